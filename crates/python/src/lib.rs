@@ -1,0 +1,6 @@
+//! The extension module `perpacket._core`.
+use pyo3::prelude::*;
+
+/// The compiled core.
+#[pymodule]
+mod _core {}

@@ -1,0 +1,31 @@
+//! Runs configurations without Python: `cargo run --release --example simulate -- W-0-N-N-FCFS-400
+//! seed=2 nic.lowat=128 bulk workload.connections=512`. Prints one JSON result a line.
+
+use std::time::Instant;
+
+use perpacket_simulate::{Progress, Simulation};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut runs: Vec<(String, Vec<(String, String)>)> = Vec::new();
+    for argument in std::env::args().skip(1) {
+        match (argument.split_once('='), runs.last_mut()) {
+            (Some((name, value)), Some((_, overrides))) => {
+                overrides.push((name.to_owned(), value.to_owned()));
+            }
+            _ => runs.push((argument, Vec::new())),
+        }
+    }
+    for (configuration, mut overrides) in runs {
+        let seed = match overrides.iter().position(|(name, _)| name == "seed") {
+            Some(index) => overrides.remove(index).1.parse()?,
+            None => 1,
+        };
+        let simulation = Simulation::new(&configuration, &overrides, None)?;
+        let started = Instant::now();
+        let (outcome, _) = simulation.run(seed, false, &Progress::default())?;
+        let wall_s = started.elapsed().as_secs_f64();
+        println!("{}", serde_json::to_string(&outcome)?);
+        eprintln!("{:.2} M packets/s", simulation.packets() as f64 / wall_s / 1e6);
+    }
+    Ok(())
+}

@@ -1,0 +1,28 @@
+//! What can be wrong with a configuration: always the user's to mend.
+
+/// A parameter that cannot be used, what it was set to, and what is allowed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{parameter} = {value}: {allowed}")]
+pub struct ConfigurationError {
+    /// The parameter's dotted name, or `configuration` for the shorthand itself.
+    pub parameter: String,
+    /// What it was set to, as text.
+    pub value: String,
+    /// What is allowed, as a phrase that can follow a colon.
+    pub allowed: String,
+}
+
+impl ConfigurationError {
+    /// An error about `parameter`.
+    pub fn new(
+        parameter: impl Into<String>,
+        value: impl ToString,
+        allowed: impl Into<String>,
+    ) -> Self {
+        Self {
+            parameter: parameter.into(),
+            value: value.to_string(),
+            allowed: allowed.into(),
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Where structures lie in memory, in cache lines.
+//!
+//! Structures are given virtual lines, none crossing a page; pages are placed in physical memory
+//! at random (seeded), as an allocator without page colouring leaves them. So structures meet in
+//! cache sets as they do in a running kernel: by chance.
+
+use perpacket_memory::Line;
+use rand_core::{RngCore, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+
+/// Lines of a page: 4 KiB of 64 B lines.
+const LINES_PER_PAGE: u32 = 64;
+
+/// Hands out virtual lines, before they are placed.
+#[derive(Default)]
+pub struct Layout {
+    pages: u32,
+}
+
+impl Layout {
+    /// Virtual lines for `count` instances of `lines` lines each.
+    pub fn array(&mut self, count: u32, lines: u32) -> Array {
+        let per_page = (LINES_PER_PAGE / lines).max(1);
+        let first_page = self.pages;
+        self.pages += count.div_ceil(per_page) * lines.div_ceil(LINES_PER_PAGE);
+        Array {
+            first_line: first_page * LINES_PER_PAGE,
+            lines,
+            per_page,
+            count,
+        }
+    }
+
+    /// Gives every page a physical place under `seed`.
+    pub fn place(self, seed: u64) -> PageTable {
+        let mut random = Pcg64Mcg::seed_from_u64(seed);
+        let mut pages: Vec<u32> = (0..self.pages).collect();
+        for end in (1..pages.len()).rev() {
+            let pick = (random.next_u64() % (end as u64 + 1)) as usize;
+            pages.swap(end, pick);
+        }
+        PageTable { pages }
+    }
+}
+
+/// Physical places of virtual pages.
+pub struct PageTable {
+    pages: Vec<u32>,
+}
+
+impl PageTable {
+    /// The physical line of a virtual one.
+    #[inline]
+    pub fn physical(&self, line: u32) -> Line {
+        let page = self.pages[(line / LINES_PER_PAGE) as usize];
+        Line(page * LINES_PER_PAGE + line % LINES_PER_PAGE)
+    }
+}
+
+/// Instances of one structure.
+#[derive(Clone, Copy, Debug)]
+pub struct Array {
+    first_line: u32,
+    lines: u32,
+    per_page: u32,
+    pub count: u32,
+}
+
+impl Array {
+    /// Lines of one instance.
+    #[inline]
+    pub const fn lines(&self) -> u32 {
+        self.lines
+    }
+
+    /// The first virtual line of an instance, counted modulo their number.
+    #[inline]
+    pub const fn line(&self, index: u32) -> u32 {
+        let index = index % self.count;
+        if self.lines > LINES_PER_PAGE {
+            return self.first_line + index * self.lines.next_multiple_of(LINES_PER_PAGE);
+        }
+        let page = index / self.per_page;
+        self.first_line + page * LINES_PER_PAGE + index % self.per_page * self.lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn no_two_structures_share_a_line_and_none_crosses_a_page() {
+        let mut layout = Layout::default();
+        let arrays = [
+            (layout.array(100, 5), 5),
+            (layout.array(30, 3), 3),
+            (layout.array(4, 64), 64),
+            (layout.array(2, 100), 1),
+        ];
+        let table = layout.place(1);
+        let mut seen = HashSet::new();
+        for (array, lines) in arrays {
+            for index in 0..array.count {
+                let first = array.line(index);
+                assert_eq!(first / 64, (first + lines - 1) / 64);
+                for line in first..first + lines {
+                    assert!(seen.insert(table.physical(line).0));
+                }
+            }
+        }
+    }
+}

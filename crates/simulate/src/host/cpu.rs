@@ -1,0 +1,361 @@
+//! The host's processor: runs operations, touches their lines through the caches, charges layers.
+
+use perpacket_cost::{Layer, PerLayer};
+use perpacket_memory::{Hierarchy, Line};
+
+use super::address::{Array, Layout, PageTable};
+use super::footprint::{Footprint, Operation, Structure, Structures};
+use crate::error::ConfigurationError;
+use crate::settings::Machine;
+use crate::time::{Clock, Time};
+
+/// What a layer has cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LayerCost {
+    pub cycles: u64,
+    pub instructions: u64,
+    pub l1d_misses: u64,
+    pub l2_misses: u64,
+}
+
+/// Physical first lines of a connection's structures, found once when it is made.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Places {
+    index: u32,
+    file: u32,
+    socket: u32,
+    inpcb: u32,
+    tcpcb: u32,
+    record: u32,
+    pcb_hash: u32,
+    callout: u32,
+}
+
+/// Where instances of structures lie, by kind.
+struct Arrays {
+    file: Array,
+    socket: Array,
+    inpcb: Array,
+    tcpcb: Array,
+    record: Array,
+    pcb_hash: Array,
+    callout: Array,
+    mbuf: Array,
+    tx_mbuf: Array,
+    tx_descriptor: Array,
+    rx_mbuf: Array,
+    rx_buffer: Array,
+    rx_descriptor: Array,
+    object: Array,
+}
+
+/// How many instances of structures a run needs.
+#[derive(Clone, Copy, Debug)]
+pub struct Population {
+    /// Connections that may exist at once, those being closed included.
+    pub connections: u32,
+    /// Distinct objects the server's files make.
+    pub objects: u32,
+    /// Buffers a connection may have queued.
+    pub mbufs_per_connection: u32,
+    /// Descriptors of each ring.
+    pub ring: u32,
+}
+
+/// The processor.
+pub struct Cpu {
+    clock: Clock,
+    memory: Hierarchy,
+    footprints: Box<[Footprint]>,
+    /// Cycles of each operation without stalls.
+    base_cycles: Box<[u64]>,
+    device_access_cycles: u64,
+    profiler_instructions: u64,
+    pages: PageTable,
+    arrays: Arrays,
+    rotating: [(Array, u32); 2],
+    rx_buffer_lines: u32,
+    descriptors_per_line: u32,
+    /// Physical first line of the instance at hand, by structure.
+    bases: [u32; Structure::ALL.len()],
+    free_mbufs: Vec<u32>,
+    free_places: Vec<u32>,
+    sent: u32,
+    received: u32,
+    /// Cycles since the start of the run.
+    now: u64,
+    started: (Time, u64),
+    costs: PerLayer<LayerCost>,
+}
+
+impl Cpu {
+    /// A processor with empty caches.
+    pub fn new(
+        machine: &Machine,
+        footprints: Box<[Footprint]>,
+        structures: &Structures,
+        population: Population,
+        profiler_instructions: u32,
+        seed: u64,
+    ) -> Result<Self, ConfigurationError> {
+        let memory = Hierarchy::new(&machine.hierarchy()).map_err(|error| {
+            // The memory crate counts levels; the data files name them.
+            let name = error
+                .parameter
+                .replace("levels[0]", "l1d")
+                .replace("levels[1]", "l2");
+            ConfigurationError::new(format!("machine.{name}"), error.value, error.allowed)
+        })?;
+        let base_cycles = footprints
+            .iter()
+            .map(|footprint| {
+                (footprint.instructions as f64 * machine.cycles_per_instruction).round() as u64
+            })
+            .collect();
+        let mut layout = Layout::default();
+        let arrays = Arrays::new(&mut layout, structures, population);
+        let rotating = [
+            (layout.array(1, structures.background), 0),
+            (layout.array(1, structures.stream), 0),
+        ];
+        let kernel = layout.array(1, structures.kernel);
+        let process = layout.array(1, structures.process);
+        let pages = layout.place(seed);
+        let mut bases = [0; Structure::ALL.len()];
+        bases[Structure::Kernel as usize] = pages.physical(kernel.line(0)).0;
+        bases[Structure::Process as usize] = pages.physical(process.line(0)).0;
+        Ok(Self {
+            clock: Clock::from_mhz(machine.clock_mhz),
+            memory,
+            footprints,
+            base_cycles,
+            device_access_cycles: u64::from(machine.device_access_cycles),
+            profiler_instructions: u64::from(profiler_instructions),
+            pages,
+            rotating,
+            rx_buffer_lines: structures.rx_buffer,
+            descriptors_per_line: structures.descriptors_per_line,
+            bases,
+            free_mbufs: (0..arrays.mbuf.count).rev().collect(),
+            free_places: (0..arrays.socket.count).rev().collect(),
+            arrays,
+            sent: 0,
+            received: 0,
+            now: 0,
+            started: (Time::ZERO, 0),
+            costs: PerLayer::default(),
+        })
+    }
+
+    /// Begins work at `time`.
+    pub fn begin(&mut self, time: Time) {
+        let cycles = self.clock.cycles_at(time).max(self.now);
+        self.now = cycles;
+        self.started = (time, cycles);
+    }
+
+    /// The time, within the work begun last.
+    pub fn time(&self) -> Time {
+        let (time, cycles) = self.started;
+        time + self.clock.span(self.now - cycles)
+    }
+
+    /// What the layers have cost so far.
+    pub const fn costs(&self) -> &PerLayer<LayerCost> {
+        &self.costs
+    }
+
+    /// Cycles a second.
+    pub fn cycles_per_second(&self) -> f64 {
+        self.clock.cycles_per_second()
+    }
+
+    /// Runs one operation on the instances at hand.
+    pub fn run(&mut self, operation: Operation) {
+        let footprint = &self.footprints[operation as usize];
+        let started = self.now;
+        let (mut l1d_misses, mut l2_misses) = (0, 0);
+        for touch in &footprint.touches {
+            let base = self.bases[touch.structure as usize];
+            for offset in touch.first..touch.end {
+                let line = if touch.rotates {
+                    let which = usize::from(touch.structure == Structure::Stream);
+                    let (array, position) = &mut self.rotating[which];
+                    let virtual_line = array.line(0) + *position;
+                    *position += 1;
+                    if *position == array.lines() {
+                        *position = 0;
+                    }
+                    self.pages.physical(virtual_line)
+                } else {
+                    Line(base + offset)
+                };
+                let access = self.memory.access(line, self.now);
+                self.now += u64::from(access.stall_cycles);
+                l1d_misses += u64::from(access.level >= 1);
+                l2_misses += u64::from(access.level >= 2);
+            }
+        }
+        self.now += self.base_cycles[operation as usize];
+        let cost = &mut self.costs[footprint.layer];
+        cost.cycles += self.now - started;
+        cost.instructions += footprint.instructions;
+        cost.l1d_misses += l1d_misses;
+        cost.l2_misses += l2_misses;
+    }
+
+    /// What every frame costs besides its layers: device registers, background, the profiler.
+    pub fn run_per_frame(&mut self) {
+        self.now += self.device_access_cycles;
+        self.costs[Layer::Driver].cycles += self.device_access_cycles;
+        self.run(Operation::Background);
+        self.now += self.profiler_instructions;
+        let other = &mut self.costs[Layer::Other];
+        other.cycles += self.profiler_instructions;
+        other.instructions += self.profiler_instructions;
+    }
+
+    /// Issues prefetches of an operation's lines; costs its instructions.
+    pub fn run_prefetch(&mut self, operation: Operation) {
+        let footprint = &self.footprints[operation as usize];
+        for touch in &footprint.touches {
+            let base = self.bases[touch.structure as usize];
+            for offset in touch.first..touch.end {
+                self.memory.prefetch(Line(base + offset), self.now);
+            }
+        }
+        let cycles = self.base_cycles[operation as usize];
+        self.now += cycles;
+        let cost = &mut self.costs[footprint.layer];
+        cost.cycles += cycles;
+        cost.instructions += footprint.instructions;
+    }
+
+    /// Memory for a new connection's structures.
+    pub fn allocate_places(&mut self, connection: u32) -> Places {
+        let index = self.free_places.pop().unwrap_or(connection);
+        let at = |array: &Array, index: u32| self.pages.physical(array.line(index)).0;
+        // A cheap mixer: spreads neighbours over the buckets as a hash of ports and addresses does.
+        let hash = connection.wrapping_mul(0x9E37_79B1);
+        Places {
+            index,
+            file: at(&self.arrays.file, index),
+            socket: at(&self.arrays.socket, index),
+            inpcb: at(&self.arrays.inpcb, index),
+            tcpcb: at(&self.arrays.tcpcb, index),
+            record: at(&self.arrays.record, index),
+            pcb_hash: at(&self.arrays.pcb_hash, hash >> 8),
+            callout: at(&self.arrays.callout, hash >> 12),
+        }
+    }
+
+    /// Takes a connection's memory back; the next one gets it.
+    pub fn free_places(&mut self, places: Places) {
+        self.free_places.push(places.index);
+    }
+
+    /// The following operations are on this connection.
+    pub fn at_connection(&mut self, places: &Places) {
+        let bases = &mut self.bases;
+        bases[Structure::File as usize] = places.file;
+        bases[Structure::Socket as usize] = places.socket;
+        bases[Structure::Inpcb as usize] = places.inpcb;
+        bases[Structure::Tcpcb as usize] = places.tcpcb;
+        bases[Structure::Record as usize] = places.record;
+        bases[Structure::PcbHash as usize] = places.pcb_hash;
+        bases[Structure::Callout as usize] = places.callout;
+    }
+
+    /// The following operations are on this file.
+    pub fn at_object(&mut self, object: u32) {
+        let line = self.arrays.object.line(object);
+        self.bases[Structure::Object as usize] = self.pages.physical(line).0;
+    }
+
+    /// A buffer for data to be sent: the one freed last.
+    pub fn allocate_mbuf(&mut self) -> u32 {
+        let mbuf = self.free_mbufs.pop().unwrap_or_default();
+        self.at_mbuf(mbuf);
+        mbuf
+    }
+
+    /// The following operations are on this buffer.
+    pub fn at_mbuf(&mut self, mbuf: u32) {
+        let line = self.arrays.mbuf.line(mbuf);
+        self.bases[Structure::Mbuf as usize] = self.pages.physical(line).0;
+    }
+
+    /// Frees a buffer.
+    pub fn free_mbuf(&mut self, mbuf: u32) {
+        self.free_mbufs.push(mbuf);
+    }
+
+    /// The next frame to be sent has this header buffer and descriptor.
+    pub fn at_next_send(&mut self) {
+        let number = self.sent;
+        self.sent = self.sent.wrapping_add(1);
+        let mbuf = self.arrays.tx_mbuf.line(number);
+        let descriptor = self.arrays.tx_descriptor.line(number / self.descriptors_per_line);
+        self.bases[Structure::TxMbuf as usize] = self.pages.physical(mbuf).0;
+        self.bases[Structure::TxDescriptor as usize] = self.pages.physical(descriptor).0;
+    }
+
+    /// The NIC marks the descriptors around the last sent frames as done.
+    pub fn dma_send_done(&mut self) {
+        let line = self.bases[Structure::TxDescriptor as usize];
+        self.memory.invalidate(Line(line));
+    }
+
+    /// The NIC writes a frame of `bytes` and its descriptor to memory; returns its buffer.
+    pub fn dma_receive(&mut self, bytes: u32) -> u32 {
+        let buffer = self.received;
+        self.received = self.received.wrapping_add(1);
+        let base = self.pages.physical(self.arrays.rx_buffer.line(buffer)).0;
+        for line in 0..bytes.div_ceil(64).clamp(1, self.rx_buffer_lines) {
+            self.memory.invalidate(Line(base + line));
+        }
+        let descriptor = self.arrays.rx_descriptor.line(buffer / self.descriptors_per_line);
+        self.memory.invalidate(self.pages.physical(descriptor));
+        buffer
+    }
+
+    /// The following operations are on this received frame.
+    pub fn at_received(&mut self, buffer: u32) {
+        let place = |array: &Array, index: u32| self.pages.physical(array.line(index)).0;
+        let mbuf = place(&self.arrays.rx_mbuf, buffer);
+        let data = place(&self.arrays.rx_buffer, buffer);
+        let descriptor = place(&self.arrays.rx_descriptor, buffer / self.descriptors_per_line);
+        self.bases[Structure::RxMbuf as usize] = mbuf;
+        self.bases[Structure::RxBuffer as usize] = data;
+        self.bases[Structure::RxDescriptor as usize] = descriptor;
+    }
+}
+
+impl Arrays {
+    fn new(layout: &mut Layout, structures: &Structures, population: Population) -> Self {
+        let connections = population.connections;
+        let descriptor_lines = population.ring.div_ceil(structures.descriptors_per_line);
+        let mut array = |count: u32, structure: Structure| {
+            layout.array(count.max(1), structures.lines(structure))
+        };
+        Self {
+            file: array(connections, Structure::File),
+            socket: array(connections, Structure::Socket),
+            inpcb: array(connections, Structure::Inpcb),
+            tcpcb: array(connections, Structure::Tcpcb),
+            record: array(connections, Structure::Record),
+            pcb_hash: array(structures.pcb_hash, Structure::PcbHash),
+            callout: array(structures.callout, Structure::Callout),
+            mbuf: array(
+                connections.saturating_mul(population.mbufs_per_connection),
+                Structure::Mbuf,
+            ),
+            tx_mbuf: array(structures.tx_mbufs, Structure::TxMbuf),
+            tx_descriptor: array(descriptor_lines, Structure::TxDescriptor),
+            rx_mbuf: array(structures.rx_buffers, Structure::RxMbuf),
+            rx_buffer: array(structures.rx_buffers, Structure::RxBuffer),
+            rx_descriptor: array(descriptor_lines, Structure::RxDescriptor),
+            object: array(population.objects, Structure::Object),
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! What an operation of a layer costs: instructions, and the structures' lines it touches.
+
+use perpacket_cost::Layer;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+use crate::error::ConfigurationError;
+use crate::parameters::ParameterSet;
+
+/// Names that data files use for the variants of an enum.
+macro_rules! named {
+    ($(#[$doc:meta])* $visibility:vis enum $name:ident { $($variant:ident = $text:literal),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        $visibility enum $name { $($variant),+ }
+
+        impl $name {
+            pub const ALL: &[Self] = &[$(Self::$variant),+];
+
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $text),+ }
+            }
+
+            pub fn from_name(name: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|one| one.name() == name)
+            }
+        }
+    };
+}
+
+named! {
+    /// What lies in memory.
+    pub enum Structure {
+        File = "file",
+        Socket = "socket",
+        Inpcb = "inpcb",
+        Tcpcb = "tcpcb",
+        Record = "record",
+        Mbuf = "mbuf",
+        TxMbuf = "tx_mbuf",
+        TxDescriptor = "tx_descriptor",
+        RxMbuf = "rx_mbuf",
+        RxBuffer = "rx_buffer",
+        RxDescriptor = "rx_descriptor",
+        Object = "object",
+        PcbHash = "pcb_hash",
+        Callout = "callout",
+        Kernel = "kernel",
+        Process = "process",
+        Background = "background",
+        Stream = "stream",
+    }
+}
+
+impl Structure {
+    /// Whether successive touches go to successive lines, round and round.
+    const fn rotates(self) -> bool {
+        matches!(self, Self::Background | Self::Stream)
+    }
+}
+
+named! {
+    /// What the host does, each in one layer.
+    pub enum Operation {
+        UserRequest = "user.request",
+        UserConnection = "user.connection",
+        UserDynamic = "user.dynamic",
+        UserWrite = "user.write",
+        Poll = "syscall.poll",
+        PollEvent = "syscall.poll_event",
+        Accept = "syscall.accept",
+        Read = "syscall.read",
+        WriteHeader = "syscall.write_header",
+        Sendfile = "syscall.sendfile",
+        SendfilePage = "syscall.sendfile_page",
+        Write = "syscall.write",
+        Wakeup = "syscall.wakeup",
+        Close = "syscall.close",
+        TcpOutput = "tcp.output",
+        TcpInput = "tcp.input",
+        TcpFreeMbuf = "tcp.free_mbuf",
+        TcpOpen = "tcp.open",
+        TcpClose = "tcp.close",
+        IpOutput = "ip.output",
+        IpInput = "ip.input",
+        EthernetOutput = "ethernet.output",
+        EthernetInput = "ethernet.input",
+        DriverSend = "driver.send",
+        DriverReceive = "driver.receive",
+        DriverPrefetch = "driver.prefetch",
+        BypassCommand = "bypass.command",
+        BypassMessage = "bypass.message",
+        BypassHandoff = "bypass.handoff",
+        BypassRestore = "bypass.restore",
+        BypassForward = "bypass.forward",
+        Background = "other.background",
+    }
+}
+
+/// Consecutive lines of one structure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Touch {
+    pub structure: Structure,
+    pub rotates: bool,
+    pub first: u32,
+    pub end: u32,
+}
+
+/// The cost of one operation.
+#[derive(Clone, Debug)]
+pub struct Footprint {
+    pub layer: Layer,
+    pub instructions: u64,
+    pub touches: Box<[Touch]>,
+}
+
+/// Sizes of the structures, in lines unless the name says otherwise: `structures.*`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Structures {
+    pub file: u32,
+    pub socket: u32,
+    pub inpcb: u32,
+    pub tcpcb: u32,
+    pub record: u32,
+    pub mbuf: u32,
+    pub tx_mbuf: u32,
+    pub tx_mbufs: u32,
+    pub rx_mbuf: u32,
+    pub rx_buffer: u32,
+    pub rx_buffers: u32,
+    pub descriptors_per_line: u32,
+    pub object: u32,
+    pub pcb_hash: u32,
+    pub callout: u32,
+    pub background: u32,
+    pub stream: u32,
+    pub kernel: u32,
+    pub process: u32,
+}
+
+impl Structures {
+    /// Lines of one instance.
+    pub const fn lines(&self, structure: Structure) -> u32 {
+        match structure {
+            Structure::File => self.file,
+            Structure::Socket => self.socket,
+            Structure::Inpcb => self.inpcb,
+            Structure::Tcpcb => self.tcpcb,
+            Structure::Record => self.record,
+            Structure::Mbuf => self.mbuf,
+            Structure::TxMbuf => self.tx_mbuf,
+            Structure::RxMbuf => self.rx_mbuf,
+            Structure::RxBuffer => self.rx_buffer,
+            Structure::Object => self.object,
+            Structure::TxDescriptor
+            | Structure::RxDescriptor
+            | Structure::PcbHash
+            | Structure::Callout => 1,
+            Structure::Kernel => self.kernel,
+            Structure::Process => self.process,
+            Structure::Background => self.background,
+            Structure::Stream => self.stream,
+        }
+    }
+
+    fn check(&self) -> Result<(), ConfigurationError> {
+        const PAGE_LINES: u32 = 64;
+        const MOST: u32 = 1 << 22;
+        for &structure in Structure::ALL {
+            let lines = self.lines(structure);
+            let most = if structure.rotates() { MOST } else { PAGE_LINES };
+            if lines == 0 || lines > most {
+                return Err(ConfigurationError::new(
+                    format!("structures.{}", structure.name()),
+                    lines,
+                    format!("give 1 to {most} lines"),
+                ));
+            }
+        }
+        for (name, value) in [
+            ("structures.tx_mbufs", self.tx_mbufs),
+            ("structures.rx_buffers", self.rx_buffers),
+            ("structures.descriptors_per_line", self.descriptors_per_line),
+            ("structures.pcb_hash", self.pcb_hash),
+            ("structures.callout", self.callout),
+        ] {
+            if value == 0 || value > MOST {
+                return Err(ConfigurationError::new(name, value, format!("give 1 to {MOST}")));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OperationData {
+    instructions: u64,
+    touches: Vec<String>,
+}
+
+/// The footprints of all operations, by `Operation as usize`, and the structures' sizes.
+pub fn read(
+    parameters: &ParameterSet,
+) -> Result<(Box<[Footprint]>, Structures), ConfigurationError> {
+    let structures: Structures = parameters.section("structures")?;
+    structures.check()?;
+    let mut layers: BTreeMap<String, BTreeMap<String, OperationData>> =
+        parameters.section("layers")?;
+    let mut footprints = Vec::with_capacity(Operation::ALL.len());
+    for operation in Operation::ALL {
+        let name = operation.name();
+        let (layer, task) = name.split_once('.').unwrap_or((name, ""));
+        let data = layers.get_mut(layer).and_then(|tasks| tasks.remove(task));
+        let (Some(layer), Some(data)) = (Layer::from_name(layer), data) else {
+            return Err(ConfigurationError::new(
+                format!("layers.{name}"),
+                "missing",
+                "give its instructions and touches",
+            ));
+        };
+        let touches: Result<_, _> = data
+            .touches
+            .iter()
+            .map(|text| parse_touch(name, text, &structures))
+            .collect();
+        footprints.push(Footprint {
+            layer,
+            instructions: data.instructions,
+            touches: touches?,
+        });
+    }
+    let unknown = layers
+        .iter()
+        .find_map(|(layer, tasks)| tasks.keys().next().map(|task| format!("{layer}.{task}")));
+    match unknown {
+        Some(name) => Err(ConfigurationError::new(
+            format!("layers.{name}"),
+            "unknown",
+            "no operation of the simulator has this name",
+        )),
+        None => Ok((footprints.into(), structures)),
+    }
+}
+
+fn parse_touch(
+    operation: &str,
+    text: &str,
+    structures: &Structures,
+) -> Result<Touch, ConfigurationError> {
+    let wrong = |allowed: String| {
+        ConfigurationError::new(format!("layers.{operation}.touches"), text, allowed)
+    };
+    let form = || wrong("give `structure first..end` in lines, such as `socket 0..3`".to_owned());
+    let (name, range) = text.split_once(' ').ok_or_else(form)?;
+    let (first, end) = range.split_once("..").ok_or_else(form)?;
+    let first: u32 = first.parse().map_err(|_| form())?;
+    let end: u32 = end.parse().map_err(|_| form())?;
+    let Some(structure) = Structure::from_name(name) else {
+        let known: Vec<_> = Structure::ALL.iter().map(|one| one.name()).collect();
+        return Err(wrong(format!("the structures are {}", known.join(", "))));
+    };
+    let lines = structures.lines(structure);
+    if first >= end || end > lines {
+        return Err(wrong(format!("`{name}` has {lines} lines")));
+    }
+    Ok(Touch {
+        structure,
+        rotates: structure.rotates(),
+        first,
+        end,
+    })
+}

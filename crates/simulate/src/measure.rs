@@ -1,0 +1,155 @@
+//! What is counted while the world runs. The window's counters start anew when the warm-up ends;
+//! the frames' balance is kept from the first frame to the last.
+
+use hdrhistogram::Histogram;
+use perpacket_cost::PerLayer;
+
+use crate::host::cpu::LayerCost;
+use crate::time::{Span, Time};
+
+/// Frames of one direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Balance {
+    pub sent: u64,
+    pub delivered: u64,
+    pub dropped: u64,
+}
+
+/// Frames of both directions since the start of the run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Frames {
+    pub to_server: Balance,
+    pub to_client: Balance,
+}
+
+/// The counters.
+pub struct Measure {
+    pub frames: Frames,
+    pub since: Time,
+    /// Host costs when the window began.
+    pub costs_before: PerLayer<LayerCost>,
+    pub packets: u64,
+    pub nic_packets: u64,
+    pub responses: u64,
+    pub content_bytes: u64,
+    pub established: u64,
+    pub handed_off: u64,
+    pub drops: u64,
+    pub retransmissions: u64,
+    pub timeouts: u64,
+    pub nic_busy: Span,
+    /// Integral of connections on the NIC over time, and its last point.
+    on_nic_ps: u128,
+    on_nic_last: (Time, u32),
+    send_delay_ns: Histogram<u64>,
+    receive_delay_ns: Histogram<u64>,
+    response_ns: Histogram<u64>,
+}
+
+/// Three significant digits up to a day.
+fn histogram() -> Histogram<u64> {
+    const DAY_NS: u64 = 86_400_000_000_000;
+    // The bounds are constants that the library accepts; an empty default never happens.
+    Histogram::new_with_bounds(1, DAY_NS, 3).unwrap_or_else(|_| unreachable!("constant bounds"))
+}
+
+/// Mean and percentiles of a duration, in nanoseconds; `None` without samples.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Summary {
+    pub mean: f64,
+    pub median: f64,
+    pub p99: f64,
+}
+
+impl Summary {
+    fn of(histogram: &Histogram<u64>) -> Option<Self> {
+        (!histogram.is_empty()).then(|| Self {
+            mean: histogram.mean(),
+            median: histogram.value_at_quantile(0.5) as f64,
+            p99: histogram.value_at_quantile(0.99) as f64,
+        })
+    }
+}
+
+impl Measure {
+    /// Counters at zero at time zero.
+    pub fn new() -> Self {
+        Self {
+            frames: Frames::default(),
+            since: Time::ZERO,
+            costs_before: PerLayer::default(),
+            packets: 0,
+            nic_packets: 0,
+            responses: 0,
+            content_bytes: 0,
+            established: 0,
+            handed_off: 0,
+            drops: 0,
+            retransmissions: 0,
+            timeouts: 0,
+            nic_busy: Span::ZERO,
+            on_nic_ps: 0,
+            on_nic_last: (Time::ZERO, 0),
+            send_delay_ns: histogram(),
+            receive_delay_ns: histogram(),
+            response_ns: histogram(),
+        }
+    }
+
+    /// The warm-up has ended: everything but the frames' balance starts anew.
+    pub fn begin_window(&mut self, now: Time, costs: &PerLayer<LayerCost>) {
+        *self = Self {
+            frames: self.frames,
+            since: now,
+            costs_before: costs.clone(),
+            on_nic_last: (now, self.on_nic_last.1),
+            ..Self::new()
+        };
+    }
+
+    /// A frame has reached the NIC or left it for the wire.
+    pub const fn packet(&mut self) {
+        self.packets += 1;
+    }
+
+    /// TCP on the NIC has dealt with a frame.
+    pub const fn nic_packet(&mut self) {
+        self.nic_packets += 1;
+    }
+
+    /// A response has been received whole.
+    pub fn response(&mut self, time: Span, content_bytes: u32) {
+        self.responses += 1;
+        self.content_bytes += u64::from(content_bytes);
+        self.response_ns.saturating_record(time.as_ns());
+    }
+
+    /// A host packet has crossed the NIC towards the wire.
+    pub fn send_delay(&mut self, delay: Span) {
+        self.send_delay_ns.saturating_record(delay.as_ns());
+    }
+
+    /// A host packet has crossed the NIC towards the host.
+    pub fn receive_delay(&mut self, delay: Span) {
+        self.receive_delay_ns.saturating_record(delay.as_ns());
+    }
+
+    /// The number of connections on the NIC is now `connections`.
+    pub fn on_nic(&mut self, now: Time, connections: u32) {
+        let (last, count) = self.on_nic_last;
+        self.on_nic_ps += u128::from(now.since(last).0) * u128::from(count);
+        self.on_nic_last = (now, connections);
+    }
+
+    /// Mean number of connections on the NIC over the window up to `now`.
+    pub fn on_nic_mean(&self, now: Time) -> f64 {
+        let (last, count) = self.on_nic_last;
+        let integral = self.on_nic_ps + u128::from(now.since(last).0) * u128::from(count);
+        integral as f64 / now.since(self.since).0.max(1) as f64
+    }
+
+    /// Summaries of send delay, receive delay and response time.
+    pub fn summaries(&self) -> [Option<Summary>; 3] {
+        [&self.send_delay_ns, &self.receive_delay_ns, &self.response_ns].map(Summary::of)
+    }
+}

@@ -1,0 +1,166 @@
+//! Load control: how many connections the NIC may hold (OSDI 2006, section 3.2, figure 3).
+//!
+//! Evaluated when a packet arrives, a connection is handed off or one ends, and at no other time.
+
+/// Where the controller stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum State {
+    #[default]
+    Monitor,
+    Decrease,
+    Increase,
+}
+
+impl State {
+    /// The name used in timelines.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Monitor => "monitor",
+            Self::Decrease => "decrease",
+            Self::Increase => "increase",
+        }
+    }
+}
+
+/// The controller.
+#[derive(Clone, Copy, Debug)]
+pub struct LoadControl {
+    hard_limit: u32,
+    hiwat: u32,
+    lowat: u32,
+    step: u32,
+    soft_limit: u32,
+    state: State,
+}
+
+impl LoadControl {
+    /// Starts in `Monitor` with the soft limit at the hard limit.
+    #[must_use]
+    pub const fn new(hard_limit: u32, hiwat: u32, lowat: u32, step: u32) -> Self {
+        Self {
+            hard_limit,
+            hiwat,
+            lowat,
+            step,
+            soft_limit: hard_limit,
+            state: State::Monitor,
+        }
+    }
+
+    /// Most connections the NIC accepts now.
+    #[must_use]
+    pub const fn soft_limit(&self) -> u32 {
+        self.soft_limit
+    }
+
+    /// Where it stands.
+    #[must_use]
+    pub const fn state(&self) -> State {
+        self.state
+    }
+
+    /// One evaluation with `queue` NIC packets waiting and `connections` on the NIC; returns the
+    /// soft limit if the driver has to be told of a new one.
+    pub fn evaluate(&mut self, queue: u32, connections: u32) -> Option<u32> {
+        let before = self.soft_limit;
+        match self.state {
+            State::Monitor | State::Increase if queue > self.hiwat => self.lower(connections),
+            State::Monitor if queue < self.lowat => {
+                self.soft_limit = (self.soft_limit + self.step).min(self.hard_limit);
+                self.state = State::Increase;
+            }
+            State::Decrease if connections < self.soft_limit => self.state = State::Monitor,
+            State::Increase if connections >= self.soft_limit => self.state = State::Monitor,
+            _ => {}
+        }
+        (self.soft_limit != before).then_some(self.soft_limit)
+    }
+
+    fn lower(&mut self, connections: u32) {
+        self.soft_limit = self
+            .soft_limit
+            .min(connections)
+            .saturating_sub(self.step);
+        self.state = State::Decrease;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const HARD: u32 = 4096;
+
+    fn control() -> LoadControl {
+        LoadControl::new(HARD, 1024, 256, 32)
+    }
+
+    #[test]
+    fn the_soft_limit_starts_at_the_hard_limit() {
+        assert_eq!(control().soft_limit(), HARD);
+        assert_eq!(control().state(), State::Monitor);
+    }
+
+    #[test]
+    fn transition_1_monitor_to_decrease_above_the_high_watermark() {
+        let mut control = control();
+        assert_eq!(control.evaluate(1024, 2048), None, "at the watermark nothing happens");
+        assert_eq!(control.evaluate(1025, 2048), Some(2016));
+        assert_eq!(control.state(), State::Decrease);
+    }
+
+    #[test]
+    fn transition_2_decrease_to_monitor_when_enough_connections_have_ended() {
+        let mut control = control();
+        control.evaluate(1025, 2048);
+        assert_eq!(control.evaluate(2000, 2016), None, "it waits whatever the queue");
+        assert_eq!(control.state(), State::Decrease);
+        assert_eq!(control.evaluate(2000, 2015), None);
+        assert_eq!(control.state(), State::Monitor);
+    }
+
+    #[test]
+    fn transition_3_monitor_to_increase_below_the_low_watermark() {
+        let mut control = control();
+        control.evaluate(1025, 2048);
+        control.evaluate(500, 2015);
+        assert_eq!(control.evaluate(256, 2015), None, "at the watermark nothing happens");
+        assert_eq!(control.evaluate(255, 2015), Some(2048));
+        assert_eq!(control.state(), State::Increase);
+    }
+
+    #[test]
+    fn transition_4_increase_to_monitor_when_the_limit_is_reached() {
+        let mut control = control();
+        control.evaluate(0, 100);
+        assert_eq!(control.state(), State::Increase);
+        assert_eq!(control.evaluate(0, HARD - 1), None);
+        assert_eq!(control.state(), State::Increase);
+        control.evaluate(0, HARD);
+        assert_eq!(control.state(), State::Monitor);
+    }
+
+    #[test]
+    fn transition_5_increase_to_decrease_above_the_high_watermark() {
+        let mut control = control();
+        control.evaluate(0, 100);
+        assert_eq!(control.evaluate(1025, 1000), Some(968));
+        assert_eq!(control.state(), State::Decrease);
+    }
+
+    proptest! {
+        #[test]
+        fn the_soft_limit_never_exceeds_the_hard_limit(
+            inputs in prop::collection::vec((0u32..4000, 0u32..5000), 1..200)
+        ) {
+            let mut control = control();
+            for (queue, connections) in inputs {
+                control.evaluate(queue, connections);
+                prop_assert!(control.soft_limit() <= HARD);
+            }
+        }
+    }
+}

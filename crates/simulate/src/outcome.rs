@@ -1,0 +1,257 @@
+//! What comes out of a run.
+
+use perpacket_cost::Layer;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+use crate::measure::{Measure, Summary};
+use crate::world::{Event, World};
+use crate::nic::queues::Task;
+use crate::kernel::KernelJob;
+
+/// Version of the result's form.
+pub const SCHEMA: u32 = 1;
+
+/// The result of one run. Shares are 0 to 1; rates are of simulated time; a packet is one frame
+/// sent or received by the server's NIC. Values that have no meaning for a workload are `null`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Outcome {
+    /// Version of this form.
+    pub schema: u32,
+    /// The configuration as given.
+    pub configuration: String,
+    /// The seed of the workload and of memory placement.
+    pub seed: u64,
+    /// Length of the measured window, simulated seconds.
+    pub simulated_s: f64,
+    /// Packets in the window.
+    pub packets: u64,
+    /// HTTP responses received whole, a second.
+    pub requests_per_s: Option<f64>,
+    /// HTTP content (for the bulk sender: payload) received by clients, 10^6 bits a second.
+    pub content_mbps: f64,
+    /// Frames sent and received, a second.
+    pub packets_per_s: f64,
+    /// Share of packets that TCP on the NIC dealt with.
+    pub nic_packet_share: f64,
+    /// Connections established, a second.
+    pub connections_per_s: f64,
+    /// Share of the established connections that were handed off.
+    pub handed_off_share: Option<f64>,
+    /// Share of time the host's processor is idle.
+    pub host_idle: f64,
+    /// Share of time the NIC's processor is idle.
+    pub nic_idle: f64,
+    /// Host cycles in the window.
+    pub host_cycles: HostCycles,
+    /// Share of the host's busy cycles in the stack below the system calls.
+    pub stack_share: f64,
+    /// Cost of a packet by layer, on the host.
+    pub layers: BTreeMap<&'static str, LayerPerPacket>,
+    /// Time host packets take to cross the NIC, microseconds.
+    pub host_packet_delay_us: Delays,
+    /// From sending a request to receiving the response whole, milliseconds.
+    pub response_ms: Option<Statistics>,
+    /// Frames dropped for want of room, both directions.
+    pub drops: u64,
+    /// TCP segments sent again, by either end.
+    pub retransmissions: u64,
+    /// TCP retransmission timeouts, at either end.
+    pub timeouts: u64,
+    /// Connections on the NIC over the window.
+    pub connections_on_nic: OnNic,
+    /// Whether frames balance: sent = delivered + dropped + in flight, in both directions.
+    pub conserved: bool,
+    /// Events in the whole run, for the benchmark.
+    pub events: u64,
+}
+
+/// Cycles by what the host did.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[allow(missing_docs)]
+pub struct HostCycles {
+    pub user: u64,
+    pub kernel: u64,
+    pub idle: u64,
+}
+
+/// One layer's cost of a packet, averaged over all packets of the window.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[allow(missing_docs)]
+pub struct LayerPerPacket {
+    pub cycles_per_packet: f64,
+    pub instructions_per_packet: f64,
+    pub l1d_misses_per_packet: f64,
+    pub l2_misses_per_packet: f64,
+}
+
+/// Delays by direction.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Delays {
+    /// From the host's posting to the wire.
+    pub send: Option<Statistics>,
+    /// From the wire to the host's memory.
+    pub receive: Option<Statistics>,
+}
+
+/// A distribution in brief.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[allow(missing_docs)]
+pub struct Statistics {
+    pub mean: f64,
+    pub median: f64,
+    pub p99: f64,
+}
+
+/// Connections on the NIC.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[allow(missing_docs)]
+pub struct OnNic {
+    pub mean: f64,
+    pub last: u32,
+}
+
+impl Statistics {
+    fn scaled(summary: Summary, unit_ns: f64) -> Self {
+        Self {
+            mean: summary.mean / unit_ns,
+            median: summary.median / unit_ns,
+            p99: summary.p99 / unit_ns,
+        }
+    }
+}
+
+impl Outcome {
+    /// Sums up a world at the end of its window.
+    pub(crate) fn of(world: &World, configuration: &str, seed: u64, events: u64) -> Self {
+        let measure = &world.measure;
+        let window_s = world.now.since(measure.since).as_seconds().max(1e-12);
+        let per_second = |count: u64| count as f64 / window_s;
+        let cycles = host_cycles(world, window_s);
+        let elapsed = window_s * world.host.cpu.cycles_per_second();
+        let busy = (cycles.user + cycles.kernel).max(1);
+        let [send, receive, response] = measure.summaries();
+        let in_us = |summary| Statistics::scaled(summary, 1e3);
+        let is_web = world.bulk.is_none();
+        let handed_off = measure.handed_off as f64 / measure.established as f64;
+        Self {
+            schema: SCHEMA,
+            configuration: configuration.to_owned(),
+            seed,
+            simulated_s: window_s,
+            packets: measure.packets,
+            requests_per_s: is_web.then(|| per_second(measure.responses)),
+            content_mbps: per_second(measure.content_bytes) * 8.0 / 1e6,
+            packets_per_s: per_second(measure.packets),
+            nic_packet_share: measure.nic_packets as f64 / measure.packets.max(1) as f64,
+            connections_per_s: per_second(measure.established),
+            handed_off_share: (measure.established > 0).then_some(handed_off),
+            host_idle: (1.0 - busy as f64 / elapsed).max(0.0),
+            nic_idle: (1.0 - measure.nic_busy.as_seconds() / window_s).max(0.0),
+            host_cycles: cycles,
+            stack_share: stack_cycles(world) as f64 / busy as f64,
+            layers: layers(world),
+            host_packet_delay_us: Delays {
+                send: send.map(in_us),
+                receive: receive.map(in_us),
+            },
+            response_ms: response.map(|summary| Statistics::scaled(summary, 1e6)),
+            drops: measure.drops,
+            retransmissions: measure.retransmissions,
+            timeouts: measure.timeouts,
+            connections_on_nic: OnNic {
+                mean: measure.on_nic_mean(world.now),
+                last: world.nic.connections(),
+            },
+            conserved: is_conserved(world),
+            events,
+        }
+    }
+}
+
+/// The layers a simulated host has.
+const LAYERS: [Layer; 8] = [
+    Layer::User,
+    Layer::Syscall,
+    Layer::Tcp,
+    Layer::Ip,
+    Layer::Ethernet,
+    Layer::Driver,
+    Layer::Bypass,
+    Layer::Other,
+];
+
+fn cycles_of(world: &World, layer: Layer) -> u64 {
+    world.host.cpu.costs()[layer].cycles - world.measure.costs_before[layer].cycles
+}
+
+fn host_cycles(world: &World, window_s: f64) -> HostCycles {
+    let user = cycles_of(world, Layer::User);
+    let all: u64 = LAYERS.iter().map(|&layer| cycles_of(world, layer)).sum();
+    let elapsed = (window_s * world.host.cpu.cycles_per_second()) as u64;
+    HostCycles {
+        user,
+        kernel: all - user,
+        idle: elapsed.saturating_sub(all),
+    }
+}
+
+fn stack_cycles(world: &World) -> u64 {
+    LAYERS
+        .iter()
+        .filter(|layer| layer.is_below_system_calls())
+        .map(|&layer| cycles_of(world, layer))
+        .sum()
+}
+
+fn layers(world: &World) -> BTreeMap<&'static str, LayerPerPacket> {
+    let packets = world.measure.packets.max(1) as f64;
+    LAYERS
+        .iter()
+        .map(|&layer| {
+            let now = &world.host.cpu.costs()[layer];
+            let before = &world.measure.costs_before[layer];
+            let per_packet = |now: u64, before: u64| (now - before) as f64 / packets;
+            let cost = LayerPerPacket {
+                cycles_per_packet: per_packet(now.cycles, before.cycles),
+                instructions_per_packet: per_packet(now.instructions, before.instructions),
+                l1d_misses_per_packet: per_packet(now.l1d_misses, before.l1d_misses),
+                l2_misses_per_packet: per_packet(now.l2_misses, before.l2_misses),
+            };
+            (layer.name(), cost)
+        })
+        .collect()
+}
+
+/// Counts the frames in flight and holds them against the balances.
+fn is_conserved(world: &World) -> bool {
+    let (mut to_server, mut to_client) = (0, 0);
+    for event in world.events.iter() {
+        match event {
+            Event::AtNic(_) => to_server += 1,
+            Event::AtClient(_) | Event::Posted(_) => to_client += 1,
+            _ => {}
+        }
+    }
+    for waiting in world.nic.queues.iter() {
+        match waiting.task {
+            Task::Received(_) | Task::Classified(_) => to_server += 1,
+            Task::Send(_) => to_client += 1,
+            Task::Command(_) | Task::Timer(_) => {}
+        }
+    }
+    match world.nic.frame_at_hand() {
+        Some((_, true)) => to_server += 1,
+        Some((_, false)) => to_client += 1,
+        None => {}
+    }
+    let waits = |job: &&KernelJob| matches!(job, KernelJob::Frame { .. });
+    to_server += world.host.kernel.iter().filter(waits).count() as u64;
+    to_client += world.host.interface_queue.len() as u64;
+    let Measure { frames, .. } = &world.measure;
+    [(frames.to_server, to_server), (frames.to_client, to_client)]
+        .iter()
+        .all(|(balance, in_flight)| {
+            balance.sent == balance.delivered + balance.dropped + in_flight
+        })
+}

@@ -1,0 +1,326 @@
+//! A run's parameters as typed values, checked once and trusted after.
+
+use perpacket_memory::{CacheParameters, DramParameters, HierarchyParameters, Policy};
+use serde::Deserialize;
+
+use crate::error::ConfigurationError;
+use crate::parameters::ParameterSet;
+use crate::tcp;
+use crate::time::Span;
+
+/// The processor and its memory: `machine.*`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Machine {
+    /// Name of the machine's file.
+    pub name: String,
+    pub(crate) clock_mhz: u32,
+    pub(crate) cycles_per_instruction: f64,
+    line_bytes: u32,
+    policy: Policy,
+    next_line_prefetch: bool,
+    pub(crate) device_access_cycles: u32,
+    l1d: CacheParameters,
+    l2: CacheParameters,
+    dram: DramParameters,
+    pub(crate) network: MachineNetwork,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct MachineNetwork {
+    pub rate_mbps: u32,
+    pub base_rtt_us: u32,
+}
+
+impl Machine {
+    pub(crate) fn hierarchy(&self) -> HierarchyParameters {
+        HierarchyParameters {
+            line_bytes: self.line_bytes,
+            levels: vec![self.l1d, self.l2],
+            policy: self.policy,
+            next_line_prefetch: self.next_line_prefetch,
+            dram: self.dram,
+        }
+    }
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Network {
+    pub added_latency_ms: f64,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Tcp {
+    mss_bytes: u32,
+    send_buffer_bytes: u32,
+    receive_buffer_bytes: u32,
+    initial_window_segments: u32,
+    minimum_rto_ms: f64,
+    rto_slop_ms: f64,
+    maximum_rto_ms: f64,
+    syn_rto_ms: f64,
+    delayed_ack: bool,
+    delayed_ack_ms: f64,
+}
+
+impl Tcp {
+    pub fn settings(&self) -> tcp::Settings {
+        tcp::Settings {
+            mss_bytes: self.mss_bytes,
+            send_buffer_bytes: self.send_buffer_bytes,
+            receive_buffer_bytes: self.receive_buffer_bytes,
+            initial_window_segments: self.initial_window_segments,
+            minimum_rto: Span::from_ms(self.minimum_rto_ms),
+            rto_slop: Span::from_ms(self.rto_slop_ms),
+            maximum_rto: Span::from_ms(self.maximum_rto_ms),
+            syn_rto: Span::from_ms(self.syn_rto_ms),
+            delayed_ack: self
+                .delayed_ack
+                .then(|| Span::from_ms(self.delayed_ack_ms)),
+        }
+    }
+}
+
+/// The offload NIC: `nic.*`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Nic {
+    pub mips: u32,
+    pub connections: u32,
+    pub host_first: bool,
+    pub load_control: bool,
+    pub active_restore: bool,
+    pub receive_ring_packets: u32,
+    pub send_ring_packets: u32,
+    pub queue_packets: u32,
+    pub hiwat: u32,
+    pub lowat: u32,
+    pub soft_limit_step: u32,
+    pub memory_mib: u32,
+    pub connection_kib: u32,
+    pub instructions: NicInstructions,
+}
+
+/// Instructions of the NIC's tasks.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NicInstructions {
+    pub lookup: u32,
+    pub host_receive: u32,
+    pub host_send: u32,
+    pub tcp_receive: u32,
+    pub tcp_send: u32,
+    pub command: u32,
+    pub message: u32,
+    pub message_merge: u32,
+    pub handoff: u32,
+    pub restore: u32,
+    pub connection_end: u32,
+    pub load_control: u32,
+}
+
+/// How the host chooses connections to hand off.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum SelectionPolicy {
+    /// At establishment, first come, first served.
+    Fcfs,
+    /// At the n-th enqueue to the send buffer.
+    Threshold,
+    /// When the connection's past says that it will be long.
+    Lifetime,
+    /// At establishment, knowing how long the connection will be.
+    Oracle,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Selection {
+    pub policy: SelectionPolicy,
+    pub threshold: u32,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Host {
+    pub prefetch: String,
+    pub profiler_instructions: u32,
+    pub interface_queue_packets: u32,
+    pub soft_limit_delay_us: u32,
+}
+
+impl Host {
+    /// The distance in packets, if structures are prefetched.
+    pub fn prefetch_distance(&self) -> Result<Option<usize>, ConfigurationError> {
+        if self.prefetch == "none" {
+            return Ok(None);
+        }
+        self.prefetch.parse().map(Some).map_err(|_| {
+            ConfigurationError::new(
+                "host.prefetch",
+                &self.prefetch,
+                "give `none` or a distance in packets, such as 0 or 1",
+            )
+        })
+    }
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Server {
+    pub header_bytes: u32,
+    pub request_bytes: u32,
+    pub sendfile_enqueue_bytes: u32,
+    pub writable_room_bytes: u32,
+    pub events_per_poll: u32,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Client {
+    pub think_time_ms: f64,
+    pub read_rate_bps: u64,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Run {
+    pub warmup_packets: u64,
+    pub packets: u64,
+    pub timeline_interval_us: u32,
+}
+
+/// Every section of a run but the workload and the layers.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub machine: Machine,
+    pub network: Network,
+    pub tcp: tcp::Settings,
+    pub nic: Nic,
+    pub selection: Selection,
+    pub host: Host,
+    pub server: Server,
+    pub client: Client,
+    pub run: Run,
+}
+
+impl Settings {
+    pub fn read(parameters: &ParameterSet) -> Result<Self, ConfigurationError> {
+        let tcp: Tcp = parameters.section("tcp")?;
+        let settings = Self {
+            machine: parameters.section("machine")?,
+            network: parameters.section("network")?,
+            tcp: tcp.settings(),
+            nic: parameters.section("nic")?,
+            selection: parameters.section("selection")?,
+            host: parameters.section("host")?,
+            server: parameters.section("server")?,
+            client: parameters.section("client")?,
+            run: parameters.section("run")?,
+        };
+        settings.check_host_side(&tcp)?;
+        settings.check_nic()?;
+        Ok(settings)
+    }
+
+    fn check_host_side(&self, tcp: &Tcp) -> Result<(), ConfigurationError> {
+        let machine = &self.machine;
+        at_least("machine.clock_mhz", machine.clock_mhz, 1)?;
+        within("machine.cycles_per_instruction", machine.cycles_per_instruction, 0.1, 100.0)?;
+        at_least("machine.network.rate_mbps", machine.network.rate_mbps, 1)?;
+        within("network.added_latency_ms", self.network.added_latency_ms, 0.0, 60_000.0)?;
+        at_least("tcp.mss_bytes", tcp.mss_bytes, 64)?;
+        at_most("tcp.mss_bytes", tcp.mss_bytes, 9_000)?;
+        at_least("tcp.send_buffer_bytes", tcp.send_buffer_bytes, tcp.mss_bytes)?;
+        at_most("tcp.send_buffer_bytes", tcp.send_buffer_bytes, 1 << 28)?;
+        at_least("tcp.receive_buffer_bytes", tcp.receive_buffer_bytes, 2 * tcp.mss_bytes)?;
+        at_most("tcp.receive_buffer_bytes", tcp.receive_buffer_bytes, 1 << 28)?;
+        at_least("tcp.initial_window_segments", tcp.initial_window_segments, 1)?;
+        at_most("tcp.initial_window_segments", tcp.initial_window_segments, 1_000)?;
+        for (name, value) in [
+            ("tcp.minimum_rto_ms", tcp.minimum_rto_ms),
+            ("tcp.maximum_rto_ms", tcp.maximum_rto_ms),
+            ("tcp.syn_rto_ms", tcp.syn_rto_ms),
+            ("tcp.delayed_ack_ms", tcp.delayed_ack_ms),
+        ] {
+            within(name, value, 0.01, 3_600_000.0)?;
+        }
+        within("tcp.rto_slop_ms", tcp.rto_slop_ms, 0.0, 3_600_000.0)?;
+        at_least("server.request_bytes", self.server.request_bytes, 1)?;
+        at_most("server.request_bytes", self.server.request_bytes, tcp.mss_bytes)?;
+        at_least("server.sendfile_enqueue_bytes", self.server.sendfile_enqueue_bytes, 256)?;
+        at_least("server.writable_room_bytes", self.server.writable_room_bytes, 1)?;
+        at_most("server.writable_room_bytes", self.server.writable_room_bytes, tcp.send_buffer_bytes)?;
+        at_least("server.events_per_poll", self.server.events_per_poll, 1)?;
+        within("client.think_time_ms", self.client.think_time_ms, 0.0, 3_600_000.0)?;
+        at_least("run.timeline_interval_us", self.run.timeline_interval_us, 1)?;
+        self.host.prefetch_distance()?;
+        if self.run.packets == 0 {
+            return Err(ConfigurationError::new("run.packets", 0, "give 1 packet or more"));
+        }
+        Ok(())
+    }
+
+    fn check_nic(&self) -> Result<(), ConfigurationError> {
+        let nic = &self.nic;
+        at_least("nic.mips", nic.mips, 1)?;
+        at_most("nic.mips", nic.mips, 1_000_000)?;
+        at_least("nic.receive_ring_packets", nic.receive_ring_packets, 1)?;
+        at_least("nic.send_ring_packets", nic.send_ring_packets, 1)?;
+        at_least("nic.queue_packets", nic.queue_packets, 1)?;
+        at_least("nic.soft_limit_step", nic.soft_limit_step, 1)?;
+        if nic.lowat >= nic.hiwat {
+            return Err(ConfigurationError::new(
+                "nic.lowat",
+                nic.lowat,
+                format!("the low watermark must lie below nic.hiwat = {}", nic.hiwat),
+            ));
+        }
+        if nic.load_control && nic.host_first && nic.hiwat >= nic.queue_packets {
+            return Err(ConfigurationError::new(
+                "nic.hiwat",
+                nic.hiwat,
+                format!(
+                    "load control never acts unless it lies below nic.queue_packets = {}",
+                    nic.queue_packets
+                ),
+            ));
+        }
+        let room = nic.memory_mib.saturating_mul(1024) / nic.connection_kib.max(1);
+        if nic.connections > room {
+            return Err(ConfigurationError::new(
+                "nic.connections",
+                nic.connections,
+                format!("nic.memory_mib = {} holds at most {room}", nic.memory_mib),
+            ));
+        }
+        if self.selection.policy == SelectionPolicy::Threshold {
+            at_least("selection.threshold", self.selection.threshold, 1)?;
+        }
+        Ok(())
+    }
+}
+
+fn at_least(name: &str, value: u32, least: u32) -> Result<(), ConfigurationError> {
+    if value < least {
+        return Err(ConfigurationError::new(name, value, format!("give {least} or more")));
+    }
+    Ok(())
+}
+
+fn at_most(name: &str, value: u32, most: u32) -> Result<(), ConfigurationError> {
+    if value > most {
+        return Err(ConfigurationError::new(name, value, format!("give {most} or less")));
+    }
+    Ok(())
+}
+
+fn within(name: &str, value: f64, least: f64, most: f64) -> Result<(), ConfigurationError> {
+    if !(least..=most).contains(&value) {
+        return Err(ConfigurationError::new(name, value, format!("give {least} to {most}")));
+    }
+    Ok(())
+}

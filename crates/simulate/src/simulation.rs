@@ -1,0 +1,262 @@
+//! One run: warm-up, measurement, result.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use perpacket_workload::Replay;
+use rand_core::SeedableRng;
+use rand_pcg::Pcg64Mcg;
+
+use crate::bulk::Bulk;
+use crate::clients::Clients;
+use crate::connection::Connections;
+use crate::error::ConfigurationError;
+use crate::host::cpu::{Cpu, Population};
+use crate::host::footprint;
+use crate::kernel::Host;
+use crate::measure::Measure;
+use crate::nic::Nic;
+use crate::outcome::Outcome;
+use crate::parameters::{self, Parameter, ParameterSet};
+use crate::queue::EventQueue;
+use crate::selection::Selection;
+use crate::settings::Settings;
+use crate::time::{Span, Time};
+use crate::timeline::Timeline;
+use crate::wire::Link;
+use crate::workload::Workload;
+use crate::world::{Event, World};
+
+/// How far a run is, for whoever watches it from another thread, and their wish to end it.
+#[derive(Debug, Default)]
+pub struct Progress {
+    packets: AtomicU64,
+    cancelled: AtomicBool,
+}
+
+impl Progress {
+    /// Packets simulated so far, warm-up included.
+    #[must_use]
+    pub fn packets(&self) -> u64 {
+        self.packets.load(Ordering::Relaxed)
+    }
+
+    /// Asks the run to end soon, without a result.
+    pub fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The run was asked to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the simulation was interrupted")]
+pub struct Interrupted;
+
+/// A configuration, checked and ready to run.
+#[derive(Clone, Debug)]
+pub struct Simulation {
+    configuration: String,
+    parameters: ParameterSet,
+    settings: Settings,
+    workload: Workload,
+    trace: Option<Replay>,
+}
+
+/// A stream of random numbers of its own for each use, so that a policy's draws never shift the
+/// workload's.
+fn stream(seed: u64, purpose: u64) -> Pcg64Mcg {
+    Pcg64Mcg::seed_from_u64(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(purpose))
+}
+
+const THINK: u64 = 1;
+const PLACEMENT: u64 = 2;
+
+/// Events between two looks at the wish to end.
+const EVENTS_PER_LOOK: u64 = 4096;
+
+impl Simulation {
+    /// Checks a configuration (`W-1024-P-N-FCFS-400`, `bulk`) with overrides of (name, value).
+    ///
+    /// # Errors
+    /// The parameter that is unknown, of the wrong type or not allowed.
+    pub fn new(
+        configuration: &str,
+        overrides: &[(String, String)],
+        trace: Option<Replay>,
+    ) -> Result<Self, ConfigurationError> {
+        let parameters = parameters::resolve(configuration, overrides)?;
+        let settings = Settings::read(&parameters)?;
+        let workload = Workload::read(&parameters)?;
+        if let Some(trace) = &trace {
+            if matches!(workload, Workload::Bulk(_)) {
+                return Err(ConfigurationError::new(
+                    "trace",
+                    configuration,
+                    "the bulk sender replays no trace; give a workload such as W",
+                ));
+            }
+            if trace.usable_requests() == 0 {
+                return Err(ConfigurationError::new(
+                    "trace",
+                    "0 usable requests",
+                    "give a trace with at least one request",
+                ));
+            }
+        }
+        let simulation = Self {
+            configuration: configuration.to_owned(),
+            parameters,
+            settings,
+            workload,
+            trace,
+        };
+        // Whatever can be wrong is found now, not when the run begins.
+        simulation.world(0)?;
+        Ok(simulation)
+    }
+
+    /// Every parameter that will be used.
+    pub fn parameters(&self) -> impl Iterator<Item = Parameter> {
+        self.parameters.list()
+    }
+
+    /// Packets of the whole run, warm-up included.
+    #[must_use]
+    pub const fn packets(&self) -> u64 {
+        self.settings.run.warmup_packets + self.settings.run.packets
+    }
+
+    /// Runs under `seed`; with `timeline`, samples are taken as well.
+    ///
+    /// # Errors
+    /// A configuration that cannot be built, or [`Interrupted`] after [`Progress::cancel`].
+    pub fn run(
+        &self,
+        seed: u64,
+        timeline: bool,
+        progress: &Progress,
+    ) -> Result<(Outcome, Option<Timeline>), RunError> {
+        let mut world = self.world(seed)?;
+        if timeline {
+            let interval = Span::from_us(u64::from(self.settings.run.timeline_interval_us));
+            world.timeline = Some(Timeline::every(interval));
+            world.at(Time::ZERO, Event::Sample);
+        }
+        world.start_clients(START_SPREAD);
+        let warmup = self.settings.run.warmup_packets;
+        let mut events = run_until(&mut world, warmup, 0, progress)?;
+        let costs = world.host.cpu.costs().clone();
+        world.measure.begin_window(world.now, &costs);
+        events += run_until(&mut world, self.settings.run.packets, warmup, progress)?;
+        let outcome = Outcome::of(&world, &self.configuration, seed, events);
+        Ok((outcome, world.timeline))
+    }
+
+    fn world(&self, seed: u64) -> Result<World, ConfigurationError> {
+        let settings = self.settings.clone();
+        let connections = self.workload.connections();
+        let (footprints, structures) = footprint::read(&self.parameters)?;
+        let (source, objects, bulk) = match &self.workload {
+            Workload::Web(web) => {
+                let trace = self.trace.as_ref();
+                (Some(web.source(trace, seed)?), web.objects(trace), None)
+            }
+            Workload::Bulk(bulk) => {
+                let rate_bps = (bulk.rate_mbps * 1e6) as u64;
+                (None, 1, Some(Bulk::new(bulk.segment_bytes, rate_bps, bulk.connections)))
+            }
+        };
+        let least_enqueue = match &self.workload {
+            Workload::Web(_) => settings.server.sendfile_enqueue_bytes,
+            Workload::Bulk(bulk) => bulk.segment_bytes,
+        };
+        let population = Population {
+            // Those being closed exist beside those just opened.
+            connections: 2 * connections + 64,
+            objects,
+            mbufs_per_connection: (settings.tcp.send_buffer_bytes / least_enqueue).min(64) + 2,
+            ring: settings.nic.receive_ring_packets.max(settings.nic.send_ring_packets),
+        };
+        let cpu = Cpu::new(
+            &settings.machine,
+            footprints,
+            &structures,
+            population,
+            settings.host.profiler_instructions,
+            seed.wrapping_add(PLACEMENT << 32),
+        )?;
+        let latency = Span::from_ms(
+            f64::from(settings.machine.network.base_rtt_us) / 2_000.0
+                + settings.network.added_latency_ms,
+        );
+        let link = Link::new(settings.machine.network.rate_mbps, latency);
+        let think = Span::from_ms(settings.client.think_time_ms);
+        Ok(World {
+            now: Time::ZERO,
+            events: EventQueue::new(),
+            connections: Connections::default(),
+            host: Host {
+                cpu,
+                kernel: Default::default(),
+                user: Default::default(),
+                busy: false,
+                polled: 0,
+                selection: Selection::new(settings.selection.policy, settings.selection.threshold),
+                soft_limit: settings.nic.connections,
+                on_nic: 0,
+                interface_queue: Default::default(),
+                prefetch_distance: settings.host.prefetch_distance()?,
+            },
+            nic: Nic::new(&settings.nic),
+            to_server: link,
+            to_client: link,
+            clients: Clients::new(connections, source, stream(seed, THINK), think),
+            bulk,
+            measure: Measure::new(),
+            timeline: None,
+            settings,
+        })
+    }
+}
+
+/// Why a run has no result.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RunError {
+    /// The configuration cannot be built.
+    #[error(transparent)]
+    Configuration(#[from] ConfigurationError),
+    /// It was asked to end.
+    #[error(transparent)]
+    Interrupted(#[from] Interrupted),
+}
+
+/// The clients begin over this time, so that their first SYNs are no burst.
+const START_SPREAD: Span = Span::from_us(100_000);
+
+/// Runs until the window has `packets`; returns the number of events. `before` packets have been
+/// simulated already.
+fn run_until(
+    world: &mut World,
+    packets: u64,
+    before: u64,
+    progress: &Progress,
+) -> Result<u64, Interrupted> {
+    let mut events = 0;
+    while world.measure.packets < packets {
+        if events % EVENTS_PER_LOOK == 0 {
+            progress
+                .packets
+                .store(before + world.measure.packets, Ordering::Relaxed);
+            if progress.cancelled.load(Ordering::Relaxed) {
+                return Err(Interrupted);
+            }
+        }
+        if !world.step() {
+            break;
+        }
+        events += 1;
+    }
+    progress
+        .packets
+        .store(before + world.measure.packets, Ordering::Relaxed);
+    Ok(events)
+}

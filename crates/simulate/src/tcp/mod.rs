@@ -1,0 +1,40 @@
+//! TCP as a state machine without input or output: segments and the time go in, segments and what
+//! the application should know come out.
+//!
+//! Both ends of every simulated connection are an [`Endpoint`]: the client's, and the server's,
+//! which runs on the host or, after a handoff, on the NIC. Payload is counted, not carried.
+
+mod endpoint;
+mod receiver;
+mod round_trip;
+mod segment;
+mod sender;
+
+pub use endpoint::{Endpoint, Reaction, State};
+pub use round_trip::RoundTrip;
+pub use segment::{Flags, Segment, Sequence};
+
+use crate::time::Span;
+
+/// What an endpoint is set to. Values and sources: `data/tcp.toml`.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// Largest payload of a segment, bytes.
+    pub mss_bytes: u32,
+    /// Bytes the application may have queued and not yet acknowledged.
+    pub send_buffer_bytes: u32,
+    /// Bytes the peer may send ahead of the reading application.
+    pub receive_buffer_bytes: u32,
+    /// First congestion window, segments.
+    pub initial_window_segments: u32,
+    /// Retransmission timeouts are never shorter.
+    pub minimum_rto: Span,
+    /// Added to the estimate of the retransmission timeout.
+    pub rto_slop: Span,
+    /// Retransmission timeouts are never longer.
+    pub maximum_rto: Span,
+    /// First timeout of a SYN.
+    pub syn_rto: Span,
+    /// How long an acknowledgment may wait for a second segment; none: acknowledge each segment.
+    pub delayed_ack: Option<Span>,
+}

@@ -1,0 +1,157 @@
+//! Simulated time: integers of picoseconds, never a float, so that equal runs are equal bytes.
+
+use std::ops::{Add, AddAssign, Sub};
+
+const PICOSECONDS_PER_SECOND: u64 = 1_000_000_000_000;
+
+/// An instant, in picoseconds since the start of the run. 64 bits last 213 days.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Time(pub u64);
+
+/// A length of time in picoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Span(pub u64);
+
+impl Time {
+    /// The start of the run.
+    pub const ZERO: Self = Self(0);
+
+    /// Seconds since the start, for results only.
+    #[must_use]
+    pub fn as_seconds(self) -> f64 {
+        self.0 as f64 / PICOSECONDS_PER_SECOND as f64
+    }
+
+    /// The time that has passed since `earlier`; zero if that is later.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Span {
+        Span(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Span {
+    /// No time at all.
+    pub const ZERO: Self = Self(0);
+
+    /// Whole nanoseconds.
+    #[must_use]
+    pub const fn from_ns(ns: u64) -> Self {
+        Self(ns * 1_000)
+    }
+
+    /// Whole microseconds.
+    #[must_use]
+    pub const fn from_us(us: u64) -> Self {
+        Self(us * 1_000_000)
+    }
+
+    /// Milliseconds, rounded to the picosecond.
+    #[must_use]
+    pub fn from_ms(ms: f64) -> Self {
+        Self((ms * 1e9).round() as u64)
+    }
+
+    /// The time `bytes` take at `rate_bps` bits per second (10^0, not 2^10).
+    #[must_use]
+    pub const fn of_bytes(bytes: u64, rate_bps: u64) -> Self {
+        Self((bytes as u128 * 8 * PICOSECONDS_PER_SECOND as u128 / rate_bps as u128) as u64)
+    }
+
+    /// Seconds, for results only.
+    #[must_use]
+    pub fn as_seconds(self) -> f64 {
+        self.0 as f64 / PICOSECONDS_PER_SECOND as f64
+    }
+
+    /// Whole nanoseconds, rounded down.
+    #[must_use]
+    pub const fn as_ns(self) -> u64 {
+        self.0 / 1_000
+    }
+}
+
+impl Add<Span> for Time {
+    type Output = Self;
+
+    fn add(self, span: Span) -> Self {
+        Self(self.0 + span.0)
+    }
+}
+
+impl AddAssign<Span> for Time {
+    fn add_assign(&mut self, span: Span) {
+        self.0 += span.0;
+    }
+}
+
+impl Add for Span {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self(self.0 + other.0)
+    }
+}
+
+impl AddAssign for Span {
+    fn add_assign(&mut self, other: Self) {
+        self.0 += other.0;
+    }
+}
+
+impl Sub for Span {
+    type Output = Self;
+
+    fn sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+}
+
+/// A processor's clock: converts its cycles to time.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    mhz: u64,
+}
+
+impl Clock {
+    /// A clock of `mhz` million cycles a second.
+    #[must_use]
+    pub const fn from_mhz(mhz: u32) -> Self {
+        Self { mhz: mhz as u64 }
+    }
+
+    /// The time `cycles` take, rounded down to the picosecond.
+    #[must_use]
+    pub const fn span(self, cycles: u64) -> Span {
+        Span(cycles * 1_000_000 / self.mhz)
+    }
+
+    /// The whole cycles since the start of the run at `time`.
+    #[must_use]
+    pub const fn cycles_at(self, time: Time) -> u64 {
+        // Nanoseconds first: picoseconds times megahertz would overflow after 18 seconds.
+        time.0 / 1_000 * self.mhz / 1_000
+    }
+
+    /// Cycles a second.
+    #[must_use]
+    pub fn cycles_per_second(self) -> f64 {
+        self.mhz as f64 * 1e6
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_frame_takes_1230_ns_at_ten_gigabit() {
+        assert_eq!(Span::of_bytes(1538, 10_000_000_000), Span(1_230_400));
+    }
+
+    #[test]
+    fn two_gigahertz_is_half_a_nanosecond_a_cycle() {
+        let clock = Clock::from_mhz(2_000);
+        assert_eq!(clock.span(3), Span(1_500));
+        assert_eq!(clock.cycles_at(Time(1_500_000)), 3_000);
+    }
+}

@@ -1,0 +1,166 @@
+//! From the workload's parameters to a source of sessions.
+
+use perpacket_workload::{
+    LognormalSessions, ParameterError, Replay, Sessions, SpecWeb99, SpecWeb99Generator,
+};
+use serde::Deserialize;
+
+use crate::error::ConfigurationError;
+use crate::parameters::ParameterSet;
+
+/// A workload as typed values.
+#[derive(Clone, Debug)]
+pub enum Workload {
+    /// Clients that ask a web server.
+    Web(Web),
+    /// The bulk sender.
+    Bulk(BulkParameters),
+}
+
+/// Clients and what they ask for.
+#[derive(Clone, Debug)]
+pub struct Web {
+    pub connections: u32,
+    sessions: SessionParameters,
+}
+
+#[derive(Clone, Debug)]
+enum SessionParameters {
+    Lognormal(LognormalSessions),
+    SpecWeb99(SpecWeb99),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WebSection<S> {
+    #[serde(rename = "name")]
+    _name: String,
+    connections: u32,
+    sessions: S,
+}
+
+/// SPECweb99's parameters but its number of connections, which is the workload's.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SpecWeb99Section {
+    dynamic_share: f64,
+    keep_alive_share: f64,
+}
+
+/// The bulk sender's parameters.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BulkParameters {
+    #[serde(rename = "name")]
+    _name: String,
+    pub connections: u32,
+    pub rate_mbps: f64,
+    pub segment_bytes: u32,
+}
+
+/// More connections than any study asks for; keeps memory in bounds.
+const MOST_CONNECTIONS: u32 = 65_536;
+
+impl Workload {
+    /// Reads `workload.*`.
+    pub fn read(parameters: &ParameterSet) -> Result<Self, ConfigurationError> {
+        let workload = match parameters.text("workload.name") {
+            Some("bulk") => Self::Bulk(parameters.section("workload")?),
+            Some("D" | "S") => {
+                let section: WebSection<SpecWeb99Section> = parameters.section("workload")?;
+                Self::Web(Web {
+                    connections: section.connections,
+                    sessions: SessionParameters::SpecWeb99(SpecWeb99 {
+                        connections: section.connections,
+                        dynamic_share: section.sessions.dynamic_share,
+                        keep_alive_share: section.sessions.keep_alive_share,
+                    }),
+                })
+            }
+            _ => {
+                let section: WebSection<LognormalSessions> = parameters.section("workload")?;
+                Self::Web(Web {
+                    connections: section.connections,
+                    sessions: SessionParameters::Lognormal(section.sessions),
+                })
+            }
+        };
+        let connections = workload.connections();
+        if connections == 0 || connections > MOST_CONNECTIONS {
+            return Err(ConfigurationError::new(
+                "workload.connections",
+                connections,
+                format!("give 1 to {MOST_CONNECTIONS} connections"),
+            ));
+        }
+        if let Self::Bulk(bulk) = &workload {
+            bulk.check()?;
+        }
+        Ok(workload)
+    }
+
+    /// Concurrent connections.
+    pub const fn connections(&self) -> u32 {
+        match self {
+            Self::Web(web) => web.connections,
+            Self::Bulk(bulk) => bulk.connections,
+        }
+    }
+}
+
+impl BulkParameters {
+    fn check(&self) -> Result<(), ConfigurationError> {
+        if !(0.001..=1e6).contains(&self.rate_mbps) {
+            return Err(ConfigurationError::new(
+                "workload.rate_mbps",
+                self.rate_mbps,
+                "give 0.001 to 1000000 Mb/s",
+            ));
+        }
+        if !(1..=32_768).contains(&self.segment_bytes) {
+            return Err(ConfigurationError::new(
+                "workload.segment_bytes",
+                self.segment_bytes,
+                "give 1 to 32768 B",
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl Web {
+    /// The source of sessions: the trace if there is one, else the generator under `seed`.
+    pub fn source(
+        &self,
+        trace: Option<&Replay>,
+        seed: u64,
+    ) -> Result<Sessions, ConfigurationError> {
+        let wrong = |error: ParameterError| {
+            let name = format!("workload.sessions.{}", error.parameter);
+            ConfigurationError::new(name, error.value, error.allowed)
+        };
+        if let Some(trace) = trace {
+            return Ok(Sessions::Replay(trace.clone()));
+        }
+        Ok(match &self.sessions {
+            SessionParameters::Lognormal(parameters) => {
+                Sessions::Lognormal(parameters.generator(seed).map_err(wrong)?)
+            }
+            SessionParameters::SpecWeb99(parameters) => {
+                let generator: SpecWeb99Generator = parameters.generator(seed).map_err(wrong)?;
+                Sessions::SpecWeb99(generator)
+            }
+        })
+    }
+
+    /// Distinct objects that may be asked for; the server's files repeat beyond that.
+    pub fn objects(&self, trace: Option<&Replay>) -> u32 {
+        /// The World Cup's object numbers end here (its object mappings have 89,997 rows).
+        const TRACE_OBJECTS: u32 = 90_000;
+        match (&self.sessions, trace) {
+            (_, Some(_)) => TRACE_OBJECTS,
+            (SessionParameters::Lognormal(parameters), None) => parameters.objects,
+            (SessionParameters::SpecWeb99(parameters), None) => parameters.directories() * 36,
+        }
+    }
+}
