@@ -177,14 +177,11 @@ impl World {
         }
     }
 
-    /// The least time in which a client at its reading rate takes `bytes`, one segment ahead.
+    /// The least time in which a client at its reading rate takes `bytes`.
     fn paced(&self, bytes: u32) -> Span {
         match self.settings.client.read_rate_bps {
             0 => Span::ZERO,
-            rate => Span::of_bytes(
-                u64::from(bytes.saturating_sub(self.settings.tcp.mss_bytes)),
-                rate,
-            ),
+            rate => Span::of_bytes(u64::from(bytes), rate),
         }
     }
 
@@ -210,7 +207,8 @@ impl World {
         let unread = client.received_bytes - client.read_bytes;
         let more_comes = client.received_bytes < client.response_bytes;
         if more_comes && unread + 2 * tcp.mss_bytes > tcp.receive_buffer_bytes {
-            let wanted = client.read_bytes + 2 * tcp.mss_bytes;
+            // The first segment is read at once.
+            let wanted = client.read_bytes + tcp.mss_bytes;
             let time = client.issued + self.paced(wanted);
             self.hold(number);
             self.at(time, Event::ClientReads(number));

@@ -27,6 +27,16 @@ pub struct Message {
     pub restored: bool,
 }
 
+/// A buffer on a connection's send queue.
+#[derive(Clone, Copy, Debug)]
+pub struct Buffer {
+    pub mbuf: u32,
+    /// Not yet acknowledged.
+    pub bytes_left: u32,
+    /// It refers to a page of a file rather than holding a copy.
+    pub is_page: bool,
+}
+
 /// The server's view of a connection.
 #[derive(Clone, Debug, Default)]
 pub struct Serving {
@@ -57,8 +67,8 @@ pub struct Connection {
     pub serving: Serving,
     /// The buffer of the frame that carried the request, for the copy at `read`.
     pub request_buffer: u32,
-    /// Buffers of unacknowledged data, oldest first, with the bytes left in each.
-    pub mbufs: VecDeque<(u32, u32)>,
+    /// Buffers of data not known to be acknowledged, oldest first.
+    pub buffers: VecDeque<Buffer>,
     /// Bytes the host has sent through the NIC and not yet heard acknowledged.
     pub bypass_queued_bytes: u32,
     /// A message to the host that it has not read.
@@ -86,7 +96,7 @@ impl Connection {
             places: Places::default(),
             serving: Serving::default(),
             request_buffer: 0,
-            mbufs: VecDeque::new(),
+            buffers: VecDeque::new(),
             bypass_queued_bytes: 0,
             message: None,
             nic_packets: 0,
@@ -119,8 +129,8 @@ impl Connections {
         let mut connection = Connection::new(settings, slot, initial);
         if let Some(number) = self.free.pop() {
             let old = &mut self.list[number as usize];
-            connection.mbufs = std::mem::take(&mut old.mbufs);
-            connection.mbufs.clear();
+            connection.buffers = std::mem::take(&mut old.buffers);
+            connection.buffers.clear();
             *old = connection;
             number
         } else {
@@ -132,11 +142,6 @@ impl Connections {
     /// The number may be used for another connection.
     pub fn forget(&mut self, number: u32) {
         self.free.push(number);
-    }
-
-    /// How many numbers have been in use at once.
-    pub fn most(&self) -> usize {
-        self.list.len()
     }
 }
 

@@ -193,18 +193,22 @@ impl World {
     pub fn free_acknowledged(&mut self, number: u32, mut bytes: u32) {
         let connection = &mut self.connections[number];
         while bytes > 0 {
-            let Some((mbuf, left)) = connection.mbufs.front_mut() else {
+            let Some(buffer) = connection.buffers.front_mut() else {
                 return;
             };
-            if bytes < *left {
-                *left -= bytes;
+            if bytes < buffer.bytes_left {
+                buffer.bytes_left -= bytes;
                 return;
             }
-            bytes -= *left;
-            self.host.cpu.at_mbuf(*mbuf);
-            self.host.cpu.run(Operation::TcpFreeMbuf);
-            self.host.cpu.free_mbuf(*mbuf);
-            connection.mbufs.pop_front();
+            bytes -= buffer.bytes_left;
+            self.host.cpu.at_mbuf(buffer.mbuf);
+            self.host.cpu.run(if buffer.is_page {
+                Operation::TcpFreePage
+            } else {
+                Operation::TcpFreeMbuf
+            });
+            self.host.cpu.free_mbuf(buffer.mbuf);
+            connection.buffers.pop_front();
         }
     }
 
@@ -221,8 +225,8 @@ impl World {
             };
             connection.references += 1;
             let cpu = &mut self.host.cpu;
-            if let Some(&(mbuf, _)) = connection.mbufs.back() {
-                cpu.at_mbuf(mbuf);
+            if let Some(buffer) = connection.buffers.back() {
+                cpu.at_mbuf(buffer.mbuf);
             }
             cpu.at_next_send();
             cpu.run_per_frame();

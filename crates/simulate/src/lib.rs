@@ -36,7 +36,7 @@ mod world;
 
 pub use error::ConfigurationError;
 pub use outcome::{
-    Delays, HostCycles, LayerPerPacket, OnNic, Outcome, SCHEMA, Statistics,
+    Delays, HostCycles, LayerPerPacket, Messages, OnNic, Outcome, SCHEMA, Statistics,
 };
 pub use simulation::{Interrupted, Progress, RunError, Simulation};
 pub use timeline::Timeline;

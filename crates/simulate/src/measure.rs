@@ -38,6 +38,9 @@ pub struct Measure {
     pub retransmissions: u64,
     pub timeouts: u64,
     pub nic_busy: Span,
+    /// Messages from the NIC to the host, and what was added to one that still waited.
+    pub messages: u64,
+    pub merged: u64,
     /// Integral of connections on the NIC over time, and its last point.
     on_nic_ps: u128,
     on_nic_last: (Time, u32),
@@ -88,6 +91,8 @@ impl Measure {
             retransmissions: 0,
             timeouts: 0,
             nic_busy: Span::ZERO,
+            messages: 0,
+            merged: 0,
             on_nic_ps: 0,
             on_nic_last: (Time::ZERO, 0),
             send_delay_ns: histogram(),

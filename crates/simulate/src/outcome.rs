@@ -58,6 +58,8 @@ pub struct Outcome {
     pub retransmissions: u64,
     /// TCP retransmission timeouts, at either end.
     pub timeouts: u64,
+    /// Messages from the NIC to the host.
+    pub nic_messages: Messages,
     /// Connections on the NIC over the window.
     pub connections_on_nic: OnNic,
     /// Whether frames balance: sent = delivered + dropped + in flight, in both directions.
@@ -101,6 +103,16 @@ pub struct Statistics {
     pub mean: f64,
     pub median: f64,
     pub p99: f64,
+}
+
+/// Messages from the NIC to the host.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Messages {
+    /// Messages the host had to read.
+    pub sent: u64,
+    /// News that were added to a message the host had not yet read, such as an acknowledgment to
+    /// an earlier one.
+    pub merged: u64,
 }
 
 /// Connections on the NIC.
@@ -159,6 +171,10 @@ impl Outcome {
             drops: measure.drops,
             retransmissions: measure.retransmissions,
             timeouts: measure.timeouts,
+            nic_messages: Messages {
+                sent: measure.messages,
+                merged: measure.merged,
+            },
             connections_on_nic: OnNic {
                 mean: measure.on_nic_mean(world.now),
                 last: world.nic.connections(),

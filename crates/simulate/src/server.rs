@@ -3,7 +3,7 @@
 
 use perpacket_workload::PlannedRequest;
 
-use crate::connection::Owner;
+use crate::connection::{Buffer, Owner};
 use crate::host::footprint::Operation;
 use crate::kernel::UserJob;
 use crate::world::{CommandKind, World};
@@ -119,7 +119,11 @@ impl World {
         let mbuf = cpu.allocate_mbuf();
         cpu.run(operation);
         let connection = &mut self.connections[number];
-        connection.mbufs.push_back((mbuf, bytes));
+        connection.buffers.push_back(Buffer {
+            mbuf,
+            bytes_left: bytes,
+            is_page: operation == Operation::SendfilePage,
+        });
         connection.serving.enqueues += 1;
         if !connection.serving.handoff_attempted && self.settings.nic.connections > 0 {
             let enqueues = connection.serving.enqueues;

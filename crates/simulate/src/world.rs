@@ -116,8 +116,8 @@ impl World {
         if connection.can_be_forgotten() {
             let places = connection.places;
             let enqueues = connection.serving.enqueues;
-            while let Some((mbuf, _)) = connection.mbufs.pop_front() {
-                self.host.cpu.free_mbuf(mbuf);
+            while let Some(buffer) = connection.buffers.pop_front() {
+                self.host.cpu.free_mbuf(buffer.mbuf);
             }
             self.host.cpu.free_places(places);
             self.host.selection.ended(enqueues);

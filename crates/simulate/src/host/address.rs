@@ -33,14 +33,24 @@ impl Layout {
 
     /// Gives every page a physical place under `seed`.
     pub fn place(self, seed: u64) -> PageTable {
-        let mut random = Pcg64Mcg::seed_from_u64(seed);
-        let mut pages: Vec<u32> = (0..self.pages).collect();
-        for end in (1..pages.len()).rev() {
-            let pick = (random.next_u64() % (end as u64 + 1)) as usize;
-            pages.swap(end, pick);
+        PageTable {
+            pages: shuffled(self.pages, seed),
         }
-        PageTable { pages }
     }
+}
+
+/// The numbers below `count` in an order that `seed` decides.
+///
+/// Free lists start in such an order: after some uptime, neighbours in a free list are no
+/// neighbours in memory.
+pub fn shuffled(count: u32, seed: u64) -> Vec<u32> {
+    let mut random = Pcg64Mcg::seed_from_u64(seed);
+    let mut numbers: Vec<u32> = (0..count).collect();
+    for end in (1..numbers.len()).rev() {
+        let pick = (random.next_u64() % (end as u64 + 1)) as usize;
+        numbers.swap(end, pick);
+    }
+    numbers
 }
 
 /// Physical places of virtual pages.

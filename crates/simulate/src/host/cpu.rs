@@ -3,7 +3,7 @@
 use perpacket_cost::{Layer, PerLayer};
 use perpacket_memory::{Hierarchy, Line};
 
-use super::address::{Array, Layout, PageTable};
+use super::address::{Array, Layout, PageTable, shuffled};
 use super::footprint::{Footprint, Operation, Structure, Structures};
 use crate::error::ConfigurationError;
 use crate::settings::Machine;
@@ -49,6 +49,40 @@ struct Arrays {
     object: Array,
 }
 
+/// Lines of one array that are touched round and round, never a line next to the one before: what
+/// they stand for is scattered, so that fetching the next line does not help.
+#[derive(Clone, Copy, Debug)]
+struct Rotating {
+    first_line: u32,
+    lines: u32,
+    stride: u32,
+    position: u32,
+}
+
+impl Rotating {
+    fn new(array: Array) -> Self {
+        /// Larger than a page, and prime, so that it reaches every line of almost any array.
+        const STRIDE: u32 = 67;
+        let lines = array.lines();
+        Self {
+            first_line: array.line(0),
+            lines,
+            stride: if lines % STRIDE == 0 { 1 } else { STRIDE % lines },
+            position: 0,
+        }
+    }
+
+    #[inline]
+    const fn next(&mut self) -> u32 {
+        let line = self.first_line + self.position;
+        self.position += self.stride;
+        if self.position >= self.lines {
+            self.position -= self.lines;
+        }
+        line
+    }
+}
+
 /// How many instances of structures a run needs.
 #[derive(Clone, Copy, Debug)]
 pub struct Population {
@@ -73,7 +107,7 @@ pub struct Cpu {
     profiler_instructions: u64,
     pages: PageTable,
     arrays: Arrays,
-    rotating: [(Array, u32); 2],
+    rotating: [Rotating; 2],
     rx_buffer_lines: u32,
     descriptors_per_line: u32,
     /// Physical first line of the instance at hand, by structure.
@@ -115,8 +149,8 @@ impl Cpu {
         let mut layout = Layout::default();
         let arrays = Arrays::new(&mut layout, structures, population);
         let rotating = [
-            (layout.array(1, structures.background), 0),
-            (layout.array(1, structures.stream), 0),
+            Rotating::new(layout.array(1, structures.background)),
+            Rotating::new(layout.array(1, structures.stream)),
         ];
         let kernel = layout.array(1, structures.kernel);
         let process = layout.array(1, structures.process);
@@ -136,8 +170,8 @@ impl Cpu {
             rx_buffer_lines: structures.rx_buffer,
             descriptors_per_line: structures.descriptors_per_line,
             bases,
-            free_mbufs: (0..arrays.mbuf.count).rev().collect(),
-            free_places: (0..arrays.socket.count).rev().collect(),
+            free_mbufs: shuffled(arrays.mbuf.count, seed ^ 1),
+            free_places: shuffled(arrays.socket.count, seed ^ 2),
             arrays,
             sent: 0,
             received: 0,
@@ -178,15 +212,8 @@ impl Cpu {
         for touch in &footprint.touches {
             let base = self.bases[touch.structure as usize];
             for offset in touch.first..touch.end {
-                let line = if touch.rotates {
-                    let which = usize::from(touch.structure == Structure::Stream);
-                    let (array, position) = &mut self.rotating[which];
-                    let virtual_line = array.line(0) + *position;
-                    *position += 1;
-                    if *position == array.lines() {
-                        *position = 0;
-                    }
-                    self.pages.physical(virtual_line)
+                let line = if let Some(rotation) = touch.rotation {
+                    self.pages.physical(self.rotating[rotation].next())
                 } else {
                     Line(base + offset)
                 };

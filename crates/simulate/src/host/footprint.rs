@@ -53,9 +53,14 @@ named! {
 }
 
 impl Structure {
-    /// Whether successive touches go to successive lines, round and round.
-    const fn rotates(self) -> bool {
-        matches!(self, Self::Background | Self::Stream)
+    /// Structures without instances: successive touches go to other lines, round and round. The
+    /// number tells the two apart.
+    const fn rotation(self) -> Option<usize> {
+        match self {
+            Self::Background => Some(0),
+            Self::Stream => Some(1),
+            _ => None,
+        }
     }
 }
 
@@ -79,6 +84,7 @@ named! {
         TcpOutput = "tcp.output",
         TcpInput = "tcp.input",
         TcpFreeMbuf = "tcp.free_mbuf",
+        TcpFreePage = "tcp.free_page",
         TcpOpen = "tcp.open",
         TcpClose = "tcp.close",
         IpOutput = "ip.output",
@@ -101,7 +107,7 @@ named! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Touch {
     pub structure: Structure,
-    pub rotates: bool,
+    pub rotation: Option<usize>,
     pub first: u32,
     pub end: u32,
 }
@@ -169,7 +175,7 @@ impl Structures {
         const MOST: u32 = 1 << 22;
         for &structure in Structure::ALL {
             let lines = self.lines(structure);
-            let most = if structure.rotates() { MOST } else { PAGE_LINES };
+            let most = if structure.rotation().is_some() { MOST } else { PAGE_LINES };
             if lines == 0 || lines > most {
                 return Err(ConfigurationError::new(
                     format!("structures.{}", structure.name()),
@@ -267,7 +273,7 @@ fn parse_touch(
     }
     Ok(Touch {
         structure,
-        rotates: structure.rotates(),
+        rotation: structure.rotation(),
         first,
         end,
     })

@@ -296,12 +296,14 @@ impl World {
         let connection = &mut self.connections[number];
         if let Some(message) = &mut connection.message {
             add(message);
+            self.measure.merged += 1;
             let cost = self.nic.instructions.message_merge;
             self.nic.spend(cost);
             return;
         }
         add(connection.message.insert(Message::default()));
         connection.references += 1;
+        self.measure.messages += 1;
         let cost = self.nic.instructions.message;
         self.nic.spend(cost);
         let time = self.nic.time();

@@ -1,0 +1,252 @@
+//! One set-associative cache with least-recently-used replacement.
+
+use crate::{Line, parameters::CacheShape};
+
+/// The lines of one cache, set after set, each set with the most recently used line first.
+///
+/// Empty ways hold [`Line::EMPTY`] and are always the last of their set.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Cache {
+    ways: usize,
+    /// Number of sets less one; their number is a power of two.
+    set_mask: u32,
+    lines: Box<[Line]>,
+}
+
+/// How [`Cache::touch`] went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Touch {
+    Hit,
+    Miss { evicted: Option<Line> },
+}
+
+impl Cache {
+    pub(crate) fn new(shape: CacheShape) -> Self {
+        Self {
+            ways: shape.ways,
+            set_mask: shape.sets - 1,
+            lines: vec![Line::EMPTY; shape.sets as usize * shape.ways].into_boxed_slice(),
+        }
+    }
+
+    #[inline]
+    fn first_of_set(&self, line: Line) -> usize {
+        (line.0 & self.set_mask) as usize * self.ways
+    }
+
+    #[inline]
+    fn set(&self, line: Line) -> &[Line] {
+        let first = self.first_of_set(line);
+        &self.lines[first..first + self.ways]
+    }
+
+    #[inline]
+    fn set_mut(&mut self, line: Line) -> &mut [Line] {
+        let first = self.first_of_set(line);
+        &mut self.lines[first..first + self.ways]
+    }
+
+    /// Makes `line` the most recently used of its set if it is one of the two most recently used
+    /// already, and says whether it is.
+    ///
+    /// Which of the two it is cannot be foreseen, so nothing here branches on it: one product is
+    /// zero when either way matches, and the exclusive or of both ways and `line` is the other way.
+    #[inline]
+    pub(crate) fn promote_from_first_two(&mut self, line: Line) -> bool {
+        let [first, second, ..] = self.set_mut(line) else {
+            return false;
+        };
+        let differs = u64::from(first.0 ^ line.0) * u64::from(second.0 ^ line.0);
+        if differs == 0 {
+            second.0 ^= first.0 ^ line.0;
+            *first = line;
+        }
+        differs == 0
+    }
+
+    /// Whether `line` is here; changes nothing.
+    #[inline]
+    pub(crate) fn holds(&self, line: Line) -> bool {
+        contains(self.set(line), line)
+    }
+
+    /// Makes `line` the most recently used of its set if it is here, and says whether it is.
+    #[inline]
+    pub(crate) fn promote(&mut self, line: Line) -> bool {
+        let set = self.set_mut(line);
+        let found = contains(set, line);
+        if found {
+            move_to_front(set, line);
+        }
+        found
+    }
+
+    /// Puts in a `line` that is not here as the most recently used of its set; returns the line
+    /// that had to leave.
+    #[inline]
+    pub(crate) fn insert(&mut self, line: Line) -> Option<Line> {
+        let evicted = move_to_front(self.set_mut(line), line);
+        (evicted != Line::EMPTY).then_some(evicted)
+    }
+
+    /// Makes `line` the most recently used of its set, whether it is here or not.
+    #[inline]
+    pub(crate) fn touch(&mut self, line: Line) -> Touch {
+        match move_to_front(self.set_mut(line), line) {
+            here if here == line => Touch::Hit,
+            Line::EMPTY => Touch::Miss { evicted: None },
+            evicted => Touch::Miss {
+                evicted: Some(evicted),
+            },
+        }
+    }
+
+    /// Takes `line` out if it is here, and says whether it was.
+    #[inline]
+    pub(crate) fn remove(&mut self, line: Line) -> bool {
+        let set = self.set_mut(line);
+        if !contains(set, line) {
+            return false;
+        }
+        if let [first, second] = set {
+            if *first == line {
+                *first = *second;
+            }
+            *second = Line::EMPTY;
+            return true;
+        }
+        let mut moving = Line::EMPTY;
+        for held in set.iter_mut().rev() {
+            std::mem::swap(held, &mut moving);
+            if moving == line {
+                break;
+            }
+        }
+        true
+    }
+}
+
+/// Whether `line` is in the set. Sets of 8 and 16 ways, the common ones, are compared as a whole:
+/// the compiler makes a few vector instructions of a fixed number of ways.
+#[inline]
+fn contains(set: &[Line], line: Line) -> bool {
+    if let [first, second] = set {
+        return (*first == line) | (*second == line);
+    }
+    if let Ok(set) = <&[Line; 16]>::try_from(set) {
+        return is_in(set, line);
+    }
+    if let Ok(set) = <&[Line; 8]>::try_from(set) {
+        return is_in(set, line);
+    }
+    set.contains(&line)
+}
+
+#[inline]
+fn is_in<const WAYS: usize>(set: &[Line; WAYS], line: Line) -> bool {
+    set.iter()
+        .fold(false, |found, held| found | (*held == line))
+}
+
+/// Puts `line` first and moves the others back by one, as far as the way that `line` leaves or else
+/// all of them; returns what had no room any more, which is `line` itself if it was in the set.
+#[inline]
+fn move_to_front(set: &mut [Line], line: Line) -> Line {
+    if let [first, second] = set {
+        let (old_first, old_second) = (*first, *second);
+        if old_first != line {
+            (*first, *second) = (line, old_first);
+        }
+        return if old_first == line { line } else { old_second };
+    }
+    if let Ok(set) = <&mut [Line; 16]>::try_from(&mut *set) {
+        return move_to_front_of(set, line);
+    }
+    if let Ok(set) = <&mut [Line; 8]>::try_from(&mut *set) {
+        return move_to_front_of(set, line);
+    }
+    move_up(set, line)
+}
+
+/// [`move_to_front`] for a fixed number of ways: a line that is not there, the common case this far
+/// down, moves all others back by one with a few vector instructions.
+#[inline]
+fn move_to_front_of<const WAYS: usize>(set: &mut [Line; WAYS], line: Line) -> Line {
+    if is_in(set, line) {
+        return move_up(set, line);
+    }
+    let old = *set;
+    set[1..].copy_from_slice(&old[..WAYS - 1]);
+    set[0] = line;
+    old[WAYS - 1]
+}
+
+/// Puts `line` first and moves the others back by one, way by way.
+#[inline]
+fn move_up(set: &mut [Line], line: Line) -> Line {
+    let mut moving = line;
+    for held in set {
+        std::mem::swap(held, &mut moving);
+        if moving == line {
+            break;
+        }
+    }
+    moving
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn two_sets_of_two() -> Cache {
+        Cache::new(CacheShape { sets: 2, ways: 2 })
+    }
+
+    #[test]
+    fn two_ways_hold_two_lines_and_the_third_evicts_the_least_recently_used() {
+        let mut cache = two_sets_of_two();
+        assert_eq!(cache.insert(Line(0)), None);
+        assert_eq!(cache.insert(Line(2)), None);
+        assert_eq!(cache.insert(Line(1)), None, "odd lines go to the other set");
+        assert!(cache.promote(Line(0)), "now line 2 is the older one");
+        assert_eq!(cache.insert(Line(4)), Some(Line(2)));
+        assert!(cache.holds(Line(0)) && cache.holds(Line(4)) && cache.holds(Line(1)));
+        assert!(!cache.holds(Line(2)));
+    }
+
+    #[test]
+    fn a_touch_tells_what_had_to_leave() {
+        let mut cache = two_sets_of_two();
+        assert_eq!(cache.touch(Line(0)), Touch::Miss { evicted: None });
+        assert_eq!(cache.touch(Line(2)), Touch::Miss { evicted: None });
+        assert_eq!(cache.touch(Line(0)), Touch::Hit);
+        let evicted = Some(Line(2));
+        assert_eq!(cache.touch(Line(4)), Touch::Miss { evicted });
+    }
+
+    #[test]
+    fn either_of_the_first_two_ways_becomes_the_first_and_no_other() {
+        let mut cache = Cache::new(CacheShape { sets: 1, ways: 3 });
+        for line in [1, 2, 3] {
+            cache.insert(Line(line));
+        }
+        assert!(cache.promote_from_first_two(Line(3)), "was the first");
+        assert!(cache.promote_from_first_two(Line(2)), "was the second");
+        assert!(!cache.promote_from_first_two(Line(1)), "is the third");
+        assert_eq!(*cache.lines, [Line(2), Line(3), Line(1)]);
+    }
+
+    #[test]
+    fn a_removed_line_leaves_room_for_one() {
+        let mut cache = two_sets_of_two();
+        cache.insert(Line(0));
+        cache.insert(Line(2));
+        assert!(
+            cache.remove(Line(2)),
+            "the most recent goes, the other moves up"
+        );
+        assert!(!cache.remove(Line(2)));
+        assert_eq!(cache.insert(Line(4)), None);
+        assert_eq!(cache.insert(Line(6)), Some(Line(0)));
+    }
+}

@@ -1,0 +1,35 @@
+//! What happened in a hierarchy.
+
+use crate::MAX_LEVELS;
+
+/// What happened in a hierarchy since it was built.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Demand accesses by the level that answered, as in [`Access::level`](crate::Access::level):
+    /// index 0 is the first level, the index after the last level is DRAM.
+    pub answered: [u64; MAX_LEVELS + 1],
+    /// Cycles that demand accesses stalled.
+    pub stall_cycles: u64,
+    /// Demand accesses that found a line still on its way and waited for the rest.
+    pub late_prefetches: u64,
+    /// Software prefetches of lines that were not in the first level already.
+    pub software_prefetches: u64,
+    /// Lines that next-line prefetch brought in.
+    pub next_line_prefetches: u64,
+    /// Calls of `invalidate` that found the line in a cache.
+    pub invalidations: u64,
+}
+
+impl Counters {
+    /// Demand accesses.
+    #[must_use]
+    pub fn accesses(&self) -> u64 {
+        self.answered.iter().sum()
+    }
+
+    /// Demand accesses that `level` (0 is the first) could not answer, so that a level below did.
+    #[must_use]
+    pub fn misses(&self, level: usize) -> u64 {
+        self.answered.iter().skip(level + 1).sum()
+    }
+}

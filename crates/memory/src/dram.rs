@@ -1,0 +1,38 @@
+//! Main memory: a latency, and a channel that may be busy.
+
+use crate::DramParameters;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Dram {
+    /// Stall of a read that finds the channel free.
+    stall_cycles: u32,
+    service_cycles: u32,
+    /// When the channel has carried all lines asked for so far.
+    free_at: u64,
+}
+
+impl Dram {
+    /// `first_latency_cycles` of the latency are part of the processor's own rate and no stall.
+    pub(crate) fn new(parameters: &DramParameters, first_latency_cycles: u32) -> Self {
+        Self {
+            stall_cycles: parameters.latency_cycles - first_latency_cycles,
+            service_cycles: parameters.service_cycles,
+            free_at: 0,
+        }
+    }
+
+    /// Reads one line at `now`; returns the cycles that a processor which needs it stalls.
+    ///
+    /// Lines are carried one after another in the order they are asked for: start = max(now, free
+    /// at), and the line occupies the channel from then on for its service time.
+    #[inline]
+    pub(crate) fn read(&mut self, now: u64) -> u32 {
+        if self.service_cycles == 0 {
+            return self.stall_cycles;
+        }
+        let start = self.free_at.max(now);
+        self.free_at = start.saturating_add(u64::from(self.service_cycles));
+        let wait_cycles = u32::try_from(start - now).unwrap_or(u32::MAX);
+        wait_cycles.saturating_add(self.stall_cycles)
+    }
+}

@@ -1,0 +1,93 @@
+//! Lines that a software prefetch has asked for and that may not have arrived yet.
+//!
+//! A prefetched line takes its place in the caches at once; what is kept here is only when it can
+//! be used. The table is consulted while something is on its way and at no other time, so a run
+//! without software prefetch pays one comparison an access.
+
+use crate::Line;
+use rustc_hash::FxHashMap;
+
+/// How many lines the table may hold before those that have arrived are swept out of it.
+const SWEEP_ABOVE: usize = 256;
+
+#[derive(Clone, Debug)]
+pub(crate) struct InFlight {
+    arrives_at: FxHashMap<Line, u64>,
+    /// When the last of them arrives.
+    all_arrived_at: u64,
+    sweep_above: usize,
+}
+
+impl InFlight {
+    pub(crate) fn new() -> Self {
+        Self {
+            arrives_at: FxHashMap::default(),
+            all_arrived_at: 0,
+            sweep_above: SWEEP_ABOVE,
+        }
+    }
+
+    /// Whether no access at `now` or later has to wait for anything.
+    #[inline]
+    pub(crate) fn all_arrived(&self, now: u64) -> bool {
+        now >= self.all_arrived_at
+    }
+
+    /// Notes that `line` can be used without a stall from `arrives_at` on, or from when an earlier
+    /// prefetch of it arrives, if that is later.
+    pub(crate) fn insert(&mut self, line: Line, arrives_at: u64, now: u64) {
+        if self.arrives_at.len() >= self.sweep_above {
+            self.arrives_at.retain(|_, arrives_at| *arrives_at > now);
+            // Doubling keeps the work of sweeping in proportion to the prefetches.
+            self.sweep_above = SWEEP_ABOVE.max(2 * self.arrives_at.len());
+        }
+        let noted = self.arrives_at.entry(line).or_insert(arrives_at);
+        *noted = arrives_at.max(*noted);
+        self.all_arrived_at = self.all_arrived_at.max(arrives_at);
+    }
+
+    /// Cycles from `now` until `line` arrives, 0 if it is not on its way. Whoever asks waits for
+    /// it, so that it is not on its way any more.
+    #[inline(never)]
+    pub(crate) fn wait_for(&mut self, line: Line, now: u64) -> u32 {
+        let Some(arrives_at) = self.arrives_at.remove(&line) else {
+            return 0;
+        };
+        u32::try_from(arrives_at.saturating_sub(now)).unwrap_or(u32::MAX)
+    }
+
+    /// Forgets `line`.
+    pub(crate) fn remove(&mut self, line: Line) {
+        if !self.arrives_at.is_empty() {
+            self.arrives_at.remove(&line);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_nobody_asks_for_do_not_pile_up() {
+        let mut in_flight = InFlight::new();
+        for now in 0..10_000 {
+            in_flight.insert(Line(now), u64::from(now) + 100, u64::from(now));
+        }
+        assert!(in_flight.arrives_at.len() <= SWEEP_ABOVE);
+        assert_eq!(in_flight.wait_for(Line(9_950), 10_000), 50, "still there");
+        assert!(!in_flight.all_arrived(10_098));
+        assert!(in_flight.all_arrived(10_099));
+    }
+
+    #[test]
+    fn many_lines_on_their_way_at_once_are_all_remembered() {
+        let mut in_flight = InFlight::new();
+        for line in 0..10_000 {
+            in_flight.insert(Line(line), 100, 0);
+        }
+        for line in 0..10_000 {
+            assert_eq!(in_flight.wait_for(Line(line), 40), 60);
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! A simulated memory hierarchy: set-associative caches in front of DRAM.
+//!
+//! The simulator plays the cache lines a network stack touches through a [`Hierarchy`], one
+//! [`access`](Hierarchy::access) each, and gets back which level answered and how long the
+//! processor stood still. This crate depends on no other crate of ours, reads no clock and draws
+//! no random number: the caller passes the time in, so equal calls give equal answers.
+//!
+//! # What is modelled
+//!
+//! - One to three levels of caches, each of any size, ways and latency as long as the number of
+//!   sets is a power of two; least-recently-used replacement within each set.
+//! - Levels that are inclusive, exclusive or independent ([`Policy`]).
+//! - Next-line prefetch: a demand access that DRAM must answer also brings the following line into
+//!   the last level, unless that line lies in another 4 KiB page. The neighbour is usable as soon
+//!   as the demanded line is.
+//! - Software [`prefetch`](Hierarchy::prefetch) with a lead time: an access that comes before the
+//!   line has arrived waits for the rest.
+//! - [`invalidate`](Hierarchy::invalidate), for a device that writes to memory.
+//! - DRAM latency and, as an option, a single channel that each line keeps busy for a while.
+//!
+//! # What is not modelled
+//!
+//! | left out | what is assumed instead |
+//! |---|---|
+//! | address translation | no access misses a TLB |
+//! | instruction fetch | free, and takes no room in the shared levels |
+//! | banks, ports, DRAM rows | every access to a level takes the same time |
+//! | writes | allocate like reads; writing back a dirty line takes no time and no channel |
+//! | limits on misses in flight | any number of prefetches may be under way |
+//! | out-of-order execution | a demand access stalls for its whole latency |
+//! | other cores, coherence | one core; devices are seen through `invalidate` alone |
+//! | a device's own memory traffic | takes no DRAM channel time |
+//!
+//! # Where the time goes
+//!
+//! Most accesses of a network stack hit one of the two most recently used ways of their first-level
+//! set. [`Hierarchy::access`] checks those inline, without a branch on which of them it is, since
+//! nothing predicts that; everything else is a call. A set is a run of 32-bit line numbers in
+//! most-recent-first order, so that recency needs no stamps and a set of 16 ways fits one line of
+//! the machine that runs the simulation. `benches/access.rs` has the figures.
+
+mod cache;
+mod counters;
+mod dram;
+mod hierarchy;
+mod in_flight;
+mod line;
+mod parameters;
+
+pub use counters::Counters;
+pub use hierarchy::{Access, Hierarchy};
+pub use line::Line;
+pub use parameters::{
+    CacheParameters, DramParameters, HierarchyParameters, MAX_LEVELS, ParameterError, Policy,
+};

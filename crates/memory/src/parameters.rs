@@ -1,0 +1,182 @@
+//! What a hierarchy is built from, and what is allowed.
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// The most levels of caches a hierarchy may have.
+pub const MAX_LEVELS: usize = 3;
+
+/// The most lines one cache may hold, so that a slip in a size is an error and not an allocation
+/// of gigabytes. With lines of 64 bytes this is a cache of 1 GiB.
+const MAX_LINES: u32 = 1 << 24;
+
+/// The page that next-line prefetch stays within is also the largest line.
+pub(crate) const PAGE_BYTES: u32 = 4096;
+
+const MIN_LINE_BYTES: u32 = 8;
+
+/// One level of caches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct CacheParameters {
+    /// Capacity in KiB.
+    pub size_kib: u32,
+    /// Lines in a set. The number of sets, capacity / (ways * line size), must be a power of two.
+    pub ways: u32,
+    /// Cycles from the processor's request until a line found in this level can be used; includes
+    /// the look-ups in the levels above.
+    pub latency_cycles: u32,
+}
+
+/// Main memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct DramParameters {
+    /// Cycles from the processor's request until a line that no cache holds can be used, when
+    /// nobody else is using the channel.
+    pub latency_cycles: u32,
+    /// Cycles that one line keeps the channel busy; 0 for a channel that never makes anyone wait.
+    #[serde(default)]
+    pub service_cycles: u32,
+}
+
+/// How the contents of the levels relate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Policy {
+    /// Each level holds all that the levels above it hold: a line that leaves a level leaves those
+    /// above too.
+    Inclusive,
+    /// A line is in one level only: it moves up to the first when accessed, and down by one when
+    /// it is evicted.
+    Exclusive,
+    /// A miss fills every level on its way, and each level evicts on its own.
+    NonInclusive,
+}
+
+/// A whole memory hierarchy.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct HierarchyParameters {
+    /// Bytes in a cache line, the same in all levels; a power of two from 8 to 4096.
+    pub line_bytes: u32,
+    /// The caches from the one next to the processor down; one to [`MAX_LEVELS`] of them. Latency
+    /// may not shrink on the way down.
+    pub levels: Vec<CacheParameters>,
+    /// How the contents of the levels relate.
+    pub policy: Policy,
+    /// Whether a demand access answered by DRAM also brings the following line into the last level.
+    #[serde(default)]
+    pub next_line_prefetch: bool,
+    /// Main memory.
+    pub dram: DramParameters,
+}
+
+/// A parameter outside of what is allowed.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{parameter} = {value} is not possible: {allowed}")]
+pub struct ParameterError {
+    /// Which parameter, by its path inside [`HierarchyParameters`], such as `levels[1].ways`.
+    pub parameter: String,
+    /// The value it has.
+    pub value: String,
+    /// What is allowed.
+    pub allowed: String,
+}
+
+impl ParameterError {
+    fn new(parameter: impl Into<String>, value: impl ToString, allowed: impl Into<String>) -> Self {
+        Self {
+            parameter: parameter.into(),
+            value: value.to_string(),
+            allowed: allowed.into(),
+        }
+    }
+}
+
+impl HierarchyParameters {
+    /// Checks every parameter; returns the shape of each cache.
+    pub(crate) fn shapes(&self) -> Result<Vec<CacheShape>, ParameterError> {
+        let allowed_bytes = MIN_LINE_BYTES..=PAGE_BYTES;
+        if !self.line_bytes.is_power_of_two() || !allowed_bytes.contains(&self.line_bytes) {
+            return Err(ParameterError::new(
+                "line_bytes",
+                self.line_bytes,
+                format!("give a power of two from {MIN_LINE_BYTES} to {PAGE_BYTES}"),
+            ));
+        }
+        if self.levels.is_empty() || self.levels.len() > MAX_LEVELS {
+            return Err(ParameterError::new(
+                "levels",
+                format!("{} levels", self.levels.len()),
+                format!("give 1 to {MAX_LEVELS} levels"),
+            ));
+        }
+        let mut shapes = Vec::with_capacity(self.levels.len());
+        let mut least_latency_cycles = 0;
+        for (index, level) in self.levels.iter().enumerate() {
+            let path = format!("levels[{index}]");
+            shapes.push(shape(level, self.line_bytes, &path)?);
+            not_faster(&path, level.latency_cycles, least_latency_cycles)?;
+            least_latency_cycles = level.latency_cycles;
+        }
+        not_faster("dram", self.dram.latency_cycles, least_latency_cycles)?;
+        Ok(shapes)
+    }
+}
+
+/// Sets and ways that [`Cache`](crate::cache::Cache) can be built from: a power of two of sets, at
+/// least one way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CacheShape {
+    pub(crate) sets: u32,
+    pub(crate) ways: usize,
+}
+
+/// The shape of a cache, or why it cannot be built.
+fn shape(
+    cache: &CacheParameters,
+    line_bytes: u32,
+    path: &str,
+) -> Result<CacheShape, ParameterError> {
+    let size_bytes = u64::from(cache.size_kib) * 1024;
+    let lines = size_bytes / u64::from(line_bytes);
+    // More than 32 bits of lines are more than allowed, too.
+    let lines = u32::try_from(lines).unwrap_or(u32::MAX);
+    if lines == 0 || lines > MAX_LINES {
+        let most_kib = u64::from(MAX_LINES) * u64::from(line_bytes) / 1024;
+        let least_kib = line_bytes.div_ceil(1024);
+        return Err(ParameterError::new(
+            format!("{path}.size_kib"),
+            cache.size_kib,
+            format!("give {least_kib} to {most_kib} with lines of {line_bytes} bytes"),
+        ));
+    }
+    let ways = cache.ways;
+    if ways == 0 || lines % ways != 0 || !(lines / ways).is_power_of_two() {
+        return Err(ParameterError::new(
+            format!("{path}.ways"),
+            ways,
+            format!(
+                "{} KiB are {lines} lines of {line_bytes} bytes, and lines / ways must be a power \
+                 of two; change ways or size_kib",
+                cache.size_kib
+            ),
+        ));
+    }
+    Ok(CacheShape {
+        sets: lines / ways,
+        ways: ways as usize,
+    })
+}
+
+fn not_faster(path: &str, cycles: u32, least_cycles: u32) -> Result<(), ParameterError> {
+    if cycles >= least_cycles {
+        return Ok(());
+    }
+    Err(ParameterError::new(
+        format!("{path}.latency_cycles"),
+        cycles,
+        format!("the level above takes {least_cycles} cycles already; give at least as many"),
+    ))
+}

@@ -1,0 +1,137 @@
+//! The hierarchy answers as the naive one does, whatever its shape and whatever is asked of it.
+#![allow(missing_docs, clippy::expect_used)]
+
+mod reference;
+
+use perpacket_memory::{
+    CacheParameters, DramParameters, Hierarchy, HierarchyParameters, Line, MAX_LEVELS, Policy,
+};
+use proptest::prelude::*;
+use reference::Reference;
+
+/// The lines that are asked for: these from zero up, and as many below the highest number allowed.
+const LINES: u32 = 96;
+
+#[derive(Clone, Debug)]
+enum Request {
+    Access(u32),
+    Prefetch(u32),
+    Invalidate(u32),
+    LetTimePass(u64),
+}
+
+fn line() -> impl Strategy<Value = u32> {
+    prop_oneof![
+        4 => 0..12_u32,
+        8 => 0..LINES,
+        1 => u32::MAX - LINES..u32::MAX,
+    ]
+}
+
+fn request() -> impl Strategy<Value = Request> {
+    prop_oneof![
+        12 => line().prop_map(Request::Access),
+        3 => line().prop_map(Request::Prefetch),
+        2 => line().prop_map(Request::Invalidate),
+        3 => (0..150_u64).prop_map(Request::LetTimePass),
+    ]
+}
+
+/// Lines of 1 KiB and more make caches of a few lines possible, although sizes are in KiB.
+fn parameters() -> impl Strategy<Value = HierarchyParameters> {
+    let level = (0..4_u32, 1..=5_u32, 0..20_u32);
+    (
+        prop_oneof![Just(1024_u32), Just(2048), Just(4096), Just(64)],
+        prop::collection::vec(level, 1..=MAX_LEVELS),
+        prop_oneof![
+            Just(Policy::Inclusive),
+            Just(Policy::Exclusive),
+            Just(Policy::NonInclusive)
+        ],
+        any::<bool>(),
+        0..150_u32,
+        prop_oneof![Just(0), 1..80_u32],
+    )
+        .prop_map(
+            |(line_bytes, shapes, policy, next_line_prefetch, dram_cycles, service_cycles)| {
+                let mut latency_cycles = 0;
+                let level = |(sets_exponent, ways, further_cycles): (u32, u32, u32)| {
+                    latency_cycles += further_cycles;
+                    // At least 1 KiB, which are 16 sets of the shortest line.
+                    let way_bytes = (line_bytes << sets_exponent).max(1024);
+                    CacheParameters {
+                        size_kib: way_bytes / 1024 * ways,
+                        ways,
+                        latency_cycles,
+                    }
+                };
+                HierarchyParameters {
+                    line_bytes,
+                    levels: shapes.into_iter().map(level).collect(),
+                    policy,
+                    next_line_prefetch,
+                    dram: DramParameters {
+                        latency_cycles: latency_cycles + dram_cycles,
+                        service_cycles,
+                    },
+                }
+            },
+        )
+}
+
+/// Every line of interest with the levels that hold it.
+fn contents(levels: usize, holds: impl Fn(usize, u32) -> bool) -> Vec<(u32, Vec<usize>)> {
+    let lines = (0..=LINES).chain(u32::MAX - LINES..u32::MAX);
+    lines
+        .map(|line| (line, (0..levels).filter(|l| holds(*l, line)).collect()))
+        .collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn every_access_agrees_in_level_and_stall(
+        parameters in parameters(),
+        stalls_pass in any::<bool>(),
+        requests in prop::collection::vec(request(), 1..300),
+    ) {
+        let mut hierarchy = Hierarchy::new(&parameters).expect("possible");
+        let mut reference = Reference::new(&parameters);
+        let mut now = 0;
+        for (index, request) in requests.iter().enumerate() {
+            match *request {
+                Request::Access(line) => {
+                    let access = hierarchy.access(Line(line), now);
+                    let answered = (access.level, access.stall_cycles);
+                    let expected = reference.access(line, now);
+                    prop_assert_eq!(answered, expected, "request {}: {:?}", index, request);
+                    now += if stalls_pass { u64::from(access.stall_cycles) } else { 0 };
+                }
+                Request::Prefetch(line) => {
+                    hierarchy.prefetch(Line(line), now);
+                    reference.prefetch(line, now);
+                }
+                Request::Invalidate(line) => {
+                    hierarchy.invalidate(Line(line));
+                    reference.invalidate(line);
+                }
+                Request::LetTimePass(cycles) => now += cycles,
+            }
+        }
+        let depth = parameters.levels.len();
+        let held = contents(depth, |level, line| hierarchy.holds(level, Line(line)));
+        let expected = contents(depth, |level, line| reference.holds(level, line));
+        prop_assert_eq!(&held, &expected);
+        for (line, levels) in held {
+            match parameters.policy {
+                Policy::Exclusive => prop_assert!(levels.len() <= 1, "line {} twice", line),
+                Policy::Inclusive => {
+                    let all_below = levels.first().is_none_or(|first| levels.len() == depth - first);
+                    prop_assert!(all_below, "line {} only in {:?}", line, levels);
+                }
+                Policy::NonInclusive => {}
+            }
+        }
+    }
+}

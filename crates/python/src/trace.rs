@@ -1,0 +1,301 @@
+//! `trace info`, `trace convert` and `trace synthesize` for Python: opens the files, hands them to
+//! `perpacket-workload` and returns JSON.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use perpacket_workload::{
+    Compression, Conversion, LognormalSessions, ObjectPaths, ParameterError, Replay,
+    SESSION_WINDOW_S, Sessions, SpecWeb99, Synthesis, SynthesisError, TraceError as Failure,
+    TraceFormat, convert, summarize, synthesize,
+};
+use pyo3::create_exception;
+use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::prelude::*;
+use serde::Serialize;
+
+create_exception!(
+    perpacket._core,
+    TraceError,
+    PyValueError,
+    "A trace that cannot be read or written; the message names file and byte."
+);
+
+/// What `trace info` tells of a file, as JSON.
+#[pyfunction]
+#[pyo3(signature = (path, format=None, window_s=15.0))]
+pub fn trace_info(
+    py: Python<'_>,
+    path: PathBuf,
+    format: Option<&str>,
+    window_s: f64,
+) -> PyResult<String> {
+    let format = format.map(parsed_format).transpose()?;
+    py.detach(|| {
+        let summary =
+            summarize(opened(&path)?, format, window_s).map_err(|error| raised(&path, error))?;
+        json(&summary)
+    })
+}
+
+/// Rewrites a trace in another format and returns what became of it, as JSON.
+///
+/// The destination's suffix tells its compression; it appears whole or not at all.
+#[pyfunction]
+#[pyo3(signature = (source, destination, to, format=None, object_paths=None, mappings=None))]
+pub fn trace_convert(
+    py: Python<'_>,
+    source: PathBuf,
+    destination: PathBuf,
+    to: &str,
+    format: Option<&str>,
+    object_paths: Option<PathBuf>,
+    mappings: Option<PathBuf>,
+) -> PyResult<String> {
+    let to = parsed_format(to)?;
+    let from = format.map(parsed_format).transpose()?;
+    py.detach(|| {
+        let paths = match object_paths {
+            Some(path) => {
+                ObjectPaths::read(opened(&path)?).map_err(|error| raised(&path, error))?
+            }
+            None => ObjectPaths::default(),
+        };
+        let input = opened(&source)?;
+        let mut output = Draft::create(&destination)?;
+        let mut mappings = mappings.as_deref().map(Draft::create).transpose()?;
+        let conversion = Conversion {
+            from,
+            to,
+            compression: compression_of(&destination),
+            paths,
+            mappings: mappings
+                .as_mut()
+                .map(|draft| draft as &mut (dyn Write + Send)),
+        };
+        let converted = convert(input, &mut output, conversion)
+            .map_err(|error| raised_of_two(&source, &destination, error))?;
+        output.keep()?;
+        mappings.map(Draft::keep).transpose()?;
+        json(&converted)
+    })
+}
+
+/// Writes a generated workload as a trace and returns what was written, as JSON.
+///
+/// `workload` is W, I, S or D; `connections` sets the size of the file set of S and D.
+#[pyfunction]
+#[pyo3(signature = (
+    destination, workload, requests, seed, sessions_per_s, gap_mean_s, connections, format
+))]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "each is an option of the command"
+)]
+pub fn trace_synthesize(
+    py: Python<'_>,
+    destination: PathBuf,
+    workload: &str,
+    requests: u64,
+    seed: u64,
+    sessions_per_s: f64,
+    gap_mean_s: f64,
+    connections: u32,
+    format: &str,
+) -> PyResult<String> {
+    let format = parsed_format(format)?;
+    py.detach(|| {
+        let mut sessions = generated(workload, connections, seed)?;
+        let mut output = Draft::create(&destination)?;
+        let synthesis = Synthesis {
+            requests,
+            sessions_per_s,
+            gap_mean_s,
+            seed,
+            format,
+            compression: compression_of(&destination),
+            ..Synthesis::default()
+        };
+        let written =
+            synthesize(&mut sessions, &mut output, &synthesis).map_err(|error| match error {
+                SynthesisError::Parameter(error) => refused(&error),
+                SynthesisError::Trace(error) => raised(&destination, error),
+            })?;
+        output.keep()?;
+        json(&written)
+    })
+}
+
+/// The sessions of a trace file, for the simulator.
+pub fn replay(path: &Path) -> PyResult<Replay> {
+    Replay::read(opened(path)?, None, SESSION_WINDOW_S).map_err(|error| raised(path, error))
+}
+
+/// The generator of a workload by its letter.
+fn generated(workload: &str, connections: u32, seed: u64) -> PyResult<Sessions> {
+    let sessions = match workload {
+        "W" => LognormalSessions::world_cup()
+            .generator(seed)
+            .map(Sessions::Lognormal),
+        "I" => LognormalSessions::ibm()
+            .generator(seed)
+            .map(Sessions::Lognormal),
+        "S" => SpecWeb99::static_only(connections)
+            .generator(seed)
+            .map(Sessions::SpecWeb99),
+        "D" => SpecWeb99::mixed(connections)
+            .generator(seed)
+            .map(Sessions::SpecWeb99),
+        _ => {
+            return Err(TraceError::new_err(format!(
+                "workload is {workload:?}: it must be W, I, S or D"
+            )));
+        }
+    };
+    sessions.map_err(|error| refused(&error))
+}
+
+fn parsed_format(name: &str) -> PyResult<TraceFormat> {
+    name.parse()
+        .map_err(|error| TraceError::new_err(format!("{error}")))
+}
+
+fn compression_of(destination: &Path) -> Compression {
+    Compression::of_suffix(&destination.to_string_lossy())
+}
+
+fn json(answer: &impl Serialize) -> PyResult<String> {
+    serde_json::to_string(answer).map_err(|error| TraceError::new_err(error.to_string()))
+}
+
+fn refused(error: &ParameterError) -> PyErr {
+    TraceError::new_err(error.to_string())
+}
+
+/// The exception for a failure with one file.
+fn raised(path: &Path, error: Failure) -> PyErr {
+    match error {
+        Failure::Read { source, .. } | Failure::Compression { source, .. }
+            if source.get_ref().is_some_and(|inner| inner.is::<PyErr>()) =>
+        {
+            interrupted(source)
+        }
+        Failure::Write(source) => os_error(path, source),
+        error => TraceError::new_err(format!("{}: {error}", path.display())),
+    }
+}
+
+/// The exception for a failure with the file that is read or the one that is written.
+fn raised_of_two(source: &Path, destination: &Path, error: Failure) -> PyErr {
+    match error {
+        Failure::Write(_) => raised(destination, error),
+        error => raised(source, error),
+    }
+}
+
+/// `OSError`, or its subclass for the error's number, with the file's name.
+fn os_error(path: &Path, error: io::Error) -> PyErr {
+    match error.raw_os_error() {
+        Some(number) => {
+            PyOSError::new_err((number, error.kind().to_string(), path.display().to_string()))
+        }
+        None if error.get_ref().is_some_and(|inner| inner.is::<PyErr>()) => interrupted(error),
+        None => PyOSError::new_err(format!("{}: {error}", path.display())),
+    }
+}
+
+/// The exception that a signal handler raised and [`Interruptible`] carried.
+fn interrupted(error: io::Error) -> PyErr {
+    error.downcast::<PyErr>().unwrap_or_else(PyErr::from)
+}
+
+fn opened(path: &Path) -> PyResult<Interruptible<File>> {
+    File::open(path)
+        .map(Interruptible::new)
+        .map_err(|error| os_error(path, error))
+}
+
+/// Bytes between two looks at Python's signals: some ten milliseconds.
+const LOOK_BYTES: usize = 4 << 20;
+
+/// A file that stops when Python has a signal to handle, such as Ctrl-C.
+struct Interruptible<F> {
+    file: F,
+    since_look: usize,
+}
+
+impl<F> Interruptible<F> {
+    fn new(file: F) -> Self {
+        Self {
+            file,
+            since_look: 0,
+        }
+    }
+
+    fn look(&mut self, count: usize) -> io::Result<usize> {
+        self.since_look += count;
+        if self.since_look >= LOOK_BYTES {
+            self.since_look = 0;
+            Python::attach(|py| py.check_signals()).map_err(io::Error::other)?;
+        }
+        Ok(count)
+    }
+}
+
+impl<F: Read> Read for Interruptible<F> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.file.read(buffer)?;
+        self.look(count)
+    }
+}
+
+/// A file under a temporary name beside its own, removed unless it is kept.
+struct Draft {
+    file: Interruptible<File>,
+    draft: PathBuf,
+    path: PathBuf,
+    kept: bool,
+}
+
+impl Draft {
+    fn create(path: &Path) -> PyResult<Self> {
+        let mut name = path.file_name().unwrap_or_default().to_owned();
+        name.push(format!(".{}.partial", std::process::id()));
+        let draft = path.with_file_name(name);
+        let file = File::create(&draft).map_err(|error| os_error(path, error))?;
+        Ok(Self {
+            file: Interruptible::new(file),
+            draft,
+            path: path.to_owned(),
+            kept: false,
+        })
+    }
+
+    /// Gives the file its name.
+    fn keep(mut self) -> PyResult<()> {
+        std::fs::rename(&self.draft, &self.path).map_err(|error| os_error(&self.path, error))?;
+        self.kept = true;
+        Ok(())
+    }
+}
+
+impl Write for Draft {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let count = self.file.file.write(bytes)?;
+        self.file.look(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.file.flush()
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        if !self.kept {
+            // Nothing more can be done about a file that cannot be removed.
+            let _ = std::fs::remove_file(&self.draft);
+        }
+    }
+}

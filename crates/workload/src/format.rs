@@ -1,0 +1,103 @@
+//! Formats of traces and their compression, recognized by what the bytes say.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::Serialize;
+
+/// Bytes of a World Cup 1998 record.
+pub const RECORD_BYTES: usize = 20;
+
+/// Format of a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TraceFormat {
+    /// Common Log Format: `host ident user [time] "request" status bytes`.
+    Common,
+    /// Combined Log Format, nginx's default: Common and then quoted referer and user agent.
+    Combined,
+    /// Binary log of the 1998 World Cup: 20-byte big-endian records.
+    WorldCup,
+}
+
+impl TraceFormat {
+    /// Names of all formats, for messages.
+    pub const NAMES: &'static str = "common, combined or world-cup";
+
+    /// The name in files and on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Common => "common",
+            Self::Combined => "combined",
+            Self::WorldCup => "world-cup",
+        }
+    }
+}
+
+impl fmt::Display for TraceFormat {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
+
+/// A format's name that is none.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no trace format is called {0:?}: expected {names}", names = TraceFormat::NAMES)]
+pub struct UnknownFormat(pub String);
+
+impl FromStr for TraceFormat {
+    type Err = UnknownFormat;
+
+    fn from_str(name: &str) -> Result<Self, UnknownFormat> {
+        [Self::Common, Self::Combined, Self::WorldCup]
+            .into_iter()
+            .find(|format| format.name() == name)
+            .ok_or_else(|| UnknownFormat(name.to_owned()))
+    }
+}
+
+/// How a trace file is compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compression {
+    /// Not at all.
+    None,
+    /// gzip, RFC 1952, any number of members.
+    Gzip,
+    /// Zstandard, RFC 8878, any number of frames.
+    Zstd,
+}
+
+impl Compression {
+    /// Recognizes a file by its first bytes.
+    #[must_use]
+    pub fn of_magic(head: &[u8]) -> Self {
+        match head {
+            [0x1f, 0x8b, ..] => Self::Gzip,
+            [0x28, 0xb5, 0x2f, 0xfd, ..] => Self::Zstd,
+            _ => Self::None,
+        }
+    }
+
+    /// The compression that a destination's name asks for: `.gz`, `.zst` or none.
+    #[must_use]
+    pub fn of_suffix(name: &str) -> Self {
+        if name.ends_with(".gz") {
+            Self::Gzip
+        } else if name.ends_with(".zst") {
+            Self::Zstd
+        } else {
+            Self::None
+        }
+    }
+}
+
+impl fmt::Display for Compression {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::None => "uncompressed",
+            Self::Gzip => "gzip",
+            Self::Zstd => "zstd",
+        })
+    }
+}

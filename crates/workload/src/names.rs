@@ -1,0 +1,130 @@
+//! Numbers for names: hosts, URIs and sparse identifiers become dense numbers from 0.
+
+use std::hash::Hasher;
+
+use hashbrown::HashTable;
+use rustc_hash::{FxHashMap, FxHasher};
+
+/// Numbers byte strings in order of first appearance. Known names cost no allocation.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Names {
+    numbers: HashTable<Entry>,
+    text: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+/// A name's number, and its hash so that few names are compared and none is hashed twice.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    hash: u64,
+    number: u32,
+}
+
+impl Names {
+    /// The number of a name.
+    #[inline]
+    pub(crate) fn number(&mut self, name: &[u8]) -> u32 {
+        let hash = hash(name);
+        let known = self.numbers.find(hash, |entry| {
+            entry.hash == hash && name_at(&self.text, &self.ends, entry.number) == name
+        });
+        if let Some(entry) = known {
+            return entry.number;
+        }
+        let number = self.ends.len() as u32;
+        self.text.extend_from_slice(name);
+        self.ends.push(self.text.len());
+        self.numbers
+            .insert_unique(hash, Entry { hash, number }, |entry| entry.hash);
+        number
+    }
+}
+
+#[inline]
+fn hash(name: &[u8]) -> u64 {
+    let mut hasher = FxHasher::default();
+    hasher.write(name);
+    hasher.finish()
+}
+
+#[inline]
+fn name_at<'a>(text: &'a [u8], ends: &[usize], number: u32) -> &'a [u8] {
+    let number = number as usize;
+    let start = if number == 0 { 0 } else { ends[number - 1] };
+    &text[start..ends[number]]
+}
+
+/// Identifiers below this are looked up in a table: 16 MiB at most. The World Cup's clients and
+/// objects all are.
+const TABLE_LIMIT: u32 = 1 << 22;
+/// Marks an identifier without a number.
+const NONE: u32 = u32::MAX;
+
+/// Numbers 32-bit identifiers in order of first appearance.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Identifiers {
+    table: Vec<u32>,
+    rest: FxHashMap<u32, u32>,
+    count: u32,
+}
+
+impl Identifiers {
+    /// The number of an identifier.
+    #[inline]
+    pub(crate) fn number(&mut self, identifier: u32) -> u32 {
+        let slot = if identifier < TABLE_LIMIT {
+            let at = identifier as usize;
+            if at >= self.table.len() {
+                self.table.resize((at + 1).next_power_of_two(), NONE);
+            }
+            &mut self.table[at]
+        } else {
+            self.rest.entry(identifier).or_insert(NONE)
+        };
+        if *slot == NONE {
+            *slot = self.count;
+            self.count += 1;
+        }
+        *slot
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn names_are_numbered_in_order_of_first_appearance(
+            names in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..3), 0..300)
+        ) {
+            let mut numbered = Names::default();
+            let mut model: HashMap<Vec<u8>, u32> = HashMap::new();
+            for name in names {
+                let next = model.len() as u32;
+                let expected = *model.entry(name.clone()).or_insert(next);
+                prop_assert_eq!(numbered.number(&name), expected);
+            }
+        }
+
+        #[test]
+        fn identifiers_are_numbered_in_order_of_first_appearance(
+            identifiers in prop::collection::vec(
+                prop_oneof![0u32..50, (u32::MAX - 20)..=u32::MAX, TABLE_LIMIT - 2..TABLE_LIMIT + 2],
+                0..300,
+            )
+        ) {
+            let mut numbered = Identifiers::default();
+            let mut model: HashMap<u32, u32> = HashMap::new();
+            for identifier in identifiers {
+                let next = model.len() as u32;
+                let expected = *model.entry(identifier).or_insert(next);
+                prop_assert_eq!(numbered.number(identifier), expected);
+            }
+        }
+    }
+}

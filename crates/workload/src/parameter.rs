@@ -1,0 +1,32 @@
+//! Checking a generator's parameters.
+
+use std::fmt::Display;
+
+/// A generator's parameter has a value it cannot have.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{parameter} is {value}: it must be {allowed}")]
+pub struct ParameterError {
+    /// Name of the parameter, as in the parameter file.
+    pub parameter: &'static str,
+    /// The value that was given.
+    pub value: String,
+    /// What would be accepted.
+    pub allowed: &'static str,
+}
+
+/// Fails with the parameter's name unless `holds`.
+pub(crate) fn require(
+    holds: bool,
+    parameter: &'static str,
+    value: impl Display,
+    allowed: &'static str,
+) -> Result<(), ParameterError> {
+    if holds {
+        return Ok(());
+    }
+    Err(ParameterError {
+        parameter,
+        value: value.to_string(),
+        allowed,
+    })
+}

@@ -1,0 +1,68 @@
+"""The verbs together, and what happens to errors."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from perpacket.cli import demo, simulate, study, trace
+from perpacket.cli.failure import ExitStatus, show, show_error, status_of
+from perpacket.errors import PerpacketError
+
+app = typer.Typer(
+    name="perpacket",
+    help="What every packet costs your server, layer by layer, and what would make it cheaper.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Example: perpacket simulate W-1024-P-N-FCFS-400 --seed 1",
+)
+
+
+def show_version(wanted: bool) -> None:
+    """Print the version and end."""
+    if wanted:
+        import perpacket
+
+        sys.stdout.write(f"perpacket {perpacket.__version__}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version.", callback=show_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Hold the options that stand before the verb; typer calls their callbacks itself."""
+
+
+demo.add_to(app)
+simulate.add_to(app)
+app.add_typer(study.app, name="study")
+app.add_typer(trace.app, name="trace")
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run one command line, from `sys.argv` unless given, and return its exit status."""
+    try:
+        status = app(args=arguments, prog_name="perpacket", standalone_mode=False)
+    except typer.TyperException as error:
+        show(error.format_message(), "`--help` after a verb lists its options with an example")
+        return ExitStatus.USAGE
+    except (PerpacketError, OSError) as error:
+        show_error(error)
+        return status_of(error)
+    except Exception as error:  # ours, not the user's: say so, with what it takes to mend it
+        traceback.print_exc()
+        show(f"perpacket failed: {type(error).__name__}: {error}", "please report the lines above")
+        return ExitStatus.FAILED
+    if status == ExitStatus.INTERRUPTED:  # typer turns Ctrl-C into this status and says nothing
+        show("interrupted")
+    return status if isinstance(status, int) else ExitStatus.DONE

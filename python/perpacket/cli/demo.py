@@ -1,0 +1,131 @@
+"""`perpacket demo`: the main job on embedded defaults."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from perpacket.cli import output, progress
+from perpacket.cli.options import (
+    Format,
+    FormatOption,
+    PacketsOption,
+    QuietOption,
+    WarmupOption,
+    WorkersOption,
+    named_settings,
+)
+
+if TYPE_CHECKING:
+    from perpacket.demo import Cell, Demo
+
+SCHEMA = 1
+"""Version of the JSON this verb prints."""
+
+HEADINGS = ("gain, %", "requests/s", "host idle, %", "NIC idle, %", "delay, us")
+"""Short headings of `perpacket.demo.COLUMNS`: gain in requests/s over no handoff, and the median
+time a host packet takes to be received through the NIC."""
+
+EXAMPLE = "Example: perpacket demo --output handoff.html"
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the verb to the command line."""
+    app.command("demo", epilog=EXAMPLE)(demo)
+
+
+def demo(
+    destination: Annotated[Path, typer.Option("--output", help="The HTML report.")] = Path(
+        "perpacket-demo.html"
+    ),
+    workers: WorkersOption = None,
+    warmup_packets: WarmupOption = None,
+    packets: PacketsOption = None,
+    output_format: FormatOption = Format.TABLE,
+    quiet: QuietOption = False,
+) -> None:
+    """Simulate six configurations that tell what handoff policies are for, and report."""
+    from perpacket import demo as library
+
+    progress.note(
+        "Six configurations of a web server whose NIC can take over connections, on a synthesized "
+        "World Cup workload, three seeds each.",
+        quiet,
+    )
+    with progress.of_study(quiet) as on_progress:
+        found = library.run(
+            destination,
+            overrides=named_settings(run__warmup_packets=warmup_packets, run__packets=packets),
+            workers=workers,
+            on_progress=on_progress,
+        )
+    if output_format is Format.JSON:
+        output.write_json(describe(found))
+    else:
+        print_table(found)
+    for note in found.notes:
+        progress.note(f"note: {note}", quiet)
+    progress.note(f"report: {found.report}", quiet)
+
+
+def print_table(found: Demo) -> None:
+    """Two lines for each configuration: the paper's numbers, and below them the simulated ones."""
+    from perpacket.demo import STORY
+
+    rows: list[tuple[str, ...]] = []
+    for name, cells in found.rows.items():
+        rows.append((name, "paper", *(paper_text(cell) for cell in cells)))
+        rows.append((f"  {STORY[name]}", "simulated", *(simulated_text(cell) for cell in cells)))
+    title = (
+        "Connection handoff: paper, and simulated with its 95 % interval "
+        "(c: used to calibrate the simulator).\n"
+        "gain: requests/s over no handoff; delay: median time of received host packets in the NIC."
+    )
+    output.write_table(title, ("configuration", "", *HEADINGS), rows, right=HEADINGS)
+
+
+def paper_text(cell: Cell) -> str:
+    """`23,031 c`; a dash where the paper says nothing."""
+    if cell.published is None:
+        return "-"
+    return output.number_text(cell.published) + (" c" if cell.calibration else "")
+
+
+def simulated_text(cell: Cell) -> str:
+    """`23,102 ± 310`, the wider side where the interval is not symmetric."""
+    from perpacket.statistics import format_number
+
+    interval = cell.simulated
+    if interval is None:
+        return "-"
+    value = format_number(interval.value, interval.decimals)
+    if not interval.is_bounded:
+        return value
+    side = max(interval.high - interval.value, interval.value - interval.low)
+    return f"{value} ± {format_number(side, interval.decimals)}"
+
+
+def describe(found: Demo) -> dict[str, object]:
+    """The table as JSON."""
+    return {
+        "schema": SCHEMA,
+        "report": str(found.report),
+        "rows": [
+            {
+                "configuration": name,
+                **{
+                    cell.quantity: {
+                        "unit": cell.unit,
+                        "published": cell.published,
+                        "calibration": cell.calibration,
+                        "simulated": None if cell.simulated is None else cell.simulated.as_dict(),
+                    }
+                    for cell in row
+                },
+            }
+            for name, row in found.rows.items()
+        ],
+        "notes": list(found.notes),
+    }

@@ -1,0 +1,64 @@
+"""Exit statuses, and errors as the user sees them."""
+
+from __future__ import annotations
+
+import sys
+from enum import IntEnum
+
+from perpacket.errors import (
+    ConfigurationError,
+    CorruptObservation,
+    Interrupted,
+    MachineLacks,
+    MissingStudy,
+    PerpacketError,
+    TraceError,
+)
+
+
+class ExitStatus(IntEnum):
+    """What the exit status says."""
+
+    DONE = 0
+    CHECK_FAILED = 1
+    USAGE = 2
+    MACHINE_LACKS = 3
+    FAILED = 4
+    INTERRUPTED = 130
+
+
+class CheckFailed(PerpacketError):
+    """The verb did its work, and what it found is not as it must be."""
+
+
+def status_of(error: Exception) -> ExitStatus:
+    """The exit status of an error: who has to act on it, the user, the machine or we."""
+    match error:
+        case CheckFailed():
+            return ExitStatus.CHECK_FAILED
+        case ConfigurationError() | TraceError() | CorruptObservation() | MissingStudy():
+            return ExitStatus.USAGE
+        case FileNotFoundError() | PermissionError() | IsADirectoryError() | NotADirectoryError():
+            return ExitStatus.USAGE
+        case MachineLacks():
+            return ExitStatus.MACHINE_LACKS
+        case Interrupted():
+            return ExitStatus.INTERRUPTED
+        case _:
+            return ExitStatus.FAILED
+
+
+def show(message: str, hint: str = "") -> None:
+    """An error on standard error: one line, then a blank line and what to do next."""
+    sys.stderr.write(f"error: {message}\n")
+    if hint:
+        sys.stderr.write(f"\nhint: {hint}\n")
+
+
+def show_error(error: Exception) -> None:
+    """Show an error of the library or of the operating system."""
+    if isinstance(error, OSError) and error.strerror:
+        name = f"{error.filename}: " if error.filename else ""
+        show(f"{name}{error.strerror.lower()}", "check the file and its permissions")
+    else:
+        show(str(error), getattr(error, "hint", ""))

@@ -1,0 +1,71 @@
+"""Options that several verbs share, each with one name and one help text."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from perpacket.errors import ConfigurationError
+
+
+class Format(StrEnum):
+    """How data is printed."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+FormatOption = Annotated[Format, typer.Option("--format", help="How data is printed.")]
+QuietOption = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Nothing on standard error but errors.")
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="Set any parameter, as nic.lowat=128; may be repeated. "
+        "`perpacket simulate CONFIGURATION --show-config` lists them.",
+    ),
+]
+WarmupOption = Annotated[
+    int | None, typer.Option("--warmup-packets", help="Packets before measuring.")
+]
+PacketsOption = Annotated[int | None, typer.Option("--packets", help="Packets to measure.")]
+WorkersOption = Annotated[
+    int | None,
+    typer.Option("--workers", help="Runs at once; one a core unless given. Changes no result."),
+]
+
+
+def parse_settings(settings: list[str] | None) -> list[tuple[str, str]]:
+    """`--set` arguments as (parameter, value); raises `ConfigurationError` on one without `=`."""
+    pairs: list[tuple[str, str]] = []
+    for setting in settings or []:
+        name, equals, value = setting.partition("=")
+        if not equals or not name.strip():
+            raise ConfigurationError(
+                f"--set {setting}: expected NAME=VALUE",
+                parameter="--set",
+                value=setting,
+                hint="write it as --set nic.lowat=128",
+            )
+        pairs.append((name.strip(), value.strip()))
+    return pairs
+
+
+def named_settings(**values: str | float | None) -> list[tuple[str, str]]:
+    """Options that are names for parameters: those given, with `__` in a name for its dot.
+
+    Whole numbers are written without a point: a parameter may count things.
+    """
+    return [
+        (
+            name.replace("__", "."),
+            str(int(value)) if isinstance(value, float) and value.is_integer() else str(value),
+        )
+        for name, value in values.items()
+        if value is not None
+    ]

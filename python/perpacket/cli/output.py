@@ -1,0 +1,60 @@
+"""Data on standard output: tables for people, JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Iterable, Sequence
+
+PIPE_WIDTH = 200
+"""Columns of a table that goes into a pipe or a file, where nothing tells the width."""
+
+
+def write_json(content: object) -> None:
+    """One JSON document."""
+    sys.stdout.write(json.dumps(content, indent=2) + "\n")
+
+
+def write_table(
+    title: str,
+    headings: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    right: Sequence[str] = (),
+) -> None:
+    """A table with a title; `right` names the headings of columns with numbers."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=Text(title, style="bold"), box=SIMPLE_HEAD, title_justify="left")
+    for heading in headings:
+        is_number = heading in right
+        table.add_column(Text(heading), justify="right" if is_number else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
+    console.print(table)
+
+
+def number_text(value: object) -> str:
+    """A value for a table: numbers with five significant digits, nothing where it has none."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        if value == 0 or not math.isfinite(value):
+            return f"{value:g}"
+        decimals = max(0, 4 - math.floor(math.log10(abs(value))))
+        text = f"{value:,.{min(decimals, 8)}f}"
+        return text.rstrip("0").rstrip(".") if "." in text else text
+    return str(value)
+
+
+def plain_text(value: object) -> str:
+    """A value as an option takes it: no separators, `true` and `false` in small letters."""
+    return value if isinstance(value, str) else json.dumps(value)

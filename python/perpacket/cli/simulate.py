@@ -1,0 +1,221 @@
+"""`perpacket simulate`: one configuration of the host and its NIC."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from perpacket.cli import output, progress
+from perpacket.cli.failure import CheckFailed
+from perpacket.cli.options import (
+    Format,
+    FormatOption,
+    PacketsOption,
+    QuietOption,
+    SetOption,
+    WarmupOption,
+    named_settings,
+    parse_settings,
+)
+from perpacket.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from perpacket.simulation import Parameter
+
+EXAMPLE = (
+    "Example: perpacket simulate W-1024-P-N-FCFS-400 --seed 1   or: perpacket simulate bulk "
+    "--machine athlon-xp-2600 --connections 2048 --rate-mbps 100 --latency-ms 0 --l2-kb 256 "
+    "--prefetch none --format json"
+)
+
+TIMELINE_SUFFIXES = (".csv", ".json", ".parquet")
+
+LAYER_EVENTS = (
+    "cycles_per_packet",
+    "instructions_per_packet",
+    "l1d_misses_per_packet",
+    "l2_misses_per_packet",
+)
+
+
+ConfigurationArgument = Annotated[
+    str,
+    typer.Argument(help="A configuration such as W-1024-P-N-FCFS-400, or bulk."),
+]
+SeedOption = Annotated[int, typer.Option(min=0, help="Seed of all randomness.")]
+TraceOption = Annotated[
+    Path | None, typer.Option(help="Replay this access log instead of synthesized requests.")
+]
+MachineOption = Annotated[str | None, typer.Option(help="The host: osdi06 or athlon-xp-2600.")]
+ConnectionsOption = Annotated[int | None, typer.Option(help="Concurrent connections.")]
+RateOption = Annotated[
+    float | None, typer.Option(help="Rate of the bulk sender, Mb/s (10^6 bits).")
+]
+LatencyOption = Annotated[
+    float | None, typer.Option(help="Added latency of the network, one way, ms.")
+]
+CacheOption = Annotated[int | None, typer.Option(help="Level-2 cache, KiB.")]
+PrefetchOption = Annotated[
+    str | None,
+    typer.Option(help="Prefetch connection structures: none, or how many packets ahead."),
+]
+TimelineOption = Annotated[
+    Path | None, typer.Option(help="Write the state over time: .csv, .json or .parquet.")
+]
+ShowConfigOption = Annotated[
+    bool, typer.Option("--show-config", help="Print every parameter and do not run.")
+]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the verb to the command line."""
+    app.command("simulate", epilog=EXAMPLE)(simulate)
+
+
+def simulate(
+    configuration: ConfigurationArgument,
+    seed: SeedOption = 1,
+    trace: TraceOption = None,
+    machine: MachineOption = None,
+    connections: ConnectionsOption = None,
+    rate_mbps: RateOption = None,
+    latency_ms: LatencyOption = None,
+    l2_kb: CacheOption = None,
+    prefetch: PrefetchOption = None,
+    warmup_packets: WarmupOption = None,
+    packets: PacketsOption = None,
+    settings: SetOption = None,
+    timeline: TimelineOption = None,
+    show_config: ShowConfigOption = False,
+    output_format: FormatOption = Format.TABLE,
+    quiet: QuietOption = False,
+) -> None:
+    """Simulate one configuration of a host whose NIC can take over TCP connections.
+
+    A configuration is WORKLOAD-CONNECTIONS-ORDER-LOAD-SELECTION-MIPS:
+
+    - WORKLOAD: W (World Cup), I (IBM), D (SPECweb99), S (its static part)
+
+    - CONNECTIONS: the most the NIC may hold; 0 is no handoff
+
+    - ORDER: P (host packets first) or N (order of arrival)
+
+    - LOAD: N (no load control), L (load control), R (with active restore)
+
+    - SELECTION: FCFS, Tn (at the n-th enqueue), LIFETIME or ORACLE
+
+    - MIPS: the NIC's million instructions a second
+    """
+    from perpacket.simulation import REPORT_HINT, Simulation, run_cancellable
+
+    if timeline is not None:
+        check_timeline(timeline)
+    overrides = named_settings(
+        machine=machine,
+        workload__connections=connections,
+        workload__rate_mbps=rate_mbps,
+        network__added_latency_ms=latency_ms,
+        machine__l2__size_kib=l2_kb,
+        host__prefetch=prefetch,
+        run__warmup_packets=warmup_packets,
+        run__packets=packets,
+    )
+    simulation = Simulation(
+        configuration,
+        seed=seed,
+        overrides=overrides + parse_settings(settings),
+        trace=trace,
+        timeline=timeline is not None,
+    )
+    if show_config:
+        print_parameters(configuration, simulation.parameters(), output_format)
+        return
+    with progress.of_packets(quiet) as report:
+        text = run_cancellable(simulation, report)
+    result = json.loads(text)
+    if timeline is not None:
+        write_timeline(timeline, simulation.timeline())
+        progress.note(f"timeline: {timeline}", quiet)
+    if output_format is Format.JSON:
+        sys.stdout.write(text if text.endswith("\n") else text + "\n")
+    else:
+        print_result(result)
+    if result.get("conserved") is False:
+        raise CheckFailed(
+            f"{configuration}, seed {seed}: packets sent are not those delivered, dropped and in "
+            "flight",
+            hint=REPORT_HINT,
+        )
+
+
+def print_parameters(configuration: str, parameters: list[Parameter], form: Format) -> None:
+    """Every parameter with unit and source."""
+    if form is Format.JSON:
+        output.write_json([asdict(parameter) for parameter in parameters])
+        return
+    rows = [
+        (item.name, output.plain_text(item.value), item.unit, item.source) for item in parameters
+    ]
+    title = f"What {configuration} runs with"
+    output.write_table(title, ("parameter", "value", "unit", "source"), rows, right=("value",))
+
+
+def print_result(result: Mapping[str, object]) -> None:
+    """The result for people: its numbers, then the layers. Units are in the names."""
+    from perpacket.experiment.observation_file import flatten
+
+    title = f"{result.get('configuration')}, seed {result.get('seed')}"
+    skipped = {"schema", "configuration", "seed", "layers"}
+    numbers = {key: value for key, value in result.items() if key not in skipped}
+    rows = [(name, output.number_text(value)) for name, value in flatten(numbers)]
+    output.write_table(title, ("quantity", "value"), rows, right=("value",))
+    layers = result.get("layers")
+    if isinstance(layers, Mapping) and layers:
+        table = [
+            (name, *(output.number_text(events.get(event)) for event in LAYER_EVENTS))
+            for name, events in layers.items()
+        ]
+        title = "Host, by layer (packets are frames sent and received)"
+        output.write_table(title, ("layer", *LAYER_EVENTS), table, right=LAYER_EVENTS)
+
+
+def check_timeline(file: Path) -> None:
+    """Raise `ConfigurationError` before anything runs when the file cannot be written as asked."""
+    if file.suffix not in TIMELINE_SUFFIXES:
+        raise ConfigurationError(
+            f"--timeline {file}: no format for the suffix {file.suffix!r}",
+            parameter="--timeline",
+            value=str(file),
+            allowed=f"give a file that ends in {', '.join(TIMELINE_SUFFIXES)}",
+        )
+    if not file.absolute().parent.is_dir():
+        raise ConfigurationError(
+            f"--timeline {file}: there is no folder {file.parent}",
+            parameter="--timeline",
+            value=str(file),
+            hint="make the folder first",
+        )
+
+
+def write_timeline(file: Path, columns: Mapping[str, list[object]]) -> None:
+    """Write the timeline in the format its suffix names."""
+    if file.suffix == ".parquet":
+        import polars
+
+        polars.DataFrame(columns).write_parquet(file)
+        return
+    with file.open("w", encoding="utf-8", newline="") as stream:
+        if file.suffix == ".json":
+            json.dump(columns, stream)
+            stream.write("\n")
+        else:
+            writer = csv.writer(stream, lineterminator="\n")
+            writer.writerow(columns)
+            writer.writerows(zip(*columns.values(), strict=True))

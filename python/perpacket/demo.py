@@ -1,0 +1,178 @@
+"""The main job on embedded defaults: six configurations that tell what handoff policies are for.
+
+Depends on `perpacket.studies` and `perpacket.report`, and is used by the command line alone.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from perpacket.errors import Interrupted, RunFailed
+from perpacket.experiment import session
+from perpacket.experiment.comparison import Comparison, Published
+from perpacket.experiment.executor import ProgressFunction
+from perpacket.experiment.run_directory import RunDirectory
+from perpacket.experiment.study import Study
+from perpacket.statistics import Interval
+from perpacket.studies import osdi06
+from perpacket.studies.comparison import Rows, compare, rankings, rows_of
+from perpacket.studies.quantities import QUANTITIES, estimate
+
+STORY = {
+    "W-0-N-N-FCFS-400": "no handoff",
+    "W-1024-N-N-FCFS-400": "naive handoff",
+    "W-1024-P-N-FCFS-400": "host packets first",
+    "W-4096-P-N-FCFS-400": "too many connections",
+    "W-4096-P-L-FCFS-400": "load control",
+    "W-4096-P-L-FCFS-800": "a NIC twice as fast",
+}
+"""The configurations in the order of the story, and what each stands for."""
+
+COLUMNS = (
+    "gain_request_rate",
+    "request_rate",
+    "host_idle",
+    "nic_idle",
+    "packet_delay_receive_median",
+)
+"""The quantities of the demo's table."""
+
+SEEDS = (1, 2, 3)
+
+KEEPING = "`perpacket study run osdi06` keeps what is finished and can be resumed"
+"""What to do when a demo that did not end was worth something."""
+
+TIMELINE = "W-4096-P-L-FCFS-400"
+"""The configuration whose state over time is drawn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One quantity of one configuration: what the paper says of it, and what was simulated."""
+
+    quantity: str
+    unit: str
+    published: float | None
+    simulated: Interval | None
+    calibration: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Demo:
+    """What the demo gave: a row of cells for each configuration, in the order of the story."""
+
+    rows: dict[str, tuple[Cell, ...]]
+    notes: tuple[str, ...]
+    report: Path
+
+
+def study() -> Study:
+    """The demo as a study: the story's points of osdi06 and the figures published of them."""
+    whole = osdi06.study()
+    points = tuple(replace(whole.point(name), timeline=name == TIMELINE) for name in STORY)
+    return replace(
+        whole,
+        name="demo",
+        title="What connection handoff gains, and what its policies are for",
+        points=points,
+        seeds=SEEDS,
+        published=tuple(
+            row
+            for row in whole.published
+            if row.point in STORY and (row.against is None or row.against in STORY)
+        ),
+        figures=tuple(
+            figure for figure in whole.figures if figure.kind in ("paper-beside", "timeline")
+        ),
+        command="perpacket demo",
+    )
+
+
+def run(
+    destination: Path,
+    *,
+    overrides: Sequence[tuple[str, str]] = (),
+    workers: int | None = None,
+    on_progress: ProgressFunction | None = None,
+) -> Demo:
+    """Simulate the story, write the report to `destination` and return the table.
+
+    Raises what `perpacket.experiment.session.run` raises; an interrupted demo leaves nothing.
+    """
+    from perpacket import report
+
+    demo = study()
+    with tempfile.TemporaryDirectory(prefix="perpacket-demo-") as folder:
+        try:
+            directory = session.run(
+                demo,
+                Path(folder) / "run",
+                overrides=tuple(overrides),
+                workers=workers,
+                on_progress=on_progress,
+            )
+        except Interrupted:
+            raise Interrupted("interrupted: the demo keeps nothing", hint=KEEPING) from None
+        except RunFailed as error:
+            raise RunFailed(str(error), hint=KEEPING) from error
+        rows = rows_of(directory)
+        return Demo(
+            rows=table(rows, compare(demo, directory)),
+            notes=tuple(notes(demo, directory)),
+            report=report.write_study(demo, directory, destination),
+        )
+
+
+def table(rows: Rows, comparisons: list[Comparison]) -> dict[str, tuple[Cell, ...]]:
+    """The demo's table: every quantity of every configuration, published or not."""
+    return {
+        name: tuple(cell(name, quantity, rows, comparisons) for quantity in COLUMNS)
+        for name in STORY
+    }
+
+
+def cell(point: str, quantity: str, rows: Rows, comparisons: list[Comparison]) -> Cell:
+    """One cell. Gains are against the first configuration, which has none itself."""
+    chosen = QUANTITIES[quantity]
+    baseline = next(iter(STORY))
+    simulated = None
+    if not (chosen.paired and point == baseline):
+        simulated, _ = estimate(chosen, rows.get(point, {}), rows.get(baseline))
+    figures = [row.published for row in comparisons]
+    for stated in figures:
+        if stated.point == point and stated.against in (None, baseline):
+            value = stated_as(stated, quantity)
+            if value is not None:
+                return Cell(quantity, chosen.unit, value, simulated, stated.calibration)
+    rates = {row.point: row for row in figures if row.quantity == "request_rate"}
+    if quantity == "gain_request_rate" and point in rates and point != baseline:
+        return gain_of_rates(rates[point], rates[baseline], simulated)
+    return Cell(quantity, chosen.unit, None, simulated, False)
+
+
+def gain_of_rates(own: Published, base: Published, simulated: Interval | None) -> Cell:
+    """The gain that two published rates imply where the paper prints none, to a tenth."""
+    gain = None
+    if own.value is not None and base.value:
+        gain = round(100 * (own.value / base.value - 1), 1)
+    return Cell("gain_request_rate", "%", gain, simulated, own.calibration and base.calibration)
+
+
+def stated_as(stated: Published, quantity: str) -> float | None:
+    """A published value as `quantity`: the paper prints some gains as losses."""
+    if stated.value is None:
+        return None
+    if stated.quantity == quantity:
+        return stated.value
+    if (stated.quantity, quantity) == ("loss", "gain_request_rate"):
+        return -stated.value
+    return None
+
+
+def notes(demo: Study, directory: RunDirectory) -> list[str]:
+    """What the run's numbers cannot say."""
+    warnings = {warning for row in compare(demo, directory) for warning in row.warnings}
+    return [*rankings(demo, directory), *sorted(warnings)]

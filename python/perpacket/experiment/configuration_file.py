@@ -1,0 +1,152 @@
+"""`config.toml` of a run directory: what will run, resolved, so that nothing depends on defaults.
+
+schema = 1
+study = "osdi06"
+perpacket = "0.1.0"
+seeds = [1, 2, 3]
+
+[[point]]
+name = "W-1024-P-N-FCFS-400"
+configuration = "W-1024-P-N-FCFS-400"
+against = "W-0-N-N-FCFS-400"
+factors = { workload = "W", nic_mips = 400 }
+overrides = [["run.packets", "600000"]]
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from perpacket.errors import ConfigurationError
+from perpacket.experiment.study import Level, Point, Study, StudyError, check_points
+
+SCHEMA = 1
+"""Version of the file's layout."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunConfiguration:
+    """What a run directory runs: every point with every seed."""
+
+    study: str
+    perpacket: str
+    """Version that began the run; another one may not continue it."""
+    seeds: tuple[int, ...]
+    points: tuple[Point, ...]
+
+
+class PointModel(BaseModel):
+    """One `[[point]]` of the file."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    name: str
+    configuration: str
+    against: str | None = None
+    timeline: bool = False
+    factors: dict[str, str | int | float] = Field(default_factory=dict)
+    overrides: list[Annotated[list[str], Field(min_length=2, max_length=2)]] = Field(
+        default_factory=list
+    )
+
+
+class FileModel(BaseModel):
+    """The whole file."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, populate_by_name=True)
+    schema_version: Literal[1] = Field(alias="schema")
+    study: str
+    perpacket: str
+    seeds: list[int] = Field(min_length=1)
+    point: list[PointModel] = Field(min_length=1)
+
+
+def resolve(
+    study: Study,
+    perpacket: str,
+    seeds: tuple[int, ...] = (),
+    overrides: tuple[tuple[str, str], ...] = (),
+) -> RunConfiguration:
+    """What will run: the study's points with `overrides` on top, over `seeds` or its own.
+
+    Raises `ConfigurationError` when a seed is negative or named twice.
+    """
+    seeds = seeds or study.seeds
+    if len(set(seeds)) != len(seeds) or min(seeds, default=-1) < 0:
+        raise ConfigurationError(
+            f"seeds {', '.join(map(str, seeds))}: expected different numbers, none below 0",
+            parameter="seeds",
+            value=str(seeds),
+        )
+    points = tuple(replace(point, overrides=point.overrides + overrides) for point in study.points)
+    return RunConfiguration(study.name, perpacket, seeds, points)
+
+
+def to_toml(configuration: RunConfiguration) -> str:
+    """The text of the file."""
+    lines = [
+        "# What this run runs. Written by perpacket; the observations are only valid with it.",
+        f"schema = {SCHEMA}",
+        f"study = {toml_value(configuration.study)}",
+        f"perpacket = {toml_value(configuration.perpacket)}",
+        f"seeds = {toml_value(list(configuration.seeds))}",
+    ]
+    for point in configuration.points:
+        lines += ["", "[[point]]", f"name = {toml_value(point.name)}"]
+        lines.append(f"configuration = {toml_value(point.configuration)}")
+        if point.against is not None:
+            lines.append(f"against = {toml_value(point.against)}")
+        if point.timeline:
+            lines.append("timeline = true")
+        lines.append(f"factors = {toml_value(dict(point.factors))}")
+        lines.append(f"overrides = {toml_value([list(pair) for pair in point.overrides])}")
+    return "\n".join(lines) + "\n"
+
+
+def toml_value(value: Level | bool | list[object] | Mapping[str, object] | object) -> str:
+    """A value as TOML. JSON's strings and numbers are TOML's; only tables are written apart."""
+    if isinstance(value, Mapping):
+        pairs = ", ".join(f"{json.dumps(key)} = {toml_value(item)}" for key, item in value.items())
+        return f"{{ {pairs} }}" if pairs else "{}"
+    if isinstance(value, list):
+        return f"[{', '.join(toml_value(item) for item in value)}]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def read(file: Path) -> RunConfiguration:
+    """Read the file; raises `ConfigurationError` naming the file, the key and what was expected."""
+    try:
+        model = FileModel.model_validate(tomllib.loads(file.read_text(encoding="utf-8")))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigurationError(f"{file}: cannot be read: {error}") from None
+    except ValidationError as error:
+        raise ConfigurationError(f"{file}: {first_problem(error)}") from None
+    points = tuple(
+        Point(
+            name=point.name,
+            configuration=point.configuration,
+            factors=point.factors,
+            overrides=tuple((name, value) for name, value in point.overrides),
+            against=point.against,
+            timeline=point.timeline,
+        )
+        for point in model.point
+    )
+    try:
+        check_points(model.study, points)
+    except StudyError as error:
+        raise ConfigurationError(f"{file}: {error}") from None
+    return RunConfiguration(model.study, model.perpacket, tuple(model.seeds), points)
+
+
+def first_problem(error: ValidationError) -> str:
+    """The first problem of a validation as `key: what was expected, not what was found`."""
+    problem = error.errors()[0]
+    key = ".".join(str(part) for part in problem["loc"])
+    return f"{key}: {problem['msg']}, not {problem['input']!r}"

@@ -1,0 +1,112 @@
+"""One observation on disk: what was run, its result and, apart from it, what the machine took."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from perpacket.errors import CorruptObservation
+from perpacket.experiment.study import Outcome, Point
+
+if TYPE_CHECKING:
+    import polars
+
+SCHEMA = 1
+"""Version of the file's layout."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """One run of one point: the parts of its file that are not in the configuration."""
+
+    point: str
+    seed: int
+    result: Mapping[str, object]
+    timing: Mapping[str, object]
+
+
+def to_json(study: str, point: Point, seed: int, outcome: Outcome) -> str:
+    """The text of the file. All but `timing` depends on the point and the seed alone."""
+    content = {
+        "schema": SCHEMA,
+        "study": study,
+        **identity(point, seed),
+        "result": outcome.result,
+        "timing": outcome.timing,
+    }
+    return json.dumps(content, indent=2) + "\n"
+
+
+def identity(point: Point, seed: int) -> dict[str, object]:
+    """What says which run it was."""
+    return {
+        "point": point.name,
+        "seed": seed,
+        "configuration": point.configuration,
+        "factors": dict(point.factors),
+        "overrides": [list(override) for override in point.overrides],
+    }
+
+
+def read(file: Path, study: str, point: Point, seed: int) -> Observation:
+    """Read one observation and make sure that it is the one its name says.
+
+    Raises `FileNotFoundError` when it is not there, `CorruptObservation` when it is damaged.
+    """
+    try:
+        content = json.loads(file.read_bytes())
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError) as error:
+        raise CorruptObservation(f"{file}: damaged: {error}") from None
+    if not isinstance(content, dict):
+        raise CorruptObservation(f"{file}: damaged: expected a JSON object")
+    expected = {"schema": SCHEMA, "study": study, **identity(point, seed)}
+    for key, value in expected.items():
+        if content.get(key) != value:
+            raise CorruptObservation(
+                f"{file}: damaged: {key} is {content.get(key)!r}, expected {value!r}"
+            )
+    result, timing = content.get("result"), content.get("timing")
+    if not isinstance(result, dict) or not isinstance(timing, dict) or not result:
+        raise CorruptObservation(f"{file}: damaged: expected a result and a timing")
+    return Observation(point.name, seed, result, timing)
+
+
+def flatten(content: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
+    """The leaves of nested objects with dotted names."""
+    for key, value in content.items():
+        if isinstance(value, Mapping):
+            yield from flatten(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def to_row(point: Point, observation: Observation) -> dict[str, object]:
+    """One row: which run it was, its factors, its result, its timing.
+
+    Numbers of the result are floats, so that a column has one type whatever a run's digits.
+    """
+    row: dict[str, object] = {
+        "point": point.name,
+        "configuration": point.configuration,
+        "seed": observation.seed,
+        **point.factors,
+    }
+    for name, value in (*flatten(observation.result), *flatten(observation.timing, "timing.")):
+        if name not in row:
+            row[name] = float(value) if type(value) is int else value
+    return row
+
+
+def to_table(points: Sequence[Point], observations: Sequence[Observation]) -> polars.DataFrame:
+    """The observations as a table, one row each; empty columns are of numbers."""
+    import polars
+
+    by_name = {point.name: point for point in points}
+    rows = [to_row(by_name[observation.point], observation) for observation in observations]
+    table = polars.DataFrame(rows, infer_schema_length=None)
+    return table.with_columns(polars.selectors.by_dtype(polars.Null).cast(polars.Float64))

@@ -1,0 +1,220 @@
+"""The directory that holds everything about one run of a study.
+
+    config.toml         what was run, resolved: every point with its overrides, and the seeds
+    environment.json    the machine and the versions
+    observations/       one JSON file an observation
+    raw/                timelines
+    report.html         what `study report` wrote last
+
+A file is written under a temporary name, flushed to disk and renamed, so that it is there whole or
+not at all: a run killed at any moment loses the observations in flight and nothing else. One
+observation has one name, so that none is counted twice.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from perpacket.errors import ConfigurationError, CorruptObservation, MissingStudy, RunFailed
+from perpacket.experiment import configuration_file, observation_file
+from perpacket.experiment.configuration_file import RunConfiguration
+from perpacket.experiment.observation_file import Observation
+from perpacket.experiment.study import Outcome, Point
+
+if TYPE_CHECKING:
+    import polars
+
+CONFIGURATION = "config.toml"
+ENVIRONMENT = "environment.json"
+OBSERVATIONS = "observations"
+RAW = "raw"
+REPORT = "report.html"
+LOCK = ".lock"
+TEMPORARY = ".part"
+"""Suffix of a file that is being written; leftovers of a killed run are removed on opening."""
+
+
+class RunDirectory:
+    """A run directory on disk. Make one with `create`, find one again with `open`."""
+
+    def __init__(self, path: Path, configuration: RunConfiguration) -> None:
+        """Not for direct use: see `create` and `open`."""
+        self.path = path
+        self.configuration = configuration
+
+    @classmethod
+    def create(
+        cls, path: Path, configuration: RunConfiguration, environment: Mapping[str, object]
+    ) -> RunDirectory:
+        """Make the directory and write down what will run and where.
+
+        Raises `ConfigurationError` when `path` exists and is not an empty directory.
+        """
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise ConfigurationError(
+                f"{path} exists already",
+                parameter="output",
+                value=str(path),
+                hint=f"continue it with `perpacket study resume {path}`, or name another --output",
+            )
+        for folder in (OBSERVATIONS, RAW):
+            (path / folder).mkdir(parents=True, exist_ok=True)
+        write_whole(path / ENVIRONMENT, json.dumps(environment, indent=2) + "\n")
+        # Last, because a directory with a configuration is one that can be resumed.
+        write_whole(path / CONFIGURATION, configuration_file.to_toml(configuration))
+        return cls(path, configuration)
+
+    @classmethod
+    def open(cls, path: Path) -> RunDirectory:
+        """Find a run again.
+
+        Raises `MissingStudy` when there is none, `ConfigurationError` when its configuration
+        cannot be read.
+        """
+        file = path / CONFIGURATION
+        if not file.is_file():
+            raise MissingStudy(
+                f"{path} is no run directory: it has no {CONFIGURATION}",
+                hint="give the directory that `perpacket study run` named when it began",
+            )
+        return cls(path, configuration_file.read(file))
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the directory for writing; the kernel frees it even when the process is killed.
+
+        Raises `RunFailed` when another process holds it.
+        """
+        with (self.path / LOCK).open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise RunFailed(
+                    f"{self.path} is being written by another perpacket",
+                    hint="wait until that one has ended, or stop it",
+                ) from None
+            self._remove_leftovers()
+            yield
+
+    def _remove_leftovers(self) -> None:
+        """Remove files that a killed run left half written."""
+        for folder in (self.path, self.path / OBSERVATIONS, self.path / RAW):
+            for leftover in folder.glob(f"*{TEMPORARY}"):
+                leftover.unlink(missing_ok=True)
+
+    @property
+    def report_path(self) -> Path:
+        """Where the report of this run stands unless told otherwise."""
+        return self.path / REPORT
+
+    def environment(self) -> dict[str, object]:
+        """The machine and versions of the run; raises `CorruptObservation` when damaged."""
+        return read_json(self.path / ENVIRONMENT)
+
+    def observation_path(self, point: str, seed: int) -> Path:
+        """The file of one observation, whether it exists or not."""
+        return self.path / OBSERVATIONS / f"{point}.seed-{seed}.json"
+
+    def timeline_path(self, point: str, seed: int) -> Path:
+        """The file of one timeline, whether it exists or not."""
+        return self.path / RAW / f"{point}.seed-{seed}.timeline.json"
+
+    def record(self, point: Point, seed: int, outcome: Outcome) -> None:
+        """Keep one observation; the timeline first, so that the observation vouches for it."""
+        if outcome.timeline is not None:
+            text = json.dumps(outcome.timeline) + "\n"
+            write_whole(self.timeline_path(point.name, seed), text)
+        text = observation_file.to_json(self.configuration.study, point, seed, outcome)
+        write_whole(self.observation_path(point.name, seed), text)
+
+    def missing(self) -> list[tuple[Point, int]]:
+        """What is still to run, all points of one seed before those of the next.
+
+        In that order an interrupted study still covers every point. Raises `CorruptObservation`
+        when an observation there is damaged.
+        """
+        have = {(observation.point, observation.seed) for observation in self.read_observations()}
+        return [
+            (point, seed)
+            for seed in self.configuration.seeds
+            for point in self.configuration.points
+            if (point.name, seed) not in have
+        ]
+
+    def read_observations(self) -> list[Observation]:
+        """Every observation there is, in the order of points and seeds.
+
+        Raises `CorruptObservation` naming each file that is not what this run wrote.
+        """
+        found: list[Observation] = []
+        damaged: list[str] = []
+        for point in self.configuration.points:
+            for seed in self.configuration.seeds:
+                file = self.observation_path(point.name, seed)
+                try:
+                    found.append(observation_file.read(file, self.configuration.study, point, seed))
+                except FileNotFoundError:
+                    continue
+                except CorruptObservation as error:
+                    damaged.append(str(error))
+        if damaged:
+            raise CorruptObservation(
+                "; ".join(damaged),
+                hint="look at the file, then move it away and resume: it will be run again",
+            )
+        return found
+
+    def observations(self) -> polars.DataFrame:
+        """The observations as a table of one row each.
+
+        Columns: `point`, `configuration`, `seed`, one for each factor, then the result's numbers
+        with dotted names (`layers.tcp.cycles_per_packet`) and the timings (`timing.wall_s`).
+        """
+        return observation_file.to_table(self.configuration.points, self.read_observations())
+
+    def timelines(self) -> list[tuple[str, int]]:
+        """The points and seeds whose state over time was kept."""
+        return [
+            (point.name, seed)
+            for point in self.configuration.points
+            for seed in self.configuration.seeds
+            if self.timeline_path(point.name, seed).is_file()
+        ]
+
+    def timeline(self, point: str, seed: int) -> polars.DataFrame:
+        """One timeline: `time_s`, `connections_on_nic`, `soft_limit`, `queue_packets`, `state`."""
+        import polars
+
+        return polars.DataFrame(read_json(self.timeline_path(point, seed)))
+
+
+def read_json(file: Path) -> dict[str, object]:
+    """The object in a JSON file; raises `CorruptObservation` when it holds none."""
+    try:
+        content = json.loads(file.read_bytes())
+    except (OSError, ValueError) as error:
+        raise CorruptObservation(f"{file}: cannot be read: {error}") from None
+    if not isinstance(content, dict):
+        raise CorruptObservation(f"{file}: expected a JSON object")
+    return content
+
+
+def write_whole(file: Path, text: str) -> None:
+    """Write `file` so that it is on disk whole, under its name, or not there at all."""
+    temporary = file.with_name(file.name + TEMPORARY)
+    with temporary.open("w", encoding="utf-8") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
+    temporary.replace(file)
+    folder = os.open(file.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

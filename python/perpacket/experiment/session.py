@@ -1,0 +1,58 @@
+"""Begins a study and continues one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import perpacket
+from perpacket.errors import ConfigurationError
+from perpacket.experiment import configuration_file, environment
+from perpacket.experiment.executor import ProgressFunction, execute
+from perpacket.experiment.run_directory import RunDirectory
+from perpacket.experiment.study import Study
+
+
+def run(
+    study: Study,
+    path: Path,
+    *,
+    seeds: tuple[int, ...] = (),
+    overrides: tuple[tuple[str, str], ...] = (),
+    workers: int | None = None,
+    on_progress: ProgressFunction | None = None,
+) -> RunDirectory:
+    """Run every point of `study` with every seed into the new directory `path`.
+
+    `seeds` replaces the study's own; `overrides` go on top of every point; `workers` is one a core
+    unless given, and changes no result. Raises what `RunDirectory.create` and `execute` raise.
+    """
+    configuration = configuration_file.resolve(study, perpacket.__version__, seeds, overrides)
+    # A point that cannot be run is found here, before anything is written.
+    for point in configuration.points:
+        study.runner.prepare(point, configuration.seeds[0], timeline=False)
+    directory = RunDirectory.create(path, configuration, environment.describe())
+    execute(directory, study.runner, workers, on_progress)
+    return directory
+
+
+def resume(
+    study: Study,
+    directory: RunDirectory,
+    *,
+    workers: int | None = None,
+    on_progress: ProgressFunction | None = None,
+) -> int:
+    """Run what `directory` is missing; returns how many observations that were.
+
+    Raises `ConfigurationError` when another version of perpacket began the run, because one table
+    must not mix two simulators, and what `execute` raises.
+    """
+    began = directory.configuration.perpacket
+    if began != perpacket.__version__:
+        raise ConfigurationError(
+            f"{directory.path} was begun by perpacket {began}, this is {perpacket.__version__}",
+            parameter="perpacket",
+            value=began,
+            hint=f"install perpacket {began} again, or run the study anew",
+        )
+    return execute(directory, study.runner, workers, on_progress)

@@ -1,0 +1,49 @@
+"""Reports: a run of a study as one HTML file that needs nothing else.
+
+    palette.py   colours, once for light pages and once for dark ones
+    look.py      what all charts share
+    charts.py    paper beside simulation, curves
+    stacks.py    cycles per packet by layer
+    timeline.py  a NIC's state over time
+    drawing.py   a chart as inline SVG
+    wording.py   names and numbers as a reader wants them
+    means.py     replications brought together
+    answer.py    what a run says, in sentences made by rules
+    agreement.py how far it agrees with what was published
+    figures.py   a study's figures, drawn
+    tables.py    the tables
+    limits.py    what a run cannot tell
+    data.py      the data that travel inside the page
+    assembly.py  all of these, for one run
+    page.py      the page, with page.html.j2, style.css and sort.js
+
+Depends on `perpacket.experiment` and `perpacket.statistics`, never on a simulator or on single
+studies. Importing this package is cheap: charts and tables are imported when a report is written.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from perpacket.experiment.run_directory import RunDirectory
+    from perpacket.experiment.study import Study
+
+__all__ = ["write_study"]
+
+
+def write_study(study: Study, run_directory: RunDirectory, destination: Path) -> Path:
+    """Write the report of a run to `destination` and return its path.
+
+    An unfinished run is reported as far as it went. The file is there whole or not at all. Raises
+    `CorruptObservation` naming each damaged file of the run, and `OSError` when `destination`
+    cannot be written.
+    """
+    from perpacket.experiment.run_directory import write_whole
+    from perpacket.report.assembly import assemble
+    from perpacket.report.page import render
+
+    write_whole(destination, render(assemble(study, run_directory)))
+    return destination

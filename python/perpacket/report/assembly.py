@@ -1,0 +1,91 @@
+"""Gathers all that the page of a run shows."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Final
+
+from perpacket import __version__
+from perpacket.report import agreement, answer, data, figures, tables
+from perpacket.report.agreement import Score
+from perpacket.report.limits import limits
+from perpacket.report.page import Page
+from perpacket.report.wording import NOTATION, SHORTHAND, plural
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from perpacket.experiment.run_directory import RunDirectory
+    from perpacket.experiment.study import Point, Study
+
+CONFIGURATION: Final = "config.toml"
+# Parameters that have an option of their own on the command line.
+NAMED_OPTIONS: Final = {"run.packets": "--packets", "run.warmup_packets": "--warmup-packets"}
+
+
+def assemble(study: Study, run_directory: RunDirectory) -> Page:
+    """The page of a run; raises `CorruptObservation` when a file of it is damaged."""
+    observations = run_directory.observations()
+    comparisons = study.comparisons(run_directory)
+    found = answer.findings(study, observations, comparisons)
+    payload, left_out = data.embedded(run_directory, observations, comparisons)
+    material = figures.Material(study, run_directory, observations, comparisons)
+    shorthand = any(SHORTHAND.fullmatch(point.configuration) for point in study.points)
+    return Page(
+        version=__version__,
+        name=study.name,
+        title=study.title,
+        question=study.question,
+        source=study.source,
+        lead=answer.lead(study, observations),
+        headline=agreement.headline(comparisons),
+        findings=found,
+        findings_note=answer.findings_note(study, observations, found),
+        scores=[*agreement.scores(comparisons), _runs(run_directory, observations)],
+        disagreements=agreement.disagreements(comparisons),
+        drawings=figures.draw(material),
+        comparison=tables.comparison_table(comparisons) if comparisons else None,
+        means=tables.means_table(study, observations),
+        limits=limits(study, run_directory, observations, comparisons) + left_out,
+        commands=commands(study, run_directory),
+        configuration=(run_directory.path / CONFIGURATION).read_text(encoding="utf-8"),
+        environment=tables.environment_table(run_directory.environment()),
+        raw=tables.raw_table(observations),
+        data=payload,
+        notation=list(NOTATION) if shorthand else [],
+    )
+
+
+def _runs(run_directory: RunDirectory, observations: pl.DataFrame) -> Score:
+    """How much ran."""
+    configuration = run_directory.configuration
+    points, seeds = len(configuration.points), len(configuration.seeds)
+    planned = points * seeds
+    missing = planned - observations.height
+    remark = f"{missing} of {planned} missing" if missing else ""
+    label = f"runs: {plural(points, 'configuration')}, {plural(seeds, 'seed')} each"
+    return Score(f"{observations.height:,}", label, remark)
+
+
+def commands(study: Study, run_directory: RunDirectory) -> list[str]:
+    """What to type to get the same run again."""
+    configuration = run_directory.configuration
+    words = shlex.split(study.command or f"perpacket study run {study.name}")
+    seeds = configuration.seeds
+    counted = seeds == tuple(range(1, len(seeds) + 1))
+    if seeds != study.seeds and counted:
+        words += ["--seeds", str(len(seeds))]
+    for name, value in _added_overrides(study.points, configuration.points):
+        option = NAMED_OPTIONS.get(name)
+        words += [option, value] if option else ["--set", f"{name}={value}"]
+    lines = [shlex.join(words)]
+    if seeds != study.seeds and not counted:
+        lines.append(f"# with the seeds {', '.join(map(str, seeds))}, by the Python library")
+    return lines
+
+
+def _added_overrides(planned: tuple[Point, ...], ran: tuple[Point, ...]) -> list[tuple[str, str]]:
+    """The overrides that were put on top of every point of the study."""
+    own = {point.name: len(point.overrides) for point in planned}
+    added = [point.overrides[own.get(point.name, 0) :] for point in ran]
+    return list(added[0]) if added and all(extra == added[0] for extra in added) else []

@@ -1,0 +1,310 @@
+"""From a study's list of figures to drawings: picks each chart's rows and says what they show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import polars as pl
+
+from perpacket.experiment.comparison import Verdict
+from perpacket.report import charts, drawing, look, means
+from perpacket.report.answer import PUBLISHED_GAINS, points_of
+from perpacket.report.look import Chart
+from perpacket.report.stacks import stacked_layers
+from perpacket.report.timeline import timeline, trace_of
+from perpacket.report.wording import (
+    column_in_words,
+    factor_in_words,
+    in_words,
+    number,
+    plural,
+    sentence_case,
+    with_unit,
+)
+
+if TYPE_CHECKING:
+    from perpacket.experiment.comparison import Comparison
+    from perpacket.experiment.run_directory import RunDirectory
+    from perpacket.experiment.study import Figure, FigureKind, Level, Point, Study
+    from perpacket.statistics import Interval
+
+BESIDE_SCHEMA: Final = {
+    "configuration": pl.String,
+    "simulated": pl.Float64,
+    "low": pl.Float64,
+    "high": pl.Float64,
+    "published_low": pl.Float64,
+    "published_high": pl.Float64,
+    "calibrated": pl.Boolean,
+}
+CURVE_SCHEMA: Final = {
+    "x": pl.Float64,
+    "y": pl.Float64,
+    "low": pl.Float64,
+    "high": pl.Float64,
+    "series": pl.String,
+    "published": pl.Float64,
+    "calibrated": pl.Boolean,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """A figure of the page: both widths as SVG, or why there is nothing to draw."""
+
+    identifier: str
+    title: str
+    caption: str
+    description: str
+    """What the chart shows, in a sentence; also the text for those who do not see it."""
+    wide: str = ""
+    narrow: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Sketch:
+    """A chart that waits for its width, and what it shows."""
+
+    draw: Callable[[int], Chart]
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """All that figures are drawn from."""
+
+    study: Study
+    run_directory: RunDirectory
+    observations: pl.DataFrame
+    comparisons: Sequence[Comparison]
+
+
+def draw(material: Material) -> list[Drawing]:
+    """Every figure of the study, in its order."""
+    return [
+        _drawing(f"figure-{number}", figure, material)
+        for number, figure in enumerate(material.study.figures, 1)
+    ]
+
+
+def _drawing(identifier: str, figure: Figure, material: Material) -> Drawing:
+    sketch = SKETCHES[figure.kind](figure, material)
+    if sketch is None:
+        reason = "Nothing to draw: this run has no observation that the figure shows."
+        return Drawing(identifier, figure.title, figure.caption, reason)
+    wide, narrow = (
+        drawing.svg(
+            sketch.draw(width),
+            identifier=f"{identifier}-{name}",
+            title=figure.title,
+            description=sketch.description,
+        )
+        for name, width in (("wide", look.WIDE), ("narrow", look.NARROW))
+    )
+    return Drawing(identifier, figure.title, figure.caption, sketch.description, wide, narrow)
+
+
+def _paper_beside(figure: Figure, material: Material) -> Sketch | None:
+    """The comparisons of one quantity, a row per point; losses count as negative gains."""
+    kept = {point.name: point for point in points_of(material.study, figure)}
+    signs = {figure.y: 1}
+    if figure.y in PUBLISHED_GAINS:
+        signs = {name: PUBLISHED_GAINS[figure.y] * sign for name, sign in PUBLISHED_GAINS.items()}
+    rows = [
+        row
+        for row in material.comparisons
+        if row.published.quantity in signs
+        and row.simulated is not None
+        and row.published.point in kept
+        and row.published.against in (None, kept[row.published.point].against)
+    ]
+    records = [
+        _beside(row.published.point, row.simulated, row, signs[row.published.quantity])
+        for row in rows
+        if row.simulated is not None
+    ]
+    if not records:
+        return None
+    own = next((row for row in rows if row.published.quantity == figure.y), rows[0])
+    unit = with_unit("", own.published.unit).strip()
+    title = own.title or figure.title
+    x_title = figure.x_title or (f"{title} ({unit})" if unit else title)
+    agreeing = sum(row.verdict is Verdict.AGREES for row in rows)
+    description = (
+        f"{plural(len(records), 'published value')} beside the simulation: "
+        f"{agreeing} agree, {len(records) - agreeing} do not."
+    )
+    return _rows_sketch(records, x_title, description)
+
+
+def _beside(
+    name: str, simulated: Interval, row: Comparison | None, sign: int = 1
+) -> dict[str, object]:
+    """A row of `charts.paper_beside`; without a comparison only the simulated part is filled."""
+    simulated = simulated.map(lambda value: sign * value)
+    published = row.published if row is not None else None
+    bounds = (
+        [published.value, published.minimum, published.maximum] if published is not None else []
+    )
+    given = [sign * float(bound) for bound in bounds if bound is not None]
+    return {
+        "configuration": name,
+        "simulated": simulated.value,
+        "low": simulated.low if simulated.is_bounded else None,
+        "high": simulated.high if simulated.is_bounded else None,
+        "published_low": min(given, default=None),
+        "published_high": max(given, default=None),
+        "calibrated": published.calibration if published is not None else None,
+    }
+
+
+def _rows_sketch(records: list[dict[str, object]], x_title: str, description: str) -> Sketch:
+    frame = pl.DataFrame(records, schema=BESIDE_SCHEMA)
+    return Sketch(
+        lambda width: charts.paper_beside(frame, x_title=x_title, width=width), description
+    )
+
+
+def _stacked_layers(figure: Figure, material: Material) -> Sketch | None:
+    """The mean of an event in each layer, a bar per point."""
+    columns = means.layer_columns(material.observations, figure.y)
+    columns.pop("idle", None)
+    by_layer = {
+        layer: means.per_point(material.observations, column) for layer, column in columns.items()
+    }
+    records = [
+        {"x": level, "layer": layer, "value": interval_of[point.name].value}
+        for point in points_of(material.study, figure)
+        if (level := _level(point, figure.x)) is not None
+        for layer, interval_of in by_layer.items()
+        if point.name in interval_of and interval_of[point.name].value > 0
+    ]
+    if not records:
+        return None
+    frame = pl.DataFrame(records, infer_schema_length=None)
+    sums = frame.group_by("x", maintain_order=True).agg(pl.col("value").sum())
+    ends = [f"{number(total)} at {level}" for level, total in (sums.row(0), sums.row(-1))]
+    description = f"{sentence_case(in_words(figure.y))}: {' and '.join(ends)}."
+    x_title, y_title = _titles(figure)
+    return Sketch(
+        lambda width: stacked_layers(frame, x_title=x_title, y_title=y_title, width=width),
+        description,
+    )
+
+
+def _curve(figure: Figure, material: Material) -> Sketch | None:
+    """A column's mean and interval per point; levels in words stand below each other instead."""
+    interval_of = means.per_point(material.observations, figure.y)
+    published = means.published_in(material.comparisons, interval_of)
+    points = [
+        point
+        for point in points_of(material.study, figure)
+        if point.name in interval_of and _level(point, figure.x) is not None
+    ]
+    if not points:
+        return None
+    x_title, y_title = _titles(figure)
+    if any(isinstance(_level(point, figure.x), str) for point in points):
+        records = [
+            _beside(_row_name(point, figure), interval_of[point.name], published.get(point.name))
+            for point in points
+        ]
+        best = max(points, key=lambda point: interval_of[point.name].value)
+        description = f"Highest: {_row_name(best, figure)} with {interval_of[best.name]}."
+        return _rows_sketch(records, y_title, description)
+    records = [
+        _line_row(point, figure, interval_of[point.name], published.get(point.name))
+        for point in points
+    ]
+    frame = pl.DataFrame(records, schema=CURVE_SCHEMA).sort("x", maintain_order=True)
+    return Sketch(
+        lambda width: charts.curve(frame, x_title=x_title, y_title=y_title, width=width),
+        _courses(frame),
+    )
+
+
+def _row_name(point: Point, figure: Figure) -> str:
+    """The level, and that of the series where there is one."""
+    names = [str(_level(point, figure.x))]
+    return ", ".join(names + ([_series(point, figure)] if figure.series else []))
+
+
+def _series(point: Point, figure: Figure) -> str:
+    """A line's name: its factor and level."""
+    if figure.series is None:
+        return ""
+    return factor_in_words(figure.series, _level(point, figure.series))
+
+
+def _line_row(
+    point: Point, figure: Figure, simulated: Interval, row: Comparison | None
+) -> dict[str, object]:
+    """A row of `charts.curve`."""
+    beside = _beside("", simulated, row)
+    return {
+        "x": float(point.factors[figure.x]),
+        "y": simulated.value,
+        "low": beside["low"],
+        "high": beside["high"],
+        "series": _series(point, figure),
+        "published": row.published.value if row is not None else None,
+        "calibrated": beside["calibrated"],
+    }
+
+
+def _courses(frame: pl.DataFrame) -> str:
+    """Where each line begins and ends."""
+    courses = []
+    for (name,), line in frame.group_by("series", maintain_order=True):
+        first, last = line.row(0, named=True), line.row(-1, named=True)
+        course = f"{number(first['y'])} at {number(first['x'])}"
+        if line.height > 1:
+            course += f", {number(last['y'])} at {number(last['x'])}"
+        courses.append(f"{name}: {course}" if name else course.capitalize())
+    return "; ".join(courses) + "."
+
+
+def _timeline(figure: Figure, material: Material) -> Sketch | None:
+    """The first kept timeline among the figure's points."""
+    kept = {point.name for point in points_of(material.study, figure)}
+    held = [pair for pair in material.run_directory.timelines() if pair[0] in kept]
+    if not held:
+        return None
+    point, seed = held[0]
+    frame = material.run_directory.timeline(point, seed)
+    columns = [name for name in figure.y.split(",") if name in frame.columns]
+    peaks = [
+        f"{trace_of(name).name} up to {number(peak)}"
+        for name in columns
+        if isinstance(peak := frame[name].max(), int | float)
+    ]
+    if not peaks:
+        return None
+    return Sketch(
+        lambda width: timeline(frame, columns=columns, width=width),
+        f"{point}, seed {seed}: {', '.join(peaks)}.",
+    )
+
+
+def _level(point: Point, name: str) -> Level | None:
+    """A point's level of a factor; its name and configuration count as factors too."""
+    held = {**point.factors, "configuration": point.configuration, "point": point.name}
+    return held.get(name)
+
+
+def _titles(figure: Figure) -> tuple[str, str]:
+    """The titles of both axes, in words."""
+    return (
+        figure.x_title or column_in_words(figure.x),
+        figure.y_title or column_in_words(figure.y),
+    )
+
+
+SKETCHES: Final[Mapping[FigureKind, Callable[[Figure, Material], Sketch | None]]] = {
+    "paper-beside": _paper_beside,
+    "stacked-layers": _stacked_layers,
+    "curve": _curve,
+    "timeline": _timeline,
+}

@@ -1,0 +1,100 @@
+"""What a run cannot tell: found in its data, and what its study says of itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from perpacket.report import means
+from perpacket.report.answer import GAIN_COLUMN, GAIN_NOUN, PUBLISHED_RATE
+from perpacket.report.wording import plural
+from perpacket.statistics import unranked
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import polars as pl
+
+    from perpacket.experiment.comparison import Comparison
+    from perpacket.experiment.run_directory import RunDirectory
+    from perpacket.experiment.study import Study
+    from perpacket.statistics import Interval
+
+# Below this, Student's t widens an interval so much that most differences vanish in it.
+FEW_SEEDS: Final = 5
+MOST_NAMED: Final = 6
+
+
+def limits(
+    study: Study,
+    run_directory: RunDirectory,
+    observations: pl.DataFrame,
+    comparisons: Sequence[Comparison],
+) -> list[str]:
+    """Sentences, those that may overturn a result first."""
+    configuration = run_directory.configuration
+    planned = len(configuration.points) * len(configuration.seeds)
+    found = _unbalanced(observations)
+    if observations.height < planned:
+        found.append(
+            f"The run is not complete: {observations.height} of {planned} runs are here. "
+            "`perpacket study resume` runs the others."
+        )
+    found += _warnings(comparisons) + _unranked(study, observations)
+    seeds = len(configuration.seeds)
+    if seeds == 1:
+        found.append("One seed says nothing about spread: there are no intervals.")
+    elif seeds < FEW_SEEDS:
+        found.append(f"Intervals rest on {seeds} seeds: they are wide. More seeds narrow them.")
+    found.append(
+        "An interval is the spread over seeds. It does not hold the error of the model itself: "
+        "for that, look at the published values that were not used to calibrate."
+    )
+    missing = [row for row in comparisons if row.simulated is None]
+    if missing:
+        found.append(f"{plural(len(missing), 'published value')} could not be computed here.")
+    return found + [text for text in study.limits if text not in found]
+
+
+def _unbalanced(observations: pl.DataFrame) -> list[str]:
+    """Runs in which packets were lost track of: nothing they say can be trusted."""
+    import polars as pl
+
+    if observations.schema.get("conserved") != pl.Boolean:
+        return []
+    broken = observations.filter(~pl.col("conserved"))
+    if not broken.height:
+        return []
+    names = [f"{point} with seed {seed}" for point, seed in broken["point", "seed"].iter_rows()]
+    return [f"Packets do not balance, so do not use: {_listed(names)}."]
+
+
+def _unranked(study: Study, observations: pl.DataFrame) -> list[str]:
+    """Neighbours among the points of one baseline whose order the intervals do not settle."""
+    if PUBLISHED_RATE not in study.ranked:
+        return []
+    rates = means.per_point(observations, GAIN_COLUMN)
+    groups: dict[str, dict[str, Interval]] = {}
+    for point in study.points:
+        if point.name in rates and rates[point.name].is_bounded:
+            groups.setdefault(point.against or point.name, {})[point.name] = rates[point.name]
+    pairs = [f"{low} and {high}" for group in groups.values() for low, high in unranked(group)]
+    if not pairs:
+        return []
+    return [f"Intervals of {GAIN_NOUN} overlap, so no order is claimed: {'; '.join(pairs)}."]
+
+
+def _warnings(comparisons: Sequence[Comparison]) -> list[str]:
+    """Each warning once, with the points it is about."""
+    about: dict[str, list[str]] = {}
+    for row in comparisons:
+        for warning in row.warnings:
+            about.setdefault(warning, []).append(row.published.point)
+    return [
+        f"{_listed(list(dict.fromkeys(points)))}: {warning}." for warning, points in about.items()
+    ]
+
+
+def _listed(names: list[str]) -> str:
+    rest = len(names) - MOST_NAMED
+    text = ", ".join(names[:MOST_NAMED])
+    return f"{text} and {rest} more" if rest > 0 else text

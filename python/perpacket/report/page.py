@@ -1,0 +1,77 @@
+"""Puts a run's answer, drawings, tables and data into one HTML file that needs nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from importlib.resources import files
+from typing import TYPE_CHECKING, Final
+
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
+
+from perpacket.report import palette
+from perpacket.report.agreement import MOST_DISAGREEMENTS
+from perpacket.report.wording import place, verdict_in_words, with_unit
+
+if TYPE_CHECKING:
+    from perpacket.experiment.comparison import Comparison
+    from perpacket.report.agreement import Score
+    from perpacket.report.answer import Finding
+    from perpacket.report.figures import Drawing
+    from perpacket.report.tables import Table
+
+TEMPLATE: Final = "page.html.j2"
+STYLE: Final = "style.css"
+SCRIPT: Final = "sort.js"
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Everything a page shows, in the order it shows it."""
+
+    version: str
+    """Version of perpacket that wrote the page."""
+    name: str
+    title: str
+    question: str
+    source: str
+    lead: str
+    headline: str
+    findings: list[Finding]
+    findings_note: str
+    scores: list[Score]
+    disagreements: list[Comparison]
+    drawings: list[Drawing]
+    comparison: Table | None
+    means: Table
+    limits: list[str]
+    commands: list[str]
+    configuration: str
+    """The text of the run's `config.toml`."""
+    environment: Table
+    raw: Table
+    data: str
+    """JSON fit for a script element."""
+    notation: list[tuple[str, str]] = field(default_factory=list)
+    """Parts of a configuration's name and what they mean; empty where names are no shorthand."""
+
+
+def render(page: Page) -> str:
+    """The page as HTML. Every text is escaped; only our own drawings and data are markup."""
+    folder = files(__package__)
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["place"] = place
+    environment.filters["unit"] = with_unit
+    environment.filters["verdict"] = verdict_in_words
+    template = environment.from_string((folder / TEMPLATE).read_text(encoding="utf-8"))
+    return template.render(
+        page=page,
+        style=Markup((folder / STYLE).read_text(encoding="utf-8")),
+        script=Markup((folder / SCRIPT).read_text(encoding="utf-8")),
+        light=Markup(palette.variables(dark=False)),
+        dark=Markup(palette.variables(dark=True)),
+        markup=Markup,
+        most_disagreements=MOST_DISAGREEMENTS,
+    )

@@ -1,0 +1,82 @@
+"""The colours of a report: one name, one value for light pages and one for dark ones.
+
+Hues are those of Okabe and Ito, "Color Universal Design" (2008), which stay apart for the common
+kinds of colour blindness; the dark values are lightened where the original would fall under 3:1
+against the dark page. Charts are drawn with the light values, so a chart is complete by itself;
+`with_variables` then swaps each for a CSS variable, so that the page decides which one is seen.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+
+class Tone(NamedTuple):
+    """A colour by name: the CSS variable `--name`, `#rrggbb` on light and on dark pages."""
+
+    name: str
+    light: str
+    dark: str
+
+
+INK: Final = Tone("ink", "#1b1d21", "#eceef1")
+MUTED: Final = Tone("muted", "#565b63", "#a8aeb7")
+RULE: Final = Tone("rule", "#d5d9de", "#3a4048")
+FAINT: Final = Tone("faint", "#f3f5f7", "#1f2329")
+PAPER: Final = Tone("paper", "#ffffff", "#14171b")
+
+BLUE: Final = Tone("blue", "#0072b2", "#4aa8e0")
+VERMILLION: Final = Tone("vermillion", "#d55e00", "#ff8a3d")
+GREEN: Final = Tone("green", "#009e73", "#2cc79a")
+PURPLE: Final = Tone("purple", "#cc79a7", "#dd94bd")
+ORANGE: Final = Tone("orange", "#e69f00", "#f0b432")
+SKY: Final = Tone("sky", "#56b4e9", "#9bd6fb")
+YELLOW: Final = Tone("yellow", "#f0e442", "#f5ec6e")
+GREY: Final = Tone("grey", "#8b919a", "#7d848e")
+SILVER: Final = Tone("silver", "#b9bec6", "#585f69")
+
+# For words, not areas: at least 4.5:1 against the page.
+GOOD: Final = Tone("good", "#00664b", "#41d3a8")
+BAD: Final = Tone("bad", "#a34400", "#ff9a57")
+
+TONES: Final = (
+    INK, MUTED, RULE, FAINT, PAPER, GOOD, BAD,
+    BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, YELLOW, GREY, SILVER,
+)  # fmt: skip
+
+# The order in which series take colours: those that read best as thin lines come first.
+SERIES_TONES: Final = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, INK, GREY)
+
+# A layer keeps its colour in every chart; neighbours in the stack differ in lightness too.
+LAYER_TONES: Final = {
+    "user": SKY,
+    "syscall": ORANGE,
+    "socket": YELLOW,
+    "tcp": BLUE,
+    "udp": BLUE,
+    "ip": GREEN,
+    "ethernet": PURPLE,
+    "driver": VERMILLION,
+    "bypass": INK,
+    "interrupt": MUTED,
+    "scheduler": SILVER,
+    "other": GREY,
+    "idle": FAINT,
+}
+
+
+def variables(dark: bool) -> str:
+    """The tones as CSS declarations, `--name: #rrggbb;`, for a light or a dark page."""
+    return " ".join(f"--{tone.name}: {tone.dark if dark else tone.light};" for tone in TONES)
+
+
+def with_variables(svg: str) -> str:
+    """The SVG with every fill and stroke of a light tone replaced by its CSS variable."""
+    names = {tone.light: tone.name for tone in TONES}
+
+    def variable(match: re.Match[str]) -> str:
+        name = names.get(match["colour"].lower())
+        return f'{match["property"]}="var(--{name})"' if name else match[0]
+
+    return re.sub(r'(?P<property>fill|stroke)="(?P<colour>#[0-9A-Fa-f]{6})"', variable, svg)

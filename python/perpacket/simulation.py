@@ -1,0 +1,216 @@
+"""One simulated configuration of a host and its offload NIC.
+
+A thin front of the compiled core (`perpacket._core`): it turns JSON into Python values and the
+core's errors into those of `perpacket.errors`. A result has these keys, None where a workload gives
+one no meaning (a bulk sender has no requests). Shares are 0 to 1, packets are frames sent or
+received, M is 10^6.
+
+| key | meaning |
+|---|---|
+| `schema`, `configuration`, `seed` | which run it is |
+| `simulated_s` | length of the measured window, in simulated seconds |
+| `wall_s`, `packets_per_wall_s` | what the simulation itself took: the only keys that may differ |
+| `requests_per_s`, `content_mbps`, `packets_per_s`, `connections_per_s` | rates |
+| `nic_packet_share`, `handed_off_share` | packets the NIC processed, connections handed off |
+| `host_idle`, `nic_idle` | shares of time |
+| `host_cycles` | `user`, `kernel`, `idle` |
+| `layers` | for each: `cycles_per_packet`, `instructions_per_packet`, `l1d_misses_per_packet`,
+  `l2_misses_per_packet` |
+| `host_packet_delay_us` | time host packets take to cross the NIC: `send` and `receive`, each with
+  `mean`, `median`, `p99` |
+| `response_ms` | `mean`, `median`, `p99` |
+| `drops`, `retransmissions`, `timeouts` | packets, segments, timers |
+| `connections_on_nic` | `mean`, `last` |
+| `conserved` | whether packets sent are those delivered, dropped and in flight |
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from perpacket.errors import (
+    ConfigurationError,
+    Interrupted,
+    MachineLacks,
+    PerpacketError,
+    RunFailed,
+    TraceError,
+)
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+Result = dict[str, object]
+"""The result of a run: the object the core writes as JSON."""
+
+REPORT_HINT = "this is our fault and not yours: please report it with the command you gave"
+
+POLL_S = 0.1
+"""How often a cancellable run looks up to report progress, in seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter of a run: what will be used, in what unit, and where the value is from."""
+
+    name: str
+    value: str | int | float | bool | None
+    unit: str
+    source: str
+
+
+class Simulation:
+    """One run of one configuration, prepared and not yet begun.
+
+    `configuration` is the shorthand of OSDI 2006, Table 3 (`W-1024-P-N-FCFS-400`), or `bulk` for
+    the bulk sender of TR05-450. `overrides` are (parameter, value) pairs, as
+    `("nic.lowat", "128")`. `trace` is a file of recorded requests to replay instead of the
+    synthesized ones. The same arguments give the same result, bit for bit.
+
+    Raises `ConfigurationError` naming parameter, value and what is allowed, `TraceError` when the
+    trace cannot be used, `MachineLacks` when the compiled core is not installed.
+    """
+
+    def __init__(
+        self,
+        configuration: str,
+        *,
+        seed: int = 1,
+        overrides: Sequence[tuple[str, str]] = (),
+        trace: Path | None = None,
+        timeline: bool = False,
+    ) -> None:
+        """Prepare the run; nothing is simulated yet."""
+        self.configuration = configuration
+        self.seed = seed
+        core = load_core()
+        with core_errors():
+            self._core = core.Simulation(
+                configuration,
+                list(overrides),
+                seed,
+                trace=None if trace is None else str(trace),
+                timeline=timeline,
+            )
+
+    def run(self) -> Result:
+        """Simulate to the end; other threads run meanwhile. Raises `Interrupted` after `cancel`."""
+        result: Result = json.loads(self.run_json())
+        return result
+
+    def run_json(self) -> str:
+        """As `run`, but the JSON text as the core wrote it."""
+        with core_errors():
+            return str(self._core.run())
+
+    def progress(self) -> tuple[int, int]:
+        """Packets simulated so far and packets in all; from any thread."""
+        done, total = self._core.progress()
+        return int(done), int(total)
+
+    def cancel(self) -> None:
+        """Make `run` raise `Interrupted` soon; from any thread."""
+        self._core.cancel()
+
+    def parameters(self) -> list[Parameter]:
+        """Every parameter the run will use, overrides included."""
+        return [Parameter(**entry) for entry in json.loads(self._core.parameters())]
+
+    def timeline(self) -> dict[str, list[object]]:
+        """State over time, after a run with `timeline=True`: one list a column, of equal length.
+
+        Columns: `time_s`, `connections_on_nic`, `soft_limit`, `queue_packets`, `state`.
+        """
+        with core_errors():
+            columns: dict[str, list[object]] = json.loads(self._core.timeline())
+        return columns
+
+
+def simulate(
+    configuration: str,
+    *,
+    seed: int = 1,
+    overrides: Sequence[tuple[str, str]] = (),
+    trace: Path | None = None,
+) -> Result:
+    """Simulate one configuration and return its result; arguments and errors as `Simulation`.
+
+    Ctrl-C ends it with `KeyboardInterrupt`.
+    """
+    simulation = Simulation(configuration, seed=seed, overrides=overrides, trace=trace)
+    result: Result = json.loads(run_cancellable(simulation, lambda *_: None))
+    return result
+
+
+def run_cancellable(simulation: Simulation, on_progress: Callable[[int, int], None]) -> str:
+    """Run in a thread so that Ctrl-C reaches this one, which cancels the run and goes on raising.
+
+    Returns the result as the core's JSON text. `on_progress` gets packets simulated and packets
+    in all about ten times a second.
+    """
+    results: list[str] = []
+    failures: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            results.append(simulation.run_json())
+        except BaseException as error:  # the core's panics are no Exceptions
+            failures.append(error)
+
+    thread = threading.Thread(target=work, name=f"simulate {simulation.configuration}")
+    thread.start()
+    try:
+        while thread.is_alive():
+            thread.join(POLL_S)
+            on_progress(*simulation.progress())
+    finally:
+        simulation.cancel()
+        thread.join()
+    if failures:
+        raise failures[0]
+    return results[0]
+
+
+def load_core() -> ModuleType:
+    """The compiled core; raises `MachineLacks` when it is not installed."""
+    try:
+        from perpacket import _core
+    except ImportError as error:
+        raise MachineLacks(
+            f"the compiled core of perpacket cannot be loaded: {error}",
+            hint="build and install it with `make setup` or `pip install .`",
+        ) from None
+    core: ModuleType = _core
+    return core
+
+
+@contextmanager
+def core_errors() -> Iterator[None]:
+    """Turn the core's errors into those of `perpacket.errors`, one to one."""
+    core = load_core()
+    try:
+        yield
+    except PerpacketError:
+        raise
+    except core.ConfigurationError as error:
+        raise ConfigurationError(
+            f"{error.parameter} = {error.value} cannot be used",
+            parameter=error.parameter,
+            value=error.value,
+            allowed=error.allowed,
+        ) from None
+    except core.TraceError as error:
+        raise TraceError(str(error)) from None
+    except core.Interrupted:
+        raise Interrupted("the simulation was cancelled") from None
+    except BaseException as error:
+        # A panic of the core derives from BaseException, and its type cannot be imported.
+        if type(error).__name__ != "PanicException":
+            raise
+        raise RunFailed(f"the simulator failed: {error}", hint=REPORT_HINT) from error

@@ -1,0 +1,332 @@
+"""Intervals and comparisons of replicated runs.
+
+A replication is one run with its own seed. The functions take one number per replication, in the
+order of the seeds, and return an `Interval`: no figure leaves here without its spread. The module
+depends on nothing but the standard library, so that importing it costs nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+
+DEFAULT_CONFIDENCE = 0.95
+"""Confidence of every interval unless told otherwise."""
+
+TREND_SIGNIFICANCE = 0.01
+"""A drift over the replications is reported when chance would show it more rarely than this."""
+
+OUTLIER_DEVIATIONS = 3.5
+"""Deviations from the median that make an outlier (Iglewicz and Hoaglin, 1993)."""
+
+ROUNDING = 1e-9
+"""Differences below this share of the value come from floating-point rounding alone."""
+
+NORMAL_MEDIAN_DEVIATION = 0.6745
+"""Median absolute deviation of a standard normal variable."""
+
+
+class StatisticsError(ValueError):
+    """The numbers given have no such statistic."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """An estimate and the interval that holds the true value with the stated confidence.
+
+    `value`, `low` and `high` have the unit of the numbers it was made from, with
+    `low <= value <= high`. `n` counts replications. One replication says nothing about spread: its
+    bounds are infinite. `confidence` is a share (0.95), and what was reached, not what was asked:
+    a median of few runs reaches less.
+    """
+
+    value: float
+    low: float
+    high: float
+    n: int
+    confidence: float
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether there were enough replications to bound the value."""
+        return math.isfinite(self.low) and math.isfinite(self.high)
+
+    def contains(self, value: float) -> bool:
+        """Whether `value` lies within the bounds."""
+        return self.low <= value <= self.high
+
+    def overlaps(self, other: Interval) -> bool:
+        """Whether the two intervals share a value, so that neither may be called the larger."""
+        return self.low <= other.high and other.low <= self.high
+
+    def map(self, function: Callable[[float], float]) -> Interval:
+        """The interval under a monotonic `function`, for a change of unit."""
+        low, high = sorted((function(self.low), function(self.high)))
+        return Interval(function(self.value), low, high, self.n, self.confidence)
+
+    def as_dict(self) -> dict[str, float | int | None]:
+        """The fields for JSON, which knows no infinity: missing bounds are null."""
+        return {
+            "value": self.value,
+            "low": self.low if self.is_bounded else None,
+            "high": self.high if self.is_bounded else None,
+            "n": self.n,
+            "confidence": self.confidence,
+        }
+
+    @property
+    def decimals(self) -> int:
+        """Decimals that the width can bear, up to five significant digits of the value."""
+        width = self.high - self.low if self.is_bounded else 0.0
+        borne = decimals_for(width or self.value)
+        return min(borne, decimals_for(self.value, digits=5)) if self.value else borne
+
+    def __str__(self) -> str:
+        """`26,410 [26,120, 26,700]`."""
+        value, low, high = (
+            format_number(number, self.decimals) for number in (self.value, self.low, self.high)
+        )
+        return f"{value} [{low}, {high}]" if self.is_bounded else f"{value} (one run)"
+
+
+def decimals_for(magnitude: float, digits: int = 2) -> int:
+    """Decimals that show that many significant digits of `magnitude`, at most six."""
+    if magnitude == 0 or not math.isfinite(magnitude):
+        return 0
+    return min(6, max(0, digits - 1 - math.floor(math.log10(abs(magnitude)))))
+
+
+def format_number(number: float, decimals: int) -> str:
+    """`number` with thousands separators and no negative zero."""
+    text = f"{number:,.{decimals}f}"
+    return text.removeprefix("-") if float(text.replace(",", "")) == 0 else text
+
+
+@lru_cache(maxsize=256)
+def t_quantile(confidence: float, degrees: int) -> float:
+    """The t with `confidence` of Student's distribution between -t and t.
+
+    Found by bisection on the tail, which is the regularized incomplete beta function
+    I_x(degrees / 2, 1 / 2) at x = degrees / (degrees + t^2) (Abramowitz and Stegun, 26.7.1).
+
+    Raises `StatisticsError` unless 0 < confidence < 1 and degrees >= 1.
+    """
+    check_confidence(confidence)
+    if degrees < 1:
+        raise StatisticsError(f"degrees of freedom: {degrees}, expected at least 1")
+    tail = 1.0 - confidence
+
+    def tail_beyond(t: float) -> float:
+        return regularized_beta(degrees / 2, 0.5, degrees / (degrees + t * t))
+
+    low, high = 0.0, 1.0
+    while tail_beyond(high) > tail:
+        low, high = high, high * 2
+    while True:
+        middle = (low + high) / 2
+        if not low < middle < high:
+            return middle
+        if tail_beyond(middle) > tail:
+            low = middle
+        else:
+            high = middle
+
+
+def regularized_beta(a: float, b: float, x: float) -> float:
+    """The regularized incomplete beta function I_x(a, b), for a, b > 0 and 0 <= x <= 1.
+
+    Evaluated by its continued fraction (Abramowitz and Stegun, 26.5.8), with the reflection
+    I_x(a, b) = 1 - I_(1-x)(b, a) where that converges faster.
+    """
+    if x <= 0.0 or x >= 1.0:
+        return 0.0 if x <= 0.0 else 1.0
+    if x > (a + 1) / (a + b + 2):
+        return 1.0 - regularized_beta(b, a, 1.0 - x)
+    log_front = (
+        math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
+    )
+    return math.exp(log_front) / (a * beta_fraction(a, b, x))
+
+
+def beta_fraction(a: float, b: float, x: float) -> float:
+    """1 + d1/(1 + d2/(1 + ...)), the continued fraction of I_x(a, b), by Lentz's method."""
+    tiny = 1e-300
+    fraction, numerator, denominator = 1.0, 1.0, 0.0
+    for step in range(1, 10_000):
+        half = step // 2
+        if step % 2:
+            term = -(a + half) * (a + b + half) * x / ((a + 2 * half) * (a + 2 * half + 1))
+        else:
+            term = half * (b - half) * x / ((a + 2 * half - 1) * (a + 2 * half))
+        denominator = 1.0 / ((1.0 + term * denominator) or tiny)
+        numerator = (1.0 + term / numerator) or tiny
+        change = numerator * denominator
+        fraction *= change
+        if abs(change - 1.0) < 1e-16:
+            break
+    return fraction
+
+
+def mean(values: Sequence[float], confidence: float = DEFAULT_CONFIDENCE) -> Interval:
+    """The mean with Student's t interval.
+
+    Raises `StatisticsError` when `values` is empty or holds a number that is not finite.
+    """
+    check_values(values)
+    check_confidence(confidence)
+    n = len(values)
+    centre = math.fsum(values) / n
+    # A mean of equal numbers can round past them; the bounds would then miss every value.
+    centre = min(max(centre, min(values)), max(values))
+    if n == 1:
+        return Interval(centre, -math.inf, math.inf, 1, confidence)
+    variance = math.fsum((value - centre) ** 2 for value in values) / (n - 1)
+    half_width = t_quantile(confidence, n - 1) * math.sqrt(variance / n)
+    return Interval(centre, centre - half_width, centre + half_width, n, confidence)
+
+
+def median(values: Sequence[float], confidence: float = DEFAULT_CONFIDENCE) -> Interval:
+    """The median with the narrowest symmetric interval of order statistics that is sure enough.
+
+    The interval between the k-th smallest and the k-th largest of n values holds the population's
+    median with probability 1 - 2 P(Binomial(n, 1/2) < k), whatever the distribution. Where not
+    even the whole range is sure enough (under six values at 95 %), the range is returned with the
+    confidence it has.
+
+    Raises `StatisticsError` when `values` is empty or holds a number that is not finite.
+    """
+    check_values(values)
+    check_confidence(confidence)
+    ordered = sorted(values)
+    n = len(ordered)
+    middle = n // 2
+    centre = ordered[middle] if n % 2 else ordered[middle - 1] / 2 + ordered[middle] / 2
+    if n == 1:
+        return Interval(centre, -math.inf, math.inf, 1, confidence)
+    rank, reached, below = 1, 1.0 - 2 * 0.5**n, 0.5**n
+    while rank < middle:
+        below += math.comb(n, rank) * 0.5**n
+        if 1.0 - 2 * below < confidence:
+            break
+        rank, reached = rank + 1, 1.0 - 2 * below
+    return Interval(centre, ordered[rank - 1], ordered[n - rank], n, reached)
+
+
+def paired_ratio(
+    numerators: Sequence[float],
+    denominators: Sequence[float],
+    confidence: float = DEFAULT_CONFIDENCE,
+) -> Interval:
+    """The ratio of two systems run with the same seeds: their geometric mean ratio.
+
+    Pair i is one seed. The interval is Student's on the logarithms of the ratios, so that swapping
+    the systems inverts it, and so that what a seed does to both cancels out.
+
+    Raises `StatisticsError` when the lengths differ or a number is not positive.
+    """
+    check_values(numerators)
+    check_values(denominators)
+    if len(numerators) != len(denominators):
+        raise StatisticsError(
+            f"{len(numerators)} numerators for {len(denominators)} denominators, "
+            "expected one of each a seed"
+        )
+    if min(*numerators, *denominators) <= 0:
+        raise StatisticsError("a ratio needs positive numbers: a run came to zero or below")
+    logarithms = [math.log(a) - math.log(b) for a, b in zip(numerators, denominators, strict=True)]
+    return mean(logarithms, confidence).map(_exp)
+
+
+def _exp(logarithm: float) -> float:
+    """The exponential, infinite where a float cannot hold it."""
+    try:
+        return math.exp(logarithm)
+    except OverflowError:
+        return math.inf
+
+
+def trend(values: Sequence[float]) -> str | None:
+    """A warning when the replications drift in the order they are given, else None.
+
+    Kendall's test of the order against every possible order (Mann, 1945): replications of one
+    point must not depend on which came first. It takes five replications to reach one per cent.
+    """
+    check_values(values)
+    n = len(values)
+    pairs = n * (n - 1) // 2
+    rising = falling = 0
+    for later in range(n):
+        for earlier in range(later):
+            rising += values[earlier] < values[later]
+            falling += values[earlier] > values[later]
+    # A tie favours neither side; giving it to the rarer one keeps the test on the safe side.
+    against = pairs - max(rising, falling)
+    chance = min(1.0, 2 * _share_of_orders(n, against))
+    if chance >= TREND_SIGNIFICANCE:
+        return None
+    direction = "rise" if rising > falling else "fall"
+    return f"the {n} runs {direction} in the order of their seeds (chance {chance:.1%})"
+
+
+def _share_of_orders(n: int, inversions: int) -> float:
+    """The share of the n! orders of n distinct values with at most that many inversions."""
+    counts = [1.0]
+    for size in range(2, n + 1):
+        longer = [0.0] * min(len(counts) + size - 1, inversions + 1)
+        for position in range(len(longer)):
+            window = counts[max(0, position - size + 1) : position + 1]
+            longer[position] = math.fsum(window) / size
+        counts = longer
+    return min(1.0, math.fsum(counts[: inversions + 1]))
+
+
+def outliers(values: Sequence[float]) -> str | None:
+    """A warning when far-off replications drive the mean, else None.
+
+    A value is far off at 3.5 deviations from the median, measured by the median absolute
+    deviation. Such values drive the mean when they carry it outside the interval of the others.
+    """
+    check_values(values)
+    centre = median(values).value
+    deviations = [abs(value - centre) for value in values]
+    spread = median(deviations).value / NORMAL_MEDIAN_DEVIATION
+    far = [
+        value
+        for value, deviation in zip(values, deviations, strict=True)
+        if deviation > max(OUTLIER_DEVIATIONS * spread, ROUNDING * abs(centre))
+    ]
+    rest = [value for value in values if value not in far]
+    if not far or len(rest) < 2:
+        return None
+    others = mean(rest)
+    if others.contains(mean(values).value):
+        return None
+    names = ", ".join(format_number(value, decimals_for(value)) for value in sorted(far))
+    return f"{len(far)} of {len(values)} runs drive the mean: {names}, the others {others}"
+
+
+def unranked(intervals: Mapping[str, Interval]) -> list[tuple[str, str]]:
+    """Neighbours in the order of value whose intervals overlap: no ranking can be claimed."""
+    ordered = sorted(intervals, key=lambda name: intervals[name].value)
+    return [
+        (lower, higher)
+        for lower, higher in pairwise(ordered)
+        if intervals[lower].overlaps(intervals[higher])
+    ]
+
+
+def check_confidence(confidence: float) -> None:
+    """Raise `StatisticsError` unless `confidence` is a share between 0 and 1."""
+    if not 0.0 < confidence < 1.0:
+        raise StatisticsError(f"confidence: {confidence}, expected a share between 0 and 1")
+
+
+def check_values(values: Sequence[float]) -> None:
+    """Raise `StatisticsError` unless there are values and all are finite."""
+    if not values:
+        raise StatisticsError("no values: a statistic needs at least one run")
+    if not all(math.isfinite(value) for value in values):
+        raise StatisticsError("a value is not finite: every run must have given a number")

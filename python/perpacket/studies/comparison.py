@@ -1,0 +1,73 @@
+"""Computes the rows published / simulated of a study from a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from perpacket.experiment.comparison import Comparison, Published, judge
+from perpacket.experiment.observation_file import to_row
+from perpacket.experiment.run_directory import RunDirectory
+from perpacket.experiment.study import Study
+from perpacket.statistics import outliers, trend, unranked
+from perpacket.studies.quantities import QUANTITIES, Row, estimate
+
+Rows = dict[str, dict[int, Row]]
+"""Observations by point and seed."""
+
+
+def rows_of(directory: RunDirectory) -> Rows:
+    """The observations of a run as flat rows, by point and seed."""
+    points = {point.name: point for point in directory.configuration.points}
+    rows: Rows = {}
+    for observation in directory.read_observations():
+        row = to_row(points[observation.point], observation)
+        rows.setdefault(observation.point, {})[observation.seed] = row
+    return rows
+
+
+def compare(study: Study, directory: RunDirectory) -> list[Comparison]:
+    """Every published figure of the study beside the run, in the document's order."""
+    rows = rows_of(directory)
+    return [compare_figure(study, published, rows) for published in study.published]
+
+
+def compare_figure(study: Study, published: Published, rows: Rows) -> Comparison:
+    """One published figure beside the observations of its point."""
+    own = rows.get(published.point, {})
+    against = rows.get(published.against, {}) if published.against else None
+    quantity = QUANTITIES[published.quantity]
+    interval, values = estimate(quantity, own, against)
+    warnings = [*replication_warnings(values), *balance_warnings(own)]
+    configuration = study.point(published.point).configuration
+    return judge(published, configuration, interval, tuple(warnings), quantity.title)
+
+
+def replication_warnings(values: list[float]) -> Iterable[str]:
+    """What is suspicious about replications of one number."""
+    if values:
+        yield from filter(None, (trend(values), outliers(values)))
+
+
+def balance_warnings(rows: Mapping[int, Row]) -> Iterable[str]:
+    """Runs whose packets do not balance: nothing they say can be trusted."""
+    lost = [str(seed) for seed, row in rows.items() if row.get("conserved") is False]
+    if lost:
+        yield f"packets do not balance with seed {', '.join(lost)}"
+
+
+def rankings(study: Study, directory: RunDirectory) -> list[str]:
+    """Neighbours in a quantity the study ranks by whose intervals overlap: neither is better."""
+    rows = rows_of(directory)
+    warnings: list[str] = []
+    for name in study.ranked:
+        quantity = QUANTITIES[name]
+        intervals = {
+            point: interval
+            for point, own in rows.items()
+            if (interval := estimate(quantity, own)[0]) is not None and interval.is_bounded
+        }
+        warnings += [
+            f"{lower} and {higher} overlap in {quantity.title.lower()}: no ranking"
+            for lower, higher in unranked(intervals)
+        ]
+    return warnings

@@ -1,0 +1,234 @@
+"""Every quantity that published figures and simulated results are compared in.
+
+A quantity turns one observation, a flat row with dotted names, into one number in the unit of its
+name's entry. Gains and ratios take a second row: the baseline with the same seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from perpacket.errors import CorruptObservation
+from perpacket.statistics import Interval, StatisticsError, mean, paired_ratio
+
+Row = Mapping[str, object]
+"""One observation: `point`, `configuration`, `seed`, factors and the result's numbers."""
+
+REGIONS = {
+    "User": ("user",),
+    "SystemCall": ("syscall", "socket"),
+    "TCP": ("tcp",),
+    "IP": ("ip",),
+    "Ethernet": ("ethernet",),
+    "Driver": ("driver", "bypass"),
+    "Stack": ("syscall", "socket", "tcp", "ip", "ethernet", "driver", "bypass"),
+}
+"""The layers of each region of TR05-450 (section 3; its "stack" is five of the seven regions)."""
+
+BELOW_SYSTEM_CALLS = ("tcp", "udp", "ip", "ethernet", "driver", "bypass")
+"""The part of the stack a handoff can save (OSDI 2006, section 5.1)."""
+
+EVENTS = {
+    "cycles": "cycles_per_packet",
+    "instructions": "instructions_per_packet",
+    "l1_misses": "l1d_misses_per_packet",
+    "l2_misses": "l2_misses_per_packet",
+}
+"""The events of a layer: name in a quantity, name in a result."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """A number of one observation.
+
+    `value` gives it for a row, None where it has no meaning. With `paired`, the number is compared
+    with that of a baseline's row: the ratio of the two goes through `of_ratio`.
+    """
+
+    name: str
+    title: str
+    unit: str
+    value: Callable[[Row], float | None]
+    of_ratio: Callable[[float], float] | None = None
+
+    @property
+    def paired(self) -> bool:
+        """Whether it needs a baseline."""
+        return self.of_ratio is not None
+
+
+def number(row: Row, column: str) -> float | None:
+    """A number of the result; raises `CorruptObservation` when the result has no such number."""
+    if column not in row:
+        raise CorruptObservation(f"point {row['point']}, seed {row['seed']}: no {column}")
+    value = row[column]
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise CorruptObservation(
+            f"point {row['point']}, seed {row['seed']}: {column} is {value!r}, expected a number"
+        )
+    return float(value)
+
+
+def column(name: str, scale: float = 1.0) -> Callable[[Row], float | None]:
+    """A quantity that is a column of the result, times `scale`."""
+
+    def value(row: Row) -> float | None:
+        found = number(row, name)
+        return None if found is None else scale * found
+
+    return value
+
+
+def layers(event: str, names: Sequence[str]) -> Callable[[Row], float | None]:
+    """The sum of an event over layers; a layer that the run did not have adds nothing."""
+    columns = [f"layers.{name}.{EVENTS[event]}" for name in names]
+
+    def value(row: Row) -> float | None:
+        present = [number(row, name) for name in columns if name in row]
+        return sum(found for found in present if found is not None) if present else None
+
+    return value
+
+
+def instructions_per_cycle(names: Sequence[str]) -> Callable[[Row], float | None]:
+    """Instructions over cycles of the layers together."""
+
+    def value(row: Row) -> float | None:
+        cycles, instructions = layers("cycles", names)(row), layers("instructions", names)(row)
+        return instructions / cycles if cycles and instructions is not None else None
+
+    return value
+
+
+def host_share(key: str) -> Callable[[Row], float | None]:
+    """`host_cycles.key` in per cent of all host cycles, whatever unit the three are in."""
+
+    def value(row: Row) -> float | None:
+        parts = {part: number(row, f"host_cycles.{part}") for part in ("user", "kernel", "idle")}
+        total = sum(part for part in parts.values() if part is not None)
+        own = parts[key]
+        return 100 * own / total if own is not None and total else None
+
+    return value
+
+
+def stack_share(row: Row) -> float | None:
+    """Per cent of host cycles in the stack below the system calls."""
+    every = {name.split(".")[1] for name in row if name.startswith("layers.")} - {"idle"}
+    stack, busy = layers("cycles", BELOW_SYSTEM_CALLS)(row), layers("cycles", sorted(every))(row)
+    idle = number(row, "host_idle")
+    return (
+        100 * (1 - idle) * stack / busy if stack is not None and busy and idle is not None else None
+    )
+
+
+def host_packet_delay_mean_us(row: Row) -> float | None:
+    """Mean crossing time of host packets, the two directions taken as equally many.
+
+    Every segment is acknowledged (delayed acknowledgement is off), so nearly as many packets are
+    received as sent.
+    """
+    ways = [number(row, f"host_packet_delay_us.{way}.mean") for way in ("send", "receive")]
+    present = [way for way in ways if way is not None]
+    return sum(present) / len(present) if present else None
+
+
+def active_on_nic(row: Row) -> float | None:
+    """Per cent of the concurrent connections that are on the NIC, on average over the run."""
+    on_nic, active = number(row, "connections_on_nic.mean"), number(row, "clients")
+    return 100 * on_nic / active if on_nic is not None and active else None
+
+
+def gain(ratio: float) -> float:
+    """A ratio as per cent gained."""
+    return 100 * (ratio - 1)
+
+
+def loss(ratio: float) -> float:
+    """A ratio as per cent lost."""
+    return 100 * (1 - ratio)
+
+
+def _simple() -> list[Quantity]:
+    """The quantities of the web configurations."""
+    delay = "host_packet_delay_us"
+    send, receive = column(f"{delay}.send.median"), column(f"{delay}.receive.median")
+    crossing = "Host packets crossing the NIC"
+    requests, packets = column("requests_per_s"), column("packets_per_s")
+    content = column("content_mbps")
+    share = column("handed_off_share", 100)
+    return [
+        Quantity("request_rate", "Requests", "req/s", requests),
+        Quantity("gain_request_rate", "Gain in requests", "%", requests, gain),
+        Quantity("loss", "Loss of requests", "%", requests, loss),
+        Quantity("gain_packet_rate", "Gain in packets", "%", packets, gain),
+        Quantity("gain_http", "Gain in HTTP content", "%", content, gain),
+        Quantity("host_idle", "Host idle", "%", column("host_idle", 100)),
+        Quantity("nic_idle", "NIC idle", "%", column("nic_idle", 100)),
+        Quantity("packet_delay_send_median", f"{crossing}, sent, median", "us", send),
+        Quantity("packet_delay_receive_median", f"{crossing}, received, median", "us", receive),
+        Quantity("packet_delay_mean", f"{crossing}, mean", "us", host_packet_delay_mean_us),
+        Quantity("handed_off_connections", "Connections handed off", "%", share),
+        Quantity("nic_packets", "Packets the NIC processed", "%", column("nic_packet_share", 100)),
+        Quantity("active_on_nic", "Active connections on the NIC", "%", active_on_nic),
+        Quantity(
+            "connections_on_nic", "Connections on the NIC", "", column("connections_on_nic.mean")
+        ),
+        Quantity("stack_share", "Host cycles below the system calls", "%", stack_share),
+        Quantity("kernel_share", "Host cycles in the kernel", "%", host_share("kernel")),
+        Quantity("response_time_mean", "Response time, mean", "ms", column("response_ms.mean")),
+        Quantity("drops", "Packets dropped", "packets", column("drops")),
+    ]
+
+
+def _by_region() -> list[Quantity]:
+    """The quantities of TR05-450: `cycles.TCP`, `cycles.TCP increase`, `ipc.TCP`, ..."""
+    found: list[Quantity] = []
+    for region, names in REGIONS.items():
+        for event in EVENTS:
+            value, title = layers(event, names), f"{region} {event.replace('_', ' ')}"
+            unit = f"{event.rsplit('_', 1)[-1]}/packet"
+            found.append(Quantity(f"{event}.{region}", title, unit, value))
+            found.append(
+                Quantity(f"{event}.{region} increase", f"Increase of {title}", "%", value, gain)
+            )
+        ipc = instructions_per_cycle(names)
+        found.append(
+            Quantity(f"ipc.{region}", f"{region} instructions per cycle", "instr/cycle", ipc)
+        )
+    return found
+
+
+QUANTITIES = {quantity.name: quantity for quantity in (*_simple(), *_by_region())}
+"""Every quantity by name."""
+
+
+def estimate(
+    quantity: Quantity, rows: Mapping[int, Row], against: Mapping[int, Row] | None = None
+) -> tuple[Interval | None, list[float]]:
+    """The quantity over replications, and its value in each, in the order of the seeds.
+
+    `rows` and `against` map seeds to observations; a paired quantity uses the seeds both have.
+    None when there is nothing to estimate it from.
+    """
+    if quantity.of_ratio is None:
+        values = [
+            found for seed in sorted(rows) if (found := quantity.value(rows[seed])) is not None
+        ]
+        return (mean(values) if values else None), values
+    own: list[float] = []
+    base: list[float] = []
+    for seed in sorted(rows.keys() & (against or {}).keys()):
+        first, second = quantity.value(rows[seed]), quantity.value((against or {})[seed])
+        if first is not None and second is not None:
+            own.append(first)
+            base.append(second)
+    try:
+        interval = paired_ratio(own, base).map(quantity.of_ratio)
+    except StatisticsError:
+        return None, []
+    ratios = [a / b for a, b in zip(own, base, strict=True)]
+    return interval, [quantity.of_ratio(ratio) for ratio in ratios]

@@ -1,0 +1,123 @@
+"""Recorded requests: what a trace holds, in which format, and traces made from a generator.
+
+Traces are Common or Combined Log Format, or the binary records of the 1998 World Cup logs, each
+plain, `.gz` or `.zst`. Reading recognizes format and compression by content; writing chooses the
+compression by the destination's suffix. Times are whole seconds in UTC, sizes are bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from os import PathLike, fspath
+from typing import Any, Literal
+
+from perpacket.simulation import core_errors, load_core
+
+TraceFormat = Literal["common", "combined", "world-cup"]
+"""Format of a trace: Common Log Format, Combined (nginx's default), World Cup 1998 binary."""
+
+Workload = Literal["W", "I", "S", "D"]
+"""Workload of a generator: World Cup, IBM, SPECweb99 static, SPECweb99 with 30 % dynamic."""
+
+SESSION_WINDOW_S = 15.0
+"""Requests of a client at most this many seconds after its last one share its connection."""
+
+
+def info(
+    path: str | PathLike[str],
+    *,
+    format: TraceFormat | None = None,
+    window_s: float = SESSION_WINDOW_S,
+) -> dict[str, Any]:
+    """Reads a trace once and sums it up.
+
+    Returns a dictionary with the keys
+
+    - `format`, `requests`, `rejected` and `rejects`: accepted and rejected lines or records, the
+      latter listed as `{line, reason}`, at most 100,000 of them;
+    - `clients`, `objects`, `bytes` (a missing size counts 0), `first_time` and `last_time`
+      (ISO 8601, UTC), `peak_per_s` (most requests in one second), `status` (requests by code);
+    - `sessions`, `requests_per_session` (`mean`, `median`) and `session_packets`
+      (`bottom_half_share`, `top_tenth_share`: shares, 0 to 1, of the packets the server sends; a
+      response takes one for its header and one for every 1460 bytes begun);
+    - `check`: what the World Cup's official summaries state beyond that, times in Unix seconds.
+
+    Figures that need a request are None in a trace without any.
+
+    Raises `perpacket.errors.TraceError` when the file is empty, damaged, cut inside a record or not
+    in the given or in any format, and `OSError` when it cannot be opened.
+    """
+    with core_errors():
+        return _decoded(load_core().trace_info(fspath(path), format, window_s))
+
+
+def convert(
+    source: str | PathLike[str],
+    destination: str | PathLike[str],
+    *,
+    to: TraceFormat,
+    format: TraceFormat | None = None,
+    object_paths: str | PathLike[str] | None = None,
+    mappings: str | PathLike[str] | None = None,
+) -> dict[str, Any]:
+    """Rewrites a trace in another format, without the lines that are no requests.
+
+    `object_paths` names the paths of a World Cup trace's objects (lines of a number and a path);
+    without it object 7 is `/object/7`. `mappings` is where to write such a file for the objects
+    that a log gets numbers for. Both formats hold whole seconds: spreading requests over their
+    second is left to who sends them.
+
+    Returns `from`, `to`, `requests`, `rejected` and `rejects`. Raises as `info` does, also when a
+    time or size does not fit a World Cup record. The destination appears whole or not at all.
+    """
+    with core_errors():
+        answer = load_core().trace_convert(
+            fspath(source),
+            fspath(destination),
+            to,
+            format,
+            None if object_paths is None else fspath(object_paths),
+            None if mappings is None else fspath(mappings),
+        )
+    return _decoded(answer)
+
+
+def synthesize(
+    destination: str | PathLike[str],
+    *,
+    workload: Workload = "W",
+    requests: int = 100_000,
+    seed: int = 1,
+    sessions_per_s: float = 10.0,
+    gap_mean_s: float = 1.0,
+    connections: int = 2048,
+    format: TraceFormat = "common",
+) -> dict[str, Any]:
+    """Writes a generated workload as a trace that `info` finds the same sessions in.
+
+    Sessions begin as a Poisson process of `sessions_per_s`, and requests of a session follow each
+    other after exponential gaps of mean `gap_mean_s`, cut at 14 s. The last session is written
+    whole. `connections` sets the file set's size and the number of clients of S and D. The same
+    arguments give the same bytes on every machine.
+
+    Returns `format`, `requests`, `sessions` and `bytes` as written. Raises
+    `perpacket.errors.TraceError` naming the parameter that is out of range, and `OSError` when the
+    file cannot be written.
+    """
+    with core_errors():
+        answer = load_core().trace_synthesize(
+            fspath(destination),
+            workload,
+            requests,
+            seed,
+            sessions_per_s,
+            gap_mean_s,
+            connections,
+            format,
+        )
+    return _decoded(answer)
+
+
+def _decoded(answer: str) -> dict[str, Any]:
+    decoded: dict[str, Any] = json.loads(answer)
+    return decoded

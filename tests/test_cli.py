@@ -1,0 +1,436 @@
+"""The command line: what is printed where, exit statuses, and errors a user can act on."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from shlex import split
+from typing import Protocol
+
+import polars
+import pytest
+
+from fake_core import RUN_S, STARTED
+from perpacket.cli import app
+
+FAKE = Path(__file__).with_name("fake_core.py")
+HEAVY = ("polars", "altair", "numpy", "great_tables", "perpacket._core")
+
+pytestmark = pytest.mark.usefixtures("fake_core", "fake_report")
+
+
+@dataclass(frozen=True)
+class Done:
+    """What one command line did."""
+
+    status: int
+    out: str
+    err: str
+
+
+class CommandLine(Protocol):
+    """Runs one command line."""
+
+    def __call__(self, *arguments: str) -> Done: ...
+
+
+@pytest.fixture
+def perpacket(capfd: pytest.CaptureFixture[str]) -> CommandLine:
+    """Run a command line in this process."""
+
+    def run(*arguments: str) -> Done:
+        status = app.run(arguments)
+        out, err = capfd.readouterr()
+        return Done(int(status), out, err)
+
+    return run
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["simulate", "--help"]])
+def test_help_and_version_load_nothing_heavy(arguments: list[str]) -> None:
+    code = (
+        "import sys; from perpacket.cli import app; status = app.run(sys.argv[1:]); "
+        f"print([name for name in {HEAVY!r} if name in sys.modules], status, file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert done.stderr == "[] 0\n"
+    assert "perpacket" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        ["demo"],
+        ["simulate"],
+        ["trace", "info"],
+        ["trace", "convert"],
+        ["trace", "synthesize"],
+        ["study", "list"],
+        ["study", "show"],
+        ["study", "run"],
+        ["study", "resume"],
+        ["study", "report"],
+    ],
+)
+def test_every_verb_has_format_quiet_and_help_with_an_example(
+    perpacket: CommandLine, verb: list[str]
+) -> None:
+    done = perpacket(*verb, "--help")
+    assert done.status == 0
+    for part in ("--format", "--quiet", "Example:"):
+        assert part in done.out
+    assert done.err == ""
+
+
+def test_json_is_the_text_of_the_core_and_nothing_else(perpacket: CommandLine) -> None:
+    done = perpacket("simulate", "W-1024-P-N-FCFS-400", "--seed", "3", "--format", "json")
+    result = json.loads(done.out)
+    assert (done.status, done.err) == (0, "")
+    assert (result["configuration"], result["seed"]) == ("W-1024-P-N-FCFS-400", 3)
+    assert list(result)[:5] == ["schema", "configuration", "seed", "simulated_s", "wall_s"]
+
+
+def test_the_table_names_quantities_with_units_and_marks_what_has_no_meaning(
+    perpacket: CommandLine,
+) -> None:
+    done = perpacket("simulate", "bulk")
+    lines = {
+        line.split()[0]: line.split()[1:] for line in done.out.splitlines() if len(line.split()) > 1
+    }
+    assert lines["requests_per_s"] == ["-"]
+    assert lines["host_packet_delay_us.send.median"]
+    assert lines["tcp"]
+
+
+def test_options_of_the_bulk_sender_are_names_of_parameters(perpacket: CommandLine) -> None:
+    done = perpacket(
+        *split("simulate bulk --machine athlon-xp-2600 --connections 2048 --rate-mbps 100"),
+        *split("--latency-ms 0 --l2-kb 256 --prefetch none --warmup-packets 10 --packets 20"),
+        *split("--set nic.lowat=128 --show-config --format json"),
+    )
+    parameters = {entry["name"]: entry["value"] for entry in json.loads(done.out)}
+    assert parameters == {
+        "nic.mips": 400,
+        "machine": "athlon-xp-2600",
+        "workload.connections": "2048",
+        "workload.rate_mbps": "100",
+        "network.added_latency_ms": "0",
+        "machine.l2.size_kib": "256",
+        "host.prefetch": "none",
+        "run.warmup_packets": "10",
+        "run.packets": "20",
+        "nic.lowat": "128",
+    }
+
+
+def test_show_config_prints_value_unit_and_source_of_every_parameter(
+    perpacket: CommandLine,
+) -> None:
+    done = perpacket("simulate", "W-0-N-N-FCFS-400", "--show-config")
+    assert done.status == 0
+    assert "nic.mips" in done.out
+    assert "OSDI 2006, 4.1" in done.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named", "hint"),
+    [
+        (["simulate", "X"], "configuration = X", "give one such as W-1024-P-N"),
+        (["simulate", "bulk", "--set", "nic.mips=0"], "nic.mips = 0", "give 1 or more"),
+        (["simulate", "bulk", "--set", "nic.mips"], "--set nic.mips", "--set nic.lowat=128"),
+        (["simulate", "bulk", "--timeline", "x.xls"], "--timeline x.xls", ".csv, .json, .parquet"),
+        (["simulate", "bulk", "--timeline", "no/x.csv"], "--timeline no/x.csv", "make the folder"),
+        (["simulate", "bulk", "--trace", "absent"], "absent: no such file", "check the file"),
+        (["simulate", "bulk", "--format", "xml"], "xml", "--help"),
+        (["simulate", "--nonsense"], "--nonsense", "--help"),
+        (["simulate", "bulk", "--seed", "-1"], "--seed", "--help"),
+        (["study", "run", "nothing"], "no study 'nothing'", "osdi06"),
+        (["study", "resume", "."], "is no run directory", "study run"),
+    ],
+)
+def test_a_users_mistake_is_named_with_a_hint_and_exits_with_2(
+    perpacket: CommandLine,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    named: str,
+    hint: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = perpacket(*arguments)
+    error, blank, advice = done.err.rstrip("\n").split("\n")
+    assert done.status == 2
+    assert done.out == ""
+    assert error.startswith("error: ")
+    assert named in error
+    assert blank == ""
+    assert advice.startswith("hint: ")
+    assert hint in advice
+
+
+def test_an_empty_trace_exits_with_2_naming_file_and_offset(
+    perpacket: CommandLine, tmp_path: Path
+) -> None:
+    (tmp_path / "empty.log").write_bytes(b"")
+    done = perpacket("simulate", "bulk", "--trace", str(tmp_path / "empty.log"))
+    assert done.status == 2
+    assert "empty.log: offset 0: the file is empty" in done.err
+
+
+def test_a_trace_is_summed_up_with_its_first_rejects_on_standard_error(
+    perpacket: CommandLine, tmp_path: Path
+) -> None:
+    file = tmp_path / "torn.clf"
+    file.write_text("a line")
+    table = perpacket("trace", "info", str(file))
+    assert table.status == 0
+    assert "1,930" in table.out
+    assert "line 1 was skipped: no status" in table.err
+    assert "and 2 more lines" in table.err
+    data = json.loads(perpacket("trace", "info", str(file), "--format", "json").out)
+    assert len(data["rejects"]) == data["rejected"] == 12
+
+    file.write_text("")
+    empty = perpacket("trace", "info", str(file))
+    assert empty.status == 2
+    assert "torn.clf: offset 0: the file is empty" in empty.err
+
+
+def test_traces_are_converted_and_made_as_asked(perpacket: CommandLine) -> None:
+    done = perpacket(*split("trace convert a.log b.bin.gz --to world-cup --format json"))
+    arrived = json.loads(done.out)["arguments"]
+    assert arrived == ["a.log", "b.bin.gz", "world-cup", None, None, None]
+    made = perpacket(*split("trace synthesize w.zst --workload I --seed 7 --format json"))
+    arrived = json.loads(made.out)["arguments"]
+    assert arrived == ["w.zst", "I", 100_000, 7, 10.0, 1.0, 2048, "common"]
+
+
+def test_packets_that_do_not_balance_exit_with_1_after_the_data(perpacket: CommandLine) -> None:
+    done = perpacket("simulate", "bulk", "--set", "break.conservation=1", "--format", "json")
+    assert done.status == 1
+    assert json.loads(done.out)["conserved"] is False
+    assert "bulk, seed 1: packets" in done.err
+
+
+def test_a_panic_of_the_core_is_our_fault_and_exits_with_4(
+    perpacket: CommandLine, tmp_path: Path
+) -> None:
+    done = perpacket("simulate", "bulk", "--set", "break.run=1")
+    assert (done.status, done.out) == (4, "")
+    assert "the simulator failed: index out of bounds" in done.err
+    assert "please report" in done.err
+
+    command = "study run osdi06 --set break.run=1 --workers 1 --output"
+    done = perpacket(*split(command), str(tmp_path / "run"))
+    assert done.status == 4
+    assert "point W-0-N-N-FCFS-400, seed 1: the simulator failed" in done.err
+
+
+def test_an_unexpected_error_shows_where_it_arose_and_exits_with_4(
+    perpacket: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("perpacket.studies.names", lambda: 1 / 0)
+    done = perpacket("study", "list")
+    assert done.status == 4
+    assert "Traceback" in done.err
+    assert "perpacket failed: ZeroDivisionError" in done.err
+
+
+@pytest.mark.parametrize("arguments", [["simulate", "bulk"], ["trace", "info", "a.log"], ["demo"]])
+def test_without_the_core_the_exit_status_is_3_and_the_way_out_is_named(
+    perpacket: CommandLine, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "perpacket._core", None)
+    monkeypatch.delattr("perpacket._core")
+    done = perpacket(*arguments)
+    assert done.status == 3
+    assert "make setup" in done.err
+
+
+def test_a_timeline_says_the_same_in_every_format(perpacket: CommandLine, tmp_path: Path) -> None:
+    for suffix in ("csv", "json", "parquet"):
+        file = tmp_path / f"timeline.{suffix}"
+        done = perpacket("simulate", "W-4096-P-L-FCFS-400", "--timeline", str(file), "--quiet")
+        assert (done.status, done.err) == (0, "")
+    expected = json.loads((tmp_path / "timeline.json").read_text())
+    with (tmp_path / "timeline.csv").open() as stream:
+        rows = list(csv.DictReader(stream))
+    assert [int(row["soft_limit"]) for row in rows] == expected["soft_limit"]
+    table = polars.read_parquet(tmp_path / "timeline.parquet")
+    assert table.to_dict(as_series=False) == expected
+
+
+def test_a_study_runs_reports_and_compares_with_the_paper(
+    perpacket: CommandLine, tmp_path: Path
+) -> None:
+    path = tmp_path / "run"
+    done = perpacket(
+        *split("study run osdi06 --seeds 2 --packets 1000 --format json --output"), str(path)
+    )
+    found = json.loads(done.out)
+    assert done.status == 0
+    assert (found["observations"], found["missing"]) == (70, 0)
+    assert (path / "report.html").is_file()
+    row = next(row for row in found["comparisons"] if row["figure"] == "osdi06/51-P4-rate")
+    assert row["published"]["value"] == 12917
+    assert row["simulated"]["n"] == 2
+    assert f"report: {path / 'report.html'}" in done.err
+
+    again = perpacket("study", "report", str(path), "--format", "json", "--quiet")
+    assert json.loads(again.out)["comparisons"] == found["comparisons"]
+    assert again.err == ""
+
+    table = perpacket("study", "report", str(path))
+    assert "c: used to calibrate" in table.out
+    assert "differs by" in table.out
+
+
+def test_a_study_whose_packets_do_not_balance_exits_with_1_naming_the_runs(
+    perpacket: CommandLine, tmp_path: Path
+) -> None:
+    command = "study run osdi06 --seeds 1 --set break.conservation=1 --output"
+    done = perpacket(*split(command), str(tmp_path / "run"))
+    assert done.status == 1
+    assert "W-0-N-N-FCFS-400 seed 1" in done.err
+    assert "differs by" in done.out
+
+
+def test_a_damaged_observation_stops_the_report_with_its_name(
+    perpacket: CommandLine, tmp_path: Path
+) -> None:
+    path = tmp_path / "run"
+    perpacket(*split("study run osdi06 --seeds 1 --quiet --output"), str(path))
+    victim = next((path / "observations").iterdir())
+    victim.write_text("{")
+    for verb in ("report", "resume"):
+        done = perpacket("study", verb, str(path))
+        assert done.status == 2
+        assert victim.name in done.err
+    assert victim.read_text() == "{"
+
+
+def test_studies_are_listed_and_shown(perpacket: CommandLine) -> None:
+    assert {
+        study["name"] for study in json.loads(perpacket("study", "list", "--format", "json").out)
+    } == {
+        "osdi06",
+        "tr05-450-simulated",
+    }
+    shown = perpacket("study", "show", "tr05-450-simulated")
+    assert "bulk-2048c-100mbps-0ms-256k-none" in shown.out
+
+
+def test_the_demo_prints_six_configurations_and_writes_its_report(
+    perpacket: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = perpacket("demo", "--format", "json")
+    rows = {row["configuration"]: row for row in json.loads(done.out)["rows"]}
+    assert done.status == 0
+    assert len(rows) == 6
+    assert rows["W-0-N-N-FCFS-400"]["gain_request_rate"]["simulated"] is None
+    assert rows["W-1024-N-N-FCFS-400"]["gain_request_rate"]["published"] == -30
+    assert rows["W-4096-P-N-FCFS-400"]["gain_request_rate"]["published"] == -43.9
+    assert rows["W-4096-P-L-FCFS-800"]["request_rate"]["published"] is None
+    assert rows["W-4096-P-L-FCFS-800"]["request_rate"]["simulated"]["n"] == 3
+    assert (tmp_path / "perpacket-demo.html").is_file()
+
+    table = perpacket("demo", "--quiet", "--output", str(tmp_path / "mine.html"))
+    assert table.err == ""
+    assert "too many connections" in table.out
+    assert (tmp_path / "mine.html").is_file()
+
+
+def observation_results(path: Path) -> dict[str, object]:
+    """The deterministic part of every observation."""
+    return {
+        file.name: json.loads(file.read_text())["result"]
+        for file in sorted((path / "observations").glob("*.json"))
+    }
+
+
+def start_study(path: Path) -> subprocess.Popen[str]:
+    """A study in a process of its own that has made a few observations."""
+    command = [sys.executable, str(FAKE), *split("study run osdi06 --seeds 2 --workers 2")]
+    process = subprocess.Popen(
+        [*command, "--output", str(path)],
+        env=os.environ | {RUN_S: "0.05"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    wait_until(process, lambda: len(list(path.glob("observations/*.json"))) >= 5)
+    return process
+
+
+def wait_until(process: subprocess.Popen[str], happened: Callable[[], bool]) -> None:
+    """Wait for something that a running process does."""
+    deadline = time.monotonic() + 60
+    while not happened():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGKILL])
+def test_a_study_stopped_by_any_means_is_resumed_to_the_same_results(
+    perpacket: CommandLine, tmp_path: Path, stop: signal.Signals
+) -> None:
+    whole, path = tmp_path / "whole", tmp_path / "stopped"
+    perpacket(*split("study run osdi06 --seeds 2 --quiet --output"), str(whole))
+    process = start_study(path)
+    process.send_signal(stop)
+    out, err = process.communicate(timeout=60)
+    kept = observation_results(path)
+    assert 5 <= len(kept) < 70
+    assert out == ""
+    if stop is signal.SIGINT:
+        assert process.returncode == 130
+        assert f"{len(kept)} of 70 observations are kept" in err
+        assert f"perpacket study resume {path}" in err
+    done = perpacket("study", "resume", str(path), "--format", "json")
+    assert json.loads(done.out)["missing"] == 0
+    assert f"{70 - len(kept)} observations were missing" in done.err
+    assert observation_results(path) == observation_results(whole)
+
+
+def test_ctrl_c_ends_a_single_simulation_with_130(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, str(FAKE), "simulate", "bulk"],
+        env=os.environ | {RUN_S: "60", STARTED: str(tmp_path / "started")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    wait_until(process, (tmp_path / "started").exists)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out) == (130, "")
+    assert err == "error: interrupted\n"
+
+
+def test_progress_is_silent_when_standard_error_is_no_terminal() -> None:
+    done = subprocess.run(
+        [sys.executable, str(FAKE), "simulate", "bulk", "--format", "json"],
+        env=os.environ | {RUN_S: "0.3"},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert done.stderr == ""
+    assert json.loads(done.stdout)["schema"] == 1

@@ -1,0 +1,144 @@
+"""The compiled core keeps what the library promises of it."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+
+import pytest
+
+from perpacket import studies
+from perpacket.errors import ConfigurationError, Interrupted, TraceError
+from perpacket.experiment import session
+from perpacket.experiment.observation_file import Observation, to_row
+from perpacket.experiment.study import Study
+from perpacket.simulation import Simulation, simulate
+from perpacket.studies.quantities import QUANTITIES, number
+from perpacket.studies.simulation_runner import SimulationRunner
+
+pytest.importorskip("perpacket._core", reason="the compiled core is not installed")
+
+SHORT = (("run.warmup_packets", "2000"), ("run.packets", "5000"))
+"""Long enough for every number to have a value."""
+
+KEYS = [
+    *("schema", "configuration", "seed", "simulated_s", "wall_s", "packets_per_wall_s"),
+    *("requests_per_s", "content_mbps", "packets_per_s", "nic_packet_share"),
+    *("connections_per_s", "handed_off_share", "host_idle", "nic_idle", "host_cycles", "layers"),
+    *("host_packet_delay_us", "response_ms", "drops", "retransmissions", "timeouts"),
+    *("connections_on_nic", "conserved"),
+]
+"""The keys every result has; there may be more."""
+
+
+def test_a_result_has_the_promised_keys_and_conserves_its_packets() -> None:
+    result = simulate("W-1024-P-N-FCFS-400", seed=1, overrides=SHORT)
+    assert set(KEYS) <= set(result)
+    assert result["conserved"] is True
+    assert (result["configuration"], result["seed"]) == ("W-1024-P-N-FCFS-400", 1)
+
+
+@pytest.mark.parametrize("configuration", ["W-4096-P-L-FCFS-400", "bulk"])
+def test_the_same_seed_gives_the_same_result_and_another_seed_another(configuration: str) -> None:
+    def without_timing(seed: int) -> str:
+        result = simulate(configuration, seed=seed, overrides=SHORT)
+        kept = {key: value for key, value in result.items() if "wall" not in key}
+        return json.dumps(kept)
+
+    assert without_timing(1) == without_timing(1)
+    if configuration != "bulk":  # nothing of a bulk sender need be random
+        assert without_timing(1) != without_timing(2)
+
+
+def test_one_worker_and_two_give_the_same_observations(tmp_path: Path) -> None:
+    whole = studies.find("osdi06")
+    study = Study(
+        name=whole.name,
+        title=whole.title,
+        question=whole.question,
+        points=(whole.point("W-0-N-N-FCFS-400"), whole.point("W-4096-P-L-FCFS-400")),
+        seeds=(1, 2),
+        runner=SimulationRunner(),
+    )
+
+    def results(workers: int) -> list[tuple[str, int, str]]:
+        path = tmp_path / str(workers)
+        made = session.run(study, path, overrides=SHORT, workers=workers)
+        return [(o.point, o.seed, json.dumps(o.result)) for o in made.read_observations()]
+
+    assert results(1) == results(2)
+
+
+@pytest.mark.parametrize("name", studies.names())
+def test_every_point_of_a_study_runs_and_gives_every_number_it_is_compared_in(name: str) -> None:
+    study = studies.find(name)
+    quantities = {row.quantity for row in study.published}
+    for point in study.points:
+        run = SimulationRunner().prepare(
+            type(point)(point.name, point.configuration, point.factors, point.overrides + SHORT),
+            seed=1,
+            timeline=False,
+        )
+        outcome = run.run()
+        row = to_row(point, Observation(point.name, 1, outcome.result, outcome.timing))
+        for quantity in sorted(quantities):
+            value = QUANTITIES[quantity].value(row)
+            assert value is None or value >= 0, (point.name, quantity)
+        assert number(row, "packets_per_s")
+
+
+@pytest.mark.parametrize(
+    ("configuration", "overrides", "parameter", "value"),
+    [
+        ("W-1024", (), "configuration", "W-1024"),
+        ("X-1024-P-N-FCFS-400", (), "", "X"),
+        ("W-1024-P-N-FCFS-0", (), "nic.mips", "0"),
+        ("W-1024-P-N-FCFS-400", (("nic.mips", "0"),), "nic.mips", "0"),
+        ("W-1024-P-N-FCFS-400", (("nic.speed", "9"),), "nic.speed", ""),
+        ("W-4096-P-L-FCFS-400", (("nic.lowat", "2000"),), "nic.lowat", "2000"),
+        ("W-1024-P-N-FCFS-400", (("run.packets", "many"),), "run.packets", "many"),
+    ],
+)
+def test_a_value_that_is_not_allowed_is_named_with_what_is(
+    configuration: str, overrides: tuple[tuple[str, str], ...], parameter: str, value: str
+) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        Simulation(configuration, overrides=overrides)
+    assert parameter in caught.value.parameter
+    assert value in caught.value.value
+    assert caught.value.allowed
+
+
+def test_a_trace_without_requests_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "empty.log").write_bytes(b"")
+    with pytest.raises(TraceError, match=r"empty\.log"):
+        Simulation("W-1024-P-N-FCFS-400", trace=tmp_path / "empty.log")
+    with pytest.raises(OSError, match="absent"):
+        Simulation("W-1024-P-N-FCFS-400", trace=tmp_path / "absent.log")
+
+
+def test_every_parameter_has_a_unit_and_a_source_and_shows_its_override() -> None:
+    parameters = Simulation("W-1024-P-N-FCFS-400", overrides=(("nic.lowat", "128"),)).parameters()
+    assert {item.name: str(item.value) for item in parameters}["nic.lowat"] == "128"
+    assert len(parameters) > 20
+    assert [item.name for item in parameters if not item.source] == []
+
+
+def test_cancelling_ends_a_long_run() -> None:
+    simulation = Simulation("W-1024-P-N-FCFS-400", overrides=(("run.packets", "1000000000"),))
+    timer = threading.Timer(0.3, simulation.cancel)
+    timer.start()
+    with pytest.raises(Interrupted):
+        simulation.run()
+    done, total = simulation.progress()
+    assert 0 < done < total
+
+
+def test_a_timeline_has_equal_columns_in_order_of_time() -> None:
+    simulation = Simulation("W-4096-P-L-FCFS-400", overrides=SHORT, timeline=True)
+    simulation.run()
+    columns = simulation.timeline()
+    assert {"time_s", "connections_on_nic", "soft_limit", "queue_packets", "state"} <= set(columns)
+    assert len({len(column) for column in columns.values()}) == 1
+    assert columns["time_s"] == sorted(columns["time_s"], key=float)  # type: ignore[arg-type]

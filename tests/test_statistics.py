@@ -1,0 +1,191 @@
+"""Intervals hold what they promise, and agree with scipy where scipy has the same."""
+
+from __future__ import annotations
+
+import math
+import random
+import subprocess
+import sys
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from perpacket import statistics
+from perpacket.statistics import Interval, StatisticsError
+
+scipy_special = pytest.importorskip("scipy.special")
+scipy_stats = pytest.importorskip("scipy.stats")
+
+numbers = st.floats(-1e9, 1e9, allow_nan=False)
+positive = st.floats(1e-3, 1e9)
+samples = st.lists(numbers, min_size=1, max_size=40)
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.9, 0.95, 0.99, 0.999])
+@pytest.mark.parametrize("degrees", [1, 2, 3, 4, 5, 7, 10, 30, 100, 1000, 10_000])
+def test_t_quantiles_are_those_of_scipy(confidence: float, degrees: int) -> None:
+    expected = scipy_stats.t.ppf(0.5 + confidence / 2, degrees)
+    assert statistics.t_quantile(confidence, degrees) == pytest.approx(expected, rel=1e-9)
+
+
+@given(st.floats(0.1, 500), st.floats(0.1, 500), st.floats(0, 1))
+def test_the_incomplete_beta_function_is_that_of_scipy(a: float, b: float, x: float) -> None:
+    expected = scipy_special.betainc(a, b, x)
+    assert statistics.regularized_beta(a, b, x) == pytest.approx(expected, rel=1e-9, abs=1e-12)
+
+
+def test_five_runs_have_the_t_interval_of_a_textbook() -> None:
+    """Student's t with 4 degrees of freedom is 2.776 at 95 %."""
+    interval = statistics.mean([1.0, 2.0, 3.0, 4.0, 5.0])
+    half_width = 2.776445105 * math.sqrt(2.5 / 5)
+    assert interval.value == 3.0
+    assert interval.low == pytest.approx(3 - half_width)
+    assert interval.high == pytest.approx(3 + half_width)
+    assert (interval.n, interval.confidence) == (5, 0.95)
+
+
+def test_one_run_says_nothing_about_spread() -> None:
+    for interval in (statistics.mean([7.0]), statistics.median([7.0])):
+        assert interval.value == 7.0
+        assert not interval.is_bounded
+        assert interval.as_dict()["low"] is None
+        assert str(interval) == "7.0 (one run)"
+
+
+@given(samples)
+def test_intervals_hold_their_value_and_the_value_lies_among_the_runs(values: list[float]) -> None:
+    for interval in (statistics.mean(values), statistics.median(values)):
+        assert interval.low <= interval.value <= interval.high
+        assert min(values) <= interval.value <= max(values)
+
+
+@given(st.lists(numbers, min_size=2, max_size=12), st.floats(0.5, 0.9))
+def test_more_confidence_never_narrows_an_interval(values: list[float], confidence: float) -> None:
+    for statistic in (statistics.mean, statistics.median):
+        narrow, wide = statistic(values, confidence), statistic(values, 0.99)
+        assert wide.low <= narrow.low
+        assert narrow.high <= wide.high
+
+
+@pytest.mark.parametrize("n", [6, 9, 17, 40])
+def test_the_median_interval_reaches_its_confidence_and_the_next_narrower_does_not(n: int) -> None:
+    interval = statistics.median([float(value) for value in range(n)])
+    rank = int(interval.low) + 1
+    reached = 1 - 2 * scipy_stats.binom.cdf(rank - 1, n, 0.5)
+    narrower = 1 - 2 * scipy_stats.binom.cdf(rank, n, 0.5)
+    assert interval.confidence == pytest.approx(reached)
+    assert reached >= 0.95
+    assert narrower < 0.95
+    assert interval.high == n - rank
+
+
+def test_a_median_of_five_runs_admits_that_it_is_not_95_per_cent_sure() -> None:
+    interval = statistics.median([1.0, 2.0, 3.0, 4.0, 5.0])
+    assert (interval.low, interval.high) == (1.0, 5.0)
+    assert interval.confidence == pytest.approx(1 - 2 / 32)
+
+
+def test_95_per_cent_intervals_hold_the_truth_in_about_95_of_100_experiments() -> None:
+    source = random.Random(1)
+    held = {"mean": 0, "median": 0}
+    experiments = 2000
+    for _ in range(experiments):
+        values = [source.gauss(10, 2) for _ in range(9)]
+        held["mean"] += statistics.mean(values).contains(10)
+        held["median"] += statistics.median(values).contains(10)
+    assert held["mean"] / experiments == pytest.approx(0.95, abs=0.015)
+    assert held["median"] / experiments >= 0.94
+
+
+@given(st.lists(st.tuples(positive, positive), min_size=2, max_size=20))
+def test_swapping_two_systems_inverts_their_ratio(pairs: list[tuple[float, float]]) -> None:
+    own, base = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    forth, back = statistics.paired_ratio(own, base), statistics.paired_ratio(base, own)
+    assert forth.value == pytest.approx(1 / back.value)
+    assume(back.low > 0 and math.isfinite(back.high))
+    assert forth.low == pytest.approx(1 / back.high)
+
+
+def test_what_a_seed_does_to_both_systems_cancels_out() -> None:
+    """Seeds that differ tenfold leave a gain of exactly ten per cent."""
+    base = [100.0, 1000.0, 300.0]
+    gain = statistics.paired_ratio([1.1 * value for value in base], base)
+    assert gain.low == pytest.approx(1.1)
+    assert gain.high == pytest.approx(1.1)
+
+
+@pytest.mark.parametrize(
+    ("own", "base", "complaint"),
+    [([1.0], [1.0, 2.0], "one of each"), ([0.0], [1.0], "positive"), ([], [], "no values")],
+)
+def test_ratios_that_do_not_exist_are_refused(
+    own: list[float], base: list[float], complaint: str
+) -> None:
+    with pytest.raises(StatisticsError, match=complaint):
+        statistics.paired_ratio(own, base)
+
+
+def test_a_number_that_is_not_finite_is_refused() -> None:
+    with pytest.raises(StatisticsError, match="finite"):
+        statistics.mean([1.0, math.nan])
+
+
+@given(st.lists(st.integers(-50, 50), min_size=2, max_size=12, unique=True))
+def test_the_trend_test_is_kendalls_exact_one(values: list[int]) -> None:
+    order = list(range(len(values)))
+    chance = scipy_stats.kendalltau(order, values, method="exact").pvalue
+    warned = statistics.trend([float(value) for value in values]) is not None
+    assert warned == (chance < statistics.TREND_SIGNIFICANCE)
+
+
+def test_a_drift_over_six_seeds_is_reported_with_its_direction() -> None:
+    warning = statistics.trend([6.0, 5.0, 4.0, 3.0, 2.0, 1.0])
+    assert warning is not None
+    assert "fall" in warning
+    assert statistics.trend([3.0, 5.0, 1.0, 6.0, 2.0, 4.0]) is None
+    assert statistics.trend([1.0] * 8) is None
+
+
+def test_one_wild_run_that_drives_the_mean_is_named() -> None:
+    warning = statistics.outliers([10.0, 10.1, 9.9, 10.0, 25.0])
+    assert warning is not None
+    assert warning.startswith("1 of 5 runs drive the mean: 25")
+    assert statistics.outliers([10.0, 10.1, 9.9, 10.0, 10.05]) is None
+    assert statistics.outliers([10.0] * 5) is None
+    assert statistics.outliers([10.0, 10.0, 10.0 + 1e-14, 10.0]) is None
+
+
+def test_overlapping_neighbours_are_not_ranked() -> None:
+    intervals = {
+        "slow": Interval(10, 9, 11, 5, 0.95),
+        "middle": Interval(12, 10.5, 13.5, 5, 0.95),
+        "fast": Interval(20, 19, 21, 5, 0.95),
+    }
+    assert statistics.unranked(intervals) == [("slow", "middle")]
+
+
+@pytest.mark.parametrize(
+    ("interval", "text"),
+    [
+        (Interval(26410.4, 26120.2, 26700.6, 5, 0.95), "26,410 [26,120, 26,701]"),
+        (Interval(0.00412, 0.00410, 0.00414, 5, 0.95), "0.004120 [0.004100, 0.004140]"),
+        (Interval(-0.001, -0.2, 0.3, 5, 0.95), "0.00 [-0.20, 0.30]"),
+        (Interval(0.0, 0.0, 0.0, 5, 0.95), "0 [0, 0]"),
+        (Interval(57.347931, 57.347930, 57.347932, 5, 0.95), "57.348 [57.348, 57.348]"),
+    ],
+)
+def test_an_interval_shows_no_more_digits_than_its_width_can_bear(
+    interval: Interval, text: str
+) -> None:
+    assert str(interval) == text
+
+
+def test_importing_statistics_loads_nothing_heavy() -> None:
+    code = (
+        "import sys, perpacket.statistics; print('numpy' in sys.modules or 'scipy' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout == "False\n"

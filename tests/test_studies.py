@@ -1,0 +1,283 @@
+"""The studies hold every configuration they must, and quote their documents rightly."""
+
+from __future__ import annotations
+
+import tomllib
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from perpacket import demo, studies
+from perpacket.errors import ConfigurationError, CorruptObservation, MissingStudy
+from perpacket.experiment import session
+from perpacket.experiment.comparison import Comparison, Published, Verdict, judge
+from perpacket.experiment.run_directory import RunDirectory
+from perpacket.statistics import Interval
+from perpacket.studies import published
+from perpacket.studies.comparison import compare, rankings, rows_of
+from perpacket.studies.quantities import QUANTITIES, Row, estimate
+
+STUDIES = {"osdi06": "osdi06.toml", "tr05-450-simulated": "tr05-450.toml"}
+
+
+@pytest.fixture
+def small_run(fake_core: None, tmp_path: Path) -> RunDirectory:
+    """The demo's points with the stand-in for the core."""
+    return session.run(demo.study(), tmp_path / "run", seeds=(1, 2, 3, 4, 5))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("W-0-N-N-FCFS-400", "W-256-N-N-FCFS-400", "W-1024-N-N-FCFS-400"),
+        *("W-1024-P-N-FCFS-400", "W-4096-P-N-FCFS-400", "W-256-P-L-FCFS-400"),
+        *(f"{workload}-4096-P-L-FCFS-{mips}" for workload in "WIDS" for mips in (400, 600, 800)),
+        *(f"{workload}-0-N-N-FCFS-400" for workload in "WIDS"),
+        *(f"{workload}-{n}-N-N-FCFS-400" for workload in "WIDS" for n in (1024, 4096)),
+        *(f"W-256-P-L-T{threshold}-400" for threshold in (4, 10, 20, 50)),
+        *("W-256-P-L-LIFETIME-400", "W-256-P-L-ORACLE-400", "W-4096-P-R-FCFS-400"),
+    ],
+)
+def test_osdi06_runs_every_configuration_and_pairs_it_with_its_own_baseline(name: str) -> None:
+    point = studies.find("osdi06").point(name)
+    baseline = f"{name[0]}-0-N-N-FCFS-400"
+    assert point.configuration == name
+    assert point.against == (None if name == baseline else baseline)
+
+
+def test_tr05_450_varies_connections_latency_cache_and_prefetch() -> None:
+    points = studies.find("tr05-450-simulated").points
+    assert all(dict(point.overrides)["machine"] == "athlon-xp-2600" for point in points)
+    base = [p.factors for p in points if p.factors["rate_mbps"] == 100]
+    assert {f["connections"] for f in base if f["latency_ms"] == 0} == {
+        *(1, 4, 16, 32, 64, 128, 256, 512, 1024, 2048)
+    }
+    assert {f["latency_ms"] for f in base if f["connections"] == 2048} == {0, 1, 5, 10, 20, 40}
+    assert {f["l2_kib"] for f in base} == {256, 512}
+    assert {f["prefetch"] for f in base} == {"none", "0", "1"}
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_study_has_at_least_five_seeds_and_figures_of_its_own_columns(name: str) -> None:
+    study = studies.find(name)
+    assert len(study.seeds) >= 5
+    quantities = {row.quantity for row in study.published}
+    for figure in study.figures:
+        if figure.kind == "paper-beside":
+            assert figure.y in quantities
+        else:
+            for factor in figure.where:
+                assert factor == "point" or factor in study.points[0].factors
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_published_figures_are_those_of_the_reference(name: str, shared: Path) -> None:
+    """Every quoted figure has the reference's identifier, place and numbers."""
+    with (shared / "reference" / STUDIES[name]).open("rb") as stream:
+        reference = {row["id"]: row for row in tomllib.load(stream)["figure"]}
+    for row in studies.find(name).published:
+        # A figure stated of several layers at once is quoted once a layer, with the layer's name.
+        key = row.figure if row.figure in reference else row.figure.rpartition("-")[0]
+        stated = reference[key]
+        assert row.where == stated["where"]
+        scale = 1000 if stated.get("unit") == "ms" and row.unit == "us" else 1
+        if stated["kind"] == "exact":
+            for ours, theirs in (("value", "value"), ("minimum", "min"), ("maximum", "max")):
+                number = stated.get(theirs)
+                assert getattr(row, ours) == (None if number is None else scale * number), key
+        shorthand = stated.get("config", {}).get("shorthand")
+        assert shorthand in (None, row.point)
+        factors = studies.find(name).point(row.point).factors
+        clients = factors.get("connections", factors.get("clients"))
+        assert stated.get("config", {}).get("connections") in (None, clients)
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_no_figure_is_quoted_twice(name: str) -> None:
+    counts = Counter(row.figure for row in studies.find(name).published)
+    assert max(counts.values()) == 1
+
+
+def test_a_gain_is_the_paired_ratio_to_the_baseline(small_run: RunDirectory) -> None:
+    """The stand-in scales every configuration alike with the seed: gains have no spread."""
+    study = demo.study()
+    row = next(
+        row for row in compare(study, small_run) if row.published.figure == "osdi06/51-PL-req"
+    )
+    rates = {point: runs[1]["requests_per_s"] for point, runs in rows_of(small_run).items()}
+    assert isinstance(rates["W-4096-P-L-FCFS-400"], float)
+    assert isinstance(rates["W-0-N-N-FCFS-400"], float)
+    gain = 100 * (rates["W-4096-P-L-FCFS-400"] / rates["W-0-N-N-FCFS-400"] - 1)
+    assert row.simulated is not None
+    assert row.simulated.value == pytest.approx(gain)
+    assert row.simulated.low == pytest.approx(row.simulated.high)
+    assert row.simulated.n == 5
+
+
+def test_what_was_not_run_is_said_to_be_not_simulated(fake_core: None, tmp_path: Path) -> None:
+    study = demo.study()
+    directory = session.run(study, tmp_path / "run", seeds=(1,))
+    for seed in (1,):
+        directory.observation_path("W-4096-P-N-FCFS-400", seed).unlink()
+    verdicts = {
+        row.published.figure: row.verdict
+        for row in compare(study, directory)
+        if row.published.point == "W-4096-P-N-FCFS-400"
+    }
+    assert set(verdicts.values()) == {Verdict.NOT_SIMULATED}
+    assert len(verdicts) >= 5
+
+
+def test_configurations_whose_intervals_overlap_are_not_ranked(small_run: RunDirectory) -> None:
+    for row in rankings(demo.study(), small_run):
+        assert "no ranking" in row
+
+
+def test_a_result_without_a_promised_number_is_named() -> None:
+    row: Row = {"point": "W", "seed": 1}
+    with pytest.raises(CorruptObservation, match="point W, seed 1: no requests_per_s"):
+        QUANTITIES["request_rate"].value(row)
+
+
+def test_regions_add_up_their_layers_and_idle_is_none_of_the_stack() -> None:
+    row: Row = {
+        "point": "W",
+        "seed": 1,
+        "host_idle": 0.2,
+        "layers.user.cycles_per_packet": 100.0,
+        "layers.syscall.cycles_per_packet": 60.0,
+        "layers.socket.cycles_per_packet": 40.0,
+        "layers.tcp.cycles_per_packet": 200.0,
+        "layers.tcp.instructions_per_packet": 50.0,
+        "layers.idle.cycles_per_packet": 1000.0,
+    }
+    assert QUANTITIES["cycles.SystemCall"].value(row) == 100.0
+    assert QUANTITIES["cycles.Stack"].value(row) == 300.0
+    assert QUANTITIES["ipc.TCP"].value(row) == 0.25
+    assert QUANTITIES["stack_share"].value(row) == pytest.approx(100 * 0.8 * 200 / 400)
+
+
+def test_only_seeds_that_both_runs_have_are_paired() -> None:
+    own: dict[int, Row] = {
+        seed: {"point": "A", "seed": seed, "requests_per_s": 110.0 * seed} for seed in (1, 2, 3)
+    }
+    base: dict[int, Row] = {
+        seed: {"point": "B", "seed": seed, "requests_per_s": 100.0 * seed} for seed in (2, 3, 4)
+    }
+    interval, values = estimate(QUANTITIES["gain_request_rate"], own, base)
+    assert interval is not None
+    assert interval.n == 2
+    assert values == pytest.approx([10.0, 10.0])
+
+
+def figure(**fields: object) -> Published:
+    """A published figure with the given numbers."""
+    stated = {"unit": "%", **fields}
+    return Published("x/1", "1", "s", "W", "host_idle", **stated)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("stated", "simulated", "verdict", "text"),
+    [
+        (figure(value=12, resolution=1), Interval(12.6, 12.4, 12.8, 5, 0.95), "agrees", "agrees"),
+        (
+            figure(value=12, resolution=1),
+            Interval(15.0, 14.0, 16.0, 5, 0.95),
+            "differs",
+            "differs by +3.0 points",
+        ),
+        (
+            figure(value=20000, unit="req/s"),
+            Interval(19000.0, 18900.0, 19100.0, 5, 0.95),
+            "differs",
+            "differs by -5.0 %",
+        ),
+        (figure(maximum=10, unit="us"), Interval(9.0, 5.0, 13.0, 5, 0.95), "agrees", "agrees"),
+        (
+            figure(maximum=10, unit="us"),
+            Interval(15.0, 14.0, 16.0, 5, 0.95),
+            "outside",
+            "outside by +5.0 us",
+        ),
+        (
+            figure(minimum=70),
+            Interval(60.0, 59.0, 61.0, 5, 0.95),
+            "outside",
+            "outside by -10 points",
+        ),
+        (figure(minimum=6, maximum=10), Interval(7.0, 6.0, 8.0, 5, 0.95), "agrees", "agrees"),
+        (figure(value=1), None, "not simulated", "not simulated"),
+    ],
+)
+def test_verdicts(stated: Published, simulated: Interval | None, verdict: str, text: str) -> None:
+    row = judge(stated, "W-0-N-N-FCFS-400", simulated)
+    assert isinstance(row, Comparison)
+    assert row.verdict == verdict
+    assert row.verdict_text == text
+
+
+def test_a_single_run_is_judged_by_its_value_alone() -> None:
+    """Its interval is unbounded, and would agree with anything."""
+    one = Interval(50.0, float("-inf"), float("inf"), 1, 0.95)
+    assert judge(figure(value=12, resolution=1), "W", one).verdict is Verdict.DIFFERS
+
+
+@pytest.mark.parametrize(
+    ("printed", "step"), [(26663, 1), (12.5, 0.1), (0.92, 0.01), (4.3, 0.1), (0, 1), (1000, 1)]
+)
+def test_a_printed_number_is_as_fine_as_its_last_digit(printed: float, step: float) -> None:
+    assert published.step(printed) == pytest.approx(step)
+
+
+GOOD = """
+source = "a paper"
+[[figure]]
+id = "x/1"
+where = "1"
+statement = "idle"
+configuration = "W-0-N-N-FCFS-400"
+quantity = "host_idle"
+unit = "%"
+value = 3
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        ("value = 3", "", "either a value or min"),
+        ("value = 3", "value = 3\nmax = 4", "either a value or min"),
+        ('"host_idle"', '"host_idel"', "no quantity 'host_idel'"),
+        ('unit = "%"', 'unit = "us"', "host_idle is in '%'"),
+        ('"W-0-N-N-FCFS-400"', '"W-1"', "no point 'W-1'"),
+        ("where", "whence", "where"),
+        ("value = 3", 'value = 3\nagainst = "W-0-N-N-FCFS-400"', "only those"),
+        ("[[figure]]", "[[figure", "cannot be read"),
+    ],
+)
+def test_a_mistake_in_published_figures_is_found_and_named(
+    tmp_path: Path, old: str, new: str, complaint: str
+) -> None:
+    points = studies.find("osdi06").points
+    file = tmp_path / "published.toml"
+    file.write_text(GOOD)
+    assert published.read(file, points)[1][0].value == 3
+    file.write_text(GOOD.replace(old, new))
+    with pytest.raises(ConfigurationError, match=complaint) as caught:
+        published.read(file, points)
+    assert "published.toml" in str(caught.value)
+
+
+def test_an_unknown_study_is_refused_naming_those_there_are() -> None:
+    with pytest.raises(MissingStudy) as caught:
+        studies.find("osdi07")
+    assert "osdi06" in caught.value.hint
+
+
+def test_the_demo_tells_six_configurations_against_the_first() -> None:
+    study = demo.study()
+    assert [point.name for point in study.points] == list(demo.STORY)
+    assert study.points[0].against is None
+    assert {point.against for point in study.points[1:]} == {"W-0-N-N-FCFS-400"}
+    assert {row.point for row in study.published} <= set(demo.STORY)
