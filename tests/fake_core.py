@@ -109,6 +109,7 @@ class Simulation:
             "host_idle": 0.01,
             "nic_idle": 0.2,
             "host_cycles": {"user": 4e9, "kernel": 1.4e10, "idle": 2e8},
+            "stack_share": 0.57,
             "layers": dict.fromkeys(LAYERS, layer),
             "host_packet_delay_us": {"send": delay, "receive": delay},
             "response_ms": delay,

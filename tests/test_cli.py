@@ -346,7 +346,7 @@ def test_the_demo_prints_six_configurations_and_writes_its_report(
     assert rows["W-1024-N-N-FCFS-400"]["gain_request_rate"]["published"] == -30
     assert rows["W-4096-P-N-FCFS-400"]["gain_request_rate"]["published"] == -43.9
     assert rows["W-4096-P-L-FCFS-800"]["request_rate"]["published"] is None
-    assert rows["W-4096-P-L-FCFS-800"]["request_rate"]["simulated"]["n"] == 3
+    assert rows["W-4096-P-L-FCFS-800"]["request_rate"]["simulated"]["n"] == 5
     assert (tmp_path / "perpacket-demo.html").is_file()
 
     table = perpacket("demo", "--quiet", "--output", str(tmp_path / "mine.html"))

@@ -25,8 +25,15 @@ SHORT = (("run.warmup_packets", "2000"), ("run.packets", "5000"))
 KEYS = [
     *("schema", "configuration", "seed", "simulated_s", "wall_s", "packets_per_wall_s"),
     *("requests_per_s", "content_mbps", "packets_per_s", "nic_packet_share"),
-    *("connections_per_s", "handed_off_share", "host_idle", "nic_idle", "host_cycles", "layers"),
-    *("host_packet_delay_us", "response_ms", "drops", "retransmissions", "timeouts"),
+    *(
+        "connections_per_s",
+        "handed_off_share",
+        "host_idle",
+        "nic_idle",
+        "host_cycles",
+        "stack_share",
+    ),
+    *("layers", "host_packet_delay_us", "response_ms", "drops", "retransmissions", "timeouts"),
     *("connections_on_nic", "conserved"),
 ]
 """The keys every result has; there may be more."""

@@ -50,7 +50,7 @@ def test_one_run_says_nothing_about_spread() -> None:
         assert interval.value == 7.0
         assert not interval.is_bounded
         assert interval.as_dict()["low"] is None
-        assert str(interval) == "7.0 (one run)"
+        assert str(interval) == "7.00 (one run)"
 
 
 @given(samples)
@@ -148,12 +148,28 @@ def test_a_drift_over_six_seeds_is_reported_with_its_direction() -> None:
 
 
 def test_one_wild_run_that_drives_the_mean_is_named() -> None:
-    warning = statistics.outliers([10.0, 10.1, 9.9, 10.0, 25.0])
+    warning = statistics.outlier([10.0, 10.1, 9.9, 10.0, 25.0])
     assert warning is not None
-    assert warning.startswith("1 of 5 runs drive the mean: 25")
-    assert statistics.outliers([10.0, 10.1, 9.9, 10.0, 10.05]) is None
-    assert statistics.outliers([10.0] * 5) is None
-    assert statistics.outliers([10.0, 10.0, 10.0 + 1e-14, 10.0]) is None
+    assert warning.startswith("one of 5 runs, 25, drives the mean: the others 10.0")
+    assert statistics.outlier([10.0, 10.1, 9.9, 10.0, 10.05]) is None
+    assert statistics.outlier([10.0] * 5) is None
+    assert statistics.outlier([10.0, 10.0, 10.0 + 1e-14, 10.0]) is None
+    assert statistics.outlier([1.0, 1.0, 9.0]) is None
+
+
+@pytest.mark.parametrize(("n", "critical"), [(4, 1.4925), (5, 1.7489), (7, 2.0973), (10, 2.4097)])
+def test_outliers_begin_at_the_published_critical_values(n: int, critical: float) -> None:
+    """Tables of Grubbs' test at 1 % on one side, which is 2 % on both."""
+    assert statistics.grubbs_limit(n, 0.02) == pytest.approx(critical, abs=5e-4)
+
+
+def test_sound_runs_are_rarely_called_outliers() -> None:
+    source = random.Random(2)
+    alarms = sum(
+        statistics.outlier([source.gauss(100, 5) for _ in range(5)]) is not None
+        for _ in range(2000)
+    )
+    assert alarms / 2000 < 0.02
 
 
 def test_overlapping_neighbours_are_not_ranked() -> None:
@@ -161,8 +177,15 @@ def test_overlapping_neighbours_are_not_ranked() -> None:
         "slow": Interval(10, 9, 11, 5, 0.95),
         "middle": Interval(12, 10.5, 13.5, 5, 0.95),
         "fast": Interval(20, 19, 21, 5, 0.95),
+        "faster": Interval(21, 20.5, 21.5, 5, 0.95),
+        "fastest": Interval(22, 21.2, 22.8, 5, 0.95),
     }
-    assert statistics.unranked(intervals) == [("slow", "middle")]
+    assert statistics.unranked(intervals) == [
+        ("slow", "middle"),
+        ("fast", "faster"),
+        ("faster", "fastest"),
+    ]
+    assert statistics.unranked({"alone": Interval(1, 0, 2, 5, 0.95)}) == []
 
 
 @pytest.mark.parametrize(

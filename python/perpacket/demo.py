@@ -40,7 +40,7 @@ COLUMNS = (
 )
 """The quantities of the demo's table."""
 
-SEEDS = (1, 2, 3)
+SEEDS = (1, 2, 3, 4, 5)
 
 KEEPING = "`perpacket study run osdi06` keeps what is finished and can be resumed"
 """What to do when a demo that did not end was worth something."""
@@ -174,5 +174,9 @@ def stated_as(stated: Published, quantity: str) -> float | None:
 
 def notes(demo: Study, directory: RunDirectory) -> list[str]:
     """What the run's numbers cannot say."""
-    warnings = {warning for row in compare(demo, directory) for warning in row.warnings}
+    warnings = {
+        f"{row.configuration}, {row.title.lower()}: {warning}"
+        for row in compare(demo, directory)
+        for warning in row.warnings
+    }
     return [*rankings(demo, directory), *sorted(warnings)]

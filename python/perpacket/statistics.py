@@ -19,14 +19,11 @@ DEFAULT_CONFIDENCE = 0.95
 TREND_SIGNIFICANCE = 0.01
 """A drift over the replications is reported when chance would show it more rarely than this."""
 
-OUTLIER_DEVIATIONS = 3.5
-"""Deviations from the median that make an outlier (Iglewicz and Hoaglin, 1993)."""
+OUTLIER_SIGNIFICANCE = 0.01
+"""A run is reported as an outlier when chance would put one so far off more rarely than this."""
 
 ROUNDING = 1e-9
 """Differences below this share of the value come from floating-point rounding alone."""
-
-NORMAL_MEDIAN_DEVIATION = 0.6745
-"""Median absolute deviation of a standard normal variable."""
 
 
 class StatisticsError(ValueError):
@@ -81,13 +78,18 @@ class Interval:
     def decimals(self) -> int:
         """Decimals that the width can bear, up to five significant digits of the value."""
         width = self.high - self.low if self.is_bounded else 0.0
-        borne = decimals_for(width or self.value)
+        borne = decimals_for(width) if width else decimals_for(self.value, digits=3)
         return min(borne, decimals_for(self.value, digits=5)) if self.value else borne
 
     def __str__(self) -> str:
         """`26,410 [26,120, 26,700]`."""
+        return self.text(self.decimals)
+
+    def text(self, most_decimals: int) -> str:
+        """As `str`, with at most that many decimals."""
         value, low, high = (
-            format_number(number, self.decimals) for number in (self.value, self.low, self.high)
+            format_number(number, min(most_decimals, self.decimals))
+            for number in (self.value, self.low, self.high)
         )
         return f"{value} [{low}, {high}]" if self.is_bounded else f"{value} (one run)"
 
@@ -283,29 +285,37 @@ def _share_of_orders(n: int, inversions: int) -> float:
     return min(1.0, math.fsum(counts[: inversions + 1]))
 
 
-def outliers(values: Sequence[float]) -> str | None:
-    """A warning when far-off replications drive the mean, else None.
+def outlier(values: Sequence[float]) -> str | None:
+    """A warning when one replication drives the mean, else None.
 
-    A value is far off at 3.5 deviations from the median, measured by the median absolute
-    deviation. Such values drive the mean when they carry it outside the interval of the others.
+    Grubbs' test (1969) of the value furthest from the mean, two-sided, against the greatest
+    distance that normal variables reach. It takes four replications to tell anything.
     """
     check_values(values)
-    centre = median(values).value
-    deviations = [abs(value - centre) for value in values]
-    spread = median(deviations).value / NORMAL_MEDIAN_DEVIATION
-    far = [
-        value
-        for value, deviation in zip(values, deviations, strict=True)
-        if deviation > max(OUTLIER_DEVIATIONS * spread, ROUNDING * abs(centre))
-    ]
-    rest = [value for value in values if value not in far]
-    if not far or len(rest) < 2:
+    n = len(values)
+    if n < 4:
         return None
-    others = mean(rest)
-    if others.contains(mean(values).value):
+    everyone = mean(values)
+    furthest = max(values, key=lambda value: abs(value - everyone.value))
+    distance = abs(furthest - everyone.value)
+    if distance <= ROUNDING * abs(everyone.value):
         return None
-    names = ", ".join(format_number(value, decimals_for(value)) for value in sorted(far))
-    return f"{len(far)} of {len(values)} runs drive the mean: {names}, the others {others}"
+    spread = math.sqrt(math.fsum((value - everyone.value) ** 2 for value in values) / (n - 1))
+    if distance <= grubbs_limit(n, OUTLIER_SIGNIFICANCE) * spread:
+        return None
+    rest = list(values)
+    rest.remove(furthest)
+    named = format_number(furthest, everyone.decimals)
+    return f"one of {n} runs, {named}, drives the mean: the others {mean(rest)}"
+
+
+def grubbs_limit(n: int, significance: float) -> float:
+    """Standard deviations from the mean that the furthest of n normal variables seldom exceeds.
+
+    It does so with probability `significance`, both sides counted. `n` is 3 or more.
+    """
+    t = t_quantile(1 - significance / n, n - 2)
+    return (n - 1) / math.sqrt(n) * math.sqrt(t * t / (n - 2 + t * t))
 
 
 def unranked(intervals: Mapping[str, Interval]) -> list[tuple[str, str]]:

@@ -67,14 +67,14 @@ impl Cache {
     /// Whether `line` is here; changes nothing.
     #[inline]
     pub(crate) fn holds(&self, line: Line) -> bool {
-        contains(self.set(line), line)
+        self.set(line).contains(&line)
     }
 
     /// Makes `line` the most recently used of its set if it is here, and says whether it is.
     #[inline]
     pub(crate) fn promote(&mut self, line: Line) -> bool {
         let set = self.set_mut(line);
-        let found = contains(set, line);
+        let found = set.contains(&line);
         if found {
             move_to_front(set, line);
         }
@@ -85,7 +85,19 @@ impl Cache {
     /// that had to leave.
     #[inline]
     pub(crate) fn insert(&mut self, line: Line) -> Option<Line> {
-        let evicted = move_to_front(self.set_mut(line), line);
+        let set = self.set_mut(line);
+        // A number of ways known to the compiler makes the move a few vector instructions.
+        let evicted = if let Ok(set) = <&mut [Line; 16]>::try_from(&mut *set) {
+            push_front(set, line)
+        } else if let Ok(set) = <&mut [Line; 2]>::try_from(&mut *set) {
+            push_front(set, line)
+        } else {
+            let mut moving = line;
+            for held in set {
+                std::mem::swap(held, &mut moving);
+            }
+            moving
+        };
         (evicted != Line::EMPTY).then_some(evicted)
     }
 
@@ -105,15 +117,8 @@ impl Cache {
     #[inline]
     pub(crate) fn remove(&mut self, line: Line) -> bool {
         let set = self.set_mut(line);
-        if !contains(set, line) {
+        if !set.contains(&line) {
             return false;
-        }
-        if let [first, second] = set {
-            if *first == line {
-                *first = *second;
-            }
-            *second = Line::EMPTY;
-            return true;
         }
         let mut moving = Line::EMPTY;
         for held in set.iter_mut().rev() {
@@ -126,64 +131,19 @@ impl Cache {
     }
 }
 
-/// Whether `line` is in the set. Sets of 8 and 16 ways, the common ones, are compared as a whole:
-/// the compiler makes a few vector instructions of a fixed number of ways.
+/// Puts a line in front and moves all others back by one; returns the one that had no room.
 #[inline]
-fn contains(set: &[Line], line: Line) -> bool {
-    if let [first, second] = set {
-        return (*first == line) | (*second == line);
-    }
-    if let Ok(set) = <&[Line; 16]>::try_from(set) {
-        return is_in(set, line);
-    }
-    if let Ok(set) = <&[Line; 8]>::try_from(set) {
-        return is_in(set, line);
-    }
-    set.contains(&line)
-}
-
-#[inline]
-fn is_in<const WAYS: usize>(set: &[Line; WAYS], line: Line) -> bool {
-    set.iter()
-        .fold(false, |found, held| found | (*held == line))
-}
-
-/// Puts `line` first and moves the others back by one, as far as the way that `line` leaves or else
-/// all of them; returns what had no room any more, which is `line` itself if it was in the set.
-#[inline]
-fn move_to_front(set: &mut [Line], line: Line) -> Line {
-    if let [first, second] = set {
-        let (old_first, old_second) = (*first, *second);
-        if old_first != line {
-            (*first, *second) = (line, old_first);
-        }
-        return if old_first == line { line } else { old_second };
-    }
-    if let Ok(set) = <&mut [Line; 16]>::try_from(&mut *set) {
-        return move_to_front_of(set, line);
-    }
-    if let Ok(set) = <&mut [Line; 8]>::try_from(&mut *set) {
-        return move_to_front_of(set, line);
-    }
-    move_up(set, line)
-}
-
-/// [`move_to_front`] for a fixed number of ways: a line that is not there, the common case this far
-/// down, moves all others back by one with a few vector instructions.
-#[inline]
-fn move_to_front_of<const WAYS: usize>(set: &mut [Line; WAYS], line: Line) -> Line {
-    if is_in(set, line) {
-        return move_up(set, line);
-    }
+fn push_front<const WAYS: usize>(set: &mut [Line; WAYS], line: Line) -> Line {
     let old = *set;
     set[1..].copy_from_slice(&old[..WAYS - 1]);
     set[0] = line;
     old[WAYS - 1]
 }
 
-/// Puts `line` first and moves the others back by one, way by way.
+/// Puts `line` first and moves the others back by one, as far as the way that `line` leaves or else
+/// all of them; returns what had no room any more, which is `line` itself if it was in the set.
 #[inline]
-fn move_up(set: &mut [Line], line: Line) -> Line {
+fn move_to_front(set: &mut [Line], line: Line) -> Line {
     let mut moving = line;
     for held in set {
         std::mem::swap(held, &mut moving);

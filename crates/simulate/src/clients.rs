@@ -5,7 +5,7 @@
 //! size over the rate, as SPECweb99's do.
 
 use perpacket_workload::{PlannedRequest, SessionSource, Sessions};
-use rand_distr::{Distribution, Exp1};
+use rand_core::RngCore;
 use rand_pcg::Pcg64Mcg;
 
 use crate::tcp::{Reaction, Sequence};
@@ -61,8 +61,9 @@ impl Clients {
         if self.think_mean_ps == 0.0 {
             return Span::ZERO;
         }
-        let factor: f64 = Exp1.sample(&mut self.think);
-        Span((factor * self.think_mean_ps) as u64)
+        // Inversion with a logarithm in software: the same bits on every machine.
+        let uniform = (self.think.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
+        Span((-libm::log(1.0 - uniform) * self.think_mean_ps) as u64)
     }
 }
 

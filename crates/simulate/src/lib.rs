@@ -19,7 +19,7 @@ mod error;
 mod host;
 mod kernel;
 mod measure;
-pub mod nic;
+mod nic;
 mod outcome;
 pub mod parameters;
 pub mod queue;

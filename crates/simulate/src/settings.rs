@@ -12,8 +12,8 @@ use crate::time::Span;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
-    /// Name of the machine's file.
-    pub name: String,
+    #[serde(rename = "name")]
+    _name: String,
     pub(crate) clock_mhz: u32,
     pub(crate) cycles_per_instruction: f64,
     line_bytes: u32,

@@ -28,6 +28,9 @@ HEADINGS = ("gain, %", "requests/s", "host idle, %", "NIC idle, %", "delay, us")
 """Short headings of `perpacket.demo.COLUMNS`: gain in requests/s over no handoff, and the median
 time a host packet takes to be received through the NIC."""
 
+MOST_DECIMALS = 2
+"""No number of the table means anything beyond the hundredth of its unit."""
+
 EXAMPLE = "Example: perpacket demo --output handoff.html"
 
 
@@ -51,7 +54,7 @@ def demo(
 
     progress.note(
         "Six configurations of a web server whose NIC can take over connections, on a synthesized "
-        "World Cup workload, three seeds each.",
+        "World Cup workload, five seeds each.",
         quiet,
     )
     with progress.of_study(quiet) as on_progress:
@@ -100,11 +103,12 @@ def simulated_text(cell: Cell) -> str:
     interval = cell.simulated
     if interval is None:
         return "-"
-    value = format_number(interval.value, interval.decimals)
+    decimals = min(interval.decimals, MOST_DECIMALS)
+    value = format_number(interval.value, decimals)
     if not interval.is_bounded:
         return value
     side = max(interval.high - interval.value, interval.value - interval.low)
-    return f"{value} ± {format_number(side, interval.decimals)}"
+    return f"{value} ± {format_number(side, decimals)}"
 
 
 def describe(found: Demo) -> dict[str, object]:

@@ -213,7 +213,7 @@ def print_comparisons(study: Study, comparisons: list[Comparison]) -> None:
             row.title,
             row.published.unit,
             row.published.text + (" c" if row.published.calibration else ""),
-            str(row.simulated) if row.simulated is not None else "-",
+            row.simulated_text,
             row.verdict_text,
         )
         for row in comparisons

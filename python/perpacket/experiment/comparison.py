@@ -88,6 +88,16 @@ class Comparison:
     """The quantity in words, as `Gain in requests`."""
 
     @property
+    def simulated_text(self) -> str:
+        """The simulated interval, with two decimals more than the published figure prints."""
+        if self.simulated is None:
+            return "-"
+        step = self.published.resolution
+        return (
+            self.simulated.text(2 + decimals_for(step, digits=1)) if step else str(self.simulated)
+        )
+
+    @property
     def verdict_text(self) -> str:
         """`agrees`, `differs by +3.1 %`, `outside by 4.0 us` or `not simulated`."""
         if self.verdict in (Verdict.AGREES, Verdict.NOT_SIMULATED) or self.difference is None:

@@ -8,7 +8,7 @@ from perpacket.experiment.comparison import Comparison, Published, judge
 from perpacket.experiment.observation_file import to_row
 from perpacket.experiment.run_directory import RunDirectory
 from perpacket.experiment.study import Study
-from perpacket.statistics import outliers, trend, unranked
+from perpacket.statistics import outlier, trend, unranked
 from perpacket.studies.quantities import QUANTITIES, Row, estimate
 
 Rows = dict[str, dict[int, Row]]
@@ -45,7 +45,7 @@ def compare_figure(study: Study, published: Published, rows: Rows) -> Comparison
 def replication_warnings(values: list[float]) -> Iterable[str]:
     """What is suspicious about replications of one number."""
     if values:
-        yield from filter(None, (trend(values), outliers(values)))
+        yield from filter(None, (trend(values), outlier(values)))
 
 
 def balance_warnings(rows: Mapping[int, Row]) -> Iterable[str]:
@@ -56,18 +56,36 @@ def balance_warnings(rows: Mapping[int, Row]) -> Iterable[str]:
 
 
 def rankings(study: Study, directory: RunDirectory) -> list[str]:
-    """Neighbours in a quantity the study ranks by whose intervals overlap: neither is better."""
+    """Points whose intervals overlap in a quantity the study ranks by: none is the better one.
+
+    Only points with one baseline are ranked against each other, and against it.
+    """
     rows = rows_of(directory)
+    baselines = dict.fromkeys(point.against or point.name for point in study.points)
     warnings: list[str] = []
     for name in study.ranked:
         quantity = QUANTITIES[name]
-        intervals = {
-            point: interval
-            for point, own in rows.items()
-            if (interval := estimate(quantity, own)[0]) is not None and interval.is_bounded
-        }
-        warnings += [
-            f"{lower} and {higher} overlap in {quantity.title.lower()}: no ranking"
-            for lower, higher in unranked(intervals)
-        ]
+        for baseline in baselines:
+            intervals = {
+                point.name: interval
+                for point in study.points
+                if baseline == (point.against or point.name)
+                and (interval := estimate(quantity, rows.get(point.name, {}))[0]) is not None
+                and interval.is_bounded
+            }
+            warnings += [
+                f"{quantity.title.lower()}: each overlaps the next, no ranking: {', '.join(group)}"
+                for group in chains(unranked(intervals))
+            ]
     return warnings
+
+
+def chains(pairs: list[tuple[str, str]]) -> list[list[str]]:
+    """Pairs that follow each other joined: (a, b), (b, c), (d, e) as [a, b, c], [d, e]."""
+    joined: list[list[str]] = []
+    for lower, higher in pairs:
+        if joined and joined[-1][-1] == lower:
+            joined[-1].append(higher)
+        else:
+            joined.append([lower, higher])
+    return joined

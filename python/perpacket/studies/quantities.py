@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from perpacket.errors import CorruptObservation
 from perpacket.statistics import Interval, StatisticsError, mean, paired_ratio
@@ -24,10 +25,8 @@ REGIONS = {
     "Driver": ("driver", "bypass"),
     "Stack": ("syscall", "socket", "tcp", "ip", "ethernet", "driver", "bypass"),
 }
-"""The layers of each region of TR05-450 (section 3; its "stack" is five of the seven regions)."""
-
-BELOW_SYSTEM_CALLS = ("tcp", "udp", "ip", "ethernet", "driver", "bypass")
-"""The part of the stack a handoff can save (OSDI 2006, section 5.1)."""
+"""The layers of each region of TR05-450 (section 3; its "stack" is five of the seven regions), as
+`Layer::region` in crates/cost has them."""
 
 EVENTS = {
     "cycles": "cycles_per_packet",
@@ -59,12 +58,16 @@ class Quantity:
 
 
 def number(row: Row, column: str) -> float | None:
-    """A number of the result; raises `CorruptObservation` when the result has no such number."""
+    """A number of the result, None where it has no meaning (nor has, then, a group it is in).
+
+    Raises `CorruptObservation` when the result has no such number.
+    """
+    groups = accumulate(column.split("."), "{}.{}".format)
+    if any(group in row and row[group] is None for group in groups):
+        return None
     if column not in row:
         raise CorruptObservation(f"point {row['point']}, seed {row['seed']}: no {column}")
     value = row[column]
-    if value is None:
-        return None
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise CorruptObservation(
             f"point {row['point']}, seed {row['seed']}: {column} is {value!r}, expected a number"
@@ -113,16 +116,6 @@ def host_share(key: str) -> Callable[[Row], float | None]:
         return 100 * own / total if own is not None and total else None
 
     return value
-
-
-def stack_share(row: Row) -> float | None:
-    """Per cent of host cycles in the stack below the system calls."""
-    every = {name.split(".")[1] for name in row if name.startswith("layers.")} - {"idle"}
-    stack, busy = layers("cycles", BELOW_SYSTEM_CALLS)(row), layers("cycles", sorted(every))(row)
-    idle = number(row, "host_idle")
-    return (
-        100 * (1 - idle) * stack / busy if stack is not None and busy and idle is not None else None
-    )
 
 
 def host_packet_delay_mean_us(row: Row) -> float | None:
@@ -177,7 +170,9 @@ def _simple() -> list[Quantity]:
         Quantity(
             "connections_on_nic", "Connections on the NIC", "", column("connections_on_nic.mean")
         ),
-        Quantity("stack_share", "Host cycles below the system calls", "%", stack_share),
+        Quantity(
+            "stack_share", "Host cycles below the system calls", "%", column("stack_share", 100)
+        ),
         Quantity("kernel_share", "Host cycles in the kernel", "%", host_share("kernel")),
         Quantity("response_time_mean", "Response time, mean", "ms", column("response_ms.mean")),
         Quantity("drops", "Packets dropped", "packets", column("drops")),

@@ -20,10 +20,6 @@ macro_rules! named {
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $text),+ }
             }
-
-            pub fn from_name(name: &str) -> Option<Self> {
-                Self::ALL.iter().copied().find(|one| one.name() == name)
-            }
         }
     };
 }
@@ -263,7 +259,7 @@ fn parse_touch(
     let (first, end) = range.split_once("..").ok_or_else(form)?;
     let first: u32 = first.parse().map_err(|_| form())?;
     let end: u32 = end.parse().map_err(|_| form())?;
-    let Some(structure) = Structure::from_name(name) else {
+    let Some(structure) = Structure::ALL.iter().copied().find(|one| one.name() == name) else {
         let known: Vec<_> = Structure::ALL.iter().map(|one| one.name()).collect();
         return Err(wrong(format!("the structures are {}", known.join(", "))));
     };

@@ -165,13 +165,13 @@ impl World {
             Finish::ToWire(frame, since) => {
                 self.measure.send_delay(self.now.since(since));
                 self.measure.packet();
-                self.to_wire(frame, self.now);
+                self.put_on_wire(frame, self.now);
             }
         }
         self.nic_next();
     }
 
-    fn to_wire(&mut self, frame: Frame, ready: Time) {
+    fn put_on_wire(&mut self, frame: Frame, ready: Time) {
         let arrival = self.to_client.send(&frame.segment, ready);
         self.at(arrival, Event::AtClient(frame));
     }
@@ -330,7 +330,7 @@ impl World {
                 connection: number,
                 segment,
             };
-            self.to_wire(frame, time);
+            self.put_on_wire(frame, time);
         }
         let retransmissions = self.connections[number].server.take_retransmissions();
         self.measure.retransmissions += u64::from(retransmissions);
