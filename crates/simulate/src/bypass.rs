@@ -97,6 +97,9 @@ impl World {
             peer_finished: message.peer_finished,
         };
         self.wake_server(number, reaction);
+        if message.ended {
+            self.tear_down(number);
+        }
     }
 
     /// The NIC's new soft limit has reached the host.

@@ -24,6 +24,8 @@ pub struct Slot {
     response_bytes: u32,
     received_bytes: u32,
     read_bytes: u32,
+    /// An event will go on reading.
+    reads_later: bool,
 }
 
 /// All clients.
@@ -31,14 +33,22 @@ pub struct Clients {
     pub slots: Vec<Slot>,
     /// None for the bulk sender, whose clients ask for nothing.
     source: Option<Sessions>,
-    think: Pcg64Mcg,
+    random: Pcg64Mcg,
     think_mean_ps: f64,
+    /// They read at a set rate.
+    is_paced: bool,
     opened: u32,
 }
 
 impl Clients {
     /// `slots` clients that take their sessions from `source`.
-    pub fn new(slots: u32, source: Option<Sessions>, think: Pcg64Mcg, think_mean: Span) -> Self {
+    pub fn new(
+        slots: u32,
+        source: Option<Sessions>,
+        random: Pcg64Mcg,
+        think_mean: Span,
+        is_paced: bool,
+    ) -> Self {
         let slot = || Slot {
             connection: NO_CONNECTION,
             requests: Vec::new(),
@@ -47,12 +57,14 @@ impl Clients {
             response_bytes: 0,
             received_bytes: 0,
             read_bytes: 0,
+            reads_later: false,
         };
         Self {
             slots: (0..slots).map(|_| slot()).collect(),
             source,
-            think,
+            random,
             think_mean_ps: think_mean.0 as f64,
+            is_paced,
             opened: 0,
         }
     }
@@ -62,9 +74,61 @@ impl Clients {
             return Span::ZERO;
         }
         // Inversion with a logarithm in software: the same bits on every machine.
-        let uniform = (self.think.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
-        Span((-libm::log(1.0 - uniform) * self.think_mean_ps) as u64)
+        Span((-libm::log(1.0 - uniform(&mut self.random)) * self.think_mean_ps) as u64)
     }
+
+    /// The next session of a slot.
+    fn next_session(&mut self, slot: u32) {
+        let is_first = self.opened < self.slots.len() as u32;
+        self.opened = self.opened.wrapping_add(1);
+        let Some(source) = &mut self.source else {
+            return;
+        };
+        let client = &mut self.slots[slot as usize];
+        client.next = 0;
+        source.next_session(&mut client.requests);
+        if is_first && self.is_paced {
+            self.begin_in_the_middle(slot);
+        }
+    }
+
+    /// Begins as if the client had been at it for long: with a response chosen by the time it
+    /// takes, of which a part is left.
+    ///
+    /// Large responses take paced clients many seconds. Were all to begin with a fresh one, it
+    /// would take as long until the mix of small and large ones under way is the usual one.
+    fn begin_in_the_middle(&mut self, slot: u32) {
+        /// Requests among which one is chosen; the rarest SPECweb99 class is one in a hundred.
+        const CANDIDATES: usize = 256;
+        let mut session = Vec::new();
+        let mut chosen = Vec::new();
+        let (mut seen, mut bytes_seen) = (0, 0.0);
+        while seen < CANDIDATES {
+            let Some(source) = &mut self.source else {
+                return;
+            };
+            source.next_session(&mut session);
+            seen += session.len();
+            for (index, request) in session.iter().enumerate() {
+                let bytes = f64::from(request.response_bytes.max(1));
+                bytes_seen += bytes;
+                if uniform(&mut self.random) * bytes_seen < bytes {
+                    chosen.clear();
+                    chosen.extend_from_slice(&session[index..]);
+                }
+            }
+        }
+        let left = uniform(&mut self.random);
+        if let Some(first) = chosen.first_mut() {
+            first.response_bytes = (f64::from(first.response_bytes) * left) as u32;
+            self.slots[slot as usize].requests = chosen;
+        }
+    }
+}
+
+/// From 0 up to but not including 1.
+fn uniform(random: &mut Pcg64Mcg) -> f64 {
+    (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
 }
 
 impl World {
@@ -96,17 +160,12 @@ impl World {
     }
 
     fn client_opens(&mut self, slot: u32) {
+        self.clients.next_session(slot);
         let clients = &mut self.clients;
-        clients.opened = clients.opened.wrapping_add(1);
         // Initial sequence numbers differ, so that some connections pass the wrap.
         let initial = Sequence(clients.opened.wrapping_mul(0x9E37_79B1));
-        let client = &mut clients.slots[slot as usize];
-        if let Some(source) = &mut clients.source {
-            source.next_session(&mut client.requests);
-            client.next = 0;
-        }
         let connection = self.connections.open(&self.settings.tcp, slot, initial);
-        client.connection = connection;
+        clients.slots[slot as usize].connection = connection;
         self.hold(connection);
         self.client_transmits(connection);
         self.release(connection);
@@ -120,6 +179,9 @@ impl World {
         client.received_bytes = 0;
         client.read_bytes = 0;
         client.issued = self.now;
+        // By now the client has read the last response to its end.
+        let unread = connection.client.unread_bytes();
+        connection.client.read(&self.settings.tcp, unread);
         connection
             .client
             .enqueue(self.settings.server.request_bytes, false);
@@ -158,6 +220,7 @@ impl World {
             self.measure.content_bytes += u64::from(reaction.received_bytes);
         }
         self.client_transmits(number);
+        self.client_will_read(number);
         self.release(number);
     }
 
@@ -168,8 +231,13 @@ impl World {
         if reaction.received_bytes == 0 {
             return;
         }
+        let header_bytes = self.settings.server.header_bytes;
         let slot = self.connections[number].slot;
-        self.clients.slots[slot as usize].received_bytes += reaction.received_bytes;
+        let client = &mut self.clients.slots[slot as usize];
+        let content_before = client.received_bytes.saturating_sub(header_bytes);
+        client.received_bytes += reaction.received_bytes;
+        let content = client.received_bytes.saturating_sub(header_bytes) - content_before;
+        self.measure.content_bytes += u64::from(content);
         self.client_takes(number);
         let client = &self.clients.slots[slot as usize];
         if client.received_bytes >= client.response_bytes {
@@ -186,8 +254,7 @@ impl World {
         }
     }
 
-    /// The client reads what its rate allows; if that leaves the window nearly shut, it will read
-    /// on later.
+    /// The client reads what its rate allows: the first segment at once.
     fn client_takes(&mut self, number: u32) {
         let (now, tcp) = (self.now, self.settings.tcp);
         let rate = self.settings.client.read_rate_bps;
@@ -205,23 +272,38 @@ impl World {
             .saturating_sub(client.read_bytes);
         client.read_bytes += bytes;
         connection.client.read(&tcp, bytes);
-        let unread = client.received_bytes - client.read_bytes;
+    }
+
+    /// A paced client whose window is nearly shut goes on reading, a segment at a time, until it
+    /// has told the server of new room.
+    fn client_will_read(&mut self, number: u32) {
+        let mss_bytes = self.settings.tcp.mss_bytes;
+        let connection = &self.connections[number];
+        let client = &self.clients.slots[connection.slot as usize];
+        let is_shut = connection.client.advertised_window_bytes() < 2 * mss_bytes;
         let more_comes = client.received_bytes < client.response_bytes;
-        if more_comes && unread + 2 * tcp.mss_bytes > tcp.receive_buffer_bytes {
-            // The first segment is read at once.
-            let wanted = client.read_bytes + tcp.mss_bytes;
-            let time = client.issued + self.paced(wanted);
-            self.hold(number);
-            self.at(time, Event::ClientReads(number));
+        let has_unread = client.read_bytes < client.received_bytes;
+        let is_current = client.connection == number;
+        if self.settings.client.read_rate_bps == 0
+            || client.reads_later
+            || !(is_shut && more_comes && has_unread && is_current)
+        {
+            return;
         }
+        let time = client.issued + self.paced(client.read_bytes);
+        self.clients.slots[self.connections[number].slot as usize].reads_later = true;
+        self.hold(number);
+        self.at(time, Event::ClientReads(number));
     }
 
     /// A paced client's reading has made room.
     pub fn client_reads(&mut self, number: u32) {
-        let connection = &self.connections[number];
-        if self.clients.slots[connection.slot as usize].connection == number {
+        let slot = self.connections[number].slot;
+        self.clients.slots[slot as usize].reads_later = false;
+        if self.clients.slots[slot as usize].connection == number {
             self.client_takes(number);
             self.client_transmits(number);
+            self.client_will_read(number);
         }
         self.release(number);
     }
@@ -229,8 +311,7 @@ impl World {
     fn response_received(&mut self, number: u32, done: Time) {
         let slot = self.connections[number].slot;
         let client = &mut self.clients.slots[slot as usize];
-        let content = client.requests[client.next].response_bytes;
-        self.measure.response(done.since(client.issued), content);
+        self.measure.response(done.since(client.issued));
         client.next += 1;
         self.hold(number);
         let think = self.clients.think_time();

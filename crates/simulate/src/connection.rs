@@ -79,6 +79,8 @@ pub struct Connection {
     pub nic_place: u32,
     pub client_timer: Option<Time>,
     pub server_timer: Option<Time>,
+    /// The server's end is closed and its memory free.
+    pub is_torn_down: bool,
     /// Events and queue entries that name this connection.
     pub references: u32,
 }
@@ -103,6 +105,7 @@ impl Connection {
             nic_place: 0,
             client_timer: None,
             server_timer: None,
+            is_torn_down: false,
             references: 0,
         }
     }

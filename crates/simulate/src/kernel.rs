@@ -9,7 +9,7 @@ use crate::connection::Owner;
 use crate::host::cpu::Cpu;
 use crate::host::footprint::Operation;
 use crate::selection::Selection;
-use crate::tcp::{Endpoint, Flags, Reaction, Sequence};
+use crate::tcp::{Endpoint, Flags, Reaction, Sequence, State};
 use crate::time::Time;
 use crate::world::{CommandKind, Event, Frame, World};
 
@@ -174,6 +174,9 @@ impl World {
         self.free_acknowledged(number, reaction.acknowledged_bytes);
         self.transmit(number);
         self.wake_server(number, reaction);
+        if self.connections[number].server.state() == State::Closed {
+            self.tear_down(number);
+        }
     }
 
     fn established(&mut self, number: u32) {

@@ -123,9 +123,8 @@ impl Measure {
     }
 
     /// A response has been received whole.
-    pub fn response(&mut self, time: Span, content_bytes: u32) {
+    pub fn response(&mut self, time: Span) {
         self.responses += 1;
-        self.content_bytes += u64::from(content_bytes);
         self.response_ns.saturating_record(time.as_ns());
     }
 

@@ -84,6 +84,7 @@ impl World {
         cpu.run(Operation::UserRequest);
         if request.dynamic {
             cpu.run(Operation::UserDynamic);
+            cpu.run(Operation::DynamicCalls);
         }
     }
 

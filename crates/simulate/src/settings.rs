@@ -183,6 +183,7 @@ pub(crate) struct Server {
 pub(crate) struct Client {
     pub think_time_ms: f64,
     pub read_rate_bps: u64,
+    pub start_spread_ms: f64,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -256,6 +257,7 @@ impl Settings {
         at_most("server.writable_room_bytes", self.server.writable_room_bytes, tcp.send_buffer_bytes)?;
         at_least("server.events_per_poll", self.server.events_per_poll, 1)?;
         within("client.think_time_ms", self.client.think_time_ms, 0.0, 3_600_000.0)?;
+        within("client.start_spread_ms", self.client.start_spread_ms, 0.0, 3_600_000.0)?;
         at_least("run.timeline_interval_us", self.run.timeline_interval_us, 1)?;
         self.host.prefetch_distance()?;
         if self.run.packets == 0 {

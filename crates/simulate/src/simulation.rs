@@ -67,7 +67,7 @@ fn stream(seed: u64, purpose: u64) -> Pcg64Mcg {
     Pcg64Mcg::seed_from_u64(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(purpose))
 }
 
-const THINK: u64 = 1;
+const CLIENTS: u64 = 1;
 const PLACEMENT: u64 = 2;
 
 /// Events between two looks at the wish to end.
@@ -141,7 +141,7 @@ impl Simulation {
             world.timeline = Some(Timeline::every(interval));
             world.at(Time::ZERO, Event::Sample);
         }
-        world.start_clients(START_SPREAD);
+        world.start_clients(Span::from_ms(self.settings.client.start_spread_ms));
         let warmup = self.settings.run.warmup_packets;
         let mut events = run_until(&mut world, warmup, 0, progress)?;
         let costs = world.host.cpu.costs().clone();
@@ -190,6 +190,7 @@ impl Simulation {
         );
         let link = Link::new(settings.machine.network.rate_mbps, latency);
         let think = Span::from_ms(settings.client.think_time_ms);
+        let is_paced = settings.client.read_rate_bps > 0;
         Ok(World {
             now: Time::ZERO,
             events: EventQueue::new(),
@@ -209,7 +210,7 @@ impl Simulation {
             nic: Nic::new(&settings.nic),
             to_server: link,
             to_client: link,
-            clients: Clients::new(connections, source, stream(seed, THINK), think),
+            clients: Clients::new(connections, source, stream(seed, CLIENTS), think, is_paced),
             bulk,
             measure: Measure::new(),
             timeline: None,
@@ -228,9 +229,6 @@ pub enum RunError {
     #[error(transparent)]
     Interrupted(#[from] Interrupted),
 }
-
-/// The clients begin over this time, so that their first SYNs are no burst.
-const START_SPREAD: Span = Span::from_us(100_000);
 
 /// Runs until the window has `packets`; returns the number of events. `before` packets have been
 /// simulated already.

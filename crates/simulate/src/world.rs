@@ -114,15 +114,24 @@ impl World {
         let connection = &mut self.connections[number];
         connection.references -= 1;
         if connection.can_be_forgotten() {
-            let places = connection.places;
-            let enqueues = connection.serving.enqueues;
-            while let Some(buffer) = connection.buffers.pop_front() {
-                self.host.cpu.free_mbuf(buffer.mbuf);
-            }
-            self.host.cpu.free_places(places);
-            self.host.selection.ended(enqueues);
             self.connections.forget(number);
         }
+    }
+
+    /// The server's end is closed: its memory is free, and the policy learns how long it was.
+    pub fn tear_down(&mut self, number: u32) {
+        let connection = &mut self.connections[number];
+        if connection.is_torn_down {
+            return;
+        }
+        connection.is_torn_down = true;
+        let places = connection.places;
+        let enqueues = connection.serving.enqueues;
+        while let Some(buffer) = connection.buffers.pop_front() {
+            self.host.cpu.free_mbuf(buffer.mbuf);
+        }
+        self.host.cpu.free_places(places);
+        self.host.selection.ended(enqueues);
     }
 
     /// Takes the next event; false when there is none.

@@ -76,6 +76,7 @@ named! {
         SendfilePage = "syscall.sendfile_page",
         Write = "syscall.write",
         Wakeup = "syscall.wakeup",
+        DynamicCalls = "syscall.dynamic",
         Close = "syscall.close",
         TcpOutput = "tcp.output",
         TcpInput = "tcp.input",

@@ -259,6 +259,9 @@ impl World {
         self.nic.spend(cost);
         let now = self.nic.time();
         let connection = &mut self.connections[number];
+        if connection.server.state() == State::Closed {
+            return;
+        }
         connection.nic_packets += 1;
         let reaction = connection
             .server

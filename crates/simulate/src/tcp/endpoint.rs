@@ -101,6 +101,12 @@ impl Endpoint {
         self.unread_bytes
     }
 
+    /// Bytes the peer was last told it may send.
+    #[must_use]
+    pub const fn advertised_window_bytes(&self) -> u32 {
+        self.advertised_window_bytes
+    }
+
     /// The application queues `bytes`; with `more_to_come` a partial segment is held back.
     pub fn enqueue(&mut self, bytes: u32, more_to_come: bool) {
         debug_assert!(!self.sender.fin_queued, "queued after close");
