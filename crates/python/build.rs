@@ -15,7 +15,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let target = out.join("agent");
     let mut cargo = Command::new(env::var_os("CARGO").ok_or("CARGO is not set")?);
     cargo
-        .args(["build", "--release", "--locked", "--package", "perpacket-agent", "--target-dir"])
+        .args([
+            "build",
+            "--release",
+            "--locked",
+            "--package",
+            "perpacket-agent",
+            "--target-dir",
+        ])
         .arg(&target)
         // Flags meant for this build, such as a linter's wrapper, are not meant for that one.
         .env_remove("CARGO_ENCODED_RUSTFLAGS")
@@ -23,6 +30,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     if !cargo.status()?.success() {
         return Err("the agent could not be built; the messages above say why".into());
     }
-    fs::copy(target.join("release/perpacket-agent"), out.join("perpacket-agent"))?;
+    fs::copy(
+        target.join("release/perpacket-agent"),
+        out.join("perpacket-agent"),
+    )?;
     Ok(())
 }

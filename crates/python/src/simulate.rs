@@ -80,9 +80,7 @@ impl PySimulation {
         trace: Option<PathBuf>,
         timeline: bool,
     ) -> PyResult<Self> {
-        let replay = trace
-            .map(|path| py.detach(|| replay(&path)))
-            .transpose()?;
+        let replay = trace.map(|path| py.detach(|| replay(&path))).transpose()?;
         let simulation = Simulation::new(configuration, &overrides, replay)
             .map_err(|error| refused(py, &error))?;
         Ok(Self {

@@ -25,7 +25,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let (outcome, _) = simulation.run(seed, false, &Progress::default())?;
         let wall_s = started.elapsed().as_secs_f64();
         println!("{}", serde_json::to_string(&outcome)?);
-        eprintln!("{:.2} M packets/s", simulation.packets() as f64 / wall_s / 1e6);
+        eprintln!(
+            "{:.2} M packets/s",
+            simulation.packets() as f64 / wall_s / 1e6
+        );
     }
     Ok(())
 }

@@ -64,7 +64,9 @@ impl World {
             let places = self.connections[later].places;
             self.prefetch_structures(&places);
         }
-        self.host.cpu.at_connection(&self.connections[number].places);
+        self.host
+            .cpu
+            .at_connection(&self.connections[number].places);
         self.host.cpu.run(Operation::UserWrite);
         if self.send_room(number) >= bytes {
             self.enqueue(number, Operation::Write, bytes, false);

@@ -216,7 +216,9 @@ impl World {
         if self.clients.source.is_some() {
             self.client_reacts(number, reaction);
         } else {
-            connection.client.read(&self.settings.tcp, reaction.received_bytes);
+            connection
+                .client
+                .read(&self.settings.tcp, reaction.received_bytes);
             self.measure.content_bytes += u64::from(reaction.received_bytes);
         }
         self.client_transmits(number);

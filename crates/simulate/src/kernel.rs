@@ -66,7 +66,9 @@ impl World {
     pub fn frame_at_host(&mut self, frame: Frame) {
         let bytes = frame.segment.wire_bytes() as u32;
         let buffer = self.host.cpu.dma_receive(bytes);
-        self.host.kernel.push_back(KernelJob::Frame { frame, buffer });
+        self.host
+            .kernel
+            .push_back(KernelJob::Frame { frame, buffer });
         self.wake_host();
     }
 
@@ -164,7 +166,9 @@ impl World {
         let reaction = connection
             .server
             .on_segment(&self.settings.tcp, &frame.segment, now);
-        connection.server.read(&self.settings.tcp, reaction.received_bytes);
+        connection
+            .server
+            .read(&self.settings.tcp, reaction.received_bytes);
         if reaction.received_bytes > 0 {
             connection.request_buffer = buffer;
         }

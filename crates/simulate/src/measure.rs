@@ -154,6 +154,11 @@ impl Measure {
 
     /// Summaries of send delay, receive delay and response time.
     pub fn summaries(&self) -> [Option<Summary>; 3] {
-        [&self.send_delay_ns, &self.receive_delay_ns, &self.response_ns].map(Summary::of)
+        [
+            &self.send_delay_ns,
+            &self.receive_delay_ns,
+            &self.response_ns,
+        ]
+        .map(Summary::of)
     }
 }

@@ -4,10 +4,10 @@ use perpacket_cost::Layer;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-use crate::measure::{Measure, Summary};
-use crate::world::{Event, World};
-use crate::nic::queues::Task;
 use crate::kernel::KernelJob;
+use crate::measure::{Measure, Summary};
+use crate::nic::queues::Task;
+use crate::world::{Event, World};
 
 /// Version of the result's form.
 pub const SCHEMA: u32 = 1;
@@ -267,7 +267,5 @@ fn is_conserved(world: &World) -> bool {
     let Measure { frames, .. } = &world.measure;
     [(frames.to_server, to_server), (frames.to_client, to_client)]
         .iter()
-        .all(|(balance, in_flight)| {
-            balance.sent == balance.delivered + balance.dropped + in_flight
-        })
+        .all(|(balance, in_flight)| balance.sent == balance.delivered + balance.dropped + in_flight)
 }

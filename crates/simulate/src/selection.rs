@@ -63,7 +63,11 @@ impl Lengths {
             let least = Self::least_of(class);
             connections += self.connections[class];
             enqueues += self.enqueues[class];
-            let before = if beyond { connections * f64::from(least - 1) } else { 0.0 };
+            let before = if beyond {
+                connections * f64::from(least - 1)
+            } else {
+                0.0
+            };
             if enqueues - before > room {
                 return Self::least_of(class + 1);
             }
@@ -125,7 +129,10 @@ impl Selection {
 
     /// A connection has ended after `enqueues`.
     pub fn ended(&mut self, enqueues: u32) {
-        if matches!(self.policy, SelectionPolicy::Lifetime | SelectionPolicy::Oracle) {
+        if matches!(
+            self.policy,
+            SelectionPolicy::Lifetime | SelectionPolicy::Oracle
+        ) {
             self.lengths.add(enqueues);
         }
     }
@@ -135,7 +142,9 @@ impl Selection {
         let ended = self.lengths.ended;
         if ended >= self.least_length.1 + EVERY {
             let beyond = self.policy == SelectionPolicy::Lifetime;
-            let least = self.lengths.least_length(room_share.clamp(0.0, 1.0), beyond);
+            let least = self
+                .lengths
+                .least_length(room_share.clamp(0.0, 1.0), beyond);
             self.least_length = (least, ended);
         }
     }

@@ -106,7 +106,9 @@ impl World {
         }
         self.host.cpu.run(Operation::Sendfile);
         while left > 0 && room > 0 {
-            let bytes = left.min(room).min(self.settings.server.sendfile_enqueue_bytes);
+            let bytes = left
+                .min(room)
+                .min(self.settings.server.sendfile_enqueue_bytes);
             left -= bytes;
             room -= bytes;
             self.connections[number].serving.file_bytes_left = left;

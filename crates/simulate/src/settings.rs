@@ -77,9 +77,7 @@ impl Tcp {
             rto_slop: Span::from_ms(self.rto_slop_ms),
             maximum_rto: Span::from_ms(self.maximum_rto_ms),
             syn_rto: Span::from_ms(self.syn_rto_ms),
-            delayed_ack: self
-                .delayed_ack
-                .then(|| Span::from_ms(self.delayed_ack_ms)),
+            delayed_ack: self.delayed_ack.then(|| Span::from_ms(self.delayed_ack_ms)),
         }
     }
 }
@@ -230,17 +228,47 @@ impl Settings {
     fn check_host_side(&self, tcp: &Tcp) -> Result<(), ConfigurationError> {
         let machine = &self.machine;
         at_least("machine.clock_mhz", machine.clock_mhz, 1)?;
-        within("machine.cycles_per_instruction", machine.cycles_per_instruction, 0.1, 100.0)?;
+        within(
+            "machine.cycles_per_instruction",
+            machine.cycles_per_instruction,
+            0.1,
+            100.0,
+        )?;
         at_least("machine.network.rate_mbps", machine.network.rate_mbps, 1)?;
-        within("network.added_latency_ms", self.network.added_latency_ms, 0.0, 60_000.0)?;
+        within(
+            "network.added_latency_ms",
+            self.network.added_latency_ms,
+            0.0,
+            60_000.0,
+        )?;
         at_least("tcp.mss_bytes", tcp.mss_bytes, 64)?;
         at_most("tcp.mss_bytes", tcp.mss_bytes, 9_000)?;
-        at_least("tcp.send_buffer_bytes", tcp.send_buffer_bytes, tcp.mss_bytes)?;
+        at_least(
+            "tcp.send_buffer_bytes",
+            tcp.send_buffer_bytes,
+            tcp.mss_bytes,
+        )?;
         at_most("tcp.send_buffer_bytes", tcp.send_buffer_bytes, 1 << 28)?;
-        at_least("tcp.receive_buffer_bytes", tcp.receive_buffer_bytes, 2 * tcp.mss_bytes)?;
-        at_most("tcp.receive_buffer_bytes", tcp.receive_buffer_bytes, 1 << 28)?;
-        at_least("tcp.initial_window_segments", tcp.initial_window_segments, 1)?;
-        at_most("tcp.initial_window_segments", tcp.initial_window_segments, 1_000)?;
+        at_least(
+            "tcp.receive_buffer_bytes",
+            tcp.receive_buffer_bytes,
+            2 * tcp.mss_bytes,
+        )?;
+        at_most(
+            "tcp.receive_buffer_bytes",
+            tcp.receive_buffer_bytes,
+            1 << 28,
+        )?;
+        at_least(
+            "tcp.initial_window_segments",
+            tcp.initial_window_segments,
+            1,
+        )?;
+        at_most(
+            "tcp.initial_window_segments",
+            tcp.initial_window_segments,
+            1_000,
+        )?;
         for (name, value) in [
             ("tcp.minimum_rto_ms", tcp.minimum_rto_ms),
             ("tcp.maximum_rto_ms", tcp.maximum_rto_ms),
@@ -251,17 +279,47 @@ impl Settings {
         }
         within("tcp.rto_slop_ms", tcp.rto_slop_ms, 0.0, 3_600_000.0)?;
         at_least("server.request_bytes", self.server.request_bytes, 1)?;
-        at_most("server.request_bytes", self.server.request_bytes, tcp.mss_bytes)?;
-        at_least("server.sendfile_enqueue_bytes", self.server.sendfile_enqueue_bytes, 256)?;
-        at_least("server.writable_room_bytes", self.server.writable_room_bytes, 1)?;
-        at_most("server.writable_room_bytes", self.server.writable_room_bytes, tcp.send_buffer_bytes)?;
+        at_most(
+            "server.request_bytes",
+            self.server.request_bytes,
+            tcp.mss_bytes,
+        )?;
+        at_least(
+            "server.sendfile_enqueue_bytes",
+            self.server.sendfile_enqueue_bytes,
+            256,
+        )?;
+        at_least(
+            "server.writable_room_bytes",
+            self.server.writable_room_bytes,
+            1,
+        )?;
+        at_most(
+            "server.writable_room_bytes",
+            self.server.writable_room_bytes,
+            tcp.send_buffer_bytes,
+        )?;
         at_least("server.events_per_poll", self.server.events_per_poll, 1)?;
-        within("client.think_time_ms", self.client.think_time_ms, 0.0, 3_600_000.0)?;
-        within("client.start_spread_ms", self.client.start_spread_ms, 0.0, 3_600_000.0)?;
+        within(
+            "client.think_time_ms",
+            self.client.think_time_ms,
+            0.0,
+            3_600_000.0,
+        )?;
+        within(
+            "client.start_spread_ms",
+            self.client.start_spread_ms,
+            0.0,
+            3_600_000.0,
+        )?;
         at_least("run.timeline_interval_us", self.run.timeline_interval_us, 1)?;
         self.host.prefetch_distance()?;
         if self.run.packets == 0 {
-            return Err(ConfigurationError::new("run.packets", 0, "give 1 packet or more"));
+            return Err(ConfigurationError::new(
+                "run.packets",
+                0,
+                "give 1 packet or more",
+            ));
         }
         Ok(())
     }
@@ -308,21 +366,33 @@ impl Settings {
 
 fn at_least(name: &str, value: u32, least: u32) -> Result<(), ConfigurationError> {
     if value < least {
-        return Err(ConfigurationError::new(name, value, format!("give {least} or more")));
+        return Err(ConfigurationError::new(
+            name,
+            value,
+            format!("give {least} or more"),
+        ));
     }
     Ok(())
 }
 
 fn at_most(name: &str, value: u32, most: u32) -> Result<(), ConfigurationError> {
     if value > most {
-        return Err(ConfigurationError::new(name, value, format!("give {most} or less")));
+        return Err(ConfigurationError::new(
+            name,
+            value,
+            format!("give {most} or less"),
+        ));
     }
     Ok(())
 }
 
 fn within(name: &str, value: f64, least: f64, most: f64) -> Result<(), ConfigurationError> {
     if !(least..=most).contains(&value) {
-        return Err(ConfigurationError::new(name, value, format!("give {least} to {most}")));
+        return Err(ConfigurationError::new(
+            name,
+            value,
+            format!("give {least} to {most}"),
+        ));
     }
     Ok(())
 }

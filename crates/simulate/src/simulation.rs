@@ -64,7 +64,10 @@ pub struct Simulation {
 /// A stream of random numbers of its own for each use, so that a policy's draws never shift the
 /// workload's.
 fn stream(seed: u64, purpose: u64) -> Pcg64Mcg {
-    Pcg64Mcg::seed_from_u64(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(purpose))
+    Pcg64Mcg::seed_from_u64(
+        seed.wrapping_mul(0x9E37_79B9_7F4A_7C15)
+            .wrapping_add(purpose),
+    )
 }
 
 const CLIENTS: u64 = 1;
@@ -162,7 +165,11 @@ impl Simulation {
             }
             Workload::Bulk(bulk) => {
                 let rate_bps = (bulk.rate_mbps * 1e6) as u64;
-                (None, 1, Some(Bulk::new(bulk.segment_bytes, rate_bps, bulk.connections)))
+                (
+                    None,
+                    1,
+                    Some(Bulk::new(bulk.segment_bytes, rate_bps, bulk.connections)),
+                )
             }
         };
         let least_enqueue = match &self.workload {
@@ -174,7 +181,10 @@ impl Simulation {
             connections: 2 * connections + 64,
             objects,
             mbufs_per_connection: (settings.tcp.send_buffer_bytes / least_enqueue).min(64) + 2,
-            ring: settings.nic.receive_ring_packets.max(settings.nic.send_ring_packets),
+            ring: settings
+                .nic
+                .receive_ring_packets
+                .max(settings.nic.send_ring_packets),
         };
         let cpu = Cpu::new(
             &settings.machine,

@@ -46,7 +46,9 @@ impl World {
         timeline
             .soft_limit
             .push(control.map_or(hard_limit, |control| control.soft_limit()));
-        timeline.queue_packets.push(self.nic.queues.classified() as u32);
+        timeline
+            .queue_packets
+            .push(self.nic.queues.classified() as u32);
         timeline
             .state
             .push(control.map_or("off", |control| control.state().name()));

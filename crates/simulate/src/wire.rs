@@ -47,7 +47,10 @@ mod tests {
         };
         let first = link.send(&segment, Time::ZERO);
         let second = link.send(&segment, Time::ZERO);
-        assert_eq!(first, Time::ZERO + Span::from_ns(12_304) + Span::from_us(50));
+        assert_eq!(
+            first,
+            Time::ZERO + Span::from_ns(12_304) + Span::from_us(50)
+        );
         assert_eq!(second.since(first), Span::from_ns(12_304));
     }
 }

@@ -168,7 +168,8 @@ impl World {
         if connection.client_timer.is_none_or(|armed| armed > due) {
             connection.client_timer = Some(due.max(self.now));
             connection.references += 1;
-            self.events.push(due.max(self.now), Event::ClientTimer(number));
+            self.events
+                .push(due.max(self.now), Event::ClientTimer(number));
         }
     }
 
@@ -181,7 +182,8 @@ impl World {
         if connection.server_timer.is_none_or(|armed| armed > due) {
             connection.server_timer = Some(due.max(self.now));
             connection.references += 1;
-            self.events.push(due.max(self.now), Event::ServerTimer(number));
+            self.events
+                .push(due.max(self.now), Event::ServerTimer(number));
         }
     }
 

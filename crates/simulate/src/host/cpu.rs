@@ -67,7 +67,11 @@ impl Rotating {
         Self {
             first_line: array.line(0),
             lines,
-            stride: if lines % STRIDE == 0 { 1 } else { STRIDE % lines },
+            stride: if lines % STRIDE == 0 {
+                1
+            } else {
+                STRIDE % lines
+            },
             position: 0,
         }
     }
@@ -322,7 +326,10 @@ impl Cpu {
         let number = self.sent;
         self.sent = self.sent.wrapping_add(1);
         let mbuf = self.arrays.tx_mbuf.line(number);
-        let descriptor = self.arrays.tx_descriptor.line(number / self.descriptors_per_line);
+        let descriptor = self
+            .arrays
+            .tx_descriptor
+            .line(number / self.descriptors_per_line);
         self.bases[Structure::TxMbuf as usize] = self.pages.physical(mbuf).0;
         self.bases[Structure::TxDescriptor as usize] = self.pages.physical(descriptor).0;
     }
@@ -341,7 +348,10 @@ impl Cpu {
         for line in 0..bytes.div_ceil(64).clamp(1, self.rx_buffer_lines) {
             self.memory.invalidate(Line(base + line));
         }
-        let descriptor = self.arrays.rx_descriptor.line(buffer / self.descriptors_per_line);
+        let descriptor = self
+            .arrays
+            .rx_descriptor
+            .line(buffer / self.descriptors_per_line);
         self.memory.invalidate(self.pages.physical(descriptor));
         buffer
     }
@@ -351,7 +361,10 @@ impl Cpu {
         let place = |array: &Array, index: u32| self.pages.physical(array.line(index)).0;
         let mbuf = place(&self.arrays.rx_mbuf, buffer);
         let data = place(&self.arrays.rx_buffer, buffer);
-        let descriptor = place(&self.arrays.rx_descriptor, buffer / self.descriptors_per_line);
+        let descriptor = place(
+            &self.arrays.rx_descriptor,
+            buffer / self.descriptors_per_line,
+        );
         self.bases[Structure::RxMbuf as usize] = mbuf;
         self.bases[Structure::RxBuffer as usize] = data;
         self.bases[Structure::RxDescriptor as usize] = descriptor;

@@ -172,7 +172,11 @@ impl Structures {
         const MOST: u32 = 1 << 22;
         for &structure in Structure::ALL {
             let lines = self.lines(structure);
-            let most = if structure.rotation().is_some() { MOST } else { PAGE_LINES };
+            let most = if structure.rotation().is_some() {
+                MOST
+            } else {
+                PAGE_LINES
+            };
             if lines == 0 || lines > most {
                 return Err(ConfigurationError::new(
                     format!("structures.{}", structure.name()),
@@ -189,7 +193,11 @@ impl Structures {
             ("structures.callout", self.callout),
         ] {
             if value == 0 || value > MOST {
-                return Err(ConfigurationError::new(name, value, format!("give 1 to {MOST}")));
+                return Err(ConfigurationError::new(
+                    name,
+                    value,
+                    format!("give 1 to {MOST}"),
+                ));
             }
         }
         Ok(())
@@ -260,7 +268,11 @@ fn parse_touch(
     let (first, end) = range.split_once("..").ok_or_else(form)?;
     let first: u32 = first.parse().map_err(|_| form())?;
     let end: u32 = end.parse().map_err(|_| form())?;
-    let Some(structure) = Structure::ALL.iter().copied().find(|one| one.name() == name) else {
+    let Some(structure) = Structure::ALL
+        .iter()
+        .copied()
+        .find(|one| one.name() == name)
+    else {
         let known: Vec<_> = Structure::ALL.iter().map(|one| one.name()).collect();
         return Err(wrong(format!("the structures are {}", known.join(", "))));
     };

@@ -79,10 +79,7 @@ impl LoadControl {
     }
 
     fn lower(&mut self, connections: u32) {
-        self.soft_limit = self
-            .soft_limit
-            .min(connections)
-            .saturating_sub(self.step);
+        self.soft_limit = self.soft_limit.min(connections).saturating_sub(self.step);
         self.state = State::Decrease;
     }
 }
@@ -107,7 +104,11 @@ mod tests {
     #[test]
     fn transition_1_monitor_to_decrease_above_the_high_watermark() {
         let mut control = control();
-        assert_eq!(control.evaluate(1024, 2048), None, "at the watermark nothing happens");
+        assert_eq!(
+            control.evaluate(1024, 2048),
+            None,
+            "at the watermark nothing happens"
+        );
         assert_eq!(control.evaluate(1025, 2048), Some(2016));
         assert_eq!(control.state(), State::Decrease);
     }
@@ -116,7 +117,11 @@ mod tests {
     fn transition_2_decrease_to_monitor_when_enough_connections_have_ended() {
         let mut control = control();
         control.evaluate(1025, 2048);
-        assert_eq!(control.evaluate(2000, 2016), None, "it waits whatever the queue");
+        assert_eq!(
+            control.evaluate(2000, 2016),
+            None,
+            "it waits whatever the queue"
+        );
         assert_eq!(control.state(), State::Decrease);
         assert_eq!(control.evaluate(2000, 2015), None);
         assert_eq!(control.state(), State::Monitor);
@@ -127,7 +132,11 @@ mod tests {
         let mut control = control();
         control.evaluate(1025, 2048);
         control.evaluate(500, 2015);
-        assert_eq!(control.evaluate(256, 2015), None, "at the watermark nothing happens");
+        assert_eq!(
+            control.evaluate(256, 2015),
+            None,
+            "at the watermark nothing happens"
+        );
         assert_eq!(control.evaluate(255, 2015), Some(2048));
         assert_eq!(control.state(), State::Increase);
     }

@@ -266,7 +266,9 @@ impl World {
         let reaction = connection
             .server
             .on_segment(&self.settings.tcp, segment, now);
-        connection.server.read(&self.settings.tcp, reaction.received_bytes);
+        connection
+            .server
+            .read(&self.settings.tcp, reaction.received_bytes);
         self.nic_transmit(number);
         self.report(number, reaction);
         if self.connections[number].server.state() == State::Closed {

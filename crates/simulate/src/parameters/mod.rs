@@ -14,7 +14,10 @@ const LAYERS: (&str, &str) = ("layers.toml", include_str!("../../data/layers.tom
 /// The machines that can be simulated, by name.
 const MACHINES: [(&str, &str); 2] = [
     ("osdi06", include_str!("../../data/machines/osdi06.toml")),
-    ("athlon-xp-2600", include_str!("../../data/machines/athlon-xp-2600.toml")),
+    (
+        "athlon-xp-2600",
+        include_str!("../../data/machines/athlon-xp-2600.toml"),
+    ),
 ];
 
 const BULK: &str = "bulk";
@@ -23,8 +26,14 @@ const BULK: &str = "bulk";
 const WORKLOADS: [(&str, &str); 5] = [
     ("W", include_str!("../../data/workloads/world-cup.toml")),
     ("I", include_str!("../../data/workloads/ibm.toml")),
-    ("D", include_str!("../../data/workloads/specweb99-mixed.toml")),
-    ("S", include_str!("../../data/workloads/specweb99-static.toml")),
+    (
+        "D",
+        include_str!("../../data/workloads/specweb99-mixed.toml"),
+    ),
+    (
+        "S",
+        include_str!("../../data/workloads/specweb99-static.toml"),
+    ),
     (BULK, include_str!("../../data/workloads/bulk.toml")),
 ];
 
@@ -43,12 +52,21 @@ pub fn resolve(
     let shorthand = (configuration != BULK)
         .then(|| configuration.parse::<Shorthand>())
         .transpose()?;
-    let workload = shorthand.as_ref().map_or(BULK, |parsed| parsed.workload.as_str());
+    let workload = shorthand
+        .as_ref()
+        .map_or(BULK, |parsed| parsed.workload.as_str());
     let machine = overrides
         .iter()
         .rev()
         .find(|(name, _)| name == "machine")
-        .map_or(if shorthand.is_some() { "osdi06" } else { "athlon-xp-2600" }, |(_, value)| value);
+        .map_or(
+            if shorthand.is_some() {
+                "osdi06"
+            } else {
+                "athlon-xp-2600"
+            },
+            |(_, value)| value,
+        );
     let mut set = ParameterSet::default();
     set.add(COMMON.0, COMMON.1)?;
     set.add(LAYERS.0, LAYERS.1)?;
@@ -77,7 +95,11 @@ fn add_named(
         Some((_, text)) => set.add(&format!("{name}.toml"), text),
         None => {
             let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
-            Err(ConfigurationError::new(what, name, format!("give one of {}", names.join(", "))))
+            Err(ConfigurationError::new(
+                what,
+                name,
+                format!("give one of {}", names.join(", ")),
+            ))
         }
     }
 }
@@ -87,7 +109,10 @@ mod tests {
     use super::*;
 
     fn value(set: &ParameterSet, name: &str) -> toml::Value {
-        set.list().find(|parameter| parameter.name == name).unwrap().value
+        set.list()
+            .find(|parameter| parameter.name == name)
+            .unwrap()
+            .value
     }
 
     #[test]
@@ -121,7 +146,10 @@ mod tests {
     fn an_unknown_machine_names_the_known_ones() {
         let overrides = [("machine".to_owned(), "pdp-11".to_owned())];
         let error = resolve("bulk", &overrides).unwrap_err();
-        assert_eq!((error.parameter.as_str(), error.value.as_str()), ("machine", "pdp-11"));
+        assert_eq!(
+            (error.parameter.as_str(), error.value.as_str()),
+            ("machine", "pdp-11")
+        );
         assert!(error.allowed.contains("athlon-xp-2600"));
     }
 }

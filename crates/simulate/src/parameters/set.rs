@@ -97,7 +97,11 @@ impl ParameterSet {
         let Some(value) = fits else {
             let kind = leaf.value.type_str();
             let unit = leaf.unit.clone();
-            return Err(ConfigurationError::new(name, text, format!("expected {kind} ({unit})")));
+            return Err(ConfigurationError::new(
+                name,
+                text,
+                format!("expected {kind} ({unit})"),
+            ));
         };
         leaf.value = value;
         leaf.source = source.to_owned();
@@ -113,12 +117,21 @@ impl ParameterSet {
             .filter(|known| known.split('.').next() == Some(section))
             .collect();
         let allowed = if of_section.is_empty() {
-            let mut sections: Vec<&str> =
-                self.0.keys().filter_map(|known| known.split('.').next()).collect();
+            let mut sections: Vec<&str> = self
+                .0
+                .keys()
+                .filter_map(|known| known.split('.').next())
+                .collect();
             sections.dedup();
-            format!("there is no such parameter; the sections are {}", sections.join(", "))
+            format!(
+                "there is no such parameter; the sections are {}",
+                sections.join(", ")
+            )
         } else {
-            format!("there is no such parameter; `{section}` has {}", of_section.join(", "))
+            format!(
+                "there is no such parameter; `{section}` has {}",
+                of_section.join(", ")
+            )
         };
         ConfigurationError::new(name, text, allowed)
     }
@@ -209,9 +222,18 @@ mod tests {
         let mut set = set();
         set.set("nic.mips", "600", "command line").unwrap();
         let nic: Nic = set.section("nic").unwrap();
-        assert_eq!(nic, Nic { mips: 600, order: "arrival".into() });
+        assert_eq!(
+            nic,
+            Nic {
+                mips: 600,
+                order: "arrival".into()
+            }
+        );
         let listed: Vec<_> = set.list().collect();
-        assert_eq!((listed[0].name.as_str(), listed[0].source.as_str()), ("nic.mips", "command line"));
+        assert_eq!(
+            (listed[0].name.as_str(), listed[0].source.as_str()),
+            ("nic.mips", "command line")
+        );
     }
 
     #[test]

@@ -48,7 +48,10 @@ impl FromStr for Shorthand {
                 let digits = selection
                     .strip_prefix('T')
                     .ok_or_else(|| wrong(selection, "a selection policy"))?;
-                ("threshold", Some(number(digits, "a threshold of enqueues")?))
+                (
+                    "threshold",
+                    Some(number(digits, "a threshold of enqueues")?),
+                )
             }
         };
         Ok(Self {

@@ -1,0 +1,107 @@
+//! What users get wrong is named: parameter, value, what is allowed.
+
+use perpacket_simulate::{ConfigurationError, Simulation};
+use perpacket_workload::{LognormalSessions, SpecWeb99};
+
+fn refused(configuration: &str, name: &str, value: &str) -> ConfigurationError {
+    let overrides = [(name.to_owned(), value.to_owned())];
+    Simulation::new(configuration, &overrides, None)
+        .map(|_| ())
+        .unwrap_err()
+}
+
+#[test]
+fn each_impossible_value_names_its_parameter() {
+    for (configuration, name, value) in [
+        ("W-0-N-N-FCFS-400", "nic.mips", "0"),
+        ("W-0-N-N-FCFS-400", "nic.lowat", "1024"),
+        ("W-0-N-N-FCFS-400", "nic.hiwat", "256"),
+        ("W-4096-P-L-FCFS-400", "nic.hiwat", "2048"),
+        ("W-0-N-N-FCFS-400", "nic.connections", "100000"),
+        ("W-0-N-N-FCFS-400", "workload.connections", "0"),
+        (
+            "W-0-N-N-FCFS-400",
+            "workload.sessions.response_mean_bytes",
+            "0.0",
+        ),
+        ("W-0-N-N-FCFS-400", "machine.l2.ways", "0"),
+        ("W-0-N-N-FCFS-400", "machine.l2.size_kib", "1000"),
+        (
+            "W-0-N-N-FCFS-400",
+            "layers.tcp.input.touches",
+            "[\"tcpcb 0..99\"]",
+        ),
+        ("W-0-N-N-FCFS-400", "host.prefetch", "much"),
+        ("W-0-N-N-FCFS-400", "run.packets", "0"),
+        ("bulk", "workload.rate_mbps", "0.0"),
+        ("bulk", "network.added_latency_ms", "-1.0"),
+    ] {
+        let error = refused(configuration, name, value);
+        let section = name.split('.').next().unwrap();
+        assert!(
+            error.parameter.starts_with(section) && !error.allowed.is_empty(),
+            "{name} = {value}: {error}"
+        );
+    }
+}
+
+#[test]
+fn watermarks_that_cross_name_both() {
+    let error = refused("W-4096-P-L-FCFS-400", "nic.lowat", "2000");
+    assert_eq!(
+        (error.parameter.as_str(), error.value.as_str()),
+        ("nic.lowat", "2000")
+    );
+    assert!(error.allowed.contains("nic.hiwat = 1024"), "{error}");
+}
+
+#[test]
+fn a_nic_of_zero_mips_is_refused_by_its_shorthand() {
+    let error = Simulation::new("W-1024-P-N-FCFS-0", &[], None)
+        .map(|_| ())
+        .unwrap_err();
+    assert_eq!(
+        (error.parameter.as_str(), error.value.as_str()),
+        ("nic.mips", "0")
+    );
+}
+
+/// The workloads' parameters stand in reviewed data here and as presets beside the generators: they
+/// must be the same workload.
+#[test]
+fn the_data_files_and_the_generators_presets_agree() {
+    let parameters = |configuration: &str| {
+        let simulation = Simulation::new(configuration, &[], None).unwrap();
+        let sessions: toml::Table = simulation
+            .parameters()
+            .filter_map(|parameter| {
+                let name = parameter
+                    .name
+                    .strip_prefix("workload.sessions.")?
+                    .to_owned();
+                Some((name, parameter.value))
+            })
+            .collect();
+        toml::Value::Table(sessions)
+    };
+    for (letter, preset) in [
+        ("W", LognormalSessions::world_cup()),
+        ("I", LognormalSessions::ibm()),
+    ] {
+        let data: LognormalSessions = parameters(&format!("{letter}-0-N-N-FCFS-400"))
+            .try_into()
+            .unwrap();
+        assert_eq!(data, preset, "{letter}");
+    }
+    for (letter, preset) in [
+        ("S", SpecWeb99::static_only(4096)),
+        ("D", SpecWeb99::mixed(2048)),
+    ] {
+        let data = parameters(&format!("{letter}-0-N-N-FCFS-400"));
+        assert_eq!(data["dynamic_share"].as_float(), Some(preset.dynamic_share));
+        assert_eq!(
+            data["keep_alive_share"].as_float(),
+            Some(preset.keep_alive_share)
+        );
+    }
+}
