@@ -10,7 +10,7 @@ use crate::bulk::Bulk;
 use crate::clients::Clients;
 use crate::connection::Connections;
 use crate::error::ConfigurationError;
-use crate::host::cpu::{Cpu, Population};
+use crate::host::cpu::{self, Cpu, Population};
 use crate::host::footprint;
 use crate::kernel::Host;
 use crate::measure::Measure;
@@ -105,16 +105,16 @@ impl Simulation {
                 ));
             }
         }
-        let simulation = Self {
+        // Whatever can be wrong is found now, not when the run begins.
+        footprint::read(&parameters)?;
+        cpu::hierarchy(&settings.machine)?;
+        Ok(Self {
             configuration: configuration.to_owned(),
             parameters,
             settings,
             workload,
             trace,
-        };
-        // Whatever can be wrong is found now, not when the run begins.
-        simulation.world(0)?;
-        Ok(simulation)
+        })
     }
 
     /// Every parameter that will be used.

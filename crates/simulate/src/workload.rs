@@ -93,8 +93,9 @@ impl Workload {
                 format!("give 1 to {MOST_CONNECTIONS} connections"),
             ));
         }
-        if let Self::Bulk(bulk) = &workload {
-            bulk.check()?;
+        match &workload {
+            Self::Bulk(bulk) => bulk.check()?,
+            Self::Web(web) => web.check()?,
         }
         Ok(workload)
     }
@@ -128,26 +129,36 @@ impl BulkParameters {
     }
 }
 
+/// The error under the name the parameter has in a run.
+fn renamed(error: ParameterError) -> ConfigurationError {
+    let name = format!("workload.sessions.{}", error.parameter);
+    ConfigurationError::new(name, error.value, error.allowed)
+}
+
 impl Web {
+    fn check(&self) -> Result<(), ConfigurationError> {
+        match &self.sessions {
+            SessionParameters::Lognormal(parameters) => parameters.check(),
+            SessionParameters::SpecWeb99(parameters) => parameters.check(),
+        }
+        .map_err(renamed)
+    }
+
     /// The source of sessions: the trace if there is one, else the generator under `seed`.
     pub fn source(
         &self,
         trace: Option<&Replay>,
         seed: u64,
     ) -> Result<Sessions, ConfigurationError> {
-        let wrong = |error: ParameterError| {
-            let name = format!("workload.sessions.{}", error.parameter);
-            ConfigurationError::new(name, error.value, error.allowed)
-        };
         if let Some(trace) = trace {
             return Ok(Sessions::Replay(trace.clone()));
         }
         Ok(match &self.sessions {
             SessionParameters::Lognormal(parameters) => {
-                Sessions::Lognormal(parameters.generator(seed).map_err(wrong)?)
+                Sessions::Lognormal(parameters.generator(seed).map_err(renamed)?)
             }
             SessionParameters::SpecWeb99(parameters) => {
-                let generator: SpecWeb99Generator = parameters.generator(seed).map_err(wrong)?;
+                let generator: SpecWeb99Generator = parameters.generator(seed).map_err(renamed)?;
                 Sessions::SpecWeb99(generator)
             }
         })

@@ -114,7 +114,11 @@ impl LognormalSessions {
         })
     }
 
-    fn check(&self) -> Result<(), ParameterError> {
+    /// Checks every parameter, as [`generator`](Self::generator) does first.
+    ///
+    /// # Errors
+    /// Names the first parameter that is out of its range.
+    pub fn check(&self) -> Result<(), ParameterError> {
         let share = |value: f64| (0.0..=1.0).contains(&value);
         let sigma = |value: f64| (0.0..=3.0).contains(&value);
         require(

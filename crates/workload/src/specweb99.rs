@@ -77,6 +77,26 @@ impl SpecWeb99 {
     /// # Errors
     /// Names the first parameter that is out of its range.
     pub fn generator(&self, seed: u64) -> Result<SpecWeb99Generator, ParameterError> {
+        self.check()?;
+        Ok(SpecWeb99Generator {
+            connections: self.connections,
+            dynamic_share: self.dynamic_share,
+            keep_alive_session_share: self.keep_alive_session_share(),
+            directories: AliasTable::new(&zipf_weights(self.directories(), 1.0)),
+            files: AliasTable::new(&file_weights()),
+            size_bytes: core::array::from_fn(|file| file_bytes(file as u32)),
+            clients: Stream::new(seed, "clients"),
+            lengths: Stream::new(seed, "session lengths"),
+            objects: Stream::new(seed, "objects"),
+            kinds: Stream::new(seed, "static or dynamic"),
+        })
+    }
+
+    /// Checks every parameter, as [`generator`](Self::generator) does first.
+    ///
+    /// # Errors
+    /// Names the first parameter that is out of its range.
+    pub fn check(&self) -> Result<(), ParameterError> {
         let share = |value: f64| (0.0..=1.0).contains(&value);
         require(
             (1..=1_000_000).contains(&self.connections),
@@ -95,19 +115,7 @@ impl SpecWeb99 {
             "keep_alive_share",
             self.keep_alive_share,
             "from 0 to 1",
-        )?;
-        Ok(SpecWeb99Generator {
-            connections: self.connections,
-            dynamic_share: self.dynamic_share,
-            keep_alive_session_share: self.keep_alive_session_share(),
-            directories: AliasTable::new(&zipf_weights(self.directories(), 1.0)),
-            files: AliasTable::new(&file_weights()),
-            size_bytes: core::array::from_fn(|file| file_bytes(file as u32)),
-            clients: Stream::new(seed, "clients"),
-            lengths: Stream::new(seed, "session lengths"),
-            objects: Stream::new(seed, "objects"),
-            kinds: Stream::new(seed, "static or dynamic"),
-        })
+        )
     }
 }
 

@@ -83,15 +83,39 @@ impl Array {
         self.lines
     }
 
-    /// The first virtual line of an instance, counted modulo their number.
-    #[inline]
+    /// The first virtual line of an instance.
     pub const fn line(&self, index: u32) -> u32 {
-        let index = index % self.count;
         if self.lines > LINES_PER_PAGE {
             return self.first_line + index * self.lines.next_multiple_of(LINES_PER_PAGE);
         }
         let page = index / self.per_page;
         self.first_line + page * LINES_PER_PAGE + index % self.per_page * self.lines
+    }
+
+    /// The physical places of all instances.
+    pub fn place(&self, pages: &PageTable) -> Placed {
+        let physical = |index| pages.physical(self.line(index)).0;
+        Placed {
+            lines: (0..self.count).map(physical).collect(),
+        }
+    }
+}
+
+/// The physical first lines of the instances of one structure.
+pub struct Placed {
+    lines: Box<[u32]>,
+}
+
+impl Placed {
+    /// How many there are.
+    pub const fn count(&self) -> u32 {
+        self.lines.len() as u32
+    }
+
+    /// The first line of an instance, counted modulo their number.
+    #[inline]
+    pub fn line(&self, index: u32) -> u32 {
+        self.lines[index as usize % self.lines.len()]
     }
 }
 

@@ -3,7 +3,7 @@
 use perpacket_cost::{Layer, PerLayer};
 use perpacket_memory::{Hierarchy, Line};
 
-use super::address::{Array, Layout, PageTable, shuffled};
+use super::address::{Array, Layout, PageTable, Placed, shuffled};
 use super::footprint::{Footprint, Operation, Structure, Structures};
 use crate::error::ConfigurationError;
 use crate::settings::Machine;
@@ -31,22 +31,22 @@ pub struct Places {
     callout: u32,
 }
 
-/// Where instances of structures lie, by kind.
-struct Arrays {
-    file: Array,
-    socket: Array,
-    inpcb: Array,
-    tcpcb: Array,
-    record: Array,
-    pcb_hash: Array,
-    callout: Array,
-    mbuf: Array,
-    tx_mbuf: Array,
-    tx_descriptor: Array,
-    rx_mbuf: Array,
-    rx_buffer: Array,
-    rx_descriptor: Array,
-    object: Array,
+/// Physical first lines of the instances of structures, by kind.
+struct Arrays<A> {
+    file: A,
+    socket: A,
+    inpcb: A,
+    tcpcb: A,
+    record: A,
+    pcb_hash: A,
+    callout: A,
+    mbuf: A,
+    tx_mbuf: A,
+    tx_descriptor: A,
+    rx_mbuf: A,
+    rx_buffer: A,
+    rx_descriptor: A,
+    object: A,
 }
 
 /// Lines of one array that are touched round and round, never a line next to the one before: what
@@ -110,7 +110,7 @@ pub struct Cpu {
     device_access_cycles: u64,
     profiler_instructions: u64,
     pages: PageTable,
-    arrays: Arrays,
+    arrays: Arrays<Placed>,
     rotating: [Rotating; 2],
     rx_buffer_lines: u32,
     descriptors_per_line: u32,
@@ -126,6 +126,18 @@ pub struct Cpu {
     costs: PerLayer<LayerCost>,
 }
 
+/// The machine's empty caches, or which of their parameters is impossible.
+pub fn hierarchy(machine: &Machine) -> Result<Hierarchy, ConfigurationError> {
+    Hierarchy::new(&machine.hierarchy()).map_err(|error| {
+        // The memory crate counts levels; the data files name them.
+        let name = error
+            .parameter
+            .replace("levels[0]", "l1d")
+            .replace("levels[1]", "l2");
+        ConfigurationError::new(format!("machine.{name}"), error.value, error.allowed)
+    })
+}
+
 impl Cpu {
     /// A processor with empty caches.
     pub fn new(
@@ -136,14 +148,7 @@ impl Cpu {
         profiler_instructions: u32,
         seed: u64,
     ) -> Result<Self, ConfigurationError> {
-        let memory = Hierarchy::new(&machine.hierarchy()).map_err(|error| {
-            // The memory crate counts levels; the data files name them.
-            let name = error
-                .parameter
-                .replace("levels[0]", "l1d")
-                .replace("levels[1]", "l2");
-            ConfigurationError::new(format!("machine.{name}"), error.value, error.allowed)
-        })?;
+        let memory = hierarchy(machine)?;
         let base_cycles = footprints
             .iter()
             .map(|footprint| {
@@ -151,7 +156,7 @@ impl Cpu {
             })
             .collect();
         let mut layout = Layout::default();
-        let arrays = Arrays::new(&mut layout, structures, population);
+        let arrays = Arrays::lay_out(&mut layout, structures, population);
         let rotating = [
             Rotating::new(layout.array(1, structures.background)),
             Rotating::new(layout.array(1, structures.stream)),
@@ -159,6 +164,7 @@ impl Cpu {
         let kernel = layout.array(1, structures.kernel);
         let process = layout.array(1, structures.process);
         let pages = layout.place(seed);
+        let arrays = arrays.place(&pages);
         let mut bases = [0; Structure::ALL.len()];
         bases[Structure::Kernel as usize] = pages.physical(kernel.line(0)).0;
         bases[Structure::Process as usize] = pages.physical(process.line(0)).0;
@@ -174,8 +180,8 @@ impl Cpu {
             rx_buffer_lines: structures.rx_buffer,
             descriptors_per_line: structures.descriptors_per_line,
             bases,
-            free_mbufs: shuffled(arrays.mbuf.count, seed ^ 1),
-            free_places: shuffled(arrays.socket.count, seed ^ 2),
+            free_mbufs: shuffled(arrays.mbuf.count(), seed ^ 1),
+            free_places: shuffled(arrays.socket.count(), seed ^ 2),
             arrays,
             sent: 0,
             received: 0,
@@ -265,18 +271,17 @@ impl Cpu {
     /// Memory for a new connection's structures.
     pub fn allocate_places(&mut self, connection: u32) -> Places {
         let index = self.free_places.pop().unwrap_or(connection);
-        let at = |array: &Array, index: u32| self.pages.physical(array.line(index)).0;
         // A cheap mixer: spreads neighbours over the buckets as a hash of ports and addresses does.
         let hash = connection.wrapping_mul(0x9E37_79B1);
         Places {
             index,
-            file: at(&self.arrays.file, index),
-            socket: at(&self.arrays.socket, index),
-            inpcb: at(&self.arrays.inpcb, index),
-            tcpcb: at(&self.arrays.tcpcb, index),
-            record: at(&self.arrays.record, index),
-            pcb_hash: at(&self.arrays.pcb_hash, hash >> 8),
-            callout: at(&self.arrays.callout, hash >> 12),
+            file: self.arrays.file.line(index),
+            socket: self.arrays.socket.line(index),
+            inpcb: self.arrays.inpcb.line(index),
+            tcpcb: self.arrays.tcpcb.line(index),
+            record: self.arrays.record.line(index),
+            pcb_hash: self.arrays.pcb_hash.line(hash >> 8),
+            callout: self.arrays.callout.line(hash >> 12),
         }
     }
 
@@ -299,8 +304,7 @@ impl Cpu {
 
     /// The following operations are on this file.
     pub fn at_object(&mut self, object: u32) {
-        let line = self.arrays.object.line(object);
-        self.bases[Structure::Object as usize] = self.pages.physical(line).0;
+        self.bases[Structure::Object as usize] = self.arrays.object.line(object);
     }
 
     /// A buffer for data to be sent: the one freed last.
@@ -312,8 +316,7 @@ impl Cpu {
 
     /// The following operations are on this buffer.
     pub fn at_mbuf(&mut self, mbuf: u32) {
-        let line = self.arrays.mbuf.line(mbuf);
-        self.bases[Structure::Mbuf as usize] = self.pages.physical(line).0;
+        self.bases[Structure::Mbuf as usize] = self.arrays.mbuf.line(mbuf);
     }
 
     /// Frees a buffer.
@@ -344,7 +347,7 @@ impl Cpu {
     pub fn dma_receive(&mut self, bytes: u32) -> u32 {
         let buffer = self.received;
         self.received = self.received.wrapping_add(1);
-        let base = self.pages.physical(self.arrays.rx_buffer.line(buffer)).0;
+        let base = self.arrays.rx_buffer.line(buffer);
         for line in 0..bytes.div_ceil(64).clamp(1, self.rx_buffer_lines) {
             self.memory.invalidate(Line(base + line));
         }
@@ -358,21 +361,20 @@ impl Cpu {
 
     /// The following operations are on this received frame.
     pub fn at_received(&mut self, buffer: u32) {
-        let place = |array: &Array, index: u32| self.pages.physical(array.line(index)).0;
-        let mbuf = place(&self.arrays.rx_mbuf, buffer);
-        let data = place(&self.arrays.rx_buffer, buffer);
-        let descriptor = place(
-            &self.arrays.rx_descriptor,
-            buffer / self.descriptors_per_line,
-        );
+        let arrays = &self.arrays;
+        let mbuf = arrays.rx_mbuf.line(buffer);
+        let data = arrays.rx_buffer.line(buffer);
+        let descriptor = arrays
+            .rx_descriptor
+            .line(buffer / self.descriptors_per_line);
         self.bases[Structure::RxMbuf as usize] = mbuf;
         self.bases[Structure::RxBuffer as usize] = data;
         self.bases[Structure::RxDescriptor as usize] = descriptor;
     }
 }
 
-impl Arrays {
-    fn new(layout: &mut Layout, structures: &Structures, population: Population) -> Self {
+impl Arrays<Array> {
+    fn lay_out(layout: &mut Layout, structures: &Structures, population: Population) -> Self {
         let connections = population.connections;
         let descriptor_lines = population.ring.div_ceil(structures.descriptors_per_line);
         let mut array = |count: u32, structure: Structure| {
@@ -396,6 +398,25 @@ impl Arrays {
             rx_buffer: array(structures.rx_buffers, Structure::RxBuffer),
             rx_descriptor: array(descriptor_lines, Structure::RxDescriptor),
             object: array(population.objects, Structure::Object),
+        }
+    }
+
+    fn place(&self, pages: &PageTable) -> Arrays<Placed> {
+        Arrays {
+            file: self.file.place(pages),
+            socket: self.socket.place(pages),
+            inpcb: self.inpcb.place(pages),
+            tcpcb: self.tcpcb.place(pages),
+            record: self.record.place(pages),
+            pcb_hash: self.pcb_hash.place(pages),
+            callout: self.callout.place(pages),
+            mbuf: self.mbuf.place(pages),
+            tx_mbuf: self.tx_mbuf.place(pages),
+            tx_descriptor: self.tx_descriptor.place(pages),
+            rx_mbuf: self.rx_mbuf.place(pages),
+            rx_buffer: self.rx_buffer.place(pages),
+            rx_descriptor: self.rx_descriptor.place(pages),
+            object: self.object.place(pages),
         }
     }
 }

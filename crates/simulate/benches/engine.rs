@@ -1,0 +1,77 @@
+//! How fast the simulator runs: the bare event queue, and whole configurations with the full memory
+//! model, in simulated packets a second on one core.
+//!
+//! RESULTS_PLACEHOLDER
+
+use std::hint::black_box;
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use perpacket_simulate::queue::EventQueue;
+use perpacket_simulate::time::{Span, Time};
+use perpacket_simulate::{Progress, Simulation};
+
+/// Pops the earliest event and pushes one, with `waiting` events in the queue and times spread as
+/// in a simulation: most a few microseconds ahead, one in 64 a second (a timer).
+fn queue(criterion: &mut Criterion) {
+    const STEPS: u64 = 100_000;
+    let mut group = criterion.benchmark_group("queue");
+    group.throughput(Throughput::Elements(STEPS));
+    for waiting in [16_u64, 1_024, 65_536] {
+        let mut events = EventQueue::new();
+        let mut random = 1_u64;
+        let mut delay = move || {
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            let spread = random >> 40;
+            Span(if spread % 64 == 0 {
+                1_000_000_000_000
+            } else {
+                500_000 + spread
+            })
+        };
+        for number in 0..waiting {
+            events.push(Time::ZERO + delay(), number as u32);
+        }
+        group.bench_function(format!("{waiting}_waiting"), |bencher| {
+            bencher.iter(|| {
+                for _ in 0..STEPS {
+                    if let Some((time, event)) = events.pop() {
+                        events.push(time + delay(), black_box(event));
+                    }
+                }
+            });
+        });
+    }
+    group.finish();
+}
+
+fn packets(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("packets");
+    group.sample_size(10);
+    for (name, configuration, connections) in [
+        ("bulk_128", "bulk", "128"),
+        ("bulk_2048", "bulk", "2048"),
+        ("web_baseline", "W-0-N-N-FCFS-400", "2048"),
+        ("web_offload", "W-4096-P-L-FCFS-800", "2048"),
+        ("web_overload", "W-4096-P-N-FCFS-400", "2048"),
+    ] {
+        let overrides = [
+            ("workload.connections", connections),
+            ("run.warmup_packets", "100000"),
+            ("run.packets", "200000"),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let Ok(simulation) = Simulation::new(configuration, &overrides, None) else {
+            continue;
+        };
+        group.throughput(Throughput::Elements(simulation.packets()));
+        group.bench_function(name, |bencher| {
+            bencher.iter(|| simulation.run(1, false, &Progress::default()).is_ok());
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, queue, packets);
+criterion_main!(benches);
