@@ -123,11 +123,11 @@ impl<W: Write> Rewriter<'_, W> {
             }
             size => size.map(|size| size as u32),
         };
-        if let Some(mappings) = &mut self.conversion.mappings {
-            if request.object == self.mapped {
-                write_mapping(*mappings, request.object, uri)?;
-                self.mapped += 1;
-            }
+        if let Some(mappings) = &mut self.conversion.mappings
+            && request.object == self.mapped
+        {
+            write_mapping(*mappings, request.object, uri)?;
+            self.mapped += 1;
         }
         self.writer.record(&WorldCupRecord {
             time_s,

@@ -115,10 +115,10 @@ impl<'a> LogLine<'a> {
         };
         let (method, target) = (&self.request[..blank], &self.request[blank + 1..]);
         let method = Method::from_name(method);
-        if let Some(last) = memrchr(b' ', target) {
-            if let Some(version) = target[last + 1..].strip_prefix(b"HTTP/") {
-                return (method, &target[..last], HttpVersion::from_number(version));
-            }
+        if let Some(last) = memrchr(b' ', target)
+            && let Some(version) = target[last + 1..].strip_prefix(b"HTTP/")
+        {
+            return (method, &target[..last], HttpVersion::from_number(version));
         }
         (method, target, HttpVersion::Http09)
     }

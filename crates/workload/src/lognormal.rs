@@ -164,7 +164,8 @@ impl LognormalSessions {
             "from 1 to 10000",
         )?;
         require(
-            (1..=10_000_000).contains(&self.objects) && self.objects % self.size_classes == 0,
+            (1..=10_000_000).contains(&self.objects)
+                && self.objects.is_multiple_of(self.size_classes),
             "objects",
             self.objects,
             "a multiple of size_classes, at most 10000000",

@@ -306,12 +306,11 @@ proptest! {
     #[test]
     fn every_line_is_either_a_request_or_a_reject(bytes in nearly_log(), format in formats()) {
         let lines = bytes.split_inclusive(|byte| *byte == b'\n').count() as u64;
-        if let Ok(summary) = summarize(bytes.as_slice(), format, SESSION_WINDOW_S) {
-            if summary.format != TraceFormat::WorldCup {
+        if let Ok(summary) = summarize(bytes.as_slice(), format, SESSION_WINDOW_S)
+            && summary.format != TraceFormat::WorldCup {
                 prop_assert_eq!(summary.requests + summary.rejected, lines);
                 prop_assert_eq!(summary.rejects.len() as u64, summary.rejected);
             }
-        }
     }
 
     #[test]
