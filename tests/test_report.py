@@ -17,6 +17,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+
 from perpacket import report
 from perpacket.experiment import session
 from perpacket.experiment.comparison import Comparison, Published, judge

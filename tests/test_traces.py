@@ -164,6 +164,6 @@ def test_a_parameter_out_of_range_is_named(tmp_path: Path) -> None:
         traces.synthesize(tmp_path / "a", sessions_per_s=0)
     with pytest.raises(TraceError, match="connections is 0"):
         traces.synthesize(tmp_path / "a", workload="S", connections=0)
+    traces.synthesize(tmp_path / "b", requests=10)
     with pytest.raises(TraceError, match="window is -1 s"):
-        traces.synthesize(tmp_path / "b", requests=10)
         traces.info(tmp_path / "b", window_s=-1)

@@ -3,6 +3,8 @@
 //!
 //! RESULTS_PLACEHOLDER
 
+#![expect(missing_docs, reason = "the macros of criterion make items without documentation")]
+
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
@@ -24,7 +26,7 @@ fn queue(criterion: &mut Criterion) {
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1);
             let spread = random >> 40;
-            Span(if spread % 64 == 0 {
+            Span(if spread.is_multiple_of(64) {
                 1_000_000_000_000
             } else {
                 500_000 + spread

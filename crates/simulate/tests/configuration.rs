@@ -1,5 +1,7 @@
 //! What users get wrong is named: parameter, value, what is allowed.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should end")]
+
 use perpacket_simulate::{ConfigurationError, Simulation};
 use perpacket_workload::{LognormalSessions, SpecWeb99};
 

@@ -1,6 +1,8 @@
 //! What a run of the simulator must show, whatever its parameters: published cache misses,
 //! published orderings, conservation, determinism.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should end")]
+
 use perpacket_simulate::{Outcome, Progress, Simulation};
 
 fn run(configuration: &str, overrides: &[(&str, &str)], seed: u64) -> Outcome {

@@ -67,7 +67,7 @@ impl Rotating {
         Self {
             first_line: array.line(0),
             lines,
-            stride: if lines % STRIDE == 0 {
+            stride: if lines.is_multiple_of(STRIDE) {
                 1
             } else {
                 STRIDE % lines
