@@ -3,7 +3,10 @@
 //!
 //! RESULTS_PLACEHOLDER
 
-#![expect(missing_docs, reason = "the macros of criterion make items without documentation")]
+#![expect(
+    missing_docs,
+    reason = "the macros of criterion make items without documentation"
+)]
 
 use std::hint::black_box;
 

