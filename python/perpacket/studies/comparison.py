@@ -25,6 +25,10 @@ def rows_of(directory: RunDirectory) -> Rows:
     return rows
 
 
+# Shares that differ by less, in percentage points, are one and the same to every reader.
+NEGLIGIBLE_PERCENT = 0.01
+
+
 def compare(study: Study, directory: RunDirectory) -> list[Comparison]:
     """Every published figure of the study beside the run, in the document's order."""
     rows = rows_of(directory)
@@ -37,14 +41,15 @@ def compare_figure(study: Study, published: Published, rows: Rows) -> Comparison
     against = rows.get(published.against, {}) if published.against else None
     quantity = QUANTITIES[published.quantity]
     interval, values = estimate(quantity, own, against)
-    warnings = [*replication_warnings(values), *balance_warnings(own)]
+    warnings = [*replication_warnings(values, published.unit), *balance_warnings(own)]
     configuration = study.point(published.point).configuration
     return judge(published, configuration, interval, tuple(warnings), quantity.title)
 
 
-def replication_warnings(values: list[float]) -> Iterable[str]:
-    """What is suspicious about replications of one number."""
-    if values:
+def replication_warnings(values: list[float], unit: str) -> Iterable[str]:
+    """What is suspicious about replications of one number, where they differ by enough to matter."""
+    negligible = NEGLIGIBLE_PERCENT if unit == "%" else 0.0
+    if values and max(values) - min(values) > negligible:
         yield from filter(None, (trend(values), outlier(values)))
 
 
