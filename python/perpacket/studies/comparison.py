@@ -47,7 +47,7 @@ def compare_figure(study: Study, published: Published, rows: Rows) -> Comparison
 
 
 def replication_warnings(values: list[float], unit: str) -> Iterable[str]:
-    """What is suspicious about replications of one number, where they differ by enough to matter."""
+    """What is suspicious about replications that differ by enough to matter."""
     negligible = NEGLIGIBLE_PERCENT if unit == "%" else 0.0
     if values and max(values) - min(values) > negligible:
         yield from filter(None, (trend(values), outlier(values)))
