@@ -209,6 +209,8 @@ def core_errors() -> Iterator[None]:
         raise TraceError(str(error)) from None
     except core.Interrupted:
         raise Interrupted("the simulation was cancelled") from None
+    except RuntimeError as error:
+        raise RunFailed(str(error)) from None
     except BaseException as error:
         # A panic of the core derives from BaseException, and its type cannot be imported.
         if type(error).__name__ != "PanicException":

@@ -101,9 +101,10 @@ impl PySimulation {
                 .run(self.seed, self.wants_timeline, &self.progress);
             (result, started.elapsed().as_secs_f64())
         });
-        let (outcome, timeline) = result.map_err(|error| match error {
-            RunError::Configuration(error) => refused(py, &error),
+        let (outcome, timeline) = result.map_err(|error| match &error {
+            RunError::Configuration(error) => refused(py, error),
             RunError::Interrupted(error) => Interrupted::new_err(error.to_string()),
+            RunError::Stalled { .. } => PyRuntimeError::new_err(error.to_string()),
         })?;
         *self.timeline.lock().unwrap_or_else(PoisonError::into_inner) = timeline;
         let timed = Timed {

@@ -175,7 +175,8 @@ impl World {
         let header_bytes = self.settings.server.header_bytes;
         let connection = &mut self.connections[number];
         let client = &mut self.clients.slots[connection.slot as usize];
-        client.response_bytes = header_bytes + client.requests[client.next].response_bytes;
+        client.response_bytes =
+            header_bytes.saturating_add(client.requests[client.next].response_bytes);
         client.received_bytes = 0;
         client.read_bytes = 0;
         client.issued = self.now;
@@ -228,6 +229,8 @@ impl World {
 
     fn client_reacts(&mut self, number: u32, reaction: Reaction) {
         if reaction.established {
+            // The kernel answers the handshake before the client has a chance to write.
+            self.client_transmits(number);
             self.client_asks(number);
         }
         if reaction.received_bytes == 0 {

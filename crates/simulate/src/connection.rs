@@ -71,9 +71,11 @@ pub struct Connection {
     pub buffers: VecDeque<Buffer>,
     /// Bytes the host has sent through the NIC and not yet heard acknowledged.
     pub bypass_queued_bytes: u32,
+    /// Bytes in send commands that the NIC has not yet taken.
+    pub bytes_in_commands: u32,
     /// A message to the host that it has not read.
     pub message: Option<Message>,
-    /// Packets on the NIC, fading: what active restore ranks by.
+    /// Packets on the NIC, halved at each restore: what active restore ranks by.
     pub nic_packets: u32,
     /// Place in the NIC's list.
     pub nic_place: u32,
@@ -100,6 +102,7 @@ impl Connection {
             request_buffer: 0,
             buffers: VecDeque::new(),
             bypass_queued_bytes: 0,
+            bytes_in_commands: 0,
             message: None,
             nic_packets: 0,
             nic_place: 0,

@@ -288,7 +288,10 @@ impl World {
         let connection = &self.connections[number];
         let tcp = &self.settings.tcp;
         match connection.owner {
-            Owner::Host => connection.server.send_room_bytes(tcp),
+            Owner::Host => connection
+                .server
+                .send_room_bytes(tcp)
+                .saturating_sub(connection.bytes_in_commands),
             _ => tcp
                 .send_buffer_bytes
                 .saturating_sub(connection.bypass_queued_bytes),

@@ -9,7 +9,8 @@
 //!   has lasted lasts longer still. Its threshold follows from the traffic, where `threshold n`
 //!   fixes one.
 //! - `oracle` knows the future: it hands off at establishment the connections that will be longer.
-//!   No real system can; it bounds what a better prediction could gain.
+//!   No real system can. It is the best choice at establishment by length alone; a policy that
+//!   decides later may still carry more, because it never holds a connection before it is busy.
 
 use crate::settings::SelectionPolicy;
 

@@ -112,7 +112,7 @@ impl World {
             left -= bytes;
             room -= bytes;
             self.connections[number].serving.file_bytes_left = left;
-            self.enqueue(number, Operation::SendfilePage, bytes, left > 0 && room > 0);
+            self.enqueue(number, Operation::SendfilePage, bytes, left > 0);
         }
     }
 
@@ -141,6 +141,7 @@ impl World {
             self.transmit(number);
         } else {
             connection.bypass_queued_bytes += bytes;
+            connection.bytes_in_commands += bytes;
             let kind = CommandKind::Send {
                 bytes,
                 more_to_come,

@@ -156,13 +156,15 @@ impl Host {
         if self.prefetch == "none" {
             return Ok(None);
         }
-        self.prefetch.parse().map(Some).map_err(|_| {
-            ConfigurationError::new(
+        const MOST: usize = 65_536;
+        match self.prefetch.parse() {
+            Ok(distance) if distance <= MOST => Ok(Some(distance)),
+            _ => Err(ConfigurationError::new(
                 "host.prefetch",
                 &self.prefetch,
                 "give `none` or a distance in packets, such as 0 or 1",
-            )
-        })
+            )),
+        }
     }
 }
 
@@ -228,6 +230,7 @@ impl Settings {
     fn check_host_side(&self, tcp: &Tcp) -> Result<(), ConfigurationError> {
         let machine = &self.machine;
         at_least("machine.clock_mhz", machine.clock_mhz, 1)?;
+        at_most("machine.clock_mhz", machine.clock_mhz, 100_000)?;
         within(
             "machine.cycles_per_instruction",
             machine.cycles_per_instruction,
@@ -278,6 +281,12 @@ impl Settings {
             within(name, value, 0.01, 3_600_000.0)?;
         }
         within("tcp.rto_slop_ms", tcp.rto_slop_ms, 0.0, 3_600_000.0)?;
+        at_least("server.header_bytes", self.server.header_bytes, 1)?;
+        at_most(
+            "server.header_bytes",
+            self.server.header_bytes,
+            tcp.send_buffer_bytes,
+        )?;
         at_least("server.request_bytes", self.server.request_bytes, 1)?;
         at_most(
             "server.request_bytes",
@@ -297,7 +306,8 @@ impl Settings {
         at_most(
             "server.writable_room_bytes",
             self.server.writable_room_bytes,
-            tcp.send_buffer_bytes,
+            // A partial segment may stay behind until more is written.
+            (tcp.send_buffer_bytes - tcp.mss_bytes).max(1),
         )?;
         at_least("server.events_per_poll", self.server.events_per_poll, 1)?;
         within(
@@ -328,8 +338,13 @@ impl Settings {
         let nic = &self.nic;
         at_least("nic.mips", nic.mips, 1)?;
         at_most("nic.mips", nic.mips, 1_000_000)?;
-        at_least("nic.receive_ring_packets", nic.receive_ring_packets, 1)?;
-        at_least("nic.send_ring_packets", nic.send_ring_packets, 1)?;
+        for (name, packets) in [
+            ("nic.receive_ring_packets", nic.receive_ring_packets),
+            ("nic.send_ring_packets", nic.send_ring_packets),
+        ] {
+            at_least(name, packets, 1)?;
+            at_most(name, packets, 65_536)?;
+        }
         at_least("nic.queue_packets", nic.queue_packets, 1)?;
         at_least("nic.soft_limit_step", nic.soft_limit_step, 1)?;
         if nic.lowat >= nic.hiwat {
@@ -339,14 +354,23 @@ impl Settings {
                 format!("the low watermark must lie below nic.hiwat = {}", nic.hiwat),
             ));
         }
-        if nic.load_control && nic.host_first && nic.hiwat >= nic.queue_packets {
+        let (queue, packets) = if nic.host_first {
+            ("nic.queue_packets", nic.queue_packets)
+        } else {
+            ("nic.receive_ring_packets", nic.receive_ring_packets)
+        };
+        if nic.load_control && nic.hiwat >= packets {
             return Err(ConfigurationError::new(
                 "nic.hiwat",
                 nic.hiwat,
-                format!(
-                    "load control never acts unless it lies below nic.queue_packets = {}",
-                    nic.queue_packets
-                ),
+                format!("load control never acts unless it lies below {queue} = {packets}"),
+            ));
+        }
+        if nic.load_control && nic.connections == 0 {
+            return Err(ConfigurationError::new(
+                "nic.connections",
+                0,
+                "load control needs a NIC that may hold 1 connection or more",
             ));
         }
         let room = nic.memory_mib.saturating_mul(1024) / nic.connection_kib.max(1);

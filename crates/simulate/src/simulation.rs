@@ -89,6 +89,18 @@ impl Simulation {
         let parameters = parameters::resolve(configuration, overrides)?;
         let settings = Settings::read(&parameters)?;
         let workload = Workload::read(&parameters)?;
+        if let Workload::Bulk(bulk) = &workload
+            && bulk.segment_bytes > settings.tcp.send_buffer_bytes
+        {
+            return Err(ConfigurationError::new(
+                "workload.segment_bytes",
+                bulk.segment_bytes,
+                format!(
+                    "a write must fit in tcp.send_buffer_bytes = {}",
+                    settings.tcp.send_buffer_bytes
+                ),
+            ));
+        }
         if let Some(trace) = &trace {
             if matches!(workload, Workload::Bulk(_)) {
                 return Err(ConfigurationError::new(
@@ -238,6 +250,17 @@ pub enum RunError {
     /// It was asked to end.
     #[error(transparent)]
     Interrupted(#[from] Interrupted),
+    /// Nothing more can happen, though packets are wanted.
+    #[error(
+        "after {packets} of {wanted} packets nothing more can happen: no connection makes progress \
+         with these parameters"
+    )]
+    Stalled {
+        /// Packets of the warm-up or the window so far.
+        packets: u64,
+        /// Packets wanted of it.
+        wanted: u64,
+    },
 }
 
 /// Runs until the window has `packets`; returns the number of events. `before` packets have been
@@ -247,7 +270,7 @@ fn run_until(
     packets: u64,
     before: u64,
     progress: &Progress,
-) -> Result<u64, Interrupted> {
+) -> Result<u64, RunError> {
     let mut events = 0;
     while world.measure.packets < packets {
         if events % EVENTS_PER_LOOK == 0 {
@@ -255,11 +278,14 @@ fn run_until(
                 .packets
                 .store(before + world.measure.packets, Ordering::Relaxed);
             if progress.cancelled.load(Ordering::Relaxed) {
-                return Err(Interrupted);
+                return Err(Interrupted.into());
             }
         }
         if !world.step() {
-            break;
+            return Err(RunError::Stalled {
+                packets: world.measure.packets,
+                wanted: packets,
+            });
         }
         events += 1;
     }

@@ -14,7 +14,7 @@ pub struct Timeline {
     pub connections_on_nic: Vec<u32>,
     /// Most connections it accepts (Soft_limit); the hard limit without load control.
     pub soft_limit: Vec<u32>,
-    /// Received NIC packets that wait in their own queue (Qlen).
+    /// Received packets that wait for the NIC's TCP (Qlen).
     pub queue_packets: Vec<u32>,
     /// State of load control; `off` without it.
     pub state: Vec<&'static str>,
@@ -46,13 +46,14 @@ impl World {
         timeline
             .soft_limit
             .push(control.map_or(hard_limit, |control| control.soft_limit()));
-        timeline
-            .queue_packets
-            .push(self.nic.queues.classified() as u32);
+        timeline.queue_packets.push(self.nic.queues.length() as u32);
         timeline
             .state
             .push(control.map_or("off", |control| control.state().name()));
         let interval = timeline.interval;
-        self.after(interval, Event::Sample);
+        // A world in which nothing else will happen has stopped.
+        if !self.events.is_empty() {
+            self.after(interval, Event::Sample);
+        }
     }
 }

@@ -35,6 +35,18 @@ fn each_impossible_value_names_its_parameter() {
         ),
         ("W-0-N-N-FCFS-400", "host.prefetch", "much"),
         ("W-0-N-N-FCFS-400", "run.packets", "0"),
+        ("W-4096-N-L-FCFS-400", "nic.mips", "400"),
+        ("W-0-P-L-FCFS-400", "nic.mips", "400"),
+        ("W-0-N-N-FCFS-400", "nic.receive_ring_packets", "4294967295"),
+        ("W-0-N-N-FCFS-400", "server.header_bytes", "3000000000"),
+        ("W-0-N-N-FCFS-400", "host.prefetch", "18446744073709551615"),
+        (
+            "W-0-N-N-FCFS-400",
+            "layers.tcp.input.instructions",
+            "9000000000000000000",
+        ),
+        ("bulk", "workload.segment_bytes", "32769"),
+        ("bulk", "tcp.send_buffer_bytes", "1460000000"),
         ("bulk", "workload.rate_mbps", "0.0"),
         ("bulk", "network.added_latency_ms", "-1.0"),
     ] {

@@ -94,7 +94,7 @@ impl Array {
 
     /// The physical places of all instances.
     pub fn place(&self, pages: &PageTable) -> Placed {
-        let physical = |index| pages.physical(self.line(index)).0;
+        let physical = |index| pages.physical(self.line(index));
         Placed {
             lines: (0..self.count).map(physical).collect(),
         }
@@ -103,7 +103,7 @@ impl Array {
 
 /// The physical first lines of the instances of one structure.
 pub struct Placed {
-    lines: Box<[u32]>,
+    lines: Box<[Line]>,
 }
 
 impl Placed {
@@ -114,7 +114,7 @@ impl Placed {
 
     /// The first line of an instance, counted modulo their number.
     #[inline]
-    pub fn line(&self, index: u32) -> u32 {
+    pub fn line(&self, index: u32) -> Line {
         self.lines[index as usize % self.lines.len()]
     }
 }

@@ -19,16 +19,32 @@ pub struct LayerCost {
 }
 
 /// Physical first lines of a connection's structures, found once when it is made.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Places {
     index: u32,
-    file: u32,
-    socket: u32,
-    inpcb: u32,
-    tcpcb: u32,
-    record: u32,
-    pcb_hash: u32,
-    callout: u32,
+    file: Line,
+    socket: Line,
+    inpcb: Line,
+    tcpcb: Line,
+    record: Line,
+    pcb_hash: Line,
+    callout: Line,
+}
+
+impl Default for Places {
+    fn default() -> Self {
+        let nowhere = Line(0);
+        Self {
+            index: 0,
+            file: nowhere,
+            socket: nowhere,
+            inpcb: nowhere,
+            tcpcb: nowhere,
+            record: nowhere,
+            pcb_hash: nowhere,
+            callout: nowhere,
+        }
+    }
 }
 
 /// Physical first lines of the instances of structures, by kind.
@@ -115,8 +131,10 @@ pub struct Cpu {
     rx_buffer_lines: u32,
     descriptors_per_line: u32,
     /// Physical first line of the instance at hand, by structure.
-    bases: [u32; Structure::ALL.len()],
+    bases: [Line; Structure::ALL.len()],
     free_mbufs: Vec<u32>,
+    /// Buffers there are, free or not.
+    mbufs: u32,
     free_places: Vec<u32>,
     sent: u32,
     received: u32,
@@ -165,9 +183,9 @@ impl Cpu {
         let process = layout.array(1, structures.process);
         let pages = layout.place(seed);
         let arrays = arrays.place(&pages);
-        let mut bases = [0; Structure::ALL.len()];
-        bases[Structure::Kernel as usize] = pages.physical(kernel.line(0)).0;
-        bases[Structure::Process as usize] = pages.physical(process.line(0)).0;
+        let mut bases = [Line(0); Structure::ALL.len()];
+        bases[Structure::Kernel as usize] = pages.physical(kernel.line(0));
+        bases[Structure::Process as usize] = pages.physical(process.line(0));
         Ok(Self {
             clock: Clock::from_mhz(machine.clock_mhz),
             memory,
@@ -180,6 +198,7 @@ impl Cpu {
             rx_buffer_lines: structures.rx_buffer,
             descriptors_per_line: structures.descriptors_per_line,
             bases,
+            mbufs: arrays.mbuf.count(),
             free_mbufs: shuffled(arrays.mbuf.count(), seed ^ 1),
             free_places: shuffled(arrays.socket.count(), seed ^ 2),
             arrays,
@@ -225,7 +244,7 @@ impl Cpu {
                 let line = if let Some(rotation) = touch.rotation {
                     self.pages.physical(self.rotating[rotation].next())
                 } else {
-                    Line(base + offset)
+                    Line(base.0 + offset)
                 };
                 let access = self.memory.access(line, self.now);
                 self.now += u64::from(access.stall_cycles);
@@ -258,7 +277,7 @@ impl Cpu {
         for touch in &footprint.touches {
             let base = self.bases[touch.structure as usize];
             for offset in touch.first..touch.end {
-                self.memory.prefetch(Line(base + offset), self.now);
+                self.memory.prefetch(Line(base.0 + offset), self.now);
             }
         }
         let cycles = self.base_cycles[operation as usize];
@@ -309,7 +328,11 @@ impl Cpu {
 
     /// A buffer for data to be sent: the one freed last.
     pub fn allocate_mbuf(&mut self) -> u32 {
-        let mbuf = self.free_mbufs.pop().unwrap_or_default();
+        // Beyond those laid out, numbers go on and share the places of earlier ones.
+        let mbuf = self.free_mbufs.pop().unwrap_or_else(|| {
+            self.mbufs += 1;
+            self.mbufs - 1
+        });
         self.at_mbuf(mbuf);
         mbuf
     }
@@ -333,14 +356,14 @@ impl Cpu {
             .arrays
             .tx_descriptor
             .line(number / self.descriptors_per_line);
-        self.bases[Structure::TxMbuf as usize] = self.pages.physical(mbuf).0;
-        self.bases[Structure::TxDescriptor as usize] = self.pages.physical(descriptor).0;
+        self.bases[Structure::TxMbuf as usize] = mbuf;
+        self.bases[Structure::TxDescriptor as usize] = descriptor;
     }
 
     /// The NIC marks the descriptors around the last sent frames as done.
     pub fn dma_send_done(&mut self) {
         let line = self.bases[Structure::TxDescriptor as usize];
-        self.memory.invalidate(Line(line));
+        self.memory.invalidate(line);
     }
 
     /// The NIC writes a frame of `bytes` and its descriptor to memory; returns its buffer.
@@ -349,13 +372,13 @@ impl Cpu {
         self.received = self.received.wrapping_add(1);
         let base = self.arrays.rx_buffer.line(buffer);
         for line in 0..bytes.div_ceil(64).clamp(1, self.rx_buffer_lines) {
-            self.memory.invalidate(Line(base + line));
+            self.memory.invalidate(Line(base.0 + line));
         }
         let descriptor = self
             .arrays
             .rx_descriptor
             .line(buffer / self.descriptors_per_line);
-        self.memory.invalidate(self.pages.physical(descriptor));
+        self.memory.invalidate(descriptor);
         buffer
     }
 

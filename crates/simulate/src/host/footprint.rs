@@ -231,6 +231,14 @@ pub fn read(
                 "give its instructions and touches",
             ));
         };
+        const MOST_INSTRUCTIONS: u64 = 1_000_000_000;
+        if data.instructions > MOST_INSTRUCTIONS {
+            return Err(ConfigurationError::new(
+                format!("layers.{name}.instructions"),
+                data.instructions,
+                format!("give {MOST_INSTRUCTIONS} or fewer"),
+            ));
+        }
         let touches: Result<_, _> = data
             .touches
             .iter()

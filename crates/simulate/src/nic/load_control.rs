@@ -68,7 +68,10 @@ impl LoadControl {
         match self.state {
             State::Monitor | State::Increase if queue > self.hiwat => self.lower(connections),
             State::Monitor if queue < self.lowat => {
-                self.soft_limit = (self.soft_limit + self.step).min(self.hard_limit);
+                self.soft_limit = self
+                    .soft_limit
+                    .saturating_add(self.step)
+                    .min(self.hard_limit);
                 self.state = State::Increase;
             }
             State::Decrease if connections < self.soft_limit => self.state = State::Monitor,
@@ -79,7 +82,9 @@ impl LoadControl {
     }
 
     fn lower(&mut self, connections: u32) {
-        self.soft_limit = self.soft_limit.min(connections).saturating_sub(self.step);
+        let lower = self.soft_limit.min(connections).saturating_sub(self.step);
+        // At a limit of none, `Cnum < Soft_limit` would never end the decrease.
+        self.soft_limit = lower.max(1);
         self.state = State::Decrease;
     }
 }
@@ -158,6 +163,14 @@ mod tests {
         control.evaluate(0, 100);
         assert_eq!(control.evaluate(1025, 1000), Some(968));
         assert_eq!(control.state(), State::Decrease);
+    }
+
+    #[test]
+    fn a_decrease_always_ends_when_the_connections_have() {
+        let mut control = control();
+        assert_eq!(control.evaluate(1025, 20), Some(1));
+        control.evaluate(0, 0);
+        assert_eq!(control.state(), State::Monitor);
     }
 
     proptest! {

@@ -102,8 +102,8 @@ impl Nic {
 impl World {
     /// A frame arrives from the wire: into the ring, or dropped.
     pub fn frame_at_nic(&mut self, frame: Frame) {
-        self.measure.packet();
         if self.nic.queues.push(Task::Received(frame), self.now) {
+            self.measure.packet();
             self.wake_nic();
         } else {
             self.drop_to_server(frame);
@@ -372,6 +372,7 @@ impl World {
                 bytes,
                 more_to_come,
             } => {
+                self.connections[number].bytes_in_commands -= bytes;
                 self.connections[number].server.enqueue(bytes, more_to_come);
                 self.transmit_where_it_is(number);
             }
@@ -418,8 +419,15 @@ impl World {
     /// A frame that the host sent on, because it had reached it after the handoff.
     fn nic_forwarded(&mut self, number: u32, segment: &Segment) {
         if self.connections[number].owner == Owner::Nic {
-            self.take_segment(number, segment);
+            return self.take_segment(number, segment);
         }
+        // It has crossed a restore: back to the host, and not delivered after all.
+        self.measure.frames.to_server.delivered -= 1;
+        self.hold(number);
+        self.frame_at_host(Frame {
+            connection: number,
+            segment: *segment,
+        });
     }
 
     /// After a command that may have crossed a restore: whoever runs the connection transmits.
@@ -435,7 +443,7 @@ impl World {
 
     /// Evaluates load control: on a packet's arrival, a handoff and an end.
     fn control_load(&mut self) {
-        let queue = self.nic.queues.classified() as u32;
+        let queue = self.nic.queues.length() as u32;
         let connections = self.nic.connections();
         let Some(control) = &mut self.nic.load_control else {
             return;
@@ -454,14 +462,17 @@ impl World {
 
     /// Orders the `count` connections with the most packets back to the host.
     fn restore_busiest(&mut self, count: u32) {
-        let connections = &self.connections;
         let mut held: Vec<u32> = self.nic.holds.clone();
         let count = (count as usize).min(held.len());
         if count == 0 {
             return;
         }
+        let connections = &self.connections;
         let rank = |number: &u32| std::cmp::Reverse((connections[*number].nic_packets, *number));
         held.select_nth_unstable_by_key(count - 1, rank);
+        for &number in &self.nic.holds {
+            self.connections[number].nic_packets /= 2;
+        }
         for &number in &held[..count] {
             self.hold(number);
             self.after(

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::time::Time;
-use crate::world::{Command, Frame};
+use crate::world::{Command, CommandKind, Frame};
 
 /// A piece of work for the NIC's processor.
 #[derive(Clone, Copy, Debug)]
@@ -65,9 +65,14 @@ impl Queues {
         self.sends
     }
 
-    /// Received NIC packets that wait in their own queue.
-    pub const fn classified(&self) -> usize {
-        self.classified
+    /// Qlen: received packets that wait for the NIC's TCP. In arrival order the NIC cannot tell
+    /// whose they are before it takes them, so all that wait in the ring count.
+    pub const fn length(&self) -> usize {
+        if self.host_first {
+            self.classified
+        } else {
+            self.in_ring
+        }
     }
 
     /// Adds a task; false if there is no room for it, which only received frames can meet.
@@ -92,6 +97,11 @@ impl Queues {
                 self.sends += 1;
                 self.first.push_back(waiting);
             }
+            // A restore that waited behind the NIC's packets would come when it is too late.
+            Task::Command(Command {
+                kind: CommandKind::Restore,
+                ..
+            }) => self.first.push_back(waiting),
             Task::Command(_) | Task::Timer(_) if self.host_first => self.second.push_back(waiting),
             Task::Command(_) | Task::Timer(_) => self.first.push_back(waiting),
         }

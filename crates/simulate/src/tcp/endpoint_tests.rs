@@ -136,15 +136,30 @@ impl Pair {
     }
 
     fn acknowledge(&mut self, acknowledgment: Sequence) {
+        self.acknowledge_with_window(acknowledgment, 65_535);
+    }
+
+    fn acknowledge_with_window(&mut self, acknowledgment: Sequence, window_bytes: u32) {
         let segment = Segment {
             sequence: self.client.sender().max,
             acknowledgment,
-            window_bytes: 65_535,
+            window_bytes,
             length_bytes: 0,
             flags: Flags::ACK,
         };
         let (settings, now) = (self.settings, self.now);
         self.server().on_segment(&settings, &segment, now);
+    }
+
+    /// A server that has sent the initial window, heard it acknowledged and sent the next flight.
+    fn second_flight() -> (Self, Vec<Segment>) {
+        let mut pair = Self::establish(settings());
+        pair.server().enqueue(20 * MSS, false);
+        for segment in &pair.burst() {
+            pair.acknowledge(segment.sequence + MSS);
+        }
+        let flight = pair.burst();
+        (pair, flight)
     }
 }
 
@@ -165,13 +180,7 @@ fn slow_start_sends_the_initial_window_and_one_more_for_each_acknowledgment() {
 
 #[test]
 fn three_duplicates_repair_the_loss_and_halve_the_window() {
-    let mut pair = Pair::establish(settings());
-    pair.server().enqueue(20 * MSS, false);
-    let first = pair.burst();
-    for segment in &first {
-        pair.acknowledge(segment.sequence + MSS);
-    }
-    let flight = pair.burst();
+    let (mut pair, flight) = Pair::second_flight();
     let lost = flight[0].sequence;
     let outstanding = pair.server().sender().max - lost;
     for _ in 0..2 {
@@ -192,13 +201,7 @@ fn three_duplicates_repair_the_loss_and_halve_the_window() {
 
 #[test]
 fn a_partial_acknowledgment_repairs_the_next_loss_at_once() {
-    let mut pair = Pair::establish(settings());
-    pair.server().enqueue(20 * MSS, false);
-    let first = pair.burst();
-    for segment in &first {
-        pair.acknowledge(segment.sequence + MSS);
-    }
-    let flight = pair.burst();
+    let (mut pair, flight) = Pair::second_flight();
     for _ in 0..3 {
         pair.acknowledge(flight[0].sequence);
     }
@@ -296,6 +299,52 @@ fn a_shut_window_is_probed_and_opens_by_two_segments() {
     );
     pair.client.read(&settings, MSS);
     assert!(pair.client.transmit(&settings, due).is_some());
+}
+
+/// A server with data behind a window that has just been shut, and what the client last said.
+fn shut_window() -> (Pair, Sequence) {
+    let mut pair = Pair::establish(Settings {
+        receive_buffer_bytes: 2 * MSS,
+        ..settings()
+    });
+    pair.server().enqueue(6 * MSS, false);
+    let flight = pair.burst();
+    let end = flight[1].sequence + MSS;
+    pair.acknowledge_with_window(end, 0);
+    assert!(pair.burst().is_empty());
+    (pair, end)
+}
+
+#[test]
+fn a_probe_that_was_not_taken_leaves_no_hole() {
+    let (mut pair, end) = shut_window();
+    let settings = pair.settings;
+    for _ in 0..2 {
+        pair.now = pair.server().timer().expect("a probe is scheduled");
+        let now = pair.now;
+        let timed_out = pair.server().on_timer(&settings, now);
+        assert!(!timed_out, "a probe is no retransmission timeout");
+        let probe = pair.burst();
+        assert_eq!((probe[0].sequence, probe[0].length_bytes), (end, 1));
+        pair.acknowledge_with_window(end, 0);
+    }
+    pair.acknowledge_with_window(end, 2 * MSS);
+    assert_eq!(
+        pair.burst()[0].sequence,
+        end,
+        "RFC 9293, 3.8.6.1: from the first byte not taken"
+    );
+}
+
+#[test]
+fn data_sent_when_a_window_opens_has_a_timeout_of_its_own() {
+    let (mut pair, end) = shut_window();
+    let due = pair.server().timer().expect("a probe is scheduled");
+    pair.now = Time(due.0 - 1_000_000);
+    pair.acknowledge_with_window(end, 2 * MSS);
+    assert!(!pair.burst().is_empty());
+    let timeout = pair.server().timer().unwrap().since(pair.now);
+    assert!(timeout >= pair.settings.minimum_rto, "{timeout:?}");
 }
 
 proptest! {

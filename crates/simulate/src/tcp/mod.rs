@@ -16,7 +16,7 @@ pub use segment::{Flags, Segment, Sequence};
 
 use crate::time::Span;
 
-/// What an endpoint is set to. Values and sources: `data/tcp.toml`.
+/// What an endpoint is set to. Values and sources: `data/common.toml`.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// Largest payload of a segment, bytes.

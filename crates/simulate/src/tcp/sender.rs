@@ -143,13 +143,15 @@ impl Sender {
     fn send(&mut self, length_bytes: u32, fin: bool, settings: &Settings, now: Time) -> Piece {
         let sequence = self.nxt;
         let again = sequence.is_before(self.max);
+        let nothing_outstanding = self.una == self.max;
         self.retransmissions += u32::from(again);
         self.nxt = sequence + length_bytes + u32::from(fin);
         if self.timed.is_none() && !again {
             self.timed = Some((sequence, now));
         }
         self.max = self.max.max(self.nxt);
-        if self.deadline.is_none() {
+        // A deadline kept while nothing was outstanding was for probing.
+        if self.deadline.is_none() || nothing_outstanding {
             self.deadline = Some(now + self.round_trip.timeout(settings));
         }
         Piece {
@@ -189,8 +191,14 @@ impl Sender {
             return 0;
         }
         let window_changed = segment.window_bytes != self.window_bytes;
+        let opened = self.window_bytes == 0 && segment.window_bytes > 0;
         self.take_window(segment);
         if acknowledgment == self.una {
+            if opened && self.syn_acknowledged {
+                // What was sent to probe the shut window was not taken: begin there again.
+                self.nxt = self.una;
+                self.deadline = None;
+            }
             if self.una != self.max && segment.span() == 0 && !window_changed {
                 self.duplicate(settings);
             }
@@ -269,7 +277,8 @@ impl Sender {
     pub fn time_out(&mut self, settings: &Settings, now: Time) -> bool {
         self.round_trip.back_off();
         self.timed = None;
-        if self.una == self.max {
+        if self.una == self.max || (self.window_bytes == 0 && self.syn_acknowledged) {
+            self.nxt = self.una;
             self.probe = self.nxt.is_before(self.data_end);
             self.deadline = None;
             return false;
@@ -281,7 +290,6 @@ impl Sender {
         self.ignore_duplicates_until = self.max;
         self.repair_first = false;
         self.nxt = self.una;
-        self.probe = self.window_bytes == 0;
         self.deadline = Some(now + self.round_trip.timeout(settings));
         true
     }
