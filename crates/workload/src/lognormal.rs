@@ -229,18 +229,27 @@ fn rounded_up(length: f64) -> u32 {
     libm::ceil(length).clamp(1.0, REQUESTS_PER_SESSION_LIMIT) as u32
 }
 
-/// The mean of ln(length) with which lengths rounded up have the mean `mean`, by bisection.
+/// The mean of ln(length) with which lengths rounded up have the mean `mean`.
+///
+/// Secants from where it would be if rounding up added a half: an evaluation is a long sum, and
+/// this takes about six where halving an interval would take fifty.
 fn mu_of_rounded_up(mean: f64, sigma: f64) -> f64 {
-    let (mut low, mut high) = (-40.0, libm::log(REQUESTS_PER_SESSION_LIMIT));
+    const CLOSE_ENOUGH: f64 = 1e-12;
+    let range = (-40.0, libm::log(REQUESTS_PER_SESSION_LIMIT));
+    let missed = |mu: f64| mean_of_rounded_up(mu, sigma) - mean;
+    let guess = libm::log((mean - 0.5).max(0.01)) - sigma * sigma / 2.0;
+    let (mut before, mut mu) = (guess - 0.1, guess.clamp(range.0, range.1));
+    let (mut missed_before, mut missed_now) = (missed(before), missed(mu));
     for _ in 0..60 {
-        let mu = 0.5 * (low + high);
-        if mean_of_rounded_up(mu, sigma) < mean {
-            low = mu
-        } else {
-            high = mu
+        let slope = (missed_now - missed_before) / (mu - before);
+        if libm::fabs(mu - before) < CLOSE_ENOUGH || slope <= 0.0 || !slope.is_finite() {
+            break;
         }
+        (before, missed_before) = (mu, missed_now);
+        mu = (mu - missed_now / slope).clamp(range.0, range.1);
+        missed_now = missed(mu);
     }
-    0.5 * (low + high)
+    mu
 }
 
 /// The mean length after rounding up: 1 + P(length > 1) + P(length > 2) + ...

@@ -67,37 +67,35 @@ struct Arrays<A> {
 
 /// Lines of one array that are touched round and round, never a line next to the one before: what
 /// they stand for is scattered, so that fetching the next line does not help.
-#[derive(Clone, Copy, Debug)]
 struct Rotating {
-    first_line: u32,
-    lines: u32,
-    stride: u32,
-    position: u32,
+    /// Physical lines in the order they are touched in.
+    order: Box<[Line]>,
+    position: usize,
 }
 
 impl Rotating {
-    fn new(array: Array) -> Self {
+    fn new(array: Array, pages: &PageTable) -> Self {
         /// Larger than a page, and prime, so that it reaches every line of almost any array.
-        const STRIDE: u32 = 67;
-        let lines = array.lines();
+        const STRIDE: u64 = 67;
+        let lines = u64::from(array.lines());
+        let stride = if lines.is_multiple_of(STRIDE) {
+            1
+        } else {
+            STRIDE
+        };
+        let line = |step: u64| array.line(0) + (step * stride % lines) as u32;
         Self {
-            first_line: array.line(0),
-            lines,
-            stride: if lines.is_multiple_of(STRIDE) {
-                1
-            } else {
-                STRIDE % lines
-            },
+            order: (0..lines).map(|step| pages.physical(line(step))).collect(),
             position: 0,
         }
     }
 
     #[inline]
-    const fn next(&mut self) -> u32 {
-        let line = self.first_line + self.position;
-        self.position += self.stride;
-        if self.position >= self.lines {
-            self.position -= self.lines;
+    fn next(&mut self) -> Line {
+        let line = self.order[self.position];
+        self.position += 1;
+        if self.position == self.order.len() {
+            self.position = 0;
         }
         line
     }
@@ -125,7 +123,6 @@ pub struct Cpu {
     base_cycles: Box<[u64]>,
     device_access_cycles: u64,
     profiler_instructions: u64,
-    pages: PageTable,
     arrays: Arrays<Placed>,
     rotating: [Rotating; 2],
     rx_buffer_lines: u32,
@@ -175,10 +172,8 @@ impl Cpu {
             .collect();
         let mut layout = Layout::default();
         let arrays = Arrays::lay_out(&mut layout, structures, population);
-        let rotating = [
-            Rotating::new(layout.array(1, structures.background)),
-            Rotating::new(layout.array(1, structures.stream)),
-        ];
+        let background = layout.array(1, structures.background);
+        let stream = layout.array(1, structures.stream);
         let kernel = layout.array(1, structures.kernel);
         let process = layout.array(1, structures.process);
         let pages = layout.place(seed);
@@ -193,8 +188,7 @@ impl Cpu {
             base_cycles,
             device_access_cycles: u64::from(machine.device_access_cycles),
             profiler_instructions: u64::from(profiler_instructions),
-            pages,
-            rotating,
+            rotating: [background, stream].map(|array| Rotating::new(array, &pages)),
             rx_buffer_lines: structures.rx_buffer,
             descriptors_per_line: structures.descriptors_per_line,
             bases,
@@ -242,7 +236,7 @@ impl Cpu {
             let base = self.bases[touch.structure as usize];
             for offset in touch.first..touch.end {
                 let line = if let Some(rotation) = touch.rotation {
-                    self.pages.physical(self.rotating[rotation].next())
+                    self.rotating[rotation].next()
                 } else {
                     Line(base.0 + offset)
                 };
