@@ -27,7 +27,6 @@ impl World {
         }
         self.host.on_nic += 1;
         connection.owner = Owner::ToNic;
-        connection.was_handed_off = true;
         connection.bypass_queued_bytes = connection.server.queued_bytes();
         self.measure.handed_off += 1;
         self.host.cpu.at_connection(&connection.places);

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::host::cpu::Places;
+use crate::selection::Future;
 use crate::tcp::{Endpoint, Sequence, Settings, State};
 use crate::time::Time;
 
@@ -62,7 +63,8 @@ pub struct Connection {
     /// The server has seen the SYN.
     pub server_exists: bool,
     pub owner: Owner,
-    pub was_handed_off: bool,
+    /// What its session will do: for the oracle alone.
+    pub future: Future,
     pub places: Places,
     pub serving: Serving,
     /// The buffer of the frame that carried the request, for the copy at `read`.
@@ -96,7 +98,7 @@ impl Connection {
             client,
             server_exists: false,
             owner: Owner::Host,
-            was_handed_off: false,
+            future: Future::default(),
             places: Places::default(),
             serving: Serving::default(),
             request_buffer: 0,

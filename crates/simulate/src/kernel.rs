@@ -188,7 +188,8 @@ impl World {
         self.measure.established += 1;
         self.make_ready(number);
         if self.settings.nic.connections > 0 {
-            let future = self.future_enqueues(number);
+            let future = self.future(number);
+            self.connections[number].future = future;
             let room = self.room_share();
             if self.host.selection.at_establishment(future, room) {
                 self.try_handoff(number);

@@ -1,41 +1,62 @@
 //! Which connections the host offers to the NIC (OSDI 2006, section 3.3, and beyond).
 //!
 //! A policy is asked when a connection is established and at each enqueue to its send buffer. Two
-//! policies go beyond the paper; both look at how the traffic of ended connections was spread over
-//! their lengths, and choose the length above which connections carry the share of the traffic
-//! that the NIC has room for:
+//! policies go beyond the paper; both learn from connections that have ended, and choose a threshold
+//! such that those above it fill the NIC's places:
 //!
 //! - `lifetime` hands a connection off once it has lived past that length: with a heavy tail, what
 //!   has lasted lasts longer still. Its threshold follows from the traffic, where `threshold n`
 //!   fixes one.
-//! - `oracle` knows the future: it hands off at establishment the connections that will be longer.
-//!   No real system can. It is the best choice at establishment by length alone; a policy that
-//!   decides later may still carry more, because it never holds a connection before it is busy.
+//! - `oracle` knows the future. A place on the NIC is held for as long as the connection lasts, which
+//!   is about as long as it has requests; what it saves is what the NIC sends in that time, less the
+//!   handoff. So the oracle hands off at establishment the connections that will enqueue most for each
+//!   request. No real system can: it bounds what a better prediction could gain.
 
 use crate::settings::SelectionPolicy;
 
-/// Lengths are kept in classes of an eighth of an octave.
+/// Ranks are kept in classes of an eighth of an octave.
 const CLASSES: usize = 8 * 24;
 /// Ended connections after which the past fades by half, so that the policy follows the traffic.
 const MEMORY: u32 = 4096;
 /// Ended connections before which nothing is known.
 const ENOUGH: u32 = 64;
 
-/// The enqueues of ended connections, by length.
+/// Enqueues on which the bypass layer saves about what the handoff itself costs.
+const HANDOFF_ENQUEUES: u32 = 5;
+/// The oracle's worth of a connection is in this part of an enqueue a request.
+const WORTH_PARTS: u32 = 16;
+
+/// What a connection will do, as only the oracle knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Future {
+    pub enqueues: u32,
+    pub requests: u32,
+}
+
+impl Future {
+    /// What a place on the NIC saves with this connection on it.
+    fn worth(self) -> u32 {
+        let saved = u64::from(self.enqueues.saturating_sub(HANDOFF_ENQUEUES));
+        let worth = saved * u64::from(WORTH_PARTS) / u64::from(self.requests.max(1));
+        worth.min(u64::from(u32::MAX)) as u32
+    }
+}
+
+/// Ended connections by what the policy ranks them by: how many, and what they take of the NIC.
 #[derive(Clone, Debug)]
-struct Lengths {
+struct Ranks {
     connections: [f64; CLASSES],
-    enqueues: [f64; CLASSES],
+    taken: [f64; CLASSES],
     ended: u32,
 }
 
-impl Lengths {
-    fn class(enqueues: u32) -> usize {
-        let enqueues = enqueues.max(1);
-        let octave = enqueues.ilog2();
+impl Ranks {
+    fn class(rank: u32) -> usize {
+        let rank = rank.max(1);
+        let octave = rank.ilog2();
         // The three bits below the leading one.
-        let eighth = ((enqueues << 3) >> octave) & 7;
-        (octave * 8 + eighth) as usize
+        let eighth = ((u64::from(rank) << 3) >> octave) & 7;
+        octave as usize * 8 + eighth as usize
     }
 
     fn least_of(class: usize) -> u32 {
@@ -43,34 +64,41 @@ impl Lengths {
         ((8 + eighth) << octave).div_ceil(8)
     }
 
-    fn add(&mut self, enqueues: u32) {
-        let class = Self::class(enqueues).min(CLASSES - 1);
+    fn add(&mut self, rank: u32, taken: u32) {
+        let class = Self::class(rank).min(CLASSES - 1);
         self.connections[class] += 1.0;
-        self.enqueues[class] += f64::from(enqueues);
+        self.taken[class] += f64::from(taken);
         self.ended += 1;
         if self.ended.is_multiple_of(MEMORY) {
-            for value in self.connections.iter_mut().chain(&mut self.enqueues) {
+            for value in self.connections.iter_mut().chain(&mut self.taken) {
                 *value /= 2.0;
             }
         }
     }
 
-    /// The least length such that connections at least as long carry at most `share` of the
-    /// traffic; with `beyond`, only what they send past that length counts.
-    fn least_length(&self, share: f64, beyond: bool) -> u32 {
-        let room = share * self.enqueues.iter().sum::<f64>();
-        let (mut connections, mut enqueues) = (0.0, 0.0);
+    /// The least length such that what connections at least as long send past it is at most `share`
+    /// of all; ranks are lengths, and what is taken is what they sent.
+    fn least_length(&self, share: f64) -> u32 {
+        let room = share * self.taken.iter().sum::<f64>();
+        let (mut connections, mut taken) = (0.0, 0.0);
         for class in (0..CLASSES).rev() {
-            let least = Self::least_of(class);
             connections += self.connections[class];
-            enqueues += self.enqueues[class];
-            let before = if beyond {
-                connections * f64::from(least - 1)
-            } else {
-                0.0
-            };
-            if enqueues - before > room {
+            taken += self.taken[class];
+            if taken - connections * f64::from(Self::least_of(class) - 1) > room {
                 return Self::least_of(class + 1);
+            }
+        }
+        1
+    }
+
+    /// The highest rank such that connections of it or above take at least `share` of all.
+    fn filling_rank(&self, share: f64) -> u32 {
+        let room = share * self.taken.iter().sum::<f64>();
+        let mut taken = 0.0;
+        for class in (0..CLASSES).rev() {
+            taken += self.taken[class];
+            if taken >= room {
+                return Self::least_of(class);
             }
         }
         1
@@ -82,9 +110,9 @@ impl Lengths {
 pub struct Selection {
     policy: SelectionPolicy,
     threshold: u32,
-    lengths: Lengths,
-    /// The length above which to hand off, and after how many ended connections it was found.
-    least_length: (u32, u32),
+    ranks: Ranks,
+    /// The rank from which on to hand off, and after how many ended connections it was found.
+    least: (u32, u32),
 }
 
 impl Selection {
@@ -94,23 +122,23 @@ impl Selection {
         Self {
             policy,
             threshold,
-            lengths: Lengths {
+            ranks: Ranks {
                 connections: [0.0; CLASSES],
-                enqueues: [0.0; CLASSES],
+                taken: [0.0; CLASSES],
                 ended: 0,
             },
-            least_length: (1, 0),
+            least: (1, 0),
         }
     }
 
-    /// A connection has been established that will make `future_enqueues`; `room_share` is the
-    /// share of connections that the NIC may hold. Whether to offer it now.
-    pub fn at_establishment(&mut self, future_enqueues: u32, room_share: f64) -> bool {
+    /// A connection with this future has been established; `room_share` is the share of connections
+    /// that the NIC may hold. Whether to offer it now.
+    pub fn at_establishment(&mut self, future: Future, room_share: f64) -> bool {
         match self.policy {
             SelectionPolicy::Fcfs => true,
             SelectionPolicy::Oracle => {
                 self.learn(room_share);
-                self.lengths.ended < ENOUGH || future_enqueues >= self.least_length.0
+                self.ranks.ended < ENOUGH || future.worth() >= self.least.0
             }
             SelectionPolicy::Threshold | SelectionPolicy::Lifetime => false,
         }
@@ -122,31 +150,31 @@ impl Selection {
             SelectionPolicy::Threshold => enqueues == self.threshold,
             SelectionPolicy::Lifetime => {
                 self.learn(room_share);
-                self.lengths.ended >= ENOUGH && enqueues >= self.least_length.0
+                self.ranks.ended >= ENOUGH && enqueues >= self.least.0
             }
             SelectionPolicy::Fcfs | SelectionPolicy::Oracle => false,
         }
     }
 
-    /// A connection has ended after `enqueues`.
-    pub fn ended(&mut self, enqueues: u32) {
-        if matches!(
-            self.policy,
-            SelectionPolicy::Lifetime | SelectionPolicy::Oracle
-        ) {
-            self.lengths.add(enqueues);
+    /// A connection has ended after `enqueues`; it was to do what `future` says.
+    pub fn ended(&mut self, enqueues: u32, future: Future) {
+        match self.policy {
+            SelectionPolicy::Lifetime => self.ranks.add(enqueues, enqueues),
+            SelectionPolicy::Oracle => self.ranks.add(future.worth(), future.requests),
+            SelectionPolicy::Fcfs | SelectionPolicy::Threshold => {}
         }
     }
 
     fn learn(&mut self, room_share: f64) {
         const EVERY: u32 = 64;
-        let ended = self.lengths.ended;
-        if ended >= self.least_length.1 + EVERY {
-            let beyond = self.policy == SelectionPolicy::Lifetime;
-            let least = self
-                .lengths
-                .least_length(room_share.clamp(0.0, 1.0), beyond);
-            self.least_length = (least, ended);
+        let ended = self.ranks.ended;
+        if ended >= self.least.1 + EVERY {
+            let share = room_share.clamp(0.0, 1.0);
+            let least = match self.policy {
+                SelectionPolicy::Oracle => self.ranks.filling_rank(share),
+                _ => self.ranks.least_length(share),
+            };
+            self.least = (least, ended);
         }
     }
 }
@@ -158,34 +186,47 @@ mod tests {
     #[test]
     fn a_class_holds_the_lengths_from_its_least_on() {
         for enqueues in 1..100_000 {
-            let class = Lengths::class(enqueues);
-            assert!(Lengths::least_of(class) <= enqueues, "{enqueues}");
-            assert!(enqueues < Lengths::least_of(class + 1), "{enqueues}");
+            let class = Ranks::class(enqueues);
+            assert!(Ranks::least_of(class) <= enqueues, "{enqueues}");
+            assert!(enqueues < Ranks::least_of(class + 1), "{enqueues}");
         }
     }
 
     #[test]
     fn the_n_th_enqueue_is_offered_once() {
         let mut selection = Selection::new(SelectionPolicy::Threshold, 4);
-        assert!(!selection.at_establishment(100, 0.5));
+        assert!(!selection.at_establishment(Future::default(), 0.5));
         let offered: Vec<u32> = (1..10).filter(|&n| selection.at_send(n, 0.5)).collect();
         assert_eq!(offered, [4]);
     }
 
     #[test]
-    fn the_oracle_takes_the_connections_that_fill_the_nic() {
+    fn the_oracle_takes_the_connections_that_send_most_in_their_time() {
+        let future = |enqueues, requests| Future { enqueues, requests };
+        let (light, heavy) = (future(40, 10), future(105, 10));
         let mut selection = Selection::new(SelectionPolicy::Oracle, 0);
-        for _ in 0..100 {
-            for _ in 0..9 {
-                selection.ended(10);
-            }
-            selection.ended(100);
+        for number in 0..1_000 {
+            let ended = if number % 10 == 0 { heavy } else { light };
+            selection.ended(ended.enqueues, ended);
         }
-        // The tenth with 100 enqueues carries 100 of 190: they fit in 0.6 of the NIC, not in 0.5.
-        assert!(!selection.at_establishment(10, 0.6));
-        assert!(selection.at_establishment(100, 0.6));
         let mut full = selection.clone();
-        full.least_length = (1, 0);
-        assert!(!full.at_establishment(100, 0.5));
+        // One place in ten: the heavy tenth fills it.
+        assert!(selection.at_establishment(heavy, 0.1));
+        assert!(!selection.at_establishment(light, 0.1));
+        assert!(
+            full.at_establishment(light, 0.5),
+            "there is room for more than the heavy ones"
+        );
+    }
+
+    #[test]
+    fn a_connection_that_has_outlived_the_others_is_offered() {
+        let mut selection = Selection::new(SelectionPolicy::Lifetime, 0);
+        for number in 0..1_000 {
+            let enqueues = if number % 10 == 0 { 1_000 } else { 10 };
+            selection.ended(enqueues, Future::default());
+        }
+        assert!(!selection.at_send(10, 0.2));
+        assert!(selection.at_send(900, 0.2));
     }
 }

@@ -6,6 +6,7 @@ use perpacket_workload::PlannedRequest;
 use crate::connection::{Buffer, Owner};
 use crate::host::footprint::Operation;
 use crate::kernel::UserJob;
+use crate::selection::Future;
 use crate::world::{CommandKind, World};
 
 impl World {
@@ -61,12 +62,15 @@ impl World {
         client.requests.get(client.next).copied()
     }
 
-    /// Enqueues the connection's whole session will make.
-    pub fn future_enqueues(&self, number: u32) -> u32 {
+    /// What the connection's whole session will do.
+    pub fn future(&self, number: u32) -> Future {
         let page = self.settings.server.sendfile_enqueue_bytes;
         let client = &self.clients.slots[self.connections[number].slot as usize];
         let of = |request: &PlannedRequest| 1 + request.response_bytes.div_ceil(page);
-        client.requests.iter().map(of).sum()
+        Future {
+            enqueues: client.requests.iter().map(of).sum(),
+            requests: client.requests.len() as u32,
+        }
     }
 
     fn read_request(&mut self, number: u32) {

@@ -126,12 +126,12 @@ impl World {
         }
         connection.is_torn_down = true;
         let places = connection.places;
-        let enqueues = connection.serving.enqueues;
+        let (enqueues, future) = (connection.serving.enqueues, connection.future);
         while let Some(buffer) = connection.buffers.pop_front() {
             self.host.cpu.free_mbuf(buffer.mbuf);
         }
         self.host.cpu.free_places(places);
-        self.host.selection.ended(enqueues);
+        self.host.selection.ended(enqueues, future);
     }
 
     /// Takes the next event; false when there is none.

@@ -195,8 +195,13 @@ fn a_400_mips_nic_carries_a_gigabit_for_itself_and_one_for_the_host() {
 fn better_selection_gives_the_nic_more_packets_with_as_many_connections() {
     let share = |policy: &str| run(&format!("W-256-P-L-{policy}-400"), &[], 1).nic_packet_share;
     let first_come = share("FCFS");
-    for policy in ["T20", "LIFETIME", "ORACLE"] {
+    let oracle = share("ORACLE");
+    for policy in ["T20", "T50", "LIFETIME"] {
         let selected = share(policy);
+        assert!(
+            oracle > selected,
+            "{policy} beats the future: {selected} against {oracle}"
+        );
         assert!(
             selected > 1.1 * first_come,
             "{policy}: {selected} against {first_come}"
