@@ -47,11 +47,23 @@ fn internal(error: impl std::fmt::Display) -> PyErr {
     PyRuntimeError::new_err(format!("a result could not be written as JSON: {error}"))
 }
 
-/// The result with what only a clock can tell.
+/// What became of the trace.
+#[derive(Serialize)]
+struct Trace {
+    /// Requests that can be replayed.
+    usable_requests: u64,
+    /// Lines or records that were skipped.
+    rejected: u64,
+}
+
+/// The result with what only a clock and a file can tell.
 #[derive(Serialize)]
 struct Timed<'a> {
     #[serde(flatten)]
     outcome: &'a Outcome,
+    /// Absent where sessions are generated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trace: Option<Trace>,
     /// Seconds on the wall for the whole run, warm-up included.
     wall_s: f64,
     /// Simulated packets, warm-up included, a second on the wall.
@@ -109,6 +121,10 @@ impl PySimulation {
         *self.timeline.lock().unwrap_or_else(PoisonError::into_inner) = timeline;
         let timed = Timed {
             outcome: &outcome,
+            trace: self.simulation.trace().map(|trace| Trace {
+                usable_requests: trace.usable_requests(),
+                rejected: trace.rejected(),
+            }),
             wall_s,
             packets_per_wall_s: self.simulation.packets() as f64 / wall_s.max(1e-9),
         };

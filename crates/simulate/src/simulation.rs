@@ -134,6 +134,12 @@ impl Simulation {
         self.parameters.list()
     }
 
+    /// The trace that is replayed, if one is.
+    #[must_use]
+    pub const fn trace(&self) -> Option<&Replay> {
+        self.trace.as_ref()
+    }
+
     /// Packets of the whole run, warm-up included.
     #[must_use]
     pub const fn packets(&self) -> u64 {

@@ -47,6 +47,8 @@ fn each_impossible_value_names_its_parameter() {
         ),
         ("bulk", "workload.segment_bytes", "32769"),
         ("bulk", "tcp.send_buffer_bytes", "1460000000"),
+        ("bulk", "run.packets", "-5"),
+        ("bulk", "machine.l2.size_kib", "99999999999"),
         ("bulk", "workload.rate_mbps", "0.0"),
         ("bulk", "network.added_latency_ms", "-1.0"),
     ] {

@@ -22,6 +22,7 @@ const NOT_MODIFIED: u16 = 304;
 pub struct Replay {
     trace: Arc<SessionTable>,
     next: usize,
+    rejected: u64,
 }
 
 /// Sessions stored flat: session `i` has the requests from `starts[i]` to `starts[i + 1]`.
@@ -61,6 +62,7 @@ impl Replay {
         Ok(Self {
             trace: Arc::new(collected.by_session()),
             next: 0,
+            rejected,
         })
     }
 
@@ -68,6 +70,12 @@ impl Replay {
     #[must_use]
     pub fn usable_requests(&self) -> u64 {
         self.trace.requests.len() as u64
+    }
+
+    /// Lines or records that could not be read and were skipped.
+    #[must_use]
+    pub fn rejected(&self) -> u64 {
+        self.rejected
     }
 
     /// Sessions of the trace.

@@ -18,6 +18,9 @@ struct Leaf {
     value: Value,
     unit: String,
     source: String,
+    /// Set to another value than the data files'.
+    #[serde(skip)]
+    is_set: bool,
 }
 
 /// A parameter as it is shown: `simulate --show-config`.
@@ -103,6 +106,17 @@ impl ParameterSet {
                 format!("expected {kind} ({unit})"),
             ));
         };
+        if let Value::Integer(number) = value
+            && number < 0
+        {
+            let unit = leaf.unit.clone();
+            return Err(ConfigurationError::new(
+                name,
+                text,
+                format!("give 0 or more ({unit})"),
+            ));
+        }
+        leaf.is_set = true;
         leaf.value = value;
         leaf.source = source.to_owned();
         Ok(())
@@ -148,9 +162,23 @@ impl ParameterSet {
                 insert(&mut root, rest, leaf.value.clone());
             }
         }
-        T::deserialize(Value::Table(root)).map_err(|error| {
-            ConfigurationError::new(section, "the section", error.message().to_owned())
-        })
+        T::deserialize(Value::Table(root)).map_err(|error| self.refused(section, &error))
+    }
+
+    /// The error for a section that does not fit. The data files do, so it is what was set.
+    fn refused(&self, section: &str, error: &toml::de::Error) -> ConfigurationError {
+        let prefix = format!("{section}.");
+        let set = self
+            .0
+            .iter()
+            .find(|(name, leaf)| name.starts_with(&prefix) && leaf.is_set);
+        match set {
+            Some((name, leaf)) => {
+                let allowed = format!("{} ({})", error.message(), leaf.unit);
+                ConfigurationError::new(name, &leaf.value, allowed)
+            }
+            None => ConfigurationError::new(section, "the section", error.message().to_owned()),
+        }
     }
 
     /// The text of a parameter that is one.
@@ -247,6 +275,22 @@ mod tests {
         let error = set().set("nic.mips", "fast", "command line").unwrap_err();
         assert_eq!(error.value, "fast");
         assert!(error.allowed.contains("integer"), "{error}");
+    }
+
+    #[test]
+    fn a_number_out_of_range_names_its_parameter() {
+        let error = set().set("nic.mips", "-1", "command line").unwrap_err();
+        assert_eq!(
+            (error.parameter.as_str(), error.value.as_str()),
+            ("nic.mips", "-1")
+        );
+        let mut set = set();
+        set.set("nic.mips", "99999999999", "command line").unwrap();
+        let error = set.section::<Nic>("nic").unwrap_err();
+        assert_eq!(
+            (error.parameter.as_str(), error.value.as_str()),
+            ("nic.mips", "99999999999")
+        );
     }
 
     #[test]

@@ -1,0 +1,29 @@
+"""What the README shows is what this version does."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+from pathlib import Path
+
+README = (Path(__file__).parents[1] / "README.md").read_text()
+
+
+def test_the_python_example_prints_what_the_readme_says() -> None:
+    block = re.search(r"```python\n(.*?)```\n\nprints\n\n((?:    [^\n]*\n)+)", README, re.DOTALL)
+    assert block is not None
+    code, expected = block.groups()
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(code, {})
+    assert printed.getvalue().splitlines() == [line[4:] for line in expected.splitlines()]
+
+
+def test_the_first_simulation_is_the_one_the_readme_shows() -> None:
+    from perpacket import simulate
+
+    shown = re.search(r"requests_per_s +([\d,]+)\n +nic_packet_share", README)
+    assert shown is not None
+    outcome = simulate("W-1024-P-N-FCFS-400", seed=1)
+    assert f"{outcome['requests_per_s']:,.0f}" == shown.group(1)
