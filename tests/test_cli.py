@@ -158,6 +158,13 @@ def test_show_config_prints_value_unit_and_source_of_every_parameter(
         (["simulate", "bulk", "--format", "xml"], "xml", "--help"),
         (["simulate", "--nonsense"], "--nonsense", "--help"),
         (["simulate", "bulk", "--seed", "-1"], "--seed", "--help"),
+        (["simulate", "bulk", "--seed", str(2**64)], "--seed", "--help"),
+        (["trace", "synthesize", "w.log", "--seed", str(2**64)], "--seed", "--help"),
+        (["simulate", "bulk", "--timeline", "d.csv"], "--timeline d.csv: is a directory", "name a"),
+        (["demo", "--output", "no/x.html"], "--output no/x.html: there is no folder", "make the"),
+        (["demo", "--output", "f/x.html"], "f is no folder", "name a file in a folder"),
+        (["study", "report", ".", "--output", "d.csv"], "--output d.csv: is a directory", "name"),
+        (["study", "run", "osdi06", "--workers", "0"], "--workers", "--help"),
         (["study", "run", "nothing"], "no study 'nothing'", "osdi06"),
         (["study", "resume", "."], "is no run directory", "study run"),
     ],
@@ -171,6 +178,8 @@ def test_a_users_mistake_is_named_with_a_hint_and_exits_with_2(
     hint: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "d.csv").mkdir()
+    (tmp_path / "f").touch()
     done = perpacket(*arguments)
     error, blank, advice = done.err.rstrip("\n").split("\n")
     assert done.status == 2
@@ -180,6 +189,42 @@ def test_a_users_mistake_is_named_with_a_hint_and_exits_with_2(
     assert blank == ""
     assert advice.startswith("hint: ")
     assert hint in advice
+    assert {entry.name for entry in tmp_path.iterdir()} == {"d.csv", "f"}
+
+
+def test_a_folder_that_cannot_be_written_to_is_noticed_before_the_work(
+    perpacket: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.access", lambda *_: False)  # the superuser may write everywhere
+    monkeypatch.setattr("perpacket.demo.run", lambda *_, **__: pytest.fail("it was run"))
+    done = perpacket("demo", "--output", str(tmp_path / "x.html"))
+    assert done.status == 2
+    assert f"{tmp_path} cannot be written to" in done.err
+    assert ".part" not in done.err
+
+
+def test_without_a_verb_there_is_help_and_no_error(perpacket: CommandLine) -> None:
+    for arguments in ([], ["study"], ["trace"]):
+        done = perpacket(*arguments)
+        assert done.status == 2
+        assert "Usage: perpacket" in done.out + done.err
+        assert "error:" not in done.err
+
+
+def test_a_closed_standard_output_is_said_and_exits_with_4(
+    perpacket: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", None)
+        done = perpacket("study", "list")
+    assert done.status == 4
+    assert done.err.startswith("error: standard output is closed\n\nhint: ")
+
+
+def test_lines_of_a_table_in_a_pipe_end_with_their_text(perpacket: CommandLine) -> None:
+    lines = perpacket("study", "list").out.splitlines()
+    assert any("osdi06" in line for line in lines)
+    assert [line for line in lines if line != line.rstrip()] == []
 
 
 def test_an_empty_trace_exits_with_2_naming_file_and_offset(

@@ -23,7 +23,7 @@ from perpacket.errors import (
 )
 from perpacket.experiment import configuration_file, environment, session
 from perpacket.experiment.executor import Progress, execute
-from perpacket.experiment.run_directory import RunDirectory
+from perpacket.experiment.run_directory import RunDirectory, write_whole
 from perpacket.experiment.study import Outcome, Point, Study, StudyError
 
 SEEDS = (1, 2, 3)
@@ -161,6 +161,9 @@ def test_what_a_killed_run_left_half_written_is_not_an_observation(tmp_path: Pat
         (lambda text: text[: len(text) // 2], "damaged"),
         (lambda text: "", "damaged"),
         (lambda text: "[]", "expected a JSON object"),
+        (lambda text: text.replace('"requests_per_s": 2005.0', '"requests_per_s": NaN'), "NaN"),
+        (lambda text: text.replace("2005.0", "-Infinity"), "-Infinity is no finite number"),
+        (lambda text: text.replace("2005.0", "1e999"), "1e999 is no finite number"),
         (lambda text: text.replace('"seed": 2', '"seed": 7'), "seed is 7, expected 2"),
         (lambda text: text.replace("FCFS-400", "FCFS-800"), "configuration is"),
         (lambda text: text.replace("1000", "2000", 1), "overrides"),
@@ -288,6 +291,40 @@ def test_a_configuration_file_with_a_mistake_is_refused_naming_file_and_key(
     with pytest.raises(ConfigurationError, match=complaint) as caught:
         RunDirectory.open(tmp_path / "run")
     assert str(file) in str(caught.value)
+    assert "run the study anew" in caught.value.hint
+
+
+def test_a_run_with_no_workers_makes_no_directory(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="workers = 0"):
+        session.run(make_study(), tmp_path / "run", workers=0)
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_a_run_leaves_that_never_began_is_not_in_the_way(tmp_path: Path) -> None:
+    path = begin(tmp_path / "run").path
+    (path / "config.toml").rename(path / "config.toml.part")
+    (path / "environment.json.part").write_text("{")
+    assert session.run(make_study(), path).missing() == []
+
+    other = begin(tmp_path / "other").path
+    (other / "config.toml").unlink()
+    (other / "observations" / "W-0.seed-1.json").write_text("{}")
+    with pytest.raises(ConfigurationError, match="exists already"):
+        session.run(make_study(), other)
+
+
+def test_a_run_without_its_environment_file_is_still_read(tmp_path: Path) -> None:
+    directory = begin(tmp_path / "run")
+    (directory.path / "environment.json").unlink()
+    assert directory.environment() == {}
+
+
+def test_a_file_that_cannot_be_written_is_named_and_not_its_temporary(tmp_path: Path) -> None:
+    (tmp_path / "taken").mkdir()
+    for file in (tmp_path / "taken", tmp_path / "absent" / "report.html"):
+        with pytest.raises(OSError, match=file.name) as caught:
+            write_whole(file, "text")
+        assert caught.value.filename == str(file)
 
 
 def test_a_directory_without_a_run_is_said_to_be_none(tmp_path: Path) -> None:

@@ -463,6 +463,15 @@ def test_an_unfinished_run_is_reported_and_said_to_be_unfinished(
     ).read_text(encoding="utf-8")
 
 
+def test_a_run_whose_machine_is_not_known_is_reported_all_the_same(
+    study: Study, tmp_path: Path
+) -> None:
+    run_directory = session.run(study, tmp_path / "run")
+    (run_directory.path / "environment.json").unlink()
+    (row,) = assembly.assemble(study, run_directory).environment.rows
+    assert row[-1].text == "unknown"
+
+
 def test_runs_whose_packets_do_not_balance_come_first_among_the_limits(
     study: Study, tmp_path: Path
 ) -> None:

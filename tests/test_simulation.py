@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from perpacket import studies
+from perpacket import studies, traces
 from perpacket.errors import ConfigurationError, Interrupted, TraceError
 from perpacket.experiment import session
 from perpacket.experiment.observation_file import Observation, to_row
@@ -115,6 +115,27 @@ def test_a_value_that_is_not_allowed_is_named_with_what_is(
     assert parameter in caught.value.parameter
     assert value in caught.value.value
     assert caught.value.allowed
+
+
+@pytest.mark.parametrize("seed", [-1, 2**64, "a", 1.5])
+def test_a_seed_that_is_none_is_named_with_its_range(seed: int, tmp_path: Path) -> None:
+    for use in (
+        lambda: Simulation("bulk", seed=seed),
+        lambda: traces.synthesize(tmp_path / "w.log", seed=seed),
+    ):
+        with pytest.raises(ConfigurationError, match=f"seed = {seed} cannot be used") as caught:
+            use()
+        assert (caught.value.parameter, caught.value.value) == ("seed", str(seed))
+        assert str(2**64 - 1) in caught.value.allowed
+
+
+def test_overrides_are_pairs_and_their_values_may_be_numbers() -> None:
+    as_number = Simulation("W-1024-P-N-FCFS-400", overrides=[("nic.lowat", 128)])
+    as_text = Simulation("W-1024-P-N-FCFS-400", overrides=[("nic.lowat", "128")])
+    assert as_number.parameters() == as_text.parameters()
+    with pytest.raises(ConfigurationError, match="overrides = ") as caught:
+        Simulation("bulk", overrides=["nic.lowat"])  # type: ignore[list-item]
+    assert caught.value.parameter == "overrides"
 
 
 def test_a_trace_without_requests_is_refused(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from perpacket.experiment.comparison import Comparison, Published, Verdict, judg
 from perpacket.experiment.run_directory import RunDirectory
 from perpacket.statistics import Interval
 from perpacket.studies import published
-from perpacket.studies.comparison import chains, compare, rankings, rows_of
+from perpacket.studies.comparison import chains, compare, listed, rankings, rows_of
 from perpacket.studies.quantities import QUANTITIES, REGIONS, Row, estimate
 
 STUDIES = {"osdi06": "osdi06.toml", "tr05-450-simulated": "tr05-450.toml"}
@@ -141,13 +141,18 @@ def test_configurations_whose_intervals_overlap_are_not_ranked(small_run: RunDir
         content = json.loads(target.read_text())
         target.write_text(json.dumps(content | {"result": source["result"]}))
     assert rankings(study, small_run) == [
-        f"requests: each overlaps the next, no ranking: {first}, {second}"
+        f"requests: not distinguishable, each from its neighbour: {first}, {second}"
     ]
 
 
 def test_overlaps_that_follow_each_other_are_one_group() -> None:
     pairs = [("a", "b"), ("b", "c"), ("d", "e")]
     assert chains(pairs) == [["a", "b", "c"], ["d", "e"]]
+
+
+def test_a_long_group_names_its_first_six() -> None:
+    assert listed(list("abcdef")) == "a, b, c, d, e, f"
+    assert listed(list("abcdefgh")) == "a, b, c, d, e, f and 2 more"
 
 
 def test_a_result_without_a_promised_number_is_named() -> None:

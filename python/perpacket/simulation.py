@@ -27,6 +27,7 @@ received, M is 10^6.
 from __future__ import annotations
 
 import json
+import operator
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -55,6 +56,10 @@ POLL_S = 0.1
 """How often a cancellable run looks up to report progress, in seconds."""
 
 
+MOST_SEED = 2**64 - 1
+"""Seeds are 64 bits wide."""
+
+
 @dataclass(frozen=True, slots=True)
 class Parameter:
     """One parameter of a run: what will be used, in what unit, and where the value is from."""
@@ -70,8 +75,9 @@ class Simulation:
 
     `configuration` is the shorthand of OSDI 2006, Table 3 (`W-1024-P-N-FCFS-400`), or `bulk` for
     the bulk sender of TR05-450. `overrides` are (parameter, value) pairs, as
-    `("nic.lowat", "128")`. `trace` is a file of recorded requests to replay instead of the
-    synthesized ones. The same arguments give the same result, bit for bit.
+    `("nic.lowat", "128")`; a number does as well as its text. `trace` is a file
+    of recorded requests to replay instead of the synthesized ones. The same arguments give the same
+    result, bit for bit.
 
     Raises `ConfigurationError` naming parameter, value and what is allowed, `TraceError` when the
     trace cannot be used, `MachineLacks` when the compiled core is not installed.
@@ -82,19 +88,20 @@ class Simulation:
         configuration: str,
         *,
         seed: int = 1,
-        overrides: Sequence[tuple[str, str]] = (),
+        overrides: Sequence[tuple[str, str | float]] = (),
         trace: Path | None = None,
         timeline: bool = False,
     ) -> None:
         """Prepare the run; nothing is simulated yet."""
         self.configuration = configuration
-        self.seed = seed
+        self.seed = whole_number("seed", seed, MOST_SEED)
+        settings = setting_pairs(overrides)
         core = load_core()
         with core_errors():
             self._core = core.Simulation(
                 configuration,
-                list(overrides),
-                seed,
+                settings,
+                self.seed,
                 trace=None if trace is None else str(trace),
                 timeline=timeline,
             )
@@ -136,7 +143,7 @@ def simulate(
     configuration: str,
     *,
     seed: int = 1,
-    overrides: Sequence[tuple[str, str]] = (),
+    overrides: Sequence[tuple[str, str | float]] = (),
     trace: Path | None = None,
 ) -> Result:
     """Simulate one configuration and return its result; arguments and errors as `Simulation`.
@@ -175,6 +182,35 @@ def run_cancellable(simulation: Simulation, on_progress: Callable[[int, int], No
     if failures:
         raise failures[0]
     return results[0]
+
+
+def whole_number(parameter: str, value: int, most: int) -> int:
+    """A whole number from 0 to `most`; raises `ConfigurationError` naming the parameter if not."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = -1
+    if not 0 <= number <= most:
+        raise ConfigurationError(
+            f"{parameter} = {value} cannot be used",
+            parameter=parameter,
+            value=str(value),
+            allowed=f"give a whole number from 0 to {most}",
+        )
+    return number
+
+
+def setting_pairs(overrides: Sequence[tuple[str, str | float]]) -> list[tuple[str, str]]:
+    """Overrides as the core takes them; raises `ConfigurationError` when they are no pairs."""
+    try:
+        return [(str(name), str(value)) for name, value in overrides]
+    except (TypeError, ValueError):
+        raise ConfigurationError(
+            f"overrides = {overrides!r} cannot be used",
+            parameter="overrides",
+            value=repr(overrides),
+            allowed='give pairs of a parameter and its value, as [("nic.lowat", "128")]',
+        ) from None
 
 
 def load_core() -> ModuleType:

@@ -11,7 +11,7 @@ import json
 from os import PathLike, fspath
 from typing import Any, Literal
 
-from perpacket.simulation import core_errors, load_core
+from perpacket.simulation import MOST_SEED, core_errors, load_core, whole_number
 
 TraceFormat = Literal["common", "combined", "world-cup"]
 """Format of a trace: Common Log Format, Combined (nginx's default), World Cup 1998 binary."""
@@ -21,6 +21,10 @@ Workload = Literal["W", "I", "S", "D"]
 
 SESSION_WINDOW_S = 15.0
 """Requests of a client at most this many seconds after its last one share its connection."""
+
+
+MOST_REQUESTS = 2**64 - 1
+MOST_CONNECTIONS = 2**32 - 1
 
 
 def info(
@@ -101,9 +105,12 @@ def synthesize(
     arguments give the same bytes on every machine.
 
     Returns `format`, `requests`, `sessions` and `bytes` as written. Raises
-    `perpacket.errors.TraceError` naming the parameter that is out of range, and `OSError` when the
-    file cannot be written.
+    `perpacket.errors.TraceError` or `ConfigurationError` naming the parameter that is out of range,
+    and `OSError` when the file cannot be written.
     """
+    seed = whole_number("seed", seed, MOST_SEED)
+    requests = whole_number("requests", requests, MOST_REQUESTS)
+    connections = whole_number("connections", connections, MOST_CONNECTIONS)
     with core_errors():
         answer = load_core().trace_synthesize(
             fspath(destination),

@@ -1,10 +1,11 @@
 """The command line: one file for each verb, each a thin wrapper on the library.
 
-    app.py       the verbs together, and what happens to errors
-    failure.py   exit statuses and how errors are shown
-    options.py   options that several verbs share
-    output.py    tables and JSON on standard output
-    progress.py  bars on standard error
+    app.py          the verbs together, and what happens to errors
+    destination.py  whether a file can be written, asked before the work
+    failure.py      exit statuses and how errors are shown
+    options.py      options that several verbs share
+    output.py       tables and JSON on standard output
+    progress.py     bars on standard error
 
 Nothing heavy is imported before a verb needs it: help and version come at once.
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 import traceback
 from collections.abc import Sequence
@@ -51,9 +52,16 @@ app.add_typer(trace.app, name="trace")
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command line, from `sys.argv` unless given, and return its exit status."""
+    if sys.stderr is None:  # errors have no reader, the exit status has one
+        sys.stderr = io.StringIO()
+    if sys.stdout is None:  # closed by the caller: Python opens nothing in its place
+        show("standard output is closed", "send it to a file, or to /dev/null")
+        return ExitStatus.FAILED
     try:
         status = app(args=arguments, prog_name="perpacket", standalone_mode=False)
     except typer.TyperException as error:
+        if not error.format_message():  # no verb was given, and the help was printed
+            return ExitStatus.USAGE
         show(error.format_message(), "`--help` after a verb lists its options with an example")
         return ExitStatus.USAGE
     except (PerpacketError, OSError) as error:

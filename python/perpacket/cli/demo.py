@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perpacket.cli import output, progress
+from perpacket.cli.destination import check_destination
 from perpacket.cli.options import (
     Format,
     FormatOption,
@@ -52,6 +53,7 @@ def demo(
     """Simulate six configurations that tell what handoff policies are for, and report."""
     from perpacket import demo as library
 
+    check_destination("--output", destination)
     progress.note(
         "Six configurations of a web server whose NIC can take over connections, on a synthesized "
         "World Cup workload, five seeds each.",

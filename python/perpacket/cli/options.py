@@ -17,6 +17,7 @@ class Format(StrEnum):
     JSON = "json"
 
 
+SeedOption = Annotated[int, typer.Option(min=0, max=2**64 - 1, help="Seed of all randomness.")]
 FormatOption = Annotated[Format, typer.Option("--format", help="How data is printed.")]
 QuietOption = Annotated[
     bool, typer.Option("--quiet", "-q", help="Nothing on standard error but errors.")
@@ -36,7 +37,9 @@ WarmupOption = Annotated[
 PacketsOption = Annotated[int | None, typer.Option("--packets", help="Packets to measure.")]
 WorkersOption = Annotated[
     int | None,
-    typer.Option("--workers", help="Runs at once; one a core unless given. Changes no result."),
+    typer.Option(
+        "--workers", min=1, help="Runs at once; one a core unless given. Changes no result."
+    ),
 ]
 
 

@@ -34,8 +34,13 @@ def write_table(
         table.add_column(Text(heading), justify="right" if is_number else "left", overflow="fold")
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
-    console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
-    console.print(table)
+    if sys.stdout.isatty():
+        Console().print(table)
+        return
+    console = Console(width=PIPE_WIDTH)
+    with console.capture() as capture:
+        console.print(table)
+    sys.stdout.writelines(f"{line.rstrip()}\n" for line in capture.get().splitlines())
 
 
 def number_text(value: object) -> str:

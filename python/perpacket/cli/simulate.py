@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perpacket.cli import output, progress
+from perpacket.cli.destination import check_destination
 from perpacket.cli.failure import CheckFailed
 from perpacket.cli.options import (
     Format,
     FormatOption,
     PacketsOption,
     QuietOption,
+    SeedOption,
     SetOption,
     WarmupOption,
     named_settings,
@@ -49,7 +51,6 @@ ConfigurationArgument = Annotated[
     str,
     typer.Argument(help="A configuration such as W-1024-P-N-FCFS-400, or bulk."),
 ]
-SeedOption = Annotated[int, typer.Option(min=0, help="Seed of all randomness.")]
 TraceOption = Annotated[
     Path | None, typer.Option(help="Replay this access log instead of synthesized requests.")
 ]
@@ -195,13 +196,7 @@ def check_timeline(file: Path) -> None:
             value=str(file),
             allowed=f"give a file that ends in {', '.join(TIMELINE_SUFFIXES)}",
         )
-    if not file.absolute().parent.is_dir():
-        raise ConfigurationError(
-            f"--timeline {file}: there is no folder {file.parent}",
-            parameter="--timeline",
-            value=str(file),
-            hint="make the folder first",
-        )
+    check_destination("--timeline", file)
 
 
 def write_timeline(file: Path, columns: Mapping[str, list[object]]) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perpacket.cli import output, progress
+from perpacket.cli.destination import check_destination
 from perpacket.cli.failure import CheckFailed
 from perpacket.cli.options import (
     Format,
@@ -141,6 +142,8 @@ def report(
     quiet: QuietOption = False,
 ) -> None:
     """Write the report of a run, finished or not, and print its comparisons."""
+    if destination is not None:
+        check_destination("--output", destination)
     found, study = reopen(directory)
     conclude(study, found, destination or found.report_path, output_format, quiet)
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from perpacket.cli import output
-from perpacket.cli.options import Format, FormatOption, QuietOption
+from perpacket.cli.options import Format, FormatOption, QuietOption, SeedOption
 
 LISTED_REJECTS = 10
 """Rejected lines that the table lists; the JSON has them all."""
@@ -108,13 +108,16 @@ def synthesize(
         Workload, typer.Option(help="World Cup, IBM, SPECweb99 static or mixed.")
     ] = Workload.WORLD_CUP,
     requests: Annotated[int, typer.Option(min=1, help="Requests to write at least.")] = 100_000,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of all randomness.")] = 1,
+    seed: SeedOption = 1,
     sessions_per_s: Annotated[float, typer.Option(help="Sessions that begin in a second.")] = 10.0,
     gap_mean_s: Annotated[
         float, typer.Option(help="Mean gap between two requests of a session, s.")
     ] = 1.0,
     connections: Annotated[
-        int, typer.Option(min=1, help="Clients of S and D, and the size of their file set.")
+        int,
+        typer.Option(
+            min=1, max=2**32 - 1, help="Clients of S and D, and the size of their file set."
+        ),
     ] = 2048,
     to: ToOption = TraceFormat.COMMON,
     output_format: FormatOption = Format.TABLE,

@@ -30,6 +30,12 @@ from perpacket.experiment.study import Level, Point, Study, StudyError, check_po
 SCHEMA = 1
 """Version of the file's layout."""
 
+MOST_SEED = 2**64 - 1
+"""The simulator's seeds are 64 bits wide."""
+
+REMEDY = "restore the file from a copy, or run the study anew into another directory"
+"""What to do about a file that cannot be used: nothing else knows what was to run."""
+
 
 @dataclass(frozen=True, slots=True)
 class RunConfiguration:
@@ -75,16 +81,17 @@ def resolve(
 ) -> RunConfiguration:
     """What will run: the study's points with `overrides` on top, over `seeds` or its own.
 
-    Raises `ConfigurationError` when a seed is negative or named twice.
+    Raises `ConfigurationError` when a seed is out of range or named twice.
     """
     seeds = seeds or study.seeds
-    if len(set(seeds)) != len(seeds) or min(seeds, default=-1) < 0:
+    if len(set(seeds)) != len(seeds) or not all(0 <= seed <= MOST_SEED for seed in seeds):
         raise ConfigurationError(
-            f"seeds {', '.join(map(str, seeds))}: expected different numbers, none below 0",
+            f"seeds {', '.join(map(str, seeds))}: expected different numbers from 0 to 2^64 - 1",
             parameter="seeds",
             value=str(seeds),
         )
-    points = tuple(replace(point, overrides=point.overrides + overrides) for point in study.points)
+    added = tuple((name, str(value)) for name, value in overrides)
+    points = tuple(replace(point, overrides=point.overrides + added) for point in study.points)
     return RunConfiguration(study.name, perpacket, seeds, points)
 
 
@@ -124,9 +131,9 @@ def read(file: Path) -> RunConfiguration:
     try:
         model = FileModel.model_validate(tomllib.loads(file.read_text(encoding="utf-8")))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigurationError(f"{file}: cannot be read: {error}") from None
+        raise ConfigurationError(f"{file}: cannot be read: {error}", hint=REMEDY) from None
     except ValidationError as error:
-        raise ConfigurationError(f"{file}: {first_problem(error)}") from None
+        raise ConfigurationError(f"{file}: {first_problem(error)}", hint=REMEDY) from None
     points = tuple(
         Point(
             name=point.name,
@@ -141,7 +148,7 @@ def read(file: Path) -> RunConfiguration:
     try:
         check_points(model.study, points)
     except StudyError as error:
-        raise ConfigurationError(f"{file}: {error}") from None
+        raise ConfigurationError(f"{file}: {error}", hint=REMEDY) from None
     return RunConfiguration(model.study, model.perpacket, tuple(model.seeds), points)
 
 

@@ -49,6 +49,19 @@ def default_workers() -> int:
     return len(os.sched_getaffinity(0))
 
 
+def checked_workers(workers: int | None) -> int:
+    """How many runs go at once, one a core unless given; raises `ConfigurationError` below 1."""
+    workers = default_workers() if workers is None else workers
+    if workers < 1:
+        raise ConfigurationError(
+            f"workers = {workers} cannot be used",
+            parameter="workers",
+            value=str(workers),
+            allowed="give 1 or more",
+        )
+    return workers
+
+
 def execute(
     directory: RunDirectory,
     runner: Runner,
@@ -61,14 +74,7 @@ def execute(
     and seed, `ConfigurationError` when a point cannot be run, `CorruptObservation` when the
     directory holds a damaged one, and `Interrupted` (saying how to go on) after Ctrl-C.
     """
-    workers = default_workers() if workers is None else workers
-    if workers < 1:
-        raise ConfigurationError(
-            f"workers = {workers} cannot be used",
-            parameter="workers",
-            value=str(workers),
-            allowed="give 1 or more",
-        )
+    workers = checked_workers(workers)
     with directory.locked():
         missing = directory.missing()
         total = len(directory.configuration.points) * len(directory.configuration.seeds)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,7 +58,7 @@ def read(file: Path, study: str, point: Point, seed: int) -> Observation:
     Raises `FileNotFoundError` when it is not there, `CorruptObservation` when it is damaged.
     """
     try:
-        content = json.loads(file.read_bytes())
+        content = parse(file.read_bytes())
     except FileNotFoundError:
         raise
     except (OSError, ValueError) as error:
@@ -74,6 +75,22 @@ def read(file: Path, study: str, point: Point, seed: int) -> Observation:
     if not isinstance(result, dict) or not isinstance(timing, dict) or not result:
         raise CorruptObservation(f"{file}: damaged: expected a result and a timing")
     return Observation(point.name, seed, result, timing)
+
+
+def parse(text: bytes) -> object:
+    """The content of a JSON file; raises `ValueError` on a number that is none or not finite.
+
+    Python reads `NaN` and `Infinity`, which are no JSON, and makes `1e999` infinite: averages and
+    the report would carry them on.
+    """
+    return json.loads(text, parse_constant=_finite, parse_float=_finite)
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if not math.isfinite(number):
+        raise ValueError(f"{digits} is no finite number")
+    return number
 
 
 def flatten(content: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:

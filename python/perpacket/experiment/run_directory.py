@@ -54,9 +54,10 @@ class RunDirectory:
     ) -> RunDirectory:
         """Make the directory and write down what will run and where.
 
-        Raises `ConfigurationError` when `path` exists and is not an empty directory.
+        Raises `ConfigurationError` when `path` exists and is not an empty directory. What a
+        run leaves that was killed before it wrote its configuration counts as nothing.
         """
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        if path.exists() and not _is_vacant(path):
             raise ConfigurationError(
                 f"{path} exists already",
                 parameter="output",
@@ -114,8 +115,12 @@ class RunDirectory:
         return self.path / REPORT
 
     def environment(self) -> dict[str, object]:
-        """The machine and versions of the run; raises `CorruptObservation` when damaged."""
-        return read_json(self.path / ENVIRONMENT)
+        """The machine and versions of the run, nothing when they are not there.
+
+        No result depends on them. Raises `CorruptObservation` when the file is damaged.
+        """
+        file = self.path / ENVIRONMENT
+        return read_json(file) if file.exists() else {}
 
     def observation_path(self, point: str, seed: int) -> Path:
         """The file of one observation, whether it exists or not."""
@@ -194,10 +199,25 @@ class RunDirectory:
         return polars.DataFrame(read_json(self.timeline_path(point, seed)))
 
 
+def _is_vacant(path: Path) -> bool:
+    """Whether a directory is empty, or was left by `create` before the configuration stood."""
+    if not path.is_dir():
+        return False
+    names = {entry.name for entry in path.iterdir()}
+    folders = names & {OBSERVATIONS, RAW}
+    files = {ENVIRONMENT, ENVIRONMENT + TEMPORARY, CONFIGURATION + TEMPORARY}
+    if names - folders - files or any(not (path / name).is_file() for name in names & files):
+        return False
+    # The folders are made first: files without them are somebody else's.
+    return (not names or OBSERVATIONS in names) and not any(
+        not (path / name).is_dir() or any((path / name).iterdir()) for name in folders
+    )
+
+
 def read_json(file: Path) -> dict[str, object]:
     """The object in a JSON file; raises `CorruptObservation` when it holds none."""
     try:
-        content = json.loads(file.read_bytes())
+        content = observation_file.parse(file.read_bytes())
     except (OSError, ValueError) as error:
         raise CorruptObservation(f"{file}: cannot be read: {error}") from None
     if not isinstance(content, dict):
@@ -206,13 +226,19 @@ def read_json(file: Path) -> dict[str, object]:
 
 
 def write_whole(file: Path, text: str) -> None:
-    """Write `file` so that it is on disk whole, under its name, or not there at all."""
+    """Write `file` so that it is on disk whole, under its name, or not there at all.
+
+    Raises `OSError` naming `file`, whichever step failed.
+    """
     temporary = file.with_name(file.name + TEMPORARY)
-    with temporary.open("w", encoding="utf-8") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
-    temporary.replace(file)
+    try:
+        with temporary.open("w", encoding="utf-8") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(file)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(file)) from error
     folder = os.open(file.parent, os.O_RDONLY)
     try:
         os.fsync(folder)

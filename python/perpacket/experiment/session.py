@@ -7,7 +7,7 @@ from pathlib import Path
 import perpacket
 from perpacket.errors import ConfigurationError
 from perpacket.experiment import configuration_file, environment
-from perpacket.experiment.executor import ProgressFunction, execute
+from perpacket.experiment.executor import ProgressFunction, checked_workers, execute
 from perpacket.experiment.run_directory import RunDirectory
 from perpacket.experiment.study import Study
 
@@ -27,7 +27,8 @@ def run(
     unless given, and changes no result. Raises what `RunDirectory.create` and `execute` raise.
     """
     configuration = configuration_file.resolve(study, perpacket.__version__, seeds, overrides)
-    # A point that cannot be run is found here, before anything is written.
+    # Whatever cannot be run is found here, before anything is written.
+    workers = checked_workers(workers)
     for point in configuration.points:
         study.runner.prepare(point, configuration.seeds[0], timeline=False)
     directory = RunDirectory.create(path, configuration, environment.describe())

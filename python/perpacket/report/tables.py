@@ -110,9 +110,9 @@ def _comparison_row(row: Comparison) -> tuple[Cell, ...]:
         look=f"verdict-{row.verdict.name.lower().replace('_', '-')}",
     )
     role = (
-        Cell("\N{WHITE SQUARE} used to calibrate", look="calibrated")
+        Cell("\N{WHITE SQUARE}\N{NO-BREAK SPACE}used to calibrate", look="calibrated")
         if published.calibration
-        else Cell("\N{BLACK DIAMOND} held out", look="held-out")
+        else Cell("\N{BLACK DIAMOND}\N{NO-BREAK SPACE}held out", look="held-out")
     )
     return (
         Cell(published.point, look="name"),
@@ -211,13 +211,14 @@ def raw_table(observations: pl.DataFrame) -> Table:
 
 
 def environment_table(environment: Mapping[str, object]) -> Table:
-    """The machine and the versions of a run, nested names joined by dots."""
+    """The machine and the versions of a run, nested names joined by dots; `unknown` for none."""
+    leaves = _leaves(environment) or [("machine and versions", "unknown")]
     return Table(
         identifier="environment",
         caption="Where this ran",
         columns=("Item", "Value"),
         numeric=(False, False),
-        rows=tuple((Cell(name), Cell(text)) for name, text in _leaves(environment)),
+        rows=tuple((Cell(name), Cell(text)) for name, text in leaves),
     )
 
 

@@ -27,6 +27,7 @@ def rows_of(directory: RunDirectory) -> Rows:
 
 # Shares that differ by less, in percentage points, are one and the same to every reader.
 NEGLIGIBLE_PERCENT = 0.01
+MOST_NAMED = 6
 
 
 def compare(study: Study, directory: RunDirectory) -> list[Comparison]:
@@ -79,10 +80,18 @@ def rankings(study: Study, directory: RunDirectory) -> list[str]:
                 and interval.is_bounded
             }
             warnings += [
-                f"{quantity.title.lower()}: each overlaps the next, no ranking: {', '.join(group)}"
+                f"{quantity.title.lower()}: not distinguishable, each from its neighbour: "
+                f"{listed(group)}"
                 for group in chains(unranked(intervals))
             ]
     return warnings
+
+
+def listed(names: list[str]) -> str:
+    """The first names, and how many more there are."""
+    rest = len(names) - MOST_NAMED
+    text = ", ".join(names[:MOST_NAMED])
+    return f"{text} and {rest} more" if rest > 0 else text
 
 
 def chains(pairs: list[tuple[str, str]]) -> list[list[str]]:
