@@ -141,6 +141,8 @@ def simulate(
     with progress.of_packets(quiet) as report:
         text = run_cancellable(simulation, report)
     result = json.loads(text)
+    if rejected := result.get("trace", {}).get("rejected"):
+        progress.note(f"note: {rejected} lines of {trace} were skipped; see `trace info`", quiet)
     if timeline is not None:
         write_timeline(timeline, simulation.timeline())
         progress.note(f"timeline: {timeline}", quiet)
