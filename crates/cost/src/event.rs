@@ -1,6 +1,7 @@
 //! What is counted, and what the code that caused it was doing.
 
 use std::fmt;
+use std::ops::{Index, IndexMut};
 
 /// What is counted for a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -89,5 +90,52 @@ impl Kind {
             Self::Wakeup => "wakeup",
             Self::Other => "other",
         }
+    }
+}
+
+impl Kind {
+    /// The kind of that name, if there is one.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
+
+impl EventKind {
+    /// The event of that name, if there is one.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|event| event.name() == name)
+    }
+}
+
+/// One value for each kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PerKind<T>([T; Kind::ALL.len()]);
+
+impl<T> PerKind<T> {
+    /// The kinds with their values.
+    pub fn iter(&self) -> impl Iterator<Item = (Kind, &T)> {
+        Kind::ALL.into_iter().zip(self.0.iter())
+    }
+}
+
+impl<T> Index<Kind> for PerKind<T> {
+    type Output = T;
+
+    fn index(&self, kind: Kind) -> &T {
+        &self.0[kind as usize]
+    }
+}
+
+impl<T> IndexMut<Kind> for PerKind<T> {
+    fn index_mut(&mut self, kind: Kind) -> &mut T {
+        &mut self.0[kind as usize]
     }
 }

@@ -115,8 +115,35 @@ pub enum Region {
     Other,
 }
 
+impl Region {
+    /// Every region, from the application down.
+    pub const ALL: [Self; 7] = [
+        Self::User,
+        Self::SystemCall,
+        Self::Tcp,
+        Self::Ip,
+        Self::Ethernet,
+        Self::Driver,
+        Self::Other,
+    ];
+
+    /// The name used in files, tables and JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::SystemCall => "system_call",
+            Self::Tcp => "tcp",
+            Self::Ip => "ip",
+            Self::Ethernet => "ethernet",
+            Self::Driver => "driver",
+            Self::Other => "other",
+        }
+    }
+}
+
 /// One value for each layer.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PerLayer<T>([T; Layer::ALL.len()]);
 
 impl<T> PerLayer<T> {

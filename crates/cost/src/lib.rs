@@ -3,8 +3,16 @@
 //! This crate depends on nothing. Every table, profile and simulation names costs with these
 //! words, so that a measured, a simulated and a modelled number can stand in one column.
 
-mod event;
-mod layer;
+#![forbid(unsafe_code)]
 
-pub use event::{EventKind, Kind};
+mod category;
+mod event;
+mod host_stack;
+mod layer;
+mod profile;
+
+pub use category::Category;
+pub use event::{EventKind, Kind, PerKind};
+pub use host_stack::HostStack;
 pub use layer::{Layer, PerLayer, Region};
+pub use profile::{Directions, Profile, Window};

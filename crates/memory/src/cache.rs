@@ -13,13 +13,6 @@ pub(crate) struct Cache {
     lines: Box<[Line]>,
 }
 
-/// How [`Cache::touch`] went.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Touch {
-    Hit,
-    Miss { evicted: Option<Line> },
-}
-
 impl Cache {
     pub(crate) fn new(shape: CacheShape) -> Self {
         Self {
@@ -48,20 +41,20 @@ impl Cache {
 
     /// Makes `line` the most recently used of its set if it is one of the two most recently used
     /// already, and says whether it is.
-    ///
-    /// Which of the two it is cannot be foreseen, so nothing here branches on it: one product is
-    /// zero when either way matches, and the exclusive or of both ways and `line` is the other way.
     #[inline]
     pub(crate) fn promote_from_first_two(&mut self, line: Line) -> bool {
         let [first, second, ..] = self.set_mut(line) else {
             return false;
         };
-        let differs = u64::from(first.0 ^ line.0) * u64::from(second.0 ^ line.0);
-        if differs == 0 {
-            second.0 ^= first.0 ^ line.0;
-            *first = line;
-        }
-        differs == 0
+        promote_from_pair(first, second, line)
+    }
+
+    /// The cache as one of sets of two ways, if it is one.
+    #[inline]
+    pub(crate) fn pairs(&mut self) -> Option<Pairs<'_>> {
+        (self.ways == 2).then_some(Pairs {
+            sets: self.lines.as_chunks_mut().0,
+        })
     }
 
     /// Whether `line` is here; changes nothing.
@@ -86,31 +79,12 @@ impl Cache {
     #[inline]
     pub(crate) fn insert(&mut self, line: Line) -> Option<Line> {
         let set = self.set_mut(line);
-        // A number of ways known to the compiler makes the move a few vector instructions.
-        let evicted = if let Ok(set) = <&mut [Line; 16]>::try_from(&mut *set) {
-            push_front(set, line)
-        } else if let Ok(set) = <&mut [Line; 2]>::try_from(&mut *set) {
-            push_front(set, line)
+        let evicted = if let [first, second] = set {
+            std::mem::replace(second, std::mem::replace(first, line))
         } else {
-            let mut moving = line;
-            for held in set {
-                std::mem::swap(held, &mut moving);
-            }
-            moving
+            move_to_front(set, line)
         };
         (evicted != Line::EMPTY).then_some(evicted)
-    }
-
-    /// Makes `line` the most recently used of its set, whether it is here or not.
-    #[inline]
-    pub(crate) fn touch(&mut self, line: Line) -> Touch {
-        match move_to_front(self.set_mut(line), line) {
-            here if here == line => Touch::Hit,
-            Line::EMPTY => Touch::Miss { evicted: None },
-            evicted => Touch::Miss {
-                evicted: Some(evicted),
-            },
-        }
     }
 
     /// Takes `line` out if it is here, and says whether it was.
@@ -131,13 +105,56 @@ impl Cache {
     }
 }
 
-/// Puts a line in front and moves all others back by one; returns the one that had no room.
-#[inline]
-fn push_front<const WAYS: usize>(set: &mut [Line; WAYS], line: Line) -> Line {
-    let old = *set;
-    set[1..].copy_from_slice(&old[..WAYS - 1]);
-    set[0] = line;
-    old[WAYS - 1]
+/// A cache whose sets have two ways, each with the most recently used line first.
+pub(crate) struct Pairs<'a> {
+    sets: &'a mut [[Line; 2]],
+}
+
+impl Pairs<'_> {
+    #[inline(always)]
+    fn set_mut(&mut self, line: Line) -> &mut [Line; 2] {
+        let index = line.0 as usize & (self.sets.len() - 1);
+        &mut self.sets[index]
+    }
+
+    /// Makes `line` the most recently used of its set if it is here, and says whether it is.
+    #[inline(always)]
+    pub(crate) fn promote(&mut self, line: Line) -> bool {
+        let [first, second] = self.set_mut(line);
+        promote_from_pair(first, second, line)
+    }
+
+    /// Puts in a `line` that is not here as the most recently used of its set.
+    #[inline(always)]
+    pub(crate) fn insert(&mut self, line: Line) {
+        let set = self.set_mut(line);
+        *set = [line, set[0]];
+    }
+
+    /// Takes `line` out if it is here.
+    #[inline(always)]
+    pub(crate) fn remove(&mut self, line: Line) {
+        let set = self.set_mut(line);
+        if set[0] == line {
+            *set = [set[1], Line::EMPTY];
+        } else if set[1] == line {
+            set[1] = Line::EMPTY;
+        }
+    }
+}
+
+/// Makes `line` the first of the two if it is either, and says whether it is.
+///
+/// Which of the two it is cannot be foreseen, so nothing here branches on it: one product is zero
+/// when either matches, and the exclusive or of both and `line` is the other.
+#[inline(always)]
+fn promote_from_pair(first: &mut Line, second: &mut Line, line: Line) -> bool {
+    let differs = u64::from(first.0 ^ line.0) * u64::from(second.0 ^ line.0);
+    if differs == 0 {
+        second.0 ^= first.0 ^ line.0;
+        *first = line;
+    }
+    differs == 0
 }
 
 /// Puts `line` first and moves the others back by one, as far as the way that `line` leaves or else
@@ -172,16 +189,6 @@ mod tests {
         assert_eq!(cache.insert(Line(4)), Some(Line(2)));
         assert!(cache.holds(Line(0)) && cache.holds(Line(4)) && cache.holds(Line(1)));
         assert!(!cache.holds(Line(2)));
-    }
-
-    #[test]
-    fn a_touch_tells_what_had_to_leave() {
-        let mut cache = two_sets_of_two();
-        assert_eq!(cache.touch(Line(0)), Touch::Miss { evicted: None });
-        assert_eq!(cache.touch(Line(2)), Touch::Miss { evicted: None });
-        assert_eq!(cache.touch(Line(0)), Touch::Hit);
-        let evicted = Some(Line(2));
-        assert_eq!(cache.touch(Line(4)), Touch::Miss { evicted });
     }
 
     #[test]

@@ -33,22 +33,30 @@
 //!
 //! # Where the time goes
 //!
-//! Most accesses of a network stack hit one of the two most recently used ways of their first-level
-//! set. [`Hierarchy::access`] checks those inline, without a branch on which of them it is, since
-//! nothing predicts that; everything else is a call. A set is a run of 32-bit line numbers in
-//! most-recent-first order, so that recency needs no stamps and a set of 16 ways fits one line of
-//! the machine that runs the simulation. `benches/access.rs` has the figures.
+//! A third to a half of the accesses of a network stack miss the first level, and half of those
+//! the second; the rest of the first level's work is one comparison with both ways of a set,
+//! without a branch on which of them it is, since nothing predicts that. A set of a cache is a run
+//! of 32-bit line numbers in most-recent-first order, so that recency needs no stamps; a set of 16
+//! ways below the first level keeps its lines in place and an order of its ways in one word
+//! instead. A caller that knows several lines in advance passes them to
+//! [`Hierarchy::access_all`], which has the usual hierarchy's whole way in one loop.
+//! `benches/access.rs` has the figures.
+
+#![forbid(unsafe_code)]
 
 mod cache;
 mod counters;
 mod dram;
 mod hierarchy;
 mod in_flight;
+mod level;
 mod line;
+mod ordered;
 mod parameters;
+mod two_levels;
 
 pub use counters::Counters;
-pub use hierarchy::{Access, Hierarchy};
+pub use hierarchy::{Access, Hierarchy, Tally};
 pub use line::Line;
 pub use parameters::{
     CacheParameters, DramParameters, HierarchyParameters, MAX_LEVELS, ParameterError, Policy,

@@ -5,6 +5,7 @@ mod reference;
 
 use perpacket_memory::{
     CacheParameters, DramParameters, Hierarchy, HierarchyParameters, Line, MAX_LEVELS, Policy,
+    Tally,
 };
 use proptest::prelude::*;
 use reference::Reference;
@@ -15,6 +16,7 @@ const LINES: u32 = 96;
 #[derive(Clone, Debug)]
 enum Request {
     Access(u32),
+    AccessAll(Vec<u32>),
     Prefetch(u32),
     Invalidate(u32),
     LetTimePass(u64),
@@ -31,18 +33,31 @@ fn line() -> impl Strategy<Value = u32> {
 fn request() -> impl Strategy<Value = Request> {
     prop_oneof![
         12 => line().prop_map(Request::Access),
+        6 => prop::collection::vec(line(), 0..40).prop_map(Request::AccessAll),
         3 => line().prop_map(Request::Prefetch),
         2 => line().prop_map(Request::Invalidate),
         3 => (0..150_u64).prop_map(Request::LetTimePass),
     ]
 }
 
+/// Sets, as a power of two, ways, and cycles beyond those of the level above.
+type Shape = (u32, u32, u32);
+
+/// One to three levels of few ways, or the two levels of the machines that the simulator has.
+fn shapes() -> impl Strategy<Value = Vec<Shape>> {
+    let level = |ways| (0..4_u32, ways, 0..20_u32);
+    prop_oneof![
+        3 => prop::collection::vec(level((1..=5_u32).boxed()), 1..=MAX_LEVELS),
+        1 => prop::collection::vec(level(Just(16_u32).boxed()), 1..=MAX_LEVELS),
+        2 => (level(Just(2).boxed()), level(Just(16).boxed())).prop_map(|(l1, l2)| vec![l1, l2]),
+    ]
+}
+
 /// Lines of 1 KiB and more make caches of a few lines possible, although sizes are in KiB.
 fn parameters() -> impl Strategy<Value = HierarchyParameters> {
-    let level = (0..4_u32, 1..=5_u32, 0..20_u32);
     (
         prop_oneof![Just(1024_u32), Just(2048), Just(4096), Just(64)],
-        prop::collection::vec(level, 1..=MAX_LEVELS),
+        shapes(),
         prop_oneof![
             Just(Policy::Inclusive),
             Just(Policy::Exclusive),
@@ -55,7 +70,7 @@ fn parameters() -> impl Strategy<Value = HierarchyParameters> {
         .prop_map(
             |(line_bytes, shapes, policy, next_line_prefetch, dram_cycles, service_cycles)| {
                 let mut latency_cycles = 0;
-                let level = |(sets_exponent, ways, further_cycles): (u32, u32, u32)| {
+                let level = |(sets_exponent, ways, further_cycles): Shape| {
                     latency_cycles += further_cycles;
                     // At least 1 KiB, which are 16 sets of the shortest line.
                     let way_bytes = (line_bytes << sets_exponent).max(1024);
@@ -100,23 +115,38 @@ proptest! {
         let mut reference = Reference::new(&parameters);
         let mut now = 0;
         for (index, request) in requests.iter().enumerate() {
-            match *request {
-                Request::Access(line) => {
+            match request {
+                Request::AccessAll(lines) => {
+                    let mut expected = Tally::default();
+                    for line in lines {
+                        let at = now + expected.stall_cycles;
+                        let (level, stall_cycles) = reference.access(*line, at);
+                        expected.stall_cycles += u64::from(stall_cycles);
+                        expected.misses[0] += u64::from(level >= 1);
+                        expected.misses[1] += u64::from(level >= 2);
+                    }
+                    let lines: Vec<_> = lines.iter().copied().map(Line).collect();
+                    let tally = hierarchy.access_all(&lines, now);
+                    prop_assert_eq!(tally, expected, "request {}: {:?}", index, request);
+                    // The next request may not come before the last access.
+                    now += tally.stall_cycles;
+                }
+                &Request::Access(line) => {
                     let access = hierarchy.access(Line(line), now);
                     let answered = (access.level, access.stall_cycles);
                     let expected = reference.access(line, now);
                     prop_assert_eq!(answered, expected, "request {}: {:?}", index, request);
                     now += if stalls_pass { u64::from(access.stall_cycles) } else { 0 };
                 }
-                Request::Prefetch(line) => {
+                &Request::Prefetch(line) => {
                     hierarchy.prefetch(Line(line), now);
                     reference.prefetch(line, now);
                 }
-                Request::Invalidate(line) => {
+                &Request::Invalidate(line) => {
                     hierarchy.invalidate(Line(line));
                     reference.invalidate(line);
                 }
-                Request::LetTimePass(cycles) => now += cycles,
+                &Request::LetTimePass(cycles) => now += cycles,
             }
         }
         let depth = parameters.levels.len();

@@ -11,6 +11,8 @@
 //! protocol; `host` is processor, memory layout and footprints; `measure` and [`Outcome`] are what
 //! comes out.
 
+#![forbid(unsafe_code)]
+
 mod bulk;
 mod bypass;
 mod clients;

@@ -106,7 +106,7 @@ impl Measure {
         *self = Self {
             frames: self.frames,
             since: now,
-            costs_before: costs.clone(),
+            costs_before: *costs,
             on_nic_last: (now, self.on_nic_last.1),
             ..Self::new()
         };

@@ -165,7 +165,7 @@ impl Simulation {
         world.start_clients(Span::from_ms(self.settings.client.start_spread_ms));
         let warmup = self.settings.run.warmup_packets;
         let mut events = run_until(&mut world, warmup, 0, progress)?;
-        let costs = world.host.cpu.costs().clone();
+        let costs = *world.host.cpu.costs();
         world.measure.begin_window(world.now, &costs);
         events += run_until(&mut world, self.settings.run.packets, warmup, progress)?;
         let outcome = Outcome::of(&world, &self.configuration, seed, events);

@@ -3,6 +3,7 @@
 use std::ops::{Add, AddAssign, Sub};
 
 const PICOSECONDS_PER_SECOND: u64 = 1_000_000_000_000;
+const PICOSECONDS_PER_MICROSECOND: u64 = 1_000_000;
 
 /// An instant, in picoseconds since the start of the run. 64 bits last 213 days.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -54,6 +55,10 @@ impl Span {
     /// The time `bytes` take at `rate_bps` bits per second (10^0, not 2^10).
     #[must_use]
     pub const fn of_bytes(bytes: u64, rate_bps: u64) -> Self {
+        // Division of 128 bits takes several times as long, and frames do not need it.
+        if let Some(units) = bytes.checked_mul(8 * PICOSECONDS_PER_SECOND) {
+            return Self(units / rate_bps);
+        }
         Self((bytes as u128 * 8 * PICOSECONDS_PER_SECOND as u128 / rate_bps as u128) as u64)
     }
 
@@ -110,19 +115,31 @@ impl Sub for Span {
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     mhz: u64,
+    /// Picoseconds of a cycle; zero if they are no whole number.
+    cycle_ps: u64,
 }
 
 impl Clock {
     /// A clock of `mhz` million cycles a second.
     #[must_use]
     pub const fn from_mhz(mhz: u32) -> Self {
-        Self { mhz: mhz as u64 }
+        let mhz = mhz as u64;
+        let cycle_ps = if PICOSECONDS_PER_MICROSECOND.is_multiple_of(mhz) {
+            PICOSECONDS_PER_MICROSECOND / mhz
+        } else {
+            0
+        };
+        Self { mhz, cycle_ps }
     }
 
     /// The time `cycles` take, rounded down to the picosecond.
     #[must_use]
     pub const fn span(self, cycles: u64) -> Span {
-        Span(cycles * 1_000_000 / self.mhz)
+        // A division takes longer than a simulated access, and common clocks need none.
+        Span(match self.cycle_ps {
+            0 => cycles * PICOSECONDS_PER_MICROSECOND / self.mhz,
+            cycle_ps => cycles * cycle_ps,
+        })
     }
 
     /// The whole cycles since the start of the run at `time`.
@@ -146,6 +163,21 @@ mod tests {
     #[test]
     fn a_full_frame_takes_1230_ns_at_ten_gigabit() {
         assert_eq!(Span::of_bytes(1538, 10_000_000_000), Span(1_230_400));
+    }
+
+    #[test]
+    fn a_cycle_that_is_no_whole_number_of_picoseconds_is_rounded_only_in_the_sum() {
+        let clock = Clock::from_mhz(600);
+        assert_eq!(clock.span(1), Span(1_666));
+        assert_eq!(clock.span(600), Span(1_000_000));
+    }
+
+    #[test]
+    fn a_terabyte_takes_as_long_as_a_million_megabytes() {
+        let megabyte = Span::of_bytes(1_000_000, 10_000_000_000);
+        let terabyte = Span::of_bytes(1_000_000_000_000, 10_000_000_000);
+        assert_eq!(megabyte, Span::from_us(800));
+        assert_eq!(terabyte.0, megabyte.0 * 1_000_000);
     }
 
     #[test]

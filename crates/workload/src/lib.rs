@@ -6,6 +6,8 @@
 //! project and touches no clock, no environment and no file it was not given: readers take
 //! [`std::io::Read`], generators take a seed.
 
+#![forbid(unsafe_code)]
+
 mod catalogue;
 mod convert;
 mod error;
@@ -32,7 +34,9 @@ mod sessions;
 pub mod specweb99;
 mod stamp;
 mod summary;
+pub mod surge;
 mod synthesize;
+pub mod webstone;
 mod world_cup;
 mod write;
 
@@ -46,6 +50,7 @@ pub use object_paths::ObjectPaths;
 pub use packets::{SEGMENT_BYTES, response_packets};
 pub use parameter::ParameterError;
 pub use plan::{PlannedRequest, SessionSource, Sessions};
+pub use random::Stream;
 pub use read::{TraceSink, read_trace};
 pub use rejects::{LISTED_REJECTS, RejectedLine};
 pub use replay::Replay;
@@ -53,5 +58,7 @@ pub use request::{Request, Source};
 pub use sessions::{Place, SESSION_WINDOW_S, SessionCutter};
 pub use specweb99::{SpecWeb99, SpecWeb99Generator};
 pub use summary::{Check, SessionPackets, Spread, Summary, summarize};
+pub use surge::{Surge, SurgeGenerator, SurgeRequest};
 pub use synthesize::{Synthesis, SynthesisError, Synthesized, synthesize};
+pub use webstone::WebStoneGenerator;
 pub use world_cup::WorldCupRecord;

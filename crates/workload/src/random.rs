@@ -10,11 +10,12 @@ use rand_pcg::Pcg64Mcg;
 
 /// One stream of random numbers.
 #[derive(Clone, Debug)]
-pub(crate) struct Stream(Pcg64Mcg);
+pub struct Stream(Pcg64Mcg);
 
 impl Stream {
     /// The stream for one use under one seed.
-    pub(crate) fn new(seed: u64, name: &str) -> Self {
+    #[must_use]
+    pub fn new(seed: u64, name: &str) -> Self {
         let mut state = seed ^ fnv1a(name.as_bytes());
         let mut key = [0; 16];
         for half in key.chunks_exact_mut(8) {
@@ -25,31 +26,31 @@ impl Stream {
 
     /// Uniform 64 bits.
     #[inline]
-    pub(crate) fn bits(&mut self) -> u64 {
+    pub fn bits(&mut self) -> u64 {
         self.0.next_u64()
     }
 
     /// Uniform in the open interval (0, 1): neither end is ever drawn.
     #[inline]
-    pub(crate) fn uniform(&mut self) -> f64 {
+    pub fn uniform(&mut self) -> f64 {
         ((self.bits() >> 11) as f64 + 0.5) * (1.0 / (1u64 << 53) as f64)
     }
 
     /// Uniform in `0..limit`; the bias is below `limit` / 2^64.
     #[inline]
-    pub(crate) fn below(&mut self, limit: u32) -> u32 {
+    pub fn below(&mut self, limit: u32) -> u32 {
         ((u128::from(self.bits()) * u128::from(limit)) >> 64) as u32
     }
 
     /// Standard normal, by inversion: one uniform draw each, whatever the value.
     #[inline]
-    pub(crate) fn normal(&mut self) -> f64 {
+    pub fn normal(&mut self) -> f64 {
         crate::normal::quantile(self.uniform())
     }
 
     /// Exponential with mean 1.
     #[inline]
-    pub(crate) fn exponential(&mut self) -> f64 {
+    pub fn exponential(&mut self) -> f64 {
         -libm::log(self.uniform())
     }
 }

@@ -115,7 +115,11 @@ impl Placed {
     /// The first line of an instance, counted modulo their number.
     #[inline]
     pub fn line(&self, index: u32) -> Line {
-        self.lines[index as usize % self.lines.len()]
+        let index = index as usize;
+        match self.lines.get(index) {
+            Some(line) => *line,
+            None => self.lines[index % self.lines.len()],
+        }
     }
 }
 

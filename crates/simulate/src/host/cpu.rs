@@ -4,7 +4,7 @@ use perpacket_cost::{Layer, PerLayer};
 use perpacket_memory::{Hierarchy, Line};
 
 use super::address::{Array, Layout, PageTable, Placed, shuffled};
-use super::footprint::{Footprint, Operation, Structure, Structures};
+use super::footprint::{Footprint, Operation, Structure, Structures, Touch};
 use crate::error::ConfigurationError;
 use crate::settings::Machine;
 use crate::time::{Clock, Time};
@@ -68,8 +68,11 @@ struct Arrays<A> {
 /// Lines of one array that are touched round and round, never a line next to the one before: what
 /// they stand for is scattered, so that fetching the next line does not help.
 struct Rotating {
-    /// Physical lines in the order they are touched in.
+    /// Physical lines in the order they are touched in, all of them twice, so that the next ones
+    /// are one slice wherever they begin.
     order: Box<[Line]>,
+    /// How many there are.
+    lines: usize,
     position: usize,
 }
 
@@ -85,19 +88,70 @@ impl Rotating {
         };
         let line = |step: u64| array.line(0) + (step * stride % lines) as u32;
         Self {
-            order: (0..lines).map(|step| pages.physical(line(step))).collect(),
+            order: (0..2 * lines)
+                .map(|step| pages.physical(line(step)))
+                .collect(),
+            lines: lines as usize,
             position: 0,
         }
     }
 
+    /// The next `count` lines, at most all of them.
     #[inline]
-    fn next(&mut self) -> Line {
-        let line = self.order[self.position];
-        self.position += 1;
-        if self.position == self.order.len() {
-            self.position = 0;
+    fn next(&mut self, count: usize) -> &[Line] {
+        let first = self.position;
+        let end = first + count;
+        self.position = if end < self.lines {
+            end
+        } else {
+            end - self.lines
+        };
+        &self.order[first..end]
+    }
+}
+
+/// One line of the instance at hand of a structure.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    structure: Structure,
+    offset: u32,
+}
+
+/// Which of an operation's lines are the next ones of a rotation.
+#[derive(Clone, Copy, Debug)]
+struct Rotated {
+    rotation: usize,
+    first: usize,
+    end: usize,
+}
+
+/// The lines an operation touches, one by one: the memory is given all of them at once.
+struct Plan {
+    /// In the order of the touches; those that are rotated stand for nothing but their number.
+    places: Box<[Place]>,
+    rotated: Box<[Rotated]>,
+}
+
+impl Plan {
+    fn new(touches: &[Touch]) -> Self {
+        let mut places = Vec::new();
+        let mut rotated = Vec::new();
+        for touch in touches {
+            let first = places.len();
+            places.extend((touch.first..touch.end).map(|offset| Place {
+                structure: touch.structure,
+                offset,
+            }));
+            rotated.extend(touch.rotation.map(|rotation| Rotated {
+                rotation,
+                first,
+                end: places.len(),
+            }));
         }
-        line
+        Self {
+            places: places.into(),
+            rotated: rotated.into(),
+        }
     }
 }
 
@@ -119,6 +173,10 @@ pub struct Cpu {
     clock: Clock,
     memory: Hierarchy,
     footprints: Box<[Footprint]>,
+    /// The lines of each operation.
+    plans: Box<[Plan]>,
+    /// Room for the lines of the operation at hand.
+    lines: Box<[Line]>,
     /// Cycles of each operation without stalls.
     base_cycles: Box<[u64]>,
     device_access_cycles: u64,
@@ -170,6 +228,15 @@ impl Cpu {
                 (footprint.instructions as f64 * machine.cycles_per_instruction).round() as u64
             })
             .collect();
+        let plans: Box<[Plan]> = footprints
+            .iter()
+            .map(|footprint| Plan::new(&footprint.touches))
+            .collect();
+        let most = plans
+            .iter()
+            .map(|plan| plan.places.len())
+            .max()
+            .unwrap_or(0);
         let mut layout = Layout::default();
         let arrays = Arrays::lay_out(&mut layout, structures, population);
         let background = layout.array(1, structures.background);
@@ -185,6 +252,8 @@ impl Cpu {
             clock: Clock::from_mhz(machine.clock_mhz),
             memory,
             footprints,
+            plans,
+            lines: vec![Line(0); most].into(),
             base_cycles,
             device_access_cycles: u64::from(machine.device_access_cycles),
             profiler_instructions: u64::from(profiler_instructions),
@@ -231,27 +300,24 @@ impl Cpu {
     pub fn run(&mut self, operation: Operation) {
         let footprint = &self.footprints[operation as usize];
         let started = self.now;
-        let (mut l1d_misses, mut l2_misses) = (0, 0);
-        for touch in &footprint.touches {
-            let base = self.bases[touch.structure as usize];
-            for offset in touch.first..touch.end {
-                let line = if let Some(rotation) = touch.rotation {
-                    self.rotating[rotation].next()
-                } else {
-                    Line(base.0 + offset)
-                };
-                let access = self.memory.access(line, self.now);
-                self.now += u64::from(access.stall_cycles);
-                l1d_misses += u64::from(access.level >= 1);
-                l2_misses += u64::from(access.level >= 2);
-            }
+        let plan = &self.plans[operation as usize];
+        let lines = &mut self.lines[..plan.places.len()];
+        for (line, place) in lines.iter_mut().zip(&plan.places) {
+            *line = Line(self.bases[place.structure as usize].0 + place.offset);
         }
+        for rotated in &plan.rotated {
+            let count = rotated.end - rotated.first;
+            lines[rotated.first..rotated.end]
+                .copy_from_slice(self.rotating[rotated.rotation].next(count));
+        }
+        let tally = self.memory.access_all(lines, self.now);
+        self.now += tally.stall_cycles;
         self.now += self.base_cycles[operation as usize];
         let cost = &mut self.costs[footprint.layer];
         cost.cycles += self.now - started;
         cost.instructions += footprint.instructions;
-        cost.l1d_misses += l1d_misses;
-        cost.l2_misses += l2_misses;
+        cost.l1d_misses += tally.misses[0];
+        cost.l2_misses += tally.misses[1];
     }
 
     /// What every frame costs besides its layers: device registers, background, the profiler.

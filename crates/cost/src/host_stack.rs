@@ -1,0 +1,106 @@
+//! The eight categories of the study of host network stack overheads at SIGCOMM 2021 (Cai,
+//! Chaudhary, Vuppalapati, Hwang and Agarwal, table 1), as a projection of layer and kind.
+//!
+//! The study sorts functions; here the chain says the layer and the leaf the kind, and the pair
+//! says the category. What a helper without a name of its own does in a network layer is building
+//! and splitting socket buffers, which is why that pair is `skb`.
+
+use std::fmt;
+
+use crate::event::Kind;
+use crate::layer::Layer;
+
+/// One of the study's eight categories.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum HostStack {
+    /// Between user and kernel space, whichever way.
+    DataCopy,
+    /// TCP, UDP and IP processing, checksums included.
+    TcpIp,
+    /// NAPI, segmentation and receive offload, queueing disciplines, drivers.
+    Netdevice,
+    /// Building, splitting and releasing socket buffers.
+    Skb,
+    /// Allocation and release of memory.
+    Memory,
+    /// Locks and unlocks.
+    Lock,
+    /// Context switches and wakeups.
+    Scheduling,
+    /// Everything else, interrupts, system calls and user code among it.
+    Other,
+}
+
+impl HostStack {
+    /// Every category, in the study's order.
+    pub const ALL: [Self; 8] = [
+        Self::DataCopy,
+        Self::TcpIp,
+        Self::Netdevice,
+        Self::Skb,
+        Self::Memory,
+        Self::Lock,
+        Self::Scheduling,
+        Self::Other,
+    ];
+
+    /// The name used in files, tables and JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::DataCopy => "data_copy",
+            Self::TcpIp => "tcp_ip",
+            Self::Netdevice => "netdevice",
+            Self::Skb => "skb",
+            Self::Memory => "memory",
+            Self::Lock => "lock",
+            Self::Scheduling => "scheduling",
+            Self::Other => "other",
+        }
+    }
+
+    /// The category of work of a kind in a layer.
+    #[must_use]
+    pub const fn of(layer: Layer, kind: Kind) -> Self {
+        match (layer, kind) {
+            (Layer::User | Layer::Idle, _) => Self::Other,
+            (Layer::Scheduler, _) | (_, Kind::Wakeup) => Self::Scheduling,
+            (_, Kind::Copy) => Self::DataCopy,
+            (_, Kind::Allocation) => Self::Memory,
+            (_, Kind::Lock) => Self::Lock,
+            (
+                Layer::Socket
+                | Layer::Tcp
+                | Layer::Udp
+                | Layer::Ip
+                | Layer::Ethernet
+                | Layer::Driver,
+                Kind::Other,
+            ) => Self::Skb,
+            (Layer::Tcp | Layer::Udp | Layer::Ip | Layer::Bypass, _) => Self::TcpIp,
+            (Layer::Ethernet | Layer::Driver, _) => Self::Netdevice,
+            (Layer::Syscall | Layer::Socket | Layer::Interrupt | Layer::Other, _) => Self::Other,
+        }
+    }
+}
+
+impl fmt::Display for HostStack {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_to_the_user_is_no_tcp_processing_and_a_checksum_is() {
+        assert_eq!(HostStack::of(Layer::Tcp, Kind::Copy), HostStack::DataCopy);
+        assert_eq!(HostStack::of(Layer::Tcp, Kind::Checksum), HostStack::TcpIp);
+        assert_eq!(
+            HostStack::of(Layer::Ethernet, Kind::Protocol),
+            HostStack::Netdevice
+        );
+    }
+}

@@ -1,0 +1,148 @@
+//! Events by layer and kind over one window, with what happened in it.
+//!
+//! A measured and a simulated profile are the same type, so that one table can hold both.
+
+use crate::category::Category;
+use crate::event::{EventKind, Kind, PerKind};
+use crate::host_stack::HostStack;
+use crate::layer::{Layer, PerLayer, Region};
+
+/// Something counted in both directions, as the host sees it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Directions {
+    /// Leaving the host.
+    pub sent: u64,
+    /// Arriving at the host.
+    pub received: u64,
+}
+
+impl Directions {
+    /// Both directions together.
+    #[must_use]
+    pub const fn total(self) -> u64 {
+        self.sent + self.received
+    }
+}
+
+/// What happened in a window, whatever it cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Window {
+    /// Its length.
+    pub duration_s: f64,
+    /// Frames at the interfaces. A frame over loopback is both sent and received.
+    pub packets: Directions,
+    /// TCP segments as the protocol counts them: before send and after receive offload.
+    pub segments: Directions,
+    /// Bytes of the frames, headers included.
+    pub bytes: Directions,
+    /// Requests the server answered, where somebody counted them.
+    pub requests: Option<u64>,
+    /// Switches from one thread to another.
+    pub context_switches: u64,
+    /// Page faults, minor and major.
+    pub page_faults: u64,
+    /// Packets dropped for want of room.
+    pub drops: u64,
+}
+
+/// Events by layer and kind over one window. The unit is that of `event`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Profile {
+    /// What was counted.
+    pub event: EventKind,
+    /// How much of it, by layer and kind, idle time included.
+    pub counts: PerLayer<PerKind<f64>>,
+    /// What happened meanwhile.
+    pub window: Window,
+}
+
+impl Profile {
+    /// An empty profile.
+    #[must_use]
+    pub fn new(event: EventKind, window: Window) -> Self {
+        Self {
+            event,
+            counts: PerLayer::default(),
+            window,
+        }
+    }
+
+    /// Every layer and kind with its count.
+    pub fn cells(&self) -> impl Iterator<Item = (Layer, Kind, f64)> {
+        self.counts
+            .iter()
+            .flat_map(|(layer, kinds)| kinds.iter().map(move |(kind, &count)| (layer, kind, count)))
+    }
+
+    /// The sum over the cells that `chosen` accepts.
+    pub fn sum(&self, chosen: impl Fn(Layer, Kind) -> bool) -> f64 {
+        self.cells()
+            .filter(|&(layer, kind, _)| chosen(layer, kind))
+            .map(|(_, _, count)| count)
+            .sum()
+    }
+
+    /// Everything but the idle loop: what shares are shares of.
+    #[must_use]
+    pub fn busy(&self) -> f64 {
+        self.sum(|layer, _| layer != Layer::Idle)
+    }
+
+    /// What a layer cost.
+    #[must_use]
+    pub fn layer(&self, layer: Layer) -> f64 {
+        self.sum(|other, _| other == layer)
+    }
+
+    /// What a region of TR05-450 cost, idle time left out.
+    #[must_use]
+    pub fn region(&self, region: Region) -> f64 {
+        self.sum(|layer, _| layer != Layer::Idle && layer.region() == region)
+    }
+
+    /// What a category of the SIGCOMM 2021 study cost, idle time left out.
+    #[must_use]
+    pub fn host_stack(&self, category: HostStack) -> f64 {
+        self.sum(|layer, kind| layer != Layer::Idle && HostStack::of(layer, kind) == category)
+    }
+
+    /// What a category of *Communication Breakdown* cost as far as layers tell: user code counts
+    /// as the server's, and what is finer than a layer as the kernel's other work.
+    #[must_use]
+    pub fn category(&self, category: Category) -> f64 {
+        self.sum(|layer, _| Category::of(layer) == category)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn profile() -> Profile {
+        let mut profile = Profile::new(EventKind::CpuNs, Window::default());
+        for (place, layer) in Layer::ALL.into_iter().enumerate() {
+            for (step, kind) in Kind::ALL.into_iter().enumerate() {
+                profile.counts[layer][kind] = (place * 10 + step) as f64;
+            }
+        }
+        profile
+    }
+
+    #[test]
+    fn every_grouping_sums_to_the_busy_total() {
+        let profile = profile();
+        let busy = profile.busy();
+        let regions: f64 = Region::ALL.iter().map(|&one| profile.region(one)).sum();
+        let stack: f64 = HostStack::ALL
+            .iter()
+            .map(|&one| profile.host_stack(one))
+            .sum();
+        let categories: f64 = Category::ALL
+            .iter()
+            .filter(|&&one| one != Category::Idle)
+            .map(|&one| profile.category(one))
+            .sum();
+        assert_eq!([regions, stack, categories], [busy; 3]);
+        assert_eq!(busy + profile.layer(Layer::Idle), profile.sum(|_, _| true));
+    }
+}

@@ -1,0 +1,62 @@
+//! One level of caches below the first, in whichever form suits its number of ways.
+
+use crate::{
+    Line,
+    cache::Cache,
+    ordered::{self, OrderedCache},
+    parameters::CacheShape,
+};
+
+/// A level below the first.
+#[derive(Clone, Debug)]
+pub(crate) enum Level {
+    /// 16 ways, the usual number.
+    Ordered(OrderedCache),
+    /// Any other number of ways.
+    Listed(Cache),
+}
+
+/// Calls the same method of whichever cache a level is.
+macro_rules! either {
+    ($level:ident, $cache:ident => $call:expr) => {
+        match $level {
+            Level::Ordered($cache) => $call,
+            Level::Listed($cache) => $call,
+        }
+    };
+}
+
+impl Level {
+    pub(crate) fn new(shape: CacheShape) -> Self {
+        if shape.ways == ordered::WAYS {
+            Self::Ordered(OrderedCache::new(shape.sets))
+        } else {
+            Self::Listed(Cache::new(shape))
+        }
+    }
+
+    /// Whether `line` is here; changes nothing.
+    #[inline]
+    pub(crate) fn holds(&self, line: Line) -> bool {
+        either!(self, cache => cache.holds(line))
+    }
+
+    /// Makes `line` the most recently used of its set if it is here, and says whether it is.
+    #[inline]
+    pub(crate) fn promote(&mut self, line: Line) -> bool {
+        either!(self, cache => cache.promote(line))
+    }
+
+    /// Puts in a `line` that is not here as the most recently used of its set; returns the line
+    /// that had to leave.
+    #[inline]
+    pub(crate) fn insert(&mut self, line: Line) -> Option<Line> {
+        either!(self, cache => cache.insert(line))
+    }
+
+    /// Takes `line` out if it is here, and says whether it was.
+    #[inline]
+    pub(crate) fn remove(&mut self, line: Line) -> bool {
+        either!(self, cache => cache.remove(line))
+    }
+}

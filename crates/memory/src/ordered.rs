@@ -1,0 +1,225 @@
+//! A set-associative cache of 16 ways whose lines stay where they are.
+//!
+//! Levels below the first are asked for lines deep in their sets, where moving lines to the front
+//! costs more than finding them. Here a line keeps its way until it leaves, and what moves is the
+//! order of the ways: 16 numbers of four bits in one word, so that replacing the least recently
+//! used line is a rotation of that word. A line is looked for by hashes of eight bits, eight to a
+//! word; only where the hash agrees is the line itself compared, and one look in 16 that finds
+//! nothing compares a line in vain. Orders and hashes of a cache of 1 MiB are 24 KiB, which the
+//! first-level cache of the machine that runs the simulation holds.
+
+use crate::Line;
+
+/// Ways of a set: as many numbers as an order has room for.
+pub(crate) const WAYS: usize = 16;
+
+/// Bits of one number in an order.
+const WAY_BITS: u32 = 4;
+/// All bits of one number.
+const WAY_MASK: u64 = 0xF;
+/// One in each number of an order.
+const WAY_ONES: u64 = 0x1111_1111_1111_1111;
+/// Every way once, in any order.
+const FIRST_ORDER: u64 = 0xFEDC_BA98_7654_3210;
+
+/// Bits of one hash.
+const HASH_BITS: u32 = 8;
+/// One in each hash of a word.
+const HASH_ONES: u64 = 0x0101_0101_0101_0101;
+
+/// What is needed to find and to replace lines of a set.
+#[derive(Clone, Copy, Debug)]
+struct Set {
+    /// Hashes of the lines: those of even ways in the first word, of odd ways in the second.
+    hashes: [u64; 2],
+    /// The numbers of the ways, that of the most recently used in the lowest bits.
+    order: u64,
+}
+
+/// The lines of a set, way by way, in one cache line of the machine that runs the simulation.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+struct Lines([Line; WAYS]);
+
+/// The lines of one cache, and for each set the order of its ways.
+///
+/// Ways that hold [`Line::EMPTY`] are always the least recently used of their set.
+#[derive(Clone, Debug)]
+pub(crate) struct OrderedCache {
+    /// Number of sets less one; their number is a power of two.
+    set_mask: u32,
+    sets: Box<[Set]>,
+    lines: Box<[Lines]>,
+}
+
+impl OrderedCache {
+    /// An empty cache of `sets` sets, a power of two.
+    pub(crate) fn new(sets: u32) -> Self {
+        let empty = Set {
+            hashes: [0; 2],
+            order: FIRST_ORDER,
+        };
+        Self {
+            set_mask: sets - 1,
+            sets: vec![empty; sets as usize].into_boxed_slice(),
+            lines: vec![Lines([Line::EMPTY; WAYS]); sets as usize].into_boxed_slice(),
+        }
+    }
+
+    #[inline]
+    fn index(&self, line: Line) -> usize {
+        (line.0 & self.set_mask) as usize
+    }
+
+    /// The way of the set at `index` that holds `line`.
+    #[inline]
+    fn way(&self, index: usize, line: Line) -> Option<u32> {
+        let wanted = hash(line) * HASH_ONES;
+        let [even, odd] = self.sets[index]
+            .hashes
+            .map(|word| zero_hashes(word ^ wanted));
+        // The mark of an even way is the lowest bit of its eight, that of an odd way the next.
+        let mut marks = even | odd << 1;
+        while marks != 0 {
+            let bit = marks.trailing_zeros();
+            let way = bit / HASH_BITS * 2 + bit % 2;
+            if self.lines[index].0[way as usize] == line {
+                return Some(way);
+            }
+            marks &= marks - 1;
+        }
+        None
+    }
+
+    /// Whether `line` is here; changes nothing.
+    #[inline]
+    pub(crate) fn holds(&self, line: Line) -> bool {
+        self.way(self.index(line), line).is_some()
+    }
+
+    /// Makes `line` the most recently used of its set if it is here, and says whether it is.
+    #[inline]
+    pub(crate) fn promote(&mut self, line: Line) -> bool {
+        let index = self.index(line);
+        let Some(way) = self.way(index, line) else {
+            return false;
+        };
+        let order = &mut self.sets[index].order;
+        let (newer, older) = around(*order, way);
+        *order = *order & older | (*order & newer) << WAY_BITS | u64::from(way);
+        true
+    }
+
+    /// Puts in a `line` that is not here as the most recently used of its set; returns the line
+    /// that had to leave.
+    #[inline]
+    pub(crate) fn insert(&mut self, line: Line) -> Option<Line> {
+        let index = self.index(line);
+        let set = &mut self.sets[index];
+        // What was the least recently used way is now the most recently used one.
+        set.order = set.order.rotate_left(WAY_BITS);
+        let way = (set.order & WAY_MASK) as usize;
+        let word = &mut set.hashes[way % 2];
+        let shift = way / 2 * HASH_BITS as usize;
+        *word = *word & !(0xFF << shift) | hash(line) << shift;
+        let evicted = std::mem::replace(&mut self.lines[index].0[way], line);
+        (evicted != Line::EMPTY).then_some(evicted)
+    }
+
+    /// Takes `line` out if it is here, and says whether it was.
+    #[inline]
+    pub(crate) fn remove(&mut self, line: Line) -> bool {
+        let index = self.index(line);
+        let Some(way) = self.way(index, line) else {
+            return false;
+        };
+        self.lines[index].0[way as usize] = Line::EMPTY;
+        let order = &mut self.sets[index].order;
+        let (newer, older) = around(*order, way);
+        *order =
+            *order & newer | (*order & older) >> WAY_BITS | u64::from(way).rotate_right(WAY_BITS);
+        true
+    }
+}
+
+/// A hash of eight bits: the high ones of a product with 2^32 over the golden ratio, which every
+/// bit of the line has a part in.
+#[inline]
+fn hash(line: Line) -> u64 {
+    u64::from(line.0.wrapping_mul(0x9E37_79B1) >> (u32::BITS - HASH_BITS))
+}
+
+/// The lowest bit of every hash that is zero, and of no other but perhaps a one right above a zero.
+#[inline]
+fn zero_hashes(word: u64) -> u64 {
+    // Taking one from a zero sets its high bit, and borrows from the hash above.
+    (word.wrapping_sub(HASH_ONES) & !word) >> (HASH_BITS - 1) & HASH_ONES
+}
+
+/// The bits of `order` with more recently used ways than `way`, and those with less recently used.
+#[inline]
+fn around(order: u64, way: u32) -> (u64, u64) {
+    // As in `zero_hashes`: the lowest number that is marked is `way`.
+    let differing = order ^ (WAY_ONES * u64::from(way));
+    let zeros = (differing.wrapping_sub(WAY_ONES) & !differing) >> (WAY_BITS - 1) & WAY_ONES;
+    let newer = (zeros & zeros.wrapping_neg()) - 1;
+    (newer, !(newer << WAY_BITS | WAY_MASK))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The lines of the only set, the most recently used first.
+    fn in_order(cache: &OrderedCache) -> Vec<Line> {
+        let ways = (0..WAYS as u32).map(|place| cache.sets[0].order >> (place * WAY_BITS));
+        ways.map(|way| cache.lines[0].0[(way & WAY_MASK) as usize])
+            .filter(|line| *line != Line::EMPTY)
+            .collect()
+    }
+
+    fn one_set_of(lines: impl IntoIterator<Item = u32>) -> OrderedCache {
+        let mut cache = OrderedCache::new(1);
+        for line in lines {
+            assert_eq!(cache.insert(Line(line)), None);
+        }
+        cache
+    }
+
+    #[test]
+    fn the_seventeenth_line_evicts_the_least_recently_used() {
+        let mut cache = one_set_of(0..16);
+        assert!(cache.promote(Line(0)), "now line 1 is the oldest");
+        assert_eq!(cache.insert(Line(16)), Some(Line(1)));
+        assert_eq!(cache.insert(Line(17)), Some(Line(2)));
+        assert!(!cache.holds(Line(1)) && cache.holds(Line(0)));
+    }
+
+    #[test]
+    fn a_promoted_line_passes_those_used_since_and_no_other() {
+        let mut cache = one_set_of(0..5);
+        assert!(cache.promote(Line(2)));
+        assert_eq!(in_order(&cache), [2, 4, 3, 1, 0].map(Line));
+        assert!(!cache.promote(Line(9)));
+    }
+
+    #[test]
+    fn a_removed_line_leaves_room_for_one() {
+        let mut cache = one_set_of(0..16);
+        assert!(cache.remove(Line(7)));
+        assert!(!cache.remove(Line(7)));
+        assert_eq!(cache.insert(Line(16)), None);
+        assert_eq!(cache.insert(Line(17)), Some(Line(0)));
+    }
+
+    #[test]
+    fn lines_of_equal_hash_are_told_apart() {
+        let wanted = hash(Line(1));
+        let mut equal = (2..).map(Line).filter(|line| hash(*line) == wanted);
+        let others: Vec<Line> = equal.by_ref().take(3).collect();
+        let mut cache = one_set_of(others.iter().map(|line| line.0));
+        assert!(!cache.holds(Line(1)));
+        assert!(cache.promote(others[0]));
+        assert_eq!(in_order(&cache), [others[0], others[2], others[1]]);
+    }
+}
