@@ -1,0 +1,403 @@
+//! Layer from the chain, kind from the leaf: what one sample is charged to.
+//!
+//! The walk goes from the leaf outwards to the nearest function that has a layer, and no further
+//! than to where an interrupt came in between. So a copy made for TCP is TCP's cost and of kind
+//! `copy`, receive processing that runs on top of a send is not the send's, and a new helper
+//! function in a new kernel needs no rule. Work of the idle loop is no work.
+
+use std::collections::BTreeSet;
+
+use perpacket_cost::{Category, Kind, Layer};
+
+use crate::kernel::{KernelSymbols, SymbolId};
+use crate::rules::{FunctionClass, Owner, Rules};
+
+/// What a sample is charged to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Where in the stack.
+    pub layer: Layer,
+    /// What it was doing.
+    pub kind: Kind,
+    /// Which program or part of the kernel.
+    pub category: Category,
+    /// Whether a rule said so. What nobody claimed is `other`.
+    pub claimed: bool,
+    /// Whether the leaf only says where interrupts were turned on again.
+    pub skid: bool,
+}
+
+impl Place {
+    const fn unclaimed(skid: bool) -> Self {
+        Self {
+            layer: Layer::Other,
+            kind: Kind::Other,
+            category: Category::KernelOther,
+            claimed: false,
+            skid,
+        }
+    }
+
+    /// User code of a category.
+    #[must_use]
+    pub const fn user(category: Category) -> Self {
+        Self {
+            layer: Layer::User,
+            kind: Kind::Other,
+            category,
+            claimed: true,
+            skid: false,
+        }
+    }
+
+    /// The idle loop, where symbols cannot tell it.
+    #[must_use]
+    pub const fn idle() -> Self {
+        Self {
+            layer: Layer::Idle,
+            kind: Kind::Other,
+            category: Category::Idle,
+            claimed: true,
+            skid: false,
+        }
+    }
+
+    /// Time that the kernel's accounts charge to a layer; what the kernel did in it is not known.
+    #[must_use]
+    pub const fn account(layer: Layer) -> Self {
+        match layer {
+            Layer::User => Self::user(Category::ServerProgram),
+            Layer::Idle => Self::idle(),
+            Layer::Interrupt => Self {
+                layer,
+                kind: Kind::Other,
+                category: Category::KernelInterrupt,
+                claimed: true,
+                skid: false,
+            },
+            _ => Self::unclaimed(false),
+        }
+    }
+
+    /// User code of programs that are not the server, and what a measuring program does to be able
+    /// to measure: none of it is a packet's cost.
+    #[must_use]
+    pub const fn other_program() -> Self {
+        Self {
+            layer: Layer::Other,
+            kind: Kind::Other,
+            category: Category::OtherPrograms,
+            claimed: true,
+            skid: false,
+        }
+    }
+}
+
+/// A call chain resolved and charged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placement {
+    /// What it is charged to.
+    pub place: Place,
+    /// Its functions, leaf first; none where an address is of no function.
+    pub frames: Vec<Option<SymbolId>>,
+}
+
+/// Charges call chains, and remembers what the rules say of each function.
+#[derive(Debug)]
+pub struct Attributor {
+    symbols: KernelSymbols,
+    rules: Rules,
+    drivers: BTreeSet<String>,
+    classes: Vec<Option<FunctionClass>>,
+}
+
+impl Attributor {
+    /// Symbols, rules, and the modules that are known to drive network interfaces.
+    #[must_use]
+    pub fn new(symbols: KernelSymbols, rules: Rules, drivers: BTreeSet<String>) -> Self {
+        let classes = vec![None; symbols.len()];
+        Self {
+            symbols,
+            rules,
+            drivers,
+            classes,
+        }
+    }
+
+    /// The kernel's symbols.
+    #[must_use]
+    pub const fn symbols(&self) -> &KernelSymbols {
+        &self.symbols
+    }
+
+    /// The rules.
+    #[must_use]
+    pub const fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    /// Resolves and charges a call chain of the kernel, leaf first.
+    pub fn place(&mut self, chain: &[u64]) -> Placement {
+        let frames: Vec<_> = chain
+            .iter()
+            .enumerate()
+            .map(|(depth, &address)| {
+                // A caller's address is that after its call, which may be the next function's
+                // first if the call never returns.
+                self.symbols
+                    .find(address.saturating_sub(u64::from(depth > 0)))
+            })
+            .collect();
+        let classes: Vec<_> = frames
+            .iter()
+            .map(|frame| frame.map(|id| self.class(id)))
+            .collect();
+        Placement {
+            place: charge(&classes),
+            frames,
+        }
+    }
+
+    fn class(&mut self, id: SymbolId) -> FunctionClass {
+        if let Some(class) = self.classes[id.index()] {
+            return class;
+        }
+        let module = self.symbols.module(id);
+        let mut class = self.rules.function(self.symbols.name(id), module);
+        if class.owner.is_none() && module.is_some_and(|name| self.drivers.contains(name)) {
+            class.owner = Some(DRIVER);
+        }
+        self.classes[id.index()] = Some(class);
+        class
+    }
+}
+
+const DRIVER: Owner = Owner {
+    layer: Layer::Driver,
+    category: Category::NicDriver,
+};
+
+const INTERRUPT: Owner = Owner {
+    layer: Layer::Interrupt,
+    category: Category::KernelInterrupt,
+};
+
+/// Charges a chain of which each function's class is known, leaf first.
+fn charge(classes: &[Option<FunctionClass>]) -> Place {
+    let skid = matches!(classes.first(), Some(Some(class)) if class.skid);
+    let mut kind = None;
+    for (depth, class) in classes.iter().enumerate() {
+        let Some(class) = class else { continue };
+        kind = kind.or(class.kind);
+        let caller = classes.get(depth + 1).copied().flatten();
+        let owner = if class.interrupt_entry {
+            Some(INTERRUPT)
+        } else if class.owner.is_some() {
+            class.owner
+        } else if caller.is_some_and(|caller| caller.driver_caller) {
+            Some(DRIVER)
+        } else {
+            None
+        };
+        if let Some(owner) = owner {
+            return Place {
+                layer: owner.layer,
+                kind: kind.unwrap_or(default_kind(owner.layer)),
+                category: owner.category,
+                claimed: true,
+                skid,
+            };
+        }
+        if class.dead_end {
+            break;
+        }
+    }
+    Place::unclaimed(skid)
+}
+
+/// What code is that no rule gives a kind: in a network layer, the protocol's own work.
+const fn default_kind(layer: Layer) -> Kind {
+    match layer {
+        Layer::Socket
+        | Layer::Tcp
+        | Layer::Udp
+        | Layer::Ip
+        | Layer::Ethernet
+        | Layer::Driver
+        | Layer::Bypass => Kind::Protocol,
+        _ => Kind::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The place of a chain of function names, leaf first, `name@module` for those of a module.
+    fn place(chain: &[&str]) -> Place {
+        let rules = Rules::builtin().unwrap();
+        let classes: Vec<_> = chain
+            .iter()
+            .map(|text| match text.split_once('@') {
+                Some((name, module)) => Some(rules.function(name, Some(module))),
+                None => Some(rules.function(text, None)),
+            })
+            .collect();
+        charge(&classes)
+    }
+
+    fn charged(chain: &[&str]) -> (Layer, Kind) {
+        let place = place(chain);
+        assert!(place.claimed, "{chain:?}");
+        (place.layer, place.kind)
+    }
+
+    #[test]
+    fn a_copy_for_tcp_is_tcps_cost_and_a_copy() {
+        let chain = [
+            "__virt_addr_valid",
+            "_copy_from_iter",
+            "tcp_sendmsg_locked",
+            "tcp_sendmsg",
+        ];
+        assert_eq!(charged(&chain), (Layer::Tcp, Kind::Copy));
+        let chain = [
+            "_raw_spin_lock_bh",
+            "lock_sock_nested",
+            "tcp_recvmsg",
+            "sock_recvmsg",
+        ];
+        assert_eq!(charged(&chain), (Layer::Tcp, Kind::Lock));
+    }
+
+    #[test]
+    fn receiving_on_top_of_a_send_is_charged_to_the_receiver() {
+        let chain = [
+            "ip_rcv_core",
+            "ip_rcv",
+            "process_backlog",
+            "__napi_poll",
+            "net_rx_action",
+            "handle_softirqs",
+            "do_softirq",
+            "__local_bh_enable_ip",
+            "__dev_queue_xmit",
+            "tcp_sendmsg",
+        ];
+        assert_eq!(charged(&chain), (Layer::Ip, Kind::Protocol));
+    }
+
+    #[test]
+    fn an_interrupt_is_not_charged_to_what_it_interrupted() {
+        let chain = [
+            "ktime_get",
+            "clock_helper",
+            "sysvec_apic_timer_interrupt",
+            "asm_sysvec_apic_timer_interrupt",
+            "tcp_ack",
+            "tcp_v4_rcv",
+        ];
+        assert_eq!(charged(&chain), (Layer::Interrupt, Kind::Other));
+        let chain = [
+            "napi_gro_receive",
+            "an_unknown_poll",
+            "__napi_poll",
+            "net_rx_action",
+            "handle_softirqs",
+            "__irq_exit_rcu",
+            "common_interrupt",
+            "asm_common_interrupt",
+            "do_idle",
+        ];
+        assert_eq!(charged(&chain), (Layer::Ethernet, Kind::Protocol));
+    }
+
+    #[test]
+    fn what_napi_poll_and_start_xmit_call_is_the_driver() {
+        assert_eq!(
+            charged(&["start_xmit", "dev_hard_start_xmit", "__dev_queue_xmit"]),
+            (Layer::Driver, Kind::Protocol)
+        );
+        assert_eq!(
+            charged(&[
+                "read_helper",
+                "odd_nic_poll",
+                "__napi_poll",
+                "net_rx_action"
+            ]),
+            (Layer::Driver, Kind::Protocol)
+        );
+        assert_eq!(
+            charged(&["mlx_helper@mlx5_core", "process_one_work", "kthread"]),
+            (Layer::Driver, Kind::Protocol)
+        );
+        for own in ["loopback_xmit", "veth_xmit", "tun_net_xmit"] {
+            assert_eq!(
+                charged(&[own, "dev_hard_start_xmit"]).0,
+                Layer::Driver,
+                "{own}"
+            );
+        }
+    }
+
+    #[test]
+    fn where_a_clock_lands_is_marked_and_charged_by_its_chain() {
+        let place = place(&[
+            "_raw_spin_unlock_irqrestore",
+            "sock_def_readable",
+            "tcp_data_ready",
+        ]);
+        assert_eq!(
+            (place.layer, place.kind, place.skid),
+            (Layer::Socket, Kind::Wakeup, true)
+        );
+    }
+
+    #[test]
+    fn unknown_work_of_a_kernel_thread_is_nobodys() {
+        let place = place(&[
+            "a_new_worker",
+            "process_one_work",
+            "worker_thread",
+            "kthread",
+        ]);
+        assert!(!place.claimed);
+        assert_eq!(place.layer, Layer::Other);
+    }
+
+    #[test]
+    fn idling_is_idle_and_a_wakeup_from_it_is_not() {
+        assert_eq!(
+            charged(&["pv_native_safe_halt", "default_idle", "do_idle"]).0,
+            Layer::Idle
+        );
+        assert_eq!(
+            charged(&[
+                "finish_task_switch",
+                "__schedule",
+                "schedule_idle",
+                "do_idle"
+            ])
+            .0,
+            Layer::Scheduler
+        );
+    }
+
+    #[test]
+    fn a_page_fault_in_a_system_call_is_memory_work() {
+        let place = place(&[
+            "clear_page_erms",
+            "get_page_from_freelist",
+            "do_anonymous_page",
+            "handle_mm_fault",
+            "exc_page_fault",
+            "asm_exc_page_fault",
+            "_copy_to_iter",
+            "tcp_recvmsg",
+        ]);
+        assert_eq!(
+            (place.layer, place.category),
+            (Layer::Other, Category::KernelMemory)
+        );
+    }
+}

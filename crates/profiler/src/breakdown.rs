@@ -1,0 +1,148 @@
+//! Which modules, processes and functions took the time: breakdowns whose names are found on the
+//! machine and not in a list.
+
+use std::collections::HashMap;
+
+use perpacket_cost::{EventKind, Layer};
+
+use crate::attribute::Place;
+use crate::process::{GENERATED, file_name};
+use crate::report::{Cost, Named, Passes, ProcessTime, SymbolShare, part};
+use crate::tally::{Code, Collector, Tally};
+
+/// Nanoseconds of a second.
+const SECOND_NS: f64 = 1e9;
+
+/// Functions and processes that are listed at most.
+const TOP: usize = 12;
+
+/// The name of what code is of: the kernel, one of its modules, or a file.
+fn module_name(collector: &Collector, code: Code) -> Option<String> {
+    match code {
+        Code::Kernel(number) => {
+            let placement = collector.stack(number);
+            if placement.place.layer == Layer::Idle {
+                return None;
+            }
+            let symbols = collector.attributor().symbols();
+            let module = placement.frames.iter().flatten().next();
+            let module = module.and_then(|&id| symbols.module(id));
+            Some(module.map_or_else(|| "[kernel]".to_owned(), |name| format!("[{name}]")))
+        }
+        Code::User(Some((object, _))) => {
+            Some(file_name(collector.processes().object(object)).to_owned())
+        }
+        Code::User(None) => Some(GENERATED.to_owned()),
+    }
+}
+
+pub(crate) fn modules(passes: &Passes<'_>, collector: &Collector) -> Named<Cost> {
+    let by_name: Vec<HashMap<String, f64>> = passes
+        .all
+        .iter()
+        .map(|pass| {
+            let mut sums = HashMap::new();
+            for (&(pid, code), weight) in &pass.tally.codes {
+                let hidden_idle = pid == 0 && collector.attributor().symbols().is_empty();
+                if let Some(name) = module_name(collector, code).filter(|_| !hidden_idle) {
+                    *sums.entry(name).or_insert(0.0) += weight.weight;
+                }
+            }
+            sums
+        })
+        .collect();
+    let main_place = passes
+        .all
+        .iter()
+        .position(|pass| std::ptr::eq(pass, passes.main));
+    let main = &by_name[main_place.unwrap_or(0)];
+    let mut names: Vec<_> = main.iter().collect();
+    names.sort_by(|one, other| other.1.total_cmp(one.1).then(one.0.cmp(other.0)));
+    let whole = passes.main.tally.busy();
+    let costs = names.into_iter().map(|(name, &weight)| {
+        let amount = |tally: &Tally| {
+            let place = passes
+                .all
+                .iter()
+                .position(|pass| std::ptr::eq(&pass.tally, tally));
+            let sums = place.and_then(|place| by_name.get(place));
+            sums.and_then(|sums| sums.get(name)).copied().unwrap_or(0.0)
+        };
+        let cost = Cost {
+            share: part(weight, whole),
+            ..passes.amounts(&amount)
+        };
+        (name.clone(), cost)
+    });
+    Named(costs.collect())
+}
+
+pub(crate) fn processes(passes: &Passes<'_>, collector: &Collector) -> Vec<ProcessTime> {
+    let Some(pass) = passes.of(EventKind::CpuNs) else {
+        return Vec::new();
+    };
+    let mut times: HashMap<u32, (f64, f64)> = HashMap::new();
+    for (&(pid, code), weight) in pass.tally.codes.iter().filter(|((pid, _), _)| *pid != 0) {
+        let time = times.entry(pid).or_default();
+        match code {
+            Code::User(_) => time.0 += weight.weight,
+            Code::Kernel(_) => time.1 += weight.weight,
+        }
+    }
+    let mut rows: Vec<_> = times
+        .into_iter()
+        .map(|(pid, (user_ns, kernel_ns))| ProcessTime {
+            pid,
+            command: collector
+                .processes()
+                .get(pid)
+                .map_or_else(String::new, |process| process.command.clone()),
+            user_cpu_s: user_ns / SECOND_NS,
+            kernel_cpu_s: kernel_ns / SECOND_NS,
+        })
+        .collect();
+    let time = |row: &ProcessTime| row.user_cpu_s + row.kernel_cpu_s;
+    rows.sort_by(|one, other| {
+        time(other)
+            .total_cmp(&time(one))
+            .then(one.pid.cmp(&other.pid))
+    });
+    rows.truncate(TOP);
+    rows
+}
+
+/// The leaves of the stacks whose place `chosen` accepts, by their share of busy kernel time.
+pub(crate) fn top_leaves(
+    tally: &Tally,
+    collector: &Collector,
+    chosen: impl Fn(&Place) -> bool,
+) -> Vec<SymbolShare> {
+    let symbols = collector.attributor().symbols();
+    let mut sums: HashMap<&str, f64> = HashMap::new();
+    for (&(pid, code), weight) in &tally.codes {
+        let Code::Kernel(number) = code else { continue };
+        let placement = collector.stack(number);
+        let is_idle = placement.place.layer == Layer::Idle || (pid == 0 && symbols.is_empty());
+        if is_idle || !chosen(&placement.place) {
+            continue;
+        }
+        let leaf = placement.frames.first().copied().flatten();
+        let name = leaf.map_or("[unresolved]", |id| symbols.name(id));
+        *sums.entry(name).or_default() += weight.weight;
+    }
+    let mut rows: Vec<_> = sums
+        .into_iter()
+        .map(|(symbol, weight)| SymbolShare {
+            symbol: symbol.to_owned(),
+            share: part(weight, tally.kernel),
+        })
+        .collect();
+    rows.sort_by(|one, other| {
+        other
+            .share
+            .total_cmp(&one.share)
+            .then(one.symbol.cmp(&other.symbol))
+    });
+    rows.truncate(TOP);
+    rows
+}

@@ -1,0 +1,168 @@
+//! The kernel's own accounts of processor time, for machines where nobody may sample.
+//!
+//! `/proc/stat` knows how long each processor was in user code, in the kernel, in interrupts and
+//! idle, by ticks, and anybody may read it. It knows no layers: what the kernel did is unclaimed.
+
+use std::fs;
+use std::path::PathBuf;
+
+use perpacket_cost::Layer;
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::capture::events::Pass;
+use crate::capture::{Backend, EventSource, GroupCounts, Record};
+use crate::count::TICKS_PER_S;
+use crate::error::ProfileError;
+
+/// Where the accounts are (Linux, `fs/proc/stat.c`).
+pub const STAT: &str = "/proc/stat";
+
+/// What each column of a processor's line is charged to. Stolen time was nobody's here.
+const COLUMNS: [Layer; 7] = [
+    Layer::User,
+    Layer::User,
+    Layer::Other,
+    Layer::Idle,
+    Layer::Idle,
+    Layer::Interrupt,
+    Layer::Interrupt,
+];
+
+/// Opens the accounts of this machine, or of a file like it.
+#[derive(Clone, Debug)]
+pub struct Accounts {
+    /// The file.
+    pub stat: PathBuf,
+}
+
+impl Default for Accounts {
+    fn default() -> Self {
+        Self { stat: STAT.into() }
+    }
+}
+
+impl Backend for Accounts {
+    fn name(&self) -> &'static str {
+        "accounts"
+    }
+
+    fn open(&self, _pass: &Pass, cpus: &[u32]) -> Result<Box<dyn EventSource>, ProfileError> {
+        let mut source = AccountSource {
+            stat: self.stat.clone(),
+            cpus: cpus.to_vec(),
+            ticks: Vec::new(),
+            left: Vec::new(),
+            running: false,
+        };
+        source.ticks = source.read()?;
+        Ok(Box::new(source))
+    }
+}
+
+struct AccountSource {
+    stat: PathBuf,
+    cpus: Vec<u32>,
+    /// The ticks of all columns of all processors when they were last read.
+    ticks: Vec<u64>,
+    /// What came between the last drain and the stop.
+    left: Vec<u64>,
+    running: bool,
+}
+
+impl AccountSource {
+    fn read(&self) -> Result<Vec<u64>, ProfileError> {
+        let text = fs::read_to_string(&self.stat)
+            .map_err(|error| ProfileError::file(&self.stat, error))?;
+        Ok(text
+            .lines()
+            .filter_map(|line| {
+                let (name, columns) = line.split_once(' ')?;
+                let cpu: u32 = name.strip_prefix("cpu")?.parse().ok()?;
+                self.cpus.contains(&cpu).then_some(columns)
+            })
+            .flat_map(|columns| columns.split_ascii_whitespace().take(COLUMNS.len()))
+            .filter_map(|column| column.parse().ok())
+            .collect())
+    }
+
+    /// Ticks since they were last read.
+    fn passed(&mut self) -> Result<Vec<u64>, ProfileError> {
+        let now = self.read()?;
+        let before = std::mem::replace(&mut self.ticks, now);
+        let pairs = self.ticks.iter().zip(&before);
+        Ok(pairs
+            .map(|(now, before)| now.saturating_sub(*before))
+            .collect())
+    }
+}
+
+impl EventSource for AccountSource {
+    fn start(&mut self) -> Result<(), ProfileError> {
+        self.ticks = self.read()?;
+        self.running = true;
+        Ok(())
+    }
+
+    fn drain(&mut self, sink: &mut dyn FnMut(&Record<'_>)) -> Result<(), ProfileError> {
+        let passed = if self.running {
+            self.passed()?
+        } else {
+            std::mem::take(&mut self.left)
+        };
+        let time = clock_gettime(ClockId::Monotonic);
+        let time_ns = (time.tv_sec * 1_000_000_000 + time.tv_nsec).unsigned_abs();
+        for (layer, ticks) in COLUMNS.into_iter().cycle().zip(passed) {
+            if ticks > 0 {
+                sink(&Record::Account {
+                    time_ns,
+                    layer,
+                    weight: ticks * (1_000_000_000 / TICKS_PER_S as u64),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn stop(&mut self) -> Result<GroupCounts, ProfileError> {
+        self.left = self.passed()?;
+        self.running = false;
+        Ok(GroupCounts::default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::capture::events::EventSet;
+
+    #[test]
+    fn ticks_of_the_chosen_processors_become_time_by_layer() {
+        let file = std::env::temp_dir().join(format!("perpacket-stat-{}", std::process::id()));
+        let write = |user: u64, system: u64, softirq: u64| {
+            let text = format!(
+                "cpu  0 0 0 0 0 0 0\ncpu0 9 9 9 9 9 9 9 0\ncpu1 {user} 0 {system} 50 0 0 {softirq} 3\n"
+            );
+            fs::write(&file, text).unwrap();
+        };
+        write(10, 20, 30);
+        let accounts = Accounts { stat: file.clone() };
+        let pass = &EventSet::clock(499).unwrap().passes[0];
+        let mut source = accounts.open(pass, &[1]).unwrap();
+        source.start().unwrap();
+        write(11, 22, 33);
+        source.stop().unwrap();
+        let mut found = Vec::new();
+        source
+            .drain(&mut |record| {
+                if let Record::Account { layer, weight, .. } = record {
+                    found.push((*layer, weight / 10_000_000));
+                }
+            })
+            .unwrap();
+        fs::remove_file(&file).unwrap();
+        assert_eq!(
+            found,
+            [(Layer::User, 1), (Layer::Other, 2), (Layer::Interrupt, 3)]
+        );
+    }
+}

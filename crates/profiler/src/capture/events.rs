@@ -1,0 +1,186 @@
+//! Events by name, and sets of them as small text files.
+//!
+//! Whether an event exists is found out by opening it: what a machine lists is no proof.
+
+use std::fs;
+use std::path::Path;
+
+use perf_event_open_sys::bindings;
+use perpacket_cost::EventKind;
+use serde::Deserialize;
+use toml::Spanned;
+
+use crate::error::ProfileError;
+use crate::rules::Source;
+
+const CLOCK: &str = include_str!("../../data/events/clock.toml");
+const COUNTERS: &str = include_str!("../../data/events/counters.toml");
+
+/// Type and number of an event as the kernel knows it; none where it has no portable number.
+#[must_use]
+pub const fn kernel_event(event: EventKind) -> Option<(u32, u64)> {
+    match event {
+        EventKind::CpuNs => Some((
+            bindings::PERF_TYPE_SOFTWARE,
+            bindings::PERF_COUNT_SW_CPU_CLOCK as u64,
+        )),
+        EventKind::Cycles => Some(hardware(bindings::PERF_COUNT_HW_CPU_CYCLES)),
+        EventKind::Instructions => Some(hardware(bindings::PERF_COUNT_HW_INSTRUCTIONS)),
+        EventKind::LlcMisses => Some(hardware(bindings::PERF_COUNT_HW_CACHE_MISSES)),
+        EventKind::BranchMisses => Some(hardware(bindings::PERF_COUNT_HW_BRANCH_MISSES)),
+        EventKind::L1dMisses => Some(read_misses(bindings::PERF_COUNT_HW_CACHE_L1D)),
+        EventKind::DtlbMisses => Some(read_misses(bindings::PERF_COUNT_HW_CACHE_DTLB)),
+        EventKind::L2Misses => None,
+    }
+}
+
+const fn hardware(number: u32) -> (u32, u64) {
+    (bindings::PERF_TYPE_HARDWARE, number as u64)
+}
+
+/// Misses of reads in one of the kernel's generic caches.
+const fn read_misses(cache: u32) -> (u32, u64) {
+    let operation = bindings::PERF_COUNT_HW_CACHE_OP_READ << 8;
+    let result = bindings::PERF_COUNT_HW_CACHE_RESULT_MISS << 16;
+    (
+        bindings::PERF_TYPE_HW_CACHE,
+        (cache | operation | result) as u64,
+    )
+}
+
+/// How often an event is sampled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rate {
+    /// So many times a second.
+    Hertz(u32),
+    /// Once every so many events.
+    Every(u64),
+}
+
+/// One event that is sampled, and others that are counted beside it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pass {
+    /// The sampled event.
+    pub sample: EventKind,
+    /// Those that are only counted, in the same group.
+    pub count: Vec<EventKind>,
+    /// How often it is sampled.
+    pub rate: Rate,
+}
+
+/// Passes that together make a profile; each takes an equal part of the window.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventSet {
+    /// Its name.
+    pub name: String,
+    /// The passes in their order.
+    pub passes: Vec<Pass>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Document {
+    name: String,
+    #[serde(rename = "what")]
+    _what: String,
+    passes: Vec<PassTable>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PassTable {
+    sample: Spanned<String>,
+    #[serde(default)]
+    count: Vec<Spanned<String>>,
+    period: Option<u64>,
+}
+
+impl EventSet {
+    /// The set for machines without counters.
+    ///
+    /// # Errors
+    /// The compiled-in file is wrong; a test excludes it.
+    pub fn clock(frequency_hz: u32) -> Result<Self, ProfileError> {
+        Self::parse("clock.toml", CLOCK, frequency_hz)
+    }
+
+    /// The set for machines with counters.
+    ///
+    /// # Errors
+    /// The compiled-in file is wrong; a test excludes it.
+    pub fn counters(frequency_hz: u32) -> Result<Self, ProfileError> {
+        Self::parse("counters.toml", COUNTERS, frequency_hz)
+    }
+
+    /// A set of the user's own.
+    ///
+    /// # Errors
+    /// The file cannot be read or has a mistake, which is named with its line.
+    pub fn read(path: &Path, frequency_hz: u32) -> Result<Self, ProfileError> {
+        let text = fs::read_to_string(path).map_err(|source| ProfileError::file(path, source))?;
+        Self::parse(&path.display().to_string(), &text, frequency_hz)
+    }
+
+    fn parse(name: &str, text: &str, frequency_hz: u32) -> Result<Self, ProfileError> {
+        let source = Source { name, text };
+        let document: Document = source.parse()?;
+        if document.passes.is_empty() {
+            return Err(source.mistake(0, "no [[passes]]; expected at least one".to_owned()));
+        }
+        let event = |name: &Spanned<String>| {
+            let countable = || {
+                EventKind::ALL
+                    .into_iter()
+                    .filter(|&event| kernel_event(event).is_some())
+            };
+            let find = |text: &str| countable().find(|event| event.name() == text);
+            source.known(
+                name,
+                "countable event",
+                find,
+                countable().map(EventKind::name),
+            )
+        };
+        let passes = document
+            .passes
+            .iter()
+            .map(|table| {
+                Ok(Pass {
+                    sample: event(&table.sample)?,
+                    count: table.count.iter().map(event).collect::<Result<_, _>>()?,
+                    rate: table.period.map_or(Rate::Hertz(frequency_hz), |period| {
+                        Rate::Every(period.max(1))
+                    }),
+                })
+            })
+            .collect::<Result<_, ProfileError>>()?;
+        Ok(Self {
+            name: document.name,
+            passes,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_compiled_in_sets_have_no_mistake_and_begin_with_time() {
+        for set in [EventSet::clock(997), EventSet::counters(997)] {
+            let set = set.unwrap();
+            assert_eq!(set.passes[0].sample, EventKind::CpuNs, "{}", set.name);
+        }
+    }
+
+    #[test]
+    fn an_event_nobody_can_count_is_named_with_its_line() {
+        let text = "name = 'x'\nwhat = 'y'\n[[passes]]\nsample = 'l2_misses'\n";
+        let error = EventSet::parse("own.toml", text, 99).unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .starts_with("own.toml, line 4: no countable event")
+        );
+    }
+}

@@ -1,0 +1,277 @@
+//! The kernel's perf events as an event source: one sampled event and its group a processor.
+
+use std::fs;
+use std::io::{self, Read};
+use std::mem::size_of;
+use std::os::fd::OwnedFd;
+
+use perf_event_open_sys::bindings::{self, perf_event_attr};
+use perpacket_cost::EventKind;
+
+use crate::capture::events::{Pass, Rate, kernel_event};
+use crate::capture::ring::{self, Ring};
+use crate::capture::sys::{self, Switch};
+use crate::capture::{Backend, EventSource, GroupCounts, Record, record};
+use crate::error::ProfileError;
+
+/// Where the kernel says how much it allows.
+pub const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
+
+/// Nanoseconds of a second.
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// The kernel of this machine.
+#[derive(Clone, Copy, Debug)]
+pub struct Kernel {
+    /// Whether there are counters, so that reports can say what they used.
+    pub counters: bool,
+}
+
+impl Backend for Kernel {
+    fn name(&self) -> &'static str {
+        if self.counters { "pmu" } else { "cpu-clock" }
+    }
+
+    fn open(&self, pass: &Pass, cpus: &[u32]) -> Result<Box<dyn EventSource>, ProfileError> {
+        Ok(Box::new(PerfSource::open(pass, cpus)?))
+    }
+}
+
+/// Whether an event opens on a processor. Nothing is counted.
+///
+/// # Errors
+/// Why it does not open.
+pub fn try_open(event: EventKind, cpu: u32) -> io::Result<()> {
+    sys::open(&attributes(event, None)?, cpu, None).map(drop)
+}
+
+/// The attributes of an event for one processor: sampled at a rate, or only counted.
+fn attributes(event: EventKind, rate: Option<Rate>) -> io::Result<perf_event_attr> {
+    let (kind, number) = kernel_event(event).ok_or(io::ErrorKind::Unsupported)?;
+    let mut attr = perf_event_attr {
+        type_: kind,
+        size: size_of::<perf_event_attr>() as u32,
+        config: number,
+        ..perf_event_attr::default()
+    };
+    attr.read_format = (bindings::PERF_FORMAT_GROUP
+        | bindings::PERF_FORMAT_TOTAL_TIME_ENABLED
+        | bindings::PERF_FORMAT_TOTAL_TIME_RUNNING) as u64;
+    let Some(rate) = rate else {
+        return Ok(attr);
+    };
+    attr.set_disabled(1);
+    attr.sample_type = record::SAMPLE_FIELDS;
+    attr.set_sample_id_all(1);
+    attr.set_exclude_callchain_user(1);
+    attr.set_use_clockid(1);
+    attr.clockid = libc::CLOCK_MONOTONIC;
+    attr.set_mmap(1);
+    attr.set_mmap2(1);
+    attr.set_comm(1);
+    attr.set_comm_exec(1);
+    attr.set_task(1);
+    // A clock is a timer and needs no regulation; a counter's frequency the kernel regulates.
+    match (event, rate) {
+        (EventKind::CpuNs, Rate::Hertz(hertz)) => {
+            attr.__bindgen_anon_1.sample_period = SECOND_NS / u64::from(hertz.max(1));
+        }
+        (_, Rate::Hertz(hertz)) => {
+            attr.set_freq(1);
+            attr.__bindgen_anon_1.sample_freq = u64::from(hertz.max(1));
+        }
+        (_, Rate::Every(period)) => attr.__bindgen_anon_1.sample_period = period,
+    }
+    if kind != bindings::PERF_TYPE_SOFTWARE {
+        // Pinned: on the hardware all the time or in error, never in turn with others.
+        attr.set_pinned(1);
+    }
+    Ok(attr)
+}
+
+/// The events of a pass on some processors.
+#[derive(Debug)]
+struct PerfSource {
+    names: Vec<String>,
+    cpus: Vec<OnCpu>,
+    bytes: Vec<u8>,
+    chain: Vec<u64>,
+}
+
+/// The events of a pass on one processor.
+#[derive(Debug)]
+struct OnCpu {
+    cpu: u32,
+    leader: OwnedFd,
+    ring: Ring,
+    /// Kept open: closing a member ends its counting.
+    _members: Vec<OwnedFd>,
+}
+
+impl PerfSource {
+    fn open(pass: &Pass, cpus: &[u32]) -> Result<Self, ProfileError> {
+        let all = std::iter::once(pass.sample).chain(pass.count.iter().copied());
+        Ok(Self {
+            names: all.map(|event| event.name().to_owned()).collect(),
+            cpus: cpus
+                .iter()
+                .map(|&cpu| OnCpu::open(pass, cpu))
+                .collect::<Result<_, _>>()?,
+            bytes: Vec::new(),
+            chain: Vec::new(),
+        })
+    }
+}
+
+impl OnCpu {
+    fn open(pass: &Pass, cpu: u32) -> Result<Self, ProfileError> {
+        let refused = |event: EventKind| move |source| refusal(event, cpu, source);
+        let leader = attributes(pass.sample, Some(pass.rate))
+            .and_then(|attr| sys::open(&attr, cpu, None))
+            .map_err(refused(pass.sample))?;
+        let members = pass
+            .count
+            .iter()
+            .map(|&event| {
+                attributes(event, None)
+                    .and_then(|attr| sys::open(&attr, cpu, Some(&leader)))
+                    .map_err(refused(event))
+            })
+            .collect::<Result<_, _>>()?;
+        let ring = Ring::map(&leader).map_err(|source| ProfileError::Kernel {
+            what: "mapping the ring of samples",
+            source,
+        })?;
+        Ok(Self {
+            cpu,
+            leader,
+            ring,
+            _members: members,
+        })
+    }
+
+    fn switch(&self, switch: Switch) -> Result<(), ProfileError> {
+        sys::switch(&self.leader, switch).map_err(|source| ProfileError::Kernel {
+            what: "turning the events on or off",
+            source,
+        })
+    }
+
+    /// The group's counts so far, or why they are none.
+    fn counts(&self, names: &[String]) -> Result<Vec<u64>, ProfileError> {
+        let failed = |source| ProfileError::Kernel {
+            what: "reading the counters",
+            source,
+        };
+        let mut bytes = vec![0; 8 * (3 + names.len())];
+        let mut file = fs::File::from(self.leader.try_clone().map_err(failed)?);
+        // A pinned group that found no place on the hardware reads nothing at all.
+        let length = file.read(&mut bytes).map_err(failed)?;
+        let (words, _) = bytes[..length].as_chunks();
+        let words: Vec<u64> = words.iter().map(|&word| u64::from_ne_bytes(word)).collect();
+        group_counts(&words, names, self.cpu)
+    }
+}
+
+/// The counts in what a group's leader reads: number of events, time enabled, time running, counts.
+///
+/// # Errors
+/// The group was not on the hardware all the time: its values are zero or scaled guesses.
+pub fn group_counts(words: &[u64], names: &[String], cpu: u32) -> Result<Vec<u64>, ProfileError> {
+    let multiplexed = |enabled_ns, running_ns| ProfileError::Multiplexed {
+        group: names.join(", "),
+        cpu,
+        running_ns,
+        enabled_ns,
+    };
+    let [number, enabled_ns, running_ns, counts @ ..] = words else {
+        return Err(multiplexed(0, 0));
+    };
+    if running_ns < enabled_ns || *number as usize != names.len() || counts.len() < names.len() {
+        return Err(multiplexed(*enabled_ns, *running_ns));
+    }
+    Ok(counts[..names.len()].to_vec())
+}
+
+/// Why an event did not open: the kernel forbids it, or it is not there.
+fn refusal(event: EventKind, cpu: u32, source: io::Error) -> ProfileError {
+    let denied = matches!(source.raw_os_error(), Some(libc::EACCES | libc::EPERM));
+    if denied {
+        let paranoid = fs::read_to_string(PARANOID);
+        return ProfileError::Forbidden {
+            paranoid: paranoid.map_or_else(|_| "unreadable".to_owned(), |text| text.trim().into()),
+        };
+    }
+    ProfileError::Open {
+        event: event.name().to_owned(),
+        cpu,
+        source,
+    }
+}
+
+impl EventSource for PerfSource {
+    fn start(&mut self) -> Result<(), ProfileError> {
+        self.cpus.iter().try_for_each(|on| on.switch(Switch::On))
+    }
+
+    fn drain(&mut self, sink: &mut dyn FnMut(&Record<'_>)) -> Result<(), ProfileError> {
+        self.bytes.clear();
+        for on in &mut self.cpus {
+            on.ring
+                .take(&mut self.bytes)
+                .map_err(|source| ProfileError::Kernel {
+                    what: "reading the ring of samples",
+                    source,
+                })?;
+        }
+        let mut records: Vec<_> = ring::records(&self.bytes)
+            .map(|bytes| (record::time_ns(bytes), bytes))
+            .collect();
+        // A process's files must be known before its samples, whichever processor saw them first.
+        records.sort_by_key(|&(time_ns, _)| time_ns);
+        for (_, bytes) in records {
+            if let Some(record) = record::parse(bytes, &mut self.chain) {
+                sink(&record);
+            }
+        }
+        Ok(())
+    }
+
+    fn stop(&mut self) -> Result<GroupCounts, ProfileError> {
+        self.cpus.iter().try_for_each(|on| on.switch(Switch::Off))?;
+        let mut sums = vec![0; self.names.len()];
+        for on in &self.cpus {
+            for (sum, count) in sums.iter_mut().zip(on.counts(&self.names)?) {
+                *sum += count;
+            }
+        }
+        Ok(GroupCounts {
+            counts: self.names.iter().cloned().zip(sums).collect(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_that_shared_the_hardware_is_refused_by_name() {
+        let names = ["cycles".to_owned(), "llc_misses".to_owned()];
+        let error = group_counts(&[2, 1000, 400, 77, 5], &names, 3).unwrap_err();
+        let text = error.to_string();
+        assert!(
+            text.contains("{cycles, llc_misses}") && text.contains("processor 3"),
+            "{text}"
+        );
+        assert!(text.contains("400 ns of 1000 ns"), "{text}");
+        assert_eq!(group_counts(&[2, 9, 9, 77, 5], &names, 3).unwrap(), [77, 5]);
+    }
+
+    #[test]
+    fn a_group_that_never_ran_is_no_count_of_zero() {
+        let names = ["cycles".to_owned()];
+        assert!(group_counts(&[], &names, 0).is_err());
+        assert!(group_counts(&[1, 500, 0, 0], &names, 0).is_err());
+    }
+}

@@ -1,0 +1,234 @@
+//! Parses the records of a ring, in the layout that [`SAMPLE_FIELDS`] asks the kernel for.
+//!
+//! Fields are laid out as `include/uapi/linux/perf_event.h` of Linux says under `PERF_RECORD_*`.
+
+use perf_event_open_sys::bindings;
+
+use crate::capture::ring::HEADER_BYTES;
+use crate::capture::{Record, Sample};
+
+/// What a sample holds: instruction, thread, time, processor, weight and call chain.
+pub const SAMPLE_FIELDS: u64 = (bindings::PERF_SAMPLE_IP
+    | bindings::PERF_SAMPLE_TID
+    | bindings::PERF_SAMPLE_TIME
+    | bindings::PERF_SAMPLE_CPU
+    | bindings::PERF_SAMPLE_PERIOD
+    | bindings::PERF_SAMPLE_CALLCHAIN) as u64;
+
+/// Bytes that end every other record: thread, time and processor, eight each.
+const TRAILER_BYTES: usize = 24;
+
+/// Call chain entries from here on are marks, not addresses (`PERF_CONTEXT_MAX`).
+const FIRST_MARK: u64 = (-4095_i64) as u64;
+
+/// What follows it was in the kernel (`PERF_CONTEXT_KERNEL`).
+const KERNEL_MARK: u64 = (-128_i64) as u64;
+
+/// Bits of a record's mode that say where the processor was.
+const MODE_MASK: u16 = bindings::PERF_RECORD_MISC_CPUMODE_MASK as u16;
+
+/// In user mode.
+const USER_MODE: u16 = bindings::PERF_RECORD_MISC_USER as u16;
+
+/// A name record that stands for the beginning of another program.
+const EXECUTED: u16 = bindings::PERF_RECORD_MISC_COMM_EXEC as u16;
+
+/// Reads numbers one after the other.
+struct Cursor<'a>(&'a [u8]);
+
+impl Cursor<'_> {
+    fn word(&mut self) -> Option<u64> {
+        let (word, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(u64::from_ne_bytes(*word))
+    }
+
+    fn half(&mut self) -> Option<u32> {
+        let (half, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(u32::from_ne_bytes(*half))
+    }
+
+    /// Text up to its zero.
+    fn text(&self) -> String {
+        let end = self.0.iter().position(|&byte| byte == 0);
+        String::from_utf8_lossy(&self.0[..end.unwrap_or(self.0.len())]).into_owned()
+    }
+}
+
+/// When a record was written, to sort those of several processors.
+#[must_use]
+pub fn time_ns(record: &[u8]) -> Option<u64> {
+    let place = match kind_of(record)? {
+        bindings::PERF_RECORD_SAMPLE => HEADER_BYTES + 16,
+        _ => record.len().checked_sub(TRAILER_BYTES - 8)?,
+    };
+    let bytes = record.get(place..place + 8)?;
+    Some(u64::from_ne_bytes(bytes.try_into().ok()?))
+}
+
+/// Parses a record; none if it is of a type that nobody needs or too short for its type. `chain`
+/// is where a sample's call chain is kept.
+pub fn parse<'a>(record: &[u8], chain: &'a mut Vec<u64>) -> Option<Record<'a>> {
+    let mode = u16::from_ne_bytes(record.get(4..6)?.try_into().ok()?);
+    let mut cursor = Cursor(record.get(HEADER_BYTES..)?);
+    match kind_of(record)? {
+        bindings::PERF_RECORD_SAMPLE => sample(&mut cursor, mode, chain).map(Record::Sample),
+        bindings::PERF_RECORD_LOST => {
+            cursor.word()?;
+            Some(Record::Lost {
+                records: cursor.word()?,
+            })
+        }
+        bindings::PERF_RECORD_LOST_SAMPLES => Some(Record::Lost {
+            records: cursor.word()?,
+        }),
+        bindings::PERF_RECORD_THROTTLE => Some(Record::Throttled),
+        bindings::PERF_RECORD_COMM => {
+            let (pid, tid) = (cursor.half()?, cursor.half()?);
+            Some(Record::Command {
+                pid,
+                leader: pid == tid,
+                name: cursor.text(),
+                executed: mode & EXECUTED != 0,
+            })
+        }
+        bindings::PERF_RECORD_MMAP2 => mapped(&mut cursor),
+        bindings::PERF_RECORD_FORK => {
+            let (pid, parent) = (cursor.half()?, cursor.half()?);
+            Some(Record::Forked { pid, parent })
+        }
+        _ => None,
+    }
+}
+
+fn kind_of(record: &[u8]) -> Option<u32> {
+    Some(u32::from_ne_bytes(record.get(..4)?.try_into().ok()?))
+}
+
+fn sample<'a>(cursor: &mut Cursor<'_>, mode: u16, chain: &'a mut Vec<u64>) -> Option<Sample<'a>> {
+    let address = cursor.word()?;
+    let (pid, tid) = (cursor.half()?, cursor.half()?);
+    let time_ns = cursor.word()?;
+    let cpu = cursor.half()?;
+    cursor.half()?;
+    let weight = cursor.word()?;
+    chain.clear();
+    let mut in_kernel = false;
+    for _ in 0..cursor.word()? {
+        match cursor.word()? {
+            mark if mark >= FIRST_MARK => in_kernel = mark == KERNEL_MARK,
+            frame if in_kernel => chain.push(frame),
+            _ => {}
+        }
+    }
+    let user = mode & MODE_MASK == USER_MODE;
+    if user {
+        chain.clear();
+    } else if chain.is_empty() {
+        chain.push(address);
+    }
+    Some(Sample {
+        time_ns,
+        cpu,
+        pid,
+        tid,
+        weight,
+        user,
+        address,
+        chain,
+    })
+}
+
+fn mapped<'a>(cursor: &mut Cursor<'_>) -> Option<Record<'a>> {
+    let pid = cursor.half()?;
+    cursor.half()?;
+    let (start, length, offset) = (cursor.word()?, cursor.word()?, cursor.word()?);
+    // Device and inode, or a build identifier in their place; then protection and flags.
+    for _ in 0..4 {
+        cursor.word()?;
+    }
+    Some(Record::Mapped {
+        pid,
+        start,
+        length,
+        offset,
+        path: cursor.text(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn record(kind: u32, mode: u16, words: &[u64]) -> Vec<u8> {
+        let size = (HEADER_BYTES + 8 * words.len()) as u16;
+        let mut bytes = kind.to_ne_bytes().to_vec();
+        bytes.extend(mode.to_ne_bytes());
+        bytes.extend(size.to_ne_bytes());
+        bytes.extend(words.iter().flat_map(|word| word.to_ne_bytes()));
+        bytes
+    }
+
+    fn pair(low: u32, high: u32) -> u64 {
+        u64::from(low) | u64::from(high) << 32
+    }
+
+    #[test]
+    fn a_sample_in_the_kernel_keeps_the_kernels_part_of_its_chain() {
+        let user_mark = (-512_i64) as u64;
+        let words = [
+            0x11,
+            pair(7, 8),
+            123,
+            pair(1, 0),
+            1000,
+            5,
+            KERNEL_MARK,
+            0x11,
+            0x22,
+            user_mark,
+            0x33,
+        ];
+        let bytes = record(bindings::PERF_RECORD_SAMPLE, 1, &words);
+        let mut chain = Vec::new();
+        let Some(Record::Sample(sample)) = parse(&bytes, &mut chain) else {
+            panic!("no sample");
+        };
+        assert_eq!((sample.pid, sample.tid, sample.cpu), (7, 8, 1));
+        assert_eq!(
+            (sample.time_ns, sample.weight, sample.user),
+            (123, 1000, false)
+        );
+        assert_eq!(sample.chain, [0x11, 0x22]);
+        assert_eq!(time_ns(&bytes), Some(123));
+    }
+
+    #[test]
+    fn lost_records_are_counted_by_the_kernels_number() {
+        let bytes = record(bindings::PERF_RECORD_LOST, 0, &[9, 41, 0, 77, 0]);
+        let mut chain = Vec::new();
+        assert_eq!(
+            parse(&bytes, &mut chain),
+            Some(Record::Lost { records: 41 })
+        );
+        assert_eq!(time_ns(&bytes), Some(77));
+        let bytes = record(bindings::PERF_RECORD_THROTTLE, 0, &[1, 2, 3, 0, 4, 0]);
+        assert_eq!(parse(&bytes, &mut chain), Some(Record::Throttled));
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_break_the_parser(
+            kind in 0_u32..20, mode in any::<u16>(),
+            words in proptest::collection::vec(any::<u64>(), 0..12),
+        ) {
+            let bytes = record(kind, mode, &words);
+            let mut chain = Vec::new();
+            let _ = parse(&bytes, &mut chain);
+            let _ = time_ns(&bytes);
+            prop_assert!(chain.len() <= words.len());
+        }
+    }
+}

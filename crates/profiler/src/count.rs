@@ -1,0 +1,445 @@
+//! What happened in a window besides costing time: packets, segments, switches, faults, drops.
+//!
+//! The kernel's text files are opened once and read again at both ends of the window. An open file
+//! of a network namespace stays readable after the process it was opened through has ended.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Read, Seek};
+use std::path::{Path, PathBuf};
+
+use perpacket_cost::{Directions, Window};
+use serde::Serialize;
+
+use crate::error::ProfileError;
+
+/// Ticks a second of the times in `/proc/stat` (`USER_HZ`, the same on every architecture Rust
+/// knows).
+pub const TICKS_PER_S: f64 = 100.0;
+
+/// The files that counts come from.
+#[derive(Debug)]
+pub struct Sources {
+    devices: Source,
+    snmp: Source,
+    netstat: Source,
+    softnet: Source,
+    stat: Source,
+    vmstat: Source,
+    softirqs: Source,
+}
+
+#[derive(Debug)]
+struct Source {
+    path: PathBuf,
+    file: File,
+}
+
+impl Source {
+    fn open(path: PathBuf) -> Result<Self, ProfileError> {
+        match File::open(&path) {
+            Ok(file) => Ok(Self { path, file }),
+            Err(source) => Err(ProfileError::file(path, source)),
+        }
+    }
+
+    fn text(&mut self) -> Result<String, ProfileError> {
+        let mut text = String::new();
+        self.file
+            .rewind()
+            .and_then(|()| self.file.read_to_string(&mut text))
+            .map_err(|source| ProfileError::file(&self.path, source))?;
+        Ok(text)
+    }
+}
+
+impl Sources {
+    /// The files of the network namespace of a process, or of the caller's.
+    ///
+    /// # Errors
+    /// A file cannot be opened, or there is no such process.
+    pub fn open(pid: Option<u32>) -> Result<Self, ProfileError> {
+        let net = match pid {
+            Some(pid) => Path::new("/proc").join(pid.to_string()).join("net"),
+            None => PathBuf::from("/proc/thread-self/net"),
+        };
+        let of = |path: &str| Source::open(PathBuf::from(path));
+        Ok(Self {
+            devices: Source::open(net.join("dev"))?,
+            snmp: Source::open(net.join("snmp"))?,
+            netstat: Source::open(net.join("netstat"))?,
+            softnet: of("/proc/net/softnet_stat")?,
+            stat: of("/proc/stat")?,
+            vmstat: of("/proc/vmstat")?,
+            softirqs: of("/proc/softirqs")?,
+        })
+    }
+
+    /// Reads everything.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub fn read(&mut self, cpus: &[u32]) -> Result<Snapshot, ProfileError> {
+        let stat = self.stat.text()?;
+        let mut protocols = named_pairs(&self.snmp.text()?);
+        protocols.extend(named_pairs(&self.netstat.text()?));
+        Ok(Snapshot {
+            devices: devices(&self.devices.text()?),
+            protocols,
+            backlog_drops: backlog_drops(&self.softnet.text()?),
+            processors: processors(&stat, cpus),
+            context_switches: value_of(&stat, "ctxt"),
+            page_faults: value_of(&self.vmstat.text()?, "pgfault"),
+            softirqs: softirqs(&self.softirqs.text()?, cpus),
+        })
+    }
+}
+
+/// Everything counted since the machine began.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    devices: BTreeMap<String, Interface>,
+    protocols: BTreeMap<String, u64>,
+    backlog_drops: u64,
+    processors: Ticks,
+    context_switches: u64,
+    page_faults: u64,
+    softirqs: BTreeMap<String, u64>,
+}
+
+/// What one network interface counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Interface {
+    /// Frames sent.
+    pub packets_sent: u64,
+    /// Frames received.
+    pub packets_received: u64,
+    /// Bytes of the frames sent.
+    pub bytes_sent: u64,
+    /// Bytes of the frames received.
+    pub bytes_received: u64,
+    /// Frames dropped in either direction.
+    pub drops: u64,
+}
+
+/// Processor time by `/proc/stat`, in ticks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ticks {
+    /// User, nice, system, interrupt and softirq time.
+    pub busy: u64,
+    /// Idle time and waiting for disks.
+    pub idle: u64,
+    /// Time that the hypervisor gave to others.
+    pub stolen: u64,
+}
+
+/// Where packets were dropped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Drops {
+    /// By the interfaces, as they count it.
+    pub interfaces: u64,
+    /// From the processors' backlogs, the whole machine's.
+    pub backlog: u64,
+    /// By TCP: full accept queues, full socket backlogs, full receive buffers.
+    pub tcp: u64,
+    /// By UDP: full receive and send buffers.
+    pub udp: u64,
+}
+
+impl Drops {
+    /// All of them.
+    #[must_use]
+    pub const fn total(&self) -> u64 {
+        self.interfaces + self.backlog + self.tcp + self.udp
+    }
+}
+
+/// What happened between two snapshots.
+#[derive(Clone, Debug, Default)]
+pub struct Happened {
+    /// The counts everyone shares; its requests are for the caller to enter.
+    pub window: Window,
+    /// By interface, those without traffic left out.
+    pub interfaces: BTreeMap<String, Interface>,
+    /// Datagrams sent and received.
+    pub datagrams: Directions,
+    /// Segments sent again.
+    pub retransmitted: u64,
+    /// Where packets were dropped.
+    pub drops: Drops,
+    /// Softirqs by name on the chosen processors.
+    pub softirqs: BTreeMap<String, u64>,
+    /// Processor time by `/proc/stat`.
+    pub ticks: Ticks,
+}
+
+/// TCP's counters of what found no room, in `/proc/net/netstat`.
+const TCP_DROPS: [&str; 4] = [
+    "TcpExt.ListenDrops",
+    "TcpExt.TCPBacklogDrop",
+    "TcpExt.TCPRcvQDrop",
+    "TcpExt.TCPReqQFullDrop",
+];
+
+impl Snapshot {
+    /// What happened from this snapshot to a later one.
+    #[must_use]
+    pub fn until(&self, later: &Self, duration_s: f64) -> Happened {
+        let mut interfaces = BTreeMap::new();
+        let mut window = Window {
+            duration_s,
+            context_switches: later.context_switches.saturating_sub(self.context_switches),
+            page_faults: later.page_faults.saturating_sub(self.page_faults),
+            ..Window::default()
+        };
+        let mut drops = Drops {
+            backlog: later.backlog_drops.saturating_sub(self.backlog_drops),
+            ..Drops::default()
+        };
+        for (name, now) in &later.devices {
+            let before = self.devices.get(name).copied().unwrap_or_default();
+            let new = now.since(before);
+            window.packets.sent += new.packets_sent;
+            window.packets.received += new.packets_received;
+            window.bytes.sent += new.bytes_sent;
+            window.bytes.received += new.bytes_received;
+            drops.interfaces += new.drops;
+            if new != Interface::default() {
+                interfaces.insert(name.clone(), new);
+            }
+        }
+        let grown = |name: &str| {
+            let value = |of: &Self| of.protocols.get(name).copied().unwrap_or(0);
+            value(later).saturating_sub(value(self))
+        };
+        window.segments = Directions {
+            sent: grown("Tcp.OutSegs"),
+            received: grown("Tcp.InSegs"),
+        };
+        drops.tcp = TCP_DROPS.into_iter().map(grown).sum();
+        drops.udp = grown("Udp.RcvbufErrors") + grown("Udp.SndbufErrors");
+        window.drops = drops.total();
+        Happened {
+            window,
+            interfaces,
+            datagrams: Directions {
+                sent: grown("Udp.OutDatagrams"),
+                received: grown("Udp.InDatagrams"),
+            },
+            retransmitted: grown("Tcp.RetransSegs"),
+            drops,
+            softirqs: differences(&self.softirqs, &later.softirqs),
+            ticks: Ticks {
+                busy: later.processors.busy.saturating_sub(self.processors.busy),
+                idle: later.processors.idle.saturating_sub(self.processors.idle),
+                stolen: later
+                    .processors
+                    .stolen
+                    .saturating_sub(self.processors.stolen),
+            },
+        }
+    }
+}
+
+impl Interface {
+    fn since(self, before: Self) -> Self {
+        Self {
+            packets_sent: self.packets_sent.saturating_sub(before.packets_sent),
+            packets_received: self
+                .packets_received
+                .saturating_sub(before.packets_received),
+            bytes_sent: self.bytes_sent.saturating_sub(before.bytes_sent),
+            bytes_received: self.bytes_received.saturating_sub(before.bytes_received),
+            drops: self.drops.saturating_sub(before.drops),
+        }
+    }
+}
+
+fn differences(
+    before: &BTreeMap<String, u64>,
+    after: &BTreeMap<String, u64>,
+) -> BTreeMap<String, u64> {
+    after
+        .iter()
+        .map(|(name, &now)| {
+            let then = before.get(name).copied().unwrap_or(0);
+            (name.clone(), now.saturating_sub(then))
+        })
+        .filter(|&(_, grown)| grown > 0)
+        .collect()
+}
+
+/// Parses `/proc/net/dev`: eight counts received, eight sent, after the interface's name.
+fn devices(text: &str) -> BTreeMap<String, Interface> {
+    text.lines()
+        .filter_map(|line| {
+            let (name, rest) = line.split_once(':')?;
+            let counts: Vec<u64> = rest
+                .split_ascii_whitespace()
+                .map(|field| field.parse().ok())
+                .collect::<Option<_>>()?;
+            let interface = Interface {
+                bytes_received: *counts.first()?,
+                packets_received: *counts.get(1)?,
+                bytes_sent: *counts.get(8)?,
+                packets_sent: *counts.get(9)?,
+                drops: counts.get(3)? + counts.get(11)?,
+            };
+            Some((name.trim().to_owned(), interface))
+        })
+        .collect()
+}
+
+/// Parses `/proc/net/snmp` and `netstat`: a line of names, then a line of values, both with the
+/// protocol before a colon.
+fn named_pairs(text: &str) -> BTreeMap<String, u64> {
+    let lines: Vec<_> = text.lines().collect();
+    let mut values = BTreeMap::new();
+    for pair in lines.chunks_exact(2) {
+        let (Some((protocol, names)), Some((_, numbers))) =
+            (pair[0].split_once(':'), pair[1].split_once(':'))
+        else {
+            continue;
+        };
+        let named = names
+            .split_ascii_whitespace()
+            .zip(numbers.split_ascii_whitespace());
+        for (name, number) in named {
+            if let Ok(number) = number.parse() {
+                values.insert(format!("{protocol}.{name}"), number);
+            }
+        }
+    }
+    values
+}
+
+/// The second column of `/proc/net/softnet_stat`, hexadecimal, one line a processor.
+fn backlog_drops(text: &str) -> u64 {
+    text.lines()
+        .filter_map(|line| line.split_ascii_whitespace().nth(1))
+        .filter_map(|field| u64::from_str_radix(field, 16).ok())
+        .sum()
+}
+
+fn value_of(text: &str, name: &str) -> u64 {
+    text.lines()
+        .filter_map(|line| line.split_once(' '))
+        .find(|&(key, _)| key == name)
+        .and_then(|(_, value)| value.trim().parse().ok())
+        .unwrap_or(0)
+}
+
+/// The times of some processors in `/proc/stat`: user, nice, system, idle, disk wait, interrupt,
+/// softirq, stolen.
+fn processors(stat: &str, cpus: &[u32]) -> Ticks {
+    let mut ticks = Ticks::default();
+    for line in stat.lines() {
+        let mut fields = line.split_ascii_whitespace();
+        let number = fields
+            .next()
+            .and_then(|name| name.strip_prefix("cpu")?.parse::<u32>().ok());
+        if !number.is_some_and(|number| cpus.contains(&number)) {
+            continue;
+        }
+        let times: Vec<u64> = fields.filter_map(|field| field.parse().ok()).collect();
+        if let [
+            user,
+            nice,
+            system,
+            idle,
+            disk,
+            interrupt,
+            softirq,
+            stolen,
+            ..,
+        ] = times[..]
+        {
+            ticks.busy += user + nice + system + interrupt + softirq;
+            ticks.idle += idle + disk;
+            ticks.stolen += stolen;
+        }
+    }
+    ticks
+}
+
+/// Parses `/proc/softirqs`: a line of processors, then a line a softirq with a count a processor.
+fn softirqs(text: &str, cpus: &[u32]) -> BTreeMap<String, u64> {
+    let mut lines = text.lines();
+    let columns: Vec<bool> = lines
+        .next()
+        .unwrap_or_default()
+        .split_ascii_whitespace()
+        .map(|name| {
+            let number = name.strip_prefix("CPU").and_then(|text| text.parse().ok());
+            number.is_some_and(|number: u32| cpus.contains(&number))
+        })
+        .collect();
+    lines
+        .filter_map(|line| {
+            let (name, counts) = line.split_once(':')?;
+            let chosen = counts
+                .split_ascii_whitespace()
+                .zip(&columns)
+                .filter(|&(_, &chosen)| chosen)
+                .filter_map(|(count, _)| count.parse::<u64>().ok());
+            Some((name.trim().to_lowercase(), chosen.sum()))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interfaces_are_read_from_the_kernels_table() {
+        let text = "Inter-|   Receive  |  Transmit\n face |bytes packets\n    lo:  100 5 0 1 0 0 0 0  200 6 0 2 0 0 0 0\n";
+        let lo = devices(text)["lo"];
+        assert_eq!((lo.packets_received, lo.bytes_received), (5, 100));
+        assert_eq!((lo.packets_sent, lo.bytes_sent, lo.drops), (6, 200, 3));
+    }
+
+    #[test]
+    fn counters_go_by_protocol_and_name() {
+        let text = "Tcp: InSegs OutSegs MaxConn\nTcp: 7 9 -1\nUdp: InDatagrams\nUdp: 3\n";
+        let values = named_pairs(text);
+        assert_eq!(values["Tcp.OutSegs"], 9);
+        assert_eq!(values["Udp.InDatagrams"], 3);
+        assert!(!values.contains_key("Tcp.MaxConn"));
+    }
+
+    #[test]
+    fn only_the_chosen_processors_count_and_waiting_is_not_busy() {
+        let stat = "cpu  9 9 9 9 9 9 9 9\ncpu0 1 2 3 40 5 6 7 8 0 0\ncpu1 1 1 1 1 1 1 1 1 0 0\n";
+        let ticks = processors(stat, &[0]);
+        assert_eq!(
+            ticks,
+            Ticks {
+                busy: 19,
+                idle: 45,
+                stolen: 8
+            }
+        );
+        let text = "      CPU0  CPU1\nNET_RX:  4  70\n";
+        assert_eq!(softirqs(text, &[1])["net_rx"], 70);
+    }
+
+    #[test]
+    fn what_happened_is_the_difference() {
+        let before = Snapshot::default();
+        let mut after = Snapshot::default();
+        after.protocols.insert("Tcp.OutSegs".to_owned(), 12);
+        after.devices.insert(
+            "lo".to_owned(),
+            Interface {
+                packets_sent: 3,
+                packets_received: 3,
+                ..Interface::default()
+            },
+        );
+        let happened = before.until(&after, 2.0);
+        assert_eq!(happened.window.packets.total(), 6);
+        assert_eq!(happened.window.segments.sent, 12);
+        assert!(happened.interfaces.contains_key("lo"));
+    }
+}

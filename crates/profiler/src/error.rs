@@ -1,0 +1,167 @@
+//! Why a profile could not be taken: a mistake in what was asked, a machine that lacks something,
+//! or a run that failed.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why a profile could not be taken.
+#[derive(Debug, thiserror::Error)]
+pub enum ProfileError {
+    /// Processors that are not there.
+    #[error("--cpus {list}: {reason}; this machine has {online} online")]
+    Cpus {
+        /// What was asked for.
+        list: String,
+        /// What is wrong with it.
+        reason: String,
+        /// The processors that are there, as a list of ranges.
+        online: String,
+    },
+    /// An option out of its range.
+    #[error("--{option} {value}: expected {expected}")]
+    Option {
+        /// The option's name without dashes.
+        option: &'static str,
+        /// What was given.
+        value: String,
+        /// What it may be.
+        expected: &'static str,
+    },
+    /// A rules or event file with a mistake.
+    #[error("{file}, line {line}: {message}")]
+    Rules {
+        /// The file, or the name of a compiled-in one.
+        file: String,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong and what was expected.
+        message: String,
+    },
+    /// A process that is not there.
+    #[error("--pid {pid}: no such process")]
+    NoProcess {
+        /// The process.
+        pid: u32,
+    },
+    /// The command could not be started.
+    #[error("{program}: cannot be started: {source}")]
+    Command {
+        /// Its name.
+        program: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The kernel does not let this user profile whole processors.
+    #[error(
+        "perf events on whole processors are forbidden: /proc/sys/kernel/perf_event_paranoid is {paranoid}"
+    )]
+    Forbidden {
+        /// The setting's value, or `unreadable`.
+        paranoid: String,
+    },
+    /// An event does not open.
+    #[error("event `{event}` cannot be opened on processor {cpu}: {source}")]
+    Open {
+        /// The event's name.
+        event: String,
+        /// The processor.
+        cpu: u32,
+        /// Why.
+        source: io::Error,
+    },
+    /// Counters that shared the hardware, so that their values are guesses.
+    #[error(
+        "the group {{{group}}} was multiplexed on processor {cpu}: counted {running_ns} ns of {enabled_ns} ns"
+    )]
+    Multiplexed {
+        /// The events of the group.
+        group: String,
+        /// The processor.
+        cpu: u32,
+        /// How long the group was on the hardware.
+        running_ns: u64,
+        /// How long it should have been.
+        enabled_ns: u64,
+    },
+    /// The requests could not be counted.
+    #[error("--requests {url}: {reason}")]
+    Requests {
+        /// Where they were asked for.
+        url: String,
+        /// What came back instead.
+        reason: String,
+    },
+    /// A file of the kernel or of the user could not be read or written.
+    #[error("{path}: {source}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The kernel refused something that had worked before.
+    #[error("{what}: {source}")]
+    Kernel {
+        /// What was attempted.
+        what: &'static str,
+        /// Why it failed.
+        source: io::Error,
+    },
+}
+
+/// Whose fault it is, which decides the exit status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// What was asked is wrong.
+    Usage,
+    /// The machine lacks something that was demanded.
+    Lacking,
+    /// The run failed.
+    Failed,
+}
+
+impl ProfileError {
+    /// Whose fault it is.
+    #[must_use]
+    pub const fn fault(&self) -> Fault {
+        match self {
+            Self::Cpus { .. }
+            | Self::Option { .. }
+            | Self::Rules { .. }
+            | Self::NoProcess { .. }
+            | Self::Command { .. } => Fault::Usage,
+            Self::Forbidden { .. } | Self::Open { .. } | Self::Multiplexed { .. } => Fault::Lacking,
+            Self::Requests { .. } | Self::File { .. } | Self::Kernel { .. } => Fault::Failed,
+        }
+    }
+
+    /// The next step, where there is one.
+    #[must_use]
+    pub const fn next_step(&self) -> Option<&'static str> {
+        match self {
+            Self::Forbidden { .. } => Some(
+                "run as root, give the agent CAP_PERFMON (`setcap cap_perfmon,cap_syslog+ep`), or set \
+                 `sysctl kernel.perf_event_paranoid=-1`; `--events accounts` needs no right and \
+                 tells user, kernel and interrupt time, without layers",
+            ),
+            Self::Multiplexed { .. } => Some(
+                "count fewer events at once, or free the counter that the watchdog holds with \
+                 `sysctl kernel.nmi_watchdog=0`",
+            ),
+            Self::Open { .. } => Some("`perpacket-agent probe` lists the events that open here"),
+            Self::Rules { .. } => Some("the file's format is in the documentation of `--rules`"),
+            Self::Requests { .. } => Some(
+                "give the address of a page that answers with nginx's stub_status text or with \
+                 JSON that has a `requests` number",
+            ),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn file(path: impl Into<PathBuf>, source: io::Error) -> Self {
+        Self::File {
+            path: path.into(),
+            source,
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Folded stacks, one a line: `command;outermost;...;leaf COUNT`, as flame graph tools read them.
+//!
+//! Names of user code are looked for after the window, one file at a time, so that measuring pays
+//! nothing for them.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::{self, Write};
+use std::path::Path;
+
+use blazesym::symbolize::source::{Elf, Source};
+use blazesym::symbolize::{Input, Symbolizer};
+
+use crate::process::{GENERATED, ObjectId, file_name};
+use crate::tally::{Code, Collector, Tally};
+
+/// Names of instructions by file and place in it.
+type Names = HashMap<(ObjectId, u64), String>;
+
+/// Writes the samples of a tally as folded stacks, in the order of their text.
+///
+/// # Errors
+/// The writer fails.
+pub fn write(out: &mut dyn Write, tally: &Tally, collector: &Collector) -> io::Result<()> {
+    let names = names(tally, collector);
+    let mut lines: BTreeMap<String, u64> = BTreeMap::new();
+    for (&(pid, code), weight) in &tally.codes {
+        let line = line(pid, code, collector, &names);
+        *lines.entry(line).or_default() += weight.samples;
+    }
+    for (line, samples) in lines {
+        writeln!(out, "{line} {samples}")?;
+    }
+    Ok(())
+}
+
+fn line(pid: u32, code: Code, collector: &Collector, names: &Names) -> String {
+    let process = collector.processes().get(pid);
+    let mut line = match process {
+        Some(process) if !process.command.is_empty() => clean(&process.command),
+        _ if pid == 0 => "swapper".to_owned(),
+        _ => format!("pid-{pid}"),
+    };
+    let mut push = |name: &str| {
+        line.push(';');
+        line.push_str(&clean(name));
+    };
+    match code {
+        Code::Kernel(number) => {
+            let symbols = collector.attributor().symbols();
+            for frame in collector.stack(number).frames.iter().rev() {
+                push(frame.map_or("[unresolved]", |id| symbols.name(id)));
+            }
+        }
+        Code::User(Some(place)) => {
+            push(&format!(
+                "[{}]",
+                file_name(collector.processes().object(place.0))
+            ));
+            if let Some(name) = names.get(&place) {
+                push(name);
+            }
+        }
+        Code::User(None) => push(GENERATED),
+    }
+    line
+}
+
+/// Semicolons part functions, line ends part stacks.
+fn clean(name: &str) -> String {
+    name.replace([';', '\n'], ":")
+}
+
+fn names(tally: &Tally, collector: &Collector) -> Names {
+    let mut offsets: HashMap<ObjectId, Vec<u64>> = HashMap::new();
+    let mut seen_in: HashMap<ObjectId, u32> = HashMap::new();
+    for &(pid, code) in tally.codes.keys() {
+        if let Code::User(Some((object, offset))) = code {
+            offsets.entry(object).or_default().push(offset);
+            seen_in.insert(object, pid);
+        }
+    }
+    let symbolizer = Symbolizer::builder()
+        .enable_code_info(false)
+        .enable_inlined_fns(false)
+        .build();
+    let mut names = Names::new();
+    for (object, offsets) in offsets {
+        let path = collector.processes().object(object);
+        let pid = seen_in.get(&object).copied().unwrap_or(0);
+        // A file of another mount namespace is reached through its process.
+        let through_process = format!("/proc/{pid}/root{path}");
+        let places = [through_process.as_str(), path];
+        let Some(place) = places.into_iter().find(|place| Path::new(place).is_file()) else {
+            continue;
+        };
+        let source = Source::Elf(Elf::new(place));
+        // A file without symbols leaves its instructions without names.
+        let Ok(found) = symbolizer.symbolize(&source, Input::FileOffset(&offsets)) else {
+            continue;
+        };
+        for (offset, symbol) in offsets.into_iter().zip(found) {
+            if let Some(symbol) = symbol.into_sym() {
+                names.insert((object, offset), symbol.name.into_owned());
+            }
+        }
+    }
+    names
+}

@@ -1,0 +1,234 @@
+//! Reads `/proc/kallsyms`, modules included: `address type name [module]`, one a line.
+//!
+//! The module matters, since a driver is known by it, and parsers at hand drop it. Names stand in
+//! one buffer: a kernel has some hundred thousand of them.
+
+use std::fs;
+use std::path::Path;
+
+use crate::error::ProfileError;
+
+/// A function of the kernel, by its place in the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SymbolId(u32);
+
+impl SymbolId {
+    /// Its place in the table.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Functions longer than this do not exist: an address further from its symbol lies in a hole.
+const FUNCTION_LIMIT_BYTES: u64 = 1 << 20;
+
+/// The compiler puts this many bytes before a function that is called indirectly; the symbol for
+/// them is never what runs.
+const PADDING_PREFIX: &str = "__pfx_";
+
+/// Functions by address.
+#[derive(Clone, Debug, Default)]
+pub struct KernelSymbols {
+    names: String,
+    modules: Vec<String>,
+    functions: Vec<Function>,
+    hidden: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Function {
+    address: u64,
+    name_start: u32,
+    name_length: u16,
+    /// 0 for the kernel itself, else one more than the place in `modules`.
+    module: u16,
+    /// Global names are preferred where several stand for one address.
+    global: bool,
+}
+
+impl KernelSymbols {
+    /// Reads the table of a file.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn read(path: &Path) -> Result<Self, ProfileError> {
+        let bytes = fs::read(path).map_err(|source| ProfileError::file(path, source))?;
+        Ok(Self::parse(&String::from_utf8_lossy(&bytes)))
+    }
+
+    /// Parses such a table. Lines of another shape are left out.
+    #[must_use]
+    pub fn parse(text: &str) -> Self {
+        let mut symbols = Self::default();
+        let mut zeros = 0_usize;
+        for line in text.lines() {
+            let Some((address, global, name, module)) = parts(line) else {
+                continue;
+            };
+            if address == 0 {
+                zeros += 1;
+                continue;
+            }
+            symbols.push(address, global, name, module);
+        }
+        symbols.hidden = symbols.functions.is_empty() && zeros > 0;
+        // A stable sort: among equals the first global name comes first, then the first local one.
+        symbols
+            .functions
+            .sort_by_key(|function| (function.address, !function.global));
+        symbols.functions.dedup_by_key(|function| function.address);
+        symbols
+    }
+
+    /// Whether there were names but no addresses: the kernel hides them (kptr_restrict).
+    #[must_use]
+    pub const fn are_hidden(&self) -> bool {
+        self.hidden
+    }
+
+    /// Whether no address can be resolved.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.functions.is_empty()
+    }
+
+    /// Functions in the table.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.functions.len()
+    }
+
+    /// The function an address lies in.
+    #[must_use]
+    pub fn find(&self, address: u64) -> Option<SymbolId> {
+        let after = self
+            .functions
+            .partition_point(|function| function.address <= address);
+        let place = after.checked_sub(1)?;
+        let distance = address - self.functions[place].address;
+        (distance < FUNCTION_LIMIT_BYTES).then_some(SymbolId(place as u32))
+    }
+
+    /// A function's name without what the compiler added (`.isra.0`, `.cold`, `.part.0`).
+    #[must_use]
+    pub fn name(&self, id: SymbolId) -> &str {
+        let function = &self.functions[id.index()];
+        let start = function.name_start as usize;
+        &self.names[start..start + function.name_length as usize]
+    }
+
+    /// The module a function is of, or none if it is built in.
+    #[must_use]
+    pub fn module(&self, id: SymbolId) -> Option<&str> {
+        let place = self.functions[id.index()].module.checked_sub(1)?;
+        Some(&self.modules[place as usize])
+    }
+
+    fn push(&mut self, address: u64, global: bool, name: &str, module: Option<&str>) {
+        let name = name.strip_prefix(PADDING_PREFIX).unwrap_or(name);
+        let name = match name.find('.') {
+            Some(end) if end > 0 => &name[..end],
+            _ => name,
+        };
+        let (Ok(name_start), Ok(name_length)) =
+            (u32::try_from(self.names.len()), u16::try_from(name.len()))
+        else {
+            return;
+        };
+        let module = match module {
+            None => 0,
+            Some(module) => self.module_number(module),
+        };
+        self.names.push_str(name);
+        self.functions.push(Function {
+            address,
+            name_start,
+            name_length,
+            module,
+            global,
+        });
+    }
+
+    /// Modules come one after the other, so the last is nearly always the one.
+    fn module_number(&mut self, module: &str) -> u16 {
+        let place = match self.modules.iter().rposition(|known| known == module) {
+            Some(place) => place,
+            None => {
+                self.modules.push(module.to_owned());
+                self.modules.len() - 1
+            }
+        };
+        u16::try_from(place + 1).unwrap_or(0)
+    }
+}
+
+/// Address, whether global, name and module of a line that names a function.
+fn parts(line: &str) -> Option<(u64, bool, &str, Option<&str>)> {
+    let mut fields = line.split_ascii_whitespace();
+    let address = u64::from_str_radix(fields.next()?, 16).ok()?;
+    let letter = fields.next()?;
+    if !matches!(letter, "t" | "T" | "w" | "W" | "i") {
+        return None;
+    }
+    let name = fields.next()?;
+    let module = fields
+        .next()
+        .and_then(|field| field.strip_prefix('[')?.strip_suffix(']'));
+    Some((address, letter == "T", name, module))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const TABLE: &str = "\
+ffffffff81000000 T _stext
+ffffffff81000000 t local_alias
+ffffffff81000100 t tcp_ack.isra.0
+ffffffff81000200 D a_datum
+ffffffff810001f0 t __pfx_loopback_xmit
+ffffffff81000210 t loopback_xmit
+ffffffffc0000000 t mlx5e_poll\t[mlx5_core]
+not a line
+";
+
+    #[test]
+    fn an_address_lies_in_the_function_before_it() {
+        let symbols = KernelSymbols::parse(TABLE);
+        let name = |address| symbols.find(address).map(|id| symbols.name(id));
+        assert_eq!(name(0xffff_ffff_8100_0000), Some("_stext"));
+        assert_eq!(name(0xffff_ffff_8100_01a0), Some("tcp_ack"));
+        assert_eq!(name(0xffff_ffff_8100_0205), Some("loopback_xmit"));
+        assert_eq!(name(0xffff_ffff_8100_0fff), Some("loopback_xmit"));
+        assert_eq!(name(0xffff_ffff_80ff_ffff), None);
+        assert_eq!(name(0xffff_ffff_f000_0000), None);
+    }
+
+    #[test]
+    fn a_module_is_kept_with_its_functions() {
+        let symbols = KernelSymbols::parse(TABLE);
+        let driver = symbols.find(0xffff_ffff_c000_0010).unwrap();
+        assert_eq!(symbols.module(driver), Some("mlx5_core"));
+        let own = symbols.find(0xffff_ffff_8100_0000).unwrap();
+        assert_eq!(symbols.module(own), None);
+    }
+
+    #[test]
+    fn addresses_that_are_all_zero_are_hidden_ones() {
+        let symbols = KernelSymbols::parse("0000000000000000 T _stext\n0000000000000000 t a\n");
+        assert!(symbols.are_hidden() && symbols.is_empty());
+        assert!(!KernelSymbols::parse("").are_hidden());
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_breaks_the_parser(text in "\\PC*", address in any::<u64>()) {
+            let symbols = KernelSymbols::parse(&text);
+            if let Some(id) = symbols.find(address) {
+                prop_assert!(symbols.name(id).len() < text.len());
+            }
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! What has to be known to read a report: sentences, each about something that was not measured,
+//! was measured otherwise than one may think, or went wrong.
+
+use perpacket_cost::EventKind;
+
+use crate::profiler::PassResult;
+use crate::report::{Context, Report};
+
+/// Largest difference from `/proc/stat`, and largest unclaimed share, that pass without a word.
+const TOLERANCE: f64 = 0.02;
+
+/// Share of time taken by a hypervisor that is worth a word.
+const STOLEN_NOTABLE: f64 = 0.01;
+
+/// Fewer busy samples than this make shares of single layers vague.
+const FEW_SAMPLES: f64 = 1000.0;
+
+/// The sentences.
+#[must_use]
+pub fn of(report: &Report, context: &Context<'_>, passes: &[PassResult]) -> Vec<String> {
+    let mut limits = Vec::new();
+    about_samples(report, context, passes, &mut limits);
+    about_symbols(report, context, &mut limits);
+    about_closure(report, passes, &mut limits);
+    about_counts(report, context, &mut limits);
+    limits
+}
+
+fn about_samples(
+    report: &Report,
+    context: &Context<'_>,
+    passes: &[PassResult],
+    limits: &mut Vec<String>,
+) {
+    if report.backend == "cpu-clock" {
+        limits.push(
+            "no performance counters: time was sampled by a timer, cycles and misses were not \
+             measured, and the code for counters has not been used here"
+                .to_owned(),
+        );
+    }
+    if report.backend == "accounts" {
+        limits.push(
+            "perf was not used: user, kernel and interrupt time are the kernel's own accounts, in \
+             ticks; layers of the kernel cannot be told apart and count as `other`, and user code \
+             is everybody's"
+                .to_owned(),
+        );
+        return;
+    }
+    if report.lost > 0 {
+        limits.push(format!(
+            "{} records were lost for want of room: sample less often or fewer processors",
+            report.lost
+        ));
+    }
+    if report.throttled > 0 {
+        limits.push(format!(
+            "the kernel stopped sampling {} times, as it took too long: sample less often",
+            report.throttled
+        ));
+    }
+    if passes.len() < context.planned_passes {
+        limits.push(format!(
+            "the window ended after {} of {} passes: some events were not sampled",
+            passes.len(),
+            context.planned_passes
+        ));
+    }
+    let time = passes
+        .iter()
+        .find(|pass| pass.tally.event == EventKind::CpuNs);
+    if let Some(pass) = time {
+        let busy = pass.tally.busy() * 1e-9 * f64::from(report.frequency_hz);
+        if busy < FEW_SAMPLES {
+            limits.push(format!(
+                "only about {busy:.0} busy samples: shares of single layers are vague"
+            ));
+        }
+    }
+}
+
+fn about_symbols(report: &Report, context: &Context<'_>, limits: &mut Vec<String>) {
+    let symbols = context.collector.attributor().symbols();
+    if symbols.is_empty() {
+        let reason = if symbols.are_hidden() {
+            "hides its addresses (/proc/sys/kernel/kptr_restrict)"
+        } else {
+            "does not give its symbols (/proc/kallsyms)"
+        };
+        limits.push(format!(
+            "the kernel {reason}: all kernel time is one unresolved block in `other`, and interrupts \
+             of idle processors count as idle"
+        ));
+    } else if report.unclaimed_share > TOLERANCE {
+        limits.push(format!(
+            "{:.1} % of kernel time was claimed by no rule; `unclaimed_top` names the functions, and \
+             --rules can claim them",
+            100.0 * report.unclaimed_share
+        ));
+    }
+    if report.backend == "cpu-clock" && report.skid_share > TOLERANCE {
+        limits.push(format!(
+            "{:.1} % of kernel samples landed where interrupts are turned on again: they are charged \
+             by their chains, and their leaves say nothing",
+            100.0 * report.skid_share
+        ));
+    }
+}
+
+fn about_closure(report: &Report, passes: &[PassResult], limits: &mut Vec<String>) {
+    match &report.closure {
+        Some(closure) if closure.difference.abs() > TOLERANCE.max(closure.resolution) => {
+            limits.push(format!(
+                "the layers sum to {:.2} s and /proc/stat to {:.2} s: {:+.1} %, more than 2 %",
+                closure.profile_cpu_s,
+                closure.stat_cpu_s,
+                100.0 * closure.difference
+            ));
+        }
+        Some(closure) if closure.difference.abs() > TOLERANCE => limits.push(format!(
+            "the layers and /proc/stat differ by {:+.1} %, but its ticks tell no less than {:.1} % \
+             apart here",
+            100.0 * closure.difference,
+            100.0 * closure.resolution
+        )),
+        Some(_) => {}
+        None => limits.push("the sum was not compared with /proc/stat".to_owned()),
+    }
+    let stolen: u64 = passes.iter().map(|pass| pass.happened.ticks.stolen).sum();
+    let all: u64 = passes
+        .iter()
+        .map(|pass| pass.happened.ticks.busy + pass.happened.ticks.idle)
+        .sum();
+    let share = stolen as f64 / (stolen + all).max(1) as f64;
+    if share > STOLEN_NOTABLE {
+        limits.push(format!(
+            "the hypervisor gave {:.1} % of the time to others: costs hold the waiting it caused \
+             inside a sample's code only in part",
+            100.0 * share
+        ));
+    }
+}
+
+fn about_counts(report: &Report, context: &Context<'_>, limits: &mut Vec<String>) {
+    if report.interfaces.contains_key("lo") {
+        limits.push(
+            "a packet over loopback counts as sent and as received; frames there are as large as \
+             segmentation offload makes them"
+                .to_owned(),
+        );
+    }
+    let wires = report.interfaces.keys().filter(|name| *name != "lo");
+    if wires.count() > 1 {
+        limits.push("a packet that passes several interfaces is counted at each".to_owned());
+    }
+    if report.packets.sent + report.packets.received == 0 {
+        limits.push("no packets: there is no cost by packet".to_owned());
+    }
+    if !context.all_cpus {
+        limits.push(
+            "packets, context switches and page faults are counted on all processors, costs on the \
+             chosen ones only"
+                .to_owned(),
+        );
+    }
+    if context.server_pid.is_none() {
+        limits.push(
+            "no server was named (--pid): user code of every program counts as the server's"
+                .to_owned(),
+        );
+    }
+}

@@ -1,0 +1,370 @@
+//! Takes profiles: opens the events, follows the window, and hands what came to the report.
+//!
+//! Counts are read right before the events are turned on and right after they are turned off, so
+//! that costs and packets are of one window. Everything that takes time stands outside it: symbols
+//! and rules are read before, names are found after.
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::{Child, Command};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use perpacket_cost::EventKind;
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::attribute::Attributor;
+use crate::capture::accounts::Accounts;
+use crate::capture::events::{EventSet, Pass};
+use crate::capture::perf::{self, Kernel};
+use crate::capture::{Backend, GroupCounts};
+use crate::count::{Happened, Sources};
+use crate::cpus;
+use crate::error::ProfileError;
+use crate::folded;
+use crate::kernel::{KernelSymbols, network_drivers};
+use crate::process;
+use crate::report::{Context, Report};
+use crate::requests::RequestCounter;
+use crate::rules::Rules;
+use crate::settings::{Events, Settings};
+use crate::tally::{Collector, Server, Tally};
+
+/// How often rings are emptied and the end of the window is looked for.
+const DRAIN_INTERVAL: Duration = Duration::from_millis(50);
+
+/// One pass over one window: what it cost and what happened meanwhile.
+#[derive(Clone, Debug)]
+pub struct PassResult {
+    /// The samples' sums.
+    pub tally: Tally,
+    /// What happened.
+    pub happened: Happened,
+    /// What the group counted.
+    pub group: GroupCounts,
+}
+
+/// Why a window ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// It was as long as asked for.
+    Duration,
+    /// The command ended, with this exit status (128 and more: by a signal).
+    Command(i32),
+    /// The process that was asked about ended.
+    Process,
+    /// Somebody asked to stop.
+    Stopped,
+}
+
+/// A prepared profiler: it can take one window after the other.
+pub struct Profiler {
+    settings: Settings,
+    cpus: Vec<u32>,
+    all_cpus: bool,
+    events: EventSet,
+    backend: Box<dyn Backend>,
+    sources: Sources,
+    requests: Option<RequestCounter>,
+    collector: Collector,
+    child: Option<Child>,
+    exit_status: Option<i32>,
+    last: Option<Tally>,
+}
+
+impl Profiler {
+    /// Prepares to profile with the events of this machine's kernel.
+    ///
+    /// # Errors
+    /// What was asked is wrong, or the machine forbids or lacks it.
+    pub fn new(settings: Settings) -> Result<Self, ProfileError> {
+        let online = cpus::online()?;
+        let first = online.first().copied().unwrap_or(0);
+        let hertz = settings.frequency_hz;
+        if settings.events == Events::Accounts {
+            let events = EventSet::clock(hertz)?;
+            return Self::with_backend(settings, events, Box::new(Accounts::default()));
+        }
+        let counters = perf::try_open(EventKind::Cycles, first).is_ok();
+        let events = match &settings.events {
+            Events::Best if counters => EventSet::counters(hertz)?,
+            Events::Best | Events::Clock | Events::Accounts => EventSet::clock(hertz)?,
+            Events::Counters => EventSet::counters(hertz)?,
+            Events::File(path) => EventSet::read(path, hertz)?,
+        };
+        Self::with_backend(settings, events, Box::new(Kernel { counters }))
+    }
+
+    /// Prepares to profile with events from elsewhere.
+    ///
+    /// # Errors
+    /// What was asked is wrong.
+    pub fn with_backend(
+        settings: Settings,
+        events: EventSet,
+        backend: Box<dyn Backend>,
+    ) -> Result<Self, ProfileError> {
+        settings.check()?;
+        let online = cpus::online()?;
+        let cpus = match &settings.cpus {
+            Some(list) => cpus::choose(list, &online)?,
+            None => online.clone(),
+        };
+        let rules = match &settings.rules {
+            Some(path) => Rules::with_file(path)?,
+            None => Rules::builtin()?,
+        };
+        let requests = settings.requests.as_deref().map(RequestCounter::new);
+        // The events are opened once before anything is started: what forbids them is said first.
+        for pass in &events.passes {
+            backend.open(pass, &cpus)?;
+        }
+        let symbols = KernelSymbols::read(&settings.kallsyms).unwrap_or_default();
+        let drivers = network_drivers(Path::new("/sys/class/net"));
+        let attributor = Attributor::new(symbols, rules, drivers);
+        let mut collector = Collector::new(attributor, settings.own_pid, settings.keeps_places);
+        collector.set_server(settings.pid.map(|pid| Server {
+            original: process::original(pid),
+        }));
+        Ok(Self {
+            all_cpus: cpus.len() == online.len(),
+            sources: Sources::open(settings.pid)?,
+            requests: requests.transpose()?,
+            settings,
+            cpus,
+            events,
+            backend,
+            collector,
+            child: None,
+            exit_status: None,
+            last: None,
+        })
+    }
+
+    /// Writes the samples of the last window as folded stacks.
+    ///
+    /// # Errors
+    /// The writer fails.
+    pub fn write_folded(&self, out: &mut dyn Write) -> io::Result<()> {
+        match &self.last {
+            Some(tally) => folded::write(out, tally, &self.collector),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes one profile: over the duration of the settings, the life of their command, or until
+    /// `stop` becomes true.
+    ///
+    /// # Errors
+    /// The command cannot be started, or measuring fails.
+    pub fn run(&mut self, stop: &AtomicBool) -> Result<(Report, End), ProfileError> {
+        self.start_command()?;
+        let result = self.window(self.settings.duration, stop);
+        self.end_command();
+        result
+    }
+
+    /// Takes one profile after the other, each of length `every`, and hands them to `each`, until
+    /// the duration of the settings is over, their command ends, or `stop` becomes true.
+    ///
+    /// # Errors
+    /// The command cannot be started, measuring fails, or `each` does.
+    pub fn run_every<E: From<ProfileError>>(
+        &mut self,
+        every: Duration,
+        stop: &AtomicBool,
+        mut each: impl FnMut(&Report) -> Result<(), E>,
+    ) -> Result<End, E> {
+        let began = Instant::now();
+        self.start_command()?;
+        loop {
+            let left = self
+                .settings
+                .duration
+                .map(|duration| duration.saturating_sub(began.elapsed()));
+            let length = left.map_or(every, |left| left.min(every));
+            let (report, end) = self.window(Some(length), stop)?;
+            each(&report)?;
+            // What is left after the last whole window is no window of its own.
+            let over = left.is_some_and(|left| left <= every + DRAIN_INTERVAL);
+            if over || end != End::Duration {
+                self.end_command();
+                return Ok(end);
+            }
+        }
+    }
+
+    /// One window: every pass over an equal part of it.
+    fn window(
+        &mut self,
+        duration: Option<Duration>,
+        stop: &AtomicBool,
+    ) -> Result<(Report, End), ProfileError> {
+        let cpu_before = own_cpu_s();
+        let passes = self.events.passes.clone();
+        // Without an end in sight passes take turns of a second, and what came last counts.
+        let parts = u32::try_from(passes.len()).unwrap_or(1);
+        let mut results = Vec::new();
+        let mut end = End::Duration;
+        for pass in &passes {
+            let length = match duration {
+                Some(duration) => Some(duration / parts),
+                None if parts == 1 => None,
+                None => Some(Duration::from_secs(1)),
+            };
+            let (result, why) = self.pass(pass, length, stop)?;
+            results.push(result);
+            end = why;
+            if end != End::Duration {
+                break;
+            }
+        }
+        let context = Context {
+            backend: self.backend.name(),
+            cpus: &self.cpus,
+            all_cpus: self.all_cpus,
+            collector: &self.collector,
+            own_cpu_s: own_cpu_s() - cpu_before,
+            server_pid: self.settings.pid.or(self.child.as_ref().map(Child::id)),
+            exit_status: self.exit_status,
+            planned_passes: passes.len(),
+            frequency_hz: self.settings.frequency_hz,
+        };
+        let report = Report::new(&context, &results);
+        self.last = results.into_iter().next().map(|result| result.tally);
+        Ok((report, end))
+    }
+
+    fn pass(
+        &mut self,
+        pass: &Pass,
+        length: Option<Duration>,
+        stop: &AtomicBool,
+    ) -> Result<(PassResult, End), ProfileError> {
+        let mut source = self.backend.open(pass, &self.cpus)?;
+        self.collector.begin(pass.sample);
+        let before = self.sources.read(&self.cpus)?;
+        // Requests go on meanwhile: nothing may stand between an answer and the window's edge.
+        let asked = self.requests.as_ref().map(RequestCounter::ask);
+        let answered = asked.transpose()?;
+        source.start()?;
+        let began = Instant::now();
+        let mut end = None;
+        while end.is_none() {
+            let left = length.map_or(DRAIN_INTERVAL, |length| {
+                length.saturating_sub(began.elapsed())
+            });
+            thread::sleep(left.min(DRAIN_INTERVAL));
+            let collector = &mut self.collector;
+            source.drain(&mut |record| collector.take(record))?;
+            end = self.is_over(began, length, stop);
+        }
+        let group = source.stop()?;
+        let duration_s = began.elapsed().as_secs_f64();
+        let asked = self.requests.as_ref().map(RequestCounter::ask);
+        let answered_after = asked.transpose()?;
+        let after = self.sources.read(&self.cpus)?;
+        let collector = &mut self.collector;
+        source.drain(&mut |record| collector.take(record))?;
+        let mut happened = before.until(&after, duration_s);
+        if let (Some(before), Some(after)) = (answered, answered_after) {
+            happened.window.requests = Some(before.until(after));
+        }
+        let result = PassResult {
+            tally: self.collector.end(),
+            happened,
+            group,
+        };
+        Ok((result, end.unwrap_or(End::Duration)))
+    }
+
+    /// Whether the window is over, and why.
+    fn is_over(
+        &mut self,
+        began: Instant,
+        length: Option<Duration>,
+        stop: &AtomicBool,
+    ) -> Option<End> {
+        if stop.load(Ordering::Relaxed) {
+            return Some(End::Stopped);
+        }
+        if let Some(child) = &mut self.child {
+            if let Ok(Some(status)) = child.try_wait() {
+                let code = exit_code(status);
+                self.exit_status = Some(code);
+                return Some(End::Command(code));
+            }
+        } else if let Some(pid) = self.settings.pid
+            && !Path::new(&format!("/proc/{pid}")).exists()
+        {
+            return Some(End::Process);
+        }
+        length
+            .is_some_and(|length| began.elapsed() >= length)
+            .then_some(End::Duration)
+    }
+
+    fn start_command(&mut self) -> Result<(), ProfileError> {
+        let [program, arguments @ ..] = self.settings.command.as_slice() else {
+            return Ok(());
+        };
+        let child = Command::new(program)
+            .args(arguments)
+            .spawn()
+            .map_err(|source| ProfileError::Command {
+                program: program.clone(),
+                source,
+            })?;
+        if self.settings.pid.is_none() {
+            self.collector.set_server(Some(Server {
+                original: child.id(),
+            }));
+        }
+        self.child = Some(child);
+        Ok(())
+    }
+
+    /// A command that outlives its window is asked to end, and waited for.
+    fn end_command(&mut self) {
+        let Some(mut child) = self.child.take() else {
+            return;
+        };
+        if !matches!(child.try_wait(), Ok(Some(_)))
+            && let Some(pid) = rustix::process::Pid::from_raw(child.id().cast_signed())
+        {
+            // It may have ended since: then there is nobody left to ask.
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+            let patience = Instant::now();
+            while matches!(child.try_wait(), Ok(None)) {
+                if patience.elapsed() > Duration::from_secs(5) {
+                    let _ = child.kill();
+                }
+                thread::sleep(Duration::from_millis(10));
+            }
+        }
+    }
+}
+
+/// An exit status as shells give it: 128 and the signal's number where a signal ended it.
+fn exit_code(status: std::process::ExitStatus) -> i32 {
+    use std::os::unix::process::ExitStatusExt;
+    status
+        .code()
+        .or_else(|| status.signal().map(|signal| 128 + signal))
+        .unwrap_or(-1)
+}
+
+/// Processor time of this process so far.
+fn own_cpu_s() -> f64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+/// Takes one profile with the given settings.
+///
+/// # Errors
+/// What was asked is wrong, the machine forbids or lacks it, or measuring fails.
+pub fn profile(settings: Settings, stop: &AtomicBool) -> Result<Report, ProfileError> {
+    Ok(Profiler::new(settings)?.run(stop)?.0)
+}

@@ -1,0 +1,174 @@
+//! How many requests a server says it has answered, asked over HTTP at both ends of a window.
+//!
+//! Two answers are understood: JSON with a `requests` number, as perpacket's own servers give at
+//! `/.perpacket/report`, and the text of nginx's stub_status.
+
+use std::io::{Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+use crate::error::ProfileError;
+
+/// How long a server has to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Largest answer that is read.
+const ANSWER_LIMIT_BYTES: u64 = 1 << 20;
+
+/// A page that tells a number of requests.
+#[derive(Clone, Debug)]
+pub struct RequestCounter {
+    url: String,
+    host: String,
+    path: String,
+}
+
+/// What a page told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answered {
+    /// Requests so far.
+    pub requests: u64,
+    /// Whether asking is a request that is counted itself.
+    pub counts_itself: bool,
+}
+
+impl Answered {
+    /// Requests from this answer to a later one, the asking left out.
+    #[must_use]
+    pub fn until(self, later: Self) -> u64 {
+        let grown = later.requests.saturating_sub(self.requests);
+        grown.saturating_sub(u64::from(later.counts_itself))
+    }
+}
+
+impl RequestCounter {
+    /// Parses `http://HOST[:PORT]/PATH`.
+    ///
+    /// # Errors
+    /// It is no such address.
+    pub fn new(url: &str) -> Result<Self, ProfileError> {
+        let rest = url.strip_prefix("http://").unwrap_or_default();
+        let (host, path) = match rest.find('/') {
+            Some(place) => rest.split_at(place),
+            None => (rest, "/"),
+        };
+        if host.is_empty() || url.contains(|letter: char| letter.is_whitespace()) {
+            return Err(ProfileError::Option {
+                option: "requests",
+                value: url.to_owned(),
+                expected: "http://HOST:PORT/PATH",
+            });
+        }
+        let has_port = host
+            .rsplit_once(':')
+            .is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+        Ok(Self {
+            url: url.to_owned(),
+            host: if has_port {
+                host.to_owned()
+            } else {
+                format!("{host}:80")
+            },
+            path: path.to_owned(),
+        })
+    }
+
+    /// Asks the server.
+    ///
+    /// # Errors
+    /// It does not answer, or with something else.
+    pub fn ask(&self) -> Result<Answered, ProfileError> {
+        let failed = |reason: String| ProfileError::Requests {
+            url: self.url.clone(),
+            reason,
+        };
+        let answer = self.get().map_err(|error| failed(error.to_string()))?;
+        let (head, body) = answer
+            .split_once("\r\n\r\n")
+            .ok_or_else(|| failed("the answer is not HTTP".to_owned()))?;
+        let status = head.lines().next().unwrap_or_default();
+        if status.split(' ').nth(1) != Some("200") {
+            return Err(failed(format!("answered `{status}`, expected status 200")));
+        }
+        understand(body).ok_or_else(|| {
+            failed("expected JSON with a number `requests`, or nginx's stub_status".to_owned())
+        })
+    }
+
+    fn get(&self) -> std::io::Result<String> {
+        let mut last = std::io::Error::from(std::io::ErrorKind::NotFound);
+        for address in self.host.to_socket_addrs()? {
+            match TcpStream::connect_timeout(&address, PATIENCE) {
+                Ok(stream) => return self.exchange(stream),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    fn exchange(&self, mut stream: TcpStream) -> std::io::Result<String> {
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        // HTTP/1.0: the answer ends where the connection does, and is in one piece.
+        let request = format!(
+            "GET {} HTTP/1.0\r\nHost: {}\r\nConnection: close\r\n\r\n",
+            self.path, self.host
+        );
+        stream.write_all(request.as_bytes())?;
+        let mut bytes = Vec::new();
+        stream.take(ANSWER_LIMIT_BYTES).read_to_end(&mut bytes)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+}
+
+fn understand(body: &str) -> Option<Answered> {
+    let json: Option<serde_json::Value> = serde_json::from_str(body).ok();
+    if let Some(requests) = json.and_then(|value| value.get("requests")?.as_u64()) {
+        return Some(Answered {
+            requests,
+            counts_itself: false,
+        });
+    }
+    // `server accepts handled requests`, and the three numbers on the next line.
+    let mut lines = body.lines();
+    lines.find(|line| line.trim() == "server accepts handled requests")?;
+    let requests = lines.next()?.split_ascii_whitespace().nth(2)?;
+    Some(Answered {
+        requests: requests.parse().ok()?,
+        counts_itself: true,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_kinds_of_answer_are_understood() {
+        let json = understand("{\"schema\": 1, \"requests\": 42}").unwrap();
+        assert_eq!((json.requests, json.counts_itself), (42, false));
+        let text =
+            "Active connections: 1 \nserver accepts handled requests\n 3 3 17 \nReading: 0\n";
+        let nginx = understand(text).unwrap();
+        assert_eq!((nginx.requests, nginx.counts_itself), (17, true));
+        assert_eq!(understand("<html>"), None);
+    }
+
+    #[test]
+    fn asking_nginx_is_no_request_of_a_client() {
+        let text = |requests| Answered {
+            requests,
+            counts_itself: true,
+        };
+        assert_eq!(text(10).until(text(11)), 0);
+        assert_eq!(text(10).until(text(16)), 5);
+    }
+
+    #[test]
+    fn only_plain_http_is_asked() {
+        for wrong in ["https://a/", "a:80/x", "http://", "http://a b/"] {
+            assert!(RequestCounter::new(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(RequestCounter::new("http://a/x").unwrap().host, "a:80");
+    }
+}

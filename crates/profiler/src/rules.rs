@@ -1,0 +1,407 @@
+//! What functions and files belong to: rules as data, read from small TOML files.
+//!
+//! Lists of symbol names rot with every kernel. A few prefixes on the call chain do not, so the
+//! compiled-in files hold prefixes, and a user's own file is asked first. The files' comments say
+//! what each table means.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+
+use perpacket_cost::{Category, Kind, Layer};
+use serde::Deserialize;
+use toml::Spanned;
+
+use crate::error::ProfileError;
+
+const LAYERS: &str = include_str!("../data/layers.toml");
+const KINDS: &str = include_str!("../data/kinds.toml");
+const PROGRAMS: &str = include_str!("../data/programs.toml");
+
+/// A layer, and the category where it is finer than the layer's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// The layer.
+    pub layer: Layer,
+    /// The category of *Communication Breakdown*.
+    pub category: Category,
+}
+
+/// What the rules say of one function.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FunctionClass {
+    /// Its layer.
+    pub owner: Option<Owner>,
+    /// What it does.
+    pub kind: Option<Kind>,
+    /// A clock's samples pile up here, whatever ran before.
+    pub skid: bool,
+    /// An interrupt or softirq begins here.
+    pub interrupt_entry: bool,
+    /// What it calls is a network driver.
+    pub driver_caller: bool,
+    /// A kernel thread begins here.
+    pub dead_end: bool,
+}
+
+/// Rules of one or more files; the first file that knows a name decides.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    files: Vec<RuleFile>,
+}
+
+impl Rules {
+    /// The compiled-in rules.
+    ///
+    /// # Errors
+    /// A compiled-in file is wrong; a test excludes it.
+    pub fn builtin() -> Result<Self, ProfileError> {
+        let files = [
+            ("layers.toml", LAYERS),
+            ("kinds.toml", KINDS),
+            ("programs.toml", PROGRAMS),
+        ];
+        Ok(Self {
+            files: files
+                .into_iter()
+                .map(|(name, text)| RuleFile::parse(name, text))
+                .collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// The compiled-in rules with those of a file before them.
+    ///
+    /// # Errors
+    /// The file cannot be read, or has a mistake, which is named with its line.
+    pub fn with_file(path: &Path) -> Result<Self, ProfileError> {
+        let text = fs::read_to_string(path).map_err(|source| ProfileError::file(path, source))?;
+        let mut rules = Self::builtin()?;
+        rules
+            .files
+            .insert(0, RuleFile::parse(&path.display().to_string(), &text)?);
+        Ok(rules)
+    }
+
+    /// What is known of a kernel function in a module (or none, if it is built in).
+    #[must_use]
+    pub fn function(&self, name: &str, module: Option<&str>) -> FunctionClass {
+        let found = |table: fn(&RuleFile) -> &Patterns<()>| {
+            self.files
+                .iter()
+                .any(|file| table(file).find(name).is_some())
+        };
+        let by_name = self.files.iter().find_map(|file| file.layers.find(name));
+        let by_module = || {
+            let module = module?;
+            self.files.iter().find_map(|file| file.modules.find(module))
+        };
+        FunctionClass {
+            owner: by_name.or_else(by_module).copied(),
+            kind: self
+                .files
+                .iter()
+                .find_map(|file| file.kinds.find(name))
+                .copied(),
+            skid: found(|file| &file.skid),
+            interrupt_entry: found(|file| &file.interrupt_entry),
+            driver_caller: found(|file| &file.driver_callers),
+            dead_end: found(|file| &file.dead_ends),
+        }
+    }
+
+    /// The category of user code in the file of that name, if a rule says so.
+    #[must_use]
+    pub fn object(&self, name: &str) -> Option<Category> {
+        self.files
+            .iter()
+            .find_map(|file| file.programs.find(name))
+            .copied()
+    }
+}
+
+/// Names and prefixes with what they stand for. An exact name wins, then the longest prefix.
+#[derive(Clone, Debug)]
+struct Patterns<T> {
+    exact: HashMap<String, T>,
+    prefixes: Vec<(String, T)>,
+}
+
+impl<T> Default for Patterns<T> {
+    fn default() -> Self {
+        Self {
+            exact: HashMap::new(),
+            prefixes: Vec::new(),
+        }
+    }
+}
+
+impl<T> Patterns<T> {
+    /// Adds a pattern, or says what is wrong with it.
+    fn add(&mut self, pattern: &str, value: T) -> Result<(), String> {
+        let (stem, prefix) = match pattern.strip_suffix('*') {
+            Some(stem) => (stem, true),
+            None => (pattern, false),
+        };
+        if stem.is_empty() || stem.contains(['*', ' ']) {
+            return Err(format!(
+                "`{pattern}`: expected a name, or the beginning of one and `*`"
+            ));
+        }
+        let twice = if prefix {
+            let twice = self.prefixes.iter().any(|(known, _)| known == stem);
+            self.prefixes.push((stem.to_owned(), value));
+            twice
+        } else {
+            self.exact.insert(stem.to_owned(), value).is_some()
+        };
+        if twice {
+            return Err(format!("`{pattern}` is listed twice; expected it once"));
+        }
+        Ok(())
+    }
+
+    /// Longest first, so that the first that fits is the longest.
+    fn sort(&mut self) {
+        self.prefixes
+            .sort_by_key(|(stem, _)| std::cmp::Reverse(stem.len()));
+    }
+
+    fn find(&self, name: &str) -> Option<&T> {
+        self.exact.get(name).or_else(|| {
+            self.prefixes
+                .iter()
+                .find(|(stem, _)| name.starts_with(stem.as_str()))
+                .map(|(_, value)| value)
+        })
+    }
+}
+
+/// One file's rules.
+#[derive(Clone, Debug, Default)]
+struct RuleFile {
+    layers: Patterns<Owner>,
+    modules: Patterns<Owner>,
+    kinds: Patterns<Kind>,
+    skid: Patterns<()>,
+    interrupt_entry: Patterns<()>,
+    driver_callers: Patterns<()>,
+    dead_ends: Patterns<()>,
+    programs: Patterns<Category>,
+}
+
+type Names = Vec<Spanned<String>>;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Document {
+    #[serde(default)]
+    layers: Vec<LayerTable>,
+    #[serde(default)]
+    boundaries: BoundaryTable,
+    #[serde(default)]
+    kinds: Vec<KindTable>,
+    #[serde(default)]
+    skid: SkidTable,
+    #[serde(default)]
+    programs: Vec<ProgramTable>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LayerTable {
+    layer: Spanned<String>,
+    category: Option<Spanned<String>>,
+    #[serde(default)]
+    functions: Names,
+    #[serde(default)]
+    modules: Names,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct BoundaryTable {
+    interrupt_entry: Names,
+    driver_callers: Names,
+    dead_ends: Names,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct KindTable {
+    kind: Spanned<String>,
+    functions: Names,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct SkidTable {
+    functions: Names,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ProgramTable {
+    category: Spanned<String>,
+    objects: Names,
+}
+
+/// Where a mistake is, for its message.
+pub(crate) struct Source<'a> {
+    pub name: &'a str,
+    pub text: &'a str,
+}
+
+impl Source<'_> {
+    pub fn mistake(&self, offset: usize, message: String) -> ProfileError {
+        let before = self.text.as_bytes().iter().take(offset);
+        ProfileError::Rules {
+            file: self.name.to_owned(),
+            line: 1 + before.filter(|&&byte| byte == b'\n').count(),
+            message,
+        }
+    }
+
+    pub fn parse<T: for<'de> Deserialize<'de>>(&self) -> Result<T, ProfileError> {
+        toml::from_str(self.text).map_err(|error| {
+            let offset = error.span().map_or(0, |span| span.start);
+            self.mistake(offset, error.message().to_owned())
+        })
+    }
+
+    /// A name that must be one of a fixed set.
+    pub fn known<T>(
+        &self,
+        name: &Spanned<String>,
+        what: &str,
+        find: impl Fn(&str) -> Option<T>,
+        all: impl Iterator<Item = &'static str>,
+    ) -> Result<T, ProfileError> {
+        find(name.get_ref()).ok_or_else(|| {
+            let expected: Vec<_> = all.collect();
+            self.mistake(
+                name.span().start,
+                format!(
+                    "no {what} is called `{}`; expected one of {}",
+                    name.get_ref(),
+                    expected.join(", ")
+                ),
+            )
+        })
+    }
+
+    fn add_all<T: Copy>(
+        &self,
+        patterns: &mut Patterns<T>,
+        names: &Names,
+        value: T,
+    ) -> Result<(), ProfileError> {
+        for name in names {
+            patterns
+                .add(name.get_ref(), value)
+                .map_err(|message| self.mistake(name.span().start, message))?;
+        }
+        patterns.sort();
+        Ok(())
+    }
+
+    fn category(&self, name: &Spanned<String>) -> Result<Category, ProfileError> {
+        let all = Category::ALL.iter().map(|one| one.name());
+        self.known(name, "category", Category::from_name, all)
+    }
+}
+
+impl RuleFile {
+    fn parse(name: &str, text: &str) -> Result<Self, ProfileError> {
+        let source = Source { name, text };
+        let document: Document = source.parse()?;
+        let mut file = Self::default();
+        for table in &document.layers {
+            let all = Layer::ALL.iter().map(|one| one.name());
+            let layer = source.known(&table.layer, "layer", Layer::from_name, all)?;
+            let category = match &table.category {
+                Some(name) => source.category(name)?,
+                None => Category::of(layer),
+            };
+            let owner = Owner { layer, category };
+            source.add_all(&mut file.layers, &table.functions, owner)?;
+            source.add_all(&mut file.modules, &table.modules, owner)?;
+        }
+        for table in &document.kinds {
+            let all = Kind::ALL.iter().map(|one| one.name());
+            let kind = source.known(&table.kind, "kind", Kind::from_name, all)?;
+            source.add_all(&mut file.kinds, &table.functions, kind)?;
+        }
+        for table in &document.programs {
+            let category = source.category(&table.category)?;
+            source.add_all(&mut file.programs, &table.objects, category)?;
+        }
+        let boundaries = &document.boundaries;
+        source.add_all(&mut file.skid, &document.skid.functions, ())?;
+        source.add_all(&mut file.interrupt_entry, &boundaries.interrupt_entry, ())?;
+        source.add_all(&mut file.driver_callers, &boundaries.driver_callers, ())?;
+        source.add_all(&mut file.dead_ends, &boundaries.dead_ends, ())?;
+        Ok(file)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mistake(text: &str) -> String {
+        RuleFile::parse("mine.toml", text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn the_compiled_in_files_have_no_mistake() {
+        Rules::builtin().unwrap();
+    }
+
+    #[test]
+    fn the_longest_pattern_names_the_layer() {
+        let rules = Rules::builtin().unwrap();
+        let layer = |name| rules.function(name, None).owner.map(|owner| owner.layer);
+        assert_eq!(layer("tcp_v4_rcv"), Some(Layer::Tcp));
+        assert_eq!(layer("inet_sendmsg"), Some(Layer::Socket));
+        assert_eq!(layer("inet_csk_accept"), Some(Layer::Tcp));
+        assert_eq!(layer("inet_gro_receive"), Some(Layer::Ip));
+        assert_eq!(layer("filemap_read"), Some(Layer::Other));
+        assert_eq!(layer("kmem_cache_free"), None);
+    }
+
+    #[test]
+    fn a_module_makes_its_functions_driver_unless_they_are_named() {
+        let rules = Rules::builtin().unwrap();
+        let layer = |name| {
+            let class = rules.function(name, Some("mlx5_core"));
+            class.owner.map(|owner| owner.layer)
+        };
+        assert_eq!(layer("an_unheard_of_function"), Some(Layer::Driver));
+        assert_eq!(layer("tcp_helper"), Some(Layer::Tcp));
+    }
+
+    #[test]
+    fn releasing_a_lock_with_interrupts_on_is_no_lock_cost() {
+        let class = Rules::builtin()
+            .unwrap()
+            .function("_raw_spin_unlock_irqrestore", None);
+        assert!(class.skid);
+        assert_eq!(class.kind, None);
+    }
+
+    #[test]
+    fn a_mistake_is_named_with_its_file_and_line() {
+        let text = "[[layers]]\nlayer = \"tpc\"\nfunctions = [\"tcp_*\"]\n";
+        assert!(mistake(text).starts_with("mine.toml, line 2: no layer is called `tpc`"));
+        let text = "[[layers]]\nlayer = \"tcp\"\nfunctions = [\n  \"a\",\n  \"t*p\"]\n";
+        assert!(mistake(text).starts_with("mine.toml, line 5: `t*p`"));
+        let text = "[[layers]]\nlayer = \"tcp\"\n\nfunction = []\n";
+        assert!(
+            mistake(text).starts_with("mine.toml, line 4: "),
+            "{}",
+            mistake(text)
+        );
+        let text = "[skid]\nfunctions = [\"a\",\n\"a\"]\n";
+        assert!(mistake(text).starts_with("mine.toml, line 3: `a` is listed twice"));
+    }
+}

@@ -1,0 +1,128 @@
+//! Intervals of shares.
+//!
+//! Samples are not independent: a packet's work comes in bursts. The window is therefore cut into
+//! slices of a tenth of a second, and the interval comes from how the slices differ: the ratio
+//! estimator's variance over batch means (Law, *Simulation Modeling and Analysis*, 9.5.3).
+
+use std::f64::consts::PI;
+
+/// A share with its 95 % interval. Bounds are absent where there were too few slices.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Share {
+    /// The estimate.
+    pub value: f64,
+    /// The interval's bounds.
+    pub bounds: Option<(f64, f64)>,
+}
+
+/// Fewest slices that say something about their spread.
+const FEWEST_SLICES: usize = 4;
+
+/// The share of `part` in `whole`, each given by slice. Zero if the whole is nothing.
+pub fn share(slices: impl Iterator<Item = (f64, f64)> + Clone) -> Share {
+    let mut n = 0_usize;
+    let (mut parts, mut wholes) = (0.0, 0.0);
+    for (part, whole) in slices.clone() {
+        n += 1;
+        parts += part;
+        wholes += whole;
+    }
+    if wholes <= 0.0 {
+        return Share {
+            value: 0.0,
+            bounds: None,
+        };
+    }
+    let value = parts / wholes;
+    if n < FEWEST_SLICES {
+        return Share {
+            value,
+            bounds: None,
+        };
+    }
+    let squares: f64 = slices
+        .map(|(part, whole)| (part - value * whole).powi(2))
+        .sum();
+    let count = n as f64;
+    let error = (count / (count - 1.0) * squares).sqrt() / wholes;
+    let half = student_t_975(n - 1) * error;
+    Share {
+        value,
+        bounds: Some(((value - half).max(0.0), (value + half).min(1.0))),
+    }
+}
+
+/// The 0.975 quantile of Student's t. Exact for one and two degrees of freedom; from three on the
+/// expansion of Hill, *Communications of the ACM* 13(10), algorithm 396, to four digits.
+#[must_use]
+pub fn student_t_975(degrees: usize) -> f64 {
+    let p = 0.05;
+    match degrees {
+        0 => f64::INFINITY,
+        1 => 1.0 / (p * PI / 2.0).tan(),
+        2 => (2.0 / (p * (2.0 - p)) - 2.0).sqrt(),
+        _ => {
+            let n = degrees as f64;
+            let a = 1.0 / (n - 0.5);
+            let b = 48.0 / (a * a);
+            let mut c = ((20_700.0 * a / b - 98.0) * a - 16.0) * a + 96.36;
+            let d = ((94.5 / (b + c) - 3.0) / b + 1.0) * (a * PI / 2.0).sqrt() * n;
+            let mut y = (d * p).powf(2.0 / n);
+            if y > 0.05 + a {
+                // The normal quantile at 0.025.
+                let x: f64 = -1.959_963_984_540_054;
+                y = x * x;
+                if degrees < 5 {
+                    c += 0.3 * (n - 4.5) * (x + 0.6);
+                }
+                c += (((0.05 * d * x - 5.0) * x - 7.0) * x - 2.0) * x + b;
+                y = (((((0.4 * y + 6.3) * y + 36.0) * y + 94.5) / c - y - 3.0) / b + 1.0) * x;
+                y = (a * y * y).exp_m1();
+            } else {
+                let first = 1.0 / (((n + 6.0) / (n * y) - 0.089 * d - 0.822) * (n + 2.0) * 3.0);
+                y = ((first + 0.5 / (n + 4.0)) * y - 1.0) * (n + 1.0) / (n + 2.0) + 1.0 / y;
+            }
+            (n * y).sqrt()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_quantiles_are_those_of_the_tables() {
+        let table = [
+            (1, 12.706),
+            (2, 4.303),
+            (3, 3.182),
+            (4, 2.776),
+            (5, 2.571),
+            (9, 2.262),
+            (19, 2.093),
+            (29, 2.045),
+            (99, 1.984),
+            (999, 1.962),
+        ];
+        for (degrees, expected) in table {
+            let found = student_t_975(degrees);
+            assert!((found - expected).abs() < 2e-3, "{degrees}: {found}");
+        }
+    }
+
+    #[test]
+    fn slices_that_agree_have_no_spread_and_others_do() {
+        let same = share([(1.0, 4.0); 8].into_iter());
+        assert_eq!((same.value, same.bounds), (0.25, Some((0.25, 0.25))));
+        let apart = share([(1.0, 4.0), (3.0, 4.0), (1.0, 4.0), (3.0, 4.0)].into_iter());
+        let (low, high) = apart.bounds.unwrap();
+        assert!(low < 0.3 && high > 0.7);
+    }
+
+    #[test]
+    fn a_few_slices_bound_nothing() {
+        assert_eq!(share([(1.0, 2.0); 3].into_iter()).bounds, None);
+        assert_eq!(share(std::iter::empty()).value, 0.0);
+    }
+}

@@ -1,0 +1,361 @@
+//! Samples in, sums out: by layer, kind and category, by slice of the window, by process and stack.
+//!
+//! Samples are charged as they come and only sums are kept, so that memory grows with the number of
+//! different stacks and not with the length of the window.
+
+use std::collections::{BTreeMap, HashMap};
+
+use perpacket_cost::{Category, EventKind, Kind, Layer, PerKind, PerLayer};
+
+use crate::attribute::{Attributor, Place, Placement};
+use crate::capture::{Record, Sample};
+use crate::process::{GENERATED, ObjectId, Processes, file_name};
+
+/// Length of the slices that intervals are computed from.
+const SLICE_NS: u64 = 100_000_000;
+
+/// Stacks that are remembered from one window to the next.
+const STACK_LIMIT: usize = 200_000;
+
+/// Sums by layer, kind and category.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sums {
+    /// By layer and kind.
+    pub cells: PerLayer<PerKind<f64>>,
+    /// By category, in the order of `Category::ALL`.
+    pub categories: [f64; Category::ALL.len()],
+    /// User code of the server's processes, where a server was named.
+    pub server_user: f64,
+}
+
+impl Sums {
+    fn add(&mut self, place: Place, weight: f64) {
+        self.cells[place.layer][place.kind] += weight;
+        self.categories[place.category as usize] += weight;
+    }
+}
+
+/// What ran: a stack of the kernel, or a place in a program's file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Code {
+    /// A stack, by its place in the collector's table.
+    Kernel(usize),
+    /// An instruction, by file and place in it; none where nothing is mapped.
+    User(Option<(ObjectId, u64)>),
+}
+
+/// Samples and what they weigh.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Weight {
+    /// How many samples.
+    pub samples: u64,
+    /// How much of the event they stand for.
+    pub weight: f64,
+}
+
+/// What one pass over one window added up to.
+#[derive(Clone, Debug)]
+pub struct Tally {
+    /// The sampled event.
+    pub event: EventKind,
+    /// Samples, idle ones included.
+    pub samples: u64,
+    /// Records the kernel had no room for.
+    pub lost: u64,
+    /// Times the kernel stopped sampling.
+    pub throttled: u64,
+    /// Everything.
+    pub sums: Sums,
+    /// By slice of the window.
+    pub slices: BTreeMap<u64, Sums>,
+    /// By process and code.
+    pub codes: HashMap<(u32, Code), Weight>,
+    /// Kernel samples, the idle loop's left out.
+    pub kernel: f64,
+    /// Those of them that no rule claimed.
+    pub unclaimed: f64,
+    /// Those of them whose leaf is where a clock lands.
+    pub skid: f64,
+    /// Samples of the measuring process itself.
+    pub own: f64,
+}
+
+impl Tally {
+    /// Nothing yet.
+    #[must_use]
+    pub fn new(event: EventKind) -> Self {
+        Self {
+            event,
+            samples: 0,
+            lost: 0,
+            throttled: 0,
+            sums: Sums::default(),
+            slices: BTreeMap::new(),
+            codes: HashMap::new(),
+            kernel: 0.0,
+            unclaimed: 0.0,
+            skid: 0.0,
+            own: 0.0,
+        }
+    }
+
+    /// Everything but the idle loop.
+    #[must_use]
+    pub fn busy(&self) -> f64 {
+        busy(&self.sums)
+    }
+}
+
+/// Everything but the idle loop.
+#[must_use]
+pub fn busy(sums: &Sums) -> f64 {
+    let layers = sums.cells.iter().filter(|(layer, _)| *layer != Layer::Idle);
+    layers
+        .flat_map(|(_, kinds)| kinds.iter().map(|(_, &weight)| weight))
+        .sum()
+}
+
+/// The program that is asked about.
+#[derive(Clone, Debug, Default)]
+pub struct Server {
+    /// The process that was started: those that began from it are the server's too. Other runs of
+    /// its file are not: a load generator may be in the same file.
+    pub original: u32,
+}
+
+/// Charges records and adds them up.
+#[derive(Debug)]
+pub struct Collector {
+    attributor: Attributor,
+    processes: Processes,
+    stacks: Vec<Placement>,
+    numbers: HashMap<Box<[u64]>, usize>,
+    /// The process that measures: its work is kept apart.
+    own_pid: Option<u32>,
+    /// The server, if one was named.
+    server: Option<Server>,
+    /// Whether places in files are kept, to be named later.
+    keeps_places: bool,
+    tally: Tally,
+}
+
+impl Collector {
+    /// A collector that adds up one event.
+    #[must_use]
+    pub fn new(attributor: Attributor, own_pid: Option<u32>, keeps_places: bool) -> Self {
+        Self {
+            attributor,
+            processes: Processes::default(),
+            stacks: Vec::new(),
+            numbers: HashMap::new(),
+            own_pid,
+            server: None,
+            keeps_places,
+            tally: Tally::new(EventKind::CpuNs),
+        }
+    }
+
+    /// Names the server whose user code is asked about.
+    pub fn set_server(&mut self, server: Option<Server>) {
+        self.server = server;
+    }
+
+    /// Symbols and rules.
+    #[must_use]
+    pub const fn attributor(&self) -> &Attributor {
+        &self.attributor
+    }
+
+    /// Processes met so far.
+    #[must_use]
+    pub const fn processes(&self) -> &Processes {
+        &self.processes
+    }
+
+    /// A stack by its number.
+    #[must_use]
+    pub fn stack(&self, number: usize) -> &Placement {
+        &self.stacks[number]
+    }
+
+    /// Begins to add up an event anew.
+    pub fn begin(&mut self, event: EventKind) {
+        if self.stacks.len() > STACK_LIMIT {
+            self.stacks.clear();
+            self.numbers.clear();
+        }
+        self.tally = Tally::new(event);
+    }
+
+    /// The sums since the beginning.
+    pub fn end(&mut self) -> Tally {
+        let event = self.tally.event;
+        std::mem::replace(&mut self.tally, Tally::new(event))
+    }
+
+    /// Takes a record.
+    pub fn take(&mut self, record: &Record<'_>) {
+        match record {
+            Record::Sample(sample) => self.sample(sample),
+            Record::Account {
+                time_ns,
+                layer,
+                weight,
+            } => self.account(*time_ns, Place::account(*layer), *weight as f64),
+            Record::Lost { records } => self.tally.lost += records,
+            Record::Throttled => self.tally.throttled += 1,
+            Record::Command {
+                pid,
+                leader,
+                name,
+                executed,
+            } => self.processes.renamed(*pid, *leader, name, *executed),
+            Record::Mapped {
+                pid,
+                start,
+                length,
+                offset,
+                path,
+            } => self.processes.mapped(*pid, *start, *length, *offset, path),
+            Record::Forked { pid, parent } => self.processes.forked(*pid, *parent),
+        }
+    }
+
+    fn sample(&mut self, sample: &Sample<'_>) {
+        if sample.pid != 0 {
+            self.processes.meet(sample.pid);
+        }
+        let weight = sample.weight as f64;
+        let (code, mut place) = if sample.user {
+            self.user(sample)
+        } else {
+            self.kernel(sample)
+        };
+        let is_own = self.own_pid == Some(sample.pid) && !belongs_to_the_network(place.layer);
+        if is_own {
+            place = Place::other_program();
+            self.tally.own += weight;
+        }
+        if !sample.user && place.layer != Layer::Idle {
+            self.tally.kernel += weight;
+            self.tally.unclaimed += if place.claimed { 0.0 } else { weight };
+            self.tally.skid += if place.skid { weight } else { 0.0 };
+        }
+        let slice = self
+            .tally
+            .slices
+            .entry(sample.time_ns / SLICE_NS)
+            .or_default();
+        slice.add(place, weight);
+        self.tally.sums.add(place, weight);
+        // Where a server is named, all other user code is in `other`.
+        if self.server.is_some() && place.layer == Layer::User {
+            slice.server_user += weight;
+            self.tally.sums.server_user += weight;
+        }
+        self.tally.samples += 1;
+        let entry = self.tally.codes.entry((sample.pid, code)).or_default();
+        entry.samples += 1;
+        entry.weight += weight;
+    }
+
+    fn account(&mut self, time_ns: u64, place: Place, weight: f64) {
+        if !matches!(place.layer, Layer::User | Layer::Idle) {
+            self.tally.kernel += weight;
+            self.tally.unclaimed += if place.claimed { 0.0 } else { weight };
+        }
+        let slice = self.tally.slices.entry(time_ns / SLICE_NS).or_default();
+        slice.add(place, weight);
+        self.tally.sums.add(place, weight);
+        self.tally.samples += 1;
+    }
+
+    fn kernel(&mut self, sample: &Sample<'_>) -> (Code, Place) {
+        let number = match self.numbers.get(sample.chain) {
+            Some(&number) => number,
+            None => {
+                self.stacks.push(self.attributor.place(sample.chain));
+                self.numbers
+                    .insert(sample.chain.into(), self.stacks.len() - 1);
+                self.stacks.len() - 1
+            }
+        };
+        // Without symbols the idle loop is known by its process alone.
+        let is_idle = sample.pid == 0 && self.attributor.symbols().is_empty();
+        let place = if is_idle {
+            Place::idle()
+        } else {
+            self.stacks[number].place
+        };
+        (Code::Kernel(number), place)
+    }
+
+    fn user(&mut self, sample: &Sample<'_>) -> (Code, Place) {
+        let found = self.processes.find(sample.pid, sample.address);
+        let category = self.category(sample.pid, found.map(|(object, _)| object));
+        let kept =
+            found.map(|(object, offset)| (object, if self.keeps_places { offset } else { 0 }));
+        let place = match category {
+            Category::OtherPrograms => Place::other_program(),
+            category => Place::user(category),
+        };
+        (Code::User(kept), place)
+    }
+
+    /// The category of user code of a process in a file.
+    fn category(&mut self, pid: u32, object: Option<ObjectId>) -> Category {
+        if let Some(server) = &self.server
+            && !self.processes.descends(pid, server.original)
+        {
+            return Category::OtherPrograms;
+        }
+        let Some(path) = object.map(|object| self.processes.object(object)) else {
+            return Category::ServerProgram;
+        };
+        let name = file_name(path);
+        if let Some(category) = self.attributor.rules().object(name) {
+            return category;
+        }
+        let process = self.processes.get(pid);
+        let executable = process.and_then(|process| process.executable.as_deref());
+        if path == GENERATED || path.starts_with("/memfd:") {
+            Category::LanguageRuntime
+        } else if executable != Some(path) && name.contains(".so") {
+            Category::Libraries
+        } else {
+            Category::ServerProgram
+        }
+    }
+}
+
+/// Work of these layers was not asked for by the process it ran on top of.
+const fn belongs_to_the_network(layer: Layer) -> bool {
+    matches!(
+        layer,
+        Layer::Tcp
+            | Layer::Udp
+            | Layer::Ip
+            | Layer::Ethernet
+            | Layer::Driver
+            | Layer::Interrupt
+            | Layer::Idle
+    )
+}
+
+/// The layers that a measurement fills, from the application down. `bypass` exists in simulated
+/// hosts only, and idle time is told apart.
+pub fn measured_layers() -> impl Iterator<Item = Layer> {
+    Layer::ALL
+        .into_iter()
+        .filter(|layer| !matches!(layer, Layer::Bypass | Layer::Idle))
+}
+
+/// The sum of a kind over the busy layers.
+#[must_use]
+pub fn of_kind(sums: &Sums, kind: Kind) -> f64 {
+    sums.cells
+        .iter()
+        .filter(|(layer, _)| *layer != Layer::Idle)
+        .map(|(_, kinds)| kinds[kind])
+        .sum()
+}

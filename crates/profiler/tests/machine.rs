@@ -1,0 +1,357 @@
+//! Profiles of this machine. They skip where whole processors cannot be profiled.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+use std::env;
+use std::hint::black_box;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use perpacket_profiler::{End, ProfileError, Profiler, Report, Settings, probe};
+use rustix::time::{ClockId, clock_gettime};
+
+/// What makes this test program a server.
+const SERVER: &str = "PERPACKET_TEST_SERVER";
+
+/// Processor time the server burns for a request.
+const BURN: Duration = Duration::from_micros(20);
+
+fn cannot_profile() -> bool {
+    let found = probe();
+    let lacking = found.get("perf_cpu_wide").is_none_or(|one| !one.available);
+    if lacking {
+        eprintln!("skipped: whole processors cannot be profiled here");
+    }
+    lacking
+}
+
+fn no_symbols() -> bool {
+    let found = probe();
+    let lacking = found.get("kernel_symbols").is_none_or(|one| !one.available);
+    if lacking {
+        eprintln!("skipped: the kernel hides its symbols here");
+    }
+    lacking
+}
+
+/// Not a test of its own: `Server` runs it in a process of its own. It answers a byte 0 at once and a
+/// byte 1 after it burned some processor time, and in the end says how much more that was by its
+/// thread's clock.
+#[test]
+fn serve_when_asked_to() {
+    if env::var_os(SERVER).is_none() {
+        return;
+    }
+    let rounds = rounds_of(BURN);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    println!("port {}", listener.local_addr().unwrap().port());
+    let (mut stream, _) = listener.accept().unwrap();
+    stream.set_nodelay(true).unwrap();
+    let (mut burned_ns, mut requests) = ([0, 0], [0_u64, 0]);
+    let mut byte = [0];
+    while stream.read(&mut byte).unwrap() > 0 {
+        let injected = usize::from(byte[0]);
+        let before = thread_cpu_ns();
+        burn(rounds * injected as u64);
+        burned_ns[injected] += thread_cpu_ns() - before;
+        requests[injected] += 1;
+        stream.write_all(&byte).unwrap();
+    }
+    let mean = |of: usize| burned_ns[of] as f64 / requests[of].max(1) as f64;
+    println!("burned {}", mean(1) - mean(0));
+}
+
+fn thread_cpu_ns() -> u64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Not inlined, so that folded stacks can name it.
+#[inline(never)]
+fn burn(rounds: u64) {
+    let mut state = 1_u64;
+    for round in 0..rounds {
+        state = black_box(
+            state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(round),
+        );
+    }
+}
+
+/// Rounds that take about so long: the best of a few tries.
+fn rounds_of(time: Duration) -> u64 {
+    let rounds = 100_000;
+    let best = (0..20).map(|_| {
+        let before = thread_cpu_ns();
+        burn(rounds);
+        thread_cpu_ns() - before
+    });
+    let best_ns = best.min().unwrap().max(1);
+    rounds * time.as_nanos() as u64 / best_ns
+}
+
+/// The server process and a client that asks it as fast as it answers.
+struct Server {
+    child: Child,
+    lines: BufReader<std::process::ChildStdout>,
+    asked: Arc<AtomicU64>,
+    injecting: Arc<AtomicBool>,
+    stop: Arc<AtomicBool>,
+    client: Option<thread::JoinHandle<()>>,
+    _place: tempfile::TempDir,
+}
+
+impl Server {
+    fn start() -> Self {
+        // A file of its own: the client runs in the file of the tests, and folded stacks shall tell.
+        let place = tempfile::tempdir().unwrap();
+        let original = env::current_exe().unwrap();
+        let copy = place.path().join(original.file_name().unwrap());
+        std::fs::copy(&original, &copy).unwrap();
+        let mut child = Command::new(&copy)
+            .args(["--exact", "serve_when_asked_to", "--nocapture"])
+            .env(SERVER, "1")
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap());
+        let port: u16 = value_after(&mut lines, "port ").parse().unwrap();
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        let asked = Arc::new(AtomicU64::new(0));
+        let stop = Arc::new(AtomicBool::new(false));
+        let injecting = Arc::new(AtomicBool::new(true));
+        let (counter, flag) = (Arc::clone(&asked), Arc::clone(&stop));
+        let injects = Arc::clone(&injecting);
+        let client = thread::spawn(move || {
+            let mut byte = [0];
+            while !flag.load(Ordering::Relaxed) {
+                byte[0] = u8::from(injects.load(Ordering::Relaxed));
+                stream.write_all(&byte).unwrap();
+                stream.read_exact(&mut byte).unwrap();
+                counter.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        Self {
+            child,
+            lines,
+            asked,
+            injecting,
+            stop,
+            client: Some(client),
+            _place: place,
+        }
+    }
+
+    /// Nanoseconds a request that were injected, by the server's own clock.
+    fn end(&mut self) -> f64 {
+        self.stop.store(true, Ordering::Relaxed);
+        self.client.take().unwrap().join().unwrap();
+        let burned = value_after(&mut self.lines, "burned ");
+        self.child.wait().unwrap();
+        burned.parse().unwrap()
+    }
+
+    /// User nanoseconds a request that a profile finds, and half of its interval.
+    fn profiled(&self, injecting: bool) -> (f64, f64) {
+        self.injecting.store(injecting, Ordering::Relaxed);
+        let settings = Settings {
+            duration: Some(Duration::from_secs(2)),
+            pid: Some(self.child.id()),
+            frequency_hz: 1999,
+            ..Settings::default()
+        };
+        let mut profiler = Profiler::new(settings).unwrap();
+        let before = self.asked.load(Ordering::Relaxed);
+        let (report, _) = profiler.run(&AtomicBool::new(false)).unwrap();
+        let requests = (self.asked.load(Ordering::Relaxed) - before) as f64;
+        let user = report.layers.get("user").unwrap().clone();
+        let others = report.categories.get("other_programs").unwrap().share;
+        assert_eq!(user, report.server.unwrap().user, "the client is no server");
+        assert!(report.layers.get("other").unwrap().share >= others);
+        let scale = report.total.cpu_s.unwrap() * 1e9 / requests;
+        let half = (user.high.unwrap() - user.low.unwrap()) / 2.0;
+        (user.share * scale, half * scale)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Ended already, unless the test failed before.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What stands after a mark in the first line that has it; the test harness prints around it.
+fn value_after(lines: &mut impl BufRead, mark: &str) -> String {
+    for line in lines.lines() {
+        let line = line.unwrap();
+        if let Some((_, rest)) = line.split_once(mark) {
+            return rest.to_owned();
+        }
+    }
+    panic!("the server did not say `{mark}`");
+}
+
+fn run(settings: Settings) -> Result<(Report, End), ProfileError> {
+    Profiler::new(settings)?.run(&AtomicBool::new(false))
+}
+
+#[test]
+fn a_known_cost_of_a_request_comes_back_within_its_interval() {
+    if cannot_profile() {
+        return;
+    }
+    let mut server = Server::start();
+    let (with_ns, with_half) = server.profiled(true);
+    let (without_ns, without_half) = server.profiled(false);
+    let known_ns = server.end();
+    let found_ns = with_ns - without_ns;
+    let half = with_half.hypot(without_half);
+    eprintln!("injected {known_ns:.0} ns a request, found {found_ns:.0} +- {half:.0}");
+    // One interval in twenty misses: a quarter more of the cost is let pass.
+    assert!((found_ns - known_ns).abs() < half + known_ns / 4.0);
+}
+
+#[test]
+fn serving_over_loopback_leaves_little_unclaimed_and_layers_sum_to_the_total() {
+    if cannot_profile() || no_symbols() {
+        return;
+    }
+    let mut server = Server::start();
+    let settings = Settings {
+        duration: Some(Duration::from_secs(2)),
+        ..Settings::default()
+    };
+    let (report, end) = run(settings).unwrap();
+    server.end();
+    assert_eq!(end, End::Duration);
+    let shares: f64 = report.layers.0.iter().map(|(_, cost)| cost.share).sum();
+    assert!((shares - 1.0).abs() < 1e-9);
+    for layer in ["tcp", "ip", "ethernet", "user", "syscall"] {
+        assert!(report.layers.get(layer).unwrap().share > 0.0, "{layer}");
+    }
+    assert!(report.packets.sent > 0 && report.packets.segments_sent > 0);
+    // Whatever else the machine does is in it too, so more than a quiet machine's 1 % is let pass.
+    assert!(report.unclaimed_share < 0.05, "{:?}", report.unclaimed_top);
+}
+
+#[test]
+fn folded_stacks_name_programs_and_kernel_functions() {
+    if cannot_profile() || no_symbols() {
+        return;
+    }
+    let mut server = Server::start();
+    let settings = Settings {
+        duration: Some(Duration::from_secs(1)),
+        keeps_places: true,
+        ..Settings::default()
+    };
+    let mut profiler = Profiler::new(settings).unwrap();
+    let (report, _) = profiler.run(&AtomicBool::new(false)).unwrap();
+    server.end();
+    let mut bytes = Vec::new();
+    profiler.write_folded(&mut bytes).unwrap();
+    let text = String::from_utf8(bytes).unwrap();
+    let samples = |line: &str| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap();
+    assert_eq!(text.lines().map(samples).sum::<u64>(), report.samples);
+    assert!(text.lines().any(|line| line.contains(";tcp_")), "{text}");
+    assert!(
+        text.lines().any(|line| line.contains("machine::burn")),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_command_is_profiled_as_long_as_it_lives() {
+    if cannot_profile() {
+        return;
+    }
+    let settings = Settings {
+        duration: None,
+        command: ["sh", "-c", "exit 7"].map(str::to_owned).to_vec(),
+        ..Settings::default()
+    };
+    let (report, end) = run(settings).unwrap();
+    assert_eq!(end, End::Command(7));
+    assert_eq!(report.exit_status, Some(7));
+}
+
+#[test]
+fn a_command_that_outlives_its_window_is_ended() {
+    if cannot_profile() {
+        return;
+    }
+    let settings = Settings {
+        duration: Some(Duration::from_millis(100)),
+        command: ["sleep", "600"].map(str::to_owned).to_vec(),
+        ..Settings::default()
+    };
+    let began = Instant::now();
+    let (_, end) = run(settings).unwrap();
+    assert_eq!(end, End::Duration);
+    assert!(began.elapsed() < Duration::from_secs(60));
+}
+
+#[test]
+fn windows_follow_each_other_until_the_duration_is_over() {
+    if cannot_profile() {
+        return;
+    }
+    let settings = Settings {
+        duration: Some(Duration::from_millis(600)),
+        ..Settings::default()
+    };
+    let mut windows = 0;
+    let mut profiler = Profiler::new(settings).unwrap();
+    let end = profiler
+        .run_every(
+            Duration::from_millis(200),
+            &AtomicBool::new(false),
+            |report| {
+                assert!(report.samples > 0);
+                windows += 1;
+                Ok::<(), ProfileError>(())
+            },
+        )
+        .unwrap();
+    assert_eq!(end, End::Duration);
+    assert!((1..=3).contains(&windows), "{windows}");
+}
+
+#[test]
+fn mistakes_are_told_before_anything_runs() {
+    let message = |settings: Settings| Profiler::new(settings).err().unwrap().to_string();
+    let text = message(Settings {
+        cpus: Some("0,4095".to_owned()),
+        ..Settings::default()
+    });
+    assert!(text.contains("no processor 4095"), "{text}");
+    let text = message(Settings {
+        pid: Some(999_999_999),
+        ..Settings::default()
+    });
+    assert!(text.contains("--pid 999999999: no such process"), "{text}");
+    let text = message(Settings {
+        frequency_hz: 0,
+        ..Settings::default()
+    });
+    assert!(text.contains("--frequency 0"), "{text}");
+    let text = message(Settings {
+        rules: Some(PathBuf::from("/nowhere/rules.toml")),
+        ..Settings::default()
+    });
+    assert!(text.starts_with("/nowhere/rules.toml"), "{text}");
+}
