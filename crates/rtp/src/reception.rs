@@ -1,0 +1,316 @@
+//! What a receiver knows of a stream from sequence numbers, timestamps and arrival times alone.
+//!
+//! Loss follows RFC 3550, appendix A.3 (expected less received, by extended sequence numbers),
+//! jitter appendix A.8. The published study of these servers measured jitter otherwise, as the mean
+//! difference of consecutive inter-arrival times; both are kept.
+
+/// A jump of more sequence numbers than this starts the count anew (RFC 3550, A.1).
+const MAX_DROPOUT: u16 = 3000;
+
+/// How far back a number may lie and still be late rather than a jump (RFC 3550, A.1).
+const MAX_MISORDER: u16 = 100;
+
+/// Packets back from the newest for which is remembered whether they came: tells duplicates.
+const WINDOW: u64 = 128;
+
+/// What a packet turned out to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// The newest so far; `lost` numbers were skipped before it (they may still come).
+    Next {
+        /// Its number counted from the stream's first packet, without wrapping.
+        extended: u64,
+        /// Numbers skipped between its predecessor and it.
+        skipped: u64,
+    },
+    /// Older than the newest, and not seen before.
+    Reordered {
+        /// Its number counted from the stream's first packet.
+        extended: u64,
+    },
+    /// Seen before.
+    Duplicate,
+    /// So far from the others that the sender must have started anew.
+    Restarted,
+}
+
+/// The state that a receiver keeps of one stream.
+#[derive(Clone, Debug, Default)]
+pub struct Reception {
+    started: bool,
+    first: u64,
+    newest: u64,
+    seen: u128,
+    received: u64,
+    reordered: u64,
+    duplicates: u64,
+    restarts: u64,
+    jitter: Jitter,
+    reported_expected: u64,
+    reported_received: u64,
+}
+
+/// The estimates of variation between arrivals.
+#[derive(Clone, Debug, Default)]
+struct Jitter {
+    last: Option<(f64, f64)>,
+    last_gap: Option<f64>,
+    ticks: f64,
+    differences: f64,
+    difference_count: u64,
+}
+
+impl Reception {
+    /// Counts a packet that arrived at `arrival_ticks` of the media's clock.
+    pub fn packet(&mut self, sequence: u16, timestamp: u32, arrival_ticks: f64) -> Arrival {
+        let arrival = self.place(sequence);
+        match arrival {
+            Arrival::Duplicate => self.duplicates += 1,
+            Arrival::Reordered { .. } => {
+                self.received += 1;
+                self.reordered += 1;
+            }
+            Arrival::Next { .. } | Arrival::Restarted => self.received += 1,
+        }
+        if arrival != Arrival::Duplicate {
+            self.jitter.packet(timestamp, arrival_ticks);
+        }
+        arrival
+    }
+
+    fn place(&mut self, sequence: u16) -> Arrival {
+        if !self.started {
+            *self = Self {
+                started: true,
+                first: u64::from(sequence),
+                newest: u64::from(sequence),
+                seen: 1,
+                ..Self::default()
+            };
+            return Arrival::Next {
+                extended: 0,
+                skipped: 0,
+            };
+        }
+        let ahead = sequence.wrapping_sub(self.newest as u16);
+        let behind = (self.newest as u16).wrapping_sub(sequence);
+        if ahead != 0 && ahead < MAX_DROPOUT {
+            self.newest += u64::from(ahead);
+            self.seen = self.seen.checked_shl(u32::from(ahead)).unwrap_or(0) | 1;
+            return Arrival::Next {
+                extended: self.newest - self.first,
+                skipped: u64::from(ahead) - 1,
+            };
+        }
+        if behind > MAX_MISORDER || self.newest - self.first < u64::from(behind) {
+            // What was expected and not received before the jump stays lost.
+            let lost = self.lost();
+            self.restarts += 1;
+            self.newest = u64::from(sequence) + (self.newest | 0xffff) + 1;
+            self.first = (self.newest + 1).saturating_sub(self.received + 1 + lost);
+            self.seen = 1;
+            return Arrival::Restarted;
+        }
+        let bit = 1u128 << (u64::from(behind) % WINDOW);
+        if self.seen & bit != 0 {
+            return Arrival::Duplicate;
+        }
+        self.seen |= bit;
+        Arrival::Reordered {
+            extended: self.newest - self.first - u64::from(behind),
+        }
+    }
+
+    /// Packets that came, without duplicates.
+    #[must_use]
+    pub fn received(&self) -> u64 {
+        self.received
+    }
+
+    /// Packets between the first and the newest, both counted.
+    #[must_use]
+    pub fn expected(&self) -> u64 {
+        if self.started {
+            self.newest - self.first + 1
+        } else {
+            0
+        }
+    }
+
+    /// Packets that should have come and did not.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.expected().saturating_sub(self.received)
+    }
+
+    /// Packets that came after a later one.
+    #[must_use]
+    pub fn reordered(&self) -> u64 {
+        self.reordered
+    }
+
+    /// Packets that came again.
+    #[must_use]
+    pub fn duplicates(&self) -> u64 {
+        self.duplicates
+    }
+
+    /// Times the sequence numbers jumped too far to be loss.
+    #[must_use]
+    pub fn restarts(&self) -> u64 {
+        self.restarts
+    }
+
+    /// Interarrival jitter in ticks of the media's clock (RFC 3550, section 6.4.1).
+    #[must_use]
+    pub fn jitter_ticks(&self) -> f64 {
+        self.jitter.ticks
+    }
+
+    /// Mean difference of consecutive inter-arrival times in ticks, if three packets came.
+    #[must_use]
+    pub fn mean_gap_difference_ticks(&self) -> Option<f64> {
+        let count = self.jitter.difference_count;
+        (count > 0).then(|| self.jitter.differences / count as f64)
+    }
+
+    /// Forgets the mean difference so far: the window that is measured starts now.
+    pub fn restart_mean(&mut self) {
+        self.jitter.differences = 0.0;
+        self.jitter.difference_count = 0;
+    }
+
+    /// The newest number in the form of receiver reports: 16 bits of wraps, 16 of sequence.
+    #[must_use]
+    pub fn extended_highest(&self) -> u32 {
+        self.newest as u32
+    }
+
+    /// Share of packets lost since the last call, in 256ths, as a receiver report says it
+    /// (RFC 3550, A.3).
+    pub fn fraction_lost(&mut self) -> u8 {
+        let expected = self.expected().saturating_sub(self.reported_expected);
+        let received = self.received.saturating_sub(self.reported_received);
+        self.reported_expected = self.expected();
+        self.reported_received = self.received;
+        let lost = expected.saturating_sub(received);
+        let share = (lost * 256).checked_div(expected);
+        share.map_or(0, |share| share.min(255) as u8)
+    }
+}
+
+impl Jitter {
+    fn packet(&mut self, timestamp: u32, arrival_ticks: f64) {
+        if let Some((last_timestamp, last_arrival)) = self.last {
+            let gap = arrival_ticks - last_arrival;
+            // Timestamps wrap: their difference is taken as a signed number of 32 bits.
+            let sent = f64::from(timestamp.wrapping_sub(last_timestamp as u32) as i32);
+            self.ticks += ((gap - sent).abs() - self.ticks) / 16.0;
+            if let Some(last_gap) = self.last_gap.replace(gap) {
+                self.differences += (gap - last_gap).abs();
+                self.difference_count += 1;
+            }
+        }
+        self.last = Some((f64::from(timestamp), arrival_ticks));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn receive(sequences: &[u16]) -> Reception {
+        let mut reception = Reception::default();
+        for &sequence in sequences {
+            reception.packet(
+                sequence,
+                u32::from(sequence) * 100,
+                f64::from(sequence) * 100.0,
+            );
+        }
+        reception
+    }
+
+    #[test]
+    fn loss_is_expected_less_received_across_the_wrap() {
+        let reception = receive(&[65534, 65535, 1, 2]);
+        assert_eq!((reception.expected(), reception.lost()), (5, 1));
+    }
+
+    #[test]
+    fn a_late_packet_is_reordered_and_a_second_copy_a_duplicate() {
+        let reception = receive(&[10, 12, 11, 11, 12, 13]);
+        assert_eq!(reception.lost(), 0);
+        assert_eq!((reception.reordered(), reception.duplicates()), (1, 2));
+    }
+
+    #[test]
+    fn a_jump_is_a_restart_and_keeps_the_loss_before_it() {
+        let reception = receive(&[10, 12, 30_000, 30_001]);
+        assert_eq!((reception.restarts(), reception.lost()), (1, 1));
+    }
+
+    /// Bursts of B packets whose timestamps are D apart: within a burst the transit falls by D a
+    /// packet (B - 1 times), between bursts it rises by (B - 1) D, so |difference| is 2D(B-1)/B in
+    /// the mean, and the estimate settles around it.
+    #[test]
+    fn bursts_have_the_jitter_of_their_closed_form() {
+        for burst in [2u32, 5, 10] {
+            let spacing = 3000u32;
+            let mut reception = Reception::default();
+            let mut settled = Vec::new();
+            for packet in 0..burst * 400 {
+                let arrival = f64::from(packet / burst * burst * spacing);
+                reception.packet(packet as u16, packet * spacing, arrival);
+                if packet >= burst * 300 {
+                    settled.push(reception.jitter_ticks());
+                }
+            }
+            let mean = settled.iter().sum::<f64>() / settled.len() as f64;
+            let expected = 2.0 * f64::from(spacing) * f64::from(burst - 1) / f64::from(burst);
+            assert!(
+                (mean / expected - 1.0).abs() < 1e-3,
+                "{burst}: {mean}, {expected}"
+            );
+        }
+    }
+
+    #[test]
+    fn evenly_spaced_packets_have_no_jitter_and_no_gap_difference() {
+        let reception = receive(&[1, 2, 3, 4, 5]);
+        assert_eq!(reception.jitter_ticks(), 0.0);
+        assert_eq!(reception.mean_gap_difference_ticks(), Some(0.0));
+    }
+
+    proptest! {
+        /// Whatever is dropped, doubled or swapped, nothing is counted twice.
+        #[test]
+        fn counts_agree_with_what_was_done(
+            start: u16, kept in proptest::collection::vec(0u8..4, 20..400),
+        ) {
+            let mut reception = Reception::default();
+            let (mut sent, mut doubled, mut dropped, mut pending) = (0u64, 0u64, 0u64, 0u64);
+            for (place, action) in kept.iter().enumerate() {
+                let sequence = start.wrapping_add(place as u16);
+                let is_edge = place == 0 || place + 1 == kept.len();
+                match action {
+                    0 if !is_edge => pending += 1,
+                    1 => {
+                        reception.packet(sequence, 0, 0.0);
+                        reception.packet(sequence, 0, 0.0);
+                        (sent, doubled) = (sent + 1, doubled + 1);
+                    }
+                    _ => {
+                        reception.packet(sequence, 0, 0.0);
+                        sent += 1;
+                    }
+                }
+                dropped += std::mem::take(&mut pending);
+            }
+            prop_assert_eq!(reception.received(), sent);
+            prop_assert_eq!(reception.duplicates(), doubled);
+            prop_assert_eq!(reception.lost(), dropped);
+        }
+    }
+}

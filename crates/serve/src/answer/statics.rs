@@ -1,0 +1,279 @@
+//! Files: found, judged against the request's conditions, and sent whole or in part.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use super::respond::Extra;
+use super::{Answered, Worker};
+use crate::files::entry::{Entry, Refusal};
+use crate::files::helpers::Job;
+use crate::http::coding::{Coding, choose};
+use crate::http::date::read_date;
+use crate::http::range::{Asked, read_range};
+use crate::http::request::{Conditions, Method, Request};
+use crate::http::status::Status;
+use crate::http::target::{TargetError, normal_path, origin_form, split_query};
+use crate::outgoing::Outgoing;
+use crate::routes::route_of;
+use crate::talk::Talk;
+
+impl Worker {
+    /// Answers what was not found in the cache under the target as it came.
+    pub(super) fn dispatch_unknown(
+        &mut self,
+        request: &Request<'_>,
+        body: &[u8],
+        talk: &mut Talk,
+        out: &mut Outgoing,
+    ) -> Answered {
+        let Some(target) = origin_form(request.target) else {
+            // `*` and a bare authority belong to methods that no resource here has.
+            return self.refuse_method(request, "GET, HEAD", out);
+        };
+        let (path, query) = split_query(target);
+        if let Some(route) = route_of(path, query) {
+            return self.dispatch_route(request, route, (query, body), talk, out);
+        }
+        if !matches!(request.method, Method::Get | Method::Head) {
+            return self.refuse_method(request, "GET, HEAD", out);
+        }
+        let path = match normal_path(path) {
+            Ok(path) => path,
+            Err(TargetError::Malformed) => {
+                self.send_explained(
+                    request,
+                    Status::BAD_REQUEST,
+                    "malformed escape in path",
+                    out,
+                );
+                return Answered::Done;
+            }
+            Err(TargetError::Outside) => {
+                self.send_status(request, Status::NOT_FOUND, out);
+                return Answered::Done;
+            }
+        };
+        match self.find(&path, request.accept_encoding) {
+            Err(job) => return Answered::Job(job),
+            Ok(Ok(entry)) => self.send_entry(request, &entry, out),
+            Ok(Err(Refusal::Folder)) => self.send_to_folder(request, &path, query, out),
+            Ok(Err(refusal)) => self.send_status(request, status_of(refusal), out),
+        }
+        Answered::Done
+    }
+
+    /// A file by its normal path, from the cache or the disk, in the best form the client takes.
+    pub(super) fn find(
+        &mut self,
+        path: &[u8],
+        accepted: Option<&[u8]>,
+    ) -> Result<Result<Arc<Entry>, Refusal>, Job> {
+        if let Some(entry) = self.cached(path, accepted) {
+            return Ok(Ok(entry));
+        }
+        let plain = match self.cached_form(path, Coding::Plain) {
+            Some(entry) => entry,
+            None => match self.load(path, Coding::Plain)? {
+                Ok(entry) => entry,
+                Err(refusal) => return Ok(Err(refusal)),
+            },
+        };
+        let coding = choose(accepted.unwrap_or_default(), plain.siblings);
+        if coding == Coding::Plain {
+            return Ok(Ok(plain));
+        }
+        if let Some(entry) = self.cached_form(path, coding) {
+            return Ok(Ok(entry));
+        }
+        // A sibling that vanished meanwhile is no reason to refuse the file.
+        Ok(Ok(self.load(path, coding)?.unwrap_or(plain)))
+    }
+
+    pub(super) fn refuse_method(
+        &mut self,
+        request: &Request<'_>,
+        allowed: &str,
+        out: &mut Outgoing,
+    ) -> Answered {
+        let lines = format!("Allow: {allowed}\r\n");
+        let extra = Extra {
+            kind: super::respond::TEXT,
+            lines: &lines,
+        };
+        let text = b"405 Method Not Allowed\n";
+        self.send_text(request, Status::METHOD_NOT_ALLOWED, text, extra, out);
+        Answered::Done
+    }
+
+    /// Sends a client that named a folder without a slash to the folder.
+    fn send_to_folder(&self, request: &Request<'_>, path: &[u8], query: &[u8], out: &mut Outgoing) {
+        let mut lines = String::from("Location: ");
+        for &byte in path {
+            match byte {
+                b'/' | b'.' | b'-' | b'_' | b'~' => lines.push(char::from(byte)),
+                _ if byte.is_ascii_alphanumeric() => lines.push(char::from(byte)),
+                // Writing to memory does not fail.
+                _ => {
+                    let _ = write!(lines, "%{byte:02X}");
+                }
+            }
+        }
+        lines.push('/');
+        if !query.is_empty() && query.iter().all(u8::is_ascii_graphic) {
+            lines.push('?');
+            lines.extend(query.iter().map(|&byte| char::from(byte)));
+        }
+        lines.push_str("\r\n");
+        let extra = Extra {
+            kind: super::respond::TEXT,
+            lines: &lines,
+        };
+        self.send_text(
+            request,
+            Status::MOVED,
+            b"301 Moved Permanently\n",
+            extra,
+            out,
+        );
+    }
+
+    /// Sends a file, or what the request's conditions say instead.
+    #[inline]
+    pub(super) fn send_entry(&self, request: &Request<'_>, entry: &Entry, out: &mut Outgoing) {
+        if request.range.is_some() || request.conditions != Conditions::default() {
+            return self.send_judged(request, entry, out);
+        }
+        self.send_whole(request, entry, out);
+    }
+
+    #[inline]
+    fn send_whole(&self, request: &Request<'_>, entry: &Entry, out: &mut Outgoing) {
+        self.count(Status::OK);
+        let body_bytes = match request.method {
+            Method::Head => 0,
+            _ => entry.stamp.size_bytes,
+        };
+        out.text(|text| {
+            let start = text.len();
+            text.extend_from_slice(&entry.head);
+            self.end_head(request, (start, body_bytes), text);
+        });
+        if request.method != Method::Head {
+            out.body(&entry.body, 0..body_bytes);
+        }
+    }
+
+    /// The order of RFC 9110, section 13.2.2, then the range.
+    fn send_judged(&self, request: &Request<'_>, entry: &Entry, out: &mut Outgoing) {
+        match judge(&request.conditions, entry) {
+            Some(Status::NOT_MODIFIED) => return self.send_not_modified(request, entry, out),
+            Some(status) => return self.send_status(request, status, out),
+            None => {}
+        }
+        let asked = match request.range {
+            Some(range) if request.method == Method::Get && may_be_part(request, entry) => {
+                read_range(range, entry.stamp.size_bytes)
+            }
+            _ => Asked::Whole,
+        };
+        match asked {
+            Asked::Whole => self.send_whole(request, entry, out),
+            Asked::Unsatisfiable => {
+                let lines = format!("Content-Range: bytes */{}\r\n", entry.stamp.size_bytes);
+                let extra = Extra {
+                    kind: super::respond::TEXT,
+                    lines: &lines,
+                };
+                let text = b"416 Range Not Satisfiable\n";
+                self.send_text(request, Status::RANGE_NOT_SATISFIABLE, text, extra, out);
+            }
+            Asked::Part(part) => {
+                self.count(Status::PARTIAL);
+                let mut lines = validators(entry);
+                // Writing to memory does not fail.
+                let _ = write!(
+                    lines,
+                    "Content-Range: bytes {}-{}/{}\r\n",
+                    part.start,
+                    part.end - 1,
+                    entry.stamp.size_bytes
+                );
+                let extra = Extra {
+                    kind: entry.kind,
+                    lines: &lines,
+                };
+                let length = part.end - part.start;
+                self.head(request, Status::PARTIAL, length, extra, out);
+                out.body(&entry.body, part);
+            }
+        }
+    }
+
+    fn send_not_modified(&self, request: &Request<'_>, entry: &Entry, out: &mut Outgoing) {
+        self.count(Status::NOT_MODIFIED);
+        let extra = Extra {
+            kind: "",
+            lines: &validators(entry),
+        };
+        self.head(request, Status::NOT_MODIFIED, 0, extra, out);
+    }
+}
+
+/// The status for a file that cannot be sent.
+pub(super) fn status_of(refusal: Refusal) -> Status {
+    match refusal {
+        Refusal::Missing | Refusal::Folder => Status::NOT_FOUND,
+        Refusal::Forbidden => Status::FORBIDDEN,
+        Refusal::Exhausted => Status::UNAVAILABLE,
+        Refusal::Failed => Status::INTERNAL,
+    }
+}
+
+/// The fields that tell one version of a file from another.
+fn validators(entry: &Entry) -> String {
+    let mut lines = Vec::new();
+    // Writing to memory does not fail, and what is written is ASCII.
+    let _ = entry.write_validators(&mut lines);
+    String::from_utf8(lines).unwrap_or_default()
+}
+
+/// What the conditions say instead of the file.
+fn judge(conditions: &Conditions<'_>, entry: &Entry) -> Option<Status> {
+    if let Some(tags) = conditions.if_match {
+        if !has_tag(tags, &entry.etag, false) {
+            return Some(Status::PRECONDITION_FAILED);
+        }
+    } else if let Some(date) = conditions.if_unmodified_since.and_then(read_date)
+        && entry.modified_s > date
+    {
+        return Some(Status::PRECONDITION_FAILED);
+    }
+    if let Some(tags) = conditions.if_none_match {
+        return has_tag(tags, &entry.etag, true).then_some(Status::NOT_MODIFIED);
+    }
+    let date = conditions.if_modified_since.and_then(read_date)?;
+    (entry.modified_s <= date).then_some(Status::NOT_MODIFIED)
+}
+
+/// Whether a list of entity tags has one; `weakly` a weak one counts too (section 8.8.3.2).
+fn has_tag(list: &[u8], tag: &str, weakly: bool) -> bool {
+    list.split(|&byte| byte == b',').any(|item| {
+        let item = item.trim_ascii();
+        let item = match item.strip_prefix(b"W/") {
+            Some(weak) if weakly => weak,
+            _ => item,
+        };
+        item == b"*" || item == tag.as_bytes()
+    })
+}
+
+/// Whether a range may be sent: without `If-Range`, or if the client has this very version.
+fn may_be_part(request: &Request<'_>, entry: &Entry) -> bool {
+    match request.conditions.if_range {
+        None => true,
+        Some(tag) if tag.trim_ascii().starts_with(b"\"") => {
+            tag.trim_ascii() == entry.etag.as_bytes()
+        }
+        Some(date) => read_date(date) == Some(entry.modified_s),
+    }
+}

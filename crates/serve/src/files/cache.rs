@@ -1,0 +1,197 @@
+//! The cache of files: found by path and coding, bounded in bytes, the least used go first.
+//!
+//! Which go is decided by the clock algorithm: a hit marks its entry and moves nothing, and a hand
+//! that goes round takes the first unmarked one, unmarking as it goes. Keys are normal paths of
+//! files that exist, so nobody outside chooses what is hashed.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustc_hash::FxBuildHasher;
+
+use super::entry::{Body, Entry};
+use crate::counters::Counters;
+use crate::http::coding::Coding;
+
+/// Most descriptors that entries may hold open.
+const OPEN_FILES: usize = 256;
+
+/// Codings there are, each with its own map.
+const CODINGS: usize = 4;
+
+type Places = HashMap<Box<[u8]>, usize, FxBuildHasher>;
+
+/// Files by path and coding.
+#[derive(Debug)]
+pub struct Cache {
+    places: [Places; CODINGS],
+    slots: Vec<Option<Slot>>,
+    free: Vec<usize>,
+    hand: usize,
+    bytes: u64,
+    open_files: usize,
+    budget_bytes: u64,
+}
+
+#[derive(Debug)]
+struct Slot {
+    path: Box<[u8]>,
+    entry: Arc<Entry>,
+    used: bool,
+}
+
+impl Cache {
+    /// An empty cache for so many bytes.
+    pub fn new(budget_bytes: u64) -> Self {
+        Self {
+            places: Default::default(),
+            slots: Vec::new(),
+            free: Vec::new(),
+            hand: 0,
+            bytes: 0,
+            open_files: 0,
+            budget_bytes,
+        }
+    }
+
+    /// The entry of a path, which counts as used.
+    #[inline]
+    pub fn get(&mut self, path: &[u8], coding: Coding) -> Option<Arc<Entry>> {
+        let &place = self.places[coding as usize].get(path)?;
+        let slot = self.slots[place].as_mut()?;
+        slot.used = true;
+        Some(Arc::clone(&slot.entry))
+    }
+
+    /// Enters a file, in place of what was there; others go until there is room.
+    pub fn insert(&mut self, path: &[u8], entry: Arc<Entry>, counters: &Counters) {
+        self.remove(path, entry.coding, counters);
+        let bytes = entry.memory_bytes();
+        let is_open = matches!(entry.body, Body::File(_));
+        if bytes > self.budget_bytes {
+            return;
+        }
+        while self.bytes + bytes > self.budget_bytes || (is_open && self.open_files >= OPEN_FILES) {
+            self.evict(counters);
+        }
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() - 1
+        });
+        self.places[entry.coding as usize].insert(path.into(), place);
+        self.slots[place] = Some(Slot {
+            path: path.into(),
+            entry,
+            used: false,
+        });
+        self.bytes += bytes;
+        self.open_files += usize::from(is_open);
+        counters.cache_entries.shift(1);
+        counters.cache_bytes.shift(bytes as i64);
+    }
+
+    /// Forgets a file.
+    pub fn remove(&mut self, path: &[u8], coding: Coding, counters: &Counters) {
+        if let Some(&place) = self.places[coding as usize].get(path) {
+            self.clear(place, counters);
+        }
+    }
+
+    /// Forgets the file that the hand comes to.
+    fn evict(&mut self, counters: &Counters) {
+        // Two rounds: the first may unmark all.
+        for _ in 0..2 * self.slots.len() {
+            self.hand = (self.hand + 1) % self.slots.len();
+            match &mut self.slots[self.hand] {
+                Some(slot) if slot.used => slot.used = false,
+                Some(_) => return self.clear(self.hand, counters),
+                None => {}
+            }
+        }
+    }
+
+    fn clear(&mut self, place: usize, counters: &Counters) {
+        if let Some(slot) = self.slots[place].take() {
+            self.places[slot.entry.coding as usize].remove(&slot.path);
+            self.free.push(place);
+            let bytes = slot.entry.memory_bytes();
+            self.bytes -= bytes;
+            self.open_files -= usize::from(matches!(slot.entry.body, Body::File(_)));
+            counters.cache_entries.shift(-1);
+            counters.cache_bytes.shift(-(bytes as i64));
+        }
+    }
+}
+
+/// A worker's way to a cache: its own, or one that threads share.
+#[derive(Debug)]
+pub enum Shelf {
+    /// Nobody else's: no lock.
+    Own(Box<Cache>),
+    /// Also other threads'.
+    Shared(Arc<Mutex<Cache>>),
+}
+
+impl Shelf {
+    /// Does something with the cache.
+    #[inline]
+    pub fn with<R>(&mut self, action: impl FnOnce(&mut Cache) -> R) -> R {
+        match self {
+            Self::Own(cache) => action(cache),
+            // A thread that panicked between two statements of `Cache` left it usable.
+            Self::Shared(cache) => {
+                action(&mut cache.lock().unwrap_or_else(PoisonError::into_inner))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::root::Root;
+    use std::fs;
+
+    fn entries(count: usize, bytes: usize) -> (tempfile::TempDir, Vec<Arc<Entry>>) {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::open(folder.path()).unwrap();
+        let load = |number: usize| {
+            let name = format!("{number}");
+            fs::write(folder.path().join(&name), vec![b'x'; bytes]).unwrap();
+            let path = format!("/{name}");
+            Arc::new(Entry::load(&root, path.as_bytes(), Coding::Plain, 1 << 20).unwrap())
+        };
+        let all = (0..count).map(load).collect();
+        (folder, all)
+    }
+
+    #[test]
+    fn the_budget_holds_and_what_was_used_stays() {
+        let (_folder, entries) = entries(50, 1000);
+        let counters = Counters::default();
+        let mut cache = Cache::new(10 * entries[0].memory_bytes());
+        for (number, entry) in entries.iter().enumerate() {
+            cache.insert(
+                format!("/{number}").as_bytes(),
+                Arc::clone(entry),
+                &counters,
+            );
+            assert!(cache.get(b"/0", Coding::Plain).is_some(), "used each time");
+            assert!(counters.cache_bytes.get() <= cache.budget_bytes);
+        }
+        assert_eq!(counters.cache_entries.get(), 10);
+        assert!(cache.get(b"/1", Coding::Plain).is_none());
+        cache.remove(b"/0", Coding::Plain, &counters);
+        assert!(cache.get(b"/0", Coding::Plain).is_none());
+        assert_eq!(counters.cache_entries.get(), 9);
+    }
+
+    #[test]
+    fn what_is_larger_than_the_budget_pushes_nothing_out() {
+        let (_folder, entries) = entries(1, 1000);
+        let counters = Counters::default();
+        let mut cache = Cache::new(100);
+        cache.insert(b"/0", Arc::clone(&entries[0]), &counters);
+        assert!(cache.get(b"/0", Coding::Plain).is_none());
+    }
+}

@@ -1,0 +1,270 @@
+//! What is remembered of a file: its content or a descriptor, and the head of its response.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use rustix::io::Errno;
+
+use super::content::Content;
+use super::root::{Kind, Root, Stamp, stamp_of};
+use crate::http::coding::{Coding, Codings};
+use crate::http::{content_type, date};
+
+/// A file, ready to be sent.
+#[derive(Debug)]
+pub struct Entry {
+    /// The head of a 200, up to and including `Date: `.
+    pub head: Box<[u8]>,
+    /// The content.
+    pub body: Body,
+    /// What the content hangs on.
+    pub stamp: Stamp,
+    /// Its entity tag, quotes included.
+    pub etag: Box<str>,
+    /// Last change, in seconds since 1970.
+    pub modified_s: i64,
+    /// Its content type.
+    pub kind: &'static str,
+    /// The form it has.
+    pub coding: Coding,
+    /// Compressed forms that lie beside it.
+    pub siblings: Codings,
+    /// When the file was last compared, in milliseconds of the worker's clock.
+    pub checked_ms: AtomicU64,
+}
+
+/// A file's content.
+#[derive(Clone, Debug)]
+pub enum Body {
+    /// In memory.
+    Memory(Arc<Content>),
+    /// Too large for that: open.
+    File(Arc<OwnedFd>),
+}
+
+/// Why there is no entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// There is no such file, or it lies outside the root.
+    Missing,
+    /// This user may not read it.
+    Forbidden,
+    /// It is a folder, and the path does not end in a slash.
+    Folder,
+    /// No descriptors or no memory now.
+    Exhausted,
+    /// The disk failed.
+    Failed,
+}
+
+impl From<io::Error> for Refusal {
+    fn from(error: io::Error) -> Self {
+        match Errno::from_io_error(&error) {
+            Some(
+                Errno::NOENT
+                | Errno::NOTDIR
+                | Errno::XDEV
+                | Errno::LOOP
+                | Errno::NAMETOOLONG
+                | Errno::NXIO
+                | Errno::NODEV,
+            ) => Self::Missing,
+            Some(Errno::ACCESS | Errno::PERM) => Self::Forbidden,
+            Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN) => Self::Exhausted,
+            _ => Self::Failed,
+        }
+    }
+}
+
+/// How often a file is read again that changes while it is read.
+const TRIES: usize = 3;
+
+/// Name of the file that stands for a folder.
+const INDEX: &[u8] = b"index.html";
+
+/// The path, below the root, of the file that a normal path and a coding name.
+#[must_use]
+pub fn file_path(path: &[u8], coding: Coding) -> Vec<u8> {
+    let mut file = path.strip_prefix(b"/").unwrap_or(path).to_vec();
+    if file.is_empty() || file.ends_with(b"/") {
+        file.extend_from_slice(INDEX);
+    }
+    file.extend_from_slice(coding.extension().as_bytes());
+    file
+}
+
+impl Entry {
+    /// Reads a file; `path` is normal. Files up to `memory_limit_bytes` are taken into memory.
+    ///
+    /// # Errors
+    /// Why it cannot be sent.
+    pub fn load(
+        root: &Root,
+        path: &[u8],
+        coding: Coding,
+        memory_limit_bytes: u64,
+    ) -> Result<Self, Refusal> {
+        let name = file_path(path, coding);
+        let mut tries = 0;
+        let (stamp, body) = loop {
+            tries += 1;
+            let file = File::from(root.open_file(&name)?);
+            let (kind, stamp) = stamp_of(&file)?;
+            match kind {
+                Kind::File => {}
+                Kind::Folder if coding == Coding::Plain => return Err(Refusal::Folder),
+                Kind::Folder | Kind::Other => return Err(Refusal::Missing),
+            }
+            if stamp.size_bytes > memory_limit_bytes {
+                break (stamp, Body::File(Arc::new(file.into())));
+            }
+            match read_whole(&file, stamp)? {
+                Some(content) => break (stamp, Body::Memory(content)),
+                None if tries < TRIES => {}
+                None => return Err(Refusal::Exhausted),
+            }
+        };
+        let siblings = match coding {
+            Coding::Plain => siblings_of(root, path),
+            _ => Codings::default().with(coding),
+        };
+        Self::new(path, coding, siblings, stamp, body)
+    }
+
+    fn new(
+        path: &[u8],
+        coding: Coding,
+        siblings: Codings,
+        stamp: Stamp,
+        body: Body,
+    ) -> Result<Self, Refusal> {
+        let name = file_path(path, Coding::Plain);
+        let kind = content_type::of_path(&name);
+        let modified_s = stamp.modified_ns.div_euclid(1_000_000_000) as i64;
+        let etag = format!(
+            "\"{:x}-{:x}-{:x}\"",
+            stamp.inode, stamp.size_bytes, stamp.modified_ns
+        );
+        let mut head = Vec::with_capacity(320);
+        let written = write!(
+            head,
+            "HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n",
+            stamp.size_bytes
+        );
+        let entry = Self {
+            head: Box::default(),
+            body,
+            stamp,
+            etag: etag.into_boxed_str(),
+            modified_s,
+            kind,
+            coding,
+            siblings,
+            checked_ms: AtomicU64::new(0),
+        };
+        written
+            .and_then(|()| entry.write_validators(&mut head))
+            .map_err(|_| Refusal::Failed)?;
+        head.extend_from_slice(b"Accept-Ranges: bytes\r\nDate: ");
+        Ok(Self {
+            head: head.into_boxed_slice(),
+            ..entry
+        })
+    }
+
+    /// Writes the fields that 200, 206 and 304 share.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn write_validators(&self, head: &mut Vec<u8>) -> io::Result<()> {
+        head.extend_from_slice(b"Last-Modified: ");
+        head.extend_from_slice(&date::write_date(self.modified_s));
+        write!(head, "\r\nETag: {}\r\n", self.etag)?;
+        if self.coding != Coding::Plain {
+            write!(head, "Content-Encoding: {}\r\n", self.coding.name())?;
+        }
+        if !self.siblings.is_empty() {
+            head.extend_from_slice(b"Vary: Accept-Encoding\r\n");
+        }
+        Ok(())
+    }
+
+    /// Whether the file is still what was read.
+    pub fn is_current(&self, root: &Root, path: &[u8]) -> bool {
+        let same = root
+            .look(&file_path(path, self.coding))
+            .is_ok_and(|(kind, stamp)| kind == Kind::File && stamp == self.stamp);
+        same && (self.coding != Coding::Plain || siblings_of(root, path) == self.siblings)
+    }
+
+    /// Memory it takes in the cache, in bytes: content, head, and what goes with an entry.
+    pub fn memory_bytes(&self) -> u64 {
+        let body_bytes = match &self.body {
+            Body::Memory(content) => content.len() as u64,
+            Body::File(_) => 0,
+        };
+        body_bytes + self.head.len() as u64 + 512
+    }
+}
+
+/// The compressed forms beside a file.
+fn siblings_of(root: &Root, path: &[u8]) -> Codings {
+    let is_file = |coding: &Coding| {
+        root.look(&file_path(path, *coding))
+            .is_ok_and(|(kind, _)| kind == Kind::File)
+    };
+    Coding::COMPRESSED
+        .into_iter()
+        .filter(is_file)
+        .fold(Codings::default(), Codings::with)
+}
+
+/// All of a file; `None` if it changed meanwhile.
+fn read_whole(file: &File, stamp: Stamp) -> io::Result<Option<Arc<Content>>> {
+    let size = usize::try_from(stamp.size_bytes).map_err(io::Error::other)?;
+    let content = Content::filled(size, |bytes| {
+        file.take(stamp.size_bytes).read_to_end(bytes).map(|_| ())
+    })?;
+    // A byte beyond the end tells that the file grew, also where its size is not kept (procfs).
+    let grew = file.read_at(&mut [0], stamp.size_bytes)? > 0;
+    let (_, after) = stamp_of(file)?;
+    if grew || content.len() != size || after != stamp {
+        return Ok(None);
+    }
+    Ok(Some(Arc::new(content)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn an_entry_is_current_until_its_file_changes() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("a.html"), "one").unwrap();
+        let root = Root::open(folder.path()).unwrap();
+        let entry = Entry::load(&root, b"/a.html", Coding::Plain, 100).unwrap();
+        assert!(entry.is_current(&root, b"/a.html"));
+        assert!(matches!(&entry.body, Body::Memory(content) if ***content == *b"one"));
+        fs::write(folder.path().join("a.html.gz"), "zipped").unwrap();
+        assert!(!entry.is_current(&root, b"/a.html"), "it has a sibling now");
+        fs::remove_file(folder.path().join("a.html")).unwrap();
+        assert!(!entry.is_current(&root, b"/a.html"));
+    }
+
+    #[test]
+    fn what_is_no_file_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("sub")).unwrap();
+        let root = Root::open(folder.path()).unwrap();
+        let refusal = |path: &[u8]| Entry::load(&root, path, Coding::Plain, 9).unwrap_err();
+        assert_eq!(refusal(b"/sub"), Refusal::Folder);
+        assert_eq!(refusal(b"/sub/"), Refusal::Missing);
+        assert_eq!(refusal(b"/none"), Refusal::Missing);
+    }
+}

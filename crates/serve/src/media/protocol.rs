@@ -1,0 +1,592 @@
+//! What the server answers to RTSP requests (RFC 2326).
+//!
+//! A connection has one session, and a session one stream; it ends with its connection. Requests of
+//! a connection are answered in order: one that needs a file waits until a reader has opened it.
+
+use std::fmt::Write;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex};
+
+use perpacket_rtp::rtsp::{Lower, Message, Range, Request, Status, Transport};
+use perpacket_rtp::sdp;
+use rustix::rand::{GetRandomFlags, getrandom};
+
+use super::Buffering;
+use super::blocks::Waiter;
+use super::counters::count;
+use super::library::{Medium, OpenError};
+use super::reactor::Reactor;
+use super::session::{Carrier, Connection, Session, State};
+use super::stream::{Origin, Sink, Stream, lock};
+use super::threads::{Needs, Runner};
+
+/// The only stream of every medium.
+const TRACK: &str = "track1";
+
+/// What the server understands.
+const METHODS: &str =
+    "OPTIONS, DESCRIBE, SETUP, PLAY, PAUSE, TEARDOWN, GET_PARAMETER, SET_PARAMETER";
+
+/// Ports below belong to services of the client's machine; nobody receives media there.
+const FIRST_CLIENT_PORT: u16 = 1024;
+
+/// Mean time between reports, in nanoseconds (RFC 3550, section 6.2).
+const REPORT_INTERVAL_NS: u64 = 5_000_000_000;
+
+/// An answer.
+pub(super) struct Reply {
+    status: Status,
+    headers: Vec<(&'static str, String)>,
+    body: String,
+}
+
+impl Reply {
+    /// An answer with nothing but its status.
+    pub(super) fn new(status: Status) -> Self {
+        Self {
+            status,
+            headers: Vec::new(),
+            body: String::new(),
+        }
+    }
+
+    fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.headers.push((name, value.into()));
+        self
+    }
+
+    /// The answer as it stands on the wire.
+    pub(super) fn to_bytes(&self, sequence: Option<u32>) -> Vec<u8> {
+        let status = self.status;
+        let mut text = format!("RTSP/1.0 {} {}\r\n", status.code(), status.reason());
+        // Writing to a string cannot fail.
+        if let Some(sequence) = sequence {
+            let _ = write!(text, "CSeq: {sequence}\r\n");
+        }
+        for (name, value) in &self.headers {
+            let _ = write!(text, "{name}: {value}\r\n");
+        }
+        if !self.body.is_empty() {
+            let _ = write!(text, "Content-Length: {}\r\n", self.body.len());
+        }
+        text.push_str("\r\n");
+        text.push_str(&self.body);
+        text.into_bytes()
+    }
+}
+
+/// Time to the next report, drawn from half to one and a half times the mean, so that streams
+/// started together do not report together.
+pub(super) fn report_interval_ns() -> u64 {
+    REPORT_INTERVAL_NS / 2 + u64::from_ne_bytes(random()) % REPORT_INTERVAL_NS
+}
+
+/// Bytes nobody can guess.
+fn random<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    // The kernel's generator has no error for so few bytes once it is ready; it waits until then.
+    let _ = getrandom(&mut bytes, GetRandomFlags::empty());
+    bytes
+}
+
+/// The file a URI names, decoded, without the stream's own part; none if it names none.
+fn file_name(uri: &str) -> Option<String> {
+    let scheme = uri
+        .get(..7)
+        .filter(|scheme| scheme.eq_ignore_ascii_case("rtsp://"))?;
+    let (_, path) = uri[scheme.len()..].split_once('/')?;
+    let path = path.split_once('?').map_or(path, |(path, _)| path);
+    let path = path.trim_end_matches('/');
+    let path = path
+        .strip_suffix(TRACK)
+        .map_or(path, |path| path.trim_end_matches('/'));
+    let mut bytes = Vec::with_capacity(path.len());
+    let mut rest = path.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'%' => {
+                let digit = |byte: u8| char::from(byte).to_digit(16);
+                let (high, low) = (digit(rest.next()?)?, digit(rest.next()?)?);
+                (high << 4 | low) as u8
+            }
+            byte => byte,
+        });
+    }
+    let name = String::from_utf8(bytes).ok()?;
+    (!name.is_empty() && !name.contains('\0')).then_some(name)
+}
+
+impl Reactor {
+    /// Answers a request, or asks for the medium it needs.
+    pub(super) fn handle(&mut self, token: u64, connection: &mut Connection, request: Request) {
+        count(&self.shared.counters.requests);
+        if let Some(session) = &mut connection.session {
+            session.with(Stream::heard);
+        }
+        let reply = self
+            .check(&request)
+            .unwrap_or_else(|| match &*request.method {
+                "OPTIONS" => Some(Reply::new(Status::Ok).with("Public", METHODS)),
+                "DESCRIBE" | "SETUP" => match file_name(&request.uri) {
+                    Some(name) => {
+                        let waiter = Waiter {
+                            mailbox: self.mailbox(),
+                            token,
+                        };
+                        self.shared.desk.open(name, waiter);
+                        connection.waiting = Some(request.clone());
+                        None
+                    }
+                    None => Some(Reply::new(Status::NotFound)),
+                },
+                "PLAY" | "PAUSE" | "TEARDOWN" => Some(self.control(token, connection, &request)),
+                "GET_PARAMETER" | "SET_PARAMETER" => Some(match request.message.session() {
+                    Some(_) if !names_session(connection, &request.message) => {
+                        Reply::new(Status::SessionNotFound)
+                    }
+                    _ => Reply::new(Status::Ok),
+                }),
+                _ => Some(Reply::new(Status::MethodNotAllowed).with("Allow", METHODS)),
+            });
+        if let Some(reply) = reply {
+            self.answer(connection, &request.message, reply);
+        }
+    }
+
+    /// What every request must have; an answer if one lacks it.
+    fn check(&self, request: &Request) -> Option<Option<Reply>> {
+        let message = &request.message;
+        let required = message
+            .header("Require")
+            .or(message.header("Proxy-Require"));
+        if message.sequence().is_none() {
+            Some(Some(Reply::new(Status::BadRequest)))
+        } else if !request.version_is_known {
+            Some(Some(Reply::new(Status::VersionNotSupported)))
+        } else {
+            required.map(|option| {
+                Some(Reply::new(Status::OptionNotSupported).with("Unsupported", option))
+            })
+        }
+    }
+
+    fn answer(&self, connection: &mut Connection, request: &Message, mut reply: Reply) {
+        let counters = &self.shared.counters;
+        if reply.status.code() >= 400 {
+            count(&counters.errors);
+        }
+        if reply.status == Status::NotEnoughBandwidth {
+            count(&counters.refused);
+        }
+        if let Some(session) = &connection.session
+            && reply.status == Status::Ok
+        {
+            let timeout_s = self.shared.options.session_timeout.as_secs();
+            let value = format!("{};timeout={timeout_s}", session.name);
+            reply.headers.push(("Session", value));
+        }
+        reply.headers.push(("Server", "perpacket".into()));
+        lock(&connection.outgoing).push(&reply.to_bytes(request.sequence()));
+    }
+
+    /// Answers a request whose medium is open, or cannot be.
+    pub(super) fn handle_opened(
+        &mut self,
+        connection: &mut Connection,
+        request: &Request,
+        result: Result<Arc<Medium>, OpenError>,
+    ) {
+        let reply = match result {
+            Ok(medium) => {
+                connection.described = Some(Arc::clone(&medium));
+                if request.method == "DESCRIBE" {
+                    describe(connection, request, &medium)
+                } else {
+                    self.set_up(connection, request, medium)
+                }
+            }
+            Err(OpenError::Media(error)) => {
+                // The reason travels in the answer's body: the client's user can act on it.
+                let mut reply = Reply::new(Status::UnsupportedMediaType)
+                    .with("Content-Type", "text/plain; charset=utf-8");
+                reply.body = format!("{error}\r\n");
+                reply
+            }
+            Err(OpenError::Missing { .. } | OpenError::NotAFile { .. }) => {
+                Reply::new(Status::NotFound)
+            }
+        };
+        self.answer(connection, &request.message, reply);
+    }
+
+    fn set_up(
+        &mut self,
+        connection: &mut Connection,
+        request: &Request,
+        medium: Arc<Medium>,
+    ) -> Reply {
+        let named = request.message.session().is_some();
+        match &connection.session {
+            None if named => return Reply::new(Status::SessionNotFound),
+            Some(_) if named && !names_session(connection, &request.message) => {
+                return Reply::new(Status::SessionNotFound);
+            }
+            // A second medium, in the same session or beside it.
+            Some(session) if !named || session.medium != medium.name => {
+                return Reply::new(Status::AggregateOperationNotAllowed);
+            }
+            Some(session) if session.is_playing() => {
+                return Reply::new(Status::MethodNotValidInThisState);
+            }
+            _ => {}
+        }
+        let offers = request.message.header("Transport").unwrap_or_default();
+        let accepted = Transport::parse_all(offers)
+            .flatten()
+            .find(|offer| is_acceptable(offer, connection.peer.ip()));
+        let Some(transport) = accepted else {
+            return Reply::new(Status::UnsupportedTransport);
+        };
+        self.end_session(connection);
+        let (counters, options) = (&self.shared.counters, &self.shared.options);
+        if counters.sessions_open.fetch_add(1, Relaxed) >= options.max_sessions {
+            counters.sessions_open.fetch_sub(1, Relaxed);
+            return Reply::new(Status::NotEnoughBandwidth);
+        }
+        match self.new_session(connection, medium, transport) {
+            Ok(transport) => {
+                count(&self.shared.counters.sessions);
+                Reply::new(Status::Ok).with("Transport", transport.to_string())
+            }
+            // No descriptor or port is left: no client can change that by asking otherwise.
+            Err(_) => {
+                self.shared.counters.sessions_open.fetch_sub(1, Relaxed);
+                Reply::new(Status::NotEnoughBandwidth)
+            }
+        }
+    }
+
+    fn new_session(
+        &mut self,
+        connection: &mut Connection,
+        medium: Arc<Medium>,
+        mut transport: Transport,
+    ) -> std::io::Result<Transport> {
+        let ssrc = u32::from_ne_bytes(random());
+        let sink = match &mut transport.lower {
+            Lower::Udp { client, server } => {
+                let (rtp, reports) = client.unwrap_or_default();
+                let to = |port| {
+                    let mut address = connection.peer;
+                    address.set_port(port);
+                    address
+                };
+                *server = Some((self.rtp_port, self.rtp_port + 1));
+                let (socket, address) = self.connect(connection.local.ip(), to(rtp))?;
+                Sink::Datagrams {
+                    socket,
+                    to: address,
+                    reports: to(reports),
+                    refusals: 0,
+                    segments: true,
+                }
+            }
+            Lower::Interleaved { channels } => Sink::Frames {
+                outgoing: Arc::clone(&connection.outgoing),
+                channels: *channels.get_or_insert((0, 1)),
+            },
+        };
+        transport.ssrc = Some(ssrc);
+        transport.destination = None;
+        let origin = Origin {
+            ssrc,
+            sequence: u16::from_ne_bytes(random()),
+            timestamp: u32::from_ne_bytes(random()),
+        };
+        let counters = Arc::clone(&self.shared.counters);
+        let name = medium.name.clone();
+        let stream = Stream::new(medium, sink, origin, counters);
+        let carrier = match self.shared.options.buffering {
+            Buffering::Single | Buffering::Double => Carrier::Threads {
+                stream: Arc::new(Mutex::new(stream)),
+                runner: None,
+            },
+            Buffering::Shared | Buffering::Mapped => Carrier::Loop {
+                stream: Box::new(stream),
+                ahead: std::collections::VecDeque::new(),
+                starved: false,
+            },
+        };
+        connection.session = Some(Box::new(Session {
+            name: format!("{:016x}", u64::from_ne_bytes(random())),
+            medium: name,
+            ssrc,
+            carrier,
+            state: State::Ready,
+            reported_lost: 0,
+            cut_short: false,
+            report_ns: 0,
+        }));
+        Ok(transport)
+    }
+
+    /// PLAY, PAUSE and TEARDOWN.
+    fn control(&mut self, token: u64, connection: &mut Connection, request: &Request) -> Reply {
+        if !names_session(connection, &request.message) {
+            return Reply::new(Status::SessionNotFound);
+        }
+        let is_its_medium = connection
+            .session
+            .as_ref()
+            .is_some_and(|session| file_name(&request.uri).as_ref() == Some(&session.medium));
+        if !is_its_medium {
+            return Reply::new(Status::NotFound);
+        }
+        match &*request.method {
+            "PLAY" => self.play(token, connection, request),
+            "PAUSE" => {
+                self.halt(connection);
+                let position_ns = connection.session.as_mut().map_or(0, |session| {
+                    session.with(|stream| stream.medium.media.time_ns(stream.next))
+                });
+                let range = format!("npt={:.6}-", position_ns as f64 / 1e9);
+                Reply::new(Status::Ok).with("Range", range)
+            }
+            _ => {
+                self.end_session(connection);
+                Reply::new(Status::Ok)
+            }
+        }
+    }
+
+    fn play(&mut self, token: u64, connection: &mut Connection, request: &Request) -> Reply {
+        let Some(session) = &mut connection.session else {
+            return Reply::new(Status::SessionNotFound);
+        };
+        let asked = match request.message.header("Range").map(Range::parse) {
+            Some(Ok(range)) => Some(range),
+            Some(Err(_)) => return Reply::new(Status::InvalidRange),
+            None => None,
+        };
+        let (medium, position) = session.with(|stream| (Arc::clone(&stream.medium), stream.next));
+        let media = &medium.media;
+        let start = asked.and_then(|range| range.start_ns);
+        let first = start.map_or(position, |start_ns| media.packet_at(start_ns));
+        let end = asked.and_then(|range| range.end_ns);
+        let end = end.map_or(media.packets(), |end_ns| media.packet_at(end_ns));
+        if first >= end {
+            return Reply::new(Status::InvalidRange);
+        }
+        if session.is_playing() && asked.is_none() {
+            return playing(session, request);
+        }
+        let rate_bps = media.rate_bps();
+        self.halt(connection);
+        if !self.admit_rate(rate_bps) {
+            return Reply::new(Status::NotEnoughBandwidth);
+        }
+        let Some(session) = &mut connection.session else {
+            return Reply::new(Status::SessionNotFound);
+        };
+        session.with(|stream| stream.seek(first, end));
+        session.cut_short = false;
+        self.sources.insert(session.ssrc, token);
+        self.packet_rate += packet_rate(&medium);
+        let reply = playing(session, request);
+        let is_started = match &mut session.carrier {
+            Carrier::Loop { .. } => {
+                self.begin(token, connection);
+                true
+            }
+            Carrier::Threads { stream, runner } => {
+                self.runs += 1;
+                let needs = Needs {
+                    stream: Arc::clone(stream),
+                    buffer_packets: self.shared.options.buffer_packets,
+                    desk: self.shared.desk.clone(),
+                    counters: Arc::clone(&self.shared.counters),
+                    mailbox: Arc::clone(&self.mailbox),
+                    token,
+                    run: self.runs,
+                };
+                let prefetches = self.shared.options.buffering == Buffering::Double;
+                *runner = Runner::start(needs, prefetches).ok();
+                session.state = State::Playing;
+                runner.is_some()
+            }
+        };
+        if !is_started {
+            self.halt(connection);
+            return Reply::new(Status::NotEnoughBandwidth);
+        }
+        reply
+    }
+
+    /// Takes a stream's rate into account, unless it is too much.
+    fn admit_rate(&self, rate_bps: u64) -> bool {
+        let (counters, options) = (&self.shared.counters, &self.shared.options);
+        if self.shared.overloaded.load(Relaxed) {
+            return false;
+        }
+        let before = counters.rate_bps.fetch_add(rate_bps, Relaxed);
+        let is_admitted = before.saturating_add(rate_bps) <= options.max_rate_bps;
+        if is_admitted {
+            count(&counters.playing);
+        } else {
+            counters.rate_bps.fetch_sub(rate_bps, Relaxed);
+        }
+        is_admitted
+    }
+
+    /// Stops sending, if it is.
+    fn halt(&mut self, connection: &mut Connection) {
+        let Some(session) = &mut connection.session else {
+            return;
+        };
+        if !session.is_playing() {
+            return;
+        }
+        session.halt();
+        self.sources.remove(&session.ssrc);
+        let medium = session.with(|stream| Arc::clone(&stream.medium));
+        self.packet_rate = (self.packet_rate - packet_rate(&medium)).max(0.0);
+        let counters = &self.shared.counters;
+        counters.playing.fetch_sub(1, Relaxed);
+        counters
+            .rate_bps
+            .fetch_sub(medium.media.rate_bps(), Relaxed);
+    }
+
+    /// A stream came to its end, or to the end of what can be read.
+    pub(super) fn finish(&mut self, connection: &mut Connection, failed: bool) {
+        self.halt(connection);
+        let counters = &self.shared.counters;
+        count(if failed {
+            &counters.failed
+        } else {
+            &counters.finished
+        });
+        if let Some(session) = &mut connection.session {
+            session.with(|stream| stream.goodbye(&self.reports));
+        }
+    }
+
+    /// Ends the session of a connection, if it has one.
+    pub(super) fn end_session(&mut self, connection: &mut Connection) {
+        self.halt(connection);
+        if connection.session.take().is_some() {
+            self.shared.counters.sessions_open.fetch_sub(1, Relaxed);
+        }
+    }
+}
+
+/// Packets a second of a medium.
+fn packet_rate(medium: &Medium) -> f64 {
+    medium.media.rate_bps() as f64 / 8.0 / f64::from(medium.media.packet_bytes)
+}
+
+/// Whether a message names the session of its connection.
+fn names_session(connection: &Connection, message: &Message) -> bool {
+    match (&connection.session, message.session()) {
+        (Some(session), Some((name, _))) => session.name == name,
+        _ => false,
+    }
+}
+
+/// Whether packets may go where a client wants them: to itself, on a port of its own.
+fn is_acceptable(offer: &Transport, peer: IpAddr) -> bool {
+    let goes_home = match &offer.destination {
+        None => true,
+        Some(destination) => destination.parse::<IpAddr>() == Ok(peer),
+    };
+    let has_ports = match offer.lower {
+        Lower::Udp { client, .. } => client.is_some_and(|(rtp, _)| rtp >= FIRST_CLIENT_PORT),
+        Lower::Interleaved { .. } => true,
+    };
+    offer.unicast && !offer.records && goes_home && has_ports
+}
+
+fn describe(connection: &Connection, request: &Request, medium: &Medium) -> Reply {
+    let session = u64::from_ne_bytes(random()) >> 1;
+    let mut reply = Reply::new(Status::Ok)
+        .with("Content-Type", "application/sdp")
+        .with(
+            "Content-Base",
+            format!("{}/", request.uri.trim_end_matches('/')),
+        );
+    let server: SocketAddr = connection.local;
+    reply.body = sdp::describe(&medium.media, &medium.name, server.ip(), TRACK, session);
+    reply
+}
+
+/// What is played, and how its packets begin (RFC 2326, section 12.33).
+fn playing(session: &mut Session, request: &Request) -> Reply {
+    let uri = request.uri.trim_end_matches('/');
+    let uri = uri
+        .strip_suffix(TRACK)
+        .map_or(uri, |uri| uri.trim_end_matches('/'));
+    session.with(|stream| {
+        let media = &stream.medium.media;
+        let end_ns = media.time_ns(stream.end).min(media.duration_ns());
+        let range = Range::text(media.time_ns(stream.next), end_ns);
+        let info = format!(
+            "url={uri}/{TRACK};seq={};rtptime={}",
+            stream.sequence,
+            stream.timestamp()
+        );
+        Reply::new(Status::Ok)
+            .with("Range", range)
+            .with("RTP-Info", info)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_uri_names_a_file_with_or_without_its_stream() {
+        for uri in [
+            "rtsp://h/a%20b/c.ts",
+            "RTSP://h:8554/a b/c.ts/track1",
+            "rtsp://h/a b/c.ts/?x",
+        ] {
+            assert_eq!(file_name(uri).unwrap(), "a b/c.ts", "{uri}");
+        }
+        for uri in [
+            "*",
+            "rtsp://h",
+            "rtsp://h/",
+            "http://h/a.ts",
+            "rtsp://h/%zz",
+            "rtsp://h/%00",
+        ] {
+            assert_eq!(file_name(uri), None, "{uri}");
+        }
+    }
+
+    #[test]
+    fn packets_go_to_the_peer_and_to_nobody_else() {
+        let peer = "127.0.0.1".parse().unwrap();
+        let acceptable = |text| {
+            let offer = Transport::parse_all(text).next().unwrap();
+            offer.is_ok_and(|offer| is_acceptable(&offer, peer))
+        };
+        assert!(acceptable("RTP/AVP;unicast;client_port=5000-5001"));
+        assert!(acceptable(
+            "RTP/AVP;unicast;destination=127.0.0.1;client_port=5000-5001"
+        ));
+        assert!(acceptable("RTP/AVP/TCP;interleaved=2-3"));
+        for refused in [
+            "RTP/AVP;unicast;destination=127.0.0.2;client_port=5000-5001",
+            "RTP/AVP;unicast;destination=example.org;client_port=5000-5001",
+            "RTP/AVP;unicast;client_port=53-54",
+            "RTP/AVP;unicast",
+            "RTP/AVP;multicast;client_port=5000-5001",
+            "RTP/AVP;unicast;client_port=5000-5001;mode=record",
+        ] {
+            assert!(!acceptable(refused), "{refused}");
+        }
+    }
+}

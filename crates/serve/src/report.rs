@@ -1,0 +1,292 @@
+//! What happened and what it cost, summed over the workers.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::sync::Arc;
+use std::time::Instant;
+
+use serde::Serialize;
+
+use crate::counters::{Counter, Counters};
+use crate::http::status::Status;
+use crate::settings::{Architecture, Settings};
+use crate::sys::{CounterTable, Usage, own_usage};
+
+/// Version of the report's form.
+const SCHEMA: u32 = 1;
+
+/// What a server did since it was bound. Requests for the report itself are not counted.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// Version of this form.
+    pub schema: u32,
+    /// How connections are waited for.
+    pub architecture: Architecture,
+    /// CPUs the workers are pinned to; empty if they are not.
+    pub cores: Vec<usize>,
+    /// Seconds since it was bound.
+    pub uptime_s: f64,
+    /// Connections.
+    pub connections: ConnectionReport,
+    /// Requests answered, refusals included.
+    pub requests: u64,
+    /// Bytes of responses handed to the kernel, heads included.
+    pub bytes_sent: u64,
+    /// Responses by status.
+    pub responses: BTreeMap<u16, u64>,
+    /// CPU time of all threads and processes, in seconds.
+    pub cpu_s: CpuReport,
+    /// The same for one request; absent before the first.
+    pub per_request: Option<PerRequest>,
+    /// System calls of the request path, counted by the server itself: waiting, accepting, reading,
+    /// sending, closing, opening files. Those of helper threads and of starting are not among them.
+    pub system_calls: u64,
+    /// Page faults.
+    pub page_faults: Faults,
+    /// Context switches.
+    pub context_switches: Switches,
+    /// The cache of files.
+    pub cache: CacheReport,
+    /// The helper threads.
+    pub helpers: HelperReport,
+}
+
+/// Connections of a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct ConnectionReport {
+    /// Taken so far.
+    pub accepted: u64,
+    /// Open now.
+    pub open: u64,
+    /// Turned away for want of descriptors or room.
+    pub shed: u64,
+    /// Closed for taking too long.
+    pub timed_out: u64,
+}
+
+/// CPU time in seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct CpuReport {
+    /// In user mode.
+    pub user: f64,
+    /// In the kernel, on behalf of the server.
+    pub system: f64,
+}
+
+/// Means for one request.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct PerRequest {
+    /// CPU time, user and kernel, in microseconds.
+    pub cpu_us: f64,
+    /// Bytes sent.
+    pub bytes: f64,
+    /// System calls.
+    pub system_calls: f64,
+    /// Page faults, both kinds.
+    pub page_faults: f64,
+    /// Context switches, both kinds.
+    pub context_switches: f64,
+    /// Files found in the cache.
+    pub cache_hits: f64,
+}
+
+/// Page faults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Faults {
+    /// Without disk.
+    pub minor: u64,
+    /// With disk.
+    pub major: u64,
+}
+
+/// Context switches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Switches {
+    /// The server waited.
+    pub voluntary: u64,
+    /// It was put off the CPU.
+    pub involuntary: u64,
+}
+
+/// The cache of files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct CacheReport {
+    /// Files found.
+    pub hits: u64,
+    /// Files not found.
+    pub misses: u64,
+    /// Files compared with the disk.
+    pub revalidated: u64,
+    /// Files held now, over all workers.
+    pub entries: u64,
+    /// Bytes held now, over all workers.
+    pub bytes: u64,
+}
+
+/// The helper threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct HelperReport {
+    /// Files, parts of files and programs they waited for.
+    pub cold_reads: u64,
+}
+
+/// Makes reports while the server runs, from any thread.
+#[derive(Clone, Debug)]
+pub struct Reporter {
+    architecture: Architecture,
+    cores: Vec<usize>,
+    counters: Arc<CounterTable>,
+    started: Instant,
+    parent: u32,
+}
+
+impl Reporter {
+    pub(crate) fn new(settings: &Settings, counters: Arc<CounterTable>, started: Instant) -> Self {
+        Self {
+            architecture: settings.architecture,
+            cores: settings.cores.clone(),
+            counters,
+            started,
+            parent: std::process::id(),
+        }
+    }
+
+    /// The report of now.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        let sum = |of: fn(&Counters) -> &Counter| {
+            let sum = self
+                .counters
+                .iter()
+                .fold(0u64, |sum, worker| sum.wrapping_add(of(worker).get()));
+            // A difference can be seen before what it is a difference of.
+            (sum as i64).max(0) as u64
+        };
+        let usage = self.usage();
+        let requests = sum(|worker| &worker.requests);
+        let bytes_sent = sum(|worker| &worker.bytes_sent);
+        let system_calls = sum(|worker| &worker.system_calls);
+        let accepted = sum(|worker| &worker.accepted);
+        let hits = sum(|worker| &worker.cache_hits);
+        let faults = usage.minor_faults + usage.major_faults;
+        let switches = usage.voluntary_switches + usage.involuntary_switches;
+        let share = |count: u64| count as f64 / requests as f64;
+        Report {
+            schema: SCHEMA,
+            architecture: self.architecture,
+            cores: self.cores.clone(),
+            uptime_s: self.started.elapsed().as_secs_f64(),
+            connections: ConnectionReport {
+                accepted,
+                open: accepted.saturating_sub(sum(|worker| &worker.closed)),
+                shed: sum(|worker| &worker.shed),
+                timed_out: sum(|worker| &worker.timed_out),
+            },
+            requests,
+            bytes_sent,
+            responses: self.responses(),
+            cpu_s: CpuReport {
+                user: usage.user_ns as f64 / 1e9,
+                system: usage.system_ns as f64 / 1e9,
+            },
+            per_request: (requests > 0).then(|| PerRequest {
+                cpu_us: share(usage.user_ns + usage.system_ns) / 1000.0,
+                bytes: share(bytes_sent),
+                system_calls: share(system_calls),
+                page_faults: share(faults),
+                context_switches: share(switches),
+                cache_hits: share(hits),
+            }),
+            system_calls,
+            page_faults: Faults {
+                minor: usage.minor_faults,
+                major: usage.major_faults,
+            },
+            context_switches: Switches {
+                voluntary: usage.voluntary_switches,
+                involuntary: usage.involuntary_switches,
+            },
+            cache: CacheReport {
+                hits,
+                misses: sum(|worker| &worker.cache_misses),
+                revalidated: sum(|worker| &worker.revalidated),
+                entries: sum(|worker| &worker.cache_entries),
+                bytes: sum(|worker| &worker.cache_bytes),
+            },
+            helpers: HelperReport {
+                cold_reads: sum(|worker| &worker.cold_reads),
+            },
+        }
+    }
+
+    fn responses(&self) -> BTreeMap<u16, u64> {
+        let count = |status: Status| -> u64 {
+            let place = status.place();
+            self.counters
+                .iter()
+                .map(|worker| worker.responses[place].get())
+                .sum()
+        };
+        Status::all()
+            .map(|status| (status.code(), count(status)))
+            .filter(|&(_, count)| count > 0)
+            .collect()
+    }
+
+    /// What the server's process has used, or its processes together.
+    fn usage(&self) -> Usage {
+        if self.architecture != Architecture::Processes {
+            return own_usage();
+        }
+        let children = self
+            .counters
+            .iter()
+            .map(|worker| worker.process.get() as u32);
+        let mut usage = Usage::default();
+        for process in children.chain([self.parent]).filter(|&process| process > 0) {
+            add_process(&mut usage, process);
+        }
+        for worker in self.counters.iter() {
+            usage.user_ns += worker.ended_user_ns.get();
+            usage.system_ns += worker.ended_system_ns.get();
+        }
+        usage
+    }
+}
+
+/// Adds what another process has used, as procfs tells it (proc_pid_stat(5), proc_pid_status(5)).
+///
+/// `schedstat` has the CPU time in nanoseconds, `stat` its parts in ticks of 10 ms: the parts are
+/// scaled to the whole. A process that is gone adds nothing.
+fn add_process(usage: &mut Usage, process: u32) {
+    let read = |file| fs::read_to_string(format!("/proc/{process}/{file}")).unwrap_or_default();
+    let stat = read("stat");
+    // The name, in parentheses, may hold anything.
+    let fields: Vec<u64> = stat
+        .rsplit_once(')')
+        .map_or("", |(_, rest)| rest)
+        .split_whitespace()
+        .map(|field| field.parse().unwrap_or_default())
+        .collect();
+    let field = |number: usize| fields.get(number - 3).copied().unwrap_or_default();
+    let (user, system) = (field(14), field(15));
+    let total_ns = read("schedstat")
+        .split_whitespace()
+        .next()
+        .and_then(|text| text.parse::<u64>().ok())
+        .unwrap_or((user + system) * 10_000_000);
+    let user_share = user as f64 / (user + system).max(1) as f64;
+    let user_ns = (total_ns as f64 * user_share) as u64;
+    usage.user_ns += user_ns;
+    usage.system_ns += total_ns - user_ns;
+    usage.minor_faults += field(10);
+    usage.major_faults += field(12);
+    for line in read("status").lines() {
+        let count = |text: &str| text.trim().parse::<u64>().unwrap_or_default();
+        if let Some(text) = line.strip_prefix("voluntary_ctxt_switches:") {
+            usage.voluntary_switches += count(text);
+        } else if let Some(text) = line.strip_prefix("nonvoluntary_ctxt_switches:") {
+            usage.involuntary_switches += count(text);
+        }
+    }
+}

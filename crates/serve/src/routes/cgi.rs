@@ -1,0 +1,76 @@
+//! Programs that answer a request, one started for each (RFC 3875): what CGI costs is the point.
+
+use std::io::Read;
+use std::net::IpAddr;
+use std::os::unix::ffi::OsStrExt;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::site::Site;
+
+/// Largest page of a program, in bytes.
+const PAGE_BYTES: usize = 8 << 20;
+
+/// A request for a program.
+#[derive(Clone, Debug)]
+pub struct CgiRequest {
+    /// The route that was asked for.
+    pub script: &'static str,
+    /// What stood behind `?`.
+    pub query: Vec<u8>,
+    /// Who asked.
+    pub peer: IpAddr,
+}
+
+impl CgiRequest {
+    /// Runs the program; `None` if it fails, writes too much, or takes longer than a request may.
+    pub fn run(&self, site: &Site) -> Option<Vec<u8>> {
+        let program = site.settings.cgi.as_ref()?;
+        let root = site.settings.root.as_ref()?;
+        let mut child = Command::new(&program.path)
+            .args(&program.arguments)
+            .env_clear()
+            .env("GATEWAY_INTERFACE", "CGI/1.1")
+            .env("SERVER_SOFTWARE", "perpacket")
+            .env("REQUEST_METHOD", "GET")
+            .env("SCRIPT_NAME", self.script)
+            .env("QUERY_STRING", std::ffi::OsStr::from_bytes(&self.query))
+            .env("REMOTE_ADDR", self.peer.to_string())
+            .env("DOCUMENT_ROOT", root)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .ok()?;
+        let limit = Duration::from_secs_f64(site.settings.request_timeout_s);
+        let page = read_page(&mut child, Instant::now() + limit);
+        if page.is_none() {
+            // It may have ended by itself meanwhile.
+            let _ = child.kill();
+        }
+        let status = child.wait().ok()?;
+        page.filter(|_| status.success())
+    }
+}
+
+/// What the program writes until it closes its output.
+fn read_page(child: &mut Child, deadline: Instant) -> Option<Vec<u8>> {
+    let mut output = child.stdout.take()?;
+    let mut page = Vec::new();
+    let mut part = [0; 65_536];
+    loop {
+        let left = deadline.checked_duration_since(Instant::now())?;
+        let left = Timespec::try_from(left).ok()?;
+        let mut ready = [PollFd::new(&output, PollFlags::IN)];
+        if poll(&mut ready, Some(&left)).ok()? == 0 {
+            return None;
+        }
+        match output.read(&mut part).ok()? {
+            0 => return Some(page),
+            count if page.len() + count > PAGE_BYTES => return None,
+            count => page.extend_from_slice(&part[..count]),
+        }
+    }
+}

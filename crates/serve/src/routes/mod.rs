@@ -1,0 +1,153 @@
+//! Routes whose answers are computed.
+//!
+//! | path | answers |
+//! |---|---|
+//! | `/work?us=N` | after N microseconds of this thread's CPU time |
+//! | `/bytes/N` | N bytes |
+//! | `/specweb99/...` | SPECweb99's dynamic operations, see [`specweb99`] |
+//! | `/.perpacket/report` | the server's report as JSON; not counted as a request |
+
+pub mod cgi;
+pub mod post_log;
+pub mod specweb99;
+
+use std::cell::Cell;
+use std::hint::black_box;
+
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::http::target::query_value;
+
+/// Longest work of one request, in microseconds.
+const WORK_LIMIT_US: u64 = 10_000_000;
+
+/// Largest answer of `/bytes`: 1 TiB.
+const BYTES_LIMIT: u64 = 1 << 40;
+
+/// A computed route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Route<'a> {
+    /// Burn so many microseconds.
+    Work(u64),
+    /// Send so many bytes.
+    Bytes(u64),
+    /// The report.
+    Report,
+    /// One of SPECweb99's operations.
+    Specweb(specweb99::Operation<'a>),
+    /// A route with arguments that make no sense; what was expected.
+    Malformed(&'static str),
+}
+
+/// The route of a path and its query; `None` for what may be a file.
+#[must_use]
+pub fn route_of<'a>(path: &[u8], query: &'a [u8]) -> Option<Route<'a>> {
+    if path == b"/work" {
+        let asked = query_value(query, "us").and_then(number);
+        return Some(match asked.filter(|&us| us <= WORK_LIMIT_US) {
+            Some(us) => Route::Work(us),
+            None => Route::Malformed("expected /work?us=N with N up to 10000000"),
+        });
+    }
+    if let Some(count) = path.strip_prefix(b"/bytes/") {
+        return Some(match number(count).filter(|&bytes| bytes <= BYTES_LIMIT) {
+            Some(bytes) => Route::Bytes(bytes),
+            None => Route::Malformed("expected /bytes/N with N up to 1099511627776"),
+        });
+    }
+    if path == b"/.perpacket/report" {
+        return Some(Route::Report);
+    }
+    let name = path.strip_prefix(b"/specweb99/")?;
+    specweb99::Operation::of(name, query).map(|operation| match operation {
+        Ok(operation) => Route::Specweb(operation),
+        Err(expected) => Route::Malformed(expected),
+    })
+}
+
+/// A number of digits alone.
+pub fn number(text: &[u8]) -> Option<u64> {
+    let digits = !text.is_empty() && text.len() <= 18 && text.iter().all(u8::is_ascii_digit);
+    let text = std::str::from_utf8(text).ok().filter(|_| digits)?;
+    text.parse().ok()
+}
+
+/// Least rounds between two looks at the clock: a look is a system call.
+const LEAST_ROUNDS: f64 = 64.0;
+
+/// Part of what is left that is computed before the next look, while much is left.
+const AIM: f64 = 0.95;
+
+/// What is left is computed in one go from here on, in nanoseconds.
+const LAST_NS: f64 = 1000.0;
+
+/// How much longer than last a round is believed to take.
+const MOST_GROWTH: f64 = 1.02;
+
+thread_local! {
+    /// What a round of [`burn`] took last, on this thread.
+    static ROUND_NS: Cell<f64> = const { Cell::new(1.0) };
+}
+
+/// Keeps this thread's CPU busy until its own clock has advanced by so many microseconds: time
+/// for which the thread was put off the CPU does not count.
+///
+/// The clock is a system call, and the cost is to be the program's own: so it computes for as long
+/// as the time should take by what rounds took before, and looks at the clock two or three times.
+pub fn burn(microseconds: u64) {
+    let mut now_ns = thread_cpu_ns();
+    let end_ns = now_ns + microseconds as f64 * 1000.0;
+    while now_ns < end_ns {
+        let left_ns = end_ns - now_ns;
+        // Short of the end by a little: what is left then is too short to overshoot by much.
+        let aim_ns = if left_ns > LAST_NS {
+            AIM * left_ns
+        } else {
+            left_ns
+        };
+        let rounds = (aim_ns / ROUND_NS.get()).max(LEAST_ROUNDS);
+        compute(rounds as u64);
+        let then_ns = thread_cpu_ns();
+        // A clock of coarse steps may not have moved, and few rounds measure the look itself. An
+        // interrupt makes a round seem long: believed at once, all work would become looks.
+        let measured_ns = (then_ns - now_ns) / rounds;
+        if rounds > LEAST_ROUNDS && measured_ns > 0.0 {
+            ROUND_NS.set(measured_ns.min(ROUND_NS.get() * MOST_GROWTH));
+        }
+        now_ns = then_ns;
+    }
+}
+
+fn thread_cpu_ns() -> f64 {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    now.tv_sec as f64 * 1e9 + now.tv_nsec as f64
+}
+
+/// Rounds of a linear congruential generator that no compiler may leave out.
+fn compute(rounds: u64) {
+    let mut state = 1_u64;
+    for round in 0..rounds {
+        state = black_box(state.wrapping_mul(6_364_136_223_846_793_005) ^ round);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn routes_have_their_arguments_checked() {
+        assert_eq!(route_of(b"/work", b"us=5"), Some(Route::Work(5)));
+        assert_eq!(route_of(b"/bytes/612", b""), Some(Route::Bytes(612)));
+        assert_eq!(route_of(b"/index.html", b""), None);
+        for (path, query) in [
+            ("/work", "us=-1"),
+            ("/work", ""),
+            ("/bytes/", ""),
+            ("/bytes/1e3", ""),
+        ] {
+            let route = route_of(path.as_bytes(), query.as_bytes());
+            assert!(matches!(route, Some(Route::Malformed(_))), "{path}?{query}");
+        }
+    }
+}

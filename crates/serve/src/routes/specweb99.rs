@@ -1,0 +1,274 @@
+//! SPECweb99's dynamic operations, after the benchmark's run rules and user guide (SPEC, 1999).
+//!
+//! | request | answers |
+//! |---|---|
+//! | `GET /specweb99/get?file=/file_set/dir00000/class1_3` | a page around the file |
+//! | `GET /specweb99/ad?file=/file_set/dir00000/class1_3` with `Cookie: user_id=10001&last_ad=17` | a page around the file with the next advertisement, and `Set-Cookie: user_id=10001&last_ad=18` |
+//! | `POST /specweb99/post` with the body `dir=0&class=1&file=3&client=7` | appends a record to the POST log; a page around the file, and `Set-Cookie: my_cookie=N` with the record's number |
+//! | `GET /specweb99/cgi?file=/file_set/dir00000/class1_3` | the page of `get`, made by a program started for it |
+//!
+//! A page is HTML: who served whom, the query, and the file between `<pre>` and `</pre>`. The file
+//! of an advertisement may hold the text [`AD_MARK`] of fixed length; each is replaced with the
+//! advertisement's own link, as the benchmark asks for its classes 1 and 2.
+//!
+//! There are 360 advertisements, ten directories of 36 files. Which one is next depends on the
+//! user: from `last_ad + 1` on, round the end, the first whose demographics share a bit with the
+//! user's. The benchmark reads both from files that it makes; here they are computed from the
+//! numbers, so that any client can check them: see [`demographics`].
+
+use std::io::Write;
+use std::net::IpAddr;
+
+use super::number;
+use crate::http::coding::Coding;
+use crate::http::target::{normal_path, query_value};
+
+/// Advertisements there are.
+pub const ADS: u64 = 360;
+
+/// Where an advertisement's link goes, of the same length as what replaces it.
+pub const AD_MARK: &[u8] = b"<!WEB99CAD><IMG SRC=\"/file_set/dirNNNNN/classX_Y\"><!/WEB99CAD>";
+
+/// One operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation<'a> {
+    /// Dynamic GET.
+    Get(&'a [u8]),
+    /// Dynamic GET with a rotating advertisement.
+    Ad(&'a [u8]),
+    /// Dynamic POST; its arguments come in the body.
+    Post,
+    /// GET answered by a CGI program.
+    Cgi(&'a [u8]),
+}
+
+impl<'a> Operation<'a> {
+    /// The operation of that name; its file is checked.
+    pub fn of(name: &[u8], query: &'a [u8]) -> Option<Result<Self, &'static str>> {
+        if name == b"post" {
+            return Some(Ok(Self::Post));
+        }
+        let make = match name {
+            b"get" => Self::Get,
+            b"ad" => Self::Ad,
+            b"cgi" => Self::Cgi,
+            _ => return None,
+        };
+        let file = query_value(query, "file").filter(|file| FileName::of(file).is_some());
+        Some(
+            file.map(make)
+                .ok_or("expected ?file=/file_set/dirNNNNN/classC_F"),
+        )
+    }
+}
+
+/// A file of the file set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileName {
+    /// Number of the directory.
+    pub directory: u64,
+    /// 0 to 3.
+    pub class: u64,
+    /// 0 to 8.
+    pub file: u64,
+}
+
+impl FileName {
+    /// The file that a path such as `/file_set/dir00000/class1_3` names.
+    #[must_use]
+    pub fn of(path: &[u8]) -> Option<Self> {
+        let rest = path.strip_prefix(b"/file_set/dir")?;
+        let (directory, rest) = rest.split_at_checked(5)?;
+        let [class, b'_', file] = *rest.strip_prefix(b"/class")? else {
+            return None;
+        };
+        Self::new(number(directory)?, number(&[class])?, number(&[file])?)
+    }
+
+    /// The file of these numbers, if the file set can have it.
+    #[must_use]
+    pub fn new(directory: u64, class: u64, file: u64) -> Option<Self> {
+        (directory <= 99_999 && class <= 3 && file <= 8).then_some(Self {
+            directory,
+            class,
+            file,
+        })
+    }
+
+    /// Its path.
+    #[must_use]
+    pub fn path(self) -> String {
+        let Self {
+            directory,
+            class,
+            file,
+        } = self;
+        format!("/file_set/dir{directory:05}/class{class}_{file}")
+    }
+}
+
+/// What a POST's form says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Form {
+    /// The file to answer with.
+    pub file: FileName,
+    /// The client's number.
+    pub client: u64,
+}
+
+impl Form {
+    /// Reads `dir=0&class=1&file=3&client=7`.
+    #[must_use]
+    pub fn of(body: &[u8]) -> Option<Self> {
+        let value = |key| number(query_value(body.trim_ascii(), key)?);
+        Some(Self {
+            file: FileName::new(value("dir")?, value("class")?, value("file")?)?,
+            client: value("client")?,
+        })
+    }
+}
+
+/// User and last advertisement of a `Cookie` field; without them user 0 and the last one.
+#[must_use]
+pub fn user_of(cookie: Option<&[u8]>) -> (u64, u64) {
+    let field = cookie.unwrap_or_default();
+    let value = |key: &[u8]| {
+        let start = memchr::memmem::find(field, key)? + key.len();
+        let digits = field[start..]
+            .iter()
+            .take_while(|byte| byte.is_ascii_digit());
+        number(&field[start..start + digits.count()])
+    };
+    (
+        value(b"user_id=").unwrap_or_default(),
+        value(b"last_ad=").unwrap_or(ADS - 1) % ADS,
+    )
+}
+
+/// Who a user is, or whom an advertisement is for: a set of 16 properties, of which each number has
+/// about a quarter and at least one. The bits are those of the number times 2^64 over the golden
+/// ratio (Fibonacci hashing), so that neighbours differ.
+#[must_use]
+pub fn demographics(number: u64) -> u16 {
+    let mixed = (number + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let (high, low) = ((mixed >> 48) as u16, (mixed >> 32) as u16);
+    (high & low) | 1 << (mixed >> 60)
+}
+
+/// The advertisement that a user sees after `last`; the one after it if none fits.
+#[must_use]
+pub fn next_ad(user: u64, last: u64) -> u64 {
+    let wanted = demographics(user);
+    (1..=ADS)
+        .map(|step| (last + step) % ADS)
+        .find(|&ad| demographics(ADS + ad) & wanted != 0)
+        .unwrap_or((last + 1) % ADS)
+}
+
+/// The link of an advertisement, as long as [`AD_MARK`].
+#[must_use]
+pub fn ad_link(ad: u64) -> String {
+    let (directory, class, file) = (ad / 36, ad % 36 / 9, ad % 9);
+    format!("<!WEB99CAD><IMG SRC=\"/file_set/dir{directory:05}/class{class}_{file}\"><!/WEB99CAD>")
+}
+
+/// What stands before the file in a page.
+#[must_use]
+pub fn page_top(script: &str, query: &[u8], peer: IpAddr) -> Vec<u8> {
+    let mut page = Vec::with_capacity(320);
+    // Writing to memory does not fail.
+    let _ = write!(
+        page,
+        "<html>\n<head><title>SPECweb99 Dynamic GET &amp; POST Test</title></head>\n<body>\n\
+         <p>SERVER_SOFTWARE = perpacket\n<p>REMOTE_ADDR = {peer}\n<p>SCRIPT_NAME = {script}\n\
+         <p>QUERY_STRING = "
+    );
+    for &byte in query {
+        match byte {
+            b'<' => page.extend_from_slice(b"&lt;"),
+            b'>' => page.extend_from_slice(b"&gt;"),
+            b'&' => page.extend_from_slice(b"&amp;"),
+            _ => page.push(byte),
+        }
+    }
+    page.extend_from_slice(b"\n<pre>\n");
+    page
+}
+
+/// What stands after the file in a page.
+pub const PAGE_END: &[u8] = b"\n</pre>\n</body>\n</html>\n";
+
+/// The page of the CGI operation, for the program that answers it: `query` and `peer` are
+/// `QUERY_STRING` and `REMOTE_ADDR`, `root` the folder with the file set.
+///
+/// # Errors
+/// The query names no file of the file set, or the file cannot be read.
+pub fn cgi_page(root: &std::path::Path, query: &[u8], peer: IpAddr) -> std::io::Result<Vec<u8>> {
+    let refused = || std::io::Error::from(std::io::ErrorKind::InvalidInput);
+    let Some(Ok(Operation::Cgi(file))) = Operation::of(b"cgi", query) else {
+        return Err(refused());
+    };
+    let path = normal_path(file).map_err(|_| refused())?;
+    let name = crate::files::entry::file_path(&path, Coding::Plain);
+    let root = crate::files::root::Root::open(root)?;
+    let mut page = page_top("/specweb99/cgi", query, peer);
+    std::io::Read::read_to_end(&mut std::fs::File::from(root.open_file(&name)?), &mut page)?;
+    page.extend_from_slice(PAGE_END);
+    Ok(page)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_the_file_set_is_named_in_one_way() {
+        let name = FileName::of(b"/file_set/dir00012/class3_8").unwrap();
+        assert_eq!(name, FileName::new(12, 3, 8).unwrap());
+        assert_eq!(name.path(), "/file_set/dir00012/class3_8");
+        for wrong in [
+            "/file_set/dir0/class1_3",
+            "/file_set/dir00000/class4_0",
+            "/file_set/dir00000/class1_9",
+            "/file_set/dir00000/class1_33",
+            "/../etc/passwd",
+        ] {
+            assert_eq!(FileName::of(wrong.as_bytes()), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn advertisements_rotate_through_those_that_fit_the_user() {
+        for user in [0, 1, 10_001, u64::MAX >> 4] {
+            let fitting = (0..ADS)
+                .filter(|ad| demographics(ADS + ad) & demographics(user) != 0)
+                .count();
+            let mut seen = std::collections::BTreeSet::new();
+            let mut ad = ADS - 1;
+            for _ in 0..fitting {
+                ad = next_ad(user, ad);
+                seen.insert(ad);
+            }
+            assert_eq!(
+                seen.len(),
+                fitting.max(1),
+                "each once before any comes again"
+            );
+        }
+    }
+
+    #[test]
+    fn every_link_fits_where_the_mark_was() {
+        assert!((0..ADS).all(|ad| ad_link(ad).len() == AD_MARK.len()));
+    }
+
+    #[test]
+    fn a_cookie_says_who_it_is_and_what_was_seen() {
+        assert_eq!(
+            user_of(Some(b"my_cookie=user_id=10001&last_ad=17")),
+            (10_001, 17)
+        );
+        assert_eq!(user_of(Some(b"user_id=x&last_ad=999")), (0, 999 % ADS));
+        assert_eq!(user_of(None), (0, ADS - 1));
+    }
+}

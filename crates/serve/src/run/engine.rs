@@ -1,0 +1,422 @@
+//! What a loop does for a connection that is ready: send, answer, read, in turn, until one of
+//! them has to wait.
+//!
+//! Bytes are read into one buffer of the loop and answered there. A connection has memory of its
+//! own only while a part of a request or of a response is left over, so that an idle one costs its
+//! slot alone.
+
+use rustix::buffer::spare_capacity;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
+
+use super::connection::{Connection, Waiting};
+use crate::answer::{Stop, Worker};
+use crate::files::helpers::{HelperDesk, Job};
+use crate::http::status::Status;
+use crate::outgoing::{Outgoing, Sent};
+
+/// Least size of the loop's buffer, in bytes: many pipelined requests are read at once.
+const BUFFER_BYTES: usize = 65_536;
+
+/// How long a connection lingers that was refused, in milliseconds.
+const LINGER_MS: u64 = 2000;
+
+/// Bytes thrown away at a time of a client that was refused, in reads of the buffer.
+const THROWN_READS: usize = 16;
+
+/// Outgoing buffers kept for use again.
+const SPARES: usize = 32;
+
+/// Whether a connection goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It waits for something.
+    Stays,
+    /// It is to be closed.
+    Ends,
+}
+
+/// One loop's buffers and its worker.
+pub struct Engine {
+    /// Answers.
+    pub worker: Worker,
+    /// The next time a connection may be overdue, in milliseconds of the worker's clock.
+    pub next_deadline_ms: u64,
+    desk: Option<HelperDesk>,
+    buffer: Vec<u8>,
+    out: Box<Outgoing>,
+    #[expect(
+        clippy::vec_box,
+        reason = "a connection holds it boxed: moving it in or out is a pointer"
+    )]
+    spares: Vec<Box<Outgoing>>,
+    idle_ms: u64,
+    request_ms: u64,
+}
+
+impl Engine {
+    /// An engine around a worker; cold files go to the desk, if there is one.
+    pub fn new(worker: Worker, desk: Option<HelperDesk>) -> Self {
+        let settings = &worker.site.settings;
+        // A partial head is moved to the front, and there must be room behind it.
+        let buffer_bytes = BUFFER_BYTES.max(2 * settings.max_header_bytes);
+        let milliseconds = |seconds: f64| (seconds * 1000.0) as u64;
+        Self {
+            next_deadline_ms: u64::MAX,
+            desk,
+            buffer: Vec::with_capacity(buffer_bytes),
+            out: Box::default(),
+            spares: Vec::new(),
+            idle_ms: milliseconds(settings.idle_timeout_s),
+            request_ms: milliseconds(settings.request_timeout_s),
+            worker,
+        }
+    }
+
+    /// Does for a connection what can be done now.
+    #[inline]
+    pub fn advance(&mut self, connection: &mut Connection, token: u64) -> Fate {
+        loop {
+            if connection.out.is_some() {
+                match self.send_rest(connection, token) {
+                    Ok(true) => {}
+                    Ok(false) => return Fate::Stays,
+                    Err(_) => return Fate::Ends,
+                }
+            }
+            match connection.waiting {
+                Waiting::Lingering => return self.throw_away(connection),
+                Waiting::Helper => return Fate::Stays,
+                Waiting::Idle | Waiting::Request | Waiting::Sending => {}
+            }
+            if let Some(job) = connection.job.take() {
+                if self.send_job(connection, token, *job) {
+                    return Fate::Stays;
+                }
+            } else if let Some(is_sending) = connection.ending {
+                return self.end(connection, is_sending);
+            } else if connection.has_requests {
+                self.answer_saved(connection);
+            } else if !connection.is_readable {
+                return self.rest(connection);
+            } else if self.read(connection) == Fate::Ends {
+                return Fate::Ends;
+            }
+        }
+    }
+
+    /// A response that says to come again later, for a client that is not taken.
+    pub fn unavailable(&self) -> Vec<u8> {
+        self.refusal(Status::UNAVAILABLE)
+    }
+
+    /// A response for a client that is turned away.
+    pub fn refusal(&self, status: Status) -> Vec<u8> {
+        let mut answer = Vec::new();
+        self.worker.write_refusal(status, &mut answer);
+        self.worker.counters().system_calls.add(3);
+        answer
+    }
+
+    /// Lets a connection wait for its next request.
+    pub fn wait_idle(&mut self, connection: &mut Connection) {
+        self.wait(connection, Waiting::Idle, self.idle_ms);
+    }
+
+    /// Lets a connection wait for its client to take what is sent.
+    pub fn wait_sending(&mut self, connection: &mut Connection) {
+        self.wait(connection, Waiting::Sending, self.request_ms);
+    }
+
+    /// Takes a buffer back for use again.
+    pub fn give_back(&mut self, out: Box<Outgoing>) {
+        if self.spares.len() < SPARES {
+            self.spares.push(out);
+        }
+    }
+
+    fn wait(&mut self, connection: &mut Connection, waiting: Waiting, limit_ms: u64) {
+        connection.waiting = waiting;
+        connection.deadline_ms = self.worker.clock.now_ms.saturating_add(limit_ms);
+        self.next_deadline_ms = self.next_deadline_ms.min(connection.deadline_ms);
+    }
+
+    /// Sends what was left over; `Ok(true)` if it is all sent.
+    fn send_rest(&mut self, connection: &mut Connection, token: u64) -> std::io::Result<bool> {
+        if connection.waiting == Waiting::Helper {
+            return Ok(false);
+        }
+        let Some(mut out) = connection.out.take() else {
+            return Ok(true);
+        };
+        loop {
+            let left_bytes = out.left_bytes();
+            match self.send(connection, &mut out)? {
+                Sent::All => {
+                    connection.waiting = Waiting::Idle;
+                    self.give_back(out);
+                    return Ok(true);
+                }
+                Sent::Blocked => {
+                    if connection.waiting != Waiting::Sending || out.left_bytes() < left_bytes {
+                        self.wait(connection, Waiting::Sending, self.request_ms);
+                    }
+                    connection.out = Some(out);
+                    return Ok(false);
+                }
+                Sent::Cold => {
+                    let part = out.next_file_part();
+                    let (Some((file, offset, length)), Some(desk)) = (part, &self.desk) else {
+                        connection.is_warmed = true;
+                        continue;
+                    };
+                    let job = Job::Warm {
+                        file,
+                        offset,
+                        length,
+                    };
+                    if desk.send(token, job) {
+                        connection.waiting = Waiting::Helper;
+                        connection.deadline_ms = u64::MAX;
+                        connection.out = Some(out);
+                        return Ok(false);
+                    }
+                    connection.is_warmed = true;
+                }
+            }
+        }
+    }
+
+    /// One attempt to send.
+    #[inline]
+    fn send(&self, connection: &mut Connection, out: &mut Outgoing) -> std::io::Result<Sent> {
+        let counters = self.worker.counters();
+        match &mut connection.tls {
+            None => {
+                let is_warmed = std::mem::take(&mut connection.is_warmed);
+                let asks = self.desk.is_some();
+                out.send(&connection.socket, counters, asks, is_warmed)
+            }
+            Some(tls) => tls.send(&connection.socket, out, counters),
+        }
+    }
+
+    /// Gives a job to the helpers; `false` if they have too many, and the client was told.
+    pub fn send_job(&mut self, connection: &mut Connection, token: u64, job: Job) -> bool {
+        if self.desk.as_ref().is_some_and(|desk| desk.send(token, job)) {
+            connection.waiting = Waiting::Helper;
+            connection.deadline_ms = u64::MAX;
+            connection.has_requests = true;
+            return true;
+        }
+        let stop = self.worker.refuse(Status::UNAVAILABLE, &mut self.out);
+        self.follow(connection, &stop);
+        self.keep_rest(connection);
+        false
+    }
+
+    /// Reads once, and answers what came.
+    #[inline]
+    fn read(&mut self, connection: &mut Connection) -> Fate {
+        if connection.tls.is_some() {
+            return self.read_tls(connection);
+        }
+        self.buffer.clear();
+        if !connection.input.is_empty() {
+            self.buffer.extend_from_slice(&connection.input);
+        }
+        match self.receive(connection) {
+            Err(_) => return Fate::Ends,
+            Ok(0) => return Fate::Stays,
+            Ok(_) => {}
+        }
+        connection.input = Vec::new();
+        let buffer = std::mem::take(&mut self.buffer);
+        let used = self.answer(connection, &buffer);
+        if used < buffer.len() {
+            connection.input.extend_from_slice(&buffer[used..]);
+        }
+        self.buffer = buffer;
+        Fate::Stays
+    }
+
+    /// Reads behind what stands in the buffer; tells how many bytes came, none if there are none.
+    fn receive(&mut self, connection: &mut Connection) -> Result<usize, Errno> {
+        self.worker.counters().system_calls.add(1);
+        let room = self.buffer.capacity() - self.buffer.len();
+        let spare = spare_capacity(&mut self.buffer);
+        match recv(&connection.socket, spare, RecvFlags::empty()) {
+            Ok((_, 0)) => {
+                connection.is_half_closed = true;
+                connection.is_readable = false;
+                Ok(0)
+            }
+            Ok((_, bytes)) => {
+                // A short read took all there was: the next bytes come with the next edge.
+                connection.is_readable = bytes == room || connection.is_half_closed;
+                Ok(bytes)
+            }
+            Err(Errno::AGAIN) => {
+                connection.is_readable = false;
+                Ok(0)
+            }
+            Err(Errno::INTR) => Ok(0),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn read_tls(&mut self, connection: &mut Connection) -> Fate {
+        self.buffer.clear();
+        let bytes = match self.receive(connection) {
+            Err(_) => return Fate::Ends,
+            Ok(bytes) => bytes,
+        };
+        let Some(tls) = &mut connection.tls else {
+            return Fate::Ends;
+        };
+        let result = tls.receive(&self.buffer[..bytes], &mut connection.input);
+        // A session may have to say something itself: its part of a handshake, or an alert.
+        let sent = self.send_own(connection);
+        if result.is_err() || sent.is_err() {
+            return Fate::Ends;
+        }
+        connection.has_requests = !connection.input.is_empty() && bytes > 0;
+        Fate::Stays
+    }
+
+    /// Sends what a TLS session says itself.
+    fn send_own(&mut self, connection: &mut Connection) -> std::io::Result<()> {
+        let mut out = std::mem::take(&mut self.out);
+        let sent = self.send(connection, &mut out);
+        if sent? == Sent::All {
+            self.out = out;
+        } else {
+            connection.out = Some(out);
+        }
+        Ok(())
+    }
+
+    /// Answers what was read before.
+    fn answer_saved(&mut self, connection: &mut Connection) {
+        let input = std::mem::take(&mut connection.input);
+        let used = self.answer(connection, &input);
+        if used < input.len() {
+            connection.input = input;
+            connection.input.drain(..used);
+        }
+    }
+
+    /// Answers; returns how much of the input is done with. What is to be sent is kept by
+    /// [`Self::keep_rest`].
+    #[inline]
+    pub fn answer_only(&mut self, connection: &mut Connection, input: &[u8]) -> usize {
+        let before = connection.talk.answered;
+        let turn = self
+            .worker
+            .answer(&mut connection.talk, input, &mut self.out);
+        if connection.talk.answered != before {
+            connection.waiting = Waiting::Idle;
+        }
+        self.follow(connection, &turn.stop);
+        if let Stop::Job(job) = turn.stop {
+            connection.job = Some(Box::new(job));
+        }
+        turn.used
+    }
+
+    /// Answers, and sends what there is to send; returns how much of the input is done with.
+    #[inline]
+    fn answer(&mut self, connection: &mut Connection, input: &[u8]) -> usize {
+        let used = self.answer_only(connection, input);
+        if !self.out.is_empty() {
+            let mut out = std::mem::take(&mut self.out);
+            match self.send(connection, &mut out) {
+                Ok(Sent::All) => self.out = out,
+                Ok(Sent::Blocked | Sent::Cold) => {
+                    self.out = out;
+                    self.keep_rest(connection);
+                }
+                Err(_) => {
+                    out.clear();
+                    self.out = out;
+                    connection.ending = Some(false);
+                }
+            }
+        }
+        used
+    }
+
+    fn follow(&self, connection: &mut Connection, stop: &Stop) {
+        connection.has_requests = matches!(stop, Stop::Output | Stop::Job(_));
+        if let Stop::Close(is_sending) = stop {
+            connection.ending = Some(*is_sending);
+        }
+    }
+
+    /// Leaves what is not sent with the connection.
+    pub fn keep_rest(&mut self, connection: &mut Connection) {
+        if self.out.is_empty() {
+            return;
+        }
+        let fresh = self.spares.pop().unwrap_or_default();
+        connection.out = Some(std::mem::replace(&mut self.out, fresh));
+    }
+
+    /// Nothing to do until the client sends something.
+    pub fn rest(&mut self, connection: &mut Connection) -> Fate {
+        if connection.is_half_closed {
+            return Fate::Ends;
+        }
+        if !connection.talk.is_within_request() {
+            self.wait_idle(connection);
+        } else if connection.waiting != Waiting::Request {
+            self.wait(connection, Waiting::Request, self.request_ms);
+        }
+        Fate::Stays
+    }
+
+    /// All is sent and the connection is over.
+    fn end(&mut self, connection: &mut Connection, is_sending: bool) -> Fate {
+        if let Some(tls) = &mut connection.tls {
+            tls.end();
+            // If the socket takes no more, the client has its answer all the same.
+            let _ = tls.send(&connection.socket, &mut self.out, self.worker.counters());
+        }
+        if !is_sending && connection.input.is_empty() && !connection.is_readable {
+            return Fate::Ends;
+        }
+        if !self.linger(connection) {
+            return Fate::Ends;
+        }
+        connection.is_readable = true;
+        self.throw_away(connection)
+    }
+
+    /// Says that no more is sent and lets the client read it; `false` if it is gone.
+    pub fn linger(&mut self, connection: &mut Connection) -> bool {
+        self.worker.counters().system_calls.add(1);
+        if shutdown(&connection.socket, Shutdown::Write).is_err() {
+            return false;
+        }
+        connection.input = Vec::new();
+        self.wait(connection, Waiting::Lingering, LINGER_MS);
+        true
+    }
+
+    /// Reads what a refused client still sends: closing a socket with unread bytes resets the
+    /// connection, and the client would lose the answer (RFC 9112, section 9.6).
+    fn throw_away(&mut self, connection: &mut Connection) -> Fate {
+        for _ in 0..THROWN_READS {
+            if !connection.is_readable {
+                return Fate::Stays;
+            }
+            self.buffer.clear();
+            match self.receive(connection) {
+                Err(_) => return Fate::Ends,
+                Ok(0) if !connection.is_readable && connection.is_half_closed => return Fate::Ends,
+                Ok(_) => {}
+            }
+        }
+        Fate::Ends
+    }
+}

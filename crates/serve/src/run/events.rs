@@ -1,0 +1,264 @@
+//! An epoll loop: one thread, its own listener, its own cache.
+//!
+//! A request on an open connection costs three system calls: wait, read, send. Connections are
+//! registered once, edge-triggered, for reading and writing, and never again. What is done for a
+//! connection when it is ready stands in [`super::engine`]; here is who is ready, who comes, and
+//! who has waited too long.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::buffer::spare_capacity;
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::io::Errno;
+use rustix::net::SocketFlags;
+
+use super::connection::{Connection, Connections, Waiting};
+use super::engine::{Engine, Fate};
+use super::listener::{Reserve, accept, turn_away};
+use super::tls::TlsSession;
+use crate::answer::Worker;
+use crate::files::helpers::{HelperDesk, Mailbox, Outcome};
+use crate::http::status::Status;
+
+/// Tokens that are no connection's.
+const LISTENER: u64 = u64::MAX;
+const BELL: u64 = u64::MAX - 1;
+
+/// Events taken at a time.
+const EVENTS: usize = 256;
+
+/// Connections taken for one event of the listener, so that clients already here get their turn.
+const ACCEPTS: usize = 64;
+
+/// How long no client is taken when there is nothing to turn one away with, in milliseconds.
+const PAUSE_MS: u64 = 100;
+
+struct Loop<'a> {
+    engine: Engine,
+    connections: Connections,
+    epoll: OwnedFd,
+    listener: &'a OwnedFd,
+    mailbox: Arc<Mailbox>,
+    tls: Option<&'a Arc<rustls::ServerConfig>>,
+    reserve: Reserve,
+    paused_until_ms: Option<u64>,
+}
+
+/// Runs the loop until `halt` is true and the mailbox rings.
+pub fn run(
+    worker: Worker,
+    listener: &OwnedFd,
+    mailbox: Arc<Mailbox>,
+    desk: Option<HelperDesk>,
+    tls: Option<&Arc<rustls::ServerConfig>>,
+    halt: &AtomicBool,
+) -> io::Result<()> {
+    let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+    let mut this = Loop {
+        engine: Engine::new(worker, desk),
+        connections: Connections::default(),
+        epoll,
+        listener,
+        mailbox,
+        tls,
+        reserve: Reserve::new(),
+        paused_until_ms: None,
+    };
+    let bell = EventData::new_u64(BELL);
+    epoll::add(&this.epoll, this.mailbox.bell(), bell, EventFlags::IN)?;
+    let client = EventData::new_u64(LISTENER);
+    epoll::add(&this.epoll, listener, client, EventFlags::IN)?;
+    let mut events = Vec::with_capacity(EVENTS);
+    while !halt.load(Ordering::Relaxed) {
+        this.turn(&mut events)?;
+    }
+    Ok(())
+}
+
+impl Loop<'_> {
+    /// Waits once and does what there is to do.
+    fn turn(&mut self, events: &mut Vec<Event>) -> io::Result<()> {
+        events.clear();
+        let timeout = self.timeout();
+        self.engine.worker.counters().system_calls.add(1);
+        match epoll::wait(&self.epoll, spare_capacity(events), timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        self.engine.worker.clock.tick();
+        for event in events.iter() {
+            let (token, flags) = (event.data.u64(), event.flags);
+            match token {
+                LISTENER => self.accept_some()?,
+                BELL => self.take_outcomes(),
+                _ => self.react(token, flags),
+            }
+        }
+        let now_ms = self.engine.worker.clock.now_ms;
+        if now_ms >= self.engine.next_deadline_ms {
+            self.sweep();
+        }
+        if self.paused_until_ms.is_some_and(|until| now_ms >= until) {
+            self.paused_until_ms = None;
+            self.listen(EventFlags::IN)?;
+        }
+        Ok(())
+    }
+
+    /// How long to wait: until a connection may be overdue.
+    fn timeout(&self) -> Option<Timespec> {
+        let until_ms = match self.paused_until_ms {
+            Some(pause_ms) => self.engine.next_deadline_ms.min(pause_ms),
+            None if self.connections.len() == 0 => return None,
+            None => self.engine.next_deadline_ms,
+        };
+        let left_ms = until_ms.saturating_sub(self.engine.worker.clock.now_ms);
+        // The coarse clock may be a tick behind: without some more the loop would wait twice.
+        let left_ms = left_ms.min(3_600_000) as i64 + 10;
+        Some(Timespec {
+            tv_sec: left_ms / 1000,
+            tv_nsec: left_ms % 1000 * 1_000_000,
+        })
+    }
+
+    /// An event of a connection.
+    #[inline]
+    fn react(&mut self, token: u64, flags: EventFlags) {
+        let Some(connection) = self.connections.get(token) else {
+            return;
+        };
+        if flags.intersects(EventFlags::ERR | EventFlags::HUP) {
+            return self.close(token);
+        }
+        if flags.intersects(EventFlags::IN | EventFlags::RDHUP) {
+            connection.is_readable = true;
+            // An end that comes with the last bytes has its edge with theirs: a short read must
+            // not be taken for all there is.
+            connection.is_half_closed |= flags.contains(EventFlags::RDHUP);
+        }
+        if self.engine.advance(connection, token) == Fate::Ends {
+            self.close(token);
+        }
+    }
+
+    /// Takes clients until there are no more, or others should have their turn.
+    fn accept_some(&mut self) -> io::Result<()> {
+        for _ in 0..ACCEPTS {
+            self.engine.worker.counters().system_calls.add(1);
+            match accept(self.listener, SocketFlags::NONBLOCK) {
+                Ok((socket, peer)) => {
+                    if !self.engine.worker.site.enter() {
+                        turn_away(&socket, &self.engine.unavailable());
+                        self.engine.worker.counters().shed.add(1);
+                        continue;
+                    }
+                    self.engine.worker.counters().accepted.add(1);
+                    let tls = match self.tls.map(TlsSession::new).transpose() {
+                        Ok(tls) => tls.map(Box::new),
+                        Err(_) => {
+                            self.leave();
+                            continue;
+                        }
+                    };
+                    self.enter(Connection::new(socket, peer, tls));
+                }
+                Err(Errno::AGAIN) => return Ok(()),
+                Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
+                    let answer = self.engine.unavailable();
+                    if !self.reserve.shed(self.listener.as_fd(), &answer) {
+                        let now_ms = self.engine.worker.clock.now_ms;
+                        self.paused_until_ms = Some(now_ms + PAUSE_MS);
+                        return self.listen(EventFlags::empty());
+                    }
+                    self.engine.worker.counters().shed.add(1);
+                }
+                // The client was gone before it was taken, or the network had an error for it.
+                Err(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a connection. The first event comes at once if it has sent something already.
+    fn enter(&mut self, mut connection: Connection) {
+        self.engine.wait_idle(&mut connection);
+        let token = self.connections.insert(connection);
+        let Some(connection) = self.connections.get(token) else {
+            return;
+        };
+        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+        self.engine.worker.counters().system_calls.add(1);
+        if epoll::add(
+            &self.epoll,
+            &connection.socket,
+            EventData::new_u64(token),
+            flags,
+        )
+        .is_err()
+        {
+            self.engine.worker.counters().shed.add(1);
+            self.close(token);
+        }
+    }
+
+    /// Listens, or does not.
+    fn listen(&self, flags: EventFlags) -> io::Result<()> {
+        let data = EventData::new_u64(LISTENER);
+        Ok(epoll::modify(&self.epoll, self.listener, data, flags)?)
+    }
+
+    /// Gives connections what the helpers did for them.
+    fn take_outcomes(&mut self) {
+        for (token, outcome) in self.mailbox.take() {
+            let Some(connection) = self.connections.get(token) else {
+                self.engine.worker.keep(&outcome);
+                continue;
+            };
+            connection.waiting = Waiting::Idle;
+            match outcome {
+                Outcome::Warmed => connection.is_warmed = true,
+                outcome => self.engine.worker.deliver(outcome),
+            }
+            if self.engine.advance(connection, token) == Fate::Ends {
+                self.close(token);
+            }
+        }
+    }
+
+    /// Ends those who have waited too long.
+    fn sweep(&mut self) {
+        let now_ms = self.engine.worker.clock.now_ms;
+        let (tokens, next_ms) = self.connections.overdue(now_ms);
+        self.engine.next_deadline_ms = next_ms;
+        for token in tokens {
+            let Some(connection) = self.connections.get(token) else {
+                continue;
+            };
+            if connection.waiting != Waiting::Lingering {
+                self.engine.worker.counters().timed_out.add(1);
+            }
+            if connection.waiting == Waiting::Request && connection.tls.is_none() {
+                let answer = self.engine.refusal(Status::TIMEOUT);
+                turn_away(&connection.socket, &answer);
+            }
+            self.close(token);
+        }
+    }
+
+    fn close(&mut self, token: u64) {
+        // Closing the socket takes it out of epoll: nobody else has its description.
+        if self.connections.remove(token).is_some() {
+            self.engine.worker.counters().system_calls.add(1);
+            self.leave();
+        }
+    }
+
+    fn leave(&self) {
+        self.engine.worker.counters().closed.add(1);
+        self.engine.worker.site.leave();
+    }
+}

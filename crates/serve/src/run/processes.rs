@@ -1,0 +1,112 @@
+//! Processes forked beforehand, a connection each at a time.
+//!
+//! They share the listener, and each has a cache of its own, as it was in Apache 1.3. A child has
+//! the forking thread alone and touches nothing that another thread of the parent may have locked.
+//! One that dies is replaced.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::process::{
+    Pid, Signal, WaitOptions, getppid, kill_process, set_parent_process_death_signal, waitpid,
+};
+
+use super::{Server, blocking, pinning, wait};
+use crate::error::ServeError;
+use crate::sys::{ended_children_usage, exit_now, fork};
+
+/// Times that processes may die in one run before the server gives up: something is wrong then.
+const DEATHS: usize = 100;
+
+/// Forks the processes and keeps their number until `stop`.
+pub fn run(server: &Server, stop: &AtomicBool) -> Result<(), ServeError> {
+    blocking::prepare(&server.listeners[0])?;
+    let mut children = Vec::new();
+    let mut deaths = 0;
+    let mut result = Ok(());
+    for slot in 0..server.workers {
+        match start(server, slot, stop) {
+            Ok(child) => children.push(child),
+            Err(error) => {
+                result = Err(ServeError::system("forking")(error));
+                break;
+            }
+        }
+    }
+    while result.is_ok() && !stop.load(Ordering::Relaxed) {
+        wait();
+        for (slot, child) in children.iter_mut().enumerate() {
+            if !has_ended(*child) {
+                continue;
+            }
+            note_ended(server, slot);
+            deaths += 1;
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
+            let again = if deaths > DEATHS {
+                Err(io::Error::other("processes keep dying: please report this"))
+            } else {
+                start(server, slot, stop)
+            };
+            match again {
+                Ok(new) => *child = new,
+                Err(error) => result = Err(ServeError::system("forking")(error)),
+            }
+        }
+    }
+    for &child in &children {
+        // It may have ended by itself.
+        let _ = kill_process(child, Signal::TERM);
+    }
+    for (slot, &child) in children.iter().enumerate() {
+        let _ = waitpid(Some(child), WaitOptions::empty());
+        note_ended(server, slot);
+    }
+    result
+}
+
+/// Forks one process, which serves and never returns.
+fn start(server: &Server, slot: usize, stop: &AtomicBool) -> io::Result<Pid> {
+    let parent = rustix::process::getpid();
+    match fork()? {
+        Some(child) => {
+            server.site.counters[slot].process.set(child as u64);
+            Pid::from_raw(child).ok_or_else(|| io::ErrorKind::NotFound.into())
+        }
+        None => {
+            let status = serve(server, slot, stop, parent).map_or(1, |()| 0);
+            exit_now(status);
+        }
+    }
+}
+
+/// The life of a child.
+fn serve(server: &Server, slot: usize, stop: &AtomicBool, parent: Pid) -> io::Result<()> {
+    set_parent_process_death_signal(Some(Signal::TERM))?;
+    // The parent may have died before this process asked to be told.
+    if getppid() != Some(parent) {
+        return Ok(());
+    }
+    pinning::pin(pinning::core_of(&server.site.settings.cores, slot))?;
+    let worker = server.worker(slot, server.own_shelf(), false);
+    let listener: &OwnedFd = &server.listeners[0];
+    let tls: Option<&Arc<rustls::ServerConfig>> = server.tls.as_ref();
+    blocking::run(worker, listener, tls, stop)
+}
+
+fn has_ended(child: Pid) -> bool {
+    !matches!(waitpid(Some(child), WaitOptions::NOHANG), Ok(None))
+}
+
+/// Keeps the CPU time of a process that ended: procfs has forgotten it.
+fn note_ended(server: &Server, slot: usize) {
+    let usage = ended_children_usage();
+    server.site.counters[slot].process.set(0);
+    // The sum over all who ended stands with the first worker.
+    let first = &server.site.counters[0];
+    first.ended_user_ns.set(usage.user_ns);
+    first.ended_system_ns.set(usage.system_ns);
+}

@@ -1,0 +1,189 @@
+//! TLS 1.2 and 1.3 by rustls, between the socket and the request path.
+
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{NoServerSessionStorage, ServerConfig, ServerConnection};
+
+use crate::counters::Counters;
+use crate::error::ServeError;
+use crate::outgoing::{Outgoing, Sent};
+use crate::settings::TlsSettings;
+
+/// Plain bytes that a session takes before it sends: four records.
+const BUFFER_BYTES: usize = 65_536;
+
+/// Bytes read from a file at a time, as sendfile cannot encrypt.
+const FILE_BYTES: usize = 16_384;
+
+/// Most records in a session's buffer that one writev takes.
+const SLICES: usize = 32;
+
+/// Reads certificate and key.
+pub fn configure(settings: &TlsSettings) -> Result<Arc<ServerConfig>, ServeError> {
+    let fault = |option, path: &std::path::Path, problem: String| ServeError::File {
+        option,
+        path: path.to_owned(),
+        problem,
+    };
+    let certificates = CertificateDer::pem_file_iter(&settings.certificate)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|error| fault("--tls-cert", &settings.certificate, error.to_string()))?;
+    let key = PrivateKeyDer::from_pem_file(&settings.key)
+        .map_err(|error| fault("--tls-key", &settings.key, error.to_string()))?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])
+        .and_then(|builder| {
+            builder
+                .with_no_client_auth()
+                .with_single_cert(certificates, key)
+        })
+        .map_err(|error| fault("--tls-cert", &settings.certificate, error.to_string()))?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec(), b"http/1.0".to_vec()];
+    if settings.resumption {
+        // Tickets serve all workers, and processes too, as they share the key by the fork.
+        config.ticketer = rustls::crypto::ring::Ticketer::new()
+            .map_err(|error| fault("--tls-key", &settings.key, error.to_string()))?;
+    } else {
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
+    }
+    Ok(Arc::new(config))
+}
+
+/// One connection's TLS.
+#[derive(Debug)]
+pub struct TlsSession {
+    session: ServerConnection,
+}
+
+impl TlsSession {
+    /// A session that has not begun.
+    ///
+    /// # Errors
+    /// The configuration has no usable cipher suite.
+    pub fn new(config: &Arc<ServerConfig>) -> io::Result<Self> {
+        let mut session = ServerConnection::new(Arc::clone(config)).map_err(io::Error::other)?;
+        session.set_buffer_limit(Some(BUFFER_BYTES));
+        Ok(Self { session })
+    }
+
+    /// Takes bytes of the socket; appends what they say to `plain`. What the session has to say
+    /// itself goes out with the next [`Self::send`], also after an error.
+    ///
+    /// # Errors
+    /// They are no TLS, or do not fit this session.
+    pub fn receive(&mut self, mut raw: &[u8], plain: &mut Vec<u8>) -> io::Result<()> {
+        while !raw.is_empty() {
+            if self.session.read_tls(&mut raw)? == 0 {
+                return Ok(());
+            }
+            let state = self
+                .session
+                .process_new_packets()
+                .map_err(io::Error::other)?;
+            let ready = state.plaintext_bytes_to_read();
+            let start = plain.len();
+            plain.resize(start + ready, 0);
+            self.session.reader().read_exact(&mut plain[start..])?;
+        }
+        Ok(())
+    }
+
+    /// Sends until all is sent or the socket takes no more.
+    ///
+    /// # Errors
+    /// Those of the socket; `UnexpectedEof` if a file became shorter than promised.
+    pub fn send(
+        &mut self,
+        socket: impl AsFd,
+        out: &mut Outgoing,
+        counters: &Counters,
+    ) -> io::Result<Sent> {
+        loop {
+            self.take(out)?;
+            if !self.session.wants_write() {
+                out.clear();
+                return Ok(Sent::All);
+            }
+            let mut writer = SocketWriter {
+                socket: socket.as_fd(),
+                counters,
+            };
+            match self.session.write_tls(&mut writer) {
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Ok(Sent::Blocked);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Says that no more will be sent.
+    pub fn end(&mut self) {
+        self.session.send_close_notify();
+    }
+
+    /// Moves what is to be sent into the session until its buffer is full.
+    fn take(&mut self, out: &mut Outgoing) -> io::Result<()> {
+        while !out.is_empty() {
+            let taken = match out.next_file_part() {
+                Some((file, offset, length)) => {
+                    let mut part = [0; FILE_BYTES];
+                    let wanted = part.len().min(length as usize);
+                    let read = rustix::io::pread(&file, &mut part[..wanted], offset)?;
+                    if read == 0 {
+                        return Err(io::ErrorKind::UnexpectedEof.into());
+                    }
+                    self.session.writer().write(&part[..read])?
+                }
+                None => {
+                    let mut slices = [io::IoSlice::new(&[]); SLICES];
+                    let count = out.gather(&mut slices);
+                    self.session.writer().write_vectored(&slices[..count])?
+                }
+            };
+            if taken == 0 {
+                break;
+            }
+            out.advance(taken as u64);
+        }
+        Ok(())
+    }
+}
+
+/// A socket that counts.
+struct SocketWriter<'a> {
+    socket: BorrowedFd<'a>,
+    counters: &'a Counters,
+}
+
+impl SocketWriter<'_> {
+    fn note(&self, result: Result<usize, Errno>) -> io::Result<usize> {
+        self.counters.system_calls.add(1);
+        let bytes = result?;
+        self.counters.bytes_sent.add(bytes as u64);
+        Ok(bytes)
+    }
+}
+
+impl Write for SocketWriter<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.note(rustix::io::write(self.socket, bytes))
+    }
+
+    fn write_vectored(&mut self, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        self.note(rustix::io::writev(self.socket, slices))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,241 @@
+//! What a server is asked to be. Defaults are those of the command line.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::ServeError;
+
+/// How connections are waited for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Architecture {
+    /// A thread a core with its own listener and epoll loop; helper threads read cold files.
+    #[default]
+    Events,
+    /// The same loop without helpers: a cold file stalls everyone.
+    Single,
+    /// A thread a connection, from a pool.
+    Threads,
+    /// Processes forked beforehand, a connection each at a time.
+    Processes,
+    /// A thread a core with an io_uring each; helper threads read cold files.
+    Uring,
+}
+
+impl Architecture {
+    /// All of them, in the order of the documentation.
+    pub const ALL: [Self; 5] = [
+        Self::Events,
+        Self::Single,
+        Self::Threads,
+        Self::Processes,
+        Self::Uring,
+    ];
+
+    /// Its name on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Events => "events",
+            Self::Single => "single",
+            Self::Threads => "threads",
+            Self::Processes => "processes",
+            Self::Uring => "uring",
+        }
+    }
+}
+
+/// Certificate and key for TLS 1.2 and 1.3.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsSettings {
+    /// PEM file with the certificate chain, the server's own first.
+    pub certificate: PathBuf,
+    /// PEM file with the private key.
+    pub key: PathBuf,
+    /// Whether clients may resume sessions (session IDs, and tickets of TLS 1.3).
+    pub resumption: bool,
+}
+
+/// A program that answers SPECweb99's CGI requests, started anew for each.
+///
+/// It gets `QUERY_STRING`, `REMOTE_ADDR`, `SCRIPT_NAME` and `DOCUMENT_ROOT` in its environment
+/// (RFC 3875) and writes the page, without a head, to its standard output.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CgiProgram {
+    /// The executable.
+    pub path: PathBuf,
+    /// Its arguments.
+    pub arguments: Vec<String>,
+}
+
+/// Everything about a server.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// The folder whose files are served; without it there are only the computed routes.
+    pub root: Option<PathBuf>,
+    /// Where to listen; port 0 picks a free one.
+    pub listen: SocketAddr,
+    /// How connections are waited for.
+    pub architecture: Architecture,
+    /// CPUs to pin to, one loop each; empty: as many loops as usable CPUs, not pinned.
+    pub cores: Vec<usize>,
+    /// Threads or processes in the pools of `threads` and `processes`.
+    pub threads: usize,
+    /// Files larger than this, in bytes, are sent by sendfile instead of from memory.
+    ///
+    /// `benches/sendfile_threshold.py` (loopback, Zen 4, Linux 6.18): CPU time by sendfile over
+    /// from memory is 0.89 at 64 KiB, 0.70 at 128 KiB, 0.85 at 256 KiB and 0.56 at 1 MiB, and 1.15
+    /// at 10 KB. The default is a little above that threshold because only files in memory are
+    /// searched for the advertisements of SPECweb99, whose pages have up to 92,160 bytes.
+    pub sendfile_above: u64,
+    /// Memory for files, in bytes: of each loop, each process, or all threads together.
+    pub cache_bytes: u64,
+    /// How long, in milliseconds, a cached file is served without asking whether it changed.
+    pub revalidate_ms: u64,
+    /// Most connections at a time; `None`: as many as there are descriptors, less a reserve.
+    pub max_connections: Option<usize>,
+    /// Longest request head, in bytes.
+    pub max_header_bytes: usize,
+    /// Longest request body, in bytes.
+    pub max_body_bytes: u64,
+    /// How long a connection may be idle between requests, in seconds.
+    pub idle_timeout_s: f64,
+    /// How long a request may take to arrive, and a response to be taken any further, in seconds.
+    pub request_timeout_s: f64,
+    /// TLS, if the server is to speak it.
+    pub tls: Option<TlsSettings>,
+    /// Who root becomes after binding, by name or number; `None`: `nobody`.
+    pub user: Option<String>,
+    /// Where SPECweb99's POSTs are appended.
+    pub post_log: Option<PathBuf>,
+    /// What answers SPECweb99's CGI requests.
+    pub cgi: Option<CgiProgram>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            root: None,
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)),
+            architecture: Architecture::Events,
+            cores: Vec::new(),
+            threads: 64,
+            sendfile_above: 131_072,
+            cache_bytes: 256 << 20,
+            revalidate_ms: 1000,
+            max_connections: None,
+            max_header_bytes: 16_384,
+            max_body_bytes: 1 << 20,
+            idle_timeout_s: 60.0,
+            request_timeout_s: 20.0,
+            tls: None,
+            user: None,
+            post_log: None,
+            cgi: None,
+        }
+    }
+}
+
+/// Limits that the options must keep, by name: smallest and largest.
+const HEADER_LIMITS: (usize, usize) = (256, 1 << 20);
+const THREAD_LIMITS: (usize, usize) = (1, 10_000);
+const TIMEOUT_LIMITS_S: (f64, f64) = (0.05, 86_400.0);
+
+impl Settings {
+    /// Checks what can be checked without looking at the machine.
+    ///
+    /// # Errors
+    /// The first setting that is out of range.
+    pub fn check(&self) -> Result<(), ServeError> {
+        let within = |setting, value: usize, (low, high)| {
+            if (low..=high).contains(&value) {
+                Ok(())
+            } else {
+                Err(ServeError::Setting {
+                    setting,
+                    problem: format!("{value} given, expected {low} to {high}"),
+                })
+            }
+        };
+        within("--max-header-bytes", self.max_header_bytes, HEADER_LIMITS)?;
+        within("--threads", self.threads, THREAD_LIMITS)?;
+        if let Some(connections) = self.max_connections {
+            within("--max-connections", connections, (1, 10_000_000))?;
+        }
+        for (setting, seconds) in [
+            ("--idle-timeout-s", self.idle_timeout_s),
+            ("--request-timeout-s", self.request_timeout_s),
+        ] {
+            let (low, high) = TIMEOUT_LIMITS_S;
+            if !(low..=high).contains(&seconds) {
+                return Err(ServeError::Setting {
+                    setting,
+                    problem: format!("{seconds} given, expected {low} to {high}"),
+                });
+            }
+        }
+        if self.tls.is_some() && self.architecture == Architecture::Uring {
+            return Err(ServeError::Setting {
+                setting: "--tls-cert",
+                problem: "the architecture uring speaks no TLS, expected another".to_owned(),
+            });
+        }
+        Ok(())
+    }
+}
+
+/// CPUs from a list such as `0` or `0-1,3`, in the order given.
+///
+/// # Errors
+/// What is not a number, a range or a list of them, or names a CPU twice.
+pub fn cores_from(text: &str) -> Result<Vec<usize>, String> {
+    let number = |part: &str| {
+        part.trim()
+            .parse::<usize>()
+            .ok()
+            .filter(|&core| core < 1024)
+            .ok_or_else(|| format!("`{part}` is no CPU, expected numbers or ranges such as 0-1,3"))
+    };
+    let mut cores = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last) = (number(first)?, number(last)?);
+        if first > last {
+            return Err(format!("`{part}` runs backwards"));
+        }
+        cores.extend(first..=last);
+    }
+    let mut sorted = cores.clone();
+    sorted.sort_unstable();
+    sorted.dedup();
+    if sorted.len() < cores.len() {
+        return Err(format!("`{text}` names a CPU twice"));
+    }
+    Ok(cores)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_of_cores_is_numbers_and_ranges() {
+        assert_eq!(cores_from("0-1,3"), Ok(vec![0, 1, 3]));
+        assert_eq!(cores_from("2"), Ok(vec![2]));
+        for wrong in ["", "a", "1-0", "0,0-1", "-1", "0,", "5000"] {
+            assert!(cores_from(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_setting_out_of_range_is_named() {
+        let settings = Settings {
+            idle_timeout_s: f64::NAN,
+            ..Settings::default()
+        };
+        let message = settings.check().unwrap_err().to_string();
+        assert!(message.contains("--idle-timeout-s"), "{message}");
+    }
+}

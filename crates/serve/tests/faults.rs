@@ -1,0 +1,308 @@
+//! Bad input, slow and broken clients, files that change, and a machine that runs out.
+#![expect(clippy::unwrap_used, reason = "a failure here is the test's failure")]
+
+mod started;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::fs::symlink;
+use std::time::Duration;
+
+use perpacket_serve::{Architecture, Settings};
+use rustix::net::sockopt::set_socket_linger;
+use started::{Started, pattern, settings};
+
+/// An event loop and blocking calls: the two ways in which faults are met.
+const BOTH: [Architecture; 3] = [
+    Architecture::Events,
+    Architecture::Threads,
+    Architecture::Uring,
+];
+
+/// A CPU that this program may use.
+fn first_core() -> usize {
+    let allowed = rustix::thread::sched_getaffinity(None).unwrap();
+    (0..rustix::thread::CpuSet::MAX_CPU)
+        .find(|&core| allowed.is_set(core))
+        .unwrap()
+}
+
+fn quick(architecture: Architecture) -> Settings {
+    Settings {
+        // Long enough for a client of a busy machine to begin, which it does first.
+        idle_timeout_s: 1.5,
+        request_timeout_s: 0.3,
+        ..settings(architecture)
+    }
+}
+
+#[test]
+fn malformed_and_oversized_requests_are_told_so_and_the_connection_ends() {
+    let long = "a".repeat(20_000);
+    let cases = [
+        ("\u{1}\u{2}\u{3}\r\n\r\n".to_owned(), 400),
+        (
+            "GET / HTTP/1.1\r\nHost: h\r\nBad Name: x\r\n\r\n".to_owned(),
+            400,
+        ),
+        ("GET / HTTP/1.1\r\n\r\n".to_owned(), 400),
+        ("GET / HTTP/3.0\r\n\r\n".to_owned(), 505),
+        (format!("GET /{long} HTTP/1.1\r\nHost: h\r\n\r\n"), 414),
+        (
+            format!("GET / HTTP/1.1\r\nHost: h\r\nX: {long}\r\n\r\n"),
+            431,
+        ),
+        (
+            "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 9999999\r\n\r\n".to_owned(),
+            413,
+        ),
+        (
+            "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip\r\n\r\n".to_owned(),
+            501,
+        ),
+        (
+            "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n".to_owned(),
+            400,
+        ),
+        (
+            "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n"
+                .to_owned(),
+            400,
+        ),
+    ];
+    for architecture in BOTH {
+        let server = Started::new(settings(architecture));
+        for (request, status) in &cases {
+            let mut client = server.connect();
+            client.send(request);
+            assert_eq!(client.answer().status, *status, "{request:.60}");
+            assert!(client.is_ended());
+        }
+        assert_eq!(server.get("/a.txt", "").status, 200);
+    }
+}
+
+#[test]
+fn slow_clients_are_closed_and_idle_ones_too() {
+    for architecture in BOTH {
+        let server = Started::new(quick(architecture));
+        let mut slow = server.connect();
+        slow.send("GET / HT");
+        let mut idle = server.connect();
+        assert_eq!(slow.answer().status, 408);
+        assert!(slow.is_ended());
+        assert!(idle.is_ended());
+        let mut dripping = server.connect();
+        dripping.send("GET / HTTP/1.1\r\n");
+        // Bytes now and then do not make a request: the limit is for all of it.
+        while dripping.stream.write_all(b"A: b\r\n").is_ok() {
+            std::thread::sleep(Duration::from_millis(40));
+        }
+        server.until(|report| report.connections.timed_out == 3 && report.connections.open == 0);
+    }
+}
+
+#[test]
+fn a_client_that_takes_no_byte_is_closed() {
+    for architecture in BOTH {
+        let server = Started::new(quick(architecture));
+        let mut client = server.connect();
+        client.send("GET /bytes/100000000 HTTP/1.1\r\nHost: h\r\n\r\n");
+        server.until(|report| report.connections.timed_out == 1 && report.connections.open == 0);
+        assert!(client.rest().len() < 100_000_000);
+    }
+}
+
+#[test]
+fn a_half_closed_client_gets_its_answers() {
+    for architecture in BOTH {
+        let server = Started::new(settings(architecture));
+        let mut client = server.connect();
+        client.send(
+            "GET /large HTTP/1.1\r\nHost: h\r\n\r\nGET /a.txt HTTP/1.1\r\nHost: h\r\n\r\nGET /cut",
+        );
+        client.half_close();
+        assert!(client.answer().body == pattern(3 << 20));
+        assert_eq!(client.answer().body, pattern(612));
+        assert!(client.is_ended());
+    }
+}
+
+#[test]
+fn clients_that_reset_their_connections_leave_nothing_behind() {
+    for architecture in BOTH {
+        let server = Started::new(settings(architecture));
+        for number in 0..40 {
+            let mut client = server.connect();
+            match number % 4 {
+                0 => {}
+                1 => client.send("GET /a.t"),
+                2 => client.send("GET /bytes/50000000 HTTP/1.1\r\nHost: h\r\n\r\n"),
+                _ => client.send("GET /large HTTP/1.1\r\nHost: h\r\n\r\n"),
+            }
+            // A linger of no time makes close(2) send a reset.
+            set_socket_linger(&client.stream, Some(Duration::ZERO)).unwrap();
+        }
+        let report = server
+            .until(|report| report.connections.accepted == 40 && report.connections.open == 0);
+        assert_eq!(report.connections.shed, 0);
+        assert_eq!(server.get("/a.txt", "").body, pattern(612));
+    }
+}
+
+#[test]
+fn nothing_outside_the_root_is_served() {
+    for architecture in BOTH {
+        let outside = tempfile::tempdir().unwrap();
+        fs::write(outside.path().join("secret"), "secret").unwrap();
+        let server = Started::new(settings(architecture));
+        symlink(outside.path().join("secret"), server.root().join("link")).unwrap();
+        symlink(outside.path(), server.root().join("folder")).unwrap();
+        symlink("a.txt", server.root().join("inside")).unwrap();
+        for target in [
+            "/link",
+            "/folder/secret",
+            "/../secret",
+            "/%2e%2e/%2e%2e/etc/passwd",
+            "/..%2f..%2fetc%2fpasswd",
+            "//etc/passwd",
+            "/a.txt/../../etc/passwd",
+        ] {
+            let answer = server.get(target, "");
+            assert_eq!(answer.status, 404, "{target}");
+            assert!(!answer.text().contains("secret"));
+        }
+        assert_eq!(server.get("/a.txt%00.html", "").status, 400);
+        assert_eq!(server.get("/inside", "").body, pattern(612));
+    }
+}
+
+#[test]
+fn a_pipe_in_the_root_blocks_nobody() {
+    let server = Started::new(settings(Architecture::Single));
+    let pipe = server.root().join("pipe");
+    let mode = rustix::fs::Mode::from_raw_mode(0o644);
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    assert_eq!(server.get("/pipe", "").status, 404);
+    assert_eq!(server.get("/a.txt", "").status, 200);
+}
+
+#[test]
+fn a_file_that_changes_is_served_anew_and_one_that_vanishes_is_gone() {
+    for architecture in BOTH {
+        let server = Started::new(Settings {
+            revalidate_ms: 0,
+            ..settings(architecture)
+        });
+        let path = server.root().join("a.txt");
+        assert_eq!(server.get("/a.txt", "").body, pattern(612));
+        // The clock by which the cache looks is as coarse as the kernel's tick.
+        let tick = || std::thread::sleep(Duration::from_millis(30));
+        tick();
+        fs::write(&path, "new").unwrap();
+        assert_eq!(server.get("/a.txt", "").text(), "new");
+        tick();
+        fs::remove_file(&path).unwrap();
+        assert_eq!(server.get("/a.txt", "").status, 404);
+        fs::write(&path, "again").unwrap();
+        assert_eq!(server.get("/a.txt", "").text(), "again");
+    }
+}
+
+#[test]
+fn a_file_cut_while_it_is_sent_ends_the_connection_not_the_server() {
+    for architecture in BOTH {
+        let server = Started::new(settings(architecture));
+        let path = server.root().join("huge");
+        let file = fs::File::create(&path).unwrap();
+        file.set_len(64 << 20).unwrap();
+        let mut client = server.connect();
+        client.send("GET /huge HTTP/1.1\r\nHost: h\r\n\r\n");
+        let mut first = [0; 1000];
+        client.stream.read_exact(&mut first).unwrap();
+        file.set_len(1 << 20).unwrap();
+        assert!(
+            client.rest().len() < 64 << 20,
+            "less than was promised, and then the end"
+        );
+        assert_eq!(server.get("/a.txt", "").status, 200);
+    }
+}
+
+#[test]
+fn a_file_that_is_read_while_it_is_deleted_comes_whole() {
+    for architecture in BOTH {
+        let server = Started::new(settings(architecture));
+        let mut client = server.connect();
+        client.send("GET /large HTTP/1.1\r\nHost: h\r\n\r\n");
+        server.until(|report| report.requests == 1);
+        fs::remove_file(server.root().join("large")).unwrap();
+        assert!(client.answer().body == pattern(3 << 20));
+    }
+}
+
+#[test]
+fn a_disk_error_is_500_and_costs_nobody_else() {
+    // The kernel answers EIO to a read of address 0 of a process: a disk error at will.
+    for architecture in BOTH {
+        let server = Started::new(Settings {
+            root: Some("/proc/self".into()),
+            ..settings(architecture)
+        });
+        assert_eq!(server.get("/mem", "").status, 500);
+        assert_eq!(server.get("/bytes/10", "").status, 200);
+        assert_eq!(server.get("/mem", "").status, 500);
+    }
+}
+
+#[test]
+fn more_clients_than_allowed_are_told_to_come_again() {
+    for architecture in BOTH {
+        let server = Started::new(Settings {
+            max_connections: Some(2),
+            ..settings(architecture)
+        });
+        let mut kept = [server.connect(), server.connect()];
+        for client in &mut kept {
+            client.send("GET /a.txt HTTP/1.1\r\nHost: h\r\n\r\n");
+            assert_eq!(client.answer().status, 200);
+        }
+        let refused = server.get("/a.txt", "");
+        assert_eq!(
+            (refused.status, refused.field("Retry-After")),
+            (503, Some("1"))
+        );
+        drop(kept);
+        server.until(|report| report.connections.open == 0);
+        assert_eq!(server.get("/a.txt", "").status, 200);
+        assert!(server.finish().connections.shed >= 1);
+    }
+}
+
+#[test]
+fn the_cache_keeps_its_budget_under_more_files_than_fit() {
+    let server = Started::new(Settings {
+        cache_bytes: 64 << 10,
+        // One loop: each has a budget of its own.
+        cores: vec![first_core()],
+        ..settings(Architecture::Events)
+    });
+    for number in 0..100 {
+        fs::write(
+            server.root().join(format!("f{number}")),
+            pattern(4000 + number),
+        )
+        .unwrap();
+    }
+    for _ in 0..2 {
+        for number in 0..100 {
+            assert_eq!(
+                server.get(&format!("/f{number}"), "").body,
+                pattern(4000 + number)
+            );
+        }
+    }
+    let report = server.finish();
+    assert!(report.cache.bytes <= 64 << 10, "{report:?}");
+    assert!(report.cache.entries > 0);
+}

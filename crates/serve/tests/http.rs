@@ -1,0 +1,293 @@
+//! What HTTP says, put to every architecture over loopback.
+
+mod started;
+
+use std::fs;
+
+use perpacket_serve::{Architecture, ServeError, Server};
+use started::{Started, pattern, settings};
+
+/// A server of each architecture that this machine can run in a thread of a test. `processes`
+/// forks, which a test program with many threads should not: it is tested as a program.
+fn each() -> Vec<Started> {
+    Architecture::ALL
+        .into_iter()
+        .filter(|&architecture| architecture != Architecture::Processes)
+        .filter(|&architecture| match Server::bind(settings(architecture)) {
+            Err(ServeError::Lacking { what, problem }) => {
+                eprintln!("skipped {}: {what}: {problem}", architecture.name());
+                false
+            }
+            _ => true,
+        })
+        .map(|architecture| Started::new(settings(architecture)))
+        .collect()
+}
+
+#[test]
+fn files_come_whole_in_every_architecture() {
+    for server in each() {
+        for (target, bytes) in [("/a.txt", 612), ("/large", 3 << 20)] {
+            for _ in 0..2 {
+                let answer = server.get(target, "");
+                assert_eq!(answer.status, 200);
+                assert!(answer.body == pattern(bytes), "{target}");
+            }
+        }
+        let answer = server.get("/", "");
+        assert_eq!(answer.text(), "<p>index");
+        assert_eq!(
+            answer.field("Content-Type"),
+            Some("text/html; charset=utf-8")
+        );
+        assert_eq!(server.get("/none", "").status, 404);
+    }
+}
+
+#[test]
+fn a_connection_stays_open_as_the_client_asks() {
+    for server in each() {
+        let mut client = server.connect();
+        for _ in 0..3 {
+            client.send("GET /a.txt HTTP/1.1\r\nHost: h\r\n\r\n");
+            assert_eq!(client.answer().body, pattern(612));
+        }
+        client.send("GET /a.txt HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+        assert_eq!(client.answer().field("Connection"), Some("close"));
+        assert!(client.is_ended());
+
+        let mut old = server.connect();
+        old.send("GET /a.txt HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+        assert_eq!(old.answer().field("Connection"), Some("keep-alive"));
+        old.send("GET /a.txt HTTP/1.0\r\n\r\n");
+        assert_eq!(old.answer().status, 200);
+        assert!(old.is_ended());
+    }
+}
+
+#[test]
+fn a_response_is_a_whole_number_of_cache_lines_long() {
+    for server in each() {
+        for request in [
+            "GET /a.txt HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n",
+            "HEAD /a.txt HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n",
+            "GET /a.txt HTTP/1.0\r\n\r\n",
+            "GET / HTTP/1.0\r\n\r\n",
+            "GET /none HTTP/1.0\r\n\r\n",
+            "GET /a.txt HTTP/1.0\r\nRange: bytes=5-77\r\n\r\n",
+        ] {
+            let mut client = server.connect();
+            client.send(request);
+            let bytes = client.rest().len();
+            assert!(bytes > 0 && bytes % 64 == 0, "{bytes} for {request}");
+        }
+    }
+}
+
+#[test]
+fn pipelined_requests_are_answered_in_order() {
+    for server in each() {
+        let mut client = server.connect();
+        let mut text = String::new();
+        for number in 0..300 {
+            text += &format!("GET /bytes/{number} HTTP/1.1\r\nHost: h\r\n\r\n");
+            if number % 50 == 0 {
+                text += "GET /large HTTP/1.1\r\nHost: h\r\n\r\n";
+            }
+        }
+        let mut writer = client.stream.try_clone().unwrap();
+        let sender =
+            std::thread::spawn(move || std::io::Write::write_all(&mut writer, text.as_bytes()));
+        for number in 0..300 {
+            assert_eq!(client.answer().body.len(), number);
+            if number % 50 == 0 {
+                assert!(client.answer().body == pattern(3 << 20));
+            }
+        }
+        sender.join().unwrap().unwrap();
+    }
+}
+
+#[test]
+fn a_request_may_come_byte_by_byte() {
+    for server in each() {
+        let mut client = server.connect();
+        client.stream.set_nodelay(true).unwrap();
+        for byte in "GET /a.txt HTTP/1.1\r\nHost: h\r\n\r\n".chars() {
+            client.send(&byte.to_string());
+        }
+        assert_eq!(client.answer().body, pattern(612));
+    }
+}
+
+#[test]
+fn ranges_are_parts_and_conditions_are_kept() {
+    let server = Started::new(settings(Architecture::Events));
+    let whole = server.get("/a.txt", "");
+    let etag = whole.field("ETag").unwrap();
+    let date = whole.field("Last-Modified").unwrap();
+
+    let part = server.get("/a.txt", "Range: bytes=10-19\r\n");
+    assert_eq!(
+        (part.status, part.body),
+        (206, pattern(612)[10..20].to_vec())
+    );
+    let part = server.get("/large", "Range: bytes=-5\r\n");
+    assert_eq!(
+        part.field("Content-Range"),
+        Some("bytes 3145723-3145727/3145728")
+    );
+    let none = server.get("/a.txt", "Range: bytes=612-\r\n");
+    assert_eq!(
+        (none.status, none.field("Content-Range")),
+        (416, Some("bytes */612"))
+    );
+    assert_eq!(server.get("/a.txt", "Range: bytes=0-1,3-4\r\n").status, 200);
+
+    let status = |fields: &str| server.get("/a.txt", fields).status;
+    assert_eq!(status(&format!("If-None-Match: \"x\", W/{etag}\r\n")), 304);
+    assert_eq!(status("If-None-Match: \"x\"\r\n"), 200);
+    assert_eq!(status(&format!("If-Modified-Since: {date}\r\n")), 304);
+    assert_eq!(
+        status("If-Modified-Since: Sun, 06 Nov 1994 08:49:37 GMT\r\n"),
+        200
+    );
+    assert_eq!(status("If-Match: \"x\"\r\n"), 412);
+    assert_eq!(
+        status("If-Unmodified-Since: Sun, 06 Nov 1994 08:49:37 GMT\r\n"),
+        412
+    );
+    assert_eq!(
+        status(&format!("Range: bytes=0-1\r\nIf-Range: {etag}\r\n")),
+        206
+    );
+    assert_eq!(status("Range: bytes=0-1\r\nIf-Range: \"x\"\r\n"), 200);
+}
+
+#[test]
+fn methods_have_their_places() {
+    let server = Started::new(settings(Architecture::Events));
+    let ask = |method: &str, target: &str| {
+        let mut client = server.connect();
+        client.send(&format!(
+            "{method} {target} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
+        ));
+        let answer = client.answer_to(method);
+        assert!(client.is_ended());
+        answer
+    };
+    let head = ask("HEAD", "/a.txt");
+    assert_eq!(
+        (head.status, head.field("Content-Length")),
+        (200, Some("612"))
+    );
+    for method in ["POST", "PUT", "DELETE", "OPTIONS"] {
+        let answer = ask(method, "/a.txt");
+        assert_eq!(
+            (answer.status, answer.field("Allow")),
+            (405, Some("GET, HEAD"))
+        );
+    }
+    assert_eq!(ask("BREW", "/a.txt").status, 501);
+    assert_eq!(ask("GET", "http://elsewhere/a.txt").status, 200);
+}
+
+#[test]
+fn precompressed_siblings_go_to_those_who_take_them() {
+    let server = Started::new(settings(Architecture::Events));
+    fs::write(server.root().join("p.css"), "plain").unwrap();
+    fs::write(server.root().join("p.css.gz"), "gzip").unwrap();
+    fs::write(server.root().join("p.css.br"), "brotli").unwrap();
+    for _ in 0..2 {
+        let plain = server.get("/p.css", "");
+        assert_eq!(
+            (&*plain.text(), plain.field("Content-Encoding")),
+            ("plain", None)
+        );
+        assert_eq!(plain.field("Vary"), Some("Accept-Encoding"));
+        let best = server.get("/p.css", "Accept-Encoding: gzip, deflate, br\r\n");
+        assert_eq!(
+            (&*best.text(), best.field("Content-Encoding")),
+            ("brotli", Some("br"))
+        );
+        assert_eq!(best.field("Content-Type"), Some("text/css; charset=utf-8"));
+        let gzip = server.get("/p.css", "Accept-Encoding: br;q=0, gzip\r\n");
+        assert_eq!(gzip.text(), "gzip");
+        assert_ne!(gzip.field("ETag"), best.field("ETag"));
+    }
+}
+
+#[test]
+fn bodies_are_read_whether_they_are_wanted_or_not() {
+    for server in each() {
+        let mut client = server.connect();
+        client.send("GET /bytes/3 HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhello");
+        assert_eq!(client.answer().status, 200);
+        client.send(
+            "GET /bytes/4 HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n\
+             5\r\nhello\r\n0\r\n\r\nGET /bytes/5 HTTP/1.1\r\nHost: h\r\n\r\n",
+        );
+        assert_eq!(client.answer().body.len(), 4);
+        assert_eq!(client.answer().body.len(), 5);
+        client.send(
+            "GET /bytes/6 HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n",
+        );
+        assert_eq!(client.answer().status, 100);
+        client.send("ok");
+        assert_eq!(client.answer().body.len(), 6);
+    }
+}
+
+#[test]
+fn a_folder_is_its_index_and_is_named_with_a_slash() {
+    let server = Started::new(settings(Architecture::Events));
+    fs::create_dir(server.root().join("sub dir")).unwrap();
+    fs::write(server.root().join("sub dir/index.html"), "sub").unwrap();
+    let answer = server.get("/sub%20dir?x=1", "");
+    assert_eq!(
+        (answer.status, answer.field("Location")),
+        (301, Some("/sub%20dir/?x=1"))
+    );
+    assert_eq!(server.get("/sub%20dir/", "").text(), "sub");
+}
+
+#[test]
+fn the_report_counts_requests_but_not_its_own() {
+    for server in each() {
+        let mut client = server.connect();
+        for _ in 0..10 {
+            client.send("GET /a.txt HTTP/1.1\r\nHost: h\r\n\r\n");
+            client.answer();
+            client.send("GET /.perpacket/report HTTP/1.1\r\nHost: h\r\n\r\n");
+            let text = client.answer().text();
+            assert!(text.contains("\"schema\":1"), "{text}");
+        }
+        drop(client);
+        let report = server.until(|report| report.connections.open == 0);
+        assert_eq!(report.requests, 10);
+        assert_eq!(report.responses[&200], 10);
+        assert!(
+            (10 * 612..10 * 1200).contains(&report.bytes_sent),
+            "{report:?}"
+        );
+        assert_eq!((report.cache.hits, report.cache.misses), (9, 1));
+        let last = server.finish();
+        assert!(last.per_request.unwrap().system_calls >= 2.0);
+    }
+}
+
+#[test]
+fn work_takes_the_time_that_it_was_told() {
+    let server = Started::new(settings(Architecture::Single));
+    let cpu_s = || {
+        let report = server.reporter.report();
+        report.cpu_s.user + report.cpu_s.system
+    };
+    let before_s = cpu_s();
+    assert_eq!(server.get("/work?us=50000", "").status, 200);
+    assert!(
+        cpu_s() - before_s >= 0.045,
+        "of CPU time, however long it took"
+    );
+    assert_eq!(server.get("/work?us=x", "").status, 400);
+}

@@ -1,0 +1,247 @@
+//! A server started in a thread of the test, and clients that speak to it byte by byte.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a failure here is the test's failure"
+)]
+#![allow(
+    dead_code,
+    reason = "each test file is a program of its own and uses a part of this"
+)]
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use perpacket_serve::{Architecture, Report, Reporter, Server, Settings};
+
+/// Longest wait for anything: far beyond what it takes.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A running server.
+pub struct Started {
+    pub address: SocketAddr,
+    pub reporter: Reporter,
+    pub folder: tempfile::TempDir,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Report>>,
+}
+
+/// Settings for tests: few threads, a free port, no change of user.
+pub fn settings(architecture: Architecture) -> Settings {
+    Settings {
+        listen: "127.0.0.1:0".parse().unwrap(),
+        architecture,
+        threads: 4,
+        user: is_root().then(|| "root".to_owned()),
+        ..Settings::default()
+    }
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+impl Started {
+    /// Starts a server over a folder with `index.html`, `a.txt` (612 bytes) and `large` (3 MiB).
+    pub fn new(settings: Settings) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("index.html"), "<p>index").unwrap();
+        fs::write(folder.path().join("a.txt"), pattern(612)).unwrap();
+        fs::write(folder.path().join("large"), pattern(3 << 20)).unwrap();
+        Self::over(folder, settings)
+    }
+
+    /// Starts a server over a folder.
+    pub fn over(folder: tempfile::TempDir, settings: Settings) -> Self {
+        let root = settings
+            .root
+            .clone()
+            .unwrap_or_else(|| folder.path().to_owned());
+        let server = Server::bind(Settings {
+            root: Some(root),
+            ..settings
+        })
+        .unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let (address, reporter) = (server.local_address(), server.reporter());
+        let flag = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || server.run(&flag).unwrap());
+        Self {
+            address,
+            reporter,
+            folder,
+            stop,
+            thread: Some(thread),
+        }
+    }
+
+    pub fn root(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// A client.
+    pub fn connect(&self) -> Client {
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        Client {
+            stream,
+            unread: Vec::new(),
+        }
+    }
+
+    /// One request on a connection of its own; the whole answer.
+    pub fn ask(&self, request: &str) -> Answer {
+        let mut client = self.connect();
+        client.send(request);
+        client.answer()
+    }
+
+    /// One GET with more fields, each with its end.
+    pub fn get(&self, target: &str, fields: &str) -> Answer {
+        self.ask(&format!(
+            "GET {target} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n{fields}\r\n"
+        ))
+    }
+
+    /// Stops the server; its last report.
+    pub fn finish(mut self) -> Report {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.take().unwrap().join().unwrap()
+    }
+
+    /// Waits until a report is as wanted.
+    pub fn until(&self, wanted: impl Fn(&Report) -> bool) -> Report {
+        for _ in 0..PATIENCE.as_millis() / 10 {
+            let report = self.reporter.report();
+            if wanted(&report) {
+                return report;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("the report never came to be: {:?}", self.reporter.report());
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // A failed test need not hear of a second failure.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Bytes that tell where they stand.
+pub fn pattern(length: usize) -> Vec<u8> {
+    (0..length).map(|at| (at * 7 + at / 251) as u8).collect()
+}
+
+/// A connection.
+pub struct Client {
+    pub stream: TcpStream,
+    unread: Vec<u8>,
+}
+
+/// A response.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    pub status: u16,
+    pub head: String,
+    pub body: Vec<u8>,
+}
+
+impl Answer {
+    /// A field's value.
+    pub fn field(&self, name: &str) -> Option<&str> {
+        self.head.lines().skip(1).find_map(|line| {
+            let (field, value) = line.split_once(':')?;
+            field.eq_ignore_ascii_case(name).then(|| value.trim())
+        })
+    }
+
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+}
+
+impl Client {
+    pub fn send(&mut self, text: &str) {
+        self.stream.write_all(text.as_bytes()).unwrap();
+    }
+
+    pub fn half_close(&self) {
+        self.stream.shutdown(Shutdown::Write).unwrap();
+    }
+
+    /// Reads one response; the body by its length.
+    pub fn answer(&mut self) -> Answer {
+        self.answer_to("GET")
+    }
+
+    pub fn answer_to(&mut self, method: &str) -> Answer {
+        let end = loop {
+            if let Some(at) = find(&self.unread, b"\r\n\r\n") {
+                break at + 4;
+            }
+            assert!(
+                self.more(),
+                "the connection ended within a head: {:?}",
+                self.unread
+            );
+        };
+        let head = String::from_utf8(self.unread[..end].to_vec()).unwrap();
+        self.unread.drain(..end);
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        let mut answer = Answer {
+            status,
+            head,
+            body: Vec::new(),
+        };
+        let has_body = method != "HEAD" && status != 304 && status >= 200;
+        let length = answer
+            .field("Content-Length")
+            .map_or(0, |text| text.parse().unwrap());
+        let length = if has_body { length } else { 0 };
+        while self.unread.len() < length {
+            assert!(self.more(), "the connection ended within a body");
+        }
+        answer.body = self.unread.drain(..length).collect();
+        answer
+    }
+
+    /// Whether the server closed the connection and sent nothing more.
+    pub fn is_ended(&mut self) -> bool {
+        !self.more() && self.unread.is_empty()
+    }
+
+    /// All that comes until the end, or until the connection breaks.
+    pub fn rest(&mut self) -> Vec<u8> {
+        while self.more() {}
+        std::mem::take(&mut self.unread)
+    }
+
+    fn more(&mut self) -> bool {
+        let mut part = [0; 65_536];
+        match self.stream.read(&mut part) {
+            // An io_uring that this thread made and dropped interrupts it when the kernel is done.
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => self.more(),
+            Ok(0) | Err(_) => false,
+            Ok(count) => {
+                self.unread.extend_from_slice(&part[..count]);
+                true
+            }
+        }
+    }
+}
+
+fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {
+    text.windows(wanted.len()).position(|part| part == wanted)
+}

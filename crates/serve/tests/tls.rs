@@ -1,0 +1,119 @@
+//! TLS as a client sees it: both versions, resumption on and off.
+#![expect(clippy::unwrap_used, reason = "a failure here is the test's failure")]
+
+mod started;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+
+use perpacket_serve::{Architecture, Settings, TlsSettings};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, HandshakeKind, RootCertStore, StreamOwned};
+use started::{Started, pattern, settings};
+
+struct Secured {
+    server: Started,
+    certificate: CertificateDer<'static>,
+    _keys: tempfile::TempDir,
+}
+
+fn secured(architecture: Architecture, resumption: bool) -> Secured {
+    let keys = tempfile::tempdir().unwrap();
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let (certificate, key) = (keys.path().join("cert.pem"), keys.path().join("key.pem"));
+    fs::write(&certificate, made.cert.pem()).unwrap();
+    fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    let server = Started::new(Settings {
+        tls: Some(TlsSettings {
+            certificate: certificate.clone(),
+            key,
+            resumption,
+        }),
+        ..settings(architecture)
+    });
+    Secured {
+        server,
+        certificate: CertificateDer::from_pem_file(certificate).unwrap(),
+        _keys: keys,
+    }
+}
+
+impl Secured {
+    fn client(&self, version: &'static rustls::SupportedProtocolVersion) -> Arc<ClientConfig> {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.certificate.clone()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[version])
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Arc::new(config)
+    }
+
+    /// Asks for a file on a new connection; the bytes, and how the handshake went.
+    fn ask(&self, config: &Arc<ClientConfig>, target: &str) -> (Vec<u8>, HandshakeKind) {
+        let name = ServerName::try_from("localhost").unwrap();
+        let connection = ClientConnection::new(Arc::clone(config), name).unwrap();
+        let socket = TcpStream::connect(self.server.address).unwrap();
+        socket.set_read_timeout(Some(started::PATIENCE)).unwrap();
+        let mut stream = StreamOwned::new(connection, socket);
+        let request = format!("GET {target} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        let end = answer
+            .windows(4)
+            .position(|part| part == b"\r\n\r\n")
+            .unwrap();
+        assert!(answer.starts_with(b"HTTP/1.1 200 OK\r\n"));
+        (
+            answer.split_off(end + 4),
+            stream.conn.handshake_kind().unwrap(),
+        )
+    }
+}
+
+#[test]
+fn files_come_whole_over_both_versions() {
+    for architecture in [
+        Architecture::Events,
+        Architecture::Single,
+        Architecture::Threads,
+    ] {
+        let secured = secured(architecture, true);
+        for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
+            let config = secured.client(version);
+            assert_eq!(secured.ask(&config, "/a.txt").0, pattern(612));
+            assert!(secured.ask(&config, "/large").0 == pattern(3 << 20));
+        }
+    }
+}
+
+#[test]
+fn sessions_are_resumed_only_if_they_may_be() {
+    for resumption in [true, false] {
+        for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
+            let secured = secured(Architecture::Events, resumption);
+            let config = secured.client(version);
+            assert_eq!(secured.ask(&config, "/a.txt").1, HandshakeKind::Full);
+            let resumed = secured.ask(&config, "/a.txt").1 == HandshakeKind::Resumed;
+            assert_eq!(resumed, resumption, "{version:?}");
+        }
+    }
+}
+
+#[test]
+fn what_is_no_tls_ends_its_connection_alone() {
+    for architecture in [Architecture::Events, Architecture::Threads] {
+        let secured = secured(architecture, true);
+        let mut plain = secured.server.connect();
+        plain.send("GET /a.txt HTTP/1.1\r\nHost: h\r\n\r\n");
+        assert!(!plain.rest().starts_with(b"HTTP"));
+        let config = secured.client(&rustls::version::TLS13);
+        assert_eq!(secured.ask(&config, "/a.txt").0, pattern(612));
+    }
+}
