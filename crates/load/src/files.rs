@@ -1,0 +1,301 @@
+//! The files that workloads ask for: made on the server's machine, the same bytes everywhere.
+//!
+//! Contents are letters drawn from a generator seeded by the file's path: they neither compress to
+//! nothing nor hang on the order in which files are made.
+
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::{Component, Path, PathBuf};
+
+use perpacket_workload::{LognormalSessions, PlannedRequest, SessionSource, Sessions};
+use perpacket_workload::{SpecWeb99, Stream, Surge, specweb99, surge, webstone};
+use serde::Serialize;
+
+use crate::error::LoadError;
+use crate::http::Spread;
+use crate::http::trace::Trace;
+
+/// Bytes of one pattern of letters that files are cut from.
+const PATTERN_BYTES: usize = 65_536;
+/// Sessions of a generator after which every object was asked for: the least popular one is expected
+/// some dozens of times among them.
+const SEARCHED_SESSIONS: usize = 20_000_000;
+
+/// A set of files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FileSet {
+    /// SPECweb99's directories for so many connections.
+    SpecWeb99 {
+        /// Simultaneous connections.
+        connections: u32,
+    },
+    /// Surge's 20,000 files.
+    Surge,
+    /// WebStone's five files.
+    WebStone,
+    /// The objects of the World Cup 1998 workload's generator.
+    WorldCup {
+        /// Seed of the load.
+        seed: u64,
+    },
+    /// The objects of the IBM workload's generator.
+    Ibm {
+        /// Seed of the load.
+        seed: u64,
+    },
+    /// What a log asks for, in the largest size of its 200s.
+    Trace {
+        /// The log.
+        file: PathBuf,
+        /// Object mappings of a World Cup 1998 log.
+        objects: Option<PathBuf>,
+    },
+}
+
+/// What was made.
+#[derive(Clone, Debug, Serialize)]
+pub struct FileSetReport {
+    /// Version of this form.
+    pub schema: u32,
+    /// Where.
+    pub into: String,
+    /// Files made.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Files that were there with their size already.
+    pub kept: u64,
+    /// Objects that have no place in a tree of files: queries, directories of others, names too long.
+    pub left_out: u64,
+    /// First examples of those.
+    pub left_out_examples: Vec<String>,
+}
+
+/// Makes a set of files beneath a directory, which is created.
+///
+/// # Errors
+/// The set is larger than `limit_bytes`, its log cannot be read, or a file cannot be written.
+pub fn make_files(
+    set: &FileSet,
+    into: &Path,
+    limit_bytes: u64,
+) -> Result<FileSetReport, LoadError> {
+    let files = list(set)?;
+    let needed: u64 = files.iter().map(|(_, bytes)| bytes).sum();
+    if needed > limit_bytes {
+        return Err(LoadError::Limit {
+            resource: "bytes of files",
+            needed,
+            available: limit_bytes,
+            hint: format!("allow them with `--limit-bytes {needed}`, if the disk has room"),
+        });
+    }
+    let mut report = FileSetReport {
+        schema: 1,
+        into: into.display().to_string(),
+        files: 0,
+        bytes: 0,
+        kept: 0,
+        left_out: 0,
+        left_out_examples: Vec::new(),
+    };
+    fs::create_dir_all(into).map_err(file_error(into))?;
+    let pattern = pattern();
+    for (path, bytes) in files {
+        match place(into, &path) {
+            Some(file) if write_file(&file, &path, bytes, &pattern, &mut report)? => {}
+            _ => {
+                report.left_out += 1;
+                if report.left_out_examples.len() < 5 {
+                    report.left_out_examples.push(path);
+                }
+            }
+        }
+    }
+    Ok(report)
+}
+
+/// Paths and sizes of a set.
+fn list(set: &FileSet) -> Result<Vec<(String, u64)>, LoadError> {
+    Ok(match set {
+        FileSet::SpecWeb99 { connections } => {
+            let parameters = SpecWeb99::static_only(*connections);
+            parameters.check()?;
+            let objects = parameters.directories() * specweb99::FILES_PER_DIRECTORY;
+            let bytes = |object| specweb99::file_bytes(object % specweb99::FILES_PER_DIRECTORY);
+            let file = |object| (specweb99::object_path(object), u64::from(bytes(object)));
+            (0..objects).map(file).collect()
+        }
+        FileSet::Surge => {
+            let sizes = Surge::default().file_sizes()?;
+            let file = |(object, bytes)| (surge::object_path(object), u64::from(bytes));
+            (0u32..).zip(sizes).map(file).collect()
+        }
+        FileSet::WebStone => {
+            let files = webstone::FILES.iter();
+            files
+                .map(|(path, bytes, _)| ((*path).to_owned(), u64::from(*bytes)))
+                .collect()
+        }
+        FileSet::WorldCup { seed } => generated(&LognormalSessions::world_cup(), *seed)?,
+        FileSet::Ibm { seed } => generated(&LognormalSessions::ibm(), *seed)?,
+        FileSet::Trace { file, objects } => {
+            let trace = Trace::read(file, objects.as_deref(), Spread::None, "", 0)?;
+            let sizes = (0u32..).zip(&trace.size_bytes);
+            let known = sizes.filter_map(|(object, bytes)| Some((object, (*bytes)?)));
+            let text = |object| String::from_utf8_lossy(trace.paths.path(object)).into_owned();
+            known.map(|(object, bytes)| (text(object), bytes)).collect()
+        }
+    })
+}
+
+/// The objects of a generator, found by asking it: their sizes are its own affair.
+fn generated(parameters: &LognormalSessions, seed: u64) -> Result<Vec<(String, u64)>, LoadError> {
+    let mut sessions = Sessions::Lognormal(parameters.generator(seed)?);
+    let mut sizes = vec![None; parameters.objects as usize];
+    let mut missing = sizes.len();
+    let mut planned: Vec<PlannedRequest> = Vec::new();
+    for _ in 0..SEARCHED_SESSIONS {
+        if missing == 0 {
+            break;
+        }
+        sessions.next_session(&mut planned);
+        for request in &planned {
+            let known = &mut sizes[request.object as usize];
+            missing -= usize::from(known.is_none());
+            *known = Some(u64::from(request.response_bytes));
+        }
+    }
+    let sizes = (0u32..).zip(sizes);
+    Ok(sizes
+        .filter_map(|(object, bytes)| Some((sessions.object_path(object), bytes?)))
+        .collect())
+}
+
+/// Where a path lies beneath the directory, if a file can lie there; a directory's own page is its
+/// `index.html`.
+fn place(into: &Path, path: &str) -> Option<PathBuf> {
+    let mut relative = percent_decoded(path.trim_start_matches('/'))?;
+    if path.ends_with('/') {
+        relative.push_str("index.html");
+    }
+    let is_plain = Path::new(&relative)
+        .components()
+        .all(|component| matches!(component, Component::Normal(name) if name.len() < 255));
+    (is_plain && !relative.is_empty() && !path.contains('?')).then(|| into.join(relative))
+}
+
+/// A path with its %XX resolved, as servers do before they look for the file.
+fn percent_decoded(path: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(path.len());
+    let mut rest = path.as_bytes();
+    while let Some((byte, after)) = rest.split_first() {
+        let hex = (*byte == b'%').then(|| after.get(..2)).flatten();
+        let code = hex.and_then(|hex| u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok());
+        match code {
+            Some(0) => return None,
+            Some(code) => {
+                bytes.push(code);
+                rest = &after[2..];
+            }
+            None => {
+                bytes.push(*byte);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
+/// Writes one file unless it is there; false when something else is in its way.
+fn write_file(
+    file: &Path,
+    path: &str,
+    bytes: u64,
+    pattern: &[u8],
+    report: &mut FileSetReport,
+) -> Result<bool, LoadError> {
+    if let Ok(known) = fs::metadata(file) {
+        if known.is_dir() {
+            return Ok(false);
+        }
+        if known.len() == bytes {
+            report.kept += 1;
+            return Ok(true);
+        }
+    }
+    let directory = file.parent().unwrap_or(file);
+    if fs::create_dir_all(directory).is_err() && !directory.is_dir() {
+        return Ok(false);
+    }
+    let mut writer = BufWriter::new(File::create(file).map_err(file_error(file))?);
+    let mut at = start(path);
+    let mut left = bytes;
+    while left > 0 {
+        let length = ((pattern.len() - at) as u64).min(left) as usize;
+        writer
+            .write_all(&pattern[at..at + length])
+            .map_err(file_error(file))?;
+        left -= length as u64;
+        at = 0;
+    }
+    writer.flush().map_err(file_error(file))?;
+    report.files += 1;
+    report.bytes += bytes;
+    Ok(true)
+}
+
+/// Where in the pattern a file begins.
+fn start(path: &str) -> usize {
+    Stream::new(0, path).below(PATTERN_BYTES as u32) as usize
+}
+
+/// Letters in lines of 64.
+fn pattern() -> Vec<u8> {
+    let mut stream = Stream::new(0, "contents of files");
+    let letter = |place: usize| match place % 64 {
+        63 => b'\n',
+        _ => b'a' + stream.below(26) as u8,
+    };
+    (0..PATTERN_BYTES).map(letter).collect()
+}
+
+fn file_error(path: &Path) -> impl Fn(std::io::Error) -> LoadError {
+    let path = path.to_owned();
+    move |source| LoadError::File {
+        path: path.clone(),
+        source,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hundred_specweb99_connections_have_90_directories_and_46_hundredths_of_a_gigabyte() {
+        let files = list(&FileSet::SpecWeb99 { connections: 100 }).unwrap();
+        assert_eq!(files.len(), 90 * 36);
+        let bytes: u64 = files.iter().map(|(_, bytes)| bytes).sum();
+        // 5,119,488 B a directory, less the fractions of a byte that class 0 is rounded down by.
+        assert_eq!(bytes, 90 * 5_119_484);
+    }
+
+    #[test]
+    fn surge_has_20000_files_of_480_megabytes_within_a_hundredth() {
+        let files = list(&FileSet::Surge).unwrap();
+        assert_eq!(files.len(), 20_000);
+        let bytes: u64 = files.iter().map(|(_, bytes)| bytes).sum();
+        assert!((bytes as f64 / 480e6 - 1.0).abs() < 0.01, "{bytes}");
+    }
+
+    #[test]
+    fn no_path_leads_out_of_the_directory() {
+        let inside = |path: &str| place(Path::new("/x"), path);
+        assert_eq!(inside("/a%20b/c"), Some("/x/a b/c".into()));
+        assert_eq!(inside("/a/"), Some("/x/a/index.html".into()));
+        for path in ["/../etc", "/a/../../b", "/%2e%2e/b", "/a?b", "/%00"] {
+            assert_eq!(inside(path), None, "{path}");
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! One client connection: its socket, where it stands in a request, and what it does next.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
+use crc32fast::Hasher;
+use rustix::net::{RecvFlags, recv};
+use rustls::ClientConnection;
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::response::{Body, Head};
+use super::step::{Script, Step};
+
+/// Bodies with at least so many bytes to come are dropped in the kernel instead of copied out of
+/// it (`MSG_TRUNC`, tcp(7)); below, the copy is cheaper than the call it would cost.
+const DROP_FROM_BYTES: u64 = 65_536;
+/// Receive buffer of a connection that reads at a line's speed, so that the server sees the line
+/// and not this machine's memory. The kernel doubles it for its own overhead.
+const PACED_BUFFER_BYTES: usize = 32_768;
+
+/// Where a connection stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// No socket.
+    Closed,
+    /// A connection attempt is under way for the request at hand.
+    Connecting,
+    /// Connected, with nothing to do.
+    Idle,
+    /// A request was sent, or is being sent.
+    Busy,
+}
+
+/// What a connection's timer is for, besides time-outs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// Nothing: the timer guards the request at hand.
+    Nothing,
+    /// The line's speed allows no more bytes until then.
+    Line,
+    /// The response is complete, and the line would end it then.
+    LineEnd,
+    /// The next request starts then.
+    Start(u64),
+}
+
+/// A client connection.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub state: State,
+    pub wait: Wait,
+    pub stream: Option<TcpStream>,
+    pub tls: Option<Box<ClientConnection>>,
+    /// Distinguishes sockets that one connection had after each other.
+    pub generation: u32,
+    pub script: Script,
+    /// The request at hand.
+    pub step: Step,
+    /// The server was asked to close after it.
+    pub closing: bool,
+    /// It was sent once more on a new connection.
+    pub retried: bool,
+    /// The peer closed its side.
+    pub peer_closed: bool,
+    /// Bytes of the request that the socket did not take.
+    pub unsent: Vec<u8>,
+    /// Start of a head that came in pieces.
+    pub head_bytes: Vec<u8>,
+    pub head: Option<Head>,
+    pub body: Body,
+    pub body_bytes: u64,
+    pub digest: Hasher,
+    /// Bytes of the response so far, head included.
+    pub received_bytes: u64,
+    pub intended_ns: u64,
+    pub sent_ns: u64,
+    /// When a byte moved last.
+    pub progress_ns: u64,
+    /// Responses on this socket.
+    pub served: u32,
+    /// Failed requests in a row.
+    pub failed: u32,
+    /// The advertisement shown last (SPECweb99).
+    pub advertisement: u32,
+    /// In the window: bytes, responses and failures, for conformance.
+    pub window_bytes: u64,
+    pub window_requests: u64,
+    pub window_faults: u64,
+}
+
+impl Connection {
+    /// One that was never open.
+    pub(crate) fn new() -> Self {
+        Self {
+            state: State::Closed,
+            wait: Wait::Nothing,
+            stream: None,
+            tls: None,
+            generation: 0,
+            script: Script::default(),
+            step: Step::default(),
+            closing: false,
+            retried: false,
+            peer_closed: false,
+            unsent: Vec::new(),
+            head_bytes: Vec::new(),
+            head: None,
+            body: Body::Length(0),
+            body_bytes: 0,
+            digest: Hasher::new(),
+            received_bytes: 0,
+            intended_ns: 0,
+            sent_ns: 0,
+            progress_ns: 0,
+            served: 0,
+            failed: 0,
+            advertisement: 0,
+            window_bytes: 0,
+            window_requests: 0,
+            window_faults: 0,
+        }
+    }
+
+    /// Forgets the response before, for a new request.
+    pub(crate) fn reset_response(&mut self) {
+        self.head_bytes.clear();
+        self.head = None;
+        self.body_bytes = 0;
+        self.received_bytes = 0;
+        self.unsent.clear();
+    }
+
+    /// Closes the socket, if there is one.
+    pub(crate) fn close(&mut self) {
+        self.stream = None;
+        self.tls = None;
+        self.state = State::Closed;
+        self.peer_closed = false;
+        self.served = 0;
+        self.unsent.clear();
+        self.generation = self.generation.wrapping_add(1);
+    }
+
+    /// Reads what is there. `drop_body` allows a body's bytes to be dropped unseen.
+    pub(crate) fn read(&mut self, buffer: &mut [u8], drop_body: bool) -> io::Result<usize> {
+        let Some(stream) = &mut self.stream else {
+            return Ok(0);
+        };
+        if let Some(tls) = &mut self.tls {
+            return read_tls(tls, stream, buffer);
+        }
+        if let (true, Some(_), Body::Length(left)) = (drop_body, &self.head, self.body)
+            && left >= DROP_FROM_BYTES
+        {
+            let most = buffer.len().min(left as usize);
+            return Ok(recv(&*stream, &mut buffer[..most], RecvFlags::TRUNC)?.1);
+        }
+        stream.read(buffer)
+    }
+
+    /// Sends a request's bytes; keeps what the socket does not take.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let Some(stream) = &mut self.stream else {
+            return Err(io::ErrorKind::NotConnected.into());
+        };
+        if let Some(tls) = &mut self.tls {
+            tls.writer().write_all(bytes)?;
+            return flush_tls(tls, stream);
+        }
+        let taken = match stream.write(bytes) {
+            Ok(taken) => taken,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+            Err(error) => return Err(error),
+        };
+        if taken < bytes.len() {
+            self.unsent.extend_from_slice(&bytes[taken..]);
+        }
+        Ok(())
+    }
+
+    /// Sends what is left of a request.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        let Some(stream) = &mut self.stream else {
+            return Ok(());
+        };
+        if let Some(tls) = &mut self.tls {
+            return flush_tls(tls, stream);
+        }
+        while !self.unsent.is_empty() {
+            match stream.write(&self.unsent) {
+                Ok(taken) => drop(self.unsent.drain(..taken)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Plain bytes from TLS records; 0 at the end.
+fn read_tls(
+    tls: &mut ClientConnection,
+    stream: &mut TcpStream,
+    buffer: &mut [u8],
+) -> io::Result<usize> {
+    loop {
+        match tls.reader().read(buffer) {
+            Ok(bytes) => return Ok(bytes),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(0),
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
+            Err(_) => {}
+        }
+        if tls.read_tls(stream)? == 0 {
+            return Ok(0);
+        }
+        if let Err(error) = tls.process_new_packets() {
+            // The alert that tells the server why is best effort.
+            let _ = flush_tls(tls, stream);
+            return Err(io::Error::new(io::ErrorKind::InvalidData, error));
+        }
+        flush_tls(tls, stream)?;
+    }
+}
+
+fn flush_tls(tls: &mut ClientConnection, stream: &mut TcpStream) -> io::Result<()> {
+    while tls.wants_write() {
+        match tls.write_tls(stream) {
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Begins to connect, without waiting.
+pub(crate) fn connect(
+    to: SocketAddr,
+    from: Option<std::net::IpAddr>,
+    paced: bool,
+) -> io::Result<TcpStream> {
+    let socket = Socket::new(
+        Domain::for_address(to),
+        Type::STREAM.nonblocking().cloexec(),
+        Some(Protocol::TCP),
+    )?;
+    if paced {
+        socket.set_recv_buffer_size(PACED_BUFFER_BYTES)?;
+    }
+    if let Some(from) = from {
+        // Else each source address would have as many ports as the machine has, for all targets.
+        rustix::net::sockopt::set_socket_reuseaddr(&socket, true)?;
+        socket.bind(&SocketAddr::new(from, 0).into())?;
+    }
+    match socket.connect(&to.into()) {
+        Ok(()) => Ok(socket.into()),
+        Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => Ok(socket.into()),
+        Err(error) => Err(error),
+    }
+}

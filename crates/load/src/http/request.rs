@@ -1,0 +1,237 @@
+//! Requests as bytes: everything that never changes is written before the run, the rest is copied
+//! together in a buffer of the thread's.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use perpacket_workload::specweb99::{FILES_PER_CLASS, FILES_PER_DIRECTORY};
+
+use super::paths::Paths;
+use super::response::DATE_BYTES;
+use super::settings::Version;
+use super::step::{Operation, Step};
+
+/// Advertisements that SPECweb99's operation rotates over.
+const ADVERTISEMENTS: u32 = 360;
+
+/// Writes requests.
+#[derive(Clone, Debug)]
+pub(crate) struct RequestWriter {
+    paths: Arc<Paths>,
+    /// Path of the target, without a slash at its end.
+    prefix: String,
+    /// What follows the path: version and fields, without an empty line.
+    fields: Vec<u8>,
+    /// The field that keeps, or closes, and the empty line.
+    endings: [&'static [u8]; 2],
+    /// The one request of a workload of one file, kept and closed.
+    ready: Option<[Vec<u8>; 2]>,
+}
+
+/// What a request has besides its step.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Circumstances<'a> {
+    /// The server is asked to close.
+    pub close: bool,
+    /// Date of the client's copy.
+    pub copy_date: &'a [u8; DATE_BYTES],
+    /// Number of the user.
+    pub user: u32,
+    /// The advertisement seen last.
+    pub last_advertisement: u32,
+}
+
+impl RequestWriter {
+    /// A writer of requests for objects on a host.
+    pub(crate) fn new(
+        paths: Arc<Paths>,
+        prefix: &str,
+        authority: &str,
+        version: Version,
+        headers: &[String],
+    ) -> Self {
+        let number = match version {
+            Version::Http10 => "1.0",
+            Version::Http11 => "1.1",
+        };
+        let mut fields = format!(" HTTP/{number}\r\nHost: {authority}\r\n").into_bytes();
+        for header in headers {
+            fields.extend_from_slice(header.as_bytes());
+            fields.extend_from_slice(b"\r\n");
+        }
+        let endings: [&[u8]; 2] = match version {
+            Version::Http10 => [b"Connection: keep-alive\r\n\r\n", b"\r\n"],
+            Version::Http11 => [b"\r\n", b"Connection: close\r\n\r\n"],
+        };
+        let mut writer = Self {
+            paths,
+            prefix: prefix.to_owned(),
+            fields,
+            endings,
+            ready: None,
+        };
+        if writer.paths.len() == 1 {
+            let plain = |close: bool| {
+                let mut bytes = Vec::new();
+                writer.simple(&mut bytes, b"GET ", 0);
+                bytes.extend_from_slice(writer.endings[usize::from(close)]);
+                bytes
+            };
+            writer.ready = Some([plain(false), plain(true)]);
+        }
+        writer
+    }
+
+    /// The bytes of a request, in `buffer` unless they are ready.
+    #[inline]
+    pub(crate) fn bytes<'a>(
+        &'a self,
+        buffer: &'a mut Vec<u8>,
+        step: &Step,
+        circumstances: Circumstances<'_>,
+    ) -> &'a [u8] {
+        if let (Some(ready), Operation::Get) = (&self.ready, step.operation) {
+            return &ready[usize::from(circumstances.close)];
+        }
+        buffer.clear();
+        self.write(buffer, step, circumstances);
+        buffer
+    }
+
+    fn write(&self, buffer: &mut Vec<u8>, step: &Step, circumstances: Circumstances<'_>) {
+        let ending = self.endings[usize::from(circumstances.close)];
+        match step.operation {
+            Operation::Get => self.simple(buffer, b"GET ", step.object),
+            Operation::Head => self.simple(buffer, b"HEAD ", step.object),
+            Operation::Post => {
+                self.simple(buffer, b"POST ", step.object);
+                buffer.extend_from_slice(b"Content-Length: 0\r\n");
+            }
+            Operation::Conditional => {
+                self.simple(buffer, b"GET ", step.object);
+                buffer.extend_from_slice(b"If-Modified-Since: ");
+                buffer.extend_from_slice(circumstances.copy_date);
+                buffer.extend_from_slice(b"\r\n");
+            }
+            Operation::DynamicGet => self.wrapped(buffer, "get", step.object),
+            Operation::Cgi => self.wrapped(buffer, "cgi", step.object),
+            Operation::Advertisement => {
+                self.wrapped(buffer, "ad", step.object);
+                let (user, last) = (circumstances.user, circumstances.last_advertisement);
+                // Writing to a vector cannot fail.
+                let _ = write!(buffer, "Cookie: user_id={user}&last_ad={last}\r\n");
+            }
+            Operation::DynamicPost => {
+                return self.posted(buffer, step.object, circumstances, ending);
+            }
+        }
+        buffer.extend_from_slice(ending);
+    }
+
+    fn simple(&self, buffer: &mut Vec<u8>, method: &[u8], object: u32) {
+        buffer.extend_from_slice(method);
+        buffer.extend_from_slice(self.paths.path(object));
+        buffer.extend_from_slice(&self.fields);
+    }
+
+    /// An operation on a file of the set, whose path goes into the query.
+    fn wrapped(&self, buffer: &mut Vec<u8>, operation: &str, object: u32) {
+        let file = self.paths.path(object);
+        let file = file.get(self.prefix.len()..).unwrap_or(file);
+        let _ = write!(buffer, "GET {}/specweb99/{operation}?file=", self.prefix);
+        buffer.extend_from_slice(file);
+        buffer.extend_from_slice(&self.fields);
+    }
+
+    fn posted(
+        &self,
+        buffer: &mut Vec<u8>,
+        object: u32,
+        circumstances: Circumstances<'_>,
+        ending: &[u8],
+    ) {
+        let (directory, place) = (object / FILES_PER_DIRECTORY, object % FILES_PER_DIRECTORY);
+        let (class, file) = (place / FILES_PER_CLASS, place % FILES_PER_CLASS);
+        let mut form = [0u8; 80];
+        let mut rest = &mut form[..];
+        let _ = write!(
+            rest,
+            "dir={directory}&class={class}&file={file}&client={}",
+            circumstances.user
+        );
+        let length = 80 - rest.len();
+        let _ = write!(buffer, "POST {}/specweb99/post", self.prefix);
+        buffer.extend_from_slice(&self.fields);
+        let _ = write!(
+            buffer,
+            "Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {length}\r\n"
+        );
+        buffer.extend_from_slice(ending);
+        buffer.extend_from_slice(&form[..length]);
+    }
+}
+
+/// The advertisement that a `Set-Cookie` value says was shown, if it names one.
+pub(crate) fn shown_advertisement(cookie: &[u8]) -> Option<u32> {
+    let text = std::str::from_utf8(cookie).ok()?;
+    let value = text
+        .split('&')
+        .find_map(|pair| pair.trim().strip_prefix("last_ad="))?;
+    value.parse().ok().filter(|shown| *shown < ADVERTISEMENTS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(operation: Operation, close: bool) -> String {
+        let files = ["/file_set/dir00000/class0_0", "/file_set/dir00000/class0_1"];
+        let paths = Arc::new(Paths::new("/web", files));
+        let writer = RequestWriter::new(paths, "/web", "h:80", Version::Http11, &["A: b".into()]);
+        let step = Step {
+            object: 1,
+            operation,
+            ..Step::default()
+        };
+        let circumstances = Circumstances {
+            close,
+            copy_date: b"Sat, 21 Nov 2026 00:00:00 GMT",
+            user: 7,
+            last_advertisement: 359,
+        };
+        let mut buffer = Vec::new();
+        String::from_utf8(writer.bytes(&mut buffer, &step, circumstances).to_vec()).unwrap()
+    }
+
+    #[test]
+    fn requests_have_the_published_forms() {
+        let fields = " HTTP/1.1\r\nHost: h:80\r\nA: b\r\n";
+        let file = "/file_set/dir00000/class0_1";
+        assert_eq!(
+            text(Operation::Get, false),
+            format!("GET /web{file}{fields}\r\n")
+        );
+        assert_eq!(
+            text(Operation::Conditional, true),
+            format!(
+                "GET /web{file}{fields}If-Modified-Since: Sat, 21 Nov 2026 00:00:00 GMT\r\n\
+                 Connection: close\r\n\r\n"
+            )
+        );
+        assert_eq!(
+            text(Operation::Advertisement, false),
+            format!(
+                "GET /web/specweb99/ad?file={file}{fields}Cookie: user_id=7&last_ad=359\r\n\r\n"
+            )
+        );
+        assert!(
+            text(Operation::DynamicPost, false).ends_with("\r\n\r\ndir=0&class=0&file=1&client=7")
+        );
+    }
+
+    #[test]
+    fn a_cookie_names_the_advertisement_that_was_shown() {
+        assert_eq!(shown_advertisement(b"user_id=1&last_ad=41"), Some(41));
+        assert_eq!(shown_advertisement(b"last_ad=360"), None);
+    }
+}

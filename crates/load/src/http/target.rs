@@ -1,0 +1,154 @@
+//! Whom to ask: a URL taken apart, and the addresses behind it.
+
+use std::fmt;
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+use crate::error::LoadError;
+
+/// How long the one connection may take that is tried before the run.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A URL with scheme, host, port and path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Speak TLS.
+    pub tls: bool,
+    /// Name or address, without brackets.
+    pub host: String,
+    /// Port.
+    pub port: u16,
+    /// What goes into the `Host` field.
+    pub authority: String,
+    /// Path and query, beginning with a slash.
+    pub path: String,
+}
+
+impl Target {
+    /// Takes a URL apart. A missing scheme means `http`.
+    ///
+    /// # Errors
+    /// The scheme is neither `http` nor `https`, or host, port or path are none.
+    pub fn parse(url: &str) -> Result<Self, LoadError> {
+        let bad = |reason| LoadError::Url {
+            url: url.to_owned(),
+            reason,
+        };
+        let (tls, rest) = match url.split_once("://") {
+            Some(("http", rest)) => (false, rest),
+            Some(("https", rest)) => (true, rest),
+            Some(_) => return Err(bad("the scheme must be http or https")),
+            None => (false, url),
+        };
+        let rest = rest.split('#').next().unwrap_or(rest);
+        let split = rest.find(['/', '?']).unwrap_or(rest.len());
+        let (authority, path) = rest.split_at(split);
+        if authority.contains('@') {
+            return Err(bad("user and password are not supported"));
+        }
+        let (host, port) = match authority.strip_prefix('[') {
+            Some(literal) => {
+                let (host, rest) = literal.split_once(']').ok_or(bad("no closing bracket"))?;
+                (host, rest.strip_prefix(':'))
+            }
+            None => match authority.split_once(':') {
+                Some((host, port)) => (host, Some(port)),
+                None => (authority, None),
+            },
+        };
+        let port = match port {
+            Some(port) => port.parse().ok().filter(|port| *port > 0),
+            None => Some(if tls { 443 } else { 80 }),
+        };
+        let is_plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
+        if host.is_empty() || !is_plain(authority) {
+            return Err(bad("expected a host"));
+        }
+        if !is_plain(path) {
+            return Err(bad(
+                "the path must be ASCII without blanks; write others as %XX",
+            ));
+        }
+        Ok(Self {
+            tls,
+            host: host.to_owned(),
+            port: port.ok_or(bad("the port must be from 1 to 65535"))?,
+            authority: authority.to_owned(),
+            path: match path {
+                "" => "/".to_owned(),
+                query if query.starts_with('?') => format!("/{query}"),
+                path => path.to_owned(),
+            },
+        })
+    }
+
+    /// The address to connect to: the host's first.
+    ///
+    /// # Errors
+    /// The host has none.
+    pub fn resolve(&self) -> Result<SocketAddr, LoadError> {
+        let failed = |source| LoadError::Resolve {
+            host: self.host.clone(),
+            source,
+        };
+        (self.host.as_str(), self.port)
+            .to_socket_addrs()
+            .map_err(failed)?
+            .next()
+            .ok_or_else(|| failed(std::io::ErrorKind::NotFound.into()))
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.tls { "https" } else { "http" };
+        write!(formatter, "{scheme}://{}{}", self.authority, self.path)
+    }
+}
+
+/// Tries one connection, so that a wrong address is told before the run and not as its result.
+///
+/// # Errors
+/// Nobody answers.
+pub fn probe(address: SocketAddr) -> Result<(), LoadError> {
+    TcpStream::connect_timeout(&address, PROBE_TIMEOUT)
+        .map(drop)
+        .map_err(|source| LoadError::Unreachable {
+            address: address.to_string(),
+            source,
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_taken_apart() {
+        let parts = |url| {
+            let target = Target::parse(url).unwrap();
+            (target.tls, target.host, target.port, target.path)
+        };
+        let of = |tls, host: &str, port, path: &str| (tls, host.to_owned(), port, path.to_owned());
+        assert_eq!(parts("http://a/b?c=1#d"), of(false, "a", 80, "/b?c=1"));
+        assert_eq!(parts("https://a:8443"), of(true, "a", 8443, "/"));
+        assert_eq!(parts("[::1]:8080/x"), of(false, "::1", 8080, "/x"));
+        assert_eq!(parts("localhost?q"), of(false, "localhost", 80, "/?q"));
+    }
+
+    #[test]
+    fn what_is_no_url_is_refused_by_name() {
+        for url in [
+            "ftp://a/",
+            "http://",
+            "http://a:0/",
+            "http://a:x/",
+            "http://a/b c",
+            "http://u@a/",
+            "[::1/",
+        ] {
+            let error = Target::parse(url).unwrap_err();
+            assert!(error.to_string().starts_with(url), "{error}");
+        }
+    }
+}

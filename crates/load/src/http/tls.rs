@@ -1,0 +1,152 @@
+//! TLS for clients: what to trust, and whether sessions are resumed.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::client::Resumption;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{
+    ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme,
+};
+
+use super::settings::Settings;
+use super::target::Target;
+use crate::error::LoadError;
+
+/// Where systems keep the certificates they trust.
+const SYSTEM_CERTIFICATES: [&str; 3] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/cert.pem",
+];
+/// Sessions that are remembered for resumption; one server gives a few each.
+const REMEMBERED_SESSIONS: usize = 256;
+
+/// Makes TLS connections to one server.
+#[derive(Clone, Debug)]
+pub(crate) struct Connector {
+    config: Arc<ClientConfig>,
+    name: ServerName<'static>,
+}
+
+impl Connector {
+    /// A connector for a target.
+    ///
+    /// # Errors
+    /// The host is no name TLS knows, or there is no certificate to trust.
+    pub(crate) fn new(target: &Target, settings: &Settings) -> Result<Self, LoadError> {
+        let failed = |error: &dyn std::fmt::Display| LoadError::Tls(error.to_string());
+        let name = ServerName::try_from(target.host.clone())
+            .map_err(|error| failed(&format!("{}: {error}", target.host)))?;
+        let provider = Arc::new(ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| failed(&error))?;
+        let mut config = if settings.insecure {
+            builder
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
+                .with_no_client_auth()
+        } else {
+            let trusted = trusted_certificates(settings.trusted.as_deref())?;
+            builder
+                .with_root_certificates(trusted)
+                .with_no_client_auth()
+        };
+        config.resumption = match settings.tls_resumption {
+            true => Resumption::in_memory_sessions(REMEMBERED_SESSIONS),
+            false => Resumption::disabled(),
+        };
+        Ok(Self {
+            config: Arc::new(config),
+            name,
+        })
+    }
+
+    /// A connection that has not said anything yet.
+    pub(crate) fn start(&self) -> Result<ClientConnection, rustls::Error> {
+        ClientConnection::new(Arc::clone(&self.config), self.name.clone())
+    }
+}
+
+/// The certificates of a file, or of the system.
+fn trusted_certificates(file: Option<&Path>) -> Result<RootCertStore, LoadError> {
+    let found = SYSTEM_CERTIFICATES
+        .iter()
+        .map(PathBuf::from)
+        .find(|path| path.exists());
+    let path = file.map(Path::to_owned).or(found).ok_or_else(|| {
+        LoadError::Tls(
+            "no trusted certificates on this system: name a file with --ca, or trust any with \
+             --insecure"
+                .to_owned(),
+        )
+    })?;
+    let failed =
+        |error: &dyn std::fmt::Display| LoadError::Tls(format!("{}: {error}", path.display()));
+    let mut store = RootCertStore::empty();
+    for certificate in CertificateDer::pem_file_iter(&path).map_err(|error| failed(&error))? {
+        let certificate = certificate.map_err(|error| failed(&error))?;
+        // A system's list may hold certificates of forms that are no longer accepted.
+        let added = store.add(certificate);
+        if file.is_some() {
+            added.map_err(|error| failed(&error))?;
+        }
+    }
+    match store.is_empty() {
+        true => Err(failed(&"holds no certificate in PEM form")),
+        false => Ok(store),
+    }
+}
+
+/// Accepts whatever certificate the server has, but not a broken signature.
+#[derive(Debug)]
+struct AnyCertificate(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(
+            message,
+            certificate,
+            signature,
+            &self.0.signature_verification_algorithms,
+        )
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(
+            message,
+            certificate,
+            signature,
+            &self.0.signature_verification_algorithms,
+        )
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

@@ -1,0 +1,597 @@
+//! One thread of a load: its epoll loop, and when each connection does what.
+//!
+//! Sockets are registered once, edge-triggered, for everything; a request then costs a send, a
+//! receive and its share of an epoll call. Arrivals that do not wait for the server are looked at
+//! between any two events, so that a batch of responses delays none of them by more than one.
+
+use std::collections::HashMap;
+use std::io;
+use std::num::NonZeroU64;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use rustix::event::{Timespec, epoll};
+use rustix::thread::{ClockId, set_current_timer_slack};
+
+use super::connection::{Connection, State, Wait, connect};
+use super::fault::Fault;
+use super::feed::Feed;
+use super::request_log::RequestLog;
+use super::response::DATE_BYTES;
+use super::run_state::{Counters, NEVER, RunState};
+use super::schedule::Schedule;
+use super::settings::{Arrivals, Part};
+use super::step::{Operation, Step};
+use super::tally::Tally;
+use crate::error::LoadError;
+use crate::limits;
+use crate::wheel::Wheel;
+
+/// Events taken from the kernel at once.
+const EVENTS: usize = 256;
+/// Longest sleep: how late a thread may notice that it is to stop.
+const LONGEST_SLEEP_NS: u64 = 50_000_000;
+/// Bytes read at once.
+const BUFFER_BYTES: usize = 262_144;
+/// A client that failed waits so long before its next request, twice as long each time.
+const FIRST_PAUSE_NS: u64 = 1_000_000;
+/// Doublings of that pause.
+const PAUSE_DOUBLINGS: u32 = 7;
+
+/// What a thread found.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub tally: Tally,
+    /// Processor time of the window, in nanoseconds.
+    pub cpu_ns: u64,
+    /// When it stopped.
+    pub end_ns: u64,
+    /// Requests (or sessions, where they arrive) whose time came and that were not sent.
+    pub unsent: u64,
+    /// Requests under way at the end.
+    pub unfinished: u64,
+    /// The longest that one of them had waited, from its intended start.
+    pub oldest_unfinished_ns: u64,
+    /// By connection: bytes, responses and failures of the window.
+    pub connections: Vec<(u64, u64, u64)>,
+}
+
+/// One thread's load.
+pub(crate) struct Worker {
+    pub(super) run: Arc<RunState>,
+    pub(super) index: usize,
+    pub(super) epoll: OwnedFd,
+    pub(super) connections: Vec<Connection>,
+    /// Number of the first connection among all threads'.
+    first_connection: usize,
+    pub(super) wheel: Wheel,
+    pub(super) feed: Feed,
+    schedule: Option<Schedule>,
+    /// When the next request or session arrives.
+    next_arrival_ns: u64,
+    /// Open connections without a request; some may have been closed since.
+    pub(super) idle: Vec<u32>,
+    /// Connections without a session.
+    pub(super) free: Vec<u32>,
+    /// Requests that may still begin.
+    budget: u64,
+    pub(super) in_flight: u64,
+    measuring: bool,
+    cpu_begin_ns: u64,
+    pub(super) tally: Tally,
+    pub(super) log: Option<RequestLog>,
+    pub(super) buffer: Vec<u8>,
+    pub(super) scratch: Vec<u8>,
+    /// Dates of objects, for conditional requests.
+    pub(super) copies: HashMap<u32, [u8; DATE_BYTES]>,
+    /// Digests of objects' bodies.
+    pub(super) digests: HashMap<u32, u32>,
+    pub(super) conditionals: perpacket_workload::Stream,
+    pub(super) answered_ns: u64,
+}
+
+impl Worker {
+    /// Makes a thread's state, in the thread that asks.
+    pub(crate) fn new(
+        run: Arc<RunState>,
+        index: usize,
+        threads: u32,
+        first_connection: usize,
+        connections: usize,
+        feed: Feed,
+        log: Option<RequestLog>,
+    ) -> Result<Self, LoadError> {
+        let settings = &run.settings;
+        let part = settings.part.split(index as u32, threads);
+        let own = Part {
+            index: index as u32,
+            of: threads,
+        };
+        let schedule = match settings.arrivals {
+            Arrivals::Requests { per_s, process } | Arrivals::Sessions { per_s, process } => {
+                Some(Schedule::new(per_s, process, part, settings.seed))
+            }
+            _ => None,
+        };
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
+            .map_err(io::Error::from)
+            .map_err(LoadError::system("epoll"))?;
+        let seed = settings.seed ^ u64::from(part.index);
+        Ok(Self {
+            index,
+            epoll,
+            connections: (0..connections).map(|_| Connection::new()).collect(),
+            first_connection,
+            wheel: Wheel::new(connections),
+            feed,
+            next_arrival_ns: schedule.as_ref().map_or(NEVER, Schedule::next_ns),
+            schedule,
+            idle: Vec::with_capacity(connections),
+            free: (0..connections as u32).rev().collect(),
+            budget: settings
+                .requests
+                .map_or(u64::MAX, |requests| own.share(requests)),
+            in_flight: 0,
+            measuring: run.window_begin_ns == 0,
+            cpu_begin_ns: 0,
+            tally: Tally::new()?,
+            log,
+            buffer: vec![0; BUFFER_BYTES],
+            scratch: Vec::with_capacity(2048),
+            copies: HashMap::new(),
+            digests: HashMap::new(),
+            conditionals: perpacket_workload::Stream::new(seed, "conditional requests"),
+            answered_ns: 0,
+            run,
+        })
+    }
+
+    /// Runs until the window ends, all is done, or it is told to stop.
+    pub(crate) fn run(mut self) -> Result<Outcome, LoadError> {
+        let cpus = &self.run.settings.cpus;
+        if !cpus.is_empty() {
+            limits::pin(cpus[self.index % cpus.len()])?;
+        }
+        // Else the kernel may wake a sleeper 50 us late to save wake-ups (prctl(2)).
+        set_current_timer_slack(NonZeroU64::new(1))
+            .map_err(io::Error::from)
+            .map_err(LoadError::system("timer slack"))?;
+        self.cpu_begin_ns = thread_cpu_ns();
+        let mut events = Vec::with_capacity(EVENTS);
+        let mut fired = Vec::new();
+        self.start();
+        let mut now = self.now();
+        while !self.is_over(now) {
+            self.arrive(now);
+            self.wheel.expire(now, &mut fired);
+            for connection in fired.drain(..) {
+                self.fire(connection);
+            }
+            self.tell();
+            self.sleep(&mut events)?;
+            for event in events.drain(..) {
+                let data = event.data.u64();
+                let (connection, generation) = (data as u32, (data >> 32) as u32);
+                now = self.handle(connection, generation, event.flags);
+                if now >= self.next_arrival_ns {
+                    self.arrive(now);
+                }
+            }
+            now = self.now();
+            if !self.measuring && now >= self.run.window_begin_ns {
+                self.open_window();
+            }
+        }
+        self.finish(now)
+    }
+
+    /// Nanoseconds since the run's start.
+    #[inline]
+    pub(super) fn now(&self) -> u64 {
+        self.run.now_ns()
+    }
+
+    fn is_over(&self, now: u64) -> bool {
+        if now >= self.run.window_end_ns || self.run.stop.load(Ordering::Relaxed) {
+            return true;
+        }
+        self.in_flight == 0
+            && (self.budget == 0
+                || matches!(self.run.settings.arrivals, Arrivals::Recorded { .. })
+                    && self.next_arrival_ns == NEVER
+                    && self.free.len() == self.connections.len())
+    }
+
+    /// Sets going what does not wait for an arrival.
+    fn start(&mut self) {
+        match self.run.settings.arrivals {
+            Arrivals::Closed => {
+                while let Some(connection) = self.free.pop() {
+                    let now = self.now();
+                    self.start_session(connection, now);
+                }
+            }
+            Arrivals::Recorded { .. } => self.next_arrival_ns = self.next_recorded_ns(),
+            Arrivals::Requests { .. } | Arrivals::Sessions { .. } => {}
+        }
+    }
+
+    /// When the log's next session begins, at the run's speed.
+    fn next_recorded_ns(&mut self) -> u64 {
+        let due = self.feed.next_due_ns();
+        due.map_or(NEVER, |due_ns| self.at_speed(due_ns))
+    }
+
+    /// A log's time as the run's.
+    fn at_speed(&self, due_ns: u64) -> u64 {
+        match self.run.settings.arrivals {
+            Arrivals::Recorded { speed } => (due_ns as f64 / speed) as u64,
+            _ => due_ns,
+        }
+    }
+
+    /// Takes up all arrivals whose time has come, as far as there are connections for them.
+    fn arrive(&mut self, now: u64) {
+        while self.next_arrival_ns <= now && self.budget > 0 {
+            let intended = self.next_arrival_ns;
+            let arrivals = self.run.settings.arrivals;
+            let Some(connection) = self.available(arrivals) else {
+                return;
+            };
+            if self.connections[connection as usize]
+                .script
+                .step()
+                .is_none()
+            {
+                let script = &mut self.connections[connection as usize].script;
+                if !self.feed.next_session(script) {
+                    self.free.push(connection);
+                    self.next_arrival_ns = NEVER;
+                    return;
+                }
+            }
+            match &mut self.schedule {
+                Some(schedule) => {
+                    schedule.take();
+                    self.next_arrival_ns = schedule.next_ns();
+                }
+                None => self.next_arrival_ns = self.next_recorded_ns(),
+            }
+            self.begin(connection, intended);
+        }
+    }
+
+    /// A connection that can take a request: an open one, if requests arrive one by one.
+    fn available(&mut self, arrivals: Arrivals) -> Option<u32> {
+        if matches!(arrivals, Arrivals::Requests { .. })
+            && let Some(connection) = self.idle.pop()
+        {
+            return Some(connection);
+        }
+        self.free.pop()
+    }
+
+    /// Gives a connection its next session, in a closed loop.
+    fn start_session(&mut self, connection: u32, now: u64) {
+        let script = &mut self.connections[connection as usize].script;
+        if self.feed.next_session(script) {
+            self.go_on(connection, now);
+        } else {
+            self.free.push(connection);
+        }
+    }
+
+    /// Does a session's step at hand when its time comes.
+    fn go_on(&mut self, connection: u32, now: u64) {
+        let Some(step) = self.connections[connection as usize].script.step() else {
+            return;
+        };
+        let due = match self.run.settings.arrivals {
+            Arrivals::Recorded { .. } => self.at_speed(step.due_ns),
+            _ => now + step.due_ns,
+        };
+        if due > now {
+            self.wait(connection, Wait::Start(due), due);
+        } else {
+            self.begin(connection, due);
+        }
+    }
+
+    /// Begins the request at hand: sends it, or connects first.
+    pub(super) fn begin(&mut self, connection: u32, intended: u64) {
+        if self.budget == 0 {
+            return;
+        }
+        self.budget -= 1;
+        let now = self.now();
+        if self.run.settings.arrivals.are_open() {
+            let lag = now.saturating_sub(intended);
+            self.tally.lag.record(lag);
+            self.tally.recent_lag_ns = self.tally.recent_lag_ns.max(lag);
+        }
+        let conditional_share = self.run.settings.conditional_share;
+        let own = &mut self.connections[connection as usize];
+        own.step = own.script.step().unwrap_or_default();
+        if conditional_share > 0.0
+            && own.step.operation == Operation::Get
+            && self.conditionals.uniform() < conditional_share
+        {
+            own.step.operation = Operation::Conditional;
+        }
+        own.closing = own.script.is_last();
+        own.retried = false;
+        own.intended_ns = intended;
+        own.wait = Wait::Nothing;
+        self.in_flight += 1;
+        if own.state == State::Closed {
+            self.connect(connection, now);
+        } else {
+            self.send(connection, now);
+        }
+    }
+
+    /// Opens a connection for the request at hand.
+    pub(super) fn connect(&mut self, connection: u32, now: u64) {
+        let paced = self.run.settings.line_speed_bps.is_some();
+        let from = self
+            .run
+            .settings
+            .sources
+            .address(self.first_connection + connection as usize);
+        let own = &mut self.connections[connection as usize];
+        own.progress_ns = now;
+        own.sent_ns = now;
+        own.reset_response();
+        let data = u64::from(connection) | u64::from(own.generation) << 32;
+        let opened = connect(self.run.address, from, paced).and_then(|stream| {
+            let flags = epoll::EventFlags::IN
+                | epoll::EventFlags::OUT
+                | epoll::EventFlags::RDHUP
+                | epoll::EventFlags::ET;
+            epoll::add(&self.epoll, &stream, epoll::EventData::new_u64(data), flags)?;
+            Ok(stream)
+        });
+        match opened {
+            Ok(stream) => {
+                own.stream = Some(stream);
+                own.state = State::Connecting;
+                self.tally.opened += 1;
+                self.guard(connection, now);
+            }
+            Err(error) => {
+                let fault = Fault::of_connect(&error);
+                self.fail(connection, fault, now, || format!("connect: {error}"));
+            }
+        }
+    }
+
+    /// Sets the timer that ends a request on which nothing moves. It is set late, and moved only
+    /// when it fires: a request that is answered in time costs nothing.
+    pub(super) fn guard(&mut self, connection: u32, now: u64) {
+        if self.wheel.due_ns(connection).is_none() {
+            self.wheel.set(
+                connection,
+                now + self.run.settings.timeout.as_nanos() as u64,
+            );
+        }
+    }
+
+    /// Waits for something else than the peer.
+    pub(super) fn wait(&mut self, connection: u32, wait: Wait, until_ns: u64) {
+        self.connections[connection as usize].wait = wait;
+        self.wheel.set(connection, until_ns);
+    }
+
+    /// A connection's timer has come.
+    fn fire(&mut self, connection: u32) {
+        let now = self.now();
+        let own = &mut self.connections[connection as usize];
+        match core::mem::replace(&mut own.wait, Wait::Nothing) {
+            Wait::Start(due) => self.begin(connection, due),
+            Wait::LineEnd => self.complete(connection, now),
+            Wait::Line => {
+                self.receive(connection);
+                let waits = self.connections[connection as usize].wait != Wait::Nothing;
+                if !waits && self.connections[connection as usize].state == State::Busy {
+                    self.guard(connection, now);
+                }
+            }
+            Wait::Nothing => {
+                if !matches!(own.state, State::Busy | State::Connecting) {
+                    return;
+                }
+                let timeout_ns = self.run.settings.timeout.as_nanos() as u64;
+                let due = own.progress_ns + timeout_ns;
+                if due > now {
+                    self.wheel.set(connection, due);
+                } else {
+                    let doing = match own.state {
+                        State::Connecting => "connecting",
+                        _ if own.head.is_some() => "in a body",
+                        _ => "waiting for a response",
+                    };
+                    self.fail(connection, Fault::TimedOut, now, || {
+                        format!(
+                            "{doing}: nothing for {:?}",
+                            Duration::from_nanos(timeout_ns)
+                        )
+                    });
+                }
+            }
+        }
+    }
+
+    /// The request at hand is answered or has failed: what next?
+    pub(super) fn next(&mut self, connection: u32, now: u64, failed: bool) {
+        self.in_flight -= 1;
+        let arrivals = self.run.settings.arrivals;
+        let own = &mut self.connections[connection as usize];
+        let goes_on = own.script.advance();
+        if !goes_on {
+            own.close();
+        }
+        let pause_ns = match failed {
+            true => FIRST_PAUSE_NS << own.failed.min(PAUSE_DOUBLINGS),
+            false => 0,
+        };
+        own.failed = if failed { own.failed + 1 } else { 0 };
+        match arrivals {
+            Arrivals::Requests { .. } if goes_on && own.state == State::Idle => {
+                self.idle.push(connection);
+            }
+            Arrivals::Requests { .. } => self.free.push(connection),
+            Arrivals::Closed if !goes_on => {
+                let script = &mut self.connections[connection as usize].script;
+                if self.feed.next_session(script) {
+                    self.pause_and_go_on(connection, now, pause_ns);
+                }
+            }
+            _ if goes_on => self.pause_and_go_on(connection, now, pause_ns),
+            _ => self.free.push(connection),
+        }
+    }
+
+    fn pause_and_go_on(&mut self, connection: u32, now: u64, pause_ns: u64) {
+        if pause_ns == 0 {
+            return self.go_on(connection, now);
+        }
+        let step = self.connections[connection as usize].script.step();
+        let own_time = step.map_or(0, |step: Step| step.due_ns);
+        let due = match self.run.settings.arrivals {
+            Arrivals::Recorded { .. } => self.at_speed(own_time),
+            _ => now + own_time.max(pause_ns),
+        };
+        self.wait(connection, Wait::Start(due), due.max(now + pause_ns));
+    }
+
+    /// Waits for events, or for the next thing that has a time.
+    fn sleep(&mut self, events: &mut Vec<epoll::Event>) -> Result<(), LoadError> {
+        let now = self.now();
+        let can_begin = !self.free.is_empty() || !self.idle.is_empty();
+        let mut until = now + LONGEST_SLEEP_NS;
+        if can_begin && self.budget > 0 {
+            until = until.min(self.next_arrival_ns);
+        }
+        if let Some(timer) = self.wheel.next_ns() {
+            until = until.min(timer);
+        }
+        until = until.min(self.run.window_end_ns);
+        if !self.measuring {
+            until = until.min(self.run.window_begin_ns);
+        }
+        let left = Duration::from_nanos(until.saturating_sub(now));
+        let timeout = Timespec {
+            tv_sec: left.as_secs() as i64,
+            tv_nsec: left.subsec_nanos().into(),
+        };
+        let space = rustix::buffer::spare_capacity(events);
+        match epoll::wait(&self.epoll, space, Some(&timeout)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(LoadError::system("epoll")(error.into())),
+        }
+    }
+
+    /// The warm-up is over.
+    fn open_window(&mut self) {
+        self.measuring = true;
+        self.tally.clear();
+        self.cpu_begin_ns = thread_cpu_ns();
+        for connection in &mut self.connections {
+            connection.window_bytes = 0;
+            connection.window_requests = 0;
+            connection.window_faults = 0;
+        }
+    }
+
+    /// Tells the progress.
+    fn tell(&mut self) {
+        let counters = &self.run.counters[self.index];
+        Counters::set(&counters.requests, self.tally.requests);
+        Counters::set(&counters.faults, self.tally.faults.total());
+        Counters::set(&counters.refused, self.tally.faults.count(Fault::Refused));
+        Counters::set(&counters.response_sum_ns, self.tally.response_sum_ns as u64);
+        Counters::set(&counters.answered_ns, self.answered_ns);
+        if self.tally.recent_lag_ns > 0 {
+            counters
+                .lag_max_ns
+                .fetch_max(self.tally.recent_lag_ns, Ordering::Relaxed);
+            self.tally.recent_lag_ns = 0;
+        }
+    }
+
+    /// What was found until now.
+    fn finish(mut self, now: u64) -> Result<Outcome, LoadError> {
+        let cpu_ns = thread_cpu_ns().saturating_sub(self.cpu_begin_ns);
+        let end_ns = now.min(self.run.window_end_ns);
+        let unsent = self.unsent(end_ns);
+        self.tell();
+        if let Some(log) = &mut self.log {
+            log.finish()?;
+        }
+        let waiting = |own: &&Connection| matches!(own.state, State::Busy | State::Connecting);
+        let oldest = self
+            .connections
+            .iter()
+            .filter(waiting)
+            .map(|own| own.intended_ns)
+            .min();
+        Ok(Outcome {
+            cpu_ns,
+            end_ns,
+            unsent,
+            unfinished: self.in_flight,
+            oldest_unfinished_ns: oldest.map_or(0, |intended| end_ns.saturating_sub(intended)),
+            connections: self
+                .connections
+                .iter()
+                .map(|own| (own.window_bytes, own.window_requests, own.window_faults))
+                .collect(),
+            tally: self.tally,
+        })
+    }
+
+    /// Counts what should have been sent before `end_ns` and was not.
+    fn unsent(&mut self, end_ns: u64) -> u64 {
+        if let Some(schedule) = &mut self.schedule {
+            return match self.budget {
+                0 => 0,
+                budget => schedule.take_until(end_ns).min(budget),
+            };
+        }
+        if !matches!(self.run.settings.arrivals, Arrivals::Recorded { .. }) {
+            return 0;
+        }
+        let mut unsent = 0;
+        for connection in 0..self.connections.len() {
+            let waits = matches!(
+                self.connections[connection].state,
+                State::Busy | State::Connecting
+            );
+            let mut is_first = waits;
+            while let Some(step) = self.connections[connection].script.step() {
+                if !is_first && self.at_speed(step.due_ns) < end_ns {
+                    unsent += 1;
+                }
+                is_first = false;
+                self.connections[connection].script.advance();
+            }
+        }
+        let mut script = super::step::Script::default();
+        while self.next_recorded_ns() < end_ns && self.feed.next_session(&mut script) {
+            let due = script
+                .steps
+                .iter()
+                .filter(|step| self.at_speed(step.due_ns) < end_ns);
+            unsent += due.count() as u64;
+        }
+        unsent
+    }
+}
+
+/// Processor time of the calling thread.
+fn thread_cpu_ns() -> u64 {
+    let time = rustix::time::clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}

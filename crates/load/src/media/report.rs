@@ -1,0 +1,252 @@
+//! What `load media` found, in total and stream by stream.
+
+use std::collections::BTreeMap;
+
+use hdrhistogram::{Counter, Histogram};
+use serde::Serialize;
+
+use super::client::{Client, Outcome};
+use super::{Distribution, Options, Transport};
+
+/// Percentiles, in microseconds; all zero where nothing was measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Percentiles {
+    /// Half were at most this.
+    pub p50: f64,
+    /// 99 % were.
+    pub p99: f64,
+    /// 99.9 % were.
+    pub p999: f64,
+    /// All were.
+    pub max: f64,
+}
+
+impl Percentiles {
+    pub(super) fn of<C: Counter>(histogram: &Histogram<C>) -> Self {
+        let at = |quantile| histogram.value_at_quantile(quantile) as f64;
+        Self {
+            p50: at(0.5),
+            p99: at(0.99),
+            p999: at(0.999),
+            max: histogram.max() as f64,
+        }
+    }
+}
+
+/// Mean and extremes over streams.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Spread {
+    /// The mean of all streams.
+    pub mean: f64,
+    /// Half of the streams were at most this.
+    pub p50: f64,
+    /// 99 % were.
+    pub p99: f64,
+    /// All were.
+    pub max: f64,
+}
+
+impl Spread {
+    fn of(mut values: Vec<f64>) -> Self {
+        values.sort_by(f64::total_cmp);
+        let at = |share: f64| {
+            let rank = (values.len() as f64 * share).ceil() as usize;
+            values.get(rank.max(1) - 1).copied().unwrap_or(0.0)
+        };
+        Self {
+            mean: values.iter().sum::<f64>() / values.len().max(1) as f64,
+            p50: at(0.5),
+            p99: at(0.99),
+            max: at(1.0),
+        }
+    }
+}
+
+/// One client's stream in the window that was measured.
+#[derive(Clone, Debug, Serialize)]
+pub struct StreamReport {
+    /// What it played.
+    pub url: String,
+    /// `played`, `refused`, `timed out` or `failed`.
+    pub outcome: &'static str,
+    /// Why, where it did not play.
+    pub reason: Option<String>,
+    /// Payload bits a second.
+    pub throughput_bps: f64,
+    /// Packets received, without duplicates.
+    pub packets: u64,
+    /// Packets that did not come (RFC 3550, A.3).
+    pub lost: u64,
+    /// Packets that came after a later one.
+    pub reordered: u64,
+    /// Packets that came again.
+    pub duplicates: u64,
+    /// Interarrival jitter at the end, in microseconds (RFC 3550, A.8).
+    pub jitter_us: f64,
+    /// Mean difference of consecutive inter-arrival times, in microseconds.
+    pub mean_gap_difference_us: Option<f64>,
+    /// How late packets came, in microseconds, by the first packet and the timestamps.
+    pub lateness_us: Percentiles,
+    /// From the connection to the first packet, in milliseconds.
+    pub start_up_ms: Option<f64>,
+    /// Packets that did not hold what they should.
+    pub content_errors: u64,
+}
+
+/// What was found.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// Version of this form.
+    pub schema: u32,
+    /// Clients that were to play.
+    pub clients: usize,
+    /// One medium for all, or one each.
+    pub distribution: Distribution,
+    /// How packets travelled.
+    pub transport: Transport,
+    /// Seconds that were measured, after the ramp and the warm-up.
+    pub window_s: f64,
+    /// A signal ended it before its time.
+    pub interrupted: bool,
+    /// Clients that received packets.
+    pub played: usize,
+    /// Clients that were refused, by status.
+    pub refused: BTreeMap<u16, usize>,
+    /// Clients that waited for an answer or for packets in vain.
+    pub timed_out: usize,
+    /// Clients that could not connect, or lost their connection.
+    pub failed: usize,
+    /// Why, how often.
+    pub failures: BTreeMap<String, usize>,
+    /// Packets received, without duplicates.
+    pub packets: u64,
+    /// Payload bytes in them.
+    pub bytes: u64,
+    /// Payload bits a second of all streams.
+    pub throughput_bps: f64,
+    /// Packets that did not come.
+    pub lost: u64,
+    /// Packets that came after a later one.
+    pub reordered: u64,
+    /// Packets that came again.
+    pub duplicates: u64,
+    /// Datagrams that were no packet of the stream.
+    pub strangers: u64,
+    /// Every byte was compared.
+    pub checked: bool,
+    /// Packets compared since the start, warm-up included.
+    pub packets_checked: u64,
+    /// Packets that did not hold what they should, since the start.
+    pub content_errors: u64,
+    /// How late packets came, in microseconds.
+    pub lateness_us: Percentiles,
+    /// Interarrival jitter of the streams, in microseconds.
+    pub jitter_us: Spread,
+    /// Mean difference of consecutive inter-arrival times of the streams, in microseconds.
+    pub mean_gap_difference_us: Spread,
+    /// From the connection to the first packet, in milliseconds.
+    pub start_up_ms: Spread,
+    /// Seconds of processor time this program used, from start to end.
+    pub cpu_s: f64,
+    /// Stream by stream.
+    pub streams: Vec<StreamReport>,
+}
+
+impl Report {
+    pub(super) fn new(
+        options: &Options,
+        clients: &[Client],
+        lateness: &Histogram<u64>,
+        window_s: f64,
+        interrupted: bool,
+    ) -> Self {
+        let streams: Vec<StreamReport> = clients
+            .iter()
+            .map(|client| stream(client, window_s))
+            .collect();
+        let (mut refused, mut failures) = (BTreeMap::new(), BTreeMap::new());
+        for client in clients {
+            match client.outcome() {
+                Outcome::Refused(code) => *refused.entry(code).or_insert(0) += 1,
+                Outcome::Failed(reason) => *failures.entry(reason).or_insert(0) += 1,
+                Outcome::Played | Outcome::TimedOut => {}
+            }
+        }
+        let number = |outcome: &str| {
+            let same = streams.iter().filter(|stream| stream.outcome == outcome);
+            same.count()
+        };
+        let sum = |of: fn(&StreamReport) -> u64| streams.iter().map(of).sum::<u64>();
+        let played = || streams.iter().filter(|stream| stream.packets > 1);
+        let bytes = clients
+            .iter()
+            .map(|client| client.reading.bytes)
+            .sum::<u64>();
+        Self {
+            schema: 1,
+            clients: clients.len(),
+            distribution: options.distribution,
+            transport: options.transport,
+            window_s,
+            interrupted,
+            played: number("played"),
+            refused,
+            timed_out: number("timed out"),
+            failed: number("failed"),
+            failures,
+            packets: sum(|stream| stream.packets),
+            bytes,
+            throughput_bps: bytes as f64 * 8.0 / window_s.max(1e-9),
+            lost: sum(|stream| stream.lost),
+            reordered: sum(|stream| stream.reordered),
+            duplicates: sum(|stream| stream.duplicates),
+            strangers: clients.iter().map(|client| client.reading.strangers).sum(),
+            checked: options.check,
+            packets_checked: clients.iter().map(|client| client.reading.checked).sum(),
+            content_errors: sum(|stream| stream.content_errors),
+            lateness_us: Percentiles::of(lateness),
+            jitter_us: Spread::of(played().map(|stream| stream.jitter_us).collect()),
+            mean_gap_difference_us: Spread::of(
+                played()
+                    .filter_map(|stream| stream.mean_gap_difference_us)
+                    .collect(),
+            ),
+            start_up_ms: Spread::of(
+                streams
+                    .iter()
+                    .filter_map(|stream| stream.start_up_ms)
+                    .collect(),
+            ),
+            cpu_s: super::processor_time_s(),
+            streams,
+        }
+    }
+}
+
+fn stream(client: &Client, window_s: f64) -> StreamReport {
+    let reading = &client.reading;
+    let counts = reading.counts();
+    let tick_us = 1e6 / f64::from(reading.clock_hz);
+    let (outcome, reason) = match client.outcome() {
+        Outcome::Played => ("played", None),
+        Outcome::Refused(code) => ("refused", Some(format!("status {code}"))),
+        Outcome::TimedOut => ("timed out", None),
+        Outcome::Failed(reason) => ("failed", Some(reason)),
+    };
+    let mean = reading.reception.mean_gap_difference_ticks();
+    StreamReport {
+        url: client.url.clone(),
+        outcome,
+        reason,
+        throughput_bps: reading.bytes as f64 * 8.0 / window_s.max(1e-9),
+        packets: counts.packets,
+        lost: counts.lost,
+        reordered: counts.reordered,
+        duplicates: counts.duplicates,
+        jitter_us: reading.reception.jitter_ticks() * tick_us,
+        mean_gap_difference_us: mean.map(|ticks| ticks * tick_us),
+        lateness_us: Percentiles::of(&reading.lateness),
+        start_up_ms: client.start_up_ns().map(|time_ns| time_ns as f64 / 1e6),
+        content_errors: reading.content_errors,
+    }
+}

@@ -1,0 +1,373 @@
+//! One thread of bulk connections: its epoll loop, for this machine and for the far end alike.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::num::NonZeroU64;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use rustix::event::{Timespec, epoll};
+use rustix::thread::{ClockId, set_current_timer_slack};
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::flow::{Flow, Role, Turn};
+use super::greeting::Greeting;
+use crate::error::LoadError;
+use crate::wheel::Wheel;
+
+const EVENTS: usize = 512;
+/// Longest sleep: how late a thread may notice that something changed.
+const LONGEST_SLEEP_NS: u64 = 20_000_000;
+/// Shortest sleep between two looks at the timers: those that come due meanwhile are served
+/// together, which keeps thousands of slow connections from waking the thread one by one.
+const SHORTEST_SLEEP_NS: u64 = 250_000;
+const BUFFER_BYTES: usize = 262_144;
+/// Event data of the listener.
+const LISTENER: u64 = u64::MAX;
+/// Room that a TCP time stamp takes of each segment (RFC 7323, appendix A).
+const TIMESTAMP_BYTES: u32 = 12;
+/// Largest value `TCP_MAXSEG` takes (include/net/tcp.h, `MAX_TCP_WINDOW`).
+const MAXSEG_LIMIT_BYTES: u32 = 32_767;
+
+/// Counts of broken connections by kind.
+pub(crate) type Errors = BTreeMap<&'static str, u64>;
+
+/// A thread's connections.
+pub(crate) struct Pump {
+    epoch: Instant,
+    epoll: OwnedFd,
+    pub flows: Vec<Option<Flow>>,
+    free: Vec<u32>,
+    wheel: Wheel,
+    /// Connections that have a turn in the next round, and those of this one.
+    ready: Vec<u32>,
+    turns: Vec<u32>,
+    listener: Option<TcpListener>,
+    buffer: Vec<u8>,
+    events: Vec<epoll::Event>,
+    fired: Vec<u32>,
+    pub errors: Errors,
+    pub connecting: u32,
+    /// Connections taken from the listener.
+    pub accepted: u64,
+    /// Bytes received on connections that are closed now.
+    pub closed_bytes: u64,
+    pub first_error: Option<io::Error>,
+}
+
+impl Pump {
+    /// A pump for at most so many connections, with a listener if it is a far end's.
+    pub(crate) fn new(
+        epoch: Instant,
+        capacity: usize,
+        listener: Option<TcpListener>,
+    ) -> Result<Self, LoadError> {
+        let failed = |error: rustix::io::Errno| LoadError::system("epoll")(error.into());
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed)?;
+        if let Some(listener) = &listener {
+            let data = epoll::EventData::new_u64(LISTENER);
+            epoll::add(&epoll, listener, data, epoll::EventFlags::IN).map_err(failed)?;
+        }
+        Ok(Self {
+            epoch,
+            epoll,
+            flows: (0..capacity).map(|_| None).collect(),
+            free: (0..capacity as u32).rev().collect(),
+            wheel: Wheel::new(capacity),
+            ready: Vec::with_capacity(capacity),
+            turns: Vec::with_capacity(capacity),
+            listener,
+            buffer: vec![0; BUFFER_BYTES],
+            events: Vec::with_capacity(EVENTS),
+            fired: Vec::new(),
+            errors: Errors::new(),
+            connecting: 0,
+            accepted: 0,
+            closed_bytes: 0,
+            first_error: None,
+        })
+    }
+
+    /// Makes the calling thread's timers exact.
+    pub(crate) fn prepare_thread() -> Result<(), LoadError> {
+        set_current_timer_slack(NonZeroU64::new(1))
+            .map_err(|error| LoadError::system("timer slack")(error.into()))
+    }
+
+    /// Nanoseconds since the run's start.
+    pub(crate) fn now(&self) -> u64 {
+        self.epoch.elapsed().as_nanos() as u64
+    }
+
+    /// Open connections.
+    pub(crate) fn open(&self) -> usize {
+        self.flows.len() - self.free.len()
+    }
+
+    /// Takes a connection in.
+    pub(crate) fn add(&mut self, stream: TcpStream, role: Role) -> io::Result<()> {
+        let Some(place) = self.free.pop() else {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        };
+        let flags = epoll::EventFlags::IN
+            | epoll::EventFlags::OUT
+            | epoll::EventFlags::RDHUP
+            | epoll::EventFlags::ET;
+        if let Err(error) = epoll::add(
+            &self.epoll,
+            &stream,
+            epoll::EventData::new_u64(place.into()),
+            flags,
+        ) {
+            self.free.push(place);
+            return Err(error.into());
+        }
+        if role == Role::Waiting {
+            self.connecting += 1;
+        }
+        self.flows[place as usize] = Some(Flow::new(stream, role));
+        Ok(())
+    }
+
+    /// Sets a connection going.
+    pub(crate) fn begin(&mut self, place: u32, sends: bool, greeting: Greeting, phase: f64) {
+        let now = self.now();
+        if let Some(flow) = &mut self.flows[place as usize] {
+            flow.begin(sends, greeting, now, phase);
+            if sends {
+                self.push(place, now);
+            } else {
+                self.pull(place);
+            }
+        }
+    }
+
+    /// One round: timers, turns, events.
+    pub(crate) fn turn(&mut self) -> Result<(), LoadError> {
+        let now = self.now();
+        let mut fired = core::mem::take(&mut self.fired);
+        self.wheel.expire(now, &mut fired);
+        for place in fired.drain(..) {
+            self.push(place, self.now());
+        }
+        self.fired = fired;
+        core::mem::swap(&mut self.ready, &mut self.turns);
+        for at in 0..self.turns.len() {
+            let place = self.turns[at];
+            if let Some(flow) = &mut self.flows[place as usize] {
+                flow.queued = false;
+                self.push(place, self.now());
+            }
+        }
+        self.turns.clear();
+        let sleep_ns = match (self.ready.is_empty(), self.wheel.next_ns()) {
+            (false, _) => 0,
+            (true, None) => LONGEST_SLEEP_NS,
+            (true, Some(due)) => due
+                .saturating_sub(self.now())
+                .clamp(SHORTEST_SLEEP_NS, LONGEST_SLEEP_NS),
+        };
+        let sleep = Duration::from_nanos(sleep_ns);
+        let timeout = Timespec {
+            tv_sec: 0,
+            tv_nsec: sleep.subsec_nanos().into(),
+        };
+        let mut events = core::mem::take(&mut self.events);
+        let space = rustix::buffer::spare_capacity(&mut events);
+        match epoll::wait(&self.epoll, space, Some(&timeout)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(LoadError::system("epoll")(error.into())),
+        }
+        for event in events.drain(..) {
+            match event.data.u64() {
+                LISTENER => self.accept(),
+                place => self.handle(place as u32, event.flags),
+            }
+        }
+        self.events = events;
+        Ok(())
+    }
+
+    /// Takes what waits at the listener.
+    fn accept(&mut self) {
+        while let Some(listener) = &self.listener {
+            let accepted = listener.accept().and_then(|(stream, _)| {
+                stream.set_nonblocking(true)?;
+                stream.set_nodelay(true)?;
+                Ok(stream)
+            });
+            match accepted {
+                Ok(stream) => {
+                    self.accepted += 1;
+                    if self.add(stream, Role::Greeting(0)).is_err() {
+                        self.count("no_room");
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(_) => {
+                    self.count("accept");
+                    return;
+                }
+            }
+        }
+    }
+
+    fn handle(&mut self, place: u32, flags: epoll::EventFlags) {
+        let Some(flow) = self.flows.get_mut(place as usize).and_then(Option::as_mut) else {
+            return;
+        };
+        match flow.role {
+            Role::Waiting if !flow.connected => match flow.stream.take_error() {
+                Ok(None) => {
+                    flow.connected = true;
+                    self.connecting -= 1;
+                }
+                Ok(Some(error)) | Err(error) => {
+                    self.connecting -= 1;
+                    self.drop_broken(place, error);
+                }
+            },
+            Role::Waiting => {
+                if flags.intersects(epoll::EventFlags::HUP | epoll::EventFlags::RDHUP) {
+                    self.drop_broken(place, io::ErrorKind::UnexpectedEof.into());
+                }
+            }
+            Role::Greeting(_) => match flow.greet() {
+                Ok(None) => {}
+                Ok(Some(greeting)) => self.begin(place, greeting.far_end_sends, greeting, 0.0),
+                Err(error) => self.drop_broken(place, error),
+            },
+            Role::Sending => {
+                if flags.intersects(epoll::EventFlags::HUP | epoll::EventFlags::ERR) {
+                    let error = flow.stream.take_error().ok().flatten();
+                    let error = error.unwrap_or_else(|| io::ErrorKind::ConnectionReset.into());
+                    self.drop_broken(place, error);
+                } else if flags.contains(epoll::EventFlags::RDHUP) && self.listener.is_some() {
+                    self.remove(place);
+                } else if flags.contains(epoll::EventFlags::OUT) && !flow.queued {
+                    self.push(place, self.now());
+                }
+            }
+            Role::Receiving => self.pull(place),
+        }
+    }
+
+    /// Lets a sender send what is due.
+    fn push(&mut self, place: u32, now: u64) {
+        let Some(flow) = &mut self.flows[place as usize] else {
+            return;
+        };
+        if flow.role != Role::Sending {
+            return;
+        }
+        match flow.send(&self.buffer, now) {
+            Ok(Turn::Blocked) => {}
+            Ok(Turn::Again) => {
+                if !flow.queued {
+                    flow.queued = true;
+                    self.ready.push(place);
+                }
+            }
+            Ok(Turn::Until(due)) => self.wheel.set(place, due),
+            Err(error) => self.drop_broken(place, error),
+        }
+    }
+
+    /// Lets a receiver take what is there.
+    fn pull(&mut self, place: u32) {
+        let drops = self.listener.is_some();
+        let Some(flow) = &mut self.flows[place as usize] else {
+            return;
+        };
+        match flow.receive(&mut self.buffer, drops) {
+            Ok(true) => {}
+            Ok(false) if drops => self.remove(place),
+            Ok(false) => self.drop_broken(place, io::ErrorKind::UnexpectedEof.into()),
+            // A load that is over closes while data are under way: no fault of the far end's.
+            Err(_) if drops => self.remove(place),
+            Err(error) => self.drop_broken(place, error),
+        }
+    }
+
+    fn remove(&mut self, place: u32) {
+        self.wheel.cancel(place);
+        if let Some(flow) = self.flows[place as usize].take() {
+            self.closed_bytes += flow.received_bytes;
+            self.free.push(place);
+        }
+    }
+
+    fn drop_broken(&mut self, place: u32, error: io::Error) {
+        let is_closing_far_end = self.listener.is_some() && is_gone(&error);
+        if !is_closing_far_end {
+            self.count(kind(&error));
+            self.first_error.get_or_insert(error);
+        }
+        self.remove(place);
+    }
+
+    pub(crate) fn count(&mut self, kind: &'static str) {
+        *self.errors.entry(kind).or_default() += 1;
+    }
+}
+
+/// The peer is not there any more.
+fn is_gone(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe | io::ErrorKind::UnexpectedEof
+    )
+}
+
+/// The name of an error in reports.
+fn kind(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => "refused",
+        io::ErrorKind::TimedOut => "timed_out",
+        io::ErrorKind::UnexpectedEof => "closed",
+        io::ErrorKind::InvalidData => "bad_greeting",
+        io::ErrorKind::AddrNotAvailable | io::ErrorKind::AddrInUse => "no_port",
+        _ if is_gone(error) => "reset",
+        _ => "other",
+    }
+}
+
+/// Processor time of the calling thread, in nanoseconds.
+pub(crate) fn thread_cpu_ns() -> u64 {
+    let time = rustix::time::clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// A socket with what both ends set: segments of a size, nothing held back, the congestion control.
+pub(crate) fn socket(
+    address: SocketAddr,
+    segment_bytes: Option<u32>,
+    congestion: Option<&str>,
+) -> Result<Socket, LoadError> {
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM.nonblocking().cloexec(),
+        Some(Protocol::TCP),
+    )
+    .map_err(LoadError::system("socket"))?;
+    socket
+        .set_tcp_nodelay(true)
+        .map_err(LoadError::system("TCP_NODELAY"))?;
+    if let Some(bytes) = segment_bytes.filter(|bytes| bytes + TIMESTAMP_BYTES <= MAXSEG_LIMIT_BYTES)
+    {
+        // Below the kernel's least the segments stay what they are; the report tells their size.
+        let _ = socket.set_tcp_mss(bytes + TIMESTAMP_BYTES);
+    }
+    if let Some(name) = congestion {
+        socket
+            .set_tcp_congestion(name.as_bytes())
+            .map_err(|source| {
+                LoadError::Usage(format!(
+                    "congestion: {name}: {source}; the kernel offers those of \
+                 /proc/sys/net/ipv4/tcp_available_congestion_control"
+                ))
+            })?;
+    }
+    Ok(socket)
+}

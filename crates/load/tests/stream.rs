@@ -1,0 +1,172 @@
+//! What `load stream` sends is what it was asked for, and what arrives.
+
+#![expect(clippy::unwrap_used, reason = "tests panic on errors")]
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use perpacket_load::LoadError;
+use perpacket_load::stream::{Direction, FarEnd, FarEndReport, Report, Settings, run, serve};
+
+/// A far end in a thread, until it is stopped.
+struct Far {
+    address: SocketAddr,
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<FarEndReport>,
+}
+
+impl Far {
+    fn start(once: bool) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&stop);
+        let (tell, told) = mpsc::channel();
+        let thread = thread::spawn(move || {
+            let settings = FarEnd {
+                listen: "127.0.0.1:0".parse().unwrap(),
+                once,
+                cpus: Vec::new(),
+                congestion: None,
+            };
+            serve(&settings, &flag, &mut |address| tell.send(address).unwrap()).unwrap()
+        });
+        Self {
+            address: told.recv().unwrap(),
+            stop,
+            thread,
+        }
+    }
+
+    fn end(self) -> FarEndReport {
+        self.stop.store(true, Ordering::SeqCst);
+        self.thread.join().unwrap()
+    }
+}
+
+fn load(settings: &Settings) -> Report {
+    run(settings, &AtomicBool::new(false), &mut |_| ()).unwrap()
+}
+
+fn settings(far: &Far, connections: u32) -> Settings {
+    Settings {
+        duration: Duration::from_secs(1),
+        threads: Some(1),
+        ..Settings::new(far.address, connections)
+    }
+}
+
+#[test]
+fn a_rate_is_divided_among_the_connections_and_kept_in_both_directions() {
+    let far = Far::start(false);
+    for direction in [Direction::Send, Direction::Receive] {
+        let report = load(&Settings {
+            rate_bps: Some(40e6),
+            direction,
+            warmup: Duration::from_millis(200),
+            ..settings(&far, 20)
+        });
+        assert!((report.goodput_bps / 40e6 - 1.0).abs() < 0.15, "{report:?}");
+        assert_eq!(
+            (report.connections_open, report.errors.len()),
+            (20, 0),
+            "{report:?}"
+        );
+        // One write a segment: as many segments as the bytes make, but for those the kernel joins
+        // when it is held up.
+        let expected = report.bytes as f64 / 1460.0;
+        assert!(report.segments as f64 > 0.5 * expected, "{report:?}");
+        assert_eq!(report.kernel_segment_bytes, 1460, "{report:?}");
+        assert!(!report.congestion_control.is_empty());
+    }
+    let ended = far.end();
+    assert_eq!(ended.connections, 40);
+    assert!(ended.bytes > 4_000_000, "{ended:?}");
+}
+
+#[test]
+fn without_a_rate_it_goes_as_fast_as_it_goes() {
+    let far = Far::start(false);
+    let slow = load(&Settings {
+        rate_bps: Some(8e6),
+        ..settings(&far, 2)
+    });
+    let fast = load(&settings(&far, 2));
+    assert!(fast.bytes > 2 * slow.bytes, "{} {}", fast.bytes, slow.bytes);
+    // A sender with a rate sleeps: it takes a small part of what the fast one does.
+    assert!(
+        slow.cpu_s < 0.5 * fast.cpu_s,
+        "{} {}",
+        slow.cpu_s,
+        fast.cpu_s
+    );
+    far.end();
+}
+
+#[test]
+fn two_thousand_connections_are_opened_and_served() {
+    let far = Far::start(true);
+    let report = load(&Settings {
+        rate_bps: Some(50e6),
+        ..settings(&far, 2048)
+    });
+    assert_eq!(
+        (report.connections_open, report.errors.len()),
+        (2048, 0),
+        "{report:?}"
+    );
+    assert!(
+        (report.goodput_bps / 50e6 - 1.0).abs() < 0.3,
+        "{}",
+        report.goodput_bps
+    );
+    // It ends by itself once the connections have closed.
+    let ended = far.thread.join().unwrap();
+    assert_eq!(ended.connections, 2048);
+}
+
+#[test]
+fn a_far_end_that_is_not_there_is_named() {
+    let far = Far::start(false);
+    let settings = settings(&far, 2);
+    let address = far.address.to_string();
+    far.end();
+    let error = run(&settings, &AtomicBool::new(false), &mut |_| ()).unwrap_err();
+    assert!(matches!(error, LoadError::Unreachable { .. }), "{error}");
+    assert!(error.to_string().contains(&address), "{error}");
+}
+
+#[test]
+fn a_far_end_that_dies_in_the_middle_is_reported() {
+    let far = Far::start(false);
+    let settings = Settings {
+        duration: Duration::from_secs(30),
+        rate_bps: Some(8e6),
+        ..settings(&far, 4)
+    };
+    let ender = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(700));
+        far.end()
+    });
+    let report = load(&settings);
+    ender.join().unwrap();
+    assert_eq!(report.connections_open, 0, "{report:?}");
+    assert!(
+        report.duration_s < 25.0 && report.failure().is_some(),
+        "{report:?}"
+    );
+}
+
+#[test]
+fn a_congestion_control_that_the_kernel_has_not_is_refused() {
+    let far = Far::start(false);
+    let settings = Settings {
+        congestion: Some("carrier-pigeon".to_owned()),
+        ..settings(&far, 1)
+    };
+    let error = run(&settings, &AtomicBool::new(false), &mut |_| ()).unwrap_err();
+    assert!(error.to_string().contains("carrier-pigeon"), "{error}");
+    far.end();
+}

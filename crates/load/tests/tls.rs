@@ -1,0 +1,136 @@
+//! HTTPS: what is trusted, and whether sessions are resumed.
+
+#![expect(clippy::unwrap_used, reason = "tests panic on errors")]
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use perpacket_load::http::{Report, Settings, run};
+use rustls::crypto::ring;
+use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::{HandshakeKind, ServerConfig, ServerConnection, StreamOwned};
+
+/// A server with a certificate of its own for `localhost`; answers one request a connection.
+struct Server {
+    address: SocketAddr,
+    certificate: String,
+    resumed: Arc<AtomicU64>,
+    ended: Arc<AtomicBool>,
+}
+
+impl Server {
+    fn start() -> Self {
+        let own = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+        let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(own.signing_key.serialize_der()));
+        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![own.cert.der().clone()], key)
+            .unwrap();
+        let config = Arc::new(config);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = Self {
+            address: listener.local_addr().unwrap(),
+            certificate: own.cert.pem(),
+            resumed: Arc::default(),
+            ended: Arc::default(),
+        };
+        let (resumed, ended) = (Arc::clone(&server.resumed), Arc::clone(&server.ended));
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                if ended.load(Ordering::SeqCst) {
+                    return;
+                }
+                let (Ok(stream), resumed) = (stream, Arc::clone(&resumed)) else {
+                    return;
+                };
+                let tls = ServerConnection::new(Arc::clone(&config)).unwrap();
+                thread::spawn(move || {
+                    let mut stream = StreamOwned::new(tls, stream);
+                    if stream.read(&mut [0; 1024]).is_ok_and(|bytes| bytes > 0) {
+                        if stream.conn.handshake_kind() == Some(HandshakeKind::Resumed) {
+                            resumed.fetch_add(1, Ordering::SeqCst);
+                        }
+                        let body = vec![b'x'; 100_000];
+                        let head = "HTTP/1.1 200 OK\r\nContent-Length: 100000\r\nConnection: close\r\n\r\n";
+                        let _ = stream.write_all(head.as_bytes());
+                        let _ = stream.write_all(&body);
+                        stream.conn.send_close_notify();
+                        let _ = stream.flush();
+                    }
+                });
+            }
+        });
+        server
+    }
+
+    fn settings(&self) -> Settings {
+        Settings {
+            requests: Some(10),
+            duration: None,
+            threads: Some(1),
+            ..Settings::new(&format!("https://localhost:{}/", self.address.port()), 1)
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::SeqCst);
+        let _ = std::net::TcpStream::connect(self.address);
+    }
+}
+
+fn load(settings: Settings) -> Report {
+    run(settings, &AtomicBool::new(false), &mut |_| ()).unwrap()
+}
+
+#[test]
+fn a_certificate_nobody_vouches_for_is_refused_unless_it_is_named_or_anything_goes() {
+    let server = Server::start();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("certificate.pem");
+    std::fs::write(&file, &server.certificate).unwrap();
+    let other = directory.path().join("other.pem");
+    let stranger = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    std::fs::write(&other, stranger.cert.pem()).unwrap();
+    let report = load(Settings {
+        trusted: Some(other),
+        ..server.settings()
+    });
+    assert_eq!(report.errors.get("tls"), Some(&10), "{:?}", report.errors);
+    let report = load(Settings {
+        trusted: Some(file),
+        ..server.settings()
+    });
+    assert_eq!(
+        (report.requests, report.body_bytes),
+        (10, 1_000_000),
+        "{:?}",
+        report.errors
+    );
+    let report = load(Settings {
+        insecure: true,
+        ..server.settings()
+    });
+    assert_eq!(report.requests, 10, "{:?}", report.errors);
+}
+
+#[test]
+fn sessions_are_resumed_unless_told_not_to() {
+    let server = Server::start();
+    for (tls_resumption, expected) in [(true, 9), (false, 0)] {
+        server.resumed.store(0, Ordering::SeqCst);
+        let report = load(Settings {
+            insecure: true,
+            tls_resumption,
+            ..server.settings()
+        });
+        assert_eq!(report.requests, 10, "{:?}", report.errors);
+        assert_eq!(server.resumed.load(Ordering::SeqCst), expected);
+    }
+}
