@@ -1,0 +1,325 @@
+//! One way of a link: when, and whether, a frame that enters comes out.
+//!
+//! A frame may be lost; else it waits until those before it have been put on the wire, takes its
+//! own length divided by the rate, and then the delay with its jitter. Frames never overtake each
+//! other: a wire does not reorder, and TCP would take it for loss. Nothing here reads a clock, so
+//! that the rules can be tested to the nanosecond.
+
+use std::collections::VecDeque;
+
+use rand_core::{RngCore, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use serde::Serialize;
+
+use crate::error::LinkError;
+
+/// Longest delay and jitter: beyond an hour a link is a mistake in the unit.
+const LONGEST_US: f64 = 3_600e6;
+
+/// Nanoseconds in a second.
+const SECOND_NS: u128 = 1_000_000_000;
+
+/// What one way of a link does to frames.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Settings {
+    /// Time a frame travels after it was put on the wire.
+    pub delay_us: f64,
+    /// The delay of each frame is drawn evenly from this much below to this much above.
+    pub jitter_us: f64,
+    /// Bits a second the wire carries, Ethernet headers included, preamble and check sequence not
+    /// (as netem counts); none for a wire that is never the limit.
+    pub rate_bps: Option<u64>,
+    /// Frames that may wait for the wire, the one on it included; only a rate makes frames wait.
+    pub queue_packets: usize,
+    /// Share of frames that are lost, each on its own.
+    pub loss: f64,
+}
+
+impl Default for Settings {
+    /// A wire without delay, limit or loss. The queue is as long as netem's.
+    fn default() -> Self {
+        Self {
+            delay_us: 0.0,
+            jitter_us: 0.0,
+            rate_bps: None,
+            queue_packets: 1000,
+            loss: 0.0,
+        }
+    }
+}
+
+impl Settings {
+    /// Refuse what no link can do.
+    ///
+    /// # Errors
+    ///
+    /// [`LinkError::Setting`] names the first that is out of range.
+    pub fn check(&self) -> Result<(), LinkError> {
+        let refuse = |setting, value, expected| {
+            Err(LinkError::Setting {
+                setting,
+                value,
+                expected,
+            })
+        };
+        let time = "microseconds from 0 to an hour";
+        if !(0.0..=LONGEST_US).contains(&self.delay_us) {
+            return refuse("delay", self.delay_us, time);
+        }
+        if !(0.0..=LONGEST_US).contains(&self.jitter_us) {
+            return refuse("jitter", self.jitter_us, time);
+        }
+        if !(0.0..=1.0).contains(&self.loss) {
+            return refuse("loss", self.loss, "a share from 0 to 1");
+        }
+        if self.rate_bps == Some(0) {
+            return refuse("rate", 0.0, "bits a second, at least 1");
+        }
+        if self.queue_packets == 0 {
+            return refuse("queue", 0.0, "frames, at least 1");
+        }
+        Ok(())
+    }
+}
+
+/// What becomes of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It comes out at this time.
+    Deliver {
+        /// On the clock of the arrivals, in nanoseconds.
+        due_ns: u64,
+    },
+    /// It found the queue full.
+    Full,
+    /// It was lost on the way.
+    Lost,
+}
+
+/// The state of one way.
+#[derive(Debug)]
+pub struct Direction {
+    delay_ns: u64,
+    jitter_ns: u64,
+    rate_bps: Option<u64>,
+    queue_packets: usize,
+    loss: f64,
+    losses: Pcg64Mcg,
+    jitters: Pcg64Mcg,
+    /// When each frame that may still wait for the wire will have been put on it.
+    departures_ns: VecDeque<u64>,
+    /// When the wire is free again.
+    free_ns: u64,
+    last_due_ns: u64,
+}
+
+impl Direction {
+    /// A way with nothing on it. Losses and jitter are drawn from streams of their own, so that
+    /// a change of one does not shift the other.
+    pub fn new(settings: &Settings, seed: u64) -> Self {
+        Self {
+            delay_ns: nanoseconds(settings.delay_us),
+            jitter_ns: nanoseconds(settings.jitter_us),
+            rate_bps: settings.rate_bps,
+            queue_packets: settings.queue_packets,
+            loss: settings.loss,
+            losses: Pcg64Mcg::seed_from_u64(seed ^ 0x6c6f_7373),
+            jitters: Pcg64Mcg::seed_from_u64(seed ^ 0x6a69_7474_6572),
+            departures_ns: VecDeque::new(),
+            free_ns: 0,
+            last_due_ns: 0,
+        }
+    }
+
+    /// What becomes of a frame of that length that arrives now. Arrivals are in order of time.
+    pub fn admit(&mut self, arrival_ns: u64, length_bytes: usize) -> Verdict {
+        if self.loss > 0.0 && share(&mut self.losses) < self.loss {
+            return Verdict::Lost;
+        }
+        let Some(departure_ns) = self.departure_ns(arrival_ns, length_bytes) else {
+            return Verdict::Full;
+        };
+        let jittered_ns = if self.jitter_ns == 0 {
+            self.delay_ns
+        } else {
+            let drawn = share(&mut self.jitters) * 2.0 * self.jitter_ns as f64;
+            (self.delay_ns + drawn as u64).saturating_sub(self.jitter_ns)
+        };
+        self.last_due_ns = self.last_due_ns.max(departure_ns + jittered_ns);
+        Verdict::Deliver {
+            due_ns: self.last_due_ns,
+        }
+    }
+
+    /// When the frame's last bit is on the wire; none if it finds the queue full.
+    fn departure_ns(&mut self, arrival_ns: u64, length_bytes: usize) -> Option<u64> {
+        let Some(rate_bps) = self.rate_bps else {
+            return Some(arrival_ns);
+        };
+        while self
+            .departures_ns
+            .front()
+            .is_some_and(|departure_ns| *departure_ns <= arrival_ns)
+        {
+            self.departures_ns.pop_front();
+        }
+        if self.departures_ns.len() >= self.queue_packets {
+            return None;
+        }
+        let bits = length_bytes as u128 * 8;
+        let time_ns = (bits * SECOND_NS).div_ceil(u128::from(rate_bps));
+        let start_ns = self.free_ns.max(arrival_ns);
+        self.free_ns = start_ns.saturating_add(u64::try_from(time_ns).unwrap_or(u64::MAX));
+        self.departures_ns.push_back(self.free_ns);
+        Some(self.free_ns)
+    }
+}
+
+/// Microseconds, checked to be from 0 to an hour, as nanoseconds.
+fn nanoseconds(time_us: f64) -> u64 {
+    (time_us * 1e3).round() as u64
+}
+
+/// A number evenly drawn from 0 to below 1, of the 53 bits that a float can hold.
+fn share(random: &mut Pcg64Mcg) -> f64 {
+    (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn due_ns(verdict: Verdict) -> u64 {
+        match verdict {
+            Verdict::Deliver { due_ns } => due_ns,
+            other => panic!("not delivered: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_frame_of_1250_bytes_takes_100_us_at_100_mb_per_s_and_then_the_delay() {
+        let settings = Settings {
+            delay_us: 5_000.0,
+            rate_bps: Some(100_000_000),
+            ..Settings::default()
+        };
+        let mut way = Direction::new(&settings, 1);
+        assert_eq!(due_ns(way.admit(1_000, 1250)), 1_000 + 100_000 + 5_000_000);
+        // The second waits for the first, the third finds the wire free again.
+        assert_eq!(due_ns(way.admit(1_000, 1250)), 1_000 + 200_000 + 5_000_000);
+        assert_eq!(
+            due_ns(way.admit(900_000, 1250)),
+            900_000 + 100_000 + 5_000_000
+        );
+    }
+
+    #[test]
+    fn a_queue_of_two_holds_two_frames_until_the_first_is_on_the_wire() {
+        let settings = Settings {
+            rate_bps: Some(8_000_000),
+            queue_packets: 2,
+            ..Settings::default()
+        };
+        let mut way = Direction::new(&settings, 1);
+        let verdicts: Vec<_> = (0..3).map(|_| way.admit(0, 1000)).collect();
+        assert_eq!(verdicts[2], Verdict::Full);
+        assert_eq!(due_ns(verdicts[1]), 2_000_000);
+        assert_eq!(due_ns(way.admit(1_000_000, 1000)), 3_000_000);
+    }
+
+    #[test]
+    fn the_share_of_lost_frames_is_the_one_asked_for() {
+        let settings = Settings {
+            loss: 0.02,
+            ..Settings::default()
+        };
+        let mut way = Direction::new(&settings, 7);
+        let lost = (0..100_000)
+            .filter(|_| way.admit(0, 100) == Verdict::Lost)
+            .count();
+        // Four standard deviations of a binomial variable with n = 100,000 and p = 0.02.
+        assert!((1823..=2177).contains(&lost), "{lost}");
+    }
+
+    #[test]
+    fn everything_is_lost_at_a_loss_of_one_and_nothing_at_zero() {
+        for (loss, lost) in [(1.0, 1000), (0.0, 0)] {
+            let settings = Settings {
+                loss,
+                ..Settings::default()
+            };
+            let mut way = Direction::new(&settings, 3);
+            let count = (0..1000)
+                .filter(|_| way.admit(0, 64) == Verdict::Lost)
+                .count();
+            assert_eq!(count, lost);
+        }
+    }
+
+    #[test]
+    fn settings_out_of_range_are_named() {
+        let wrong = [
+            Settings {
+                delay_us: -1.0,
+                ..Settings::default()
+            },
+            Settings {
+                delay_us: f64::NAN,
+                ..Settings::default()
+            },
+            Settings {
+                jitter_us: 1e10,
+                ..Settings::default()
+            },
+            Settings {
+                loss: 1.5,
+                ..Settings::default()
+            },
+            Settings {
+                rate_bps: Some(0),
+                ..Settings::default()
+            },
+            Settings {
+                queue_packets: 0,
+                ..Settings::default()
+            },
+        ];
+        for settings in wrong {
+            assert!(settings.check().is_err(), "{settings:?}");
+        }
+        assert!(Settings::default().check().is_ok());
+    }
+
+    proptest! {
+        #[test]
+        fn frames_come_out_in_order_and_never_before_the_wire_could_carry_them(
+            frames in prop::collection::vec((0_u64..200_000, 60_usize..1515), 1..200),
+            jitter_us in 0.0..500.0_f64,
+            rate_bps in 1_000_000_u64..1_000_000_000,
+            seed: u64,
+        ) {
+            let settings = Settings {
+                delay_us: 300.0, jitter_us, rate_bps: Some(rate_bps), ..Settings::default()
+            };
+            let (mut way, mut twin) = (Direction::new(&settings, seed), Direction::new(&settings, seed));
+            let (mut now_ns, mut last_ns, mut bytes, mut first_ns) = (0, 0, 0_u128, None);
+            for (gap_ns, length) in frames {
+                now_ns += gap_ns;
+                let verdict = way.admit(now_ns, length);
+                prop_assert_eq!(verdict, twin.admit(now_ns, length));
+                if let Verdict::Deliver { due_ns } = verdict {
+                    prop_assert!(due_ns >= last_ns);
+                    last_ns = due_ns;
+                    bytes += length as u128;
+                    let first_ns = *first_ns.get_or_insert(now_ns);
+                    let least = bytes * 8 * SECOND_NS / u128::from(rate_bps);
+                    // All that came out since the first went in took at least its bits over the
+                    // rate, and the least delay that jitter leaves.
+                    let least_delay = nanoseconds((300.0 - jitter_us).max(0.0)).saturating_sub(1);
+                    prop_assert!(u128::from(due_ns - first_ns) + 1 >= least.max(u128::from(least_delay)));
+                }
+            }
+        }
+    }
+}

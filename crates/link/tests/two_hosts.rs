@@ -1,0 +1,275 @@
+//! A link between two network namespaces: what a packet meets on its way.
+//!
+//! Namespaces need root and TAP devices a kernel that has them: without either the tests say so and
+//! pass.
+
+#![expect(
+    unsafe_code,
+    reason = "a thread of its own enters a new namespace; no other thread shares its files"
+)]
+#![expect(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test that cannot be set up has failed"
+)]
+
+use std::io::Write;
+use std::net::UdpSocket;
+use std::ops::ControlFlow;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::process::Command;
+use std::sync::mpsc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use perpacket_link::{Ends, Link, LinkError, Report, Settings};
+use rustix::thread::{UnshareFlags, gettid, unshare_unsafe};
+
+type Task = Box<dyn FnOnce() + Send>;
+
+/// A network namespace, held by a thread that lives in it.
+struct Host {
+    path: String,
+    tasks: Option<mpsc::Sender<Task>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Host {
+    /// None, with the reason printed, where namespaces cannot be made.
+    fn new() -> Option<Self> {
+        let (tasks, received) = mpsc::channel::<Task>();
+        let (ready, entered) = mpsc::channel();
+        let thread = thread::spawn(move || {
+            // SAFETY: only the network namespace changes; descriptors stay shared.
+            let made = unsafe { unshare_unsafe(UnshareFlags::NEWNET) };
+            ready.send(made.map(|()| gettid())).unwrap();
+            for task in received {
+                task();
+            }
+        });
+        match entered.recv().unwrap() {
+            Ok(number) => Some(Self {
+                path: format!("/proc/self/task/{}/ns/net", number.as_raw_nonzero()),
+                tasks: Some(tasks),
+                thread: Some(thread),
+            }),
+            Err(error) => {
+                println!("skipped: no network namespace can be made here ({error})");
+                None
+            }
+        }
+    }
+
+    /// What the task returns, run in the namespace.
+    fn run<R: Send + 'static>(&self, task: impl FnOnce() -> R + Send + 'static) -> R {
+        let (answer, answered) = mpsc::channel();
+        let task = Box::new(move || answer.send(task()).unwrap());
+        self.tasks.as_ref().unwrap().send(task).unwrap();
+        answered.recv().unwrap()
+    }
+
+    /// A socket in the namespace that gives up after a while.
+    fn socket(&self, address: &'static str) -> UdpSocket {
+        let socket = self.run(move || UdpSocket::bind(address).unwrap());
+        socket
+            .set_read_timeout(Some(Duration::from_secs(20)))
+            .unwrap();
+        socket
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        self.tasks.take();
+        self.thread.take().unwrap().join().unwrap();
+    }
+}
+
+/// Two hosts and a link that runs on a thread of its own.
+struct Joined {
+    left: Host,
+    right: Host,
+    interrupt: UnixStream,
+    reports: mpsc::Receiver<Report>,
+    link: JoinHandle<Result<Report, LinkError>>,
+}
+
+/// None where the machine cannot have one.
+fn join(left_to_right: Settings, right_to_left: Settings) -> Option<Joined> {
+    let (left, right) = (Host::new()?, Host::new()?);
+    let end = |host: &Host, address: &str| {
+        (
+            format!("{}:link0", host.path).parse().unwrap(),
+            Some(address.parse().unwrap()),
+        )
+    };
+    let ends = Ends {
+        left: end(&left, "10.9.0.1/24"),
+        right: end(&right, "10.9.0.2/24"),
+    };
+    let mut link = match Link::open(&ends, left_to_right, right_to_left, 1, &[]) {
+        Ok(link) => link,
+        Err(error) if error.is_lack_of_machine() => {
+            println!("skipped: {error}");
+            return None;
+        }
+        Err(error) => panic!("{error}"),
+    };
+    let (interrupt, interrupted) = UnixStream::pair().unwrap();
+    interrupted.set_nonblocking(true).unwrap();
+    let (send, reports) = mpsc::channel();
+    let link = thread::spawn(move || {
+        let mut asked = 0;
+        // The first interrupt asks for a report, the second for the end.
+        link.run(None, interrupted.as_fd(), |report| {
+            asked += 1;
+            send.send(report).unwrap();
+            if asked == 1 {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
+        })
+    });
+    Some(Joined {
+        left,
+        right,
+        interrupt,
+        reports,
+        link,
+    })
+}
+
+impl Joined {
+    /// What the link says now.
+    fn report(&mut self) -> Report {
+        self.interrupt.write_all(b"!").unwrap();
+        self.reports.recv().unwrap()
+    }
+
+    /// What it says at its end, which is the second time it is asked.
+    fn end(mut self) -> Report {
+        self.report();
+        self.link.join().unwrap().unwrap()
+    }
+}
+
+fn delay(delay_us: f64) -> Settings {
+    Settings {
+        delay_us,
+        ..Settings::default()
+    }
+}
+
+#[test]
+fn a_packet_is_never_early_and_the_ways_have_delays_of_their_own() {
+    let Some(mut joined) = join(delay(30_000.0), delay(10_000.0)) else {
+        return;
+    };
+    let (left, right) = (
+        joined.left.socket("10.9.0.1:0"),
+        joined.right.socket("10.9.0.2:7"),
+    );
+    let mut buffer = [0; 16];
+    // The first packet has the neighbour's address asked for, both ways.
+    let start = Instant::now();
+    left.send_to(b"first", "10.9.0.2:7").unwrap();
+    let (_, from) = right.recv_from(&mut buffer).unwrap();
+    assert!(start.elapsed() >= Duration::from_millis(30 + 10 + 30));
+    let start = Instant::now();
+    left.send_to(b"there", "10.9.0.2:7").unwrap();
+    right.recv_from(&mut buffer).unwrap();
+    assert!(start.elapsed() >= Duration::from_millis(30));
+    let start = Instant::now();
+    right.send_to(b"back", from).unwrap();
+    let (length, _) = left.recv_from(&mut buffer).unwrap();
+    assert!(start.elapsed() >= Duration::from_millis(10));
+    assert_eq!(&buffer[..length], b"back");
+    let early = joined.report();
+    assert!(
+        early.left_to_right.packets >= 3,
+        "two packets and a question"
+    );
+    let report = joined.end();
+    assert!(report.left_to_right.packets >= early.left_to_right.packets);
+    assert_eq!(report.left_to_right.dropped.loss, 0);
+    assert_eq!(report.right_to_left.dropped.queue, 0);
+}
+
+#[test]
+fn what_is_lost_or_finds_no_room_is_counted_and_the_rest_arrives_in_order() {
+    const PACKETS: u32 = 200;
+    let slow = Settings {
+        rate_bps: Some(1_000_000),
+        queue_packets: 20,
+        loss: 0.2,
+        ..Settings::default()
+    };
+    let Some(mut joined) = join(slow, Settings::default()) else {
+        return;
+    };
+    let (left, right) = (
+        joined.left.socket("10.9.0.1:0"),
+        joined.right.socket("10.9.0.2:7"),
+    );
+    // Speak from the right first: it learns and teaches the neighbours' addresses. A lost question
+    // is asked again by the kernel after a second.
+    let from = left.local_addr().unwrap();
+    right.send_to(b"hello", from).unwrap();
+    left.recv_from(&mut [0; 16]).unwrap();
+    for number in 0..PACKETS {
+        let mut packet = [0; 1000];
+        packet[..4].copy_from_slice(&number.to_be_bytes());
+        left.send_to(&packet, "10.9.0.2:7").unwrap();
+    }
+    right
+        .set_read_timeout(Some(Duration::from_secs(2)))
+        .unwrap();
+    let mut numbers = Vec::new();
+    let mut packet = [0; 1024];
+    while right.recv_from(&mut packet).is_ok() {
+        numbers.push(u32::from_be_bytes(packet[..4].try_into().unwrap()));
+    }
+    assert!(numbers.is_sorted());
+    joined.report();
+    let way = joined.end().left_to_right;
+    assert!(way.dropped.loss > 0 && way.dropped.queue > 0, "{way:?}");
+    // Every frame is accounted for: those that arrived, those dropped, and the neighbours' talk.
+    let frames = way.packets + way.dropped.loss + way.dropped.queue + way.dropped.not_kept;
+    assert!(
+        (u64::from(PACKETS)..u64::from(PACKETS) + 10).contains(&frames),
+        "{way:?}"
+    );
+    assert!(way.packets >= numbers.len() as u64);
+}
+
+#[test]
+fn a_link_whose_device_is_removed_says_so_and_ends() {
+    let Some(joined) = join(delay(0.0), delay(0.0)) else {
+        return;
+    };
+    let removed = joined.left.run(|| {
+        Command::new("ip")
+            .args(["link", "delete", "link0"])
+            .status()
+    });
+    if let Err(error) = removed {
+        println!("skipped: ip cannot be run ({error})");
+        return;
+    }
+    let error = joined.link.join().unwrap().unwrap_err();
+    assert!(error.to_string().contains("link0"), "{error}");
+}
+
+#[test]
+fn a_namespace_that_is_not_there_is_named() {
+    let place = |name: &str| (name.parse().unwrap(), None);
+    let ends = Ends {
+        left: place("no-such-namespace"),
+        right: place("neither"),
+    };
+    let error = Link::open(&ends, delay(0.0), delay(0.0), 1, &[]).unwrap_err();
+    assert!(error.to_string().contains("no-such-namespace"));
+    assert!(!error.is_lack_of_machine());
+}

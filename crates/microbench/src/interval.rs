@@ -1,0 +1,185 @@
+//! How often to repeat, and what the repetitions say.
+//!
+//! A repetition that an interrupt or another program fell into is slow by any amount, so the
+//! middle of the repetitions is taken and not their mean, and its interval is made of order
+//! statistics: it holds whatever the distribution of the disturbances is.
+
+use std::time::{Duration, Instant};
+
+/// Confidence that intervals aim at, as a share. Fewer than six repetitions reach less.
+pub const CONFIDENCE: f64 = 0.95;
+
+/// Most repetitions of one point.
+pub const MOST_REPETITIONS: usize = 256;
+
+/// Repetitions without which no interval of order statistics reaches [`CONFIDENCE`].
+const LEAST_REPETITIONS: usize = 6;
+
+/// A median and the interval that holds the true one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Median {
+    /// The middle repetition, in the unit of the repetitions.
+    pub value: f64,
+    /// Lower end of the interval.
+    pub low: f64,
+    /// Upper end of the interval.
+    pub high: f64,
+    /// Repetitions.
+    pub n: usize,
+}
+
+impl Median {
+    /// Half the interval's width as a share of the value.
+    #[must_use]
+    pub fn relative_half_width(&self) -> f64 {
+        (self.high - self.low) / 2.0 / self.value.abs()
+    }
+}
+
+/// The median of `values`, which are sorted on the way; none of no values.
+///
+/// The interval lies between the k-th smallest and the k-th largest, with the largest k whose
+/// interval is sure enough: 1 - 2 P(Binomial(n, 1/2) < k). Where even the whole range is not, the
+/// whole range is given.
+#[must_use]
+pub fn median(values: &mut [f64]) -> Option<Median> {
+    let n = values.len();
+    values.sort_unstable_by(f64::total_cmp);
+    let (first, last) = (*values.first()?, *values.last()?);
+    let middle = values[n / 2];
+    let value = if n % 2 == 1 {
+        middle
+    } else {
+        f64::midpoint(values[n / 2 - 1], middle)
+    };
+    let mut probability = 0.5_f64.powi(i32::try_from(n).unwrap_or(i32::MAX));
+    let mut below = probability;
+    let (mut low, mut high) = (first, last);
+    for rank in 1..n / 2 {
+        probability *= (n - rank + 1) as f64 / rank as f64;
+        below += probability;
+        if 1.0 - 2.0 * below < CONFIDENCE {
+            break;
+        }
+        (low, high) = (values[rank], values[n - 1 - rank]);
+    }
+    Some(Median {
+        value,
+        low,
+        high,
+        n,
+    })
+}
+
+/// When to stop repeating a point.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// Half width of the interval that is narrow enough, as a share of the median.
+    pub precision: f64,
+    /// Time after which the point is left as it is, once it has been repeated twice.
+    pub limit: Duration,
+}
+
+/// The repetitions of one point; made once and used again, so that points allocate nothing.
+#[derive(Debug)]
+pub struct Repetitions {
+    values: Vec<f64>,
+}
+
+impl Default for Repetitions {
+    fn default() -> Self {
+        Self {
+            values: Vec::with_capacity(MOST_REPETITIONS),
+        }
+    }
+}
+
+impl Repetitions {
+    /// Repeats `measure` until its median is known well enough or the time is up.
+    ///
+    /// The interval is looked at after 6, 12, 24, ... repetitions, not after each: the more often
+    /// one looks, the sooner one stops at a lucky one.
+    ///
+    /// # Errors
+    /// The first error of `measure`.
+    pub fn until_known<E>(
+        &mut self,
+        patience: Patience,
+        mut measure: impl FnMut() -> Result<f64, E>,
+    ) -> Result<Option<Median>, E> {
+        self.values.clear();
+        let begin = Instant::now();
+        let mut look_at = LEAST_REPETITIONS;
+        loop {
+            self.values.push(measure()?);
+            let n = self.values.len();
+            let late = n >= 2 && begin.elapsed() >= patience.limit;
+            if n < look_at && !late {
+                continue;
+            }
+            look_at = (2 * n).min(MOST_REPETITIONS);
+            let found = median(&mut self.values);
+            let known = found.is_some_and(|median| {
+                n >= LEAST_REPETITIONS && median.relative_half_width() <= patience.precision
+            });
+            if known || late || n >= MOST_REPETITIONS {
+                return Ok(found);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::convert::Infallible;
+
+    #[test]
+    fn the_interval_of_ten_values_lies_between_the_second_and_the_ninth() {
+        // Conover, Practical Nonparametric Statistics: 1 - 2 (1 + 10) / 1024 = 0.979.
+        let mut values: Vec<f64> = (1..=10).rev().map(f64::from).collect();
+        let median = median(&mut values).unwrap();
+        assert_eq!(
+            (median.value, median.low, median.high, median.n),
+            (5.5, 2.0, 9.0, 10)
+        );
+    }
+
+    #[test]
+    fn five_values_give_their_whole_range() {
+        let median = median(&mut [5.0, 1.0, 4.0, 2.0, 30.0]).unwrap();
+        assert_eq!((median.value, median.low, median.high), (4.0, 1.0, 30.0));
+    }
+
+    #[test]
+    fn nothing_has_no_median() {
+        assert_eq!(median(&mut []), None);
+    }
+
+    #[test]
+    fn equal_repetitions_stop_at_six_and_scattered_ones_at_the_limit() {
+        let patience = Patience {
+            precision: 0.02,
+            limit: Duration::from_secs(60),
+        };
+        let mut repetitions = Repetitions::default();
+        let known = repetitions.until_known(patience, || Ok::<_, Infallible>(7.0));
+        assert_eq!(known.unwrap().unwrap().n, 6);
+        let mut odd = false;
+        let scattered = repetitions.until_known(patience, || {
+            odd = !odd;
+            Ok::<_, Infallible>(if odd { 1.0 } else { 2.0 })
+        });
+        assert_eq!(scattered.unwrap().unwrap().n, MOST_REPETITIONS);
+    }
+
+    #[test]
+    fn a_point_out_of_time_is_left_after_two_repetitions() {
+        let patience = Patience {
+            precision: 0.02,
+            limit: Duration::ZERO,
+        };
+        let found = Repetitions::default().until_known(patience, || Ok::<_, Infallible>(1.0));
+        assert_eq!(found.unwrap().unwrap().n, 2);
+    }
+}

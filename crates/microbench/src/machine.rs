@@ -1,0 +1,242 @@
+//! What of the machine a result cannot be read without: processor, caches, page size, clock.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::time::Instant;
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
+use serde::Serialize;
+
+use crate::error::BenchError;
+
+/// Where the kernel describes its processors (Documentation/ABI/testing/sysfs-devices-system-cpu).
+const PROCESSORS: &str = "/sys/devices/system/cpu";
+
+/// Bytes of a cache line where the kernel names none.
+const USUAL_LINE_BYTES: usize = 64;
+
+/// What measured.
+#[derive(Clone, Debug, Serialize)]
+pub struct Machine {
+    /// The processor's own name, if the kernel tells it.
+    pub processor: Option<String>,
+    /// Number of the processor that the first thread ran on.
+    pub cpu: usize,
+    /// Processors the process may use.
+    pub cpus_allowed: usize,
+    /// Data and unified caches of that processor, the nearest first.
+    pub caches: Vec<Cache>,
+    /// Bytes of an ordinary page.
+    pub page_bytes: usize,
+    /// The clock that times are taken from.
+    pub clock: Clock,
+}
+
+/// A cache as the kernel describes it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Cache {
+    /// Level, from 1.
+    pub level: u32,
+    /// Capacity in bytes.
+    pub size_bytes: usize,
+    /// Lines in a set, if known.
+    pub ways: Option<u32>,
+    /// Bytes in a line.
+    pub line_bytes: usize,
+    /// Processors that share it, as the kernel lists them.
+    pub shared_cpus: String,
+}
+
+/// A clock.
+#[derive(Clone, Debug, Serialize)]
+pub struct Clock {
+    /// Name of the interface.
+    pub name: &'static str,
+    /// What the kernel makes it from, such as `tsc`.
+    pub source: Option<String>,
+    /// Nanoseconds that one reading takes, the median of many.
+    pub read_ns: f64,
+}
+
+impl Machine {
+    /// Describes the machine as seen from the processor that runs this.
+    #[must_use]
+    pub fn here() -> Self {
+        let cpu = sched_getcpu();
+        let caches = caches_in(&Path::new(PROCESSORS).join(format!("cpu{cpu}/cache")));
+        Self {
+            processor: processor(),
+            cpu,
+            cpus_allowed: sched_getaffinity(None).map_or(1, |set| set.count() as usize),
+            caches,
+            page_bytes: rustix::param::page_size(),
+            clock: Clock::here(),
+        }
+    }
+
+    /// Bytes of a line of the nearest cache.
+    #[must_use]
+    pub fn line_bytes(&self) -> usize {
+        self.caches
+            .first()
+            .map_or(USUAL_LINE_BYTES, |cache| cache.line_bytes)
+    }
+
+    /// Bytes of the last cache, if any is known.
+    #[must_use]
+    pub fn last_cache_bytes(&self) -> Option<usize> {
+        self.caches.iter().map(|cache| cache.size_bytes).max()
+    }
+}
+
+impl Clock {
+    fn here() -> Self {
+        const READINGS: usize = 1000;
+        let mut best_ns = f64::INFINITY;
+        for _ in 0..5 {
+            let begin = Instant::now();
+            for _ in 0..READINGS {
+                std::hint::black_box(Instant::now());
+            }
+            best_ns = best_ns.min(begin.elapsed().as_nanos() as f64 / READINGS as f64);
+        }
+        let source = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+        Self {
+            name: "CLOCK_MONOTONIC",
+            source: word(Path::new(source)),
+            read_ns: best_ns,
+        }
+    }
+}
+
+/// The data and unified caches described in a processor's `cache` folder; none if it is not there.
+fn caches_in(folder: &Path) -> Vec<Cache> {
+    let mut caches: Vec<Cache> = (0..)
+        .map(|index| folder.join(format!("index{index}")))
+        .take_while(|entry| entry.is_dir())
+        .filter_map(|entry| cache(&entry))
+        .collect();
+    caches.sort_by_key(|cache| cache.level);
+    caches
+}
+
+fn cache(folder: &Path) -> Option<Cache> {
+    if word(&folder.join("type"))? == "Instruction" {
+        return None;
+    }
+    let number = |name| word(&folder.join(name)).and_then(|text| text.parse::<u32>().ok());
+    let line_bytes = number("coherency_line_size").map_or(USUAL_LINE_BYTES, |bytes| bytes as usize);
+    Some(Cache {
+        level: number("level")?,
+        size_bytes: size(&word(&folder.join("size"))?)?,
+        ways: number("ways_of_associativity").filter(|&ways| ways > 0),
+        line_bytes,
+        shared_cpus: word(&folder.join("shared_cpu_list")).unwrap_or_default(),
+    })
+}
+
+/// A size as the kernel writes it: `32K`.
+fn size(text: &str) -> Option<usize> {
+    let (number, unit) = match text.strip_suffix('K') {
+        Some(number) => (number, 1 << 10),
+        None => match text.strip_suffix('M') {
+            Some(number) => (number, 1 << 20),
+            None => (text, 1),
+        },
+    };
+    number.parse::<usize>().ok()?.checked_mul(unit)
+}
+
+fn word(file: &Path) -> Option<String> {
+    Some(fs::read_to_string(file).ok()?.trim().to_owned())
+}
+
+fn processor() -> Option<String> {
+    let text = fs::read_to_string("/proc/cpuinfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with("model name"))?;
+    Some(line.split_once(':')?.1.trim().to_owned())
+}
+
+/// Keeps this thread on one processor, and lets it go where it might before when dropped.
+#[derive(Debug)]
+pub struct Pinned {
+    before: CpuSet,
+}
+
+impl Pinned {
+    /// Moves the thread to `cpu`; threads and processes it starts inherit that.
+    ///
+    /// # Errors
+    /// The processor is not there or not allowed.
+    pub fn to(cpu: usize) -> Result<Self, BenchError> {
+        let refused = |source: io::Error| BenchError::Pin { cpu, source };
+        if cpu >= CpuSet::MAX_CPU {
+            return Err(refused(io::ErrorKind::InvalidInput.into()));
+        }
+        let before = sched_getaffinity(None).map_err(|error| refused(error.into()))?;
+        let mut only = CpuSet::new();
+        only.set(cpu);
+        sched_setaffinity(None, &only).map_err(|error| refused(error.into()))?;
+        Ok(Self { before })
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        // The set was in force before, and a destructor has nobody to tell.
+        let _ = sched_setaffinity(None, &self.before);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn caches_are_read_from_the_kernels_description_without_instruction_caches() {
+        let folder = tempfile::tempdir().unwrap();
+        let entries = [
+            ("Data", "1", "32K", "8"),
+            ("Instruction", "1", "32K", "8"),
+            ("Unified", "2", "1024K", "8"),
+        ];
+        for (index, (kind, level, size, ways)) in entries.into_iter().enumerate() {
+            let entry = folder.path().join(format!("index{index}"));
+            fs::create_dir(&entry).unwrap();
+            for (name, value) in [
+                ("type", kind),
+                ("level", level),
+                ("size", size),
+                ("ways_of_associativity", ways),
+                ("coherency_line_size", "64"),
+                ("shared_cpu_list", "0"),
+            ] {
+                fs::write(entry.join(name), format!("{value}\n")).unwrap();
+            }
+        }
+        let found = caches_in(folder.path());
+        let sizes: Vec<_> = found.iter().map(|cache| cache.size_bytes).collect();
+        assert_eq!(sizes, [32 << 10, 1 << 20]);
+        assert_eq!(found[1].ways, Some(8));
+    }
+
+    #[test]
+    fn pinning_ends_when_dropped() {
+        let before = sched_getaffinity(None).unwrap();
+        let cpu = (0..CpuSet::MAX_CPU)
+            .find(|&cpu| before.is_set(cpu))
+            .unwrap();
+        {
+            let _pinned = Pinned::to(cpu).unwrap();
+            assert_eq!(sched_getaffinity(None).unwrap().count(), 1);
+        }
+        assert_eq!(sched_getaffinity(None).unwrap(), before);
+    }
+
+    #[test]
+    fn a_processor_that_is_not_there_is_an_error_that_names_it() {
+        let error = Pinned::to(100_000).unwrap_err();
+        assert!(error.to_string().contains("processor 100000"), "{error}");
+    }
+}

@@ -1,0 +1,162 @@
+//! The latency of a load that the next one waits for.
+//!
+//! Every line of a working set holds the place of another, in one random ring through all of them:
+//! no prefetcher can guess the next, and the processor cannot begin it early. Where a working set
+//! outgrows a cache, latency steps up. Large pages are asked for, since with ordinary ones a random
+//! walk over much memory measures the look-up of addresses too.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use rand_core::{RngCore, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use serde::Serialize;
+
+use super::pattern::WORD_BYTES;
+use crate::error::BenchError;
+use crate::interval::{Patience, Repetitions};
+use crate::sys::Words;
+
+/// Loads in the shortest timed walk: some microseconds, so that reading the clock does not show.
+const LEAST_LOADS: usize = 2048;
+
+/// Loads in the longest timed walk: a millisecond or so in memory.
+const MOST_LOADS: usize = 1 << 13;
+
+/// Most loads before the clock runs, to bring a working set into the caches it fits.
+const MOST_UNTIMED_LOADS: usize = 1 << 20;
+
+/// Seed of the rings: the same order on every machine.
+const SEED: u64 = 2003;
+
+/// Smallest working set, in bytes.
+const SMALLEST_BYTES: usize = 4 << 10;
+
+/// The latency of one working set.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct ChainRow {
+    /// Bytes whose lines are visited.
+    pub working_set_bytes: usize,
+    /// Nanoseconds a dependent load takes.
+    pub ns: f64,
+    /// Lower end of its interval.
+    pub low: f64,
+    /// Upper end of its interval.
+    pub high: f64,
+    /// Repetitions.
+    pub n: usize,
+}
+
+/// Memory for rings of all sizes up to one.
+pub struct Chain {
+    words: Words,
+    line_words: usize,
+}
+
+impl Chain {
+    /// Memory for rings of up to `largest_bytes`, with one place in each line.
+    ///
+    /// # Errors
+    /// There is not so much memory.
+    pub fn new(largest_bytes: usize, line_bytes: usize) -> Result<Self, BenchError> {
+        Ok(Self {
+            words: Words::new(largest_bytes / WORD_BYTES, true)?,
+            line_words: (line_bytes / WORD_BYTES).max(1),
+        })
+    }
+
+    /// The latency within `bytes`.
+    pub fn measure(
+        &mut self,
+        bytes: usize,
+        repetitions: &mut Repetitions,
+        patience: Patience,
+    ) -> Option<ChainRow> {
+        let lines = (bytes / WORD_BYTES / self.line_words).max(1);
+        self.link(lines);
+        let mut at = self.walk(0, lines.min(MOST_UNTIMED_LOADS));
+        let loads = lines.clamp(LEAST_LOADS, MOST_LOADS);
+        let known = repetitions.until_known(patience, || {
+            let begin = Instant::now();
+            at = black_box(self.walk(at, loads));
+            Ok::<_, std::convert::Infallible>(begin.elapsed().as_nanos() as f64 / loads as f64)
+        });
+        let Ok(median) = known;
+        median.map(|median| ChainRow {
+            working_set_bytes: bytes,
+            ns: median.value,
+            low: median.low,
+            high: median.high,
+            n: median.n,
+        })
+    }
+
+    /// Puts the first `lines` lines into one random ring.
+    fn link(&mut self, lines: usize) {
+        for line in 0..lines {
+            self.words[line * self.line_words] = (line * self.line_words) as u64;
+        }
+        // Sattolo's shuffle (Information Processing Letters 22, 1986) gives a single ring.
+        let mut random = Pcg64Mcg::seed_from_u64(SEED);
+        for line in (1..lines).rev() {
+            let other = (random.next_u64() % line as u64) as usize;
+            self.words
+                .swap(line * self.line_words, other * self.line_words);
+        }
+    }
+
+    /// Follows the ring from a place for some loads; returns the place reached.
+    fn walk(&self, from: usize, loads: usize) -> usize {
+        let words: &[u64] = &self.words;
+        let mut at = from;
+        for _ in 0..loads {
+            at = words[at] as usize;
+        }
+        at
+    }
+}
+
+/// Working sets from `smallest_bytes`, 4 KiB at least, to `largest_bytes` in steps of a quarter of an octave or so, whole
+/// lines each: fine enough to see where a cache ends.
+#[must_use]
+pub fn working_sets(smallest_bytes: usize, largest_bytes: usize, line_bytes: usize) -> Vec<usize> {
+    let mut sets = Vec::new();
+    let mut octave = smallest_bytes.max(SMALLEST_BYTES);
+    while octave <= largest_bytes {
+        for quarter in [4, 5, 6, 7] {
+            let bytes = octave / 4 * quarter;
+            if bytes <= largest_bytes {
+                sets.push(bytes / line_bytes * line_bytes);
+            }
+        }
+        octave *= 2;
+    }
+    sets
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ring_visits_every_line_before_it_returns() {
+        let mut chain = Chain::new(64 << 10, 64).unwrap();
+        chain.link(1000);
+        let mut seen = vec![false; 1000];
+        let mut at = 0;
+        for _ in 0..1000 {
+            assert!(!seen[at / 8], "line {} comes twice", at / 8);
+            seen[at / 8] = true;
+            at = chain.walk(at, 1);
+        }
+        assert_eq!(at, 0);
+    }
+
+    #[test]
+    fn working_sets_rise_and_hold_every_power_of_two() {
+        let sets = working_sets(512, 128 << 20, 64);
+        assert!(sets.is_sorted_by(|a, b| a < b));
+        assert!((12..=27).all(|power| sets.contains(&(1 << power))));
+        assert_eq!(working_sets(1 << 20, 1 << 20, 64), [1 << 20]);
+    }
+}

@@ -1,0 +1,171 @@
+//! Where caches end, found from the latency of dependent loads alone.
+//!
+//! Latency is flat while a working set fits a cache and rises when it outgrows it. An edge is a
+//! stretch of rises; a stretch with a shoulder in it is two edges. A larger working set cannot be
+//! faster, so where it was, the smaller one was disturbed and counts as fast as the larger one. The
+//! caches that the kernel names
+//! take no part in the finding: they are put beside what was found.
+
+use serde::Serialize;
+
+use super::chain::ChainRow;
+use crate::machine::Cache;
+
+/// A step between neighbouring working sets that is a rise: latencies are known to 2 %.
+const RISE: f64 = 1.05;
+
+/// A stretch of rises that is an edge, from its foot to its top. The nearest two caches of current
+/// processors are three times apart, and memory and the last cache about as much.
+const EDGE: f64 = 1.35;
+
+/// A shoulder rises less than this share of what the steps on either side of it do.
+const SHOULDER: f64 = 0.4;
+
+/// A place where latency rises.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Edge {
+    /// The largest working set before the rise: what the cache holds.
+    pub working_set_bytes: usize,
+    /// The working set at which the rise is over.
+    pub risen_bytes: usize,
+    /// Latency before the rise in nanoseconds.
+    pub before_ns: f64,
+    /// Latency after it.
+    pub after_ns: f64,
+    /// Level of the cache of about this size that the kernel names, if there is one.
+    pub level: Option<u32>,
+}
+
+/// The edges in latencies of rising working sets, and the caches they may be of.
+#[must_use]
+pub fn edges(chain: &[ChainRow], caches: &[Cache]) -> Vec<Edge> {
+    let mut ns: Vec<f64> = chain.iter().map(|row| row.ns).collect();
+    for index in (1..ns.len()).rev() {
+        ns[index - 1] = ns[index - 1].min(ns[index]);
+    }
+    let steps: Vec<f64> = ns.windows(2).map(|pair| (pair[1] / pair[0]).ln()).collect();
+    let mut found = Vec::new();
+    let mut first = 0;
+    while first < steps.len() {
+        let rises = steps[first..].iter().take_while(|&&step| step >= RISE.ln());
+        let length = rises.count();
+        if length > 0 {
+            split(&steps, first, first + length, &mut found);
+        }
+        first += length + 1;
+    }
+    found
+        .into_iter()
+        .map(|(first, end)| Edge {
+            working_set_bytes: chain[first].working_set_bytes,
+            risen_bytes: chain[end].working_set_bytes,
+            before_ns: ns[first],
+            after_ns: ns[end],
+            level: level_of(
+                chain[first].working_set_bytes,
+                chain[end].working_set_bytes,
+                caches,
+            ),
+        })
+        .filter(|edge| edge.after_ns >= edge.before_ns * EDGE)
+        .collect()
+}
+
+/// Parts a stretch of rises at its deepest shoulder, and the parts again.
+fn split(steps: &[f64], first: usize, end: usize, found: &mut Vec<(usize, usize)>) {
+    let highest = |range: &[f64]| range.iter().copied().fold(0.0, f64::max);
+    let shoulder = (first + 1..end.saturating_sub(1))
+        .filter(|&at| {
+            let sides = highest(&steps[first..at]).min(highest(&steps[at + 1..end]));
+            steps[at] < SHOULDER * sides
+        })
+        .min_by(|&a, &b| steps[a].total_cmp(&steps[b]));
+    match shoulder {
+        Some(at) => {
+            split(steps, first, at, found);
+            split(steps, at + 1, end, found);
+        }
+        None => found.push((first, end)),
+    }
+}
+
+/// The level of the cache that ends within a rise. A rise may begin at half of the cache, when
+/// other programs and address hashing take their share, and need not be over before its double.
+fn level_of(begin_bytes: usize, end_bytes: usize, caches: &[Cache]) -> Option<u32> {
+    caches
+        .iter()
+        .filter(|cache| (begin_bytes..=begin_bytes * 2).contains(&cache.size_bytes))
+        .chain(
+            caches
+                .iter()
+                .filter(|cache| (begin_bytes..=end_bytes).contains(&cache.size_bytes)),
+        )
+        .map(|cache| cache.level)
+        .next()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chain(latencies: &[f64]) -> Vec<ChainRow> {
+        latencies
+            .iter()
+            .enumerate()
+            .map(|(power, &ns)| ChainRow {
+                working_set_bytes: 1024 << power,
+                ns,
+                low: ns,
+                high: ns,
+                n: 6,
+            })
+            .collect()
+    }
+
+    #[test]
+    fn flat_latency_has_no_edge() {
+        assert!(edges(&chain(&[1.0, 1.01, 0.99, 1.02, 1.0]), &[]).is_empty());
+    }
+
+    #[test]
+    fn a_slow_drift_is_no_edge() {
+        assert!(edges(&chain(&[1.0, 1.06, 1.12, 1.19, 1.2, 1.2]), &[]).is_empty());
+    }
+
+    #[test]
+    fn a_rise_over_several_sizes_is_one_edge() {
+        let found = edges(&chain(&[1.0, 1.0, 2.0, 3.5, 4.0, 4.0]), &[]);
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].working_set_bytes, 2048);
+        assert_eq!(found[0].risen_bytes, 16384);
+    }
+
+    #[test]
+    fn a_disturbed_point_is_no_edge() {
+        assert!(edges(&chain(&[1.0, 1.0, 9.0, 1.0, 1.0]), &[]).is_empty());
+    }
+
+    #[test]
+    fn a_shoulder_parts_two_edges() {
+        let found = edges(&chain(&[1.0, 3.0, 3.0 * 1.07, 3.0 * 1.07 * 3.0]), &[]);
+        let sizes: Vec<_> = found.iter().map(|edge| edge.working_set_bytes).collect();
+        assert_eq!(sizes, [1024, 4096]);
+    }
+
+    #[test]
+    fn an_edge_gets_the_level_of_a_cache_that_ends_there() {
+        let cache = |level, kib: usize| Cache {
+            level,
+            size_bytes: kib << 10,
+            ways: None,
+            line_bytes: 64,
+            shared_cpus: String::new(),
+        };
+        let found = edges(
+            &chain(&[1.0, 1.0, 4.0, 4.0, 4.0, 16.0]),
+            &[cache(1, 2), cache(2, 128)],
+        );
+        let levels: Vec<_> = found.iter().map(|edge| edge.level).collect();
+        assert_eq!(levels, [Some(1), None]);
+    }
+}

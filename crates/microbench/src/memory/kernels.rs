@@ -1,0 +1,366 @@
+//! The loops that are timed.
+//!
+//! One function an operation, compiled once for each stride: with the stride known the compiler
+//! addresses words without multiplying and without bounds checks, and at stride 1 it uses vectors,
+//! as it would in anybody's program. Working blocks go through `black_box` before each walk, so
+//! that walks cannot be merged.
+
+use std::hint::black_box;
+use std::ops::Range;
+
+use serde::Serialize;
+
+use super::pattern::{COLUMNS_TOGETHER, WORD_BYTES};
+
+/// What is done to every word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Operation {
+    /// Read it into a sum.
+    Load,
+    /// Write a value to it.
+    Store,
+    /// Read it from one half of the working set and write it to the other.
+    Copy,
+    /// a = b + 3 c over three thirds of the working set, in double precision: STREAM's triad, there
+    /// to be compared with other tools. At stride 1 only.
+    Triad,
+}
+
+impl Operation {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Load, Self::Store, Self::Copy, Self::Triad];
+
+    /// Its name in files and options.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Load => "load",
+            Self::Store => "store",
+            Self::Copy => "copy",
+            Self::Triad => "triad",
+        }
+    }
+
+    /// Parts the working set is made of.
+    #[must_use]
+    pub const fn parts(self) -> usize {
+        match self {
+            Self::Load | Self::Store => 1,
+            Self::Copy => 2,
+            Self::Triad => 3,
+        }
+    }
+
+    /// Whether it is measured at a stride.
+    #[must_use]
+    pub const fn has_stride(self, stride_words: usize) -> bool {
+        stride_words == 1 || !matches!(self, Self::Triad)
+    }
+}
+
+/// Words between the parts of a working set. Parts whose distance is a power of two would share
+/// the low bits of their addresses, and then loads wait for stores that they have nothing to do
+/// with ("4K aliasing", Intel 64 and IA-32 Architectures Optimization Reference Manual).
+pub const GAP_WORDS: usize = 272;
+
+/// What the triad multiplies by, as STREAM does.
+const SCALE: f64 = 3.0;
+
+/// Walks over some columns of a block; see [`super::pattern`].
+pub trait Walk {
+    /// Walks `columns` of a block with this stride.
+    fn walk<const STRIDE: usize>(&mut self, columns: Range<usize>);
+
+    /// As `walk`, with a stride known only now. Strides that are not offered walk nothing.
+    fn walk_stride(&mut self, stride_words: usize, columns: Range<usize>) {
+        match stride_words {
+            1 => self.walk::<1>(columns),
+            2 => self.walk::<2>(columns),
+            4 => self.walk::<4>(columns),
+            8 => self.walk::<8>(columns),
+            16 => self.walk::<16>(columns),
+            32 => self.walk::<32>(columns),
+            64 => self.walk::<64>(columns),
+            128 => self.walk::<128>(columns),
+            256 => self.walk::<256>(columns),
+            _ => {}
+        }
+    }
+}
+
+/// [`Operation::Load`].
+pub struct Load<'a> {
+    /// The block.
+    pub words: &'a [u64],
+    /// What was read, summed up.
+    pub sum: u64,
+}
+
+impl Walk for Load<'_> {
+    #[inline(never)]
+    fn walk<const STRIDE: usize>(&mut self, columns: Range<usize>) {
+        let (rows, _) = black_box(self.words).as_chunks::<STRIDE>();
+        let mut sum = self.sum;
+        for column in columns {
+            for row in rows {
+                sum = sum.wrapping_add(row[column % STRIDE]);
+            }
+        }
+        self.sum = sum;
+    }
+}
+
+/// [`Operation::Store`].
+pub struct Store<'a> {
+    /// The block.
+    pub words: &'a mut [u64],
+    /// What is written.
+    pub value: u64,
+}
+
+impl Walk for Store<'_> {
+    #[inline(never)]
+    fn walk<const STRIDE: usize>(&mut self, columns: Range<usize>) {
+        let (rows, _) = black_box(&mut *self.words).as_chunks_mut::<STRIDE>();
+        for column in columns {
+            for row in &mut *rows {
+                row[column % STRIDE] = self.value;
+            }
+        }
+    }
+}
+
+/// [`Operation::Copy`].
+pub struct Copy<'a> {
+    /// Where words are read.
+    pub from: &'a [u64],
+    /// Where they are written, a block of the same size.
+    pub to: &'a mut [u64],
+    /// Added to every word: zero. A compiler that saw a plain copy would call `memcpy`, which has
+    /// ways of its own for large blocks, and strides would not be comparable.
+    pub add: u64,
+}
+
+impl Walk for Copy<'_> {
+    #[inline(never)]
+    fn walk<const STRIDE: usize>(&mut self, columns: Range<usize>) {
+        let (from, _) = black_box(self.from).as_chunks::<STRIDE>();
+        let (to, _) = black_box(&mut *self.to).as_chunks_mut::<STRIDE>();
+        for column in columns {
+            let column = column % STRIDE;
+            for (source, target) in from.iter().zip(&mut *to) {
+                target[column] = source[column].wrapping_add(self.add);
+            }
+        }
+    }
+}
+
+/// [`Operation::Triad`], on words that hold the bits of doubles.
+pub struct Triad<'a> {
+    /// Where results are written.
+    pub sum: &'a mut [u64],
+    /// Added as it is.
+    pub plain: &'a [u64],
+    /// Added three times.
+    pub scaled: &'a [u64],
+}
+
+impl Walk for Triad<'_> {
+    #[inline(never)]
+    fn walk<const STRIDE: usize>(&mut self, _: Range<usize>) {
+        let plain = black_box(self.plain);
+        let scaled = black_box(self.scaled);
+        let sum = black_box(&mut *self.sum);
+        for ((sum, plain), scaled) in sum.iter_mut().zip(plain).zip(scaled) {
+            *sum = (f64::from_bits(*plain) + SCALE * f64::from_bits(*scaled)).to_bits();
+        }
+    }
+}
+
+/// The working set of an operation, cut from a buffer.
+pub struct Parts {
+    words: usize,
+    parts: usize,
+}
+
+impl Parts {
+    /// The parts of a working set of `bytes`.
+    #[must_use]
+    pub const fn of(operation: Operation, bytes: usize) -> Self {
+        let parts = operation.parts();
+        Self {
+            words: bytes / WORD_BYTES / parts,
+            parts,
+        }
+    }
+
+    /// Words in each part.
+    #[must_use]
+    pub const fn words(&self) -> usize {
+        self.words
+    }
+
+    /// Words that are read and written, with all parts: what bandwidth counts.
+    #[must_use]
+    pub const fn words_moved(&self) -> usize {
+        self.words * self.parts
+    }
+
+    /// Words a buffer needs to hold the parts and what lies between them.
+    #[must_use]
+    pub const fn buffer_words(&self) -> usize {
+        self.words * self.parts + GAP_WORDS * (self.parts - 1)
+    }
+}
+
+/// Walks groups of columns, round and round the block: group numbers past the last begin anew.
+/// Gives back something that depends on what was read.
+///
+/// The buffer must hold [`Parts::buffer_words`].
+pub fn run(
+    operation: Operation,
+    buffer: &mut [u64],
+    bytes: usize,
+    stride_words: usize,
+    groups: Range<usize>,
+) -> u64 {
+    let parts = Parts::of(operation, bytes);
+    let words = parts.words();
+    let buffer = &mut buffer[..parts.buffer_words()];
+    match operation {
+        Operation::Load => {
+            let mut load = Load {
+                words: buffer,
+                sum: 0,
+            };
+            walk_groups(&mut load, stride_words, groups);
+            black_box(load.sum)
+        }
+        Operation::Store => {
+            let value = black_box(groups.start as u64);
+            let mut store = Store {
+                words: buffer,
+                value,
+            };
+            walk_groups(&mut store, stride_words, groups);
+            value
+        }
+        Operation::Copy => {
+            let (from, rest) = buffer.split_at_mut(words);
+            let mut copy = Copy {
+                from,
+                to: &mut rest[GAP_WORDS..],
+                add: black_box(0),
+            };
+            walk_groups(&mut copy, stride_words, groups);
+            0
+        }
+        Operation::Triad => {
+            let (sum, rest) = buffer.split_at_mut(words);
+            let (plain, rest) = rest[GAP_WORDS..].split_at_mut(words);
+            let mut triad = Triad {
+                sum,
+                plain,
+                scaled: &rest[GAP_WORDS..],
+            };
+            walk_groups(&mut triad, stride_words, groups);
+            0
+        }
+    }
+}
+
+/// Groups of columns that a block has at a stride.
+#[must_use]
+pub fn groups_of(stride_words: usize) -> usize {
+    stride_words.div_ceil(COLUMNS_TOGETHER)
+}
+
+fn walk_groups(walk: &mut impl Walk, stride_words: usize, groups: Range<usize>) {
+    let together = stride_words.min(COLUMNS_TOGETHER);
+    let all = groups_of(stride_words);
+    for group in groups {
+        let first = group % all * together;
+        walk.walk_stride(stride_words, first..first + together);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::pattern::{STRIDES, fits};
+    use super::*;
+
+    const BYTES: usize = 16 << 10;
+
+    fn buffer(operation: Operation) -> Vec<u64> {
+        (0..Parts::of(operation, BYTES).buffer_words() as u64).collect()
+    }
+
+    #[test]
+    fn a_full_walk_loads_every_word_once_at_every_stride() {
+        for stride in STRIDES {
+            let mut words = buffer(Operation::Load);
+            let expected: u64 = words.iter().sum();
+            let sum = run(
+                Operation::Load,
+                &mut words,
+                BYTES,
+                stride,
+                0..groups_of(stride),
+            );
+            assert_eq!(sum, expected, "stride {stride}");
+        }
+    }
+
+    #[test]
+    fn a_full_walk_stores_to_every_word() {
+        for stride in STRIDES {
+            let mut words = buffer(Operation::Store);
+            let groups = groups_of(stride);
+            run(
+                Operation::Store,
+                &mut words,
+                BYTES,
+                stride,
+                groups..2 * groups,
+            );
+            assert!(
+                words.iter().all(|&word| word == groups as u64),
+                "stride {stride}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_full_walk_copies_one_part_to_the_other_and_leaves_the_gap() {
+        for stride in STRIDES
+            .into_iter()
+            .filter(|&stride| fits(BYTES / 16, stride))
+        {
+            let mut words = buffer(Operation::Copy);
+            let before = words.clone();
+            run(
+                Operation::Copy,
+                &mut words,
+                BYTES,
+                stride,
+                0..groups_of(stride),
+            );
+            let half = BYTES / 16;
+            assert_eq!(words[..half], before[..half]);
+            assert_eq!(
+                words[half..half + GAP_WORDS],
+                before[half..half + GAP_WORDS]
+            );
+            assert_eq!(words[half + GAP_WORDS..], before[..half], "stride {stride}");
+        }
+    }
+
+    #[test]
+    fn the_triad_is_the_plain_part_and_three_times_the_scaled_one() {
+        let mut words = vec![2.0_f64.to_bits(); Parts::of(Operation::Triad, BYTES).buffer_words()];
+        run(Operation::Triad, &mut words, BYTES, 1, 0..1);
+        assert_eq!(f64::from_bits(words[0]), 8.0);
+        assert_eq!(f64::from_bits(words[BYTES / 24 - 1]), 8.0);
+    }
+}

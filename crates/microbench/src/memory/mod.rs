@@ -1,0 +1,422 @@
+//! Bandwidth as a surface over working set and stride, and the latency of dependent loads.
+//!
+//! The extended copy transfer characterization (Stricker and Gross, HPCA 1997), as measured in Isa
+//! 2003, section 4.3.1: the working set says how often data are used again before they leave a
+//! cache (temporal locality), the stride how much of each line is used (spatial locality). Stride 1
+//! is the line that other tools measure.
+
+mod chain;
+mod edges;
+mod kernels;
+mod pattern;
+
+use std::convert::Infallible;
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+pub use chain::{ChainRow, working_sets};
+pub use edges::{Edge, edges};
+pub use kernels::Operation;
+pub use pattern::{STRIDES, WORD_BYTES, order};
+
+use crate::error::BenchError;
+use crate::interval::{Patience, Repetitions};
+use crate::machine::{Machine, Pinned};
+use chain::Chain;
+use kernels::Parts;
+
+/// Version of the report's layout.
+const SCHEMA: u32 = 1;
+
+/// How bytes are counted, printed with every report.
+const COUNTING: &str = "bytes read plus bytes written by the program: a copied byte counts twice, \
+                        a byte of the triad once in each of its three arrays, as STREAM counts; \
+                        lines that a store brings into the cache are not counted";
+
+/// Largest working set where no cache is known, in bytes.
+const LARGEST_WITHOUT_CACHES: usize = 128 << 20;
+
+/// Smallest working set, in bytes: eight lines.
+pub const SMALLEST_BYTES: usize = 512;
+
+/// Shortest timed walk: a reading of the clock is a thousandth of it.
+const SHORTEST_WALK: Duration = Duration::from_micros(50);
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// What is done to the words.
+    pub operations: Vec<Operation>,
+    /// Strides in words, each one of [`STRIDES`].
+    pub strides: Vec<usize>,
+    /// Smallest working set in bytes, all parts of an operation together.
+    pub smallest_bytes: usize,
+    /// Largest; without it four times the last cache.
+    pub largest_bytes: Option<usize>,
+    /// Half width of an interval that is narrow enough, as a share.
+    pub precision: f64,
+    /// Longest time for one point of the surface; points of the chain have as much.
+    pub point_limit: Duration,
+    /// Whether the latency of dependent loads is measured.
+    pub chain: bool,
+    /// Processor to run on; without it the one that begins.
+    pub cpu: Option<usize>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            operations: vec![Operation::Load, Operation::Store, Operation::Copy],
+            strides: STRIDES.to_vec(),
+            smallest_bytes: SMALLEST_BYTES,
+            largest_bytes: None,
+            precision: 0.02,
+            point_limit: Duration::from_millis(40),
+            chain: true,
+            cpu: None,
+        }
+    }
+}
+
+/// One point of the surface.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct SurfaceRow {
+    /// What was done.
+    pub operation: Operation,
+    /// Bytes of all parts together.
+    pub working_set_bytes: usize,
+    /// Words from one access to the next.
+    pub stride_words: usize,
+    /// Bandwidth in 10^6 bytes a second; see `counting`.
+    pub mbytes_per_s: f64,
+    /// Lower end of its interval.
+    pub low: f64,
+    /// Upper end of its interval.
+    pub high: f64,
+    /// Repetitions.
+    pub n: usize,
+}
+
+/// All that was measured.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// Version of this layout.
+    pub schema: u32,
+    /// Which benchmark.
+    pub benchmark: &'static str,
+    /// Whether all points were measured; not so when it was interrupted.
+    pub complete: bool,
+    /// What measured.
+    pub machine: Machine,
+    /// Bytes of a word.
+    pub word_bytes: usize,
+    /// How bytes are counted.
+    pub counting: &'static str,
+    /// Confidence the intervals aim at, a share; fewer than six repetitions reach less.
+    pub confidence: f64,
+    /// Half width of an interval that is narrow enough, as a share.
+    pub precision: f64,
+    /// Points of the surface whose intervals are wider than that.
+    pub imprecise_points: usize,
+    /// Time it all took, in seconds.
+    pub duration_s: f64,
+    /// Bandwidths, by operation, working set and stride.
+    pub surface: Vec<SurfaceRow>,
+    /// Pages of the memory that dependent loads went through: `huge`, `some_huge` or `base`.
+    pub chain_pages: Option<&'static str>,
+    /// Latencies by working set.
+    pub chain: Vec<ChainRow>,
+    /// Where latency rises: the caches as they show.
+    pub edges: Vec<Edge>,
+}
+
+/// How far it has come.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// Points measured.
+    pub done: usize,
+    /// Points in all.
+    pub points: usize,
+    /// Time spent.
+    pub elapsed: Duration,
+}
+
+/// Measures, telling `watch` after every point, which may break it off.
+///
+/// # Errors
+/// A setting is out of range, the memory is not there, or the processor not allowed.
+pub fn run(
+    settings: &Settings,
+    mut watch: impl FnMut(Progress) -> ControlFlow<()>,
+) -> Result<Report, BenchError> {
+    let begin = Instant::now();
+    let cpu = settings.cpu.unwrap_or_else(rustix::thread::sched_getcpu);
+    let _pinned = Pinned::to(cpu)?;
+    let machine = Machine::here();
+    let largest_bytes = settings.largest_bytes.unwrap_or_else(|| {
+        machine
+            .last_cache_bytes()
+            .map_or(LARGEST_WITHOUT_CACHES, |bytes| bytes.saturating_mul(4))
+    });
+    check(settings, largest_bytes)?;
+    let points = points(settings, largest_bytes);
+    let sets = if settings.chain {
+        working_sets(settings.smallest_bytes, largest_bytes, machine.line_bytes())
+    } else {
+        Vec::new()
+    };
+    let total = points.len() + sets.len();
+    let mut done = 0;
+    let mut step = || {
+        done += 1;
+        watch(Progress {
+            done,
+            points: total,
+            elapsed: begin.elapsed(),
+        })
+    };
+    let patience = Patience {
+        precision: settings.precision,
+        limit: settings.point_limit,
+    };
+    let mut repetitions = Repetitions::default();
+    let mut surface = Vec::with_capacity(points.len());
+    let mut broken = measure_surface(&points, patience, &mut repetitions, &mut surface, &mut step);
+    let mut latencies = Vec::with_capacity(sets.len());
+    let mut chain_pages = None;
+    if broken.is_continue() && !sets.is_empty() {
+        let mut chain = Chain::new(largest_bytes, machine.line_bytes())?;
+        for &bytes in &sets {
+            latencies.extend(chain.measure(bytes, &mut repetitions, patience));
+            broken = step();
+            if broken.is_break() {
+                break;
+            }
+        }
+        chain_pages = Some(pages_of(largest_bytes));
+    }
+    let edges = edges(&latencies, &machine.caches);
+    let imprecise =
+        |row: &&SurfaceRow| (row.high - row.low) / 2.0 > settings.precision * row.mbytes_per_s;
+    Ok(Report {
+        schema: SCHEMA,
+        benchmark: "memory",
+        complete: broken.is_continue(),
+        machine,
+        word_bytes: WORD_BYTES,
+        counting: COUNTING,
+        confidence: crate::interval::CONFIDENCE,
+        precision: settings.precision,
+        imprecise_points: surface.iter().filter(imprecise).count(),
+        duration_s: begin.elapsed().as_secs_f64(),
+        surface,
+        chain_pages,
+        chain: latencies,
+        edges,
+    })
+}
+
+fn check(settings: &Settings, largest_bytes: usize) -> Result<(), BenchError> {
+    let wrong = |name, value: String, expected| {
+        Err(BenchError::Setting {
+            name,
+            value,
+            expected,
+        })
+    };
+    if let Some(stride) = settings
+        .strides
+        .iter()
+        .find(|stride| !STRIDES.contains(stride))
+    {
+        return wrong(
+            "strides",
+            stride.to_string(),
+            "powers of two from 1 to 256 words",
+        );
+    }
+    if settings.smallest_bytes < SMALLEST_BYTES {
+        let smallest = settings.smallest_bytes.to_string();
+        return wrong("smallest", smallest, "at least 512 bytes");
+    }
+    if largest_bytes < settings.smallest_bytes {
+        let largest = largest_bytes.to_string();
+        return wrong("largest", largest, "at least the smallest working set");
+    }
+    if !(settings.precision > 0.0 && settings.precision < 1.0) {
+        let precision = settings.precision.to_string();
+        return wrong("precision", precision, "a share between 0 and 1");
+    }
+    Ok(())
+}
+
+/// A point of the surface: operation, bytes, stride.
+type Point = (Operation, usize, usize);
+
+/// Points in the order they are measured: by operation, size and stride.
+fn points(settings: &Settings, largest_bytes: usize) -> Vec<Point> {
+    let sizes: Vec<usize> = std::iter::successors(Some(settings.smallest_bytes), |&bytes| {
+        (bytes < largest_bytes).then(|| bytes.saturating_mul(2).min(largest_bytes))
+    })
+    .collect();
+    let mut points = Vec::new();
+    for &operation in &settings.operations {
+        for &bytes in &sizes {
+            let words = Parts::of(operation, bytes).words();
+            let strides = settings.strides.iter().copied();
+            points.extend(
+                strides
+                    .filter(|&stride| operation.has_stride(stride) && pattern::fits(words, stride))
+                    .map(|stride| (operation, bytes, stride)),
+            );
+        }
+    }
+    points
+}
+
+fn measure_surface(
+    points: &[Point],
+    patience: Patience,
+    repetitions: &mut Repetitions,
+    surface: &mut Vec<SurfaceRow>,
+    step: &mut impl FnMut() -> ControlFlow<()>,
+) -> ControlFlow<()> {
+    let words = points
+        .iter()
+        .map(|&(operation, bytes, _)| Parts::of(operation, bytes).buffer_words())
+        .max();
+    // Ones as doubles: the triad adds them, and small or endless numbers might take longer.
+    let mut buffer = vec![1.0_f64.to_bits(); words.unwrap_or(0)];
+    let mut operation_before = None;
+    for &(operation, bytes, stride) in points {
+        if operation == Operation::Triad && operation_before != Some(operation) {
+            buffer.fill(1.0_f64.to_bits());
+        }
+        operation_before = Some(operation);
+        surface.extend(measure(
+            &mut buffer,
+            (operation, bytes, stride),
+            repetitions,
+            patience,
+        ));
+        step()?;
+    }
+    ControlFlow::Continue(())
+}
+
+/// The bandwidth of one point.
+fn measure(
+    buffer: &mut [u64],
+    (operation, bytes, stride): Point,
+    repetitions: &mut Repetitions,
+    patience: Patience,
+) -> Option<SurfaceRow> {
+    let parts = Parts::of(operation, bytes);
+    let all_groups = kernels::groups_of(stride);
+    // Once over all of it, so that what fits a cache is in it before the clock runs.
+    kernels::run(operation, buffer, bytes, 1, 0..1);
+    let mut group = 0;
+    let mut walk = |groups: usize| {
+        let begin = Instant::now();
+        kernels::run(operation, buffer, bytes, stride, group..group + groups);
+        let elapsed = begin.elapsed();
+        group = (group + groups) % all_groups;
+        elapsed
+    };
+    let mut groups = 1;
+    while walk(groups) < SHORTEST_WALK {
+        groups *= 2;
+    }
+    let bytes_a_group = (parts.words_moved() / all_groups * WORD_BYTES) as f64;
+    let known = repetitions.until_known(patience, || {
+        let elapsed = walk(groups);
+        let bytes_moved = bytes_a_group * groups as f64;
+        Ok::<_, Infallible>(bytes_moved / elapsed.as_secs_f64() / 1e6)
+    });
+    let Ok(median) = known;
+    median.map(|median| SurfaceRow {
+        operation,
+        working_set_bytes: bytes,
+        stride_words: stride,
+        mbytes_per_s: median.value,
+        low: median.low,
+        high: median.high,
+        n: median.n,
+    })
+}
+
+/// How much of a region of `bytes` the kernel backed with huge pages, as far as the process's
+/// totals tell (Documentation/filesystems/proc.rst, `smaps_rollup`).
+fn pages_of(bytes: usize) -> &'static str {
+    let text = std::fs::read_to_string("/proc/self/smaps_rollup").unwrap_or_default();
+    let huge_kib: usize = text
+        .lines()
+        .find_map(|line| line.strip_prefix("AnonHugePages:"))
+        .and_then(|rest| rest.split_whitespace().next()?.parse().ok())
+        .unwrap_or(0);
+    match huge_kib {
+        0 => "base",
+        _ if huge_kib * 1024 * 10 >= bytes * 9 => "huge",
+        _ => "some_huge",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn quick() -> Settings {
+        Settings {
+            operations: Operation::ALL.to_vec(),
+            largest_bytes: Some(16 << 10),
+            point_limit: Duration::ZERO,
+            ..Settings::default()
+        }
+    }
+
+    #[test]
+    fn every_operation_size_and_stride_that_fits_has_its_row() {
+        let report = run(&quick(), |_| ControlFlow::Continue(())).unwrap();
+        assert!(report.complete);
+        // Six sizes of 64 to 2048 words; strides of up to half the words of a part, nine at most.
+        let rows = |operation| {
+            let of = |row: &&SurfaceRow| row.operation == operation;
+            report.surface.iter().filter(of).count()
+        };
+        assert_eq!(rows(Operation::Load), 6 + 7 + 8 + 9 + 9 + 9);
+        assert_eq!(rows(Operation::Copy), 5 + 6 + 7 + 8 + 9 + 9);
+        assert_eq!(rows(Operation::Triad), 6);
+        assert!(report.surface.iter().all(|row| row.mbytes_per_s > 0.0));
+        assert_eq!(report.chain.last().unwrap().working_set_bytes, 16 << 10);
+    }
+
+    #[test]
+    fn broken_off_it_gives_what_it_has() {
+        let report = run(&quick(), |progress| {
+            if progress.done == 3 {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        });
+        let report = report.unwrap();
+        assert!(!report.complete);
+        assert_eq!(report.surface.len(), 3);
+        assert!(report.chain.is_empty());
+    }
+
+    #[test]
+    fn settings_out_of_range_are_named() {
+        let settings = Settings {
+            strides: vec![3],
+            ..quick()
+        };
+        let error = run(&settings, |_| ControlFlow::Continue(())).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "strides = 3: expected powers of two from 1 to 256 words"
+        );
+    }
+}

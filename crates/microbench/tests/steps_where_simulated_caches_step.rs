@@ -1,0 +1,121 @@
+//! The surface and the chain against a model: `perpacket-memory`'s caches, walked in the same order,
+//! say at which working set and stride accesses begin to miss. The published line falls past the
+//! 512 KB second level of a Pentium 4 (Isa 2003, section 4.3.1).
+
+#![expect(clippy::unwrap_used, reason = "a test may end on a slip of its own")]
+
+use perpacket_memory::{
+    CacheParameters, DramParameters, Hierarchy, HierarchyParameters, Line, Policy,
+};
+use perpacket_microbench::memory::{ChainRow, WORD_BYTES, edges, order, working_sets};
+
+const LINE_BYTES: usize = 64;
+const FIRST_KIB: u32 = 8;
+const SECOND_KIB: u32 = 512;
+const LATENCY_CYCLES: [u32; 3] = [2, 18, 250];
+
+fn pentium_4() -> Hierarchy {
+    let level = |size_kib, ways, latency_cycles| CacheParameters {
+        size_kib,
+        ways,
+        latency_cycles,
+    };
+    Hierarchy::new(&HierarchyParameters {
+        line_bytes: LINE_BYTES as u32,
+        levels: vec![
+            level(FIRST_KIB, 4, LATENCY_CYCLES[0]),
+            level(SECOND_KIB, 8, LATENCY_CYCLES[1]),
+        ],
+        policy: Policy::NonInclusive,
+        next_line_prefetch: false,
+        dram: DramParameters {
+            latency_cycles: LATENCY_CYCLES[2],
+            service_cycles: 0,
+        },
+    })
+    .unwrap()
+}
+
+/// Cycles an access takes in the mean, when a block is walked again and again.
+fn cycles(words: usize, stride_words: usize) -> f64 {
+    let mut caches = pentium_4();
+    let mut stalled = 0;
+    let mut accesses = 0;
+    for pass in 0..2 {
+        for index in order(words, stride_words) {
+            let line = Line((index * WORD_BYTES / LINE_BYTES) as u32);
+            let stall_cycles = u64::from(caches.access(line, 0).stall_cycles);
+            if pass > 0 {
+                stalled += stall_cycles;
+                accesses += 1;
+            }
+        }
+    }
+    f64::from(LATENCY_CYCLES[0]) + stalled as f64 / f64::from(accesses)
+}
+
+#[test]
+fn at_stride_1_the_surface_steps_past_each_cache_and_nowhere_else() {
+    let sizes_kib: Vec<usize> = (1..=11).map(|power| 1 << power).collect();
+    let falls: Vec<usize> = sizes_kib
+        .windows(2)
+        .filter(|pair| {
+            let words = |kib: usize| kib * 1024 / WORD_BYTES;
+            cycles(words(pair[1]), 1) > 1.2 * cycles(words(pair[0]), 1)
+        })
+        .map(|pair| pair[0])
+        .collect();
+    assert_eq!(falls, [FIRST_KIB as usize, SECOND_KIB as usize]);
+}
+
+#[test]
+fn past_the_caches_an_access_costs_more_up_to_a_stride_of_a_line() {
+    // 8 MiB: a column of stride 8 has more lines than the second level, so nothing is used again.
+    let words = (8 << 20) / WORD_BYTES;
+    let line_words = LINE_BYTES / WORD_BYTES;
+    let by_stride: Vec<f64> = [1, 2, 4, 8].map(|stride| cycles(words, stride)).to_vec();
+    for pair in by_stride.windows(2) {
+        let stalls = |cycles: f64| cycles - f64::from(LATENCY_CYCLES[0]);
+        let ratio = stalls(pair[1]) / stalls(pair[0]);
+        assert!((ratio - 2.0).abs() < 0.01, "{by_stride:?}");
+    }
+    assert!((cycles(words, line_words) - f64::from(LATENCY_CYCLES[2])).abs() < 0.01);
+}
+
+#[test]
+fn long_strides_find_the_lines_of_the_column_before_in_the_second_level() {
+    // Stride 256 over 8 MiB: a column has 4096 lines, 256 KiB, half of the second level. But all
+    // lie in every 32nd set: they take 32 ways of each where there are 8, and nothing is kept.
+    let words = (8 << 20) / WORD_BYTES;
+    assert!((cycles(words, 256) - f64::from(LATENCY_CYCLES[2])).abs() < 0.01);
+    // Over 512 KiB a column has 256 lines, 8 in each of those sets: those of the column before are
+    // still there, and only they miss the first level.
+    assert!(cycles((512 << 10) / WORD_BYTES, 256) <= f64::from(LATENCY_CYCLES[1]));
+}
+
+#[test]
+fn the_edges_of_a_simulated_chain_are_its_caches() {
+    // A ring through all lines, round and round: with least-recently-used replacement the order
+    // does not matter, only how many lines there are.
+    let chain: Vec<ChainRow> = working_sets(4 << 10, 4 << 20, LINE_BYTES)
+        .into_iter()
+        .map(|bytes| {
+            let ns = cycles(bytes / WORD_BYTES, LINE_BYTES / WORD_BYTES);
+            ChainRow {
+                working_set_bytes: bytes,
+                ns,
+                low: ns,
+                high: ns,
+                n: 1,
+            }
+        })
+        .collect();
+    let found: Vec<usize> = edges(&chain, &[])
+        .iter()
+        .map(|edge| edge.working_set_bytes)
+        .collect();
+    assert_eq!(
+        found,
+        [(FIRST_KIB as usize) << 10, (SECOND_KIB as usize) << 10]
+    );
+}

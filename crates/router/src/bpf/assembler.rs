@@ -1,0 +1,275 @@
+//! A small assembler of BPF instructions (RFC 9669), as much as the programs here need.
+
+use std::collections::HashMap;
+
+/// A register. R0 has results, R1 to R5 arguments, R6 to R9 survive calls, R10 is the stack's end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+#[expect(missing_docs, reason = "the names say it all")]
+pub enum Register {
+    R0,
+    R1,
+    R2,
+    R3,
+    R4,
+    R5,
+    R6,
+    R7,
+    R8,
+    R9,
+    R10,
+}
+
+/// Bytes moved by a load or a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Width {
+    /// One.
+    Byte,
+    /// Two.
+    Half,
+    /// Four.
+    Word,
+    /// Eight.
+    Double,
+}
+
+/// When a jump is taken; numbers are unsigned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// Left equals right.
+    Equal,
+    /// It does not.
+    NotEqual,
+    /// Left is above right.
+    Above,
+    /// Left is below right.
+    Below,
+    /// Left is right or above.
+    AtLeast,
+}
+
+/// Instructions in the making, with jumps to names.
+#[derive(Clone, Debug, Default)]
+pub struct Assembler {
+    instructions: Vec<u64>,
+    labels: HashMap<&'static str, usize>,
+    jumps: Vec<(usize, &'static str)>,
+}
+
+impl Width {
+    /// The size bits of an opcode (RFC 9669, section 5).
+    const fn bits(self) -> u8 {
+        match self {
+            Self::Word => 0x00,
+            Self::Half => 0x08,
+            Self::Byte => 0x10,
+            Self::Double => 0x18,
+        }
+    }
+}
+
+impl Condition {
+    /// The code bits of a jump (RFC 9669, section 4.3).
+    const fn bits(self) -> u8 {
+        match self {
+            Self::Equal => 0x10,
+            Self::Above => 0x20,
+            Self::AtLeast => 0x30,
+            Self::NotEqual => 0x50,
+            Self::Below => 0xa0,
+        }
+    }
+}
+
+impl Assembler {
+    /// One register to another.
+    pub fn copy(&mut self, to: Register, from: Register) -> &mut Self {
+        self.push(0xbf, to, from, 0, 0)
+    }
+
+    /// A number to a register.
+    pub fn set(&mut self, to: Register, value: i32) -> &mut Self {
+        self.push(0xb7, to, Register::R0, 0, value)
+    }
+
+    /// A number added to a register.
+    pub fn add(&mut self, to: Register, value: i32) -> &mut Self {
+        self.push(0x07, to, Register::R0, 0, value)
+    }
+
+    /// A register added to another.
+    pub fn add_register(&mut self, to: Register, from: Register) -> &mut Self {
+        self.push(0x0f, to, from, 0, 0)
+    }
+
+    /// Bits of a register kept.
+    pub fn and(&mut self, to: Register, bits: i32) -> &mut Self {
+        self.push(0x57, to, Register::R0, 0, bits)
+    }
+
+    /// A register shifted to the right.
+    pub fn shift_right(&mut self, to: Register, bits: i32) -> &mut Self {
+        self.push(0x77, to, Register::R0, 0, bits)
+    }
+
+    /// The low 16 bits of a register from network order to the machine's, the others cleared.
+    pub fn from_network_16(&mut self, to: Register) -> &mut Self {
+        self.push(0xdc, to, Register::R0, 0, 16)
+    }
+
+    /// Memory at a register and an offset to a register.
+    pub fn load(&mut self, width: Width, to: Register, from: Register, offset: i16) -> &mut Self {
+        self.push(0x61 | width.bits(), to, from, offset, 0)
+    }
+
+    /// A register to memory.
+    pub fn store(&mut self, width: Width, to: Register, offset: i16, from: Register) -> &mut Self {
+        self.push(0x63 | width.bits(), to, from, offset, 0)
+    }
+
+    /// A number to memory.
+    pub fn store_number(
+        &mut self,
+        width: Width,
+        to: Register,
+        offset: i16,
+        value: i32,
+    ) -> &mut Self {
+        self.push(0x62 | width.bits(), to, Register::R0, offset, value)
+    }
+
+    /// A register added to eight bytes of memory that others add to as well.
+    pub fn add_atomically(&mut self, to: Register, offset: i16, from: Register) -> &mut Self {
+        self.push(0xdb, to, from, offset, 0)
+    }
+
+    /// The address of a map, by the descriptor that this process has of it.
+    pub fn map(&mut self, to: Register, descriptor: i32) -> &mut Self {
+        // BPF_PSEUDO_MAP_FD is 1, in the place of a source register; the value takes two slots.
+        self.push(0x18, to, Register::R1, 0, descriptor);
+        self.instructions.push(0);
+        self
+    }
+
+    /// A jump if a register compares so with a number.
+    pub fn jump_if(
+        &mut self,
+        left: Register,
+        condition: Condition,
+        right: i32,
+        label: &'static str,
+    ) -> &mut Self {
+        self.jumps.push((self.instructions.len(), label));
+        self.push(0x05 | condition.bits(), left, Register::R0, 0, right)
+    }
+
+    /// A jump if a register compares so with another.
+    pub fn jump_if_register(
+        &mut self,
+        left: Register,
+        condition: Condition,
+        right: Register,
+        label: &'static str,
+    ) -> &mut Self {
+        self.jumps.push((self.instructions.len(), label));
+        self.push(0x0d | condition.bits(), left, right, 0, 0)
+    }
+
+    /// The kernel's helper of that number; see linux/bpf.h, `bpf_func_id`.
+    pub fn call(&mut self, helper: i32) -> &mut Self {
+        self.push(0x85, Register::R0, Register::R0, 0, helper)
+    }
+
+    /// The end, with the result in R0.
+    pub fn exit(&mut self) -> &mut Self {
+        self.push(0x95, Register::R0, Register::R0, 0, 0)
+    }
+
+    /// A name for the next instruction.
+    pub fn label(&mut self, name: &'static str) -> &mut Self {
+        self.labels.insert(name, self.instructions.len());
+        self
+    }
+
+    /// The instructions, with jumps resolved; none if a jump leads to no label or too far.
+    #[must_use]
+    pub fn finish(&self) -> Option<Vec<u64>> {
+        let mut instructions = self.instructions.clone();
+        for &(at, label) in &self.jumps {
+            let distance = *self.labels.get(label)? as i64 - at as i64 - 1;
+            let offset = i16::try_from(distance).ok()?;
+            instructions[at] = with_offset(instructions[at], offset);
+        }
+        Some(instructions)
+    }
+
+    fn push(
+        &mut self,
+        opcode: u8,
+        to: Register,
+        from: Register,
+        offset: i16,
+        value: i32,
+    ) -> &mut Self {
+        let registers = if cfg!(target_endian = "little") {
+            to as u8 | (from as u8) << 4
+        } else {
+            (to as u8) << 4 | from as u8
+        };
+        let mut bytes = [opcode, registers, 0, 0, 0, 0, 0, 0];
+        bytes[4..].copy_from_slice(&value.to_ne_bytes());
+        self.instructions
+            .push(with_offset(u64::from_ne_bytes(bytes), offset));
+        self
+    }
+}
+
+/// An instruction with its offset, which stands in bytes 2 and 3.
+fn with_offset(instruction: u64, offset: i16) -> u64 {
+    let mut bytes = instruction.to_ne_bytes();
+    bytes[2..4].copy_from_slice(&offset.to_ne_bytes());
+    u64::from_ne_bytes(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(target_endian = "little")]
+    fn instructions_are_those_of_the_standard() {
+        let mut assembler = Assembler::default();
+        assembler
+            .set(Register::R0, 2)
+            .load(Width::Half, Register::R3, Register::R7, 12)
+            .exit();
+        let bytes: Vec<[u8; 8]> = assembler
+            .finish()
+            .unwrap()
+            .iter()
+            .map(|instruction| instruction.to_le_bytes())
+            .collect();
+        assert_eq!(bytes[0], [0xb7, 0x00, 0, 0, 2, 0, 0, 0]);
+        assert_eq!(bytes[1], [0x69, 0x73, 12, 0, 0, 0, 0, 0]);
+        assert_eq!(bytes[2], [0x95, 0, 0, 0, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn jumps_count_from_the_instruction_after() {
+        let mut assembler = Assembler::default();
+        assembler
+            .jump_if(Register::R1, Condition::Equal, 0, "end")
+            .set(Register::R0, 1)
+            .label("end")
+            .exit();
+        let first = assembler.finish().unwrap()[0].to_ne_bytes();
+        assert_eq!(i16::from_ne_bytes([first[2], first[3]]), 1);
+    }
+
+    #[test]
+    fn a_jump_to_nowhere_gives_nothing() {
+        let mut assembler = Assembler::default();
+        assembler.jump_if(Register::R1, Condition::Equal, 0, "nowhere");
+        assert_eq!(assembler.finish(), None);
+    }
+}

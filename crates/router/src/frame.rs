@@ -1,0 +1,318 @@
+//! Ethernet frames with IPv4 packets: reading them, and making those that a generator sends.
+//!
+//! Frames are without their check sequence, as the kernel hands them over: a frame of 64 bytes of
+//! RFC 2544 has 60 here.
+
+use std::net::Ipv4Addr;
+
+use thiserror::Error;
+
+use crate::checksum::checksum;
+
+/// An Ethernet address.
+pub type Mac = [u8; 6];
+
+/// Bytes of an Ethernet header.
+pub const ETHERNET_BYTES: usize = 14;
+
+/// Bytes of an IPv4 header without options.
+pub const IPV4_BYTES: usize = 20;
+
+/// Bytes of a UDP header.
+pub const UDP_BYTES: usize = 8;
+
+/// Bytes of the check sequence at the end of a frame, which no program sees.
+pub const CHECK_SEQUENCE_BYTES: usize = 4;
+
+/// The frame sizes of RFC 2544, section 9.1, in bytes with the check sequence.
+pub const RFC_2544_SIZES: [usize; 7] = [64, 128, 256, 512, 1024, 1280, 1518];
+
+/// The type of Ethernet frames that carry IPv4.
+pub const ETHERTYPE_IPV4: u16 = 0x0800;
+
+/// The protocol number of ICMP.
+pub const ICMP: u8 = 1;
+
+/// The protocol number of UDP.
+pub const UDP: u8 = 17;
+
+/// The flag "don't fragment" with the other flags and the offset.
+const DONT_FRAGMENT: u16 = 0x4000;
+
+/// The flag "more fragments".
+const MORE_FRAGMENTS: u16 = 0x2000;
+
+/// Why bytes are no packet that a router may forward (RFC 1812, section 5.2.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Malformed {
+    /// Shorter than its headers.
+    #[error("shorter than an Ethernet and an IPv4 header")]
+    Short,
+    /// Not IPv4.
+    #[error("not IPv4")]
+    NotIpv4,
+    /// A header length below five words or beyond the frame.
+    #[error("a header length that cannot be")]
+    HeaderLength,
+    /// A total length below the header's or beyond the frame.
+    #[error("a total length that cannot be")]
+    TotalLength,
+    /// A header checksum that is wrong.
+    #[error("a wrong header checksum")]
+    Checksum,
+}
+
+/// A frame that holds a well-formed IPv4 packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet<'a> {
+    frame: &'a [u8],
+    header_bytes: usize,
+    total_bytes: usize,
+}
+
+impl<'a> Packet<'a> {
+    /// Reads a frame.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(frame: &'a [u8]) -> Result<Self, Malformed> {
+        if frame.len() < ETHERNET_BYTES + IPV4_BYTES {
+            return Err(Malformed::Short);
+        }
+        let packet = &frame[ETHERNET_BYTES..];
+        if word(frame, 12) != ETHERTYPE_IPV4 || packet[0] >> 4 != 4 {
+            return Err(Malformed::NotIpv4);
+        }
+        let header_bytes = usize::from(packet[0] & 0xf) * 4;
+        if header_bytes < IPV4_BYTES || header_bytes > packet.len() {
+            return Err(Malformed::HeaderLength);
+        }
+        let total_bytes = usize::from(word(packet, 2));
+        if total_bytes < header_bytes || total_bytes > packet.len() {
+            return Err(Malformed::TotalLength);
+        }
+        if checksum(&packet[..header_bytes]) != 0 {
+            return Err(Malformed::Checksum);
+        }
+        Ok(Self {
+            frame,
+            header_bytes,
+            total_bytes,
+        })
+    }
+
+    /// Whom the frame is for.
+    #[must_use]
+    pub fn target_mac(&self) -> Mac {
+        mac(self.frame, 0)
+    }
+
+    /// Who sent the frame.
+    #[must_use]
+    pub fn source_mac(&self) -> Mac {
+        mac(self.frame, 6)
+    }
+
+    /// The packet, without what pads the frame.
+    #[must_use]
+    pub fn bytes(&self) -> &'a [u8] {
+        &self.frame[ETHERNET_BYTES..ETHERNET_BYTES + self.total_bytes]
+    }
+
+    /// The packet's header, with options.
+    #[must_use]
+    pub fn header(&self) -> &'a [u8] {
+        &self.bytes()[..self.header_bytes]
+    }
+
+    /// What follows the packet's header.
+    #[must_use]
+    pub fn payload(&self) -> &'a [u8] {
+        &self.bytes()[self.header_bytes..]
+    }
+
+    /// Hops the packet may still make.
+    #[must_use]
+    pub fn ttl(&self) -> u8 {
+        self.bytes()[8]
+    }
+
+    /// Number of the protocol inside.
+    #[must_use]
+    pub fn protocol(&self) -> u8 {
+        self.bytes()[9]
+    }
+
+    /// Where the packet comes from.
+    #[must_use]
+    pub fn source(&self) -> Ipv4Addr {
+        address(self.bytes(), 12)
+    }
+
+    /// Where the packet goes.
+    #[must_use]
+    pub fn target(&self) -> Ipv4Addr {
+        address(self.bytes(), 16)
+    }
+
+    /// Whether routers may not cut it.
+    #[must_use]
+    pub fn dont_fragment(&self) -> bool {
+        word(self.bytes(), 6) & DONT_FRAGMENT != 0
+    }
+
+    /// Whether more fragments follow this one.
+    #[must_use]
+    pub fn more_fragments(&self) -> bool {
+        word(self.bytes(), 6) & MORE_FRAGMENTS != 0
+    }
+
+    /// Bytes of the whole packet's payload before this fragment's.
+    #[must_use]
+    pub fn fragment_offset_bytes(&self) -> usize {
+        usize::from(word(self.bytes(), 6) & 0x1fff) * 8
+    }
+}
+
+/// What a UDP frame is made from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UdpFrame {
+    /// Who sends it.
+    pub source_mac: Mac,
+    /// The next hop's address.
+    pub target_mac: Mac,
+    /// Where it comes from.
+    pub source: Ipv4Addr,
+    /// Where it goes.
+    pub target: Ipv4Addr,
+    /// Port it comes from.
+    pub source_port: u16,
+    /// Port it goes to.
+    pub target_port: u16,
+    /// Hops it may make.
+    pub ttl: u8,
+    /// Number that its fragments share.
+    pub identification: u16,
+    /// Whether routers may not cut it.
+    pub dont_fragment: bool,
+}
+
+impl UdpFrame {
+    /// The frame around a payload. The UDP checksum is left out, as RFC 768 allows, so that a
+    /// generator may change the payload. None when the packet would be longer than 65,535 bytes.
+    #[must_use]
+    pub fn build(&self, payload: &[u8]) -> Option<Vec<u8>> {
+        let udp_bytes = u16::try_from(UDP_BYTES + payload.len()).ok()?;
+        let total_bytes = u16::try_from(IPV4_BYTES + usize::from(udp_bytes)).ok()?;
+        let flags = if self.dont_fragment { DONT_FRAGMENT } else { 0 };
+        let mut frame = Vec::with_capacity(ETHERNET_BYTES + usize::from(total_bytes));
+        frame.extend(self.target_mac);
+        frame.extend(self.source_mac);
+        frame.extend(ETHERTYPE_IPV4.to_be_bytes());
+        frame.extend([0x45, 0]);
+        frame.extend(total_bytes.to_be_bytes());
+        frame.extend(self.identification.to_be_bytes());
+        frame.extend(flags.to_be_bytes());
+        frame.extend([self.ttl, UDP, 0, 0]);
+        frame.extend(self.source.octets());
+        frame.extend(self.target.octets());
+        let sum = checksum(&frame[ETHERNET_BYTES..]);
+        set_word(&mut frame, ETHERNET_BYTES + 10, sum);
+        frame.extend(self.source_port.to_be_bytes());
+        frame.extend(self.target_port.to_be_bytes());
+        frame.extend(udp_bytes.to_be_bytes());
+        frame.extend([0, 0]);
+        frame.extend(payload);
+        Some(frame)
+    }
+}
+
+/// The 16-bit word at a place, in network order. The caller knows that it is there.
+pub(crate) fn word(bytes: &[u8], at: usize) -> u16 {
+    u16::from_be_bytes([bytes[at], bytes[at + 1]])
+}
+
+/// Writes a 16-bit word at a place, in network order.
+pub(crate) fn set_word(bytes: &mut [u8], at: usize, word: u16) {
+    bytes[at..at + 2].copy_from_slice(&word.to_be_bytes());
+}
+
+fn mac(bytes: &[u8], at: usize) -> Mac {
+    let mut mac = Mac::default();
+    mac.copy_from_slice(&bytes[at..at + 6]);
+    mac
+}
+
+fn address(bytes: &[u8], at: usize) -> Ipv4Addr {
+    Ipv4Addr::new(bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn example() -> UdpFrame {
+        UdpFrame {
+            source_mac: [2, 0, 0, 0, 0, 1],
+            target_mac: [2, 0, 0, 0, 0, 2],
+            source: Ipv4Addr::new(10, 0, 0, 2),
+            target: Ipv4Addr::new(10, 0, 1, 2),
+            source_port: 9,
+            target_port: 9,
+            ttl: 64,
+            identification: 7,
+            dont_fragment: true,
+        }
+    }
+
+    #[test]
+    fn a_built_frame_reads_back() {
+        let frame = example().build(b"discard").unwrap();
+        let packet = Packet::parse(&frame).unwrap();
+        assert_eq!(packet.target_mac(), [2, 0, 0, 0, 0, 2]);
+        assert_eq!(packet.source(), Ipv4Addr::new(10, 0, 0, 2));
+        assert_eq!(packet.target(), Ipv4Addr::new(10, 0, 1, 2));
+        assert_eq!((packet.ttl(), packet.protocol()), (64, UDP));
+        assert!(packet.dont_fragment() && !packet.more_fragments());
+        assert_eq!(&packet.payload()[UDP_BYTES..], b"discard");
+    }
+
+    #[test]
+    fn padding_is_no_part_of_the_packet() {
+        let mut frame = example().build(b"x").unwrap();
+        frame.resize(60, 0xaa);
+        assert_eq!(
+            Packet::parse(&frame).unwrap().payload().len(),
+            UDP_BYTES + 1
+        );
+    }
+
+    #[test]
+    fn each_slip_has_its_name() {
+        let frame = example().build(b"").unwrap();
+        let with = |at: usize, byte: u8| {
+            let mut frame = frame.clone();
+            frame[at] = byte;
+            Packet::parse(&frame).map(|_| ()).unwrap_err()
+        };
+        assert_eq!(with(12, 0x86), Malformed::NotIpv4);
+        assert_eq!(with(14, 0x65), Malformed::NotIpv4);
+        assert_eq!(with(14, 0x44), Malformed::HeaderLength);
+        assert_eq!(with(16, 0xff), Malformed::TotalLength);
+        assert_eq!(with(22, 1), Malformed::Checksum);
+        assert_eq!(Packet::parse(&frame[..33]), Err(Malformed::Short));
+    }
+
+    #[test]
+    fn a_payload_too_long_for_ip_is_refused() {
+        assert!(example().build(&vec![0; 65_508]).is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_without_a_panic(bytes: Vec<u8>) {
+            let _ = Packet::parse(&bytes);
+        }
+    }
+}

@@ -1,0 +1,389 @@
+//! The highest rate without loss: RFC 2544, section 26.1, by bisection.
+//!
+//! The search knows no router and no clock, only trials. So it can be tested itself, against a
+//! dropper whose limit is known ([`KnownDropper`]), before its answer about a router is believed.
+
+use std::convert::Infallible;
+
+use serde::Serialize;
+
+use crate::error::RouterError;
+
+/// What a trial at one rate gave.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Outcome {
+    /// Frames that should have been sent.
+    pub planned: u64,
+    /// Frames sent.
+    pub sent: u64,
+    /// Frames received.
+    pub received: u64,
+    /// Frames the receiver had no room for: not the router's loss.
+    pub not_counted: u64,
+    /// Frames out of order or twice, if that could be seen.
+    pub out_of_order: Option<u64>,
+    /// Time it should have taken to send, in seconds.
+    pub planned_s: f64,
+    /// Time it took.
+    pub duration_s: f64,
+}
+
+impl Outcome {
+    /// Share of the frames sent that the router lost.
+    #[must_use]
+    pub fn loss(&self) -> f64 {
+        if self.sent == 0 {
+            return 0.0;
+        }
+        let arrived = self.received + self.not_counted;
+        self.sent.saturating_sub(arrived) as f64 / self.sent as f64
+    }
+
+    /// Whether the generator kept the rate: all frames, in neither more nor less time.
+    #[must_use]
+    pub fn kept_rate(&self) -> bool {
+        self.sent as f64 >= self.planned as f64 * KEPT_RATE
+            && self.duration_s <= self.planned_s / KEPT_RATE + LATE_S
+            && self.duration_s >= self.planned_s * KEPT_RATE - LATE_S
+    }
+}
+
+/// Share of the planned frames that a generator must send for its rate to count.
+const KEPT_RATE: f64 = 0.99;
+
+/// Seconds by which a stream may end late or early at any rate, since single frames are delayed.
+const LATE_S: f64 = 0.01;
+
+/// Something that can be offered a rate.
+pub trait Trial {
+    /// Why a trial could not be made.
+    type Error;
+
+    /// Offers a rate in frames a second.
+    ///
+    /// # Errors
+    /// The trial could not be made.
+    fn run(&mut self, rate_pps: f64) -> Result<Outcome, Self::Error>;
+}
+
+/// What to search.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Settings {
+    /// A rate to begin with that should be without loss, frames a second.
+    pub lowest_pps: f64,
+    /// The highest rate to try.
+    pub highest_pps: f64,
+    /// The search ends when the rates with and without loss are this share apart.
+    pub resolution: f64,
+    /// Share of frames that may be lost and still count as none; RFC 2544 has zero.
+    pub tolerated_loss: f64,
+    /// Trials that a rate must pass: one more guards against a lucky one.
+    pub confirmations: u32,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            lowest_pps: 1000.0,
+            highest_pps: 2e6,
+            resolution: 0.02,
+            tolerated_loss: 0.0,
+            confirmations: 2,
+        }
+    }
+}
+
+/// One trial of a search.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Step {
+    /// The rate that was asked for.
+    pub rate_pps: f64,
+    /// What came of it.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+    /// Share lost.
+    pub loss: f64,
+    /// Whether the rate was kept and nothing beyond what is tolerated was lost.
+    pub passed: bool,
+}
+
+/// What a search found.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Found {
+    /// The highest rate that passed, frames a second; none if even the lowest did not.
+    pub throughput_pps: Option<f64>,
+    /// The lowest rate that did not pass; none if even the highest did.
+    pub failed_pps: Option<f64>,
+    /// Whether it was the generator that could not go faster, so that the router may.
+    pub generator_limited: bool,
+    /// All trials in order.
+    pub steps: Vec<Step>,
+}
+
+/// Searches; `goes` is asked before each trial whether to go on.
+///
+/// # Errors
+/// The first error of a trial.
+pub fn throughput<T: Trial>(
+    settings: &Settings,
+    trial: &mut T,
+    mut goes: impl FnMut() -> bool,
+) -> Result<Found, T::Error> {
+    let mut found = Found {
+        throughput_pps: None,
+        failed_pps: None,
+        generator_limited: false,
+        steps: Vec::new(),
+    };
+    let mut rate_pps = settings.highest_pps;
+    while goes() {
+        let (passed, kept_rate) = offer(settings, trial, rate_pps, &mut found.steps)?;
+        if passed {
+            found.throughput_pps = Some(rate_pps);
+        } else {
+            found.failed_pps = Some(rate_pps);
+            found.generator_limited = !kept_rate;
+        }
+        rate_pps = match (found.throughput_pps, found.failed_pps) {
+            (Some(_), None) => break,
+            // In ratios, since the rates may span a thousandfold.
+            (Some(good), Some(bad)) if bad / good > 1.0 + settings.resolution => {
+                (good * bad).sqrt()
+            }
+            (Some(_), Some(_)) => break,
+            (None, _) if rate_pps > settings.lowest_pps => (rate_pps * settings.lowest_pps)
+                .sqrt()
+                .min(rate_pps / (1.0 + settings.resolution))
+                .max(settings.lowest_pps),
+            (None, _) => break,
+        };
+    }
+    Ok(found)
+}
+
+/// Offers a rate until it fails or has passed often enough; whether it passed, and whether the
+/// generator kept it.
+fn offer<T: Trial>(
+    settings: &Settings,
+    trial: &mut T,
+    rate_pps: f64,
+    steps: &mut Vec<Step>,
+) -> Result<(bool, bool), T::Error> {
+    for _ in 0..settings.confirmations.max(1) {
+        let outcome = trial.run(rate_pps)?;
+        let kept_rate = outcome.kept_rate();
+        let passed = kept_rate && outcome.loss() <= settings.tolerated_loss;
+        steps.push(Step {
+            rate_pps,
+            outcome,
+            loss: outcome.loss(),
+            passed,
+        });
+        if !passed {
+            return Ok((false, kept_rate));
+        }
+    }
+    Ok((true, true))
+}
+
+/// The loss at each of some rates.
+///
+/// # Errors
+/// The first error of a trial.
+pub fn loss_curve<T: Trial>(
+    rates_pps: &[f64],
+    trial: &mut T,
+    mut goes: impl FnMut() -> bool,
+) -> Result<Vec<Step>, T::Error> {
+    let mut steps = Vec::with_capacity(rates_pps.len());
+    for &rate_pps in rates_pps {
+        if !goes() {
+            break;
+        }
+        let outcome = trial.run(rate_pps)?;
+        steps.push(Step {
+            rate_pps,
+            outcome,
+            loss: outcome.loss(),
+            passed: outcome.kept_rate() && outcome.loss() == 0.0,
+        });
+    }
+    Ok(steps)
+}
+
+impl Settings {
+    /// Whether the settings make sense.
+    ///
+    /// # Errors
+    /// The first that does not.
+    pub fn check(&self) -> Result<(), RouterError> {
+        let wrong = |name, value: f64, expected| {
+            Err(RouterError::Setting {
+                name,
+                value: value.to_string(),
+                expected,
+            })
+        };
+        if !(self.lowest_pps.is_finite() && self.lowest_pps >= 1.0) {
+            return wrong("lowest-pps", self.lowest_pps, "at least 1 frame a second");
+        }
+        if !(self.highest_pps.is_finite() && self.highest_pps >= self.lowest_pps) {
+            return wrong("highest-pps", self.highest_pps, "at least the lowest rate");
+        }
+        if !(self.resolution >= 1e-4 && self.resolution < 1.0) {
+            return wrong("resolution", self.resolution, "a share from 0.0001 to 1");
+        }
+        if !(0.0..1.0).contains(&self.tolerated_loss) {
+            return wrong("tolerated-loss", self.tolerated_loss, "a share from 0 to 1");
+        }
+        Ok(())
+    }
+}
+
+/// A device of which everything is known: it takes frames at a rate, and some more in a queue.
+#[derive(Clone, Copy, Debug)]
+pub struct KnownDropper {
+    /// Frames a second that it forwards.
+    pub capacity_pps: f64,
+    /// Frames that may wait.
+    pub queue_frames: f64,
+    /// The highest rate the generator before it reaches.
+    pub generator_pps: f64,
+    /// Time each trial sends, in seconds.
+    pub duration_s: f64,
+}
+
+impl KnownDropper {
+    /// The highest rate it carries without loss in a trial of its length: what comes beyond its
+    /// capacity must fit the queue.
+    #[must_use]
+    pub fn throughput_pps(&self) -> f64 {
+        self.capacity_pps + self.queue_frames / self.duration_s
+    }
+}
+
+impl Trial for KnownDropper {
+    type Error = Infallible;
+
+    fn run(&mut self, rate_pps: f64) -> Result<Outcome, Infallible> {
+        let planned = rate_pps * self.duration_s;
+        let sent = planned.min(self.generator_pps * self.duration_s);
+        let carried = self.capacity_pps * self.duration_s + self.queue_frames;
+        Ok(Outcome {
+            planned: planned as u64,
+            sent: sent as u64,
+            received: sent.min(carried) as u64,
+            not_counted: 0,
+            out_of_order: None,
+            planned_s: self.duration_s,
+            duration_s: self.duration_s,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn dropper(capacity_pps: f64) -> KnownDropper {
+        KnownDropper {
+            capacity_pps,
+            queue_frames: 0.0,
+            generator_pps: f64::INFINITY,
+            duration_s: 10.0,
+        }
+    }
+
+    fn search(trial: &mut KnownDropper) -> Found {
+        let Ok(found) = throughput(&Settings::default(), trial, || true);
+        found
+    }
+
+    proptest! {
+        #[test]
+        fn the_search_finds_a_known_limit_within_its_resolution(capacity_pps in 1000.0..1.99e6) {
+            let found = search(&mut dropper(capacity_pps));
+            let rate_pps = found.throughput_pps.unwrap();
+            prop_assert!(rate_pps <= capacity_pps * 1.0001);
+            prop_assert!(rate_pps >= capacity_pps / 1.0201, "{} of {}", rate_pps, capacity_pps);
+            prop_assert!(!found.generator_limited);
+        }
+    }
+
+    #[test]
+    fn a_queue_adds_what_fits_it_to_the_limit() {
+        let mut trial = KnownDropper {
+            queue_frames: 50_000.0,
+            ..dropper(100_000.0)
+        };
+        assert_eq!(trial.throughput_pps(), 105_000.0);
+        let rate_pps = search(&mut trial).throughput_pps.unwrap();
+        assert!(
+            (105_000.0 / 1.0201..=105_000.1).contains(&rate_pps),
+            "{rate_pps}"
+        );
+    }
+
+    #[test]
+    fn nothing_lost_at_the_highest_rate_ends_the_search_there() {
+        let found = search(&mut dropper(1e9));
+        assert_eq!(found.throughput_pps, Some(2e6));
+        assert_eq!(found.failed_pps, None);
+    }
+
+    #[test]
+    fn loss_at_every_rate_gives_no_throughput() {
+        let found = search(&mut dropper(10.0));
+        assert_eq!(found.throughput_pps, None);
+        assert_eq!(found.failed_pps, Some(1000.0));
+    }
+
+    #[test]
+    fn a_generator_that_is_slower_than_the_device_is_told() {
+        let mut trial = KnownDropper {
+            generator_pps: 300_000.0,
+            ..dropper(1e9)
+        };
+        let found = search(&mut trial);
+        assert!(found.generator_limited);
+        // The generator counts as keeping a rate when 99 % of the frames go out.
+        assert!((290_000.0..305_000.0).contains(&found.throughput_pps.unwrap()));
+    }
+
+    #[test]
+    fn a_generator_that_is_too_fast_or_too_slow_keeps_no_rate() {
+        let outcome = |duration_s| Outcome {
+            planned: 100,
+            sent: 100,
+            received: 100,
+            not_counted: 0,
+            out_of_order: None,
+            planned_s: 1.0,
+            duration_s,
+        };
+        assert!(outcome(1.005).kept_rate());
+        assert!(!outcome(0.1).kept_rate() && !outcome(1.1).kept_rate());
+    }
+
+    #[test]
+    fn frames_the_receiver_had_no_room_for_are_no_loss() {
+        let outcome = Outcome {
+            planned: 100,
+            sent: 100,
+            received: 90,
+            not_counted: 10,
+            out_of_order: None,
+            planned_s: 1.0,
+            duration_s: 1.0,
+        };
+        assert_eq!(outcome.loss(), 0.0);
+    }
+
+    #[test]
+    fn the_loss_of_a_known_dropper_is_what_exceeds_its_limit() {
+        let Ok(steps) = loss_curve(&[50_000.0, 200_000.0], &mut dropper(100_000.0), || true);
+        let losses: Vec<_> = steps.iter().map(|step| step.loss).collect();
+        assert_eq!(losses, [0.0, 0.5]);
+    }
+}

@@ -1,0 +1,115 @@
+//! What tells a generator's frames from others on the wire.
+
+use crate::error::RouterError;
+use crate::frame::{CHECK_SEQUENCE_BYTES, ETHERNET_BYTES, IPV4_BYTES, UDP_BYTES, UdpFrame};
+
+/// First bytes of the payload of every frame a generator makes.
+const MARK: [u8; 4] = *b"ppkt";
+
+/// Where the mark stands in a frame without IP options.
+pub(crate) const MARK_AT: usize = ETHERNET_BYTES + IPV4_BYTES + UDP_BYTES;
+
+/// Where the number of the frame stands.
+pub(crate) const SEQUENCE_AT: usize = MARK_AT + 8;
+
+/// Bytes of mark, stream and number.
+const MARKED_BYTES: usize = 16;
+
+/// Smallest and largest frame, with check sequence: RFC 2544 and IEEE 802.3.
+const FRAME_BYTES: std::ops::RangeInclusive<usize> = 64..=1518;
+
+/// A stream of equal frames: one flow of a test.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stream {
+    /// Addresses, ports and hops.
+    pub headers: UdpFrame,
+    /// A number that tells it from other streams.
+    pub number: u32,
+    /// Bytes of each frame with its check sequence, from 64 to 1518.
+    pub frame_bytes: usize,
+}
+
+impl Stream {
+    /// The frame with sequence number 0, without check sequence.
+    ///
+    /// # Errors
+    /// The size is out of range.
+    pub fn frame(&self) -> Result<Vec<u8>, RouterError> {
+        let wrong = || RouterError::Setting {
+            name: "frame-bytes",
+            value: self.frame_bytes.to_string(),
+            expected: "64 to 1518 bytes with the check sequence",
+        };
+        if !FRAME_BYTES.contains(&self.frame_bytes) {
+            return Err(wrong());
+        }
+        let mut payload = vec![0; self.frame_bytes - CHECK_SEQUENCE_BYTES - MARK_AT];
+        payload[..4].copy_from_slice(&MARK);
+        payload[4..8].copy_from_slice(&self.number.to_be_bytes());
+        self.headers.build(&payload).ok_or_else(wrong)
+    }
+
+    /// The eight bytes that all of its frames have at the mark's place.
+    #[must_use]
+    pub(crate) fn mark(&self) -> [u8; 8] {
+        let mut mark = [0; 8];
+        mark[..4].copy_from_slice(&MARK);
+        mark[4..].copy_from_slice(&self.number.to_be_bytes());
+        mark
+    }
+
+    /// The sequence number of a frame, if it is one of this stream.
+    #[must_use]
+    pub fn sequence(&self, frame: &[u8]) -> Option<u64> {
+        let marked = frame.get(MARK_AT..MARK_AT + MARKED_BYTES)?;
+        let (mark, number) = marked.split_first_chunk::<8>()?;
+        let number = number.first_chunk::<8>()?;
+        (*mark == self.mark()).then(|| u64::from_be_bytes(*number))
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    pub(crate) fn stream(frame_bytes: usize) -> Stream {
+        Stream {
+            headers: UdpFrame {
+                source_mac: [2, 0, 0, 0, 0, 1],
+                target_mac: [2, 0, 0, 0, 0, 2],
+                source: Ipv4Addr::new(10, 0, 0, 2),
+                target: Ipv4Addr::new(10, 0, 1, 2),
+                source_port: 9,
+                target_port: 9,
+                ttl: 64,
+                identification: 0,
+                dont_fragment: true,
+            },
+            number: 7,
+            frame_bytes,
+        }
+    }
+
+    #[test]
+    fn frames_have_the_sizes_of_rfc_2544_less_the_check_sequence() {
+        for bytes in crate::frame::RFC_2544_SIZES {
+            let stream = stream(bytes);
+            let frame = stream.frame().unwrap();
+            assert_eq!(frame.len(), bytes - 4);
+            assert_eq!(stream.sequence(&frame), Some(0));
+        }
+        assert!(stream(63).frame().is_err() && stream(1519).frame().is_err());
+    }
+
+    #[test]
+    fn another_streams_frame_is_not_ours() {
+        let frame = stream(64).frame().unwrap();
+        let other = Stream {
+            number: 8,
+            ..stream(64)
+        };
+        assert_eq!(other.sequence(&frame), None);
+        assert_eq!(other.sequence(&frame[..40]), None);
+    }
+}

@@ -1,0 +1,89 @@
+//! One try of a rate: send, wait for the last frames, count.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::error::RouterError;
+use crate::generator::Generator;
+use crate::receiver::{Received, Receiver};
+use crate::search::{Outcome, Trial};
+
+/// Longest wait for frames that are still on their way: RFC 2544, section 23 asks for two seconds.
+const LONGEST_WAIT: Duration = Duration::from_secs(2);
+
+/// Silence after which no more frames are expected. On one machine frames wait in queues for
+/// milliseconds at most; the full two seconds would make most of a short trial.
+const SILENCE: Duration = Duration::from_millis(200);
+
+/// Pause between looks at the receiver: its buffer holds much more than comes meanwhile.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
+
+/// Trials over a generator and a receiver.
+pub struct Wire<'a> {
+    /// What sends.
+    pub generator: &'a mut Generator,
+    /// What counts.
+    pub receiver: &'a mut Receiver,
+    /// Time each trial sends.
+    pub duration: Duration,
+    /// Breaks off when true.
+    pub stop: &'a AtomicBool,
+}
+
+impl Trial for Wire<'_> {
+    type Error = RouterError;
+
+    fn run(&mut self, rate_pps: f64) -> Result<Outcome, RouterError> {
+        let frames = (rate_pps * self.duration.as_secs_f64()).ceil().max(1.0) as u64;
+        let before = self.receiver.read()?;
+        let sending = AtomicBool::new(true);
+        let (generator, receiver, stop) = (&mut *self.generator, &mut *self.receiver, self.stop);
+        let (sent, after) = thread::scope(|scope| {
+            let sending = &sending;
+            let counting = scope.spawn(move || drain(receiver, sending));
+            let sent = generator.send(frames, rate_pps, || !stop.load(Ordering::Relaxed));
+            sending.store(false, Ordering::Release);
+            let after = counting
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            Ok::<_, RouterError>((sent?, after?))
+        })?;
+        Ok(Outcome {
+            planned: frames,
+            sent: sent.frames,
+            received: after.frames - before.frames,
+            not_counted: after.overflowed - before.overflowed,
+            out_of_order: match (before.out_of_order, after.out_of_order) {
+                (Some(before), Some(after)) => Some(after - before),
+                _ => None,
+            },
+            planned_s: frames as f64 / rate_pps,
+            duration_s: sent.duration_s,
+        })
+    }
+}
+
+/// Reads until nothing is sent any more and nothing has come for a while.
+fn drain(receiver: &mut Receiver, sending: &AtomicBool) -> Result<Received, RouterError> {
+    let mut latest = receiver.read()?;
+    let mut ended: Option<Instant> = None;
+    let mut changed = Instant::now();
+    loop {
+        thread::sleep(LOOK_EVERY);
+        let now = receiver.read()?;
+        if now != latest {
+            latest = now;
+            changed = Instant::now();
+        }
+        if sending.load(Ordering::Acquire) {
+            continue;
+        }
+        let ended = ended.get_or_insert_with(Instant::now);
+        if ended.elapsed() > LONGEST_WAIT
+            || ended.elapsed() > SILENCE && changed.elapsed() > SILENCE
+        {
+            return Ok(latest);
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! The oracle and the model router were written apart: what the model forwards the oracle must
+//! accept, and nothing else.
+#![expect(clippy::unwrap_used, reason = "a test may end on a slip of its own")]
+
+use std::net::Ipv4Addr;
+
+use perpacket_router::frame::{ETHERNET_BYTES, UdpFrame};
+use perpacket_router::model::{
+    Interface, Martians, Neighbour, Prefix, Route, Router, Silence, Trouble, Verdict,
+};
+use perpacket_router::oracle::{Breach, Seen, judge};
+use proptest::prelude::*;
+
+const HOPS: usize = ETHERNET_BYTES + 8;
+const SUM: usize = ETHERNET_BYTES + 10;
+
+fn mac(last: u8) -> [u8; 6] {
+    [2, 0, 0, 0, 0, last]
+}
+
+/// Four networks 10.0.N.0/24, a host .2 on each, and 172.16/12 behind the host of network 3, whose
+/// interface takes packets of 576 bytes only.
+fn router() -> Router {
+    let network = |n: u8, host: u8| Ipv4Addr::new(10, 0, n, host);
+    Router {
+        interfaces: (0..4)
+            .map(|n| Interface {
+                mac: mac(n),
+                network: Prefix {
+                    address: network(n, 1),
+                    bits: 24,
+                },
+                mtu_bytes: if n == 3 { 576 } else { 1500 },
+            })
+            .collect(),
+        routes: vec![Route {
+            to: Prefix {
+                address: Ipv4Addr::new(172, 16, 0, 0),
+                bits: 12,
+            },
+            via: network(3, 2),
+        }],
+        neighbours: (0..4)
+            .map(|n| Neighbour {
+                address: network(n, 2),
+                mac: mac(16 + n),
+            })
+            .collect(),
+        martians: Martians::Rfc1812,
+    }
+}
+
+fn frame(source: [u8; 4], target: [u8; 4], ttl: u8, dont_fragment: bool, bytes: usize) -> Vec<u8> {
+    UdpFrame {
+        source_mac: mac(16),
+        target_mac: mac(0),
+        source: source.into(),
+        target: target.into(),
+        source_port: 1024,
+        target_port: 9,
+        ttl,
+        identification: 77,
+        dont_fragment,
+    }
+    .build(&vec![0x5a; bytes])
+    .unwrap()
+}
+
+fn addresses() -> impl Strategy<Value = [u8; 4]> {
+    prop_oneof![
+        (0_u8..4, 0_u8..4).prop_map(|(network, host)| [10, 0, network, host]),
+        (0_u8..4).prop_map(|network| [10, 0, network, 255]),
+        Just([172, 20, 1, 2]),
+        Just([127, 0, 0, 1]),
+        Just([255, 255, 255, 255]),
+        any::<[u8; 4]>(),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn what_the_model_forwards_the_oracle_accepts_and_silence_too(
+        source in addresses(), target in addresses(), ttl: u8, dont_fragment: bool,
+        bytes in 0_usize..1400,
+    ) {
+        let router = router();
+        let sent = frame(source, target, ttl, dont_fragment, bytes);
+        if let Some((egress, frame)) = router.forwarded(0, &sent) {
+            let seen = [Seen { egress, frame }];
+            prop_assert!(judge(&router, 0, &sent, &seen).is_ok());
+            prop_assert!(judge(&router, 0, &sent, &[]).is_err());
+            let twice = [seen[0].clone(), seen[0].clone()];
+            prop_assert!(judge(&router, 0, &sent, &twice).is_err());
+        } else if matches!(router.decide(0, &sent), Verdict::Nothing(_)) {
+            prop_assert!(judge(&router, 0, &sent, &[]).is_ok());
+            let echo = Seen { egress: 0, frame: sent.clone() };
+            prop_assert!(judge(&router, 0, &sent, &[echo]).is_err());
+        }
+    }
+
+    #[test]
+    fn any_bit_flipped_in_a_forwarded_frame_is_seen(
+        ttl in 2_u8.., bytes in 0_usize..500, place in any::<proptest::sample::Index>(), bit in 0..8,
+    ) {
+        let router = router();
+        let sent = frame([10, 0, 0, 2], [10, 0, 1, 2], ttl, true, bytes);
+        let (egress, mut frame) = router.forwarded(0, &sent).unwrap();
+        let at = place.index(frame.len());
+        frame[at] ^= 1_u8 << bit;
+        prop_assert!(judge(&router, 0, &sent, &[Seen { egress, frame }]).is_err(), "byte {}", at);
+    }
+
+    #[test]
+    fn any_bytes_are_judged_without_a_panic(sent: Vec<u8>, frame: Vec<u8>, egress in 0_usize..4) {
+        let _ = judge(&router(), 0, &sent, &[Seen { egress, frame }]);
+    }
+}
+
+#[test]
+fn a_forwarder_that_lowers_another_field_is_found_out() {
+    // The identification lowered in the place of the hops, with a checksum that is right.
+    let router = router();
+    let sent = frame([10, 0, 0, 2], [10, 0, 1, 2], 64, true, 100);
+    let (egress, mut frame) = router.forwarded(0, &sent).unwrap();
+    frame[HOPS] += 1;
+    frame[ETHERNET_BYTES + 4] += 1;
+    frame[SUM] = 0;
+    frame[SUM + 1] = 0;
+    let sum = perpacket_router::checksum::checksum(&frame[ETHERNET_BYTES..ETHERNET_BYTES + 20]);
+    frame[SUM..SUM + 2].copy_from_slice(&sum.to_be_bytes());
+    assert_eq!(
+        judge(&router, 0, &sent, &[Seen { egress, frame }]),
+        Err(Breach::Ttl {
+            ttl: 64,
+            expected: 63
+        })
+    );
+}
+
+#[test]
+fn the_last_hop_and_no_route_and_too_long_are_answered() {
+    let router = router();
+    let decide =
+        |target, ttl, bytes| router.decide(0, &frame([10, 0, 0, 2], target, ttl, true, bytes));
+    assert_eq!(
+        decide([10, 0, 1, 2], 1, 0),
+        Verdict::Answer(Trouble::TimeExceeded)
+    );
+    assert_eq!(
+        decide([192, 0, 2, 1], 64, 0),
+        Verdict::Answer(Trouble::NetworkUnreachable)
+    );
+    assert_eq!(
+        decide([172, 16, 0, 9], 64, 549),
+        Verdict::Answer(Trouble::FragmentationNeeded { mtu_bytes: 576 })
+    );
+    assert!(matches!(
+        decide([172, 16, 0, 9], 64, 548),
+        Verdict::Forward { egress: 3, .. }
+    ));
+}
+
+#[test]
+fn martians_of_rfc_1812_go_nowhere() {
+    let router = router();
+    let martian = Verdict::Nothing(Silence::Martian);
+    for source in [
+        [0, 0, 0, 1],
+        [127, 0, 0, 1],
+        [224, 0, 0, 1],
+        [255, 255, 255, 255],
+        [10, 0, 0, 1],
+    ] {
+        let sent = frame(source, [10, 0, 1, 2], 64, true, 0);
+        assert_eq!(router.decide(0, &sent), martian, "from {source:?}");
+    }
+    for target in [[127, 0, 0, 1], [0, 1, 2, 3], [240, 0, 0, 1]] {
+        let sent = frame([10, 0, 0, 2], target, 64, true, 0);
+        assert_eq!(router.decide(0, &sent), martian, "to {target:?}");
+    }
+}
+
+#[test]
+fn linux_takes_two_blocks_of_martians_for_ordinary_addresses() {
+    let router = Router {
+        martians: Martians::Linux,
+        ..router()
+    };
+    for source in [[0, 0, 0, 1], [240, 0, 0, 1]] {
+        let sent = frame(source, [10, 0, 1, 2], 64, true, 0);
+        let verdict = router.decide(0, &sent);
+        assert!(matches!(verdict, Verdict::Forward { .. }), "{source:?}");
+    }
+    for source in [[0; 4], [127, 0, 0, 1], [255; 4]] {
+        let sent = frame(source, [10, 0, 1, 2], 64, true, 0);
+        assert_eq!(router.decide(0, &sent), Verdict::Nothing(Silence::Martian));
+    }
+}
+
+#[test]
+fn fragments_must_make_up_the_packet() {
+    let router = router();
+    let sent = frame([10, 0, 0, 2], [10, 0, 3, 2], 64, false, 1000);
+    let verdict = router.decide(0, &sent);
+    assert!(matches!(verdict, Verdict::Fragment { egress: 3, .. }));
+    let piece = |from: usize, to: usize, more: bool| {
+        let mut frame = sent[..ETHERNET_BYTES + 20].to_vec();
+        frame[..6].copy_from_slice(&mac(19));
+        frame[6..12].copy_from_slice(&mac(3));
+        let total = u16::try_from(20 + to - from).unwrap();
+        frame[16..18].copy_from_slice(&total.to_be_bytes());
+        let flags = u16::try_from(from / 8).unwrap() | if more { 0x2000 } else { 0 };
+        frame[20..22].copy_from_slice(&flags.to_be_bytes());
+        frame[HOPS] -= 1;
+        frame[SUM] = 0;
+        frame[SUM + 1] = 0;
+        let sum = perpacket_router::checksum::checksum(&frame[ETHERNET_BYTES..]);
+        frame[SUM..SUM + 2].copy_from_slice(&sum.to_be_bytes());
+        frame.extend(&sent[ETHERNET_BYTES + 20..][from..to]);
+        Seen { egress: 3, frame }
+    };
+    let (first, last) = (piece(0, 552, true), piece(552, 1008, false));
+    assert_eq!(
+        judge(&router, 0, &sent, &[last.clone(), first.clone()]),
+        Ok(verdict)
+    );
+    let gap = piece(560, 1008, false);
+    assert!(judge(&router, 0, &sent, &[first.clone(), gap]).is_err());
+    assert!(judge(&router, 0, &sent, &[first]).is_err());
+}

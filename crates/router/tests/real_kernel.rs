@@ -1,0 +1,293 @@
+//! The kernel's own forwarding, and the plane in XDP, held against the oracle; generator and
+//! receiver over both. Skips where namespaces cannot be made.
+#![expect(clippy::unwrap_used, reason = "a test may end on a slip of its own")]
+
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use perpacket_router::frame::UdpFrame;
+use perpacket_router::generator::{self, Generator};
+use perpacket_router::place::Place;
+use perpacket_router::plane;
+use perpacket_router::probe::{Port, Probe};
+use perpacket_router::receiver::{self, Receiver};
+use perpacket_router::search::{Outcome, Trial};
+use perpacket_router::trial::Wire;
+use perpacket_router::{RouterError, Stream};
+
+/// Three hosts around a router, each in a namespace of its own; gone when dropped.
+struct Laboratory {
+    name: String,
+    hosts: usize,
+}
+
+fn ip(arguments: &str) -> bool {
+    let output = Command::new("ip").args(arguments.split(' ')).output();
+    output.is_ok_and(|output| output.status.success())
+}
+
+impl Laboratory {
+    /// None, with the reason printed, where this machine makes none.
+    fn build(test: &str) -> Option<Self> {
+        let laboratory = Self {
+            name: format!("pp{}{test}", std::process::id()),
+            hosts: 3,
+        };
+        let router = laboratory.router();
+        if !ip(&format!("netns add {router}")) {
+            println!("skipped: `ip netns add` is not there or not allowed");
+            return None;
+        }
+        for setting in [
+            "net.ipv4.ip_forward=1",
+            "net.ipv4.icmp_ratemask=0",
+            "net.ipv4.icmp_msgs_per_sec=10000",
+        ] {
+            let (key, value) = setting.split_once('=').unwrap();
+            let file = format!("/proc/sys/{}", key.replace('.', "/"));
+            let script = format!("echo {value} > {file}");
+            let _ = Command::new("ip")
+                .args(["netns", "exec", &router, "sh", "-c", &script])
+                .status();
+        }
+        for host in 0..laboratory.hosts {
+            let name = laboratory.host(host);
+            assert!(ip(&format!("netns add {name}")));
+            assert!(ip(&format!(
+                "link add h{host} netns {name} type veth peer name r{host} netns {router}"
+            )));
+            // The last network takes shorter packets only.
+            let mtu = if host + 1 == laboratory.hosts {
+                600
+            } else {
+                1500
+            };
+            for (namespace, interface, last) in [
+                (&name, format!("h{host}"), 2),
+                (&router, format!("r{host}"), 1),
+            ] {
+                assert!(ip(&format!(
+                    "-n {namespace} addr add 10.77.{host}.{last}/24 dev {interface}"
+                )));
+                assert!(ip(&format!(
+                    "-n {namespace} link set {interface} mtu {mtu} up"
+                )));
+            }
+            assert!(ip(&format!("-n {name} link set lo up")));
+            assert!(ip(&format!(
+                "-n {name} route add default via 10.77.{host}.1"
+            )));
+        }
+        // Known neighbours, so that nothing waits for an answer to who has an address.
+        for host in 0..laboratory.hosts {
+            let mac = laboratory.host_place(host).hardware().unwrap().mac;
+            let mac: Vec<String> = mac.iter().map(|byte| format!("{byte:02x}")).collect();
+            assert!(ip(&format!(
+                "-n {router} neigh replace 10.77.{host}.2 lladdr {} dev r{host} nud permanent",
+                mac.join(":")
+            )));
+        }
+        Some(laboratory)
+    }
+
+    fn router(&self) -> String {
+        format!("{}r", self.name)
+    }
+
+    fn host(&self, host: usize) -> String {
+        format!("{}h{host}", self.name)
+    }
+
+    fn host_place(&self, host: usize) -> Place {
+        format!("{}:h{host}", self.host(host)).parse().unwrap()
+    }
+
+    fn router_place(&self, host: usize) -> Place {
+        format!("{}:r{host}", self.router()).parse().unwrap()
+    }
+
+    fn ports(&self) -> Vec<Port> {
+        (0..self.hosts)
+            .map(|host| Port {
+                router: self.router_place(host),
+                host: self.host_place(host),
+            })
+            .collect()
+    }
+
+    /// Packets the router's kernel forwarded (`IpForwDatagrams` of RFC 4293).
+    fn forwarded_by_kernel(&self) -> u64 {
+        let output = Command::new("ip")
+            .args(["netns", "exec", &self.router(), "cat", "/proc/net/snmp"])
+            .output()
+            .unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let mut lines = text.lines().filter_map(|line| line.strip_prefix("Ip: "));
+        let names = lines.next().unwrap().split(' ');
+        let mut pairs = names.zip(lines.next().unwrap().split(' '));
+        let (_, count) = pairs.find(|(name, _)| *name == "ForwDatagrams").unwrap();
+        count.parse().unwrap()
+    }
+
+    fn stream(&self) -> Stream {
+        Stream {
+            headers: UdpFrame {
+                source_mac: self.host_place(0).hardware().unwrap().mac,
+                target_mac: self.router_place(0).hardware().unwrap().mac,
+                source: [10, 77, 0, 2].into(),
+                target: [10, 77, 1, 2].into(),
+                source_port: 9,
+                target_port: 9,
+                ttl: 64,
+                identification: 1,
+                dont_fragment: true,
+            },
+            number: 5,
+            frame_bytes: 64,
+        }
+    }
+
+    /// A trial from host 0 to host 1.
+    fn trial(
+        &self,
+        sending: generator::Method,
+        counting: receiver::Method,
+        rate_pps: f64,
+    ) -> Result<Outcome, RouterError> {
+        let stream = self.stream();
+        Wire {
+            generator: &mut Generator::open(&self.host_place(0), &stream, sending)?,
+            receiver: &mut Receiver::open(&self.host_place(1), &stream, counting)?,
+            duration: Duration::from_millis(200),
+            stop: &AtomicBool::new(false),
+        }
+        .run(rate_pps)
+    }
+}
+
+impl Drop for Laboratory {
+    fn drop(&mut self) {
+        for host in 0..self.hosts {
+            ip(&format!("netns del {}", self.host(host)));
+        }
+        ip(&format!("netns del {}", self.router()));
+    }
+}
+
+fn all_well(laboratory: &Laboratory) {
+    let mut probe = Probe::open(&laboratory.ports()).unwrap();
+    let judged = probe.run(|| true).unwrap();
+    let wrong: Vec<_> = judged.iter().filter(|case| case.breach.is_some()).collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(judged.len() > 60);
+    let forwarded = judged
+        .iter()
+        .filter(|case| case.expected.starts_with("Forward"));
+    assert!(forwarded.count() >= 9);
+}
+
+#[test]
+fn linux_forwards_as_rfc_1812_wants() {
+    if let Some(laboratory) = Laboratory::build("k") {
+        all_well(&laboratory);
+    }
+}
+
+#[test]
+fn the_plane_in_xdp_forwards_as_the_kernel_does() {
+    let Some(laboratory) = Laboratory::build("x") else {
+        return;
+    };
+    let routers: Vec<_> = (0..3).map(|host| laboratory.router_place(host)).collect();
+    let hosts: Vec<_> = (0..3).map(|host| laboratory.host_place(host)).collect();
+    let planes = plane::take_redirected(&hosts).and_then(|_hosts| {
+        let forwarding = plane::in_xdp(&routers)?;
+        Ok((forwarding, _hosts))
+    });
+    match planes {
+        Ok(_attached) => {
+            all_well(&laboratory);
+            // The kernel itself forwarded none of the ordinary packets.
+            let before = laboratory.forwarded_by_kernel();
+            let ordinary =
+                laboratory.trial(generator::Method::Socket, receiver::Method::Socket, 2000.0);
+            let ordinary = ordinary.unwrap();
+            assert_eq!(ordinary.received + ordinary.not_counted, ordinary.sent);
+            assert!(laboratory.forwarded_by_kernel() - before < ordinary.sent / 2);
+        }
+        Err(RouterError::Bpf { what, source, log }) if log.is_empty() => {
+            println!("skipped: cannot {what}: {source}");
+        }
+        Err(error) => std::panic::panic_any(error.to_string()),
+    }
+}
+
+#[test]
+fn a_router_that_does_not_forward_is_found_out() {
+    let Some(laboratory) = Laboratory::build("n") else {
+        return;
+    };
+    let off = Command::new("ip")
+        .args(["netns", "exec", &laboratory.router(), "sh", "-c"])
+        .arg("echo 0 > /proc/sys/net/ipv4/ip_forward")
+        .status();
+    assert!(off.unwrap().success());
+    // The first three cases are packets to forward; each is waited for.
+    let mut cases = 0;
+    let judged = Probe::open(&laboratory.ports()).unwrap().run(|| {
+        cases += 1;
+        cases <= 3
+    });
+    for case in judged.unwrap() {
+        let breach = case.breach.unwrap();
+        assert!(breach.starts_with("nothing came"), "{breach}");
+    }
+}
+
+#[test]
+fn every_frame_of_a_slow_stream_arrives_once_and_in_order() {
+    let Some(laboratory) = Laboratory::build("s") else {
+        return;
+    };
+    let outcome = laboratory
+        .trial(generator::Method::Socket, receiver::Method::Socket, 2000.0)
+        .unwrap();
+    assert!(outcome.sent > 0);
+    assert_eq!(outcome.received + outcome.not_counted, outcome.sent);
+    assert_eq!(outcome.out_of_order, Some(0));
+}
+
+#[test]
+fn live_frames_arrive_through_the_router_however_often_pages_come_back() {
+    let Some(laboratory) = Laboratory::build("l") else {
+        return;
+    };
+    // More frames than one batch has pages, so that pages come back with other addresses and hops.
+    let outcome = plane::take_redirected(&[laboratory.router_place(0)]).and_then(|_taking| {
+        laboratory.trial(generator::Method::Live, receiver::Method::Xdp, 20_000.0)
+    });
+    match outcome {
+        Ok(outcome) => {
+            assert!(outcome.sent > 500, "{outcome:?}");
+            assert_eq!(outcome.received, outcome.sent);
+        }
+        Err(RouterError::Bpf { what, source, log }) if log.is_empty() => {
+            println!("skipped: cannot {what}: {source}");
+        }
+        Err(error) => std::panic::panic_any(error.to_string()),
+    }
+}
+
+#[test]
+fn a_stream_that_is_told_to_stop_stops() {
+    let Some(laboratory) = Laboratory::build("e") else {
+        return;
+    };
+    let stream = laboratory.stream();
+    let place = laboratory.host_place(0);
+    let mut generator = Generator::open(&place, &stream, generator::Method::Socket).unwrap();
+    let stop = AtomicBool::new(true);
+    let sent = generator.send(1 << 40, 1000.0, || !stop.load(Ordering::Relaxed));
+    assert_eq!(sent.unwrap().frames, 0);
+}
