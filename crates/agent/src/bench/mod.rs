@@ -1,0 +1,338 @@
+//! `bench`: what memory and context switches cost on this machine.
+
+mod tables;
+
+use std::fs;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use clap::Subcommand;
+use perpacket_microbench::BenchError;
+use perpacket_microbench::memory::{self, Operation, Progress};
+use perpacket_microbench::switch::{self, Kind};
+use serde::Serialize;
+
+use crate::config;
+use crate::output::Shared;
+use crate::status::{Failure, Status};
+use crate::stop;
+use tables::{memory_csv, memory_table, switch_csv, switch_table};
+
+/// What `bench` can do.
+#[derive(Subcommand)]
+pub enum Verb {
+    /// Bandwidth over working set and stride, latency of dependent loads, and the caches they show.
+    Memory(MemoryArguments),
+    /// Cost of a context switch between threads and between processes.
+    Switch(SwitchArguments),
+}
+
+/// Shown after the options of `bench memory`.
+const MEMORY_EXAMPLE: &str = "\
+Example: the copy line at stride 1, up to 64 MiB, also as a file:
+
+  perpacket-agent bench memory --operations copy --strides 1 --largest 64MiB --csv copy.csv
+
+Sizes are bytes, or end in KiB, MiB or GiB. MB/s are 10^6 bytes a second.";
+
+/// Shown after the options of `bench switch`.
+const SWITCH_EXAMPLE: &str = "\
+Example: threads on processor 1 that touch nothing:
+
+  perpacket-agent bench switch --kinds threads --working-sets 0 --pinned yes --cpu 1
+
+Sizes are bytes, or end in KiB or MiB.";
+
+/// Options of `bench memory`.
+#[derive(Debug, clap::Args, Serialize)]
+#[command(after_help = MEMORY_EXAMPLE)]
+pub struct MemoryArguments {
+    /// What is done to memory.
+    #[arg(long, value_enum, value_delimiter = ',', default_values = ["load", "store", "copy"])]
+    operations: Vec<OperationName>,
+    /// Words of 8 bytes from one access to the next: powers of two from 1 to 256.
+    #[arg(long, value_name = "WORDS", value_delimiter = ',', default_values_t = memory::STRIDES)]
+    strides: Vec<usize>,
+    /// Smallest working set.
+    #[arg(long, value_name = "SIZE", default_value_t = Size(memory::SMALLEST_BYTES))]
+    smallest: Size,
+    /// Largest working set; without it, four times the last cache.
+    #[arg(long, value_name = "SIZE")]
+    largest: Option<Size>,
+    /// Leave out the latency of dependent loads.
+    #[arg(long)]
+    no_chain: bool,
+    /// Most milliseconds for a point whose interval stays wider than that.
+    #[arg(long, value_name = "MS", default_value_t = 40)]
+    point_limit_ms: u64,
+    #[command(flatten)]
+    #[serde(flatten)]
+    repeating: Repeating,
+    #[command(flatten)]
+    #[serde(skip)]
+    shared: Shared,
+}
+
+/// Options of `bench switch`.
+#[derive(Debug, clap::Args, Serialize)]
+#[command(after_help = SWITCH_EXAMPLE)]
+pub struct SwitchArguments {
+    /// What passes the token on.
+    #[arg(long, value_enum, value_delimiter = ',', default_values = ["threads", "processes"])]
+    kinds: Vec<KindName>,
+    /// How many of them, from 2 to 4096.
+    #[arg(long, value_name = "N", value_delimiter = ',',
+          default_values_t = [2, 4, 8, 16, 32, 64, 128])]
+    members: Vec<usize>,
+    /// What each of them reads when it has the token.
+    #[arg(long, value_name = "SIZE", value_delimiter = ',',
+          default_values_t = [0, 4 << 10, 16 << 10, 64 << 10].map(Size))]
+    working_sets: Vec<Size>,
+    /// Whether they are all kept on one processor.
+    #[arg(long, value_enum, value_delimiter = ',', default_values = ["yes", "no"])]
+    pinned: Vec<YesOrNo>,
+    /// Most milliseconds for a point whose interval stays wider than that.
+    #[arg(long, value_name = "MS", default_value_t = 200)]
+    point_limit_ms: u64,
+    #[command(flatten)]
+    #[serde(flatten)]
+    repeating: Repeating,
+    #[command(flatten)]
+    #[serde(skip)]
+    shared: Shared,
+}
+
+/// Options of both.
+#[derive(Debug, clap::Args, Serialize)]
+struct Repeating {
+    /// Repeat each point until its interval is this share of it to either side, or time is up.
+    #[arg(long, value_name = "SHARE", default_value_t = 0.02)]
+    precision: f64,
+    /// Processor to run on; without it, the one that begins.
+    #[arg(long, value_name = "N")]
+    cpu: Option<usize>,
+    /// Write the rows to this file, as comma-separated values.
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum OperationName {
+    Load,
+    Store,
+    Copy,
+    Triad,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum KindName {
+    Threads,
+    Processes,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum YesOrNo {
+    Yes,
+    No,
+}
+
+/// Bytes, written with a binary prefix where that is exact.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Size(usize);
+
+/// Prefixes with what they stand for, the largest first.
+const PREFIXES: [(&str, usize); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+
+impl std::fmt::Display for Size {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let exact = PREFIXES
+            .iter()
+            .find(|(_, unit)| self.0 > 0 && self.0.is_multiple_of(*unit));
+        match exact {
+            Some((prefix, unit)) => write!(formatter, "{}{prefix}", self.0 / unit),
+            None => write!(formatter, "{}", self.0),
+        }
+    }
+}
+
+impl FromStr for Size {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (number, unit) = PREFIXES
+            .iter()
+            .find_map(|(prefix, unit)| Some((text.strip_suffix(prefix)?, *unit)))
+            .unwrap_or((text, 1));
+        number
+            .trim()
+            .parse::<usize>()
+            .ok()
+            .and_then(|number| number.checked_mul(unit))
+            .map(Self)
+            .ok_or_else(|| "expected bytes, such as 512, 32KiB or 1MiB".to_owned())
+    }
+}
+
+impl Serialize for Size {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// Run it.
+pub fn run(verb: Verb) -> Result<Status, Failure> {
+    match verb {
+        Verb::Memory(arguments) => run_memory(&arguments),
+        Verb::Switch(arguments) => run_switch(&arguments),
+    }
+}
+
+fn run_memory(arguments: &MemoryArguments) -> Result<Status, Failure> {
+    if arguments.shared.show_config {
+        print!("{}", config::to_toml(arguments)?);
+        return Ok(Status::Done);
+    }
+    let settings = memory::Settings {
+        operations: arguments
+            .operations
+            .iter()
+            .map(|name| name.value())
+            .collect(),
+        strides: arguments.strides.clone(),
+        smallest_bytes: arguments.smallest.0,
+        largest_bytes: arguments.largest.map(|size| size.0),
+        precision: arguments.repeating.precision,
+        point_limit: Duration::from_millis(arguments.point_limit_ms),
+        chain: !arguments.no_chain,
+        cpu: arguments.repeating.cpu,
+    };
+    let report = memory::run(&settings, watch(&arguments.shared)?).map_err(failure)?;
+    end_progress(&arguments.shared);
+    if let Some(file) = &arguments.repeating.csv {
+        write_csv(file, &memory_csv(&report))?;
+    }
+    arguments.shared.print(&report, memory_table)?;
+    Ok(status(report.complete))
+}
+
+fn run_switch(arguments: &SwitchArguments) -> Result<Status, Failure> {
+    if arguments.shared.show_config {
+        print!("{}", config::to_toml(arguments)?);
+        return Ok(Status::Done);
+    }
+    let settings = switch::Settings {
+        kinds: arguments.kinds.iter().map(|name| name.value()).collect(),
+        members: arguments.members.clone(),
+        working_sets_bytes: arguments.working_sets.iter().map(|size| size.0).collect(),
+        pinned: arguments
+            .pinned
+            .iter()
+            .map(|&pinned| pinned == YesOrNo::Yes)
+            .collect(),
+        precision: arguments.repeating.precision,
+        point_limit: Duration::from_millis(arguments.point_limit_ms),
+        cpu: arguments.repeating.cpu,
+    };
+    let report = switch::run(&settings, watch(&arguments.shared)?).map_err(failure)?;
+    end_progress(&arguments.shared);
+    if let Some(file) = &arguments.repeating.csv {
+        write_csv(file, &switch_csv(&report))?;
+    }
+    arguments.shared.print(&report, switch_table)?;
+    Ok(status(report.complete))
+}
+
+impl OperationName {
+    fn value(self) -> Operation {
+        match self {
+            Self::Load => Operation::Load,
+            Self::Store => Operation::Store,
+            Self::Copy => Operation::Copy,
+            Self::Triad => Operation::Triad,
+        }
+    }
+}
+
+impl KindName {
+    fn value(self) -> Kind {
+        match self {
+            Self::Threads => Kind::Threads,
+            Self::Processes => Kind::Processes,
+        }
+    }
+}
+
+/// Shows progress where somebody reads it, and breaks off at a signal.
+fn watch(shared: &Shared) -> Result<impl FnMut(Progress) -> ControlFlow<()>, Failure> {
+    let stop = stop::on_signals()?;
+    let shows = shared.shows_progress();
+    Ok(move |progress: Progress| {
+        if shows {
+            let elapsed_s = progress.elapsed.as_secs_f64();
+            let left = (progress.points - progress.done) as f64 / progress.done as f64;
+            eprint!(
+                "\r{} of {} points, about {:.0} s to go ",
+                progress.done,
+                progress.points,
+                elapsed_s * left
+            );
+        }
+        if stop.load(Ordering::Relaxed) {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    })
+}
+
+fn end_progress(shared: &Shared) {
+    if shared.shows_progress() {
+        eprintln!();
+    }
+}
+
+fn status(complete: bool) -> Status {
+    if complete {
+        Status::Done
+    } else {
+        Status::Interrupted
+    }
+}
+
+fn failure(error: BenchError) -> Failure {
+    match error {
+        BenchError::Setting { .. } => Failure::usage(error),
+        BenchError::Pin { .. } => Failure::usage(error)
+            .with_hint("`taskset -pc $$` lists the processors that may be used"),
+        error if error.is_lack_of_machine() => Failure::lacking(error)
+            .with_hint("ask for less: smaller --largest, fewer --members or --working-sets"),
+        error => Failure::failed(error),
+    }
+}
+
+fn write_csv(file: &Path, rows: &str) -> Result<(), Failure> {
+    fs::write(file, rows)
+        .map_err(|error| Failure::failed(format!("--csv {}: {error}", file.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_as_they_are_written() {
+        for text in ["512", "32KiB", "1MiB", "3GiB", "0"] {
+            assert_eq!(text.parse::<Size>().unwrap().to_string(), text);
+        }
+        assert_eq!("2048".parse::<Size>().unwrap().to_string(), "2KiB");
+        for text in ["", "MiB", "-1", "1.5KiB", "1kb", "99999999999GiB"] {
+            assert!(text.parse::<Size>().is_err(), "{text}");
+        }
+    }
+}

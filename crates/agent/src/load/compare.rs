@@ -1,0 +1,81 @@
+//! `load compare`.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use perpacket_load::{Comparison, compare};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::failure;
+use crate::config;
+use crate::output::Shared;
+use crate::status::{Failure, Status};
+
+const EXAMPLE: &str = "Example:
+  perpacket-agent load compare before.json after.json";
+
+/// Options of `load compare`.
+#[derive(Debug, clap::Args, Serialize)]
+#[command(after_help = EXAMPLE)]
+pub struct Arguments {
+    /// A result of `load http --format json`.
+    #[serde(skip)]
+    a: PathBuf,
+    /// Another one.
+    #[serde(skip)]
+    b: PathBuf,
+    #[command(flatten)]
+    #[serde(skip)]
+    shared: Shared,
+}
+
+/// Run it.
+pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
+    if arguments.shared.show_config {
+        print!("{}", config::to_toml(arguments)?);
+        return Ok(Status::Done);
+    }
+    let comparison = compare(&read(&arguments.a)?, &read(&arguments.b)?).map_err(failure)?;
+    arguments.shared.print(&comparison, table)?;
+    Ok(Status::Done)
+}
+
+fn read(path: &Path) -> Result<Value, Failure> {
+    let name = path.display();
+    let text =
+        fs::read_to_string(path).map_err(|error| Failure::usage(format!("{name}: {error}")))?;
+    serde_json::from_str(&text)
+        .map_err(|error| Failure::usage(format!("{name}: not JSON: {error}")))
+}
+
+fn table(comparison: &Comparison) -> String {
+    let mut text = format!("{:<28} {:>14} {:>14} {:>8}\n", "", "a", "b", "b / a");
+    for row in &comparison.rows {
+        let name = match row.unit {
+            "" => row.name.clone(),
+            unit => format!("{} [{unit}]", row.name),
+        };
+        let ratio = row
+            .ratio
+            .map_or("-".to_owned(), |ratio| format!("{ratio:.3}"));
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "{name:<28} {:>14.2} {:>14.2} {ratio:>8}",
+            row.a, row.b
+        );
+    }
+    if !comparison.differing.is_empty() {
+        let _ = writeln!(
+            text,
+            "\nthey differ in: {}",
+            comparison.differing.join(", ")
+        );
+    }
+    for note in &comparison.notes {
+        let _ = writeln!(text, "note: {note}");
+    }
+    text
+}

@@ -1,0 +1,119 @@
+//! `load files`.
+
+use std::path::PathBuf;
+
+use perpacket_load::{FileSet, FileSetReport, make_files};
+use serde::Serialize;
+
+use super::failure;
+use crate::config;
+use crate::output::Shared;
+use crate::status::{Failure, Status};
+
+const EXAMPLE: &str = "Examples:
+  perpacket-agent load files specweb99 --connections 100 --into /srv/web
+  perpacket-agent load files trace --trace access.log --into /srv/web";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Set {
+    /// SPECweb99's directories for `--connections`.
+    #[value(name = "specweb99")]
+    SpecWeb99,
+    /// Surge's 20,000 files, 480 MB.
+    Surge,
+    /// WebStone's five files.
+    #[value(name = "webstone")]
+    WebStone,
+    /// The objects of the World Cup 1998 generator, for `--seed`.
+    #[value(name = "worldcup")]
+    WorldCup,
+    /// The objects of the IBM generator, for `--seed`.
+    Ibm,
+    /// What the log `--trace` asks for, in the largest size of its 200s.
+    Trace,
+}
+
+/// Options of `load files`.
+#[derive(Debug, clap::Args, Serialize)]
+#[command(after_help = EXAMPLE)]
+#[serde(rename_all = "kebab-case")]
+pub struct Arguments {
+    /// Whose files.
+    #[arg(value_enum)]
+    #[serde(skip)]
+    workload: Set,
+    /// The directory that the server serves; created if it is not there.
+    #[arg(long, value_name = "DIR")]
+    into: PathBuf,
+    /// SPECweb99's simultaneous connections: they set how many directories there are.
+    #[arg(long, value_name = "L", default_value_t = 100)]
+    connections: u32,
+    /// The log of `trace`.
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// The paths of a World Cup 1998 log's objects.
+    #[arg(long, value_name = "FILE")]
+    object_mappings: Option<PathBuf>,
+    /// Seed of the load that will ask for them.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Refuse to make more bytes than this.
+    #[arg(long, value_name = "BYTES", default_value_t = 10_000_000_000)]
+    limit_bytes: u64,
+    #[command(flatten)]
+    #[serde(skip)]
+    shared: Shared,
+}
+
+/// Run it.
+pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
+    let set = arguments.set()?;
+    if arguments.shared.show_config {
+        print!("{}", config::to_toml(arguments)?);
+        return Ok(Status::Done);
+    }
+    let report = make_files(&set, &arguments.into, arguments.limit_bytes).map_err(failure)?;
+    arguments.shared.print(&report, table)?;
+    Ok(Status::Done)
+}
+
+impl Arguments {
+    fn set(&self) -> Result<FileSet, Failure> {
+        let seed = self.seed;
+        Ok(match (self.workload, &self.trace) {
+            (Set::Trace, Some(file)) => FileSet::Trace {
+                file: file.clone(),
+                objects: self.object_mappings.clone(),
+            },
+            (Set::Trace, None) => {
+                return Err(Failure::usage(
+                    "files trace: which log? name it with `--trace FILE`",
+                ));
+            }
+            (_, Some(_)) => return Err(Failure::usage("--trace: only `files trace` reads a log")),
+            (Set::SpecWeb99, None) => FileSet::SpecWeb99 {
+                connections: self.connections,
+            },
+            (Set::Surge, None) => FileSet::Surge,
+            (Set::WebStone, None) => FileSet::WebStone,
+            (Set::WorldCup, None) => FileSet::WorldCup { seed },
+            (Set::Ibm, None) => FileSet::Ibm { seed },
+        })
+    }
+}
+
+fn table(report: &FileSetReport) -> String {
+    let mut text = format!(
+        "{}: {} files made, {} bytes; {} were there\n",
+        report.into, report.files, report.bytes, report.kept
+    );
+    if report.left_out > 0 {
+        text.push_str(&format!(
+            "{} objects have no place in a tree of files, such as {}\n",
+            report.left_out,
+            report.left_out_examples.join(", ")
+        ));
+    }
+    text
+}

@@ -1,0 +1,136 @@
+//! `media`: make media to serve.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use clap::Subcommand;
+use perpacket_rtp::synthesis::{RATES_BPS, Stream};
+use serde::Serialize;
+
+use crate::output::Shared;
+use crate::status::{Failure, Status};
+use crate::{config, stop};
+
+const EXAMPLE: &str = "Example:\n  perpacket-agent media synthesize --into media --files 100 \
+    --rate 300000 --seconds 60 --seed 1";
+
+/// What `media` can do.
+#[derive(Subcommand)]
+pub enum Verb {
+    /// Write transport streams of exactly constant rate, every byte known from the seed.
+    Synthesize(Arguments),
+}
+
+/// Options of `media synthesize`.
+#[derive(Debug, clap::Args, Serialize)]
+#[command(after_help = EXAMPLE)]
+#[serde(rename_all = "kebab-case")]
+pub struct Arguments {
+    /// Folder to write stream-00000.ts and so on into; made if it is not there.
+    #[arg(long, value_name = "DIR")]
+    into: PathBuf,
+    /// How many.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    files: u32,
+    /// Bits a second.
+    #[arg(long, value_name = "BPS", default_value_t = 300_000, value_parser = clap::value_parser!(u64).range(RATES_BPS))]
+    rate: u64,
+    /// How long each lasts.
+    #[arg(long, value_name = "S", default_value_t = 60.0)]
+    seconds: f64,
+    /// What all bytes follow from.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    #[command(flatten)]
+    #[serde(skip)]
+    shared: Shared,
+}
+
+/// What was written.
+#[derive(Serialize)]
+struct Written {
+    schema: u32,
+    folder: PathBuf,
+    files: u32,
+    rate_bps: u64,
+    seed: u64,
+    /// Bytes of each file.
+    file_bytes: u64,
+}
+
+/// Longest stream: two days.
+const SECONDS_LIMIT: f64 = 172_800.0;
+
+/// Run it.
+pub fn run(verb: Verb) -> Result<Status, Failure> {
+    let Verb::Synthesize(arguments) = verb;
+    if arguments.shared.show_config {
+        print!("{}", config::to_toml(&arguments)?);
+        return Ok(Status::Done);
+    }
+    if !(arguments.seconds > 0.0 && arguments.seconds <= SECONDS_LIMIT) {
+        return Err(Failure::usage(format!(
+            "--seconds {}: expected more than 0, at most {SECONDS_LIMIT}",
+            arguments.seconds
+        )));
+    }
+    let folder = &arguments.into;
+    let failed =
+        |path: &Path, error: io::Error| Failure::failed(format!("{}: {error}", path.display()));
+    fs::create_dir_all(folder).map_err(|error| failed(folder, error))?;
+    let stop = stop::on_signals()?;
+    let (mut written, mut packets) = (0, 0);
+    for file in 0..arguments.files {
+        let stream = Stream {
+            seed: arguments.seed,
+            file,
+            rate_bps: arguments.rate,
+        };
+        packets = stream.packets_in(arguments.seconds);
+        let path = folder.join(stream.file_name());
+        if !write(&stream, packets, &path, &stop).map_err(|error| failed(&path, error))? {
+            break;
+        }
+        written += 1;
+    }
+    let result = Written {
+        schema: 1,
+        folder: folder.clone(),
+        files: written,
+        rate_bps: arguments.rate,
+        seed: arguments.seed,
+        file_bytes: packets * 188,
+    };
+    arguments.shared.print(&result, |result| {
+        format!(
+            "{} files of {} bytes at {} b/s in {}\n",
+            result.files,
+            result.file_bytes,
+            result.rate_bps,
+            result.folder.display()
+        )
+    })?;
+    Ok(if written == arguments.files {
+        Status::Done
+    } else {
+        Status::Interrupted
+    })
+}
+
+/// Writes a file under a temporary name and renames it; false if asked to stop.
+fn write(stream: &Stream, packets: u64, path: &Path, stop: &AtomicBool) -> io::Result<bool> {
+    let unfinished = path.with_extension("unfinished");
+    let mut output = BufWriter::with_capacity(1 << 20, File::create(&unfinished)?);
+    for index in 0..packets {
+        output.write_all(&stream.packet(index))?;
+        if index % 4096 == 0 && stop.load(Ordering::Relaxed) {
+            fs::remove_file(&unfinished)?;
+            return Ok(false);
+        }
+    }
+    output.into_inner()?;
+    fs::rename(&unfinished, path)?;
+    Ok(true)
+}

@@ -1,0 +1,219 @@
+//! `load media`: clients of an RTSP server.
+
+use std::time::Duration;
+
+use perpacket_load::media::{
+    self, Distribution, Error, Options, Progress, Report, StreamReport, Transport,
+};
+use serde::Serialize;
+
+use crate::output::Shared;
+use crate::status::{Failure, Status};
+use crate::{config, stop};
+
+const EXAMPLE: &str = "Example:\n  perpacket-agent load media rtsp://127.0.0.1:8554/stream-{}.ts \
+    --clients 100 --ramp-s 2 --duration 10 --check";
+
+/// Longest time of any kind: a week.
+const SECONDS_LIMIT: f64 = 604_800.0;
+
+/// Options of `load media`.
+#[derive(Debug, clap::Args, Serialize)]
+#[command(after_help = EXAMPLE)]
+#[serde(rename_all = "kebab-case")]
+pub struct Arguments {
+    /// rtsp://HOST[:PORT]/PATH; {} in it stands for the medium's number in five digits.
+    #[serde(skip)]
+    url: String,
+    /// How many clients.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    clients: u32,
+    /// Seconds over which they start.
+    #[arg(long, value_name = "S", default_value_t = 1.0)]
+    ramp_s: f64,
+    /// Seconds that are measured.
+    #[arg(long, value_name = "S", default_value_t = 10.0)]
+    duration: f64,
+    /// Seconds between the ramp and the measurement.
+    #[arg(long, value_name = "S", default_value_t = 1.0)]
+    warmup: f64,
+    /// One medium for all clients, or one each.
+    #[arg(long, value_enum, default_value = "unique")]
+    distribution: Media,
+    /// How many media there are in `multiple`; as many as clients by default.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    files: Option<u32>,
+    /// How packets travel.
+    #[arg(long, value_enum, default_value = "udp")]
+    transport: Lower,
+    /// Compare every byte with the stream that `media synthesize` made.
+    #[arg(long)]
+    check: bool,
+    /// CPUs to run on: 1 or 1,2; all by default.
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    cpus: Vec<usize>,
+    #[command(flatten)]
+    #[serde(skip)]
+    shared: Shared,
+}
+
+/// Which media clients play, by name.
+#[derive(Clone, Copy, Debug, clap::ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Media {
+    /// All the same.
+    Unique,
+    /// One each, in turn.
+    Multiple,
+}
+
+/// How packets travel, by name.
+#[derive(Clone, Copy, Debug, clap::ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Lower {
+    /// In datagrams.
+    Udp,
+    /// On the RTSP connection.
+    Tcp,
+}
+
+impl Arguments {
+    fn options(&self) -> Result<Options, Failure> {
+        let seconds = |name: &str, value: f64| {
+            if (0.0..=SECONDS_LIMIT).contains(&value) {
+                Ok(Duration::from_secs_f64(value))
+            } else {
+                Err(Failure::usage(format!(
+                    "{name} {value}: expected seconds from 0 to {SECONDS_LIMIT}"
+                )))
+            }
+        };
+        Ok(Options {
+            url: self.url.clone(),
+            clients: self.clients as usize,
+            ramp: seconds("--ramp-s", self.ramp_s)?,
+            warmup: seconds("--warmup", self.warmup)?,
+            duration: seconds("--duration", self.duration)?,
+            distribution: match self.distribution {
+                Media::Unique => Distribution::Unique,
+                Media::Multiple => Distribution::Multiple,
+            },
+            files: self.files.unwrap_or(self.clients),
+            transport: match self.transport {
+                Lower::Udp => Transport::Udp,
+                Lower::Tcp => Transport::Tcp,
+            },
+            check: self.check,
+            cpus: self.cpus.clone(),
+        })
+    }
+}
+
+/// Run it.
+pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
+    let shared = &arguments.shared;
+    let options = arguments.options()?;
+    if shared.show_config {
+        print!("{}", config::to_toml(arguments)?);
+        return Ok(Status::Done);
+    }
+    let stop = stop::on_signals()?;
+    let shows_progress = shared.shows_progress();
+    let mut on_progress = |progress: Progress| {
+        if shows_progress {
+            let Progress {
+                elapsed_s,
+                total_s,
+                playing,
+            } = progress;
+            eprint!("\r{elapsed_s:.0} of {total_s:.0} s, {playing} clients play ");
+        }
+    };
+    let report = media::run(&options, &stop, &mut on_progress).map_err(|error| match error {
+        Error::Url { .. } | Error::Host { .. } => Failure::usage(&error),
+        Error::Cpus { .. } => Failure::lacking(&error).with_hint("--cpus names CPUs from 0"),
+        Error::Descriptors { .. } => Failure::lacking(&error).with_hint(
+            "raise the hard limit (ulimit -Hn), or start several with fewer clients each",
+        ),
+        Error::System(_) => Failure::failed(&error),
+    })?;
+    if shows_progress {
+        eprintln!();
+    }
+    shared.print(&report, table)?;
+    if report.interrupted {
+        return Ok(Status::Interrupted);
+    }
+    if report.played == 0 {
+        let reason = report.failures.keys().next().map_or("", String::as_str);
+        return Err(
+            Failure::failed(format!("no client received anything {reason}"))
+                .with_hint("the report above says why; is the URL right, and the server up?"),
+        );
+    }
+    Ok(Status::Done)
+}
+
+fn table(report: &Report) -> String {
+    let refused: usize = report.refused.values().sum();
+    let late = &report.lateness_us;
+    let mut rows = vec![
+        ("clients", report.clients.to_string()),
+        ("  played", report.played.to_string()),
+        ("  refused", refused.to_string()),
+        ("  timed out", report.timed_out.to_string()),
+        ("  failed", report.failed.to_string()),
+        ("measured (s)", format!("{:.1}", report.window_s)),
+        (
+            "throughput (Mb/s)",
+            format!("{:.3}", report.throughput_bps / 1e6),
+        ),
+        ("packets", report.packets.to_string()),
+        ("  lost", report.lost.to_string()),
+        ("  reordered", report.reordered.to_string()),
+        ("  duplicates", report.duplicates.to_string()),
+        ("lateness p50 (us)", format!("{:.0}", late.p50)),
+        ("  p99", format!("{:.0}", late.p99)),
+        ("  p99.9", format!("{:.0}", late.p999)),
+        ("  max", format!("{:.0}", late.max)),
+        ("jitter, mean (us)", format!("{:.0}", report.jitter_us.mean)),
+        (
+            "gap difference (us)",
+            format!("{:.0}", report.mean_gap_difference_us.mean),
+        ),
+        (
+            "start-up p50 (ms)",
+            format!("{:.1}", report.start_up_ms.p50),
+        ),
+        ("  p99", format!("{:.1}", report.start_up_ms.p99)),
+    ];
+    if report.checked {
+        rows.push(("packets compared", report.packets_checked.to_string()));
+        rows.push(("  wrong", report.content_errors.to_string()));
+    }
+    let mut text: String = rows
+        .iter()
+        .map(|(name, value)| format!("{name:<20}{value:>16}\n"))
+        .collect();
+    for (reason, clients) in &report.failures {
+        text.push_str(&format!("{clients} failed: {reason}\n"));
+    }
+    for (code, clients) in &report.refused {
+        text.push_str(&format!("{clients} refused: status {code}\n"));
+    }
+    if let Some(worst) = worst(&report.streams) {
+        let lateness = worst.lateness_us.p99;
+        text.push_str(&format!(
+            "latest stream: {} (p99 {lateness:.0} us)\n",
+            worst.url
+        ));
+    }
+    text
+}
+
+/// The stream whose packets were latest.
+fn worst(streams: &[StreamReport]) -> Option<&StreamReport> {
+    let played = streams.iter().filter(|stream| stream.packets > 0);
+    played.max_by(|a, b| a.lateness_us.p99.total_cmp(&b.lateness_us.p99))
+}

@@ -1,0 +1,181 @@
+//! `serve media`: stored media over RTP, until a signal.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use perpacket_serve::media::{Buffering, Error, Options, Report, Server};
+use serde::Serialize;
+use signal_hook::consts::SIGUSR1;
+
+use crate::output::Shared;
+use crate::status::{Failure, Status};
+use crate::{config, stop};
+
+const EXAMPLE: &str = "Example:\n  perpacket-agent media synthesize --into media --files 1\n  \
+    perpacket-agent serve media --root media --listen 127.0.0.1:8554\n\n\
+    Prints its report on SIGUSR1 and when it ends.";
+
+/// How often signals are looked for.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Options of `serve media`.
+#[derive(Debug, clap::Args, Serialize)]
+#[command(after_help = EXAMPLE)]
+#[serde(rename_all = "kebab-case")]
+pub struct Arguments {
+    /// Folder whose files are served: .ts, .wav, .pcmu, .pcma, .g722, .gsm.
+    #[arg(long, value_name = "DIR")]
+    root: PathBuf,
+    /// Where to listen for RTSP; port 0 takes a free one.
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8554")]
+    listen: SocketAddr,
+    /// How media get from the disk to the sender.
+    #[arg(long, value_enum, default_value = "shared")]
+    buffering: Mode,
+    /// Packets in a buffer of `single` and `double`.
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    buffer_packets: u32,
+    /// CPUs to run on, an event loop on each: 0,2; not bound by default.
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    cores: Vec<usize>,
+    /// Sessions at a time; another SETUP is answered 453.
+    #[arg(long, value_name = "N", default_value_t = 20_000)]
+    max_sessions: u64,
+    /// Payload bits a second of all streams together; a PLAY beyond it is answered 453.
+    #[arg(long, value_name = "N")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_rate_bps: Option<u64>,
+    /// While one packet in a hundred leaves later than this, a PLAY is answered 453.
+    #[arg(long, value_name = "MS", default_value_t = 50)]
+    max_lateness_ms: u64,
+    /// Seconds of silence after which a session ends.
+    #[arg(long, value_name = "S", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    session_timeout_s: u64,
+    /// Emulate a slow disk: every read takes so much longer.
+    #[arg(long, value_name = "MS", default_value_t = 0)]
+    read_delay_ms: u64,
+    /// Threads that read, in `shared` and `mapped`.
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    readers: u16,
+    /// Memory for parts of files kept for streams that may follow, in MiB.
+    #[arg(long, value_name = "MIB", default_value_t = 256)]
+    cache_mib: usize,
+    /// How long before its time a packet may leave with an earlier one, when a core has many to send.
+    #[arg(long, value_name = "MS", default_value_t = 250)]
+    ahead_ms: u64,
+    #[command(flatten)]
+    #[serde(skip)]
+    shared: Shared,
+}
+
+/// The buffering modes by name.
+#[derive(Clone, Copy, Debug, clap::ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Mode {
+    /// A thread a stream, which reads and sends in turn: the baseline.
+    Single,
+    /// Two threads and two buffers a stream: the published design.
+    Double,
+    /// One event loop a core, blocks of files shared by all streams.
+    Shared,
+    /// As shared, files mapped.
+    Mapped,
+}
+
+impl Arguments {
+    fn options(&self) -> Options {
+        Options {
+            buffering: match self.buffering {
+                Mode::Single => Buffering::Single,
+                Mode::Double => Buffering::Double,
+                Mode::Shared => Buffering::Shared,
+                Mode::Mapped => Buffering::Mapped,
+            },
+            buffer_packets: self.buffer_packets,
+            cores: self.cores.clone(),
+            max_sessions: self.max_sessions,
+            max_rate_bps: self.max_rate_bps.unwrap_or(u64::MAX),
+            max_lateness: Duration::from_millis(self.max_lateness_ms),
+            session_timeout: Duration::from_secs(self.session_timeout_s),
+            read_delay: Duration::from_millis(self.read_delay_ms),
+            readers: usize::from(self.readers),
+            cache_bytes: self.cache_mib.saturating_mul(1024 * 1024),
+            ahead: Duration::from_millis(self.ahead_ms),
+            ..Options::new(self.root.clone(), self.listen)
+        }
+    }
+}
+
+/// Serve until a signal.
+pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
+    let shared = &arguments.shared;
+    if shared.show_config {
+        print!("{}", config::to_toml(arguments)?);
+        return Ok(Status::Done);
+    }
+    let stop = stop::on_signals()?;
+    let report = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(SIGUSR1, Arc::clone(&report))
+        .map_err(|error| Failure::failed(format!("cannot handle SIGUSR1: {error}")))?;
+    let server = Server::start(arguments.options()).map_err(|error| match error {
+        Error::Root { .. } => Failure::usage(&error),
+        Error::Listen { .. } => {
+            Failure::usage(&error).with_hint("--listen takes another address; port 0 a free one")
+        }
+        Error::Core { .. } => Failure::lacking(&error).with_hint("--cores names CPUs from 0"),
+        Error::System(_) => Failure::failed(&error),
+    })?;
+    if !shared.quiet {
+        eprintln!("listening on rtsp://{}", server.address());
+    }
+    while !stop.load(Ordering::Relaxed) {
+        std::thread::sleep(LOOK);
+        if report.swap(false, Ordering::Relaxed) {
+            shared.print(&server.report(), table)?;
+        }
+    }
+    shared.print(&server.report(), table)?;
+    Ok(Status::Done)
+}
+
+fn table(report: &Report) -> String {
+    let late = &report.lateness_us;
+    let rows = [
+        ("sessions", report.sessions.to_string()),
+        ("  refused", report.refused.to_string()),
+        ("  timed out", report.timed_out.to_string()),
+        ("  receiver gone", report.unreachable.to_string()),
+        ("streams playing", report.playing.to_string()),
+        ("  finished", report.finished.to_string()),
+        ("  failed", report.failed.to_string()),
+        ("packets", report.packets.to_string()),
+        ("  dropped", report.dropped.to_string()),
+        (
+            "  a send",
+            format!("{:.2}", report.packets as f64 / report.sends.max(1) as f64),
+        ),
+        ("payload bytes", report.bytes.to_string()),
+        ("lateness p50 (us)", format!("{:.0}", late.p50)),
+        ("  p99", format!("{:.0}", late.p99)),
+        ("  p99.9", format!("{:.0}", late.p999)),
+        ("  max", format!("{:.0}", late.max)),
+        ("starved of data", report.starved.to_string()),
+        ("reads", report.reads.to_string()),
+        ("  mean (us)", format!("{:.0}", report.read_mean_us)),
+        ("cpu (s)", format!("{:.2}", report.cpu_s)),
+        (
+            "page faults",
+            (report.page_faults.minor + report.page_faults.major).to_string(),
+        ),
+        (
+            "context switches",
+            (report.context_switches.voluntary + report.context_switches.involuntary).to_string(),
+        ),
+    ];
+    rows.iter()
+        .map(|(name, value)| format!("{name:<20}{value:>16}\n"))
+        .collect()
+}

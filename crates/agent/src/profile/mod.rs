@@ -1,0 +1,242 @@
+//! `profile`: what every packet costs, layer by layer.
+
+mod self_check;
+mod table;
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use perpacket_profiler::settings::{DEFAULT_DURATION, DEFAULT_FREQUENCY_HZ, Events, duration};
+use perpacket_profiler::{End, Fault, ProfileError, Profiler, Report, Settings};
+use serde::Serialize;
+
+use crate::config;
+use crate::output::{Format, Shared};
+use crate::status::{Failure, Status};
+use crate::stop;
+
+const EXAMPLE: &str = "\
+Examples:
+  perpacket-agent profile --duration 10 --pid $(pidof -s nginx)
+  perpacket-agent profile --requests http://127.0.0.1:8080/.perpacket/report
+  perpacket-agent profile --folded stacks.txt -- wrk -d 5 http://127.0.0.1:8080/
+  perpacket-agent profile --every 1 --format json
+  perpacket-agent profile --self-check";
+
+/// What the table shows; the JSON document has all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Taxonomy {
+    /// Layers of the stack, and kinds of work.
+    Layers,
+    /// The seven regions of TR05-450.
+    Regions,
+    /// The kernel, its modules, and the files of user code.
+    Modules,
+    /// The categories of Communication Breakdown, the kernel opened up; under 1 % is `misc`.
+    Categories,
+    /// The eight categories of the SIGCOMM 2021 study of host stack overheads.
+    HostStack,
+}
+
+/// Which events are sampled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EventChoice {
+    /// Performance counters where they open, else the clock.
+    Best,
+    /// Processor time alone.
+    Clock,
+    /// Performance counters, or exit status 3.
+    Counters,
+    /// The kernel's own accounts: user, kernel and interrupt time, no layers; needs no right.
+    Accounts,
+}
+
+/// Options of `profile`.
+#[derive(Debug, clap::Args, Serialize)]
+#[command(after_help = EXAMPLE)]
+pub struct Arguments {
+    /// Length of the profile in seconds (10, or as long as the command or a signal lets it).
+    #[arg(long, value_name = "S")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    duration: Option<f64>,
+    /// Processors to profile, such as `0-3,8` (all that run).
+    #[arg(long, value_name = "LIST")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cpus: Option<String>,
+    /// The server: packets are counted in its network namespace, its user code is told from others'.
+    #[arg(long, value_name = "PID")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pid: Option<u32>,
+    /// What the table shows.
+    #[arg(long, value_enum, default_value = "layers")]
+    taxonomy: Taxonomy,
+    /// Write folded stacks for flame graphs to this file.
+    #[arg(long, value_name = "FILE", conflicts_with = "every")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    folded: Option<PathBuf>,
+    /// Samples a second and processor.
+    #[arg(long, value_name = "HZ", default_value_t = DEFAULT_FREQUENCY_HZ)]
+    frequency: u32,
+    /// Page that tells answered requests: JSON with `requests`, or nginx's stub_status.
+    #[arg(long, value_name = "URL")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    requests: Option<String>,
+    /// One profile every so many seconds, each a line of JSON, until the duration or a signal.
+    #[arg(long, value_name = "S")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    every: Option<f64>,
+    /// TOML file of rules that go before the built-in ones: tables `[[layers]]` with `layer` and
+    /// `functions` or `modules`, `[[kinds]]` with `kind` and `functions`, `[boundaries]`, `[skid]`,
+    /// `[[programs]]`; a name may end in `*`.
+    #[arg(long, value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rules: Option<PathBuf>,
+    /// Which events are sampled.
+    #[arg(long, value_enum, default_value = "best")]
+    events: EventChoice,
+    /// TOML file of events in place of the built-in sets: `name`, `what`, and `[[passes]]` with
+    /// `sample`, `count` and `period`.
+    #[arg(long, value_name = "FILE", conflicts_with = "events")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    event_file: Option<PathBuf>,
+    /// Put a known cost into a server of its own and say whether the profile finds it; exit status 4
+    /// if not. Takes about 20 seconds.
+    #[arg(long, conflicts_with_all = [
+        "duration", "cpus", "pid", "folded", "frequency", "requests", "every", "events", "event_file",
+        "command",
+    ])]
+    self_check: bool,
+    /// Command to profile while it runs, after `--`.
+    #[arg(last = true, value_name = "COMMAND")]
+    #[serde(skip)]
+    command: Vec<String>,
+    #[command(flatten)]
+    #[serde(skip)]
+    shared: Shared,
+}
+
+impl From<ProfileError> for Failure {
+    fn from(error: ProfileError) -> Self {
+        let failure = match error.fault() {
+            Fault::Usage => Self::usage(&error),
+            Fault::Lacking => Self::lacking(&error),
+            Fault::Failed => Self::failed(&error),
+        };
+        match error.next_step() {
+            Some(step) => failure.with_hint(step),
+            None => failure,
+        }
+    }
+}
+
+impl Arguments {
+    fn settings(&self) -> Result<Settings, Failure> {
+        let length = self.duration.map(|seconds| duration("duration", seconds));
+        let is_bounded = !self.command.is_empty() || self.every.is_some();
+        let default = (!is_bounded).then_some(DEFAULT_DURATION);
+        let events = match (&self.event_file, self.events) {
+            (Some(file), _) => Events::File(file.clone()),
+            (None, EventChoice::Best) => Events::Best,
+            (None, EventChoice::Clock) => Events::Clock,
+            (None, EventChoice::Counters) => Events::Counters,
+            (None, EventChoice::Accounts) => Events::Accounts,
+        };
+        Ok(Settings {
+            duration: length.transpose()?.or(default),
+            cpus: self.cpus.clone(),
+            pid: self.pid,
+            command: self.command.clone(),
+            frequency_hz: self.frequency,
+            requests: self.requests.clone(),
+            rules: self.rules.clone(),
+            events,
+            keeps_places: self.folded.is_some(),
+            ..Settings::default()
+        })
+    }
+}
+
+/// Run it.
+pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
+    if arguments.shared.show_config {
+        print!("{}", config::to_toml(arguments)?);
+        return Ok(Status::Done);
+    }
+    let every = arguments.every.map(|seconds| duration("every", seconds));
+    let every = every.transpose()?;
+    let stop = stop::on_signals()?;
+    if arguments.self_check {
+        return self_check::run(arguments, &stop);
+    }
+    let mut profiler = Profiler::new(arguments.settings()?)?;
+    let end = match every {
+        Some(every) => profiler.run_every(every, &stop, print_line)?,
+        None => once(arguments, &mut profiler, &stop)?,
+    };
+    match end {
+        End::Stopped if every.is_none() || arguments.duration.is_some() => Ok(Status::Interrupted),
+        End::Command(0) | End::Duration | End::Process | End::Stopped => Ok(Status::Done),
+        End::Command(status) => Err(Failure::failed(format!(
+            "{}: ended with exit status {status}; the profile above is of what it did until then",
+            arguments.command.join(" ")
+        ))),
+    }
+}
+
+fn once(
+    arguments: &Arguments,
+    profiler: &mut Profiler,
+    stop: &std::sync::atomic::AtomicBool,
+) -> Result<End, Failure> {
+    // The file is made before the work, so that a mistake in its name costs nothing.
+    let folded = arguments
+        .folded
+        .as_ref()
+        .map(|path| File::create(path).map_err(|error| unwritable(path, &error)))
+        .transpose()?;
+    if arguments.shared.shows_progress() && arguments.command.is_empty() {
+        let length = arguments
+            .duration
+            .map_or(DEFAULT_DURATION, Duration::from_secs_f64);
+        eprintln!(
+            "profiling for {:.0} s; Ctrl-C ends it earlier",
+            length.as_secs_f64()
+        );
+    }
+    let (report, end) = profiler.run(stop)?;
+    if let (Some(file), Some(path)) = (folded, &arguments.folded) {
+        let mut out = BufWriter::new(file);
+        profiler
+            .write_folded(&mut out)
+            .and_then(|()| out.flush())
+            .map_err(|error| unwritable(path, &error))?;
+    }
+    let taxonomy = arguments.taxonomy;
+    arguments
+        .shared
+        .print(&report, |report| table::render(report, taxonomy))?;
+    if arguments.shared.format == Format::Json && !arguments.shared.quiet {
+        for limit in &report.limits {
+            eprintln!("note: {limit}");
+        }
+    }
+    Ok(end)
+}
+
+fn unwritable(path: &std::path::Path, error: &io::Error) -> Failure {
+    Failure::usage(format!("--folded {}: {error}", path.display()))
+}
+
+/// One report as one line, at once.
+fn print_line(report: &Report) -> Result<(), Failure> {
+    let mut line = serde_json::to_string(report).map_err(Failure::failed)?;
+    line.push('\n');
+    let mut out = io::stdout().lock();
+    out.write_all(line.as_bytes())
+        .and_then(|()| out.flush())
+        .map_err(|error| Failure::failed(format!("standard output: {error}")))
+}

@@ -1,0 +1,210 @@
+//! A profile as text: what was counted, a table of costs, and what has to be known to read it.
+
+use std::fmt::Write;
+
+use perpacket_profiler::Report;
+use perpacket_profiler::report::{Cost, Named, SymbolShare};
+
+use super::Taxonomy;
+
+/// Categories and modules below this share stand together as `misc`, as in the paper.
+const MISC_SHARE: f64 = 0.01;
+
+/// Functions named of what no rule claimed.
+const NAMED_SYMBOLS: usize = 5;
+
+/// The text for a taxonomy.
+pub fn render(report: &Report, taxonomy: Taxonomy) -> String {
+    let mut text = header(report);
+    let columns = Columns::of(report);
+    match taxonomy {
+        Taxonomy::Layers => {
+            columns.table(&mut text, "layer", &report.layers, None);
+            text.push('\n');
+            columns.table(&mut text, "kind", &report.kinds, None);
+        }
+        Taxonomy::Regions => columns.table(&mut text, "region", &report.regions, None),
+        Taxonomy::Modules => columns.table(&mut text, "module", &report.modules, Some(MISC_SHARE)),
+        Taxonomy::Categories => {
+            columns.table(&mut text, "category", &report.categories, Some(MISC_SHARE));
+        }
+        Taxonomy::HostStack => columns.table(&mut text, "host stack", &report.host_stack, None),
+    }
+    columns.row(&mut text, "total", &report.total);
+    if let Some(server) = &report.server {
+        columns.row(&mut text, "user: the server", &server.user);
+    }
+    footer(&mut text, report);
+    text
+}
+
+fn header(report: &Report) -> String {
+    let packets = report.packets;
+    let mut text = format!(
+        "{} s on {} processors, {} samples of {}\n",
+        seconds(report.window_s),
+        report.cpus.len(),
+        report.samples,
+        report.backend
+    );
+    let _ = writeln!(
+        text,
+        "packets: {} sent, {} received (frames at the interfaces); TCP segments: {} sent, {} received",
+        packets.sent, packets.received, packets.segments_sent, packets.segments_received
+    );
+    let requests = report
+        .requests
+        .map_or_else(|| "not counted".to_owned(), |requests| requests.to_string());
+    let _ = writeln!(
+        text,
+        "requests: {requests}; context switches: {}; page faults: {}; drops: {}",
+        report.context_switches, report.page_faults, report.drops
+    );
+    let _ = writeln!(
+        text,
+        "busy {} s; idle {} s, {:.1} % of the time; shares are of busy time\n",
+        seconds(report.total.cpu_s.unwrap_or(0.0)),
+        seconds(report.idle.cpu_s),
+        100.0 * report.idle.share_of_time
+    );
+    text
+}
+
+fn seconds(value: f64) -> String {
+    format!("{value:.2}")
+}
+
+/// What one column shows of a cost.
+type Value = fn(&Cost) -> Option<f64>;
+
+/// Which columns a report has values for.
+struct Columns(Vec<(&'static str, Value)>);
+
+impl Columns {
+    fn of(report: &Report) -> Self {
+        let all: [(&'static str, Value); 5] = [
+            ("ns/packet", |cost| cost.cpu_ns_per_packet),
+            ("ns/request", |cost| cost.cpu_ns_per_request),
+            ("cycles/packet", |cost| cost.cycles_per_packet),
+            ("instr./packet", |cost| cost.instructions_per_packet),
+            ("LLC misses/packet", |cost| cost.llc_misses_per_packet),
+        ];
+        let filled = all
+            .into_iter()
+            .filter(|(_, value)| value(&report.total).is_some());
+        Self(filled.collect())
+    }
+
+    fn table(&self, text: &mut String, title: &str, costs: &Named<Cost>, misc: Option<f64>) {
+        let _ = write!(
+            text,
+            "{title:<20}{:>8}{:>16}{:>9}",
+            "share", "95 % interval", "CPU s"
+        );
+        for (name, _) in &self.0 {
+            let _ = write!(text, "{name:>width$}", width = name.len().max(9) + 2);
+        }
+        text.push('\n');
+        let mut small = Vec::new();
+        for (name, cost) in &costs.0 {
+            let is_nothing = cost.share == 0.0 && cost.cpu_s.unwrap_or(0.0) == 0.0;
+            let is_idle = name == "idle";
+            if is_nothing {
+                continue;
+            }
+            if !is_idle && misc.is_some_and(|limit| cost.share < limit) {
+                small.push(cost);
+            } else {
+                self.row(text, name, cost);
+            }
+        }
+        if !small.is_empty() {
+            self.row(text, "misc", &together(&small));
+        }
+    }
+
+    fn row(&self, text: &mut String, name: &str, cost: &Cost) {
+        let interval = match (cost.low, cost.high) {
+            (Some(low), Some(high)) => format!("{:.1}-{:.1} %", 100.0 * low, 100.0 * high),
+            _ => String::new(),
+        };
+        let _ = write!(
+            text,
+            "{name:<20}{:>6.1} %{interval:>16}{:>9}",
+            100.0 * cost.share,
+            cost.cpu_s
+                .map_or_else(String::new, |time| format!("{time:.3}"))
+        );
+        for (name, value) in &self.0 {
+            let shown = value(cost).map_or_else(String::new, |value| format!("{value:.1}"));
+            let _ = write!(text, "{shown:>width$}", width = name.len().max(9) + 2);
+        }
+        text.push('\n');
+    }
+}
+
+/// The sum of small rows. Bounds do not add, so it has none.
+fn together(costs: &[&Cost]) -> Cost {
+    let sum = |value: Value| {
+        let values: Vec<f64> = costs.iter().filter_map(|cost| value(cost)).collect();
+        (!values.is_empty()).then(|| values.iter().sum())
+    };
+    Cost {
+        cpu_s: sum(|cost| cost.cpu_s),
+        share: costs.iter().map(|cost| cost.share).sum(),
+        low: None,
+        high: None,
+        cpu_ns_per_packet: sum(|cost| cost.cpu_ns_per_packet),
+        cpu_ns_per_request: sum(|cost| cost.cpu_ns_per_request),
+        cycles_per_packet: sum(|cost| cost.cycles_per_packet),
+        instructions_per_packet: sum(|cost| cost.instructions_per_packet),
+        llc_misses_per_packet: sum(|cost| cost.llc_misses_per_packet),
+    }
+}
+
+fn footer(text: &mut String, report: &Report) {
+    let _ = writeln!(
+        text,
+        "\nno rule claimed {:.2} % of kernel time{}",
+        100.0 * report.unclaimed_share,
+        listed(&report.unclaimed_top)
+    );
+    if report.skid_share > 0.0 {
+        let _ = writeln!(
+            text,
+            "{:.1} % of kernel time was seen only where interrupts come on again{}",
+            100.0 * report.skid_share,
+            listed(&report.skid_top)
+        );
+    }
+    if let Some(closure) = &report.closure {
+        let _ = writeln!(
+            text,
+            "layers sum to {} s, /proc/stat to {} s ({:+.1} %)",
+            seconds(closure.profile_cpu_s),
+            seconds(closure.stat_cpu_s),
+            100.0 * closure.difference
+        );
+    }
+    let _ = writeln!(
+        text,
+        "the profiler took {:.3} s, {:.2} % of busy time, besides its interrupts",
+        report.overhead.profiler_cpu_s,
+        100.0 * report.overhead.share
+    );
+    for limit in &report.limits {
+        let _ = writeln!(text, "note: {limit}");
+    }
+}
+
+fn listed(symbols: &[SymbolShare]) -> String {
+    let names: Vec<_> = symbols
+        .iter()
+        .take(NAMED_SYMBOLS)
+        .map(|row| format!("{} {:.2} %", row.symbol, 100.0 * row.share))
+        .collect();
+    if names.is_empty() {
+        return String::new();
+    }
+    format!(": {}", names.join(", "))
+}

@@ -1,0 +1,531 @@
+//! `route`: holds a router to the rules and finds what it carries.
+
+mod tables;
+
+use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clap::Subcommand;
+use perpacket_router::frame::{Mac, UdpFrame};
+use perpacket_router::generator::{self, Generator};
+use perpacket_router::place::Place;
+use perpacket_router::plane::{self, Attached};
+use perpacket_router::probe::{Judged, Port, Probe};
+use perpacket_router::receiver::{self, Receiver};
+use perpacket_router::search::{self, Found, KnownDropper};
+use perpacket_router::trial::Wire;
+use perpacket_router::{RouterError, Stream};
+use serde::Serialize;
+
+use crate::config;
+use crate::output::Shared;
+use crate::status::{Failure, Status};
+use crate::stop;
+use tables::{check_table, plane_table, throughput_table};
+
+/// What `route` can do.
+#[derive(Subcommand)]
+pub enum Verb {
+    /// Put cases to a router and check every frame that comes out.
+    Check(CheckArguments),
+    /// Find the highest rate without loss (RFC 2544), or the loss at given rates.
+    Throughput(ThroughputArguments),
+    /// Search the limit of a dropper whose limit is known: a test of the search itself.
+    SelfTest(SelfTestArguments),
+    /// Forward in XDP by the kernel's routes, until a signal.
+    Plane(PlaneArguments),
+}
+
+/// Shown after the options of `route check`.
+const CHECK_EXAMPLE: &str = "\
+Example: a router in namespace R with hosts A and B:
+
+  perpacket-agent route check --port R:r0=A:a0 --port R:r1=B:b0
+
+Exit status 4 if a frame was wrong. Let the router send all messages about trouble
+(sysctl net.ipv4.icmp_ratemask=0), or those it leaves out count as missing.";
+
+/// Shown after the options of `route throughput`.
+const THROUGHPUT_EXAMPLE: &str = "\
+Example: 64-byte frames from host A over a router with 10.0.0.1 on A's side to host B:
+
+  perpacket-agent route throughput --from A:a0 --next-hop R:r0 --to B:b0 --frame-bytes 64
+
+With --generator live, and on veth, let the router's side take live frames:
+  --take-redirected R:r0";
+
+/// Shown after the options of `route self-test`.
+const SELF_TEST_EXAMPLE: &str = "\
+Example: perpacket-agent route self-test --capacity-pps 345000 --queue-frames 1000";
+
+/// Shown after the options of `route plane`.
+const PLANE_EXAMPLE: &str = "\
+Example: perpacket-agent route plane --interfaces R:r0,R:r1 --take-redirected A:a0,B:b0";
+
+/// Options of `route check`.
+#[derive(Debug, clap::Args, Serialize)]
+#[command(after_help = CHECK_EXAMPLE)]
+pub struct CheckArguments {
+    /// An interface of the router and that of the host at its other end; two at least.
+    #[arg(long, value_name = "[NETNS:]IFNAME=[NETNS:]IFNAME", required = true)]
+    port: Vec<String>,
+    #[command(flatten)]
+    #[serde(skip)]
+    shared: Shared,
+}
+
+/// Options of `route throughput`.
+#[derive(Debug, clap::Args, Serialize)]
+#[command(after_help = THROUGHPUT_EXAMPLE)]
+pub struct ThroughputArguments {
+    /// Where frames are sent.
+    #[arg(long, value_name = "[NETNS:]IFNAME")]
+    from: String,
+    /// The router's interface that they are sent to.
+    #[arg(long, value_name = "[NETNS:]IFNAME")]
+    next_hop: String,
+    /// Where they must arrive.
+    #[arg(long, value_name = "[NETNS:]IFNAME")]
+    to: String,
+    /// Bytes of a frame with its check sequence, from 64 to 1518.
+    #[arg(long, value_name = "BYTES", default_value_t = 64)]
+    frame_bytes: usize,
+    /// How frames are made: in batches through a packet socket, or live frames of BPF.
+    #[arg(long, value_enum, default_value = "socket")]
+    generator: GeneratorName,
+    /// How they are counted: in XDP, in a packet socket, or in XDP where that is allowed.
+    #[arg(long, value_enum, default_value = "auto")]
+    receiver: ReceiverName,
+    /// Interfaces that are to take live frames: those of veth that have no program.
+    #[arg(long, value_name = "[NETNS:]IFNAME", value_delimiter = ',')]
+    take_redirected: Vec<String>,
+    /// Instead of a search, the loss at these rates, frames a second.
+    #[arg(long, value_name = "PPS", value_delimiter = ',')]
+    rates: Vec<f64>,
+    /// Seconds each trial sends; RFC 2544 asks for 60 in the end.
+    #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
+    trial: f64,
+    #[command(flatten)]
+    #[serde(flatten)]
+    search: SearchOptions,
+    #[command(flatten)]
+    #[serde(skip)]
+    shared: Shared,
+}
+
+/// Options of `route self-test`.
+#[derive(Debug, clap::Args, Serialize)]
+#[command(after_help = SELF_TEST_EXAMPLE)]
+pub struct SelfTestArguments {
+    /// Frames a second that the dropper lets through.
+    #[arg(long, value_name = "PPS", default_value_t = 345_000.0)]
+    capacity_pps: f64,
+    /// Frames that may wait in it.
+    #[arg(long, value_name = "N", default_value_t = 0.0)]
+    queue_frames: f64,
+    /// Seconds each trial sends.
+    #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
+    trial: f64,
+    #[command(flatten)]
+    #[serde(flatten)]
+    search: SearchOptions,
+    #[command(flatten)]
+    #[serde(skip)]
+    shared: Shared,
+}
+
+/// Options of `route plane`.
+#[derive(Debug, clap::Args, Serialize)]
+#[command(after_help = PLANE_EXAMPLE)]
+pub struct PlaneArguments {
+    /// Interfaces of the router.
+    #[arg(
+        long,
+        value_name = "[NETNS:]IFNAME",
+        value_delimiter = ',',
+        required = true
+    )]
+    interfaces: Vec<String>,
+    /// Interfaces that are to take what is forwarded: the other ends, where they are veth.
+    #[arg(long, value_name = "[NETNS:]IFNAME", value_delimiter = ',')]
+    take_redirected: Vec<String>,
+    /// End after this many seconds; without it, at a signal.
+    #[arg(long, value_name = "SECONDS")]
+    duration: Option<f64>,
+    #[command(flatten)]
+    #[serde(skip)]
+    shared: Shared,
+}
+
+/// How a rate is searched.
+#[derive(Debug, clap::Args, Serialize)]
+#[command(next_help_heading = "Search")]
+struct SearchOptions {
+    /// A rate that should be without loss, frames a second.
+    #[arg(long, value_name = "PPS", default_value_t = search::Settings::default().lowest_pps)]
+    lowest_pps: f64,
+    /// The highest rate to try.
+    #[arg(long, value_name = "PPS", default_value_t = search::Settings::default().highest_pps)]
+    highest_pps: f64,
+    /// End when rates with and without loss are this share apart.
+    #[arg(long, value_name = "SHARE", default_value_t = search::Settings::default().resolution)]
+    resolution: f64,
+    /// Share of frames that may be lost; RFC 2544 has none.
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
+    tolerated_loss: f64,
+    /// Trials that a rate must pass.
+    #[arg(long, value_name = "N", default_value_t = search::Settings::default().confirmations)]
+    confirmations: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum GeneratorName {
+    Socket,
+    Live,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum ReceiverName {
+    Auto,
+    Socket,
+    Xdp,
+}
+
+/// What `route check` prints.
+#[derive(Serialize)]
+struct CheckReport {
+    schema: u32,
+    complete: bool,
+    wrong: usize,
+    cases: Vec<Judged>,
+}
+
+/// What `route throughput` and `route self-test` print.
+#[derive(Serialize)]
+struct ThroughputReport {
+    schema: u32,
+    complete: bool,
+    frame_bytes: usize,
+    trial_s: f64,
+    /// How frames were made; none where none were.
+    generator: Option<generator::Method>,
+    /// How they were counted.
+    receiver: Option<receiver::Method>,
+    /// What the limit is known to be, in a test of the search.
+    known_pps: Option<f64>,
+    #[serde(flatten)]
+    found: Found,
+}
+
+/// What `route plane` prints.
+#[derive(Serialize)]
+struct PlaneReport {
+    schema: u32,
+    #[serde(flatten)]
+    attached: Attached,
+    duration_s: f64,
+}
+
+const SCHEMA: u32 = 1;
+
+/// Port of the discard service, to which nobody listens (RFC 863).
+const DISCARD: u16 = 9;
+
+/// Run it.
+pub fn run(verb: Verb) -> Result<Status, Failure> {
+    match verb {
+        Verb::Check(arguments) => check(&arguments),
+        Verb::Throughput(arguments) => throughput(&arguments),
+        Verb::SelfTest(arguments) => self_test(&arguments),
+        Verb::Plane(arguments) => forward(&arguments),
+    }
+}
+
+fn check(arguments: &CheckArguments) -> Result<Status, Failure> {
+    if arguments.shared.show_config {
+        print!("{}", config::to_toml(arguments)?);
+        return Ok(Status::Done);
+    }
+    let ports: Result<Vec<Port>, Failure> = arguments.port.iter().map(|text| port(text)).collect();
+    let ports = ports?;
+    if ports.len() < 2 {
+        return Err(Failure::usage("--port: one port, expected two at least"));
+    }
+    let stop = stop::on_signals()?;
+    let mut probe = Probe::open(&ports).map_err(failure)?;
+    let cases = probe
+        .run(|| !stop.load(Ordering::Relaxed))
+        .map_err(failure)?;
+    let interrupted = stop.load(Ordering::Relaxed);
+    let report = CheckReport {
+        schema: SCHEMA,
+        complete: !interrupted,
+        wrong: cases.iter().filter(|case| case.breach.is_some()).count(),
+        cases,
+    };
+    arguments.shared.print(&report, check_table)?;
+    Ok(match (interrupted, report.wrong) {
+        (true, _) => Status::Interrupted,
+        (false, 0) => Status::Done,
+        (false, _) => Status::Failed,
+    })
+}
+
+fn throughput(arguments: &ThroughputArguments) -> Result<Status, Failure> {
+    if arguments.shared.show_config {
+        print!("{}", config::to_toml(arguments)?);
+        return Ok(Status::Done);
+    }
+    let settings = arguments.search.settings()?;
+    let duration = seconds("--trial", arguments.trial)?;
+    for rate in &arguments.rates {
+        if !(rate.is_finite() && *rate >= 1.0) {
+            return Err(Failure::usage(format!(
+                "--rates: {rate}: expected at least 1 frame a second"
+            )));
+        }
+    }
+    let stop = stop::on_signals()?;
+    let (from, to) = (place(&arguments.from)?, place(&arguments.to)?);
+    let stream = stream(
+        &from,
+        &place(&arguments.next_hop)?,
+        &to,
+        arguments.frame_bytes,
+    )?;
+    let _taking = plane::take_redirected(&places(&arguments.take_redirected)?).map_err(failure)?;
+    let (mut receiver, counted) = open_receiver(&to, &stream, arguments)?;
+    let method = match arguments.generator {
+        GeneratorName::Socket => generator::Method::Socket,
+        GeneratorName::Live => generator::Method::Live,
+    };
+    let mut generator = Generator::open(&from, &stream, method).map_err(failure)?;
+    let mut wire = Wire {
+        generator: &mut generator,
+        receiver: &mut receiver,
+        duration,
+        stop: &stop,
+    };
+    let goes = || !stop.load(Ordering::Relaxed);
+    let found = if arguments.rates.is_empty() {
+        search::throughput(&settings, &mut wire, goes).map_err(failure)?
+    } else {
+        Found {
+            throughput_pps: None,
+            failed_pps: None,
+            generator_limited: false,
+            steps: search::loss_curve(&arguments.rates, &mut wire, goes).map_err(failure)?,
+        }
+    };
+    let report = ThroughputReport {
+        schema: SCHEMA,
+        complete: goes(),
+        frame_bytes: arguments.frame_bytes,
+        trial_s: arguments.trial,
+        generator: Some(method),
+        receiver: Some(counted),
+        known_pps: None,
+        found,
+    };
+    arguments.shared.print(&report, throughput_table)?;
+    Ok(if report.complete {
+        Status::Done
+    } else {
+        Status::Interrupted
+    })
+}
+
+/// The receiver that was asked for, or the better one that this machine allows.
+fn open_receiver(
+    to: &Place,
+    stream: &Stream,
+    arguments: &ThroughputArguments,
+) -> Result<(Receiver, receiver::Method), Failure> {
+    let open = |method| Receiver::open(to, stream, method).map(|receiver| (receiver, method));
+    match arguments.receiver {
+        ReceiverName::Xdp => open(receiver::Method::Xdp),
+        ReceiverName::Socket => open(receiver::Method::Socket),
+        ReceiverName::Auto => open(receiver::Method::Xdp).or_else(|error| {
+            if !arguments.shared.quiet {
+                eprintln!("counting in a packet socket: {error}");
+            }
+            open(receiver::Method::Socket)
+        }),
+    }
+    .map_err(failure)
+}
+
+fn self_test(arguments: &SelfTestArguments) -> Result<Status, Failure> {
+    if arguments.shared.show_config {
+        print!("{}", config::to_toml(arguments)?);
+        return Ok(Status::Done);
+    }
+    let settings = arguments.search.settings()?;
+    seconds("--trial", arguments.trial)?;
+    let sound = |rate: f64| rate.is_finite() && rate >= 0.0;
+    if !sound(arguments.capacity_pps) || !sound(arguments.queue_frames) {
+        return Err(Failure::usage(
+            "--capacity-pps and --queue-frames: expected numbers that are not negative",
+        ));
+    }
+    let mut dropper = KnownDropper {
+        capacity_pps: arguments.capacity_pps,
+        queue_frames: arguments.queue_frames,
+        generator_pps: f64::INFINITY,
+        duration_s: arguments.trial,
+    };
+    let known_pps = dropper.throughput_pps();
+    let Ok(found) = search::throughput(&settings, &mut dropper, || true);
+    let report = ThroughputReport {
+        schema: SCHEMA,
+        complete: true,
+        frame_bytes: 64,
+        trial_s: arguments.trial,
+        generator: None,
+        receiver: None,
+        known_pps: Some(known_pps),
+        found,
+    };
+    arguments.shared.print(&report, throughput_table)?;
+    let low = known_pps.min(settings.highest_pps) / (1.0 + settings.resolution);
+    // A trial counts whole frames, so a rate may be one frame a trial too high and pass.
+    let high = known_pps + 1.0 / arguments.trial;
+    match report.found.throughput_pps {
+        Some(rate_pps) if (low * 0.999..=high * 1.001).contains(&rate_pps) => Ok(Status::Done),
+        None if known_pps < settings.lowest_pps => Ok(Status::Done),
+        other => Err(Failure::failed(format!(
+            "the search found {other:?} frames a second, expected {known_pps:.0}"
+        ))),
+    }
+}
+
+fn forward(arguments: &PlaneArguments) -> Result<Status, Failure> {
+    if arguments.shared.show_config {
+        print!("{}", config::to_toml(arguments)?);
+        return Ok(Status::Done);
+    }
+    let duration = arguments
+        .duration
+        .map(|duration| seconds("--duration", duration))
+        .transpose()?;
+    let stop = stop::on_signals()?;
+    let _taking = plane::take_redirected(&places(&arguments.take_redirected)?).map_err(failure)?;
+    let forwarding = plane::in_xdp(&places(&arguments.interfaces)?).map_err(failure)?;
+    if !arguments.shared.quiet {
+        eprintln!("ready: forwarding in XDP");
+    }
+    let begin = Instant::now();
+    wait(&stop, duration);
+    let report = PlaneReport {
+        schema: SCHEMA,
+        attached: forwarding.attached(),
+        duration_s: begin.elapsed().as_secs_f64(),
+    };
+    arguments.shared.print(&report, plane_table)?;
+    Ok(if stop.load(Ordering::Relaxed) {
+        Status::Interrupted
+    } else {
+        Status::Done
+    })
+}
+
+/// Waits for a signal, or for the time to pass.
+fn wait(stop: &AtomicBool, duration: Option<Duration>) {
+    let begin = Instant::now();
+    while !stop.load(Ordering::Relaxed) && duration.is_none_or(|limit| begin.elapsed() < limit) {
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+impl SearchOptions {
+    fn settings(&self) -> Result<search::Settings, Failure> {
+        let settings = search::Settings {
+            lowest_pps: self.lowest_pps,
+            highest_pps: self.highest_pps,
+            resolution: self.resolution,
+            tolerated_loss: self.tolerated_loss,
+            confirmations: self.confirmations,
+        };
+        settings.check().map_err(failure)?;
+        Ok(settings)
+    }
+}
+
+fn seconds(option: &str, seconds: f64) -> Result<Duration, Failure> {
+    Duration::try_from_secs_f64(seconds)
+        .ok()
+        .filter(|duration| !duration.is_zero())
+        .ok_or_else(|| Failure::usage(format!("{option} {seconds}: expected seconds above 0")))
+}
+
+fn place(text: &str) -> Result<Place, Failure> {
+    text.parse().map_err(failure)
+}
+
+fn places(texts: &[String]) -> Result<Vec<Place>, Failure> {
+    texts.iter().map(|text| place(text)).collect()
+}
+
+fn port(text: &str) -> Result<Port, Failure> {
+    let (router, host) = text.split_once('=').ok_or_else(|| {
+        Failure::usage(format!(
+            "--port {text}: expected ROUTER=HOST, both [NETNS:]IFNAME"
+        ))
+    })?;
+    Ok(Port {
+        router: place(router)?,
+        host: place(host)?,
+    })
+}
+
+/// The stream from one host to the other, with the addresses their interfaces have.
+fn stream(from: &Place, router: &Place, to: &Place, frame_bytes: usize) -> Result<Stream, Failure> {
+    let (source_mac, source) = addresses(from)?;
+    let (target_mac, _) = addresses(router)?;
+    let (_, target) = addresses(to)?;
+    Ok(Stream {
+        headers: UdpFrame {
+            source_mac,
+            target_mac,
+            source,
+            target,
+            source_port: DISCARD,
+            target_port: DISCARD,
+            ttl: 64,
+            identification: 1,
+            dont_fragment: true,
+        },
+        // Other streams at the same time come from other processes.
+        number: std::process::id(),
+        frame_bytes,
+    })
+}
+
+fn addresses(place: &Place) -> Result<(Mac, Ipv4Addr), Failure> {
+    let hardware = place.hardware().map_err(failure)?;
+    let address = hardware.address.ok_or_else(|| {
+        Failure::usage(format!(
+            "interface {place}: expected one with an IPv4 address"
+        ))
+    })?;
+    Ok((hardware.mac, address))
+}
+
+fn failure(error: RouterError) -> Failure {
+    match error {
+        RouterError::Place { .. } | RouterError::Setting { .. } => Failure::usage(error),
+        error if error.is_lack_of_machine() => Failure::lacking(error)
+            .with_hint("run as root; without BPF, use --generator socket --receiver socket"),
+        RouterError::Namespace { .. } => {
+            Failure::usage(error).with_hint("`ip netns list` names those that are there")
+        }
+        RouterError::Interface { .. } => {
+            Failure::usage(error).with_hint("`ip -n NETNS link` names those that are there")
+        }
+        error => Failure::failed(error),
+    }
+}

@@ -1,0 +1,244 @@
+//! How `load` ends, as a shell sees it.
+
+#![expect(clippy::unwrap_used, reason = "tests panic on errors")]
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::process::{Command, Output};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+fn agent(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_perpacket-agent"))
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+fn error(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// A web server that ends, port and all, once it is told to.
+fn server() -> (SocketAddr, Arc<AtomicBool>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let ended = Arc::new(AtomicBool::new(false));
+    let own = Arc::clone(&ended);
+    listener.set_nonblocking(true).unwrap();
+    thread::spawn(move || {
+        while !own.load(Ordering::SeqCst) {
+            let Ok((mut stream, _)) = listener.accept() else {
+                thread::sleep(Duration::from_millis(1));
+                continue;
+            };
+            let own = Arc::clone(&own);
+            thread::spawn(move || {
+                stream.set_nonblocking(false).unwrap();
+                let mut buffer = [0; 1024];
+                while !own.load(Ordering::SeqCst)
+                    && stream.read(&mut buffer).is_ok_and(|bytes| bytes > 0)
+                {
+                    if stream
+                        .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx")
+                        .is_err()
+                    {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    (address, ended)
+}
+
+#[test]
+fn a_load_that_was_answered_ends_with_0_and_prints_what_the_contract_names() {
+    let (address, ended) = server();
+    let url = format!("http://{address}/");
+    let directory = tempfile::tempdir().unwrap();
+    let histograms = directory.path().join("histograms.json");
+    let output = agent(&[
+        "load",
+        "http",
+        &url,
+        "--connections",
+        "2",
+        "--requests",
+        "50",
+        "--format",
+        "json",
+        "--histograms",
+        histograms.to_str().unwrap(),
+    ]);
+    ended.store(true, Ordering::SeqCst);
+    assert_eq!(output.status.code(), Some(0), "{}", error(&output));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        (&report["schema"], &report["requests"]),
+        (&1.into(), &50.into())
+    );
+    for name in ["p50", "p90", "p99", "p999", "max"] {
+        assert!(report["latency_us"]["service"][name].is_number(), "{name}");
+        assert!(report["latency_us"]["response"][name].is_number(), "{name}");
+        assert!(report["schedule_lag_us"][name].is_number(), "{name}");
+    }
+    for name in [
+        "requests_per_s",
+        "content_mbps",
+        "unsent",
+        "client_cpu_s",
+        "connections",
+    ] {
+        assert!(report[name].is_number(), "{name}");
+    }
+    assert!(report["errors"].is_object() && report.get("conforming").is_some());
+    let text = std::fs::read_to_string(histograms).unwrap();
+    let written: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert!(
+        written["service"].as_str().unwrap().starts_with("HISTF"),
+        "{text}"
+    );
+
+    let result = directory.path().join("result.json");
+    std::fs::write(&result, &output.stdout).unwrap();
+    let result = result.to_str().unwrap();
+    let compared = agent(&["load", "compare", result, result]);
+    assert_eq!(compared.status.code(), Some(0), "{}", error(&compared));
+    assert!(String::from_utf8_lossy(&compared.stdout).contains("1.000"));
+}
+
+#[test]
+fn a_server_that_refuses_ends_it_with_4_and_a_hint() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let output = agent(&["load", "http", &format!("http://{address}/")]);
+    assert_eq!(output.status.code(), Some(4));
+    assert!(error(&output).contains(&address.to_string()) && error(&output).contains("hint:"));
+    assert!(output.stdout.is_empty());
+}
+
+#[test]
+fn a_server_that_dies_ends_it_with_4_and_the_result() {
+    let (address, ended) = server();
+    let ender = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(800));
+        ended.store(true, Ordering::SeqCst);
+    });
+    let url = format!("http://{address}/");
+    let output = agent(&[
+        "load",
+        "http",
+        &url,
+        "--connections",
+        "2",
+        "--duration",
+        "60",
+        "--format",
+        "json",
+    ]);
+    ender.join().unwrap();
+    assert_eq!(output.status.code(), Some(4), "{}", error(&output));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(report["requests"].as_u64().unwrap() > 0);
+    assert!(error(&output).contains("gone"), "{}", error(&output));
+}
+
+#[test]
+fn mistakes_end_it_with_2() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = directory.path().join("log");
+    std::fs::write(
+        &log,
+        "a - - [01/Jul/1995:00:00:00 -0400] \"DELETE /1 HTTP/1.0\" 200 10\n",
+    )
+    .unwrap();
+    let log = log.to_str().unwrap();
+    let url = "http://127.0.0.1:1/";
+    let cases: [&[&str]; 9] = [
+        &["load", "http", "ftp://x/"],
+        &["load", "http", url, "--replay", log],
+        &["load", "http", url, "--replay", "/does/not/exist"],
+        &["load", "http", url, "--workload", "trace"],
+        &["load", "http", url, "--rate", "-1"],
+        &["load", "http", url, "--clients", "3/2"],
+        &["load", "http", url, "--dynamic"],
+        &["load", "stream", "--to", "nowhere"],
+        &["load", "files", "trace", "--into", "/tmp/x"],
+    ];
+    for arguments in cases {
+        let output = agent(arguments);
+        assert_eq!(
+            output.status.code(),
+            Some(2),
+            "{arguments:?} {}",
+            error(&output)
+        );
+        assert!(
+            error(&output).starts_with("error:"),
+            "{arguments:?} {}",
+            error(&output)
+        );
+    }
+}
+
+#[test]
+fn what_no_machine_allows_ends_it_with_3_and_says_what_would() {
+    let (address, ended) = server();
+    let url = format!("http://{address}/");
+    let output = agent(&["load", "http", &url, "--connections", "200000"]);
+    ended.store(true, Ordering::SeqCst);
+    assert_eq!(output.status.code(), Some(3), "{}", error(&output));
+    assert!(error(&output).contains("200"), "{}", error(&output));
+    assert!(error(&output).contains("hint:"));
+    let directory = tempfile::tempdir().unwrap();
+    let into = directory.path().join("set");
+    let into = into.to_str().unwrap();
+    let output = agent(&[
+        "load",
+        "files",
+        "surge",
+        "--into",
+        into,
+        "--limit-bytes",
+        "1000",
+    ]);
+    assert_eq!(output.status.code(), Some(3), "{}", error(&output));
+}
+
+#[test]
+fn webstone_s_files_are_made_with_their_sizes_and_the_same_bytes_each_time() {
+    let directory = tempfile::tempdir().unwrap();
+    let make = |name: &str| {
+        let into = directory.path().join(name);
+        let output = agent(&[
+            "load",
+            "files",
+            "webstone",
+            "--into",
+            into.to_str().unwrap(),
+        ]);
+        assert_eq!(output.status.code(), Some(0), "{}", error(&output));
+        std::fs::read(into.join("webstone/file50k.html")).unwrap()
+    };
+    let (first, second) = (make("a"), make("b"));
+    assert_eq!(first.len(), 50_000);
+    assert_eq!(first, second);
+}
+
+#[test]
+fn the_options_are_printed_as_a_file_that_is_read_back() {
+    let url = "http://127.0.0.1:1/";
+    let shown = agent(&["load", "http", url, "--rate", "2.5", "--show-config"]);
+    assert_eq!(shown.status.code(), Some(0), "{}", error(&shown));
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("load.toml");
+    std::fs::write(&file, &shown.stdout).unwrap();
+    let file = file.to_str().unwrap();
+    let again = agent(&["load", "http", url, "--config", file, "--show-config"]);
+    assert_eq!(again.status.code(), Some(0), "{}", error(&again));
+    assert_eq!(again.stdout, shown.stdout);
+}

@@ -1,0 +1,386 @@
+//! Media served, received and played by the programs themselves: every buffering with our own
+//! clients, and ffmpeg and GStreamer as clients that know nothing of us.
+#![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use perpacket_rtp::synthesis::Stream;
+
+const AGENT: &str = env!("CARGO_BIN_EXE_perpacket-agent");
+
+/// A server that ends with its test.
+struct Served {
+    process: Child,
+    url: String,
+}
+
+impl Served {
+    fn start(root: &Path, options: &[&str]) -> Self {
+        let process = Command::new(AGENT)
+            .args([
+                "serve",
+                "media",
+                "--listen",
+                "127.0.0.1:0",
+                "--max-lateness-ms",
+                "3600000",
+            ])
+            .arg("--root")
+            .arg(root)
+            .args(options)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        Self::wait(process)
+    }
+
+    /// Waits until a server says where it listens.
+    fn wait(mut process: Child) -> Self {
+        let lines = BufReader::new(process.stderr.take().unwrap()).lines();
+        let mut addresses = lines.map_while(Result::ok).filter_map(|line| {
+            let url = line.strip_prefix("listening on ")?;
+            Some(url.trim().to_owned())
+        });
+        let url = addresses.next().unwrap();
+        Self { process, url }
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn run(program: &str, arguments: &[&str]) -> String {
+    // Whatever hangs is ended, and then fails.
+    let output = Command::new("timeout")
+        .arg("40")
+        .arg(program)
+        .args(arguments)
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{program} {arguments:?}: {errors}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Whether a program is there; says so where it is not.
+fn has(program: &str) -> bool {
+    let path = std::env::var("PATH").unwrap_or_default();
+    let found = path
+        .split(':')
+        .any(|folder| Path::new(folder).join(program).exists());
+    if !found {
+        eprintln!("skipped: {program} is not installed");
+    }
+    found
+}
+
+fn folder(name: &str) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("perpacket-agent-{name}-{}", std::process::id()));
+    let _ = fs::remove_dir_all(&path);
+    fs::create_dir_all(&path).unwrap();
+    path
+}
+
+fn synthesize(root: &Path, files: &str, rate: &str, seconds: &str) {
+    let into = root.to_str().unwrap();
+    run(
+        AGENT,
+        &[
+            "media",
+            "synthesize",
+            "--into",
+            into,
+            "--files",
+            files,
+            "--rate",
+            rate,
+            "--seconds",
+            seconds,
+        ],
+    );
+}
+
+#[test]
+fn every_buffering_brings_every_byte_to_clients_of_one_and_of_many_media() {
+    let root = folder("every");
+    synthesize(&root, "4", "1000000", "4");
+    for buffering in ["single", "double", "shared", "mapped"] {
+        let served = Served::start(&root, &["--buffering", buffering]);
+        for (distribution, transport) in
+            [("unique", "udp"), ("multiple", "udp"), ("multiple", "tcp")]
+        {
+            let url = format!("{}/stream-{{}}.ts", served.url);
+            let output = run(
+                AGENT,
+                &[
+                    "load",
+                    "media",
+                    &url,
+                    "--clients",
+                    "8",
+                    "--files",
+                    "4",
+                    "--ramp-s",
+                    "0.2",
+                    "--warmup",
+                    "0",
+                    "--duration",
+                    "0.9",
+                    "--check",
+                    "--format",
+                    "json",
+                    "--distribution",
+                    distribution,
+                    "--transport",
+                    transport,
+                ],
+            );
+            let report: serde_json::Value = serde_json::from_str(&output).unwrap();
+            let place = format!("{buffering} {distribution} {transport}: {output}");
+            assert_eq!(report["played"], 8, "{place}");
+            assert_eq!(
+                (&report["lost"], &report["content_errors"]),
+                (&0.into(), &0.into()),
+                "{place}"
+            );
+            assert!(report["packets_checked"].as_u64().unwrap() > 100, "{place}");
+        }
+    }
+    fs::remove_dir_all(root).unwrap();
+}
+
+#[test]
+fn ffmpeg_receives_the_data_of_a_synthesized_stream_over_both_transports() {
+    if !has("ffmpeg") {
+        return;
+    }
+    let root = folder("ffmpeg-data");
+    synthesize(&root, "1", "400000", "3");
+    let stream = Stream {
+        seed: 1,
+        file: 0,
+        rate_bps: 400_000,
+    };
+    // What follows the PES headers of the media packets.
+    let expected: Vec<u8> = (0..stream.packets_in(3.0))
+        .map(|index| stream.packet(index))
+        .filter(|packet| packet[1..3] == [0x41, 0x00])
+        .flat_map(|packet| {
+            let adaptation = if packet[3] & 0x20 != 0 { 8 } else { 0 };
+            packet[4 + adaptation + 14..].to_vec()
+        })
+        .collect();
+    let served = Served::start(&root, &[]);
+    for transport in ["udp", "tcp"] {
+        let output = root.join(format!("{transport}.data"));
+        let url = format!("{}/stream-00000.ts", served.url);
+        run(
+            "ffmpeg",
+            &[
+                "-v",
+                "error",
+                "-rtsp_transport",
+                transport,
+                "-i",
+                &url,
+                "-map",
+                "0",
+                "-c",
+                "copy",
+                "-f",
+                "data",
+                output.to_str().unwrap(),
+            ],
+        );
+        let received = fs::read(&output).unwrap();
+        assert!(
+            received == expected,
+            "{transport}: {} of {}",
+            received.len(),
+            expected.len()
+        );
+    }
+    fs::remove_dir_all(root).unwrap();
+}
+
+#[test]
+fn ffmpeg_decodes_the_pictures_and_sound_of_real_files() {
+    if !has("ffmpeg") {
+        return;
+    }
+    let root = folder("ffmpeg-media");
+    let picture = root.join("picture.ts");
+    let sound = root.join("sound.wav");
+    run(
+        "ffmpeg",
+        &[
+            "-v",
+            "error",
+            "-f",
+            "lavfi",
+            "-i",
+            "testsrc=size=160x120:rate=25:duration=2",
+            "-c:v",
+            "mpeg2video",
+            "-b:v",
+            "400k",
+            "-muxrate",
+            "800k",
+            picture.to_str().unwrap(),
+        ],
+    );
+    run(
+        "ffmpeg",
+        &[
+            "-v",
+            "error",
+            "-f",
+            "lavfi",
+            "-i",
+            "sine=frequency=440:duration=2:sample_rate=44100",
+            "-ac",
+            "2",
+            "-c:a",
+            "pcm_s16le",
+            sound.to_str().unwrap(),
+        ],
+    );
+    let served = Served::start(&root, &[]);
+    for (file, kind) in [(&picture, "v"), (&sound, "a")] {
+        // Decoded frames without their times, which a stream counts from elsewhere.
+        let frames = |input: &str, options: &[&str]| {
+            let map = format!("0:{kind}");
+            let output = ["-map", &map, "-fps_mode", "passthrough", "-f"];
+            let form = if kind == "v" {
+                ["framemd5", "-"]
+            } else {
+                ["md5", "-"]
+            };
+            let all = [
+                &["-v", "error"],
+                options,
+                &["-i", input],
+                &output[..],
+                &form,
+            ]
+            .concat();
+            let text = run("ffmpeg", &all);
+            let lines = text.lines().filter(|line| !line.starts_with('#'));
+            lines
+                .map(|line| line.rsplit(',').next().unwrap().to_owned())
+                .collect::<Vec<_>>()
+        };
+        let expected = frames(file.to_str().unwrap(), &[]);
+        let url = format!(
+            "{}/{}",
+            served.url,
+            file.file_name().unwrap().to_str().unwrap()
+        );
+        let received = frames(&url, &["-rtsp_transport", "tcp"]);
+        // ffmpeg gives a picture when the next begins: of a stream over RTP never the last.
+        let last = usize::from(kind == "v");
+        assert!(expected.len() > last, "{url}");
+        assert_eq!(received, expected[..expected.len() - last], "{url}");
+    }
+    fs::remove_dir_all(root).unwrap();
+}
+
+#[test]
+fn our_clients_play_from_gstreamers_server() {
+    let python = "/usr/bin/python3";
+    let bindings = "import gi; gi.require_version('GstRtspServer', '1.0')";
+    let found = Command::new(python).args(["-c", bindings]).output();
+    if !found.is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: GStreamer's server has no Python bindings here");
+        return;
+    }
+    let root = folder("gstreamer-server");
+    synthesize(&root, "1", "1000000", "20");
+    let script = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../benches/gstreamer_server.py"
+    );
+    let process = Command::new(python)
+        .arg(script)
+        .arg(&root)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let served = Served::wait(process);
+    let url = format!("{}/stream-00000.ts", served.url);
+    let output = run(
+        AGENT,
+        &[
+            "load",
+            "media",
+            &url,
+            "--clients",
+            "3",
+            "--ramp-s",
+            "0.2",
+            "--warmup",
+            "1",
+            "--duration",
+            "1",
+            "--check",
+            "--format",
+            "json",
+        ],
+    );
+    let report: serde_json::Value = serde_json::from_str(&output).unwrap();
+    assert_eq!(report["played"], 3, "{output}");
+    assert_eq!(report["content_errors"], 0, "{output}");
+    assert!(
+        report["packets_checked"].as_u64().unwrap() > 100,
+        "{output}"
+    );
+    fs::remove_dir_all(root).unwrap();
+}
+
+#[test]
+fn gstreamer_receives_the_file_as_it_is_over_both_transports() {
+    if !has("gst-launch-1.0") {
+        return;
+    }
+    let root = folder("gstreamer");
+    synthesize(&root, "1", "400000", "3");
+    let expected = fs::read(root.join("stream-00000.ts")).unwrap();
+    let served = Served::start(&root, &[]);
+    for transport in ["udp", "tcp"] {
+        let output = root.join(format!("{transport}.ts"));
+        let source = format!("location={}/stream-00000.ts", served.url);
+        let sink = format!("location={}", output.display());
+        // Its source may complain after the end that it could not pause: what it wrote counts.
+        let arguments = [
+            "-q",
+            "rtspsrc",
+            &source,
+            &format!("protocols={transport}"),
+            "latency=200",
+            "!",
+            "rtpmp2tdepay",
+            "!",
+            "filesink",
+            &sink,
+        ];
+        let mut player = Command::new("timeout");
+        player.args(["40", "gst-launch-1.0"]).args(arguments);
+        player.stderr(Stdio::null()).status().unwrap();
+        let received = fs::read(&output).unwrap();
+        assert!(
+            received == expected,
+            "{transport}: {} of {}",
+            received.len(),
+            expected.len()
+        );
+    }
+    fs::remove_dir_all(root).unwrap();
+}

@@ -1,0 +1,254 @@
+//! `serve web` as a program: how it starts, ends, reports, and runs out of descriptors.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a failure here is the test's failure"
+)]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+
+const AGENT: &str = env!("CARGO_BIN_EXE_perpacket-agent");
+
+/// A running `serve web`, ended with the test.
+struct Web {
+    child: Child,
+    address: String,
+    folder: tempfile::TempDir,
+}
+
+impl Web {
+    fn start(options: &[&str]) -> Self {
+        Self::start_by(Command::new(AGENT), options)
+    }
+
+    fn start_by(mut command: Command, options: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir_all(folder.path().join("file_set/dir00000")).unwrap();
+        fs::write(folder.path().join("file_set/dir00000/class0_1"), "content").unwrap();
+        command.args(["serve", "web", "--listen", "127.0.0.1:0", "--quiet"]);
+        command.arg("--root").arg(folder.path());
+        if is_root() {
+            command.args(["--user", "root"]);
+        }
+        let mut child = command
+            .args(options)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let mut errors = BufReader::new(child.stderr.take().unwrap());
+        errors.read_line(&mut line).unwrap();
+        let address = line.trim().strip_prefix("listening on http://");
+        let address = address.unwrap_or_else(|| panic!("{line}")).to_owned();
+        child.stderr = Some(errors.into_inner());
+        Self {
+            child,
+            address,
+            folder,
+        }
+    }
+
+    /// One request on a connection of its own; all that comes back.
+    fn get(&self, target: &str) -> String {
+        let mut stream = self.connect();
+        let request = format!("GET {target} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+        let mut answer = Vec::new();
+        // A server out of descriptors may close before all is written or read.
+        let _ = stream.write_all(request.as_bytes());
+        let _ = stream.read_to_end(&mut answer);
+        String::from_utf8_lossy(&answer).into_owned()
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(&self.address).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(20)))
+            .unwrap();
+        stream
+    }
+
+    fn signal(&self, name: &str) {
+        let process = self.child.id().to_string();
+        let status = Command::new("kill").args([name, &process]).status();
+        assert!(status.unwrap().success());
+    }
+
+    /// Ends it with a signal; its status and the rest of its output.
+    fn finish(mut self) -> (Option<i32>, String) {
+        self.signal("-INT");
+        let mut text = String::new();
+        let mut output = self.child.stdout.take().unwrap();
+        output.read_to_string(&mut text).unwrap();
+        (self.child.wait().unwrap().code(), text)
+    }
+}
+
+impl Drop for Web {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn is_root() -> bool {
+    fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0)
+}
+
+fn run(options: &[&str]) -> Output {
+    Command::new(AGENT)
+        .args(["serve", "web"])
+        .args(options)
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn it_says_where_it_listens_serves_and_reports_at_its_end() {
+    let web = Web::start(&["--format", "json", "--cores", "0"]);
+    for _ in 0..3 {
+        assert!(
+            web.get("/file_set/dir00000/class0_1")
+                .ends_with("\r\n\r\ncontent")
+        );
+    }
+    let (status, text) = web.finish();
+    assert_eq!(status, Some(0));
+    let report: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(report["schema"], 1);
+    assert_eq!(report["requests"], 3);
+    assert_eq!(report["cores"], serde_json::json!([0]));
+    assert!(report["per_request"]["cpu_us"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn a_signal_prints_a_report_of_one_line() {
+    let mut web = Web::start(&[]);
+    web.get("/bytes/10");
+    web.signal("-USR1");
+    let mut line = String::new();
+    let mut output = BufReader::new(web.child.stdout.take().unwrap());
+    output.read_line(&mut line).unwrap();
+    let report: Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(report["responses"]["200"], 1);
+    web.child.stdout = Some(output.into_inner());
+    assert_eq!(web.finish().0, Some(0));
+}
+
+#[test]
+fn processes_share_the_work_and_their_counts_are_summed() {
+    let web = Web::start(&[
+        "--architecture",
+        "processes",
+        "--threads",
+        "3",
+        "--format",
+        "json",
+    ]);
+    let mut open = Vec::new();
+    for _ in 0..3 {
+        let mut stream = web.connect();
+        stream
+            .write_all(b"GET /work?us=20000 HTTP/1.1\r\nHost: h\r\n\r\n")
+            .unwrap();
+        let mut answer = [0; 12];
+        stream.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 200");
+        open.push(stream);
+    }
+    drop(open);
+    let answer = web.get("/.perpacket/report");
+    let body = answer.split_once("\r\n\r\n").unwrap().1;
+    let report: Value = serde_json::from_str(body).unwrap();
+    assert_eq!(
+        report["requests"], 3,
+        "each by another process, as connections stayed open"
+    );
+    let cpu_s = |name: &str| report["cpu_s"][name].as_f64().unwrap();
+    assert!(
+        cpu_s("user") + cpu_s("system") >= 0.055,
+        "the work of all three: {report}"
+    );
+    let (status, text) = web.finish();
+    assert_eq!(status, Some(0));
+    let last: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(last["requests"], 3);
+}
+
+#[test]
+fn out_of_descriptors_it_sheds_load_and_recovers() {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "ulimit -n 40; exec \"$0\" \"$@\"", AGENT]);
+    let web = Web::start_by(shell, &["--max-connections", "100000", "--cores", "0"]);
+    let crowd: Vec<TcpStream> = (0..100).map(|_| web.connect()).collect();
+    let turned_away = web.get("/bytes/10");
+    assert!(
+        turned_away.is_empty() || turned_away.starts_with("HTTP/1.1 503"),
+        "{turned_away}"
+    );
+    drop(crowd);
+    let mut answer = String::new();
+    for _ in 0..500 {
+        answer = web.get("/file_set/dir00000/class0_1");
+        if answer.starts_with("HTTP/1.1 200") {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(answer.ends_with("content"), "{answer}");
+    let (status, text) = web.finish();
+    assert_eq!(status, Some(0));
+    assert!(text.contains("shed"), "{text}");
+}
+
+#[test]
+fn the_cgi_operation_is_answered_by_a_program() {
+    for architecture in ["events", "threads"] {
+        let web = Web::start(&["--architecture", architecture, "--threads", "2"]);
+        let answer = web.get("/specweb99/cgi?file=/file_set/dir00000/class0_1");
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        assert!(answer.contains("<pre>\ncontent\n</pre>"), "{answer}");
+        let absent = web.get("/specweb99/cgi?file=/file_set/dir00009/class0_1");
+        assert!(absent.starts_with("HTTP/1.1 502"), "{absent}");
+        assert!(web.folder.path().exists());
+    }
+}
+
+#[test]
+fn what_cannot_be_done_is_said_with_its_exit_status() {
+    let cases: [(&[&str], i32, &str); 5] = [
+        (&["--root", "/nonexistent"], 2, "/nonexistent"),
+        (&["--cores", "1-0"], 2, "runs backwards"),
+        (
+            &["--cores", "1023", "--listen", "127.0.0.1:0"],
+            3,
+            "CPU 1023",
+        ),
+        (&["--max-header-bytes", "1"], 2, "--max-header-bytes"),
+        (&["--tls-cert", "a.pem"], 2, "--tls-key"),
+    ];
+    for (options, status, message) in cases {
+        let output = run(options);
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(status), "{options:?}: {text}");
+        assert!(text.contains(message), "{options:?}: {text}");
+    }
+}
+
+#[test]
+fn the_configuration_that_it_shows_is_one_that_it_takes() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("web.toml");
+    let first = run(&["--cores", "0", "--architecture", "single", "--show-config"]);
+    fs::write(&file, &first.stdout).unwrap();
+    let second = run(&["--config", file.to_str().unwrap(), "--show-config"]);
+    assert_eq!(second.status.code(), Some(0), "{second:?}");
+    assert_eq!(first.stdout, second.stdout);
+}

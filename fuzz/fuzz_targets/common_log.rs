@@ -1,0 +1,18 @@
+//! Any bytes are a log with good and bad lines, or are refused: the reader never panics, and every
+//! line that holds anything is either a request or a reject.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use perpacket_fuzz::{Count, is_compressed};
+use perpacket_workload::{TraceFormat, read_trace};
+
+fuzz_target!(|bytes: &[u8]| {
+    let mut count = Count::default();
+    let is_read = read_trace(bytes, Some(TraceFormat::Common), &mut count).is_ok();
+    if is_read && !is_compressed(bytes) {
+        let lines = bytes.split(|&byte| byte == b'\n').count() as u64;
+        assert!(count.requests + count.rejects <= lines);
+    }
+    // Told from its content, a trace is read or refused, and never brings the reader down.
+    let _ = read_trace(bytes, None, &mut Count::default());
+});
