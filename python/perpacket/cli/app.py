@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from perpacket.cli import demo, simulate, study, trace
+from perpacket.cli import agent_verbs, demo, doctor, model, simulate, study, top, trace
 from perpacket.cli.failure import ExitStatus, show, show_error, status_of
 from perpacket.errors import PerpacketError
 
@@ -45,7 +45,11 @@ def options(
 
 
 demo.add_to(app)
+doctor.add_to(app)
+agent_verbs.add_to(app)
+top.add_to(app)
 simulate.add_to(app)
+app.add_typer(model.app, name="model")
 app.add_typer(study.app, name="study")
 app.add_typer(trace.app, name="trace")
 
@@ -57,8 +61,11 @@ def run(arguments: Sequence[str] | None = None) -> int:
     if sys.stdout is None:  # closed by the caller: Python opens nothing in its place
         show("standard output is closed", "send it to a file, or to /dev/null")
         return ExitStatus.FAILED
+    given = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        status = app(args=arguments, prog_name="perpacket", standalone_mode=False)
+        if given and given[0] in agent_verbs.VERBS:
+            agent_verbs.become(given)
+        status = app(args=given, prog_name="perpacket", standalone_mode=False)
     except typer.TyperException as error:
         if not error.format_message():  # no verb was given, and the help was printed
             return ExitStatus.USAGE

@@ -1,4 +1,4 @@
-"""`perpacket demo`: the main job on embedded defaults."""
+"""`perpacket demo`: the main job on embedded defaults, live and simulated."""
 
 from __future__ import annotations
 
@@ -20,14 +20,17 @@ from perpacket.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from perpacket.demo import Cell, Demo
+    from perpacket.demo import Demo
+    from perpacket.demo.handoff import Cell
+    from perpacket.demo.live import Live
+    from perpacket.statistics import Interval
 
-SCHEMA = 1
+SCHEMA = 2
 """Version of the JSON this verb prints."""
 
 HEADINGS = ("gain, %", "requests/s", "host idle, %", "NIC idle, %", "delay, us")
-"""Short headings of `perpacket.demo.COLUMNS`: gain in requests/s over no handoff, and the median
-time a host packet takes to be received through the NIC."""
+"""Short headings of `perpacket.demo.handoff.COLUMNS`: gain in requests/s over no handoff, and the
+median time a host packet takes to be received through the NIC."""
 
 MOST_DECIMALS = 2
 """No number of the table means anything beyond the hundredth of its unit."""
@@ -44,24 +47,34 @@ def demo(
     destination: Annotated[Path, typer.Option("--output", help="The HTML report.")] = Path(
         "perpacket-demo.html"
     ),
+    live: Annotated[
+        bool, typer.Option("--live/--no-live", help="Whether to measure this machine.")
+    ] = True,
     workers: WorkersOption = None,
     warmup_packets: WarmupOption = None,
     packets: PacketsOption = None,
     output_format: FormatOption = Format.TABLE,
     quiet: QuietOption = False,
 ) -> None:
-    """Simulate six configurations that tell what handoff policies are for, and report."""
+    """Measure a web server on this machine, simulate offloading its connections, and report."""
     from perpacket import demo as library
 
     check_destination("--output", destination)
+    if live:
+        progress.note(
+            "First this machine: our web server over loopback under three loads, profiled. No "
+            "root needed.",
+            quiet,
+        )
     progress.note(
-        "Six configurations of a web server whose NIC can take over connections, on a synthesized "
-        "World Cup workload, five seeds each.",
+        "Then six configurations of a web server whose NIC can take over connections, simulated "
+        "on a synthesized World Cup workload, five seeds each.",
         quiet,
     )
     with progress.of_study(quiet) as on_progress:
         found = library.run(
             destination,
+            measure=live,
             overrides=named_settings(run__warmup_packets=warmup_packets, run__packets=packets),
             workers=workers,
             on_progress=on_progress,
@@ -69,18 +82,53 @@ def demo(
     if output_format is Format.JSON:
         output.write_json(describe(found))
     else:
+        if found.live is not None and found.live.rows:
+            print_live(found.live)
         print_table(found)
-    for note in found.notes:
+    for note in (*(found.live.notes if found.live is not None else ()), *found.story.notes):
         progress.note(f"note: {note}", quiet)
     progress.note(f"report: {found.report}", quiet)
 
 
+def print_live(found: Live) -> None:
+    """A line for each number of connections: requests, latency, and each layer's cost."""
+    from perpacket.demo.live import LAYERS
+
+    layers = [name for name in LAYERS if all(f"ns.{name}" in row for row in found.rows.values())]
+    headings = ("connections", "requests/s", "p99, us", *layers)
+    rows = [
+        (
+            str(connections),
+            *(live_text(row.get(name)) for name in ("requests_per_s", "latency_us.service.p99")),
+            *(live_text(row[f"ns.{name}"]) for name in layers),
+        )
+        for connections, row in found.rows.items()
+    ]
+    title = (
+        "This machine: a 10 KB file over loopback; layers in ns of processor time per packet "
+        "(frames sent and received),\neach the mean of three runs with its 95 % interval."
+    )
+    output.write_table(title, headings, rows, right=headings)
+
+
+def live_text(interval: Interval | None) -> str:
+    """`1,890 ± 120`; a dash for what was not measured."""
+    if interval is None:
+        return "-"
+    from perpacket.statistics import format_number
+
+    side = interval.high - interval.value
+    decimals = 0 if interval.value >= 10 else 1
+    value = format_number(interval.value, decimals)
+    return f"{value} ± {format_number(side, decimals)}" if interval.is_bounded else value
+
+
 def print_table(found: Demo) -> None:
     """Two lines for each configuration: the paper's numbers, and below them the simulated ones."""
-    from perpacket.demo import STORY
+    from perpacket.demo.handoff import STORY
 
     rows: list[tuple[str, ...]] = []
-    for name, cells in found.rows.items():
+    for name, cells in found.story.rows.items():
         rows.append((name, "paper", *(paper_text(cell) for cell in cells)))
         rows.append((f"  {STORY[name]}", "simulated", *(simulated_text(cell) for cell in cells)))
     title = (
@@ -114,10 +162,20 @@ def simulated_text(cell: Cell) -> str:
 
 
 def describe(found: Demo) -> dict[str, object]:
-    """The table as JSON."""
+    """The tables as JSON."""
+    live = found.live
     return {
         "schema": SCHEMA,
         "report": str(found.report),
+        "live": None
+        if live is None
+        else {
+            "rows": [
+                {"connections": n, **{name: value.as_dict() for name, value in row.items()}}
+                for n, row in live.rows.items()
+            ],
+            "notes": list(live.notes),
+        },
         "rows": [
             {
                 "configuration": name,
@@ -131,7 +189,7 @@ def describe(found: Demo) -> dict[str, object]:
                     for cell in row
                 },
             }
-            for name, row in found.rows.items()
+            for name, row in found.story.rows.items()
         ],
-        "notes": list(found.notes),
+        "notes": list(found.story.notes),
     }

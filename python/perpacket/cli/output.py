@@ -16,6 +16,11 @@ def write_json(content: object) -> None:
     sys.stdout.write(json.dumps(content, indent=2) + "\n")
 
 
+def write_line(text: str) -> None:
+    """A line of data beside a table."""
+    sys.stdout.write(f"{text}\n")
+
+
 def write_table(
     title: str,
     headings: Sequence[str],
@@ -28,18 +33,19 @@ def write_table(
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=Text(title, style="bold"), box=SIMPLE_HEAD, title_justify="left")
+    heading_line = Text(title, style="bold")  # not the table's title: that wraps at its width
+    table = Table(box=SIMPLE_HEAD)
     for heading in headings:
         is_number = heading in right
         table.add_column(Text(heading), justify="right" if is_number else "left", overflow="fold")
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     if sys.stdout.isatty():
-        Console().print(table)
+        Console().print(heading_line, table, sep="\n")
         return
     console = Console(width=PIPE_WIDTH)
     with console.capture() as capture:
-        console.print(table)
+        console.print(heading_line, table, sep="\n")
     sys.stdout.writelines(f"{line.rstrip()}\n" for line in capture.get().splitlines())
 
 

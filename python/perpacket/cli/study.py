@@ -1,8 +1,13 @@
-"""`perpacket study`: list, show, run, resume and report."""
+"""`perpacket study`: list, show, run, resume and report.
+
+Simulated and measured studies are run by one verb, with options for the one kind, for the other and
+for both: an option that a study cannot have is refused, not ignored.
+"""
 
 from __future__ import annotations
 
 import time
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,7 +27,24 @@ from perpacket.cli.options import (
     named_settings,
     parse_settings,
 )
-from perpacket.errors import ConfigurationError
+from perpacket.cli.study_options import (
+    SIMULATED_SEEDS,
+    ClientHostsOption,
+    DurationOption,
+    FirstSeedOption,
+    FullOption,
+    OnlyOption,
+    ReplicationsOption,
+    SeedsOption,
+    ServerHostOption,
+    ServerOption,
+    TestbedChoice,
+    TestbedOption,
+    TraceOption,
+    UrlOption,
+    WarmupSecondsOption,
+)
+from perpacket.errors import ConfigurationError, RunFailed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -79,17 +101,33 @@ def show(
     output.write_table(f"{study.name}: {len(rows)} points", ("point", *factors), rows)
 
 
-@app.command("run", epilog="Example: perpacket study run osdi06 --seeds 5 --output osdi06-run")
+@app.command(
+    "run",
+    epilog="Example: perpacket study run osdi06 --seeds 5 --output osdi06-run, or "
+    "perpacket study run tr05-450 --only connections --replications 5",
+)
 def run(
     name: NameArgument,
     directory: Annotated[
         Path | None,
         typer.Option("--output", help="Directory of the run; runs/STUDY-TIME unless given."),
     ] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Replications: seeds 1 to this.")] = 5,
+    seeds: SeedsOption = None,
     workers: WorkersOption = None,
     warmup_packets: WarmupOption = None,
     packets: PacketsOption = None,
+    full: FullOption = False,
+    only: OnlyOption = None,
+    replications: ReplicationsOption = None,
+    seed: FirstSeedOption = None,
+    duration_s: DurationOption = None,
+    warmup_s: WarmupSecondsOption = None,
+    testbed: TestbedOption = TestbedChoice.AUTO,
+    server_host: ServerHostOption = None,
+    client_hosts: ClientHostsOption = None,
+    server: ServerOption = None,
+    url: UrlOption = None,
+    trace: TraceOption = None,
     settings: SetOption = None,
     output_format: FormatOption = Format.TABLE,
     quiet: QuietOption = False,
@@ -98,20 +136,77 @@ def run(
     from perpacket import studies
     from perpacket.experiment import session
 
-    study = studies.find(name)
+    of_simulation = named_settings(run__warmup_packets=warmup_packets, run__packets=packets)
+    of_measurement = named_settings(
+        run__duration_s=duration_s,
+        run__warmup_s=warmup_s,
+        testbed__kind=None if testbed is TestbedChoice.AUTO else testbed.value,
+        testbed__server_host=server_host,
+        testbed__client_hosts=",".join(client_hosts) if client_hosts else None,
+        server__command=server,
+        server__url=url,
+        load__trace=None if trace is None else existing(trace),
+    )
+    if name in studies.MEASURED:
+        refuse(name, "simulated", {"--seeds": seeds, "--workers": workers}, of_simulation)
+        study = studies.find_measured(name, full=full, only=tuple(only.split(",")) if only else ())
+        blocks = blocks_of(study, replications, seed)
+    else:
+        study = studies.find(name)
+        wrong = {"--full": full or None, "--only": only, "--replications": replications}
+        refuse(name, "measured", wrong | {"--seed": seed}, of_measurement)
+        blocks = tuple(range(1, (seeds or SIMULATED_SEEDS) + 1))
     path = directory or Path("runs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
-    overrides = named_settings(run__warmup_packets=warmup_packets, run__packets=packets)
+    overrides = tuple(of_simulation + of_measurement + parse_settings(settings))
     progress.note(f"run directory: {path}", quiet)
+    if study.is_measured:
+        progress.note(time_to_go(study, blocks, overrides), quiet)
     with progress.of_study(quiet) as on_progress:
         made = session.run(
-            study,
-            path,
-            seeds=tuple(range(1, seeds + 1)),
-            overrides=tuple(overrides + parse_settings(settings)),
-            workers=workers,
-            on_progress=on_progress,
+            study, path, seeds=blocks, overrides=overrides, workers=workers, on_progress=on_progress
         )
-    conclude(study, made, made.report_path, output_format, quiet)
+    conclude(studies.of_run(made.configuration), made, made.report_path, output_format, quiet)
+
+
+def refuse(
+    name: str, kind: str, options: Mapping[str, object], settings: list[tuple[str, str]]
+) -> None:
+    """Raise `ConfigurationError` when an option of the other kind of study was given."""
+    given = [option for option, value in options.items() if value is not None]
+    given += [parameter for parameter, _ in settings]
+    if given:
+        raise ConfigurationError(
+            f"study {name} has no {given[0]}: that is for {kind} studies",
+            parameter=given[0],
+            hint="`perpacket study run --help` lists the options of either kind apart",
+        )
+
+
+def existing(trace: Path) -> str:
+    """The trace's whole path; raises `OSError` naming it when it cannot be read."""
+    with trace.open("rb"):
+        return str(trace.resolve())
+
+
+def blocks_of(study: Study, replications: int | None, seed: int | None) -> tuple[int, ...]:
+    """The seeds of the blocks: from the first one on, as many as asked for."""
+    first = study.seeds[0] if seed is None else seed
+    return tuple(range(first, first + (replications or len(study.seeds))))
+
+
+def time_to_go(
+    study: Study, blocks: tuple[int, ...], overrides: tuple[tuple[str, str], ...]
+) -> str:
+    """How long a measured study takes, about, and how much it runs."""
+    expected_ms = 0
+    for point in study.points:
+        planned = replace(point, overrides=point.overrides + overrides)
+        expected_ms += study.runner.prepare(planned, blocks[0], timeline=False).progress()[1]
+    minutes = expected_ms * len(blocks) / 60_000
+    return (
+        f"about {minutes:.0f} min to go: {len(study.points)} points, {len(blocks)} times each, "
+        "and what setting up takes"
+    )
 
 
 @app.command("resume", epilog="Example: perpacket study resume osdi06-run")
@@ -154,7 +249,7 @@ def reopen(path: Path) -> tuple[RunDirectory, Study]:
     from perpacket.experiment.run_directory import RunDirectory
 
     directory = RunDirectory.open(path)
-    return directory, studies.find(directory.configuration.study)
+    return directory, studies.of_run(directory.configuration)
 
 
 def conclude(
@@ -166,6 +261,12 @@ def conclude(
     from perpacket.studies.comparison import rankings
 
     observations = directory.read_observations()
+    failures = directory.failures()
+    if not observations and failures:
+        raise RunFailed(
+            f"every run failed, the first one: {failures[0].reason}",
+            hint=f"mend that, then `perpacket study resume {directory.path}`",
+        )
     if not observations:
         raise ConfigurationError(
             f"{directory.path} holds no observation yet",
@@ -184,17 +285,28 @@ def conclude(
                 "report": str(written),
                 "observations": len(observations),
                 "missing": len(directory.missing()),
-                "comparisons": [describe_comparison(row) for row in comparisons],
+                **({"failures": [asdict(one) for one in failures]} if study.is_measured else {}),
+                "comparisons": [describe_comparison(row, study) for row in comparisons],
             }
         )
     else:
         print_comparisons(study, comparisons)
     for warning in rankings(study, directory):
         progress.note(f"note: {warning}", quiet)
+    if study.is_measured:
+        for warning in doubts(directory, comparisons):
+            progress.note(f"note: {warning}", quiet)
     missing = len(directory.missing())
     if missing:
         progress.note(f"note: {missing} observations are missing: this is a part", quiet)
     progress.note(f"report: {written}", quiet)
+    if failures:
+        named = ", ".join(f"{one.point} block {one.seed}" for one in failures)
+        raise RunFailed(
+            f"{len(failures)} of {len(observations) + missing} runs failed: {named}; "
+            f"the first one: {failures[0].reason}",
+            hint=f"`perpacket study resume {directory.path}` tries them again",
+        )
     lost = [f"{row.point} seed {row.seed}" for row in observations if not conserved(row.result)]
     if lost:
         raise CheckFailed(
@@ -208,22 +320,52 @@ def conserved(result: Mapping[str, object]) -> bool:
     return result.get("conserved") is not False
 
 
+def doubts(directory: RunDirectory, comparisons: list[Comparison]) -> list[str]:
+    """The network that was measured over, and what casts doubt on measured rows."""
+    about: dict[str, list[str]] = {}
+    for row in comparisons:
+        for warning in row.warnings:
+            about.setdefault(warning, []).append(row.published.point)
+    testbed = directory.environment().get("testbed")
+    network = testbed.get("network") if isinstance(testbed, dict) else None
+    return [
+        *([f"measured over {network}"] if network else []),
+        *(f"{', '.join(dict.fromkeys(points))}: {text}" for text, points in about.items()),
+        *(
+            ["one run of each point: no interval"]
+            if len(directory.configuration.seeds) == 1
+            else []
+        ),
+    ]
+
+
 def print_comparisons(study: Study, comparisons: list[Comparison]) -> None:
-    """Published beside simulated; `c` marks figures the simulator may be calibrated on."""
+    """Published beside the runs' own; `c` marks figures the simulator may be calibrated on."""
+    from perpacket.experiment.comparison import Verdict
+
+    own = "measured" if study.is_measured else "simulated"
+    nothing = "cannot be told" if study.is_measured else str(Verdict.NOT_SIMULATED)
     rows = [
         (
-            row.configuration if row.configuration != "bulk" else row.published.point,
+            row.configuration if row.configuration in shorthands(study) else row.published.point,
             row.title,
             row.published.unit,
             row.published.text + (" c" if row.published.calibration else ""),
             row.simulated_text,
-            row.verdict_text,
+            row.verdict_text if row.simulated is not None else nothing,
         )
         for row in comparisons
     ]
-    headings = ("configuration", "quantity", "unit", "published", "simulated", "verdict")
-    title = f"{study.title}: published and simulated [95 % interval]; c: used to calibrate"
-    output.write_table(title, headings, rows, right=("published", "simulated"))
+    headings = ("configuration", "quantity", "unit", "published", own, "verdict")
+    marks = "" if study.is_measured else "; c: used to calibrate"
+    title = f"{study.title}: published and {own} [95 % interval]{marks}"
+    output.write_table(title, headings, rows, right=("published", own))
+
+
+def shorthands(study: Study) -> set[str]:
+    """Configurations that name a point by themselves; others stand for many points."""
+    names = [point.configuration for point in study.points]
+    return {name for name in names if names.count(name) == 1}
 
 
 def summary(study: Study) -> dict[str, object]:
@@ -251,9 +393,10 @@ def describe_point(point: Point) -> dict[str, object]:
     }
 
 
-def describe_comparison(row: Comparison) -> dict[str, object]:
-    """One row published / simulated for JSON."""
+def describe_comparison(row: Comparison, study: Study) -> dict[str, object]:
+    """One row published / simulated, or published / measured, for JSON."""
     published = row.published
+    own = "measured" if study.is_measured else "simulated"
     return {
         "figure": published.figure,
         "where": published.where,
@@ -263,7 +406,7 @@ def describe_comparison(row: Comparison) -> dict[str, object]:
         "quantity": published.quantity,
         "unit": published.unit,
         "published": {"value": published.value, "min": published.minimum, "max": published.maximum},
-        "simulated": None if row.simulated is None else row.simulated.as_dict(),
+        own: None if row.simulated is None else row.simulated.as_dict(),
         "calibration": published.calibration,
         "verdict": str(row.verdict),
         "difference": row.difference,

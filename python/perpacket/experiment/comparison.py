@@ -1,6 +1,9 @@
-"""Published figures and how far a simulation agrees with them.
+"""Published figures and how far a run agrees with them.
 
 These are the rows a study hands to its report. `judge` is the only place where a verdict is made.
+Values are compared as such where the same machine was simulated. A measurement on another machine,
+twenty years later, can only be asked for shares and for how things change: a published change is
+judged by its direction, and by its size only to say whether ours is weaker or stronger.
 """
 
 from __future__ import annotations
@@ -8,6 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Literal
 
 from perpacket.statistics import Interval, decimals_for, format_number
 
@@ -23,6 +27,24 @@ class Verdict(StrEnum):
     """The simulated interval lies outside published bounds."""
     NOT_SIMULATED = "not simulated"
     """The run has no observation of the figure's configuration."""
+    SAME_DIRECTION = "same direction"
+    """A change goes the published way, and is weaker or stronger than the published one."""
+    OPPOSITE = "opposite direction"
+    """A change goes the other way than the published one."""
+    UNDECIDED = "no change can be claimed"
+    """The interval of a change holds none at all."""
+    TOO_WIDE = "interval too wide to tell"
+    """The interval holds the published value, and nearly every other one."""
+
+
+Judged = Literal["value", "direction"]
+"""What is asked of a figure: its value, or only which way it goes."""
+
+MET = frozenset({Verdict.AGREES, Verdict.SAME_DIRECTION})
+"""Verdicts that speak for the published figure."""
+
+MISSED = frozenset({Verdict.DIFFERS, Verdict.OUTSIDE, Verdict.OPPOSITE})
+"""Verdicts that speak against it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +73,9 @@ class Published:
     calibration: bool = False
     """Whether the simulator may be calibrated on this figure: agreement then predicts nothing."""
     note: str = ""
+    judged: Judged = "value"
+    widest: float = math.inf
+    """Width of the interval, in `unit`, beyond which holding the value is no agreement."""
 
     @property
     def text(self) -> str:
@@ -100,11 +125,24 @@ class Comparison:
     @property
     def verdict_text(self) -> str:
         """`agrees`, `differs by +3.1 %`, `outside by 4.0 us` or `not simulated`."""
-        if self.verdict in (Verdict.AGREES, Verdict.NOT_SIMULATED) or self.difference is None:
+        if self.verdict is Verdict.SAME_DIRECTION and self.published.value is not None:
+            return f"{self.verdict}, {'weaker' if self._is_weaker else 'stronger'}"
+        if self.verdict not in (Verdict.DIFFERS, Verdict.OUTSIDE) or self.difference is None:
             return str(self.verdict)
         size = format_number(abs(self.difference), decimals_for(self.difference))
         sign = "+" if self.difference > 0 else "-"
         return f"{self.verdict} by {sign}{size} {self.difference_unit}"
+
+    @property
+    def _is_weaker(self) -> bool:
+        """Whether a change is smaller than the published one."""
+        own = abs(self.simulated.value) if self.simulated is not None else 0.0
+        return own < abs(self.published.value or 0.0)
+
+
+ABSOLUTE_UNITS = frozenset({"points", "tau"})
+"""Units in which a distance is told as it is: a share of a percentage or of a rank correlation
+would say nothing."""
 
 
 def judge(
@@ -126,18 +164,36 @@ def _verdict(published: Published, simulated: Interval | None) -> tuple[Verdict,
     """The verdict, and by how much a bound is missed (in the figure's unit)."""
     if simulated is None:
         return Verdict.NOT_SIMULATED, None
+    if published.judged == "direction":
+        return _direction(published, simulated), None
     # One run has no spread: it is judged by its value alone.
     low = simulated.low if simulated.is_bounded else simulated.value
     high = simulated.high if simulated.is_bounded else simulated.value
     half = published.resolution / 2
+    agrees = Verdict.TOO_WIDE if high - low > published.widest else Verdict.AGREES
     if published.value is not None:
         meets = low <= published.value + half and published.value - half <= high
-        return (Verdict.AGREES if meets else Verdict.DIFFERS), None
+        return (agrees if meets else Verdict.DIFFERS), None
     if published.minimum is not None and high < published.minimum - half:
         return Verdict.OUTSIDE, simulated.value - published.minimum
     if published.maximum is not None and low > published.maximum + half:
         return Verdict.OUTSIDE, simulated.value - published.maximum
-    return Verdict.AGREES, None
+    return agrees, None
+
+
+def _direction(published: Published, simulated: Interval) -> Verdict:
+    """Which way a change goes beside the published one; one run is judged by its value alone."""
+    low = simulated.low if simulated.is_bounded else simulated.value
+    high = simulated.high if simulated.is_bounded else simulated.value
+    # First of all: an interval so wide that it holds everything agrees with nothing.
+    if low <= 0 <= high:
+        return Verdict.UNDECIDED
+    if published.value is not None:
+        half = published.resolution / 2
+        if low <= published.value + half and published.value - half <= high:
+            return Verdict.AGREES
+    rises = published.value > 0 if published.value is not None else published.minimum is not None
+    return Verdict.SAME_DIRECTION if (low > 0) == rises else Verdict.OPPOSITE
 
 
 def _difference(
@@ -150,7 +206,7 @@ def _difference(
     if published.value is None:
         return miss, unit
     absolute = simulated.value - published.value
-    if unit == "points" or published.value == 0:
+    if unit in ABSOLUTE_UNITS or published.value == 0:
         return absolute, unit
     return 100 * absolute / math.fabs(published.value), "%"
 

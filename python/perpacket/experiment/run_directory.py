@@ -3,7 +3,8 @@
     config.toml         what was run, resolved: every point with its overrides, and the seeds
     environment.json    the machine and the versions
     observations/       one JSON file an observation
-    raw/                timelines
+    raw/                timelines, and what the programs of a measured run said
+    failures/           one JSON file a measured run that failed and was not repeated since
     report.html         what `study report` wrote last
 
 A file is written under a temporary name, flushed to disk and renamed, so that it is there whole or
@@ -18,6 +19,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,10 +36,23 @@ CONFIGURATION = "config.toml"
 ENVIRONMENT = "environment.json"
 OBSERVATIONS = "observations"
 RAW = "raw"
+FAILURES = "failures"
 REPORT = "report.html"
 LOCK = ".lock"
+FAILURE_SCHEMA = 1
+"""Version of the layout of a failure's file."""
+
 TEMPORARY = ".part"
 """Suffix of a file that is being written; leftovers of a killed run are removed on opening."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A measured run that began and gave no observation."""
+
+    point: str
+    seed: int
+    reason: str
 
 
 class RunDirectory:
@@ -105,7 +120,7 @@ class RunDirectory:
 
     def _remove_leftovers(self) -> None:
         """Remove files that a killed run left half written."""
-        for folder in (self.path, self.path / OBSERVATIONS, self.path / RAW):
+        for folder in (self.path, *(self.path / name for name in (OBSERVATIONS, RAW, FAILURES))):
             for leftover in folder.glob(f"*{TEMPORARY}"):
                 leftover.unlink(missing_ok=True)
 
@@ -130,13 +145,45 @@ class RunDirectory:
         """The file of one timeline, whether it exists or not."""
         return self.path / RAW / f"{point}.seed-{seed}.timeline.json"
 
+    def raw_path(self, point: str, seed: int, name: str) -> Path:
+        """The file of what one program of a measured run said, whether it exists or not."""
+        return self.path / RAW / f"{point}.seed-{seed}.{name}.json"
+
+    def failure_path(self, point: str, seed: int) -> Path:
+        """The file of a failed run, whether it exists or not."""
+        return self.path / FAILURES / f"{point}.seed-{seed}.json"
+
     def record(self, point: Point, seed: int, outcome: Outcome) -> None:
-        """Keep one observation; the timeline first, so that the observation vouches for it."""
+        """Keep one observation; the raw parts first, so that the observation vouches for them."""
+        for name, content in outcome.raw.items():
+            write_whole(self.raw_path(point.name, seed, name), json.dumps(content) + "\n")
         if outcome.timeline is not None:
             text = json.dumps(outcome.timeline) + "\n"
             write_whole(self.timeline_path(point.name, seed), text)
         text = observation_file.to_json(self.configuration.study, point, seed, outcome)
         write_whole(self.observation_path(point.name, seed), text)
+        self.failure_path(point.name, seed).unlink(missing_ok=True)
+
+    def record_failure(self, failure: Failure) -> None:
+        """Keep why a run gave no observation."""
+        (self.path / FAILURES).mkdir(exist_ok=True)
+        text = json.dumps({"schema": FAILURE_SCHEMA, **asdict(failure)}, indent=2) + "\n"
+        write_whole(self.failure_path(failure.point, failure.seed), text)
+
+    def failures(self) -> list[Failure]:
+        """The runs that failed and are still missing, in the order of points and seeds.
+
+        Raises `CorruptObservation` when a file is not what this run wrote.
+        """
+        found = []
+        for point in self.configuration.points:
+            for seed in self.configuration.seeds:
+                file = self.failure_path(point.name, seed)
+                # A failure that an observation followed was overtaken by it.
+                if file.is_file() and not self.observation_path(point.name, seed).exists():
+                    reason = read_json(file).get("reason")
+                    found.append(Failure(point.name, seed, str(reason)))
+        return found
 
     def missing(self) -> list[tuple[Point, int]]:
         """What is still to run, all points of one seed before those of the next.

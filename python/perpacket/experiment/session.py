@@ -1,4 +1,4 @@
-"""Begins a study and continues one."""
+"""Begins a study and continues one: simulated runs in parallel, measured ones one by one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import perpacket
 from perpacket.errors import ConfigurationError
-from perpacket.experiment import configuration_file, environment
+from perpacket.experiment import configuration_file, driver, environment
 from perpacket.experiment.executor import ProgressFunction, checked_workers, execute
 from perpacket.experiment.run_directory import RunDirectory
 from perpacket.experiment.study import Study
@@ -24,9 +24,12 @@ def run(
     """Run every point of `study` with every seed into the new directory `path`.
 
     `seeds` replaces the study's own; `overrides` go on top of every point; `workers` is one a core
-    unless given, and changes no result. Raises what `RunDirectory.create` and `execute` raise.
+    unless given, changes no result, and is nothing to a measured study. Raises what
+    `RunDirectory.create` and `execute`, or `driver.begin`, raise.
     """
     configuration = configuration_file.resolve(study, perpacket.__version__, seeds, overrides)
+    if study.rig is not None:
+        return driver.begin(study.rig, path, configuration, on_progress)
     # Whatever cannot be run is found here, before anything is written.
     workers = checked_workers(workers)
     for point in configuration.points:
@@ -46,7 +49,7 @@ def resume(
     """Run what `directory` is missing; returns how many observations that were.
 
     Raises `ConfigurationError` when another version of perpacket began the run, because one table
-    must not mix two simulators, and what `execute` raises.
+    must not mix two simulators, and what `execute`, or `driver.resume`, raises.
     """
     began = directory.configuration.perpacket
     if began != perpacket.__version__:
@@ -56,4 +59,6 @@ def resume(
             value=began,
             hint=f"install perpacket {began} again, or run the study anew",
         )
+    if study.rig is not None:
+        return driver.resume(directory, study.rig, on_progress)
     return execute(directory, study.runner, workers, on_progress)

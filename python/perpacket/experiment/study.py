@@ -1,14 +1,17 @@
 """What a study is: points to run, how often, what is drawn and what it is compared with.
 
 A study is data and one runner. The executor, the run directory and the report know nothing of
-simulators: a test hands them a runner that invents its numbers.
+simulators and testbeds: a test hands them a runner that invents its numbers. A simulated study has
+a `Runner`, whose runs may go in parallel; a measured one has a `Rig`, which holds machines, so that
+its runs go one after another.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, Protocol
 
 if TYPE_CHECKING:
@@ -18,7 +21,9 @@ if TYPE_CHECKING:
 Level = str | int | float
 """A value of a factor. All levels of one factor have one type, so that it is one column."""
 
-FigureKind = Literal["paper-beside", "stacked-layers", "curve", "timeline"]
+FigureKind = Literal[
+    "paper-beside", "stacked-layers", "curve", "timeline", "relative", "quantities-beside"
+]
 
 POINT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=+-]*")
 """Names of points are parts of file names."""
@@ -56,6 +61,10 @@ class Figure:
     | `stacked-layers` | factor | event of the layers, as `cycles_per_packet` | |
     | `curve` | factor (numeric) | column of the observations | factor, one line a level |
     | `timeline` | `time_s` | columns of the timeline, comma-separated | |
+    | `relative` | factor (numeric) | quantities, comma-separated, one line each: each value over
+      that at the first level, paired by seed | |
+    | `quantities-beside` | ignored: one mark a quantity | quantities of one point's comparisons,
+      comma-separated | |
 
     `where` keeps the observations whose factor (or `configuration`, or `point`) has that level.
     `title` is what the figure shows; `caption` what to look at.
@@ -72,6 +81,18 @@ class Figure:
     """Axis titles with units; empty where the column's name says it."""
     caption: str = ""
 
+    def keeps(self, point: Point) -> bool:
+        """Whether the figure is about a point."""
+        held = {**point.factors, "point": point.name, "configuration": point.configuration}
+        return all(held.get(key) == level for key, level in self.where.items())
+
+    def has_enough(self, points: tuple[Point, ...]) -> bool:
+        """Whether these points are enough to draw it: along an axis it takes two levels."""
+        kept = [point for point in points if self.keeps(point)]
+        if self.kind in ("curve", "relative", "stacked-layers"):
+            return len({point.factors.get(self.x) for point in kept}) > 1
+        return bool(kept)
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -79,12 +100,14 @@ class Outcome:
 
     `result` depends on the point and the seed alone, `timing` also on the machine (wall-clock
     seconds and rates): they are kept apart so that results can be compared byte by byte.
-    `timeline` maps a column to one value an instant, with `time_s` among them.
+    `timeline` maps a column to one value an instant, with `time_s` among them. `raw` holds what the
+    programs of a measured run said, whole, by a name for its file.
     """
 
     result: Mapping[str, object]
     timing: Mapping[str, object] = field(default_factory=dict)
     timeline: Mapping[str, list[object]] | None = None
+    raw: Mapping[str, object] = field(default_factory=dict)
 
 
 class Run(Protocol):
@@ -95,7 +118,7 @@ class Run(Protocol):
         ...
 
     def progress(self) -> tuple[int, int]:
-        """Packets done and packets in all; called from another thread."""
+        """Packets (or milliseconds) done and in all; called from another thread."""
         ...
 
     def cancel(self) -> None:
@@ -111,6 +134,49 @@ class Runner(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What a rig holds: facts for `environment.json`, and what it cannot run.
+
+    `identity` is what a resumed run must find again: two testbeds must not share one table.
+    `facts` says more of the same. `left_out` maps the name of a point to why it cannot run.
+    """
+
+    identity: Mapping[str, object]
+    facts: Mapping[str, object] = field(default_factory=dict)
+    left_out: Mapping[str, str] = field(default_factory=dict)
+
+
+class Rig(Runner, Protocol):
+    """A runner on machines that it sets up, holds while a study runs, and takes down again."""
+
+    def held(self, points: tuple[Point, ...]) -> AbstractContextManager[Holding]:
+        """Hold what it takes to run `points`; `prepare`d runs are run within.
+
+        Raises `MachineLacks` when there is nothing that any of them could run on.
+        """
+        ...
+
+
+class Measure(Protocol):
+    """A number of one observation that a study gives a name, so that its report can draw it."""
+
+    @property
+    def title(self) -> str:
+        """What it is, in words."""
+        ...
+
+    @property
+    def unit(self) -> str:
+        """Its unit; empty for a count or a ratio."""
+        ...
+
+    @property
+    def value(self) -> Callable[[Mapping[str, object]], float | None]:
+        """Gives it for an observation's row, None where it has no meaning."""
+        ...
+
+
 CompareFunction = Callable[["Study", "RunDirectory"], "list[Comparison]"]
 
 
@@ -120,7 +186,9 @@ class Study:
 
     `seeds` are the default replications. `compare` computes the rows published / simulated from a
     run; without one there are none. `ranked` names the quantities whose order is read as a result:
-    where intervals overlap, no order is claimed. `command` starts the study again.
+    where intervals overlap, no order is claimed. `command` starts the study again, and `options`
+    names the option of that command that sets a parameter. `quantities` are what its figures may
+    name beside columns. `rig` is the runner of a measured study.
     """
 
     name: str
@@ -138,10 +206,29 @@ class Study:
     limits: tuple[str, ...] = ()
     """What this study cannot tell, in sentences."""
     command: str = ""
+    options: Mapping[str, str] = field(default_factory=dict)
+    quantities: Mapping[str, Measure] = field(default_factory=dict)
+    rig: Rig | None = None
 
     def __post_init__(self) -> None:
         """Refuse points that contradict each other."""
         check_points(self.name, self.points)
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether its runs need machines to themselves."""
+        return self.rig is not None
+
+    def limited_to(self, points: tuple[Point, ...]) -> Study:
+        """The same study of these points, with the figures that are about them."""
+        names = {point.name for point in points}
+        held = tuple(
+            row
+            for row in self.published
+            if row.point in names and (row.against is None or row.against in names)
+        )
+        drawn = tuple(figure for figure in self.figures if figure.has_enough(points))
+        return replace(self, points=points, published=held, figures=drawn)
 
     def point(self, name: str) -> Point:
         """The point of that name; raises `StudyError` when there is none."""

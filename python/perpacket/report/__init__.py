@@ -8,6 +8,8 @@
     drawing.py   a chart as inline SVG
     wording.py   names and numbers as a reader wants them
     means.py     replications brought together
+    quantities.py a study's own quantities, and their changes along an axis
+    voice.py     the words for simulated and for measured runs
     answer.py    what a run says, in sentences made by rules
     agreement.py how far it agrees with what was published
     figures.py   a study's figures, drawn
@@ -26,12 +28,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from perpacket.experiment.run_directory import RunDirectory
     from perpacket.experiment.study import Study
 
-__all__ = ["write_study"]
+__all__ = ["write_studies", "write_study"]
 
 
 def write_study(study: Study, run_directory: RunDirectory, destination: Path) -> Path:
@@ -41,9 +44,16 @@ def write_study(study: Study, run_directory: RunDirectory, destination: Path) ->
     `CorruptObservation` naming each damaged file of the run, and `OSError` when `destination`
     cannot be written.
     """
+    return write_studies([(study, run_directory)], destination)
+
+
+def write_studies(runs: Sequence[tuple[Study, RunDirectory]], destination: Path) -> Path:
+    """Write the reports of several runs to `destination`, one after another in one file."""
     from perpacket.experiment.run_directory import write_whole
     from perpacket.report.assembly import assemble
     from perpacket.report.page import render
 
-    write_whole(destination, render(assemble(study, run_directory)))
+    prefixes = [""] if len(runs) == 1 else [f"{study.name}-" for study, _ in runs]
+    pages = [assemble(*run, prefix) for run, prefix in zip(runs, prefixes, strict=True)]
+    write_whole(destination, render(*pages))
     return destination

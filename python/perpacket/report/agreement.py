@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
-from perpacket.experiment.comparison import Verdict
+from perpacket.experiment.comparison import MET, MISSED, Verdict
+from perpacket.report.voice import SIMULATED, Voice
 from perpacket.report.wording import plural, signed
 
 if TYPE_CHECKING:
@@ -31,10 +32,10 @@ class Score:
     remark: str
 
 
-def scores(comparisons: Sequence[Comparison]) -> list[Score]:
-    """How many published values the simulation meets, apart for those used to calibrate."""
+def scores(comparisons: Sequence[Comparison], voice: Voice = SIMULATED) -> list[Score]:
+    """How many published values the runs meet, apart for those used to calibrate."""
     groups = (
-        (False, "published values not used to calibrate agree"),
+        (False, voice.met),
         (True, "published values used to calibrate agree"),
     )
     found = []
@@ -45,7 +46,7 @@ def scores(comparisons: Sequence[Comparison]) -> list[Score]:
             if row.published.calibration is calibration and row.simulated is not None
         ]
         if rows:
-            agreeing = sum(row.verdict is Verdict.AGREES for row in rows)
+            agreeing = sum(row.verdict in MET for row in rows)
             found.append(Score(f"{agreeing} of {len(rows)}", label, _typical_distance(rows)))
     return found
 
@@ -57,7 +58,9 @@ def _typical_distance(rows: Sequence[Comparison]) -> str:
         distances = [
             abs(row.difference)
             for row in rows
-            if row.difference_unit == unit and row.difference is not None
+            if row.difference_unit == unit
+            and row.difference is not None
+            and row.published.judged == "value"
         ]
         if distances:
             parts.append(signed(median(distances), text).lstrip("+"))
@@ -65,9 +68,19 @@ def _typical_distance(rows: Sequence[Comparison]) -> str:
 
 
 def disagreements(comparisons: Sequence[Comparison]) -> list[Comparison]:
-    """Every published value the simulation misses: held-out ones first, then by distance."""
-    missed = [row for row in comparisons if row.verdict in (Verdict.DIFFERS, Verdict.OUTSIDE)]
-    return sorted(missed, key=lambda row: (row.published.calibration, -_distance(row)))
+    """Every published value the runs miss: held-out ones first, then by distance.
+
+    A change that goes the other way than the published one comes before all distances.
+    """
+    missed = [row for row in comparisons if row.verdict in MISSED]
+    return sorted(
+        missed,
+        key=lambda row: (
+            row.published.calibration,
+            row.verdict is not Verdict.OPPOSITE,
+            -_distance(row),
+        ),
+    )
 
 
 def _distance(row: Comparison) -> float:
@@ -82,8 +95,10 @@ def _distance(row: Comparison) -> float:
     return 100 * abs(row.simulated.value - nearest) / (abs(nearest) or 1.0)
 
 
-def headline(comparisons: Sequence[Comparison]) -> str:
-    """One sentence on how far the run may be believed."""
+def headline(comparisons: Sequence[Comparison], voice: Voice = SIMULATED) -> str:
+    """One sentence on how far the run may be believed, or how far the shape still holds."""
+    if voice.is_measured:
+        return _shape_headline(comparisons)
     held_out = [
         row for row in comparisons if not row.published.calibration and row.simulated is not None
     ]
@@ -98,3 +113,25 @@ def headline(comparisons: Sequence[Comparison]) -> str:
         f"Of {plural(len(held_out), 'published value')} not used to calibrate, the simulation "
         f"meets {len(held_out) - len(missed)} and misses {len(missed)}."
     )
+
+
+def _shape_headline(comparisons: Sequence[Comparison]) -> str:
+    """One sentence on how far a published shape is found again on another machine."""
+    rows = [row for row in comparisons if row.simulated is not None]
+    if not rows:
+        return "Nothing published is compared with this run."
+    parts = []
+    for judged, noun in (("direction", "published change"), ("value", "published share or order")):
+        of_kind = [row for row in rows if row.published.judged == judged]
+        if not of_kind:
+            continue
+        met = sum(row.verdict in MET for row in of_kind)
+        many = "published shares and orders" if judged == "value" else ""
+        verb = "goes the same way here" if judged == "direction" else "lies in its interval here"
+        if met != 1:
+            verb = "go the same way here" if judged == "direction" else "lie in their interval here"
+        parts.append(f"{met} of {plural(len(of_kind), noun, many)} {verb}")
+    undecided = sum(row.verdict in (Verdict.UNDECIDED, Verdict.TOO_WIDE) for row in rows)
+    if undecided:
+        parts.append(f"of {undecided} the intervals are too wide to tell")
+    return f"{'; '.join(parts)}."

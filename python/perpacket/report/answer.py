@@ -5,7 +5,7 @@ The rules, in order:
 1. a study with baselines reports what each point gains over its own, paired by seed; where that
    is too much for a first screen, those that the document states too, the best and the worst;
 2. a study without reports how each line of its figures goes from its first level to its last, each
-   figure's first line before any figure's second.
+   figure's first line before any figure's second; lines over their first level are paired by block.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
-from perpacket.report import means
+from perpacket.report import means, quantities
 from perpacket.report.wording import (
     factor_in_words,
     in_words,
@@ -40,6 +40,9 @@ GAIN_COLUMN: Final = "requests_per_s"
 GAIN_NOUN: Final = "requests per second"
 PUBLISHED_GAINS: Final = {"gain_request_rate": 1, "loss": -1}
 PUBLISHED_RATE: Final = "request_rate"
+
+MOST_PERCENT: Final = 1000
+"""A bound beyond this says no more than that nothing is known upwards."""
 
 MOST_FINDINGS: Final = 8
 """What a first screen holds."""
@@ -69,10 +72,11 @@ def findings(
             _gain_finding(study, point, gain, comparisons)
             for point, gain in _chosen(gains, comparisons)
         ]
+    tellers = {"curve": _courses, "relative": _changes}
     courses = [
-        _courses(study, figure, observations, comparisons)
+        tellers[figure.kind](study, figure, observations, comparisons)
         for figure in study.figures
-        if figure.kind == "curve"
+        if figure.kind in tellers
     ]
     return _first_of_each(courses)
 
@@ -96,6 +100,11 @@ def _first_of_each(courses: list[list[Finding]]) -> list[Finding]:
 def findings_note(study: Study, observations: pl.DataFrame, found: Sequence[Finding]) -> str:
     """What the numbers of the findings are, and which were left out; empty without findings."""
     gains = _gains(study, observations)
+    if found and study.is_measured:
+        return (
+            "Changes from the first level to the last, or from the one the document starts at; "
+            "those with an interval are paired by block (95 %)."
+        )
     if not found or not gains:
         return ""
     baselines = list(dict.fromkeys(str(point.against) for point, _ in gains))
@@ -228,6 +237,34 @@ def _courses(
     return found
 
 
+def _changes(
+    study: Study, figure: Figure, observations: pl.DataFrame, comparisons: Sequence[Comparison]
+) -> list[Finding]:
+    """For each quantity of a figure, its change from the first level to the last, paired."""
+    found = []
+    points = points_of(study, figure)
+    for line in quantities.lines(study, figure, points, observations, comparisons):
+        first, last = line.start, line.steps[-1]
+        change = last.ratio.map(lambda ratio: 100 * (ratio - 1))
+        value, bounds = signed_interval(change)
+        if change.is_bounded and change.high >= MOST_PERCENT:
+            bounds = f"{bounds.partition(',')[0]}, over +{MOST_PERCENT:,}]"
+        along = figure.title.partition(": ")[2] or figure.title
+        subject = (
+            f"{line.title}, {along}: from {with_unit(line.first, line.unit)} with "
+            f"{figure.x_title or in_words(figure.x)} from {first.factors[figure.x]} "
+            f"to {last.point.factors[figure.x]}"
+        )
+        if change.is_bounded and change.contains(0.0):
+            subject += ": no change can be claimed"
+        paper = ""
+        if last.published is not None and last.published.published.value is not None:
+            paper = f"paper {signed(last.published.published.value)}"
+        remark = last.published.verdict_text if paper and last.published is not None else ""
+        found.append(Finding(value, bounds, subject, "", paper, remark))
+    return found
+
+
 def _change(first: float, last: float) -> float | None:
     """Per cent from the first to the last; None where the first is no base for one."""
     return 100 * (last / first - 1) if first > 0 and math.isfinite(last) else None
@@ -244,12 +281,4 @@ def _published_course(first: Comparison | None, last: Comparison | None) -> tupl
 
 def points_of(study: Study, figure: Figure) -> list[Point]:
     """The points that a figure's `where` keeps, in the study's order."""
-    return [
-        point
-        for point in study.points
-        if all(
-            {**point.factors, "point": point.name, "configuration": point.configuration}.get(key)
-            == level
-            for key, level in figure.where.items()
-        )
-    ]
+    return [point for point in study.points if figure.keeps(point)]

@@ -10,6 +10,7 @@ from perpacket.report import agreement, answer, data, figures, tables
 from perpacket.report.agreement import Score
 from perpacket.report.limits import limits
 from perpacket.report.page import Page
+from perpacket.report.voice import Voice, voice_of
 from perpacket.report.wording import NOTATION, SHORTHAND, plural
 
 if TYPE_CHECKING:
@@ -23,11 +24,15 @@ CONFIGURATION: Final = "config.toml"
 NAMED_OPTIONS: Final = {"run.packets": "--packets", "run.warmup_packets": "--warmup-packets"}
 
 
-def assemble(study: Study, run_directory: RunDirectory) -> Page:
-    """The page of a run; raises `CorruptObservation` when a file of it is damaged."""
+def assemble(study: Study, run_directory: RunDirectory, prefix: str = "") -> Page:
+    """The page of a run; raises `CorruptObservation` when a file of it is damaged.
+
+    Identifiers in the page begin with `prefix`.
+    """
     observations = run_directory.observations()
     comparisons = study.comparisons(run_directory)
     found = answer.findings(study, observations, comparisons)
+    voice = voice_of(study)
     payload, left_out = data.embedded(run_directory, observations, comparisons)
     material = figures.Material(study, run_directory, observations, comparisons)
     shorthand = any(SHORTHAND.fullmatch(point.configuration) for point in study.points)
@@ -38,32 +43,34 @@ def assemble(study: Study, run_directory: RunDirectory) -> Page:
         question=study.question,
         source=study.source,
         lead=answer.lead(study, observations),
-        headline=agreement.headline(comparisons),
+        voice=voice,
+        headline=agreement.headline(comparisons, voice),
         findings=found,
         findings_note=answer.findings_note(study, observations, found),
-        scores=[*agreement.scores(comparisons), _runs(run_directory, observations)],
+        scores=[*agreement.scores(comparisons, voice), _runs(run_directory, observations, voice)],
         disagreements=agreement.disagreements(comparisons),
-        drawings=figures.draw(material),
-        comparison=tables.comparison_table(comparisons) if comparisons else None,
+        drawings=figures.draw(material, prefix),
+        comparison=tables.comparison_table(comparisons, voice) if comparisons else None,
         means=tables.means_table(study, observations),
         limits=limits(study, run_directory, observations, comparisons) + left_out,
         commands=commands(study, run_directory),
         configuration=(run_directory.path / CONFIGURATION).read_text(encoding="utf-8"),
         environment=tables.environment_table(run_directory.environment()),
-        raw=tables.raw_table(observations),
+        raw=tables.raw_table(observations, voice),
         data=payload,
         notation=list(NOTATION) if shorthand else [],
+        prefix=prefix,
     )
 
 
-def _runs(run_directory: RunDirectory, observations: pl.DataFrame) -> Score:
+def _runs(run_directory: RunDirectory, observations: pl.DataFrame, voice: Voice) -> Score:
     """How much ran."""
     configuration = run_directory.configuration
     points, seeds = len(configuration.points), len(configuration.seeds)
     planned = points * seeds
     missing = planned - observations.height
     remark = f"{missing} of {planned} missing" if missing else ""
-    label = f"runs: {plural(points, 'configuration')}, {plural(seeds, 'seed')} each"
+    label = f"runs: {plural(points, 'configuration')}, {plural(seeds, voice.replication)} each"
     return Score(f"{observations.height:,}", label, remark)
 
 
@@ -72,11 +79,15 @@ def commands(study: Study, run_directory: RunDirectory) -> list[str]:
     configuration = run_directory.configuration
     words = shlex.split(study.command or f"perpacket study run {study.name}")
     seeds = configuration.seeds
-    counted = seeds == tuple(range(1, len(seeds) + 1))
-    if seeds != study.seeds and counted:
-        words += ["--seeds", str(len(seeds))]
+    first = study.seeds[0] if not study.is_measured else seeds[0]
+    counted = seeds == tuple(range(first, first + len(seeds)))
+    if first != study.seeds[0]:
+        words += ["--seed", str(first)]
+    if len(seeds) != len(study.seeds) and counted:
+        words += ["--replications" if study.is_measured else "--seeds", str(len(seeds))]
+    named = NAMED_OPTIONS | dict(study.options)
     for name, value in _added_overrides(study.points, configuration.points):
-        option = NAMED_OPTIONS.get(name)
+        option = named.get(name)
         words += [option, value] if option else ["--set", f"{name}={value}"]
     lines = [shlex.join(words)]
     if seeds != study.seeds and not counted:

@@ -13,17 +13,18 @@ import polars as pl
 
 from perpacket.report import look, palette
 from perpacket.report.look import WIDE
+from perpacket.report.voice import SIMULATED, Voice
 
-SIMULATED: Final = "simulated, with interval"
-HELD_OUT: Final = "paper, not used to calibrate"
 CALIBRATED: Final = "paper, used to calibrate"
 
 # Beyond this ratio of largest to smallest x, equal steps hide the small end.
 LOGARITHMIC_FROM_RATIO: Final = 50.0
 
 
-def paper_beside(frame: pl.DataFrame, *, x_title: str, width: int = WIDE) -> alt.LayerChart:
-    """Published values beside simulated ones, a row per configuration in the table's order.
+def paper_beside(
+    frame: pl.DataFrame, *, x_title: str, width: int = WIDE, voice: Voice = SIMULATED
+) -> alt.LayerChart:
+    """Published values beside the runs' own, a row per configuration in the table's order.
 
     Columns: `configuration` (text; repeated where several values were published), `simulated`,
     `low`, `high` (the mean and the ends of its interval; ends are null after a single run),
@@ -34,7 +35,7 @@ def paper_beside(frame: pl.DataFrame, *, x_title: str, width: int = WIDE) -> alt
     numbers = ("simulated", "low", "high", "published_low", "published_high")
     wide = frame.with_columns(pl.col(*numbers).cast(pl.Float64)).with_columns(
         published=(pl.col("published_low") + pl.col("published_high")) / 2,
-        source=pl.when("calibrated").then(pl.lit(CALIBRATED)).otherwise(pl.lit(HELD_OUT)),
+        source=_source(voice),
     )
     runs = wide.drop_nulls("simulated").unique("configuration", maintain_order=True)
     papers = wide.drop_nulls("published")
@@ -53,7 +54,7 @@ def paper_beside(frame: pl.DataFrame, *, x_title: str, width: int = WIDE) -> alt
     ranges = alt.Chart(papers.filter(pl.col("published_low") < pl.col("published_high"))).mark_rule(
         color=palette.VERMILLION.light, strokeWidth=2
     ).encode(x=alt.X("published_low:Q", scale=scale), x2="published_high:Q", y=y)  # fmt: skip
-    points = _source_points(runs, papers, scale, y, width)
+    points = _source_points(runs, papers, scale, y, width, voice)
     layers = [gaps, intervals, ranges, *points]
     if scale["domain"][0] < 0 < scale["domain"][1]:
         layers.insert(0, _zero_rule(scale))
@@ -61,19 +62,19 @@ def paper_beside(frame: pl.DataFrame, *, x_title: str, width: int = WIDE) -> alt
 
 
 def _source_points(
-    runs: pl.DataFrame, papers: pl.DataFrame, scale: alt.Scale, y: alt.Y, width: int
+    runs: pl.DataFrame, papers: pl.DataFrame, scale: alt.Scale, y: alt.Y, width: int, voice: Voice
 ) -> list[alt.Chart]:
-    """Circles for simulated values and, on top and smaller, the marks of published ones.
+    """Circles for the runs' values and, on top and smaller, the marks of published ones.
 
     Both layers carry one legend, which lists only what the chart holds.
     """
     looks = {
-        SIMULATED: ("circle", palette.BLUE.light, palette.BLUE.light),
-        HELD_OUT: ("diamond", palette.VERMILLION.light, palette.VERMILLION.light),
+        voice.mark: ("circle", palette.BLUE.light, palette.BLUE.light),
+        voice.held_out: ("diamond", palette.VERMILLION.light, palette.VERMILLION.light),
         CALIBRATED: ("square", palette.PAPER.light, palette.VERMILLION.light),
     }
     simulated = runs.select("configuration", pl.col("simulated").alias("value"),
-                            pl.lit(SIMULATED).alias("source"))  # fmt: skip
+                            pl.lit(voice.mark).alias("source"))  # fmt: skip
     published = papers.select("configuration", pl.col("published").alias("value"), "source")
     present = {*simulated["source"].to_list(), *published["source"].to_list()}
     sources = [source for source in looks if source in present]
@@ -94,7 +95,19 @@ def _source_points(
     ]
 
 
-def curve(frame: pl.DataFrame, *, x_title: str, y_title: str, width: int = WIDE) -> alt.LayerChart:
+def _source(voice: Voice) -> pl.Expr:
+    """The legend of a published value's mark."""
+    return pl.when("calibrated").then(pl.lit(CALIBRATED)).otherwise(pl.lit(voice.held_out))
+
+
+def curve(
+    frame: pl.DataFrame,
+    *,
+    x_title: str,
+    y_title: str,
+    width: int = WIDE,
+    voice: Voice = SIMULATED,
+) -> alt.LayerChart:
     """One line per series with its interval as a band, and published points where there are any.
 
     Columns: `x` (number), `y`, `low`, `high` (the mean and its interval, whose ends may be null),
@@ -122,17 +135,18 @@ def curve(frame: pl.DataFrame, *, x_title: str, y_title: str, width: int = WIDE)
     dots = base.mark_circle(size=26, opacity=1).encode(y=alt.Y("y:Q", **y), color=color)
     layers: list[alt.Chart] = [band, line, dots]
     if "published" in frame.columns and frame["published"].null_count() < frame.height:
-        layers.extend(_published_points(base, color_scale, width))
+        layers.extend(_published_points(base, color_scale, width, voice))
     return look.fitted(look.layered(*layers), width, height=320)
 
 
-def _published_points(base: alt.Chart, color_scale: alt.Scale, width: int) -> list[alt.Chart]:
+def _published_points(
+    base: alt.Chart, color_scale: alt.Scale, width: int, voice: Voice
+) -> list[alt.Chart]:
     """Outlined marks with a dot of the series' colour: squares where it was used to calibrate."""
-    frame = base.data.drop_nulls("published").with_columns(
-        source=pl.when("calibrated").then(pl.lit(CALIBRATED)).otherwise(pl.lit(HELD_OUT))
-    )
-    present = [name for name in (HELD_OUT, CALIBRATED) if name in set(frame["source"].to_list())]
-    shapes = {HELD_OUT: "diamond", CALIBRATED: "square"}
+    frame = base.data.drop_nulls("published").with_columns(source=_source(voice))
+    sources = (voice.held_out, CALIBRATED)
+    present = [name for name in sources if name in set(frame["source"].to_list())]
+    shapes = {voice.held_out: "diamond", CALIBRATED: "square"}
     legend = look.legend(width, columns=2 if width >= WIDE else 1)
     looks = (
         (alt.Shape, [shapes[name] for name in present]),

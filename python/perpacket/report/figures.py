@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Final
 import polars as pl
 
 from perpacket.experiment.comparison import Verdict
-from perpacket.report import charts, drawing, look, means
+from perpacket.report import charts, drawing, look, means, quantities
 from perpacket.report.answer import PUBLISHED_GAINS, points_of
 from perpacket.report.look import Chart
 from perpacket.report.stacks import stacked_layers
 from perpacket.report.timeline import timeline, trace_of
+from perpacket.report.voice import Voice, voice_of
 from perpacket.report.wording import (
     column_in_words,
     factor_in_words,
@@ -39,6 +40,9 @@ BESIDE_SCHEMA: Final = {
     "published_high": pl.Float64,
     "calibrated": pl.Boolean,
 }
+WIDEST_BAND: Final = 3.0
+"""Bands are drawn up to so many times the largest value."""
+
 CURVE_SCHEMA: Final = {
     "x": pl.Float64,
     "y": pl.Float64,
@@ -80,11 +84,16 @@ class Material:
     observations: pl.DataFrame
     comparisons: Sequence[Comparison]
 
+    @property
+    def voice(self) -> Voice:
+        """The words for its runs."""
+        return voice_of(self.study)
 
-def draw(material: Material) -> list[Drawing]:
-    """Every figure of the study, in its order."""
+
+def draw(material: Material, prefix: str = "") -> list[Drawing]:
+    """Every figure of the study, in its order; `prefix` begins their identifiers."""
     return [
-        _drawing(f"figure-{number}", figure, material)
+        _drawing(f"{prefix}figure-{number}", figure, material)
         for number, figure in enumerate(material.study.figures, 1)
     ]
 
@@ -133,10 +142,10 @@ def _paper_beside(figure: Figure, material: Material) -> Sketch | None:
     x_title = figure.x_title or (f"{title} ({unit})" if unit else title)
     agreeing = sum(row.verdict is Verdict.AGREES for row in rows)
     description = (
-        f"{plural(len(records), 'published value')} beside the simulation: "
+        f"{plural(len(records), 'published value')} beside the {material.voice.noun}: "
         f"{agreeing} agree, {len(records) - agreeing} do not."
     )
-    return _rows_sketch(records, x_title, description)
+    return _rows_sketch(records, x_title, description, material.voice)
 
 
 def _beside(
@@ -160,10 +169,13 @@ def _beside(
     }
 
 
-def _rows_sketch(records: list[dict[str, object]], x_title: str, description: str) -> Sketch:
+def _rows_sketch(
+    records: list[dict[str, object]], x_title: str, description: str, voice: Voice
+) -> Sketch:
     frame = pl.DataFrame(records, schema=BESIDE_SCHEMA)
     return Sketch(
-        lambda width: charts.paper_beside(frame, x_title=x_title, width=width), description
+        lambda width: charts.paper_beside(frame, x_title=x_title, width=width, voice=voice),
+        description,
     )
 
 
@@ -213,15 +225,17 @@ def _curve(figure: Figure, material: Material) -> Sketch | None:
         ]
         best = max(points, key=lambda point: interval_of[point.name].value)
         description = f"Highest: {_row_name(best, figure)} with {interval_of[best.name]}."
-        return _rows_sketch(records, y_title, description)
+        return _rows_sketch(records, y_title, description, material.voice)
     records = [
         _line_row(point, figure, interval_of[point.name], published.get(point.name))
         for point in points
     ]
-    frame = pl.DataFrame(records, schema=CURVE_SCHEMA).sort("x", maintain_order=True)
+    frame, remark = _cut(pl.DataFrame(records, schema=CURVE_SCHEMA).sort("x", maintain_order=True))
     return Sketch(
-        lambda width: charts.curve(frame, x_title=x_title, y_title=y_title, width=width),
-        _courses(frame),
+        lambda width: charts.curve(
+            frame, x_title=x_title, y_title=y_title, width=width, voice=material.voice
+        ),
+        _courses(frame) + remark,
     )
 
 
@@ -266,6 +280,84 @@ def _courses(frame: pl.DataFrame) -> str:
     return "; ".join(courses) + "."
 
 
+def _cut(frame: pl.DataFrame) -> tuple[pl.DataFrame, str]:
+    """The rows of `charts.curve` with bands no wider than can be drawn, and a remark if one was.
+
+    Few or noisy runs have intervals that are many times their values: drawn whole, they would
+    press every line flat.
+    """
+    sizes = [abs(value) for name in ("y", "published") for value in frame[name].drop_nulls()]
+    most = WIDEST_BAND * max(sizes, default=0.0)
+    least = 0.0 if min(frame["y"], default=0.0) >= 0 else -most
+    cut = frame.with_columns(pl.col("low", "high").clip(least, most))
+    if cut.equals(frame):
+        return frame, ""
+    return cut, " Bands are cut where they are wider than the chart; the tables have them whole."
+
+
+def _relative(figure: Figure, material: Material) -> Sketch | None:
+    """Quantities along an axis over their first level, with the published changes as marks."""
+    points = points_of(material.study, figure)
+    found = quantities.lines(
+        material.study, figure, points, material.observations, material.comparisons
+    )
+    records = [
+        {
+            "x": float(step.point.factors[figure.x]),
+            "y": step.ratio.value,
+            "low": step.ratio.low if step.ratio.is_bounded else None,
+            "high": step.ratio.high if step.ratio.is_bounded else None,
+            "series": line.title,
+            "published": _published_ratio(step.published),
+            "calibrated": False,
+        }
+        for line in found
+        for step in line.steps
+    ]
+    if not records:
+        return None
+    frame, remark = _cut(pl.DataFrame(records, schema=CURVE_SCHEMA))
+    ends = [f"{line.title}: {number(line.steps[-1].ratio.value)} times" for line in found]
+    x_title, y_title = _titles(figure)
+    return Sketch(
+        lambda width: charts.curve(
+            frame, x_title=x_title, y_title=y_title, width=width, voice=material.voice
+        ),
+        f"At the last level, of the first: {'; '.join(ends)}.{remark}",
+    )
+
+
+def _published_ratio(row: Comparison | None) -> float | None:
+    """A published change in per cent as a ratio; None where none or no number was published."""
+    if row is None or row.published.value is None:
+        return None
+    return 1 + row.published.value / 100
+
+
+def _quantities_beside(figure: Figure, material: Material) -> Sketch | None:
+    """Quantities of one point, each with its published value or bounds."""
+    records = []
+    for point in points_of(material.study, figure):
+        for name in quantities.names_of(material.study, figure):
+            own = quantities.at_point(material.study, material.observations, name, point.name)
+            if own is not None:
+                title = material.study.quantities[name].title
+                stated = (
+                    row
+                    for row in material.comparisons
+                    if (row.published.quantity, row.published.point) == (name, point.name)
+                )
+                records.append(_beside(title, own, next(stated, None)))
+    if not records:
+        return None
+    stated_count = sum(record["published_low"] is not None for record in records)
+    description = (
+        f"{plural(stated_count, 'published value')} beside the {material.voice.noun} "
+        f"of {plural(len(records), 'quantity', 'quantities')}."
+    )
+    return _rows_sketch(records, figure.x_title, sentence_case(description), material.voice)
+
+
 def _timeline(figure: Figure, material: Material) -> Sketch | None:
     """The first kept timeline among the figure's points."""
     kept = {point.name for point in points_of(material.study, figure)}
@@ -307,4 +399,6 @@ SKETCHES: Final[Mapping[FigureKind, Callable[[Figure, Material], Sketch | None]]
     "stacked-layers": _stacked_layers,
     "curve": _curve,
     "timeline": _timeline,
+    "relative": _relative,
+    "quantities-beside": _quantities_beside,
 }

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from perpacket.report import means
 from perpacket.report.answer import GAIN_COLUMN, GAIN_NOUN, PUBLISHED_RATE
-from perpacket.report.wording import plural
+from perpacket.report.voice import voice_of
+from perpacket.report.wording import plural, sentence_case
 from perpacket.statistics import unranked
 
 if TYPE_CHECKING:
@@ -40,19 +42,43 @@ def limits(
             "`perpacket study resume` runs the others."
         )
     found += _warnings(comparisons) + _unranked(study, observations)
+    found += _failures(run_directory) + _testbed(run_directory)
+    voice = voice_of(study)
     seeds = len(configuration.seeds)
     if seeds == 1:
-        found.append("One seed says nothing about spread: there are no intervals.")
+        found.append(f"One {voice.replication} says nothing about spread: there are no intervals.")
     elif seeds < FEW_SEEDS:
-        found.append(f"Intervals rest on {seeds} seeds: they are wide. More seeds narrow them.")
-    found.append(
-        "An interval is the spread over seeds. It does not hold the error of the model itself: "
-        "for that, look at the published values that were not used to calibrate."
-    )
+        found.append(
+            f"Intervals rest on {seeds} {voice.replications}: they are wide. "
+            f"More {voice.replications} narrow them."
+        )
+    found.append(voice.interval)
     missing = [row for row in comparisons if row.simulated is None]
     if missing:
         found.append(f"{plural(len(missing), 'published value')} could not be computed here.")
     return found + [text for text in study.limits if text not in found]
+
+
+def _failures(run_directory: RunDirectory) -> list[str]:
+    """Measured runs that gave no observation, each with its reason."""
+    return [
+        f"Failed: {failure.point}, block {failure.seed}: {failure.reason}."
+        for failure in run_directory.failures()
+    ]
+
+
+def _testbed(run_directory: RunDirectory) -> list[str]:
+    """What the testbed left out and what its machines could not do."""
+    testbed = run_directory.environment().get("testbed")
+    if not isinstance(testbed, Mapping):
+        return []
+    found = []
+    for name, text in (("left_out", "Left out: {}"), ("limits", "{}"), ("could_not", "{}")):
+        reasons = testbed.get(name)
+        for reason in reasons if isinstance(reasons, list) else []:
+            sentence = text.format(str(reason).rstrip("."))
+            found.append(f"{sentence_case(sentence)}.")
+    return found
 
 
 def _unbalanced(observations: pl.DataFrame) -> list[str]:

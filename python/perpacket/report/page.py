@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from perpacket.report.answer import Finding
     from perpacket.report.figures import Drawing
     from perpacket.report.tables import Table
+    from perpacket.report.voice import Voice
 
 TEMPLATE: Final = "page.html.j2"
 STYLE: Final = "style.css"
@@ -36,6 +37,7 @@ class Page:
     question: str
     source: str
     lead: str
+    voice: Voice
     headline: str
     findings: list[Finding]
     findings_note: str
@@ -54,10 +56,15 @@ class Page:
     """JSON fit for a script element."""
     notation: list[tuple[str, str]] = field(default_factory=list)
     """Parts of a configuration's name and what they mean; empty where names are no shorthand."""
+    prefix: str = ""
+    """What this page's `id` attributes begin with, where a file holds several."""
 
 
-def render(page: Page) -> str:
-    """The page as HTML. Every text is escaped; only our own drawings and data are markup."""
+def render(*pages: Page) -> str:
+    """The pages as one HTML file; each has a prefix of its own where there are several.
+
+    Every text is escaped; only our own drawings and data are markup.
+    """
     folder = files(__package__)
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
@@ -67,7 +74,7 @@ def render(page: Page) -> str:
     environment.filters["verdict"] = verdict_in_words
     template = environment.from_string((folder / TEMPLATE).read_text(encoding="utf-8"))
     return template.render(
-        page=page,
+        pages=pages,
         style=Markup((folder / STYLE).read_text(encoding="utf-8")),
         script=Markup((folder / SCRIPT).read_text(encoding="utf-8")),
         light=Markup(palette.variables(dark=False)),

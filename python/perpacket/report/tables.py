@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from perpacket.experiment.comparison import Comparison, Verdict
 from perpacket.report import means
+from perpacket.report.voice import SIMULATED, Voice, voice_of
 from perpacket.report.wording import (
     compact,
     place,
@@ -34,7 +35,24 @@ VERDICT_SIGNS: Final = {
     Verdict.DIFFERS: "\N{NOT EQUAL TO}",
     Verdict.OUTSIDE: "\N{NOT EQUAL TO}",
     Verdict.NOT_SIMULATED: "\N{EN DASH}",
+    Verdict.SAME_DIRECTION: "\N{CHECK MARK}",
+    Verdict.OPPOSITE: "\N{NOT EQUAL TO}",
+    Verdict.UNDECIDED: "\N{EN DASH}",
+    Verdict.TOO_WIDE: "\N{EN DASH}",
 }
+
+
+VERDICT_LOOKS: Final = {
+    Verdict.AGREES: "verdict-agrees",
+    Verdict.SAME_DIRECTION: "verdict-agrees",
+    Verdict.DIFFERS: "verdict-differs",
+    Verdict.OUTSIDE: "verdict-outside",
+    Verdict.OPPOSITE: "verdict-outside",
+    Verdict.UNDECIDED: "verdict-not-simulated",
+    Verdict.TOO_WIDE: "verdict-not-simulated",
+    Verdict.NOT_SIMULATED: "verdict-not-simulated",
+}
+"""Classes of the style sheet: what speaks for the published value, against it, and neither."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +89,19 @@ class Measure:
 MEASURES: Final = (
     Measure("Requests/s", "requests_per_s"),
     Measure("Content (Mb/s)", "content_mbps"),
+    Measure("Goodput (Mb/s)", "goodput_mbps"),
     Measure("Packets/s", "packets_per_s"),
     Measure("Packets on the NIC (%)", "nic_packet_share", 100),
     Measure("Connections handed off (%)", "handed_off_share", 100),
     Measure("Host idle (%)", "host_idle", 100),
+    Measure("Server idle (%)", "server_idle", 100),
+    Measure("Clients idle (%)", "client_idle", 100),
     Measure("NIC idle (%)", "nic_idle", 100),
     Measure("Host packets sent, median delay (µs)", "host_packet_delay_us.send.median"),
     Measure("Host packets received, median delay (µs)", "host_packet_delay_us.receive.median"),
     Measure("Response, median (ms)", "response_ms.median"),
+    Measure("Response, median (ms)", "latency_us.response.p50", 1e-3),
+    Measure("Response, 99 % (ms)", "latency_us.response.p99", 1e-3),
     Measure("Drops", "drops"),
 )
 GAIN_TITLE: Final = "Gain in requests (%)"
@@ -86,28 +109,39 @@ LAYER_SUMS: Final = (
     ("Host cycles per packet", "cycles_per_packet"),
     ("L1 data misses per packet", "l1d_misses_per_packet"),
     ("L2 misses per packet", "l2_misses_per_packet"),
+    ("Processor time per packet (ns)", "cpu_ns_per_packet"),
+    ("Processor time per segment (ns)", "cpu_ns_per_segment"),
 )
 
 
-def comparison_table(comparisons: Sequence[Comparison]) -> Table:
-    """Published values beside simulated ones, in the document's order."""
+def comparison_table(comparisons: Sequence[Comparison], voice: Voice = SIMULATED) -> Table:
+    """Published values beside the runs' own, in the document's order.
+
+    A role, calibrated or held out, is told where something can be calibrated.
+    """
+    columns = ("Configuration", "Quantity", "Where", "Paper", voice.title, "Verdict", "Role")
+    shown = len(columns) - voice.is_measured
     return Table(
         identifier="comparison",
-        caption="Published and simulated values in the paper's units, with the interval over seeds",
-        columns=("Configuration", "Quantity", "Where", "Paper", "Simulated", "Verdict", "Role"),
-        numeric=(False, False, False, True, True, False, False),
-        rows=tuple(_comparison_row(row) for row in comparisons),
+        caption=f"Published and {voice.adjective} values in the paper's units, with the interval "
+        f"over {voice.replications}",
+        columns=columns[:shown],
+        numeric=(False, False, False, True, True, False, False)[:shown],
+        rows=tuple(_comparison_row(row, voice)[:shown] for row in comparisons),
     )
 
 
-def _comparison_row(row: Comparison) -> tuple[Cell, ...]:
+def _comparison_row(row: Comparison, voice: Voice) -> tuple[Cell, ...]:
     published = row.published
+    text = verdict_in_words(row.verdict_text)
+    if row.verdict is Verdict.NOT_SIMULATED:
+        text = voice.nothing
     paper = published.value if published.value is not None else published.maximum
     verdict = Cell(
-        f"{VERDICT_SIGNS[row.verdict]} {verdict_in_words(row.verdict_text)}",
+        f"{VERDICT_SIGNS[row.verdict]} {text}",
         remark="; ".join(row.warnings),
         sort=abs(row.difference) if row.difference is not None else None,
-        look=f"verdict-{row.verdict.name.lower().replace('_', '-')}",
+        look=VERDICT_LOOKS[row.verdict],
     )
     role = (
         Cell("\N{WHITE SQUARE}\N{NO-BREAK SPACE}used to calibrate", look="calibrated")
@@ -116,13 +150,20 @@ def _comparison_row(row: Comparison) -> tuple[Cell, ...]:
     )
     return (
         Cell(published.point, look="name"),
-        Cell(row.title or published.statement, remark=published.note, look="quantity"),
+        Cell(row.title or published.statement, remark=_remark(row), look="quantity"),
         Cell(place(published.where), look="where"),
         Cell(with_unit(published.text, published.unit), sort=paper),
         _interval_cell(row.simulated),
         verdict,
         role,
     )
+
+
+def _remark(row: Comparison) -> str:
+    """What must be known of a published value; a change is from somewhere."""
+    published = row.published
+    start = f"from {published.against}" if published.judged == "direction" else ""
+    return "; ".join(filter(None, (start, published.note)))
 
 
 def _interval_cell(interval: Interval | None) -> Cell:
@@ -133,7 +174,8 @@ def _interval_cell(interval: Interval | None) -> Cell:
 
 
 def means_table(study: Study, observations: pl.DataFrame) -> Table:
-    """Every configuration of the run with its main results: means and intervals over seeds."""
+    """Every configuration of the run with its main results: means and intervals."""
+    voice = voice_of(study)
     columns: dict[str, Callable[[str], Cell]] = {}
     gains = {
         point.name: gain
@@ -158,8 +200,8 @@ def means_table(study: Study, observations: pl.DataFrame) -> Table:
             columns[title] = _cells(intervals)
     return Table(
         identifier="means",
-        caption="Every configuration: means over seeds, with intervals",
-        columns=("Configuration", "Seeds", *columns),
+        caption=f"Every configuration: means over {voice.replications}, with intervals",
+        columns=("Configuration", voice.replications.capitalize(), *columns),
         numeric=(False, *[True] * (1 + len(columns))),
         rows=_means_rows(study, observations, columns),
     )
@@ -190,11 +232,14 @@ def _gain_cell(gain: Interval | None) -> Cell:
     return Cell(value, remark=bounds, sort=gain.value)
 
 
-def raw_table(observations: pl.DataFrame) -> Table:
+def raw_table(observations: pl.DataFrame, voice: Voice = SIMULATED) -> Table:
     """One row per run: every column, or the first ones where that were too many cells."""
     shown = observations.columns
     fitting = MOST_RAW_CELLS // max(1, observations.height)
-    caption = "Every run: one row per configuration and seed, values to six significant digits"
+    caption = (
+        f"Every run: one row per configuration and {voice.replication}, values to six significant "
+        "digits"
+    )
     if len(shown) > fitting:
         shown = shown[: max(3, fitting)]
         caption += (

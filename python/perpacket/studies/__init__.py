@@ -1,19 +1,33 @@
 """The studies that come with perpacket: one folder for each published document.
 
 A folder's `__init__.py` holds the points and figures, `published.toml` the document's figures that
-the simulation is compared with. Depends on `perpacket.experiment`, `perpacket.statistics` and
-`perpacket.simulation`; the demo and the command line depend on it.
+a run is compared with; `tr05_450` holds a simulated study and, in `measured.*`, a measured one.
+Depends on `perpacket.experiment`, `perpacket.statistics`, `perpacket.simulation` and
+`perpacket.measurement`; the demo and the command line depend on it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from importlib import import_module
+from itertools import combinations
+from types import ModuleType
 
-from perpacket.errors import MissingStudy
+from perpacket.errors import ConfigurationError, MissingStudy
+from perpacket.experiment.configuration_file import RunConfiguration
 from perpacket.experiment.study import Study
 
-MODULES = {"osdi06": "osdi06", "tr05-450-simulated": "tr05_450"}
+MODULES = {
+    "osdi06": "osdi06",
+    "tr05-450": "tr05_450.measured",
+    "tr05-450-simulated": "tr05_450",
+    "breakdown": "breakdown",
+}
 """Name of each study and the module that builds it; a module is imported when asked for."""
+
+MEASURED = ("tr05-450", "breakdown")
+"""Studies of real servers, with cut and with published levels."""
 
 
 def names() -> list[str]:
@@ -23,8 +37,62 @@ def names() -> list[str]:
 
 def find(name: str) -> Study:
     """The study of that name; raises `MissingStudy` naming those there are."""
+    study: Study = _module(name).study()
+    return study
+
+
+def find_measured(name: str, *, full: bool = False, only: tuple[str, ...] = ()) -> Study:
+    """A measured study with published levels (`full`) or cut ones, of `only` some experiments.
+
+    Raises `MissingStudy` as `find` does, and `ConfigurationError` when the study is simulated or
+    has no such experiment.
+    """
+    if name in MODULES and name not in MEASURED:
+        raise ConfigurationError(
+            f"study {name} is simulated: its levels are those of its document",
+            parameter="study",
+            value=name,
+            hint=f"--full and --only are for {' and '.join(MEASURED)}",
+        )
+    study: Study = _module(name).study(full=full, only=only)
+    return study
+
+
+def of_run(configuration: RunConfiguration) -> Study:
+    """The study of a run: of a measured one, with the points and the scope that the run has."""
+    name = configuration.study
+    if name not in MEASURED:
+        return find(name)
+    names = {point.name for point in configuration.points}
+    for full, only in _scopes(_module(name).EXPERIMENTS):
+        study = find_measured(name, full=full, only=only)
+        own = {point.name: point for point in study.points}
+        if names <= own.keys() and all(
+            point.overrides[: len(own[point.name].overrides)] == own[point.name].overrides
+            for point in configuration.points
+        ):
+            command = study.command + " --full" * full
+            command += f" --only {','.join(only)}" if only else ""
+            kept = tuple(point for point in study.points if point.name in names)
+            return replace(study.limited_to(kept), command=command)
+    raise ConfigurationError(
+        f"study {name} has no such points as this run: another version of perpacket began it",
+        parameter="study",
+        value=name,
+        hint=f"report it with perpacket {configuration.perpacket}",
+    )
+
+
+def _scopes(experiments: tuple[str, ...]) -> Iterator[tuple[bool, tuple[str, ...]]]:
+    """Every way to ask for a study, the smaller ones first."""
+    for count in range(1, len(experiments)):
+        for only in combinations(experiments, count):
+            yield from ((full, only) for full in (False, True))
+    yield from ((full, ()) for full in (False, True))
+
+
+def _module(name: str) -> ModuleType:
     module = MODULES.get(name)
     if module is None:
         raise MissingStudy(f"no study {name!r}", hint=f"there are {', '.join(MODULES)}")
-    study: Study = import_module(f"perpacket.studies.{module}").study()
-    return study
+    return import_module(f"perpacket.studies.{module}")

@@ -1,4 +1,4 @@
-"""Computes the rows published / simulated of a study from a run."""
+"""Computes the rows published / simulated, or published / measured, of a study from a run."""
 
 from __future__ import annotations
 
@@ -42,7 +42,11 @@ def compare_figure(study: Study, published: Published, rows: Rows) -> Comparison
     against = rows.get(published.against, {}) if published.against else None
     quantity = QUANTITIES[published.quantity]
     interval, values = estimate(quantity, own, against)
-    warnings = [*replication_warnings(values, published.unit), *balance_warnings(own)]
+    warnings = [
+        *replication_warnings(values, published.unit),
+        *balance_warnings(own),
+        *doubt_warnings(own),
+    ]
     configuration = study.point(published.point).configuration
     return judge(published, configuration, interval, tuple(warnings), quantity.title)
 
@@ -59,6 +63,27 @@ def balance_warnings(rows: Mapping[int, Row]) -> Iterable[str]:
     lost = [str(seed) for seed, row in rows.items() if row.get("conserved") is False]
     if lost:
         yield f"packets do not balance with seed {', '.join(lost)}"
+
+
+DOUBTS = {
+    "client_limited": "the clients were nearly busy and may have been the limit",
+    "rate_missed": "the sender fell short of its rate",
+    "many_errors": "over 1 % of the requests failed",
+    "not_conforming": "not every connection got its bandwidth",
+    "samples_lost": "the profiler lost samples",
+    "network_late": "the link between the hosts could not keep its latency",
+    "others_ran": "other programs took over 5 % of the server's busy time",
+    "closure_broken": "the profile and the kernel differ by over 2 % of the processor time",
+}
+"""What a flag of a measured run says."""
+
+
+def doubt_warnings(rows: Mapping[int, Row]) -> Iterable[str]:
+    """What casts doubt on measured runs, each with the blocks that it was seen in."""
+    for name, text in DOUBTS.items():
+        blocks = [str(seed) for seed, row in rows.items() if row.get(f"doubts.{name}") is True]
+        if blocks:
+            yield f"{text} in block {', '.join(blocks)}"
 
 
 def rankings(study: Study, directory: RunDirectory) -> list[str]:

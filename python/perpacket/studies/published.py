@@ -12,6 +12,7 @@
 
 `configuration` is the name of a point. A figure has a `value`, or a `min`, a `max` or both.
 `resolution` is the step of the last printed digit; without it, that of the value as written.
+`judged = "direction"` asks a change for its sign alone: `min = 0` is a rise, `max = 0` a fall.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from importlib.resources.abc import Traversable
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from perpacket.errors import ConfigurationError
-from perpacket.experiment.comparison import Published
+from perpacket.experiment.comparison import Judged, Published
 from perpacket.experiment.configuration_file import first_problem
 from perpacket.experiment.study import Point
 from perpacket.studies.quantities import QUANTITIES
@@ -44,6 +45,7 @@ class FigureModel(BaseModel):
     resolution: int | float | None = None
     against: str | None = None
     calibration: bool = False
+    judged: Judged = "value"
     note: str = ""
 
     @model_validator(mode="after")
@@ -106,6 +108,7 @@ def to_published(figure: FigureModel) -> Published:
         against=figure.against,
         calibration=figure.calibration,
         note=figure.note,
+        judged=figure.judged,
     )
 
 

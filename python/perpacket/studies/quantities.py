@@ -1,4 +1,4 @@
-"""Every quantity that published figures and simulated results are compared in.
+"""Every quantity that published figures and the results of runs are compared in.
 
 A quantity turns one observation, a flat row with dotted names, into one number in the unit of its
 name's entry. Gains and ratios take a second row: the baseline with the same seed.
@@ -23,18 +23,32 @@ REGIONS = {
     "IP": ("ip",),
     "Ethernet": ("ethernet",),
     "Driver": ("driver", "bypass"),
+    "Other": ("udp", "interrupt", "scheduler", "other"),
     "Stack": ("syscall", "socket", "tcp", "ip", "ethernet", "driver", "bypass"),
 }
 """The layers of each region of TR05-450 (section 3; its "stack" is five of the seven regions), as
-`Layer::region` in crates/cost has them."""
+`Layer::region` in crates/cost has them, without the idle processor."""
+
+SEVEN = tuple(region for region in REGIONS if region != "Stack")
+"""The seven regions that the busy processor is divided into."""
+
+NETWORK = ("socket", "tcp", "udp", "ip", "ethernet")
+"""The layers of the network code of Communication Breakdown (2004), without the NIC's driver."""
+
+BUSY = tuple(dict.fromkeys(layer for region in SEVEN for layer in REGIONS[region]))
+"""Every layer but the idle processor."""
 
 EVENTS = {
     "cycles": "cycles_per_packet",
     "instructions": "instructions_per_packet",
     "l1_misses": "l1d_misses_per_packet",
     "l2_misses": "l2_misses_per_packet",
+    "ns": "cpu_ns_per_segment",
 }
 """The events of a layer: name in a quantity, name in a result."""
+
+REGION_TITLES = {"SystemCall": "System call", "Stack": "Whole stack"}
+"""Regions whose name reads better in another way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +199,9 @@ def _by_region() -> list[Quantity]:
     for region, names in REGIONS.items():
         for event in EVENTS:
             value, title = layers(event, names), f"{region} {event.replace('_', ' ')}"
-            unit = f"{event.rsplit('_', 1)[-1]}/packet"
+            if event == "ns":
+                title = f"{REGION_TITLES.get(region, region)} processor time"
+            unit = f"{event.rsplit('_', 1)[-1]}/{'segment' if event == 'ns' else 'packet'}"
             found.append(Quantity(f"{event}.{region}", title, unit, value))
             found.append(
                 Quantity(f"{event}.{region} increase", f"Increase of {title}", "%", value, gain)
@@ -197,7 +213,88 @@ def _by_region() -> list[Quantity]:
     return found
 
 
-QUANTITIES = {quantity.name: quantity for quantity in (*_simple(), *_by_region())}
+def busy_share(names: Sequence[str]) -> Callable[[Row], float | None]:
+    """Processor time of some layers in per cent of that of all layers: of the busy processor."""
+
+    def value(row: Row) -> float | None:
+        own, whole = layers("ns", names)(row), layers("ns", BUSY)(row)
+        return 100 * own / whole if own is not None and whole else None
+
+    return value
+
+
+def cpu_share(names: Sequence[str]) -> Callable[[Row], float | None]:
+    """Processor time of some layers in per cent of the processor's, busy or idle.
+
+    A layer's `share` is of all that ran, other programs included.
+    """
+
+    def value(row: Row) -> float | None:
+        present = [f"layers.{name}.share" for name in names if f"layers.{name}.share" in row]
+        shares = [number(row, share) for share in present]
+        idle = number(row, "server_idle")
+        if not shares or idle is None:
+            return None
+        return 100 * sum(share for share in shares if share is not None) * (1 - idle)
+
+    return value
+
+
+def category_share(name: str) -> Callable[[Row], float | None]:
+    """A category of the profile in per cent of the processor's time, busy or idle."""
+
+    def value(row: Row) -> float | None:
+        share = number(row, f"categories.{name}.share") if _has(row, name) else None
+        idle = number(row, "server_idle")
+        return 100 * share * (1 - idle) if share is not None and idle is not None else None
+
+    return value
+
+
+def _has(row: Row, category: str) -> bool:
+    """Whether the profile had samples of a category: one without any is not listed."""
+    return f"categories.{category}.share" in row
+
+
+def offload_gain(row: Row) -> float | None:
+    """What taking the network code and the driver off the processor could gain at most, in %.
+
+    LAWS with everything offloaded and nothing slower: share/(1 - share).
+    """
+    share = cpu_share((*NETWORK, "driver"))(row)
+    return 100 * share / (100 - share) if share is not None and share < 100 else None
+
+
+def _measured() -> list[Quantity]:
+    """The quantities of measured profiles."""
+    found = [
+        Quantity(
+            f"busy_share.{region}",
+            f"{REGION_TITLES.get(region, region)} in the busy processor",
+            "%",
+            busy_share(names),
+        )
+        for region, names in REGIONS.items()
+    ]
+    parts = {
+        "network": ("Network code", cpu_share(NETWORK)),
+        "driver": ("NIC driver", cpu_share(("driver",))),
+        "network and driver": ("Network code and driver", cpu_share((*NETWORK, "driver"))),
+        "scheduling": ("Scheduling", cpu_share(("scheduler",))),
+        "kernel": ("Kernel", cpu_share([layer for layer in BUSY if layer != "user"])),
+        "server": ("Server program", category_share("server_program")),
+        "libraries": ("Libraries", category_share("libraries")),
+        "idle": ("Idle", column("server_idle", 100)),
+    }
+    for name, (title, value) in parts.items():
+        found.append(Quantity(f"cpu_share.{name}", f"{title}, of all processor time", "%", value))
+        change = f"Change of {title.lower()}'s share"
+        found.append(Quantity(f"cpu_share.{name} increase", change, "%", value, gain))
+    found.append(Quantity("offload_gain", "Most that offload could gain", "%", offload_gain))
+    return found
+
+
+QUANTITIES = {quantity.name: quantity for quantity in (*_simple(), *_by_region(), *_measured())}
 """Every quantity by name."""
 
 

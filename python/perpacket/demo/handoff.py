@@ -1,16 +1,11 @@
-"""The main job on embedded defaults: six configurations that tell what handoff policies are for.
-
-Depends on `perpacket.studies` and `perpacket.report`, and is used by the command line alone.
-"""
+"""Handing connections to the NIC, simulated: six configurations that tell what policies are for."""
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from perpacket.errors import Interrupted, RunFailed
 from perpacket.experiment import session
 from perpacket.experiment.comparison import Comparison, Published
 from perpacket.experiment.executor import ProgressFunction
@@ -42,9 +37,6 @@ COLUMNS = (
 
 SEEDS = (1, 2, 3, 4, 5)
 
-KEEPING = "`perpacket study run osdi06` keeps what is finished and can be resumed"
-"""What to do when a demo that did not end was worth something."""
-
 TIMELINE = "W-4096-P-L-FCFS-400"
 """The configuration whose state over time is drawn."""
 
@@ -61,12 +53,13 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Demo:
-    """What the demo gave: a row of cells for each configuration, in the order of the story."""
+class Story:
+    """What was simulated: a row of cells for each configuration, in the order of the story."""
 
+    study: Study
+    directory: RunDirectory
     rows: dict[str, tuple[Cell, ...]]
     notes: tuple[str, ...]
-    report: Path
 
 
 def study() -> Study:
@@ -75,7 +68,7 @@ def study() -> Study:
     points = tuple(replace(whole.point(name), timeline=name == TIMELINE) for name in STORY)
     return replace(
         whole,
-        name="demo",
+        name="handoff",
         title="What connection handoff gains, and what its policies are for",
         points=points,
         seeds=SEEDS,
@@ -92,38 +85,26 @@ def study() -> Study:
 
 
 def run(
-    destination: Path,
-    *,
+    path: Path,
     overrides: Sequence[tuple[str, str]] = (),
     workers: int | None = None,
     on_progress: ProgressFunction | None = None,
-) -> Demo:
-    """Simulate the story, write the report to `destination` and return the table.
+) -> Story:
+    """Simulate the story into the new directory `path`.
 
-    Raises what `perpacket.experiment.session.run` raises; an interrupted demo leaves nothing.
+    Raises what `perpacket.experiment.session.run` raises.
     """
-    from perpacket import report
-
     demo = study()
-    with tempfile.TemporaryDirectory(prefix="perpacket-demo-") as folder:
-        try:
-            directory = session.run(
-                demo,
-                Path(folder) / "run",
-                overrides=tuple(overrides),
-                workers=workers,
-                on_progress=on_progress,
-            )
-        except Interrupted:
-            raise Interrupted("interrupted: the demo keeps nothing", hint=KEEPING) from None
-        except RunFailed as error:
-            raise RunFailed(str(error), hint=KEEPING) from error
-        rows = rows_of(directory)
-        return Demo(
-            rows=table(rows, compare(demo, directory)),
-            notes=tuple(notes(demo, directory)),
-            report=report.write_study(demo, directory, destination),
-        )
+    directory = session.run(
+        demo, path, overrides=tuple(overrides), workers=workers, on_progress=on_progress
+    )
+    rows = rows_of(directory)
+    return Story(
+        study=demo,
+        directory=directory,
+        rows=table(rows, compare(demo, directory)),
+        notes=tuple(notes(demo, directory)),
+    )
 
 
 def table(rows: Rows, comparisons: list[Comparison]) -> dict[str, tuple[Cell, ...]]:

@@ -1,0 +1,48 @@
+"""`perpacket serve`, `load`, `link`, `bench`, `route`, `profile`: the verbs of the agent.
+
+The agent has their options, help and tables, for it must do without Python on machines under test.
+So these become the agent: one process, which gets signals and the terminal directly.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+import typer
+
+VERBS = {
+    "serve": "Run a server under test in the foreground, until a signal.",
+    "load": "Put load on a server and say what came back.",
+    "media": "Make media to serve.",
+    "link": "Join two hosts by a link with latency, bandwidth and loss.",
+    "bench": "Measure what memory and context switches cost on this machine.",
+    "route": "Hold a router to the rules, and find what it carries.",
+    "profile": "Say what a packet costs, layer by layer.",
+}
+"""Each verb with its line in `perpacket --help`."""
+
+
+def add_to(app: typer.Typer) -> None:
+    """List the verbs in the help; `become` takes them before they are parsed."""
+    for verb, summary in VERBS.items():
+        app.command(verb, help=summary)(listed)
+
+
+def listed() -> None:
+    """Stand in the help; a command line with the verb never comes here."""
+
+
+def become(arguments: Sequence[str]) -> NoReturn:
+    """Replace this process by the agent, with the verb and its arguments as they are.
+
+    They are not parsed here, not even `--`. Raises `MachineLacks` when there is no agent.
+    """
+    from perpacket.testbed import agent
+
+    program = str(agent.find())
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execv(program, ["perpacket", *arguments])

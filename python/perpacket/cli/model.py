@@ -1,0 +1,250 @@
+"""`perpacket model`: the closed forms."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from perpacket.cli import output, progress
+from perpacket.cli.options import Format, FormatOption, QuietOption
+from perpacket.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from perpacket.models.bounds import Server
+
+SCHEMA = 1
+"""Version of the JSON these verbs print."""
+
+app = typer.Typer(
+    help="Closed forms: what offload can gain, what memory allows.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+SWEEP_STEPS = 20
+"""Shares of work or connections in a sweep, from 0 to 1."""
+
+ShareOption = Annotated[
+    float | None, typer.Option(help="Share of busy CPU time in the network stack, 0 to 1.")
+]
+ProfileOption = Annotated[
+    Path | None, typer.Option(help="Take the share from `perpacket profile --format json`.")
+]
+OffloadedOption = Annotated[
+    float, typer.Option("--offloaded", "-p", help="Share p of the communication work offloaded.")
+]
+LagOption = Annotated[
+    float, typer.Option(help="NIC's time for work over the host's; 0: the NIC never limits.")
+]
+StructuralOption = Annotated[
+    float, typer.Option(help="Share of the offloaded work that remains for the NIC.")
+]
+WireOption = Annotated[
+    float, typer.Option(help="Share of the wire the unaided host fills; 0: never limits.")
+]
+SweepOption = Annotated[bool, typer.Option("--sweep", help="Over the share offloaded, 0 to 1.")]
+
+
+@app.command("laws", epilog="Example: perpacket model laws --network-share 0.34")
+def laws(
+    network_share: ShareOption = None,
+    profile: ProfileOption = None,
+    offloaded: OffloadedOption = 1.0,
+    alpha: LagOption = 0.0,
+    beta: StructuralOption = 1.0,
+    sigma: WireOption = 0.0,
+    sweep: SweepOption = False,
+    published: Annotated[
+        bool, typer.Option("--published", help="The published table beside what is computed.")
+    ] = False,
+    output_format: FormatOption = Format.TABLE,
+    quiet: QuietOption = False,
+) -> None:
+    """How much throughput gains when communication work moves from the host to its NIC."""
+    from perpacket.models import laws as model
+
+    if published:
+        print_published(output_format)
+        return
+    share = share_of(network_share, profile)
+    gamma = float(model.gamma_of_share(share))
+    shares = [step / SWEEP_STEPS for step in range(SWEEP_STEPS + 1)] if sweep else [offloaded]
+    found = model.offload(gamma, shares, alpha=alpha, beta=beta, sigma=sigma)
+    limits = [model.LIMITS[index] for index in found.limit]
+    if output_format is Format.JSON:
+        points = [
+            {"p": p, "gain": float(gain), "limit": limit}
+            for p, gain, limit in zip(shares, found.gain, limits, strict=True)
+        ]
+        result: dict[str, object] = {"schema": SCHEMA, "network_share": share, "gamma": gamma}
+        output.write_json(result | ({"sweep": points} if sweep else points[0]))
+        return
+    rows = [
+        (f"{p:.2f}", f"{100 * gain:.2f}", limit)
+        for p, gain, limit in zip(shares, found.gain, limits, strict=True)
+    ]
+    title = f"Network share {100 * share:.3g} %, gamma {gamma:.4g}: throughput gained by offload"
+    output.write_table(title, ("p", "gain, %", "limited by"), rows, right=("p", "gain, %"))
+    progress.note(
+        "An upper bound: work is divisible, and handing it over costs nothing; see the "
+        "documentation of perpacket.models.laws.",
+        quiet,
+    )
+
+
+def share_of(network_share: float | None, profile: Path | None) -> float:
+    """The network share given, or that of a profile; raises `ConfigurationError` on neither."""
+    from perpacket.models import profiled
+
+    if (network_share is None) == (profile is None):
+        raise ConfigurationError(
+            "expected either --network-share or --profile",
+            parameter="--network-share",
+            hint="as in: perpacket model laws --network-share 0.34",
+        )
+    if network_share is not None:
+        return network_share
+    assert profile is not None
+    return profiled.network_share(read_json(profile), str(profile))
+
+
+def read_json(file: Path) -> Mapping[str, object]:
+    """A JSON document; raises `ConfigurationError` when it is none."""
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"--profile {file}: cannot be read: {error}") from None
+    if not isinstance(content, dict):
+        raise ConfigurationError(f"--profile {file}: expected a JSON object")
+    return content
+
+
+def print_published(form: Format) -> None:
+    """Table 5 of *Communication Breakdown* beside the gains its network shares give."""
+    from perpacket.models import laws as model
+
+    rows = []
+    for workload, percent, gamma, gain in model.PUBLISHED:
+        exact = float(model.gamma_of_share(percent / 100))
+        computed = 100 * float(model.offload(exact).gain)
+        rows.append((workload, percent, gamma, exact, gain, computed))
+    names = ("workload", "network share, %", "gamma", "exact", "gain, %", "computed")
+    if form is Format.JSON:
+        shares = ("workload", "network_share_percent", "gamma_published", "gamma")
+        keys = (*shares, "gain_percent_published", "gain_percent")
+        table = [dict(zip(keys, row, strict=True)) for row in rows]
+        output.write_json({"schema": SCHEMA, "rows": table, "note": model.COLUMNS_DIFFER})
+        return
+    cells = [(row[0], *(f"{value:.4g}" for value in row[1:])) for row in rows]
+    title = "Communication Breakdown, table 5, beside what its shares give"
+    output.write_table(title, names, cells, right=names[1:])
+    output.write_line(model.COLUMNS_DIFFER)
+
+
+@app.command(
+    "handoff",
+    epilog="Example: perpacket model handoff --host-us 42 --saved-us 15 --nic-host-us 16 "
+    "--nic-extra-us 30",
+)
+def handoff(
+    host_us: Annotated[float, typer.Option(help="A: host time of a host connection's request.")],
+    saved_us: Annotated[float, typer.Option(help="S: host time saved by the NIC.")],
+    nic_host_us: Annotated[float, typer.Option(help="n0: NIC time of such a request.")],
+    nic_extra_us: Annotated[float, typer.Option(help="n1: NIC time added when it is the NIC's.")],
+    output_format: FormatOption = Format.TABLE,
+) -> None:
+    """How many of the connections a NIC should take over, and what that gains."""
+    from perpacket.models import handoff as model
+
+    costs = model.Costs(*(value / 1e6 for value in (host_us, saved_us, nic_host_us, nic_extra_us)))
+    best = model.best_share(costs)
+    shares = sorted({step / SWEEP_STEPS for step in range(SWEEP_STEPS + 1)} | {best})
+    rates = model.throughput(costs, shares)
+    gains = model.gain(costs, shares)
+    if output_format is Format.JSON:
+        points = [
+            {"share": share, "requests_per_s": float(rate), "gain": float(gain)}
+            for share, rate, gain in zip(shares, rates, gains, strict=True)
+        ]
+        chosen = points[shares.index(best)]
+        output.write_json({"schema": SCHEMA, "best": chosen, "sweep": points})
+        return
+    rows = [
+        (f"{share:.3f}" + (" best" if share == best else ""), f"{rate:,.0f}", f"{100 * gain:.2f}")
+        for share, rate, gain in zip(shares, rates, gains, strict=True)
+    ]
+    names = ("share on the NIC", "requests/s", "gain, %")
+    output.write_table("Throughput against the share of connections", names, rows, right=names[1:])
+
+
+@app.command("bounds", epilog="Example: perpacket model bounds --as-printed")
+def bounds(
+    catalogue: Annotated[
+        Path | None, typer.Option(help="Paths, transactions and servers of your own (TOML).")
+    ] = None,
+    as_printed: Annotated[
+        bool, typer.Option("--as-printed", help="Equation 3.6 as it is printed.")
+    ] = False,
+    overlap: Annotated[
+        bool, typer.Option("--overlap", help="Buses work side by side; the busiest limits.")
+    ] = False,
+    measure: Annotated[
+        bool, typer.Option("--measure", help="Also this machine, its memory measured.")
+    ] = False,
+    io_mbytes_per_s: Annotated[
+        float | None, typer.Option(help="With --measure: this machine's I/O bus, MB/s.")
+    ] = None,
+    output_format: FormatOption = Format.TABLE,
+    quiet: QuietOption = False,
+) -> None:
+    """How fast servers can be when nothing but moving data costs anything."""
+    from perpacket.models import bounds as model
+
+    known = model.read_catalogue(catalogue)
+    if measure:
+        known.server.append(measured_server(io_mbytes_per_s, quiet))
+    found = model.all_bounds(known, as_printed=as_printed, overlap=overlap)
+    if output_format is Format.JSON:
+        rows = [
+            {
+                "server": item.server,
+                "transaction": item.transaction,
+                "bound_mbps": item.mbps,
+                "limiting_bus": item.limiting_bus,
+            }
+            for item in found
+        ]
+        output.write_json({"schema": SCHEMA, "as_printed": as_printed, "rows": rows})
+        return
+    cells = [
+        (item.server, item.transaction, f"{item.mbps:,.0f}", item.limiting_bus) for item in found
+    ]
+    title = "Upper bound of throughput, Mb/s (10^6 bits a second)"
+    names = ("server", "transaction", "Mb/s", "busiest bus")
+    output.write_table(title, names, cells, right=("Mb/s",))
+    progress.note(model.PRINTED_DIFFERENCE, quiet)
+
+
+def measured_server(io_mbytes_per_s: float | None, quiet: bool) -> Server:
+    """The machine at hand as a server of the catalogue."""
+    from perpacket.models import bandwidth
+    from perpacket.models.bounds import Server as Described
+
+    copied = bandwidth.copy_mbytes_per_s()
+    progress.note(f"memory, copied by one core: {copied} MB/s read and written", quiet)
+    buses = {"memory": copied.value}
+    if io_mbytes_per_s is not None:
+        buses["io"] = io_mbytes_per_s
+    else:
+        progress.note(
+            "this machine's I/O bus cannot be measured without a device that fills it: give "
+            "--io-mbytes-per-s for transactions that cross it",
+            quiet,
+        )
+    return Described(
+        name="this machine", buses_mbytes_per_s=buses, source="measured, one core copying"
+    )

@@ -1,0 +1,111 @@
+"""Options of `study run`: which kind of study has them is told by their panel in the help."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+SIMULATED_SEEDS = 5
+"""Replications of a simulated study unless asked otherwise."""
+
+SIMULATED = "Simulated studies"
+MEASURED = "Measured studies"
+"""Panels of the help."""
+
+
+class TestbedChoice(StrEnum):
+    """Where a measured study runs."""
+
+    AUTO = "auto"
+    LOOPBACK = "loopback"
+    NAMESPACES = "namespaces"
+    SSH = "ssh"
+
+
+SeedsOption = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help=f"Replications: seeds 1 to this; {SIMULATED_SEEDS} unless given.",
+        rich_help_panel=SIMULATED,
+    ),
+]
+FullOption = Annotated[
+    bool,
+    typer.Option("--full", help="The published levels and times.", rich_help_panel=MEASURED),
+]
+OnlyOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="EXPERIMENTS",
+        help="Some experiments by commas: packet-rate, connections, latency, web; ab, surge.",
+        rich_help_panel=MEASURED,
+    ),
+]
+ReplicationsOption = Annotated[
+    int | None,
+    typer.Option(min=1, help="Blocks: each runs all points once.", rich_help_panel=MEASURED),
+]
+FirstSeedOption = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        max=2**32,
+        help="Seed of the first block; the next ones count on.",
+        rich_help_panel=MEASURED,
+    ),
+]
+DurationOption = Annotated[
+    float | None,
+    typer.Option("--duration", min=0.1, help="Seconds measured a run.", rich_help_panel=MEASURED),
+]
+WarmupSecondsOption = Annotated[
+    float | None,
+    typer.Option("--warmup", min=0.0, help="Seconds before them.", rich_help_panel=MEASURED),
+]
+TestbedOption = Annotated[
+    TestbedChoice, typer.Option(help="Where the hosts are.", rich_help_panel=MEASURED)
+]
+ServerHostOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="USER@HOST",
+        help="The machine under test, with --testbed ssh.",
+        rich_help_panel=MEASURED,
+    ),
+]
+ClientHostsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--client-host",
+        metavar="USER@HOST",
+        help="A machine that puts load on it; may be repeated.",
+        rich_help_panel=MEASURED,
+    ),
+]
+ServerOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COMMAND",
+        help="Another web server than `serve web`, in the foreground; {root}, {address} and {cpus} "
+        "are filled in.",
+        rich_help_panel=MEASURED,
+    ),
+]
+UrlOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Where that server serves {root}, as http://{address}:8080.",
+        rich_help_panel=MEASURED,
+    ),
+]
+TraceOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="The trace to replay; a synthesized World Cup unless given.",
+        rich_help_panel=MEASURED,
+    ),
+]

@@ -1,0 +1,198 @@
+"""`perpacket top`: what a packet costs now, layer by layer, whatever server runs."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from perpacket.cli.options import Format, FormatOption
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.console import RenderableType
+
+    from perpacket.live import Window
+
+EXAMPLE = "Example: perpacket top --cpus 0 --requests http://127.0.0.1:8080/.perpacket/report"
+
+BAR_WIDTH = 40
+"""Columns of a layer's bar when it is the whole."""
+
+COLOURS = {
+    "user": "green",
+    "syscall": "cyan",
+    "socket": "bright_cyan",
+    "tcp": "blue",
+    "udp": "bright_blue",
+    "ip": "magenta",
+    "ethernet": "bright_magenta",
+    "driver": "red",
+    "interrupt": "yellow",
+    "scheduler": "bright_yellow",
+}
+"""A colour a layer; others are grey. The names stand beside: colour says nothing alone."""
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the verb to the command line."""
+    app.command("top", epilog=EXAMPLE)(top)
+
+
+def top(
+    cpus: Annotated[
+        str | None, typer.Option(help="CPUs to watch, as 0 or 0-3,6; all unless given.")
+    ] = None,
+    requests: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Where the server tells its requests: /.perpacket/report of ours, or nginx's "
+            "stub_status.",
+        ),
+    ] = None,
+    pid: Annotated[
+        int | None, typer.Option(help="Count packets in this process's network namespace.")
+    ] = None,
+    every: Annotated[float, typer.Option(min=0.1, help="Seconds between refreshes.")] = 1.0,
+    duration: Annotated[
+        float | None, typer.Option(min=0.1, help="Seconds to run; until Ctrl-C unless given.")
+    ] = None,
+    output_format: FormatOption = Format.TABLE,
+) -> None:
+    """Show what every packet costs now, layer by layer, refreshed every second.
+
+    Needs what perf needs and no more: `perpacket doctor` says whether that is there.
+    """
+    from perpacket import live
+
+    options = [
+        part
+        for name, value in (("--cpus", cpus), ("--requests", requests), ("--pid", pid))
+        if value is not None
+        for part in (name, str(value))
+    ]
+    end = None if duration is None else time.monotonic() + duration
+    try:
+        with live.windows(options, every) as found:
+            windows = until(found, end)
+            if output_format is Format.JSON:
+                for window in windows:
+                    sys.stdout.write(json.dumps(window) + "\n")
+                    sys.stdout.flush()
+            elif sys.stdout.isatty():
+                refresh(windows)
+            else:
+                follow(windows)
+    except KeyboardInterrupt:
+        return  # Ctrl-C is how one leaves `top`
+
+
+def until(windows: Iterator[Window], end: float | None) -> Iterator[Window]:
+    """The windows until a moment of the monotonic clock, or all."""
+    for window in windows:
+        yield window
+        if end is not None and time.monotonic() >= end:
+            return
+
+
+def refresh(windows: Iterator[Window]) -> None:
+    """One picture on the terminal, drawn anew for each window."""
+    from rich.console import Console
+    from rich.live import Live
+
+    with Live("profiling ...", console=Console(), screen=True, auto_refresh=False) as screen:
+        for window in windows:
+            screen.update(picture(window, limits(window)), refresh=True)
+
+
+def follow(windows: Iterator[Window]) -> None:
+    """A picture a window, one below the other, for a pipe or a file; each note once."""
+    from rich.console import Console
+
+    console = Console(width=100, no_color=True, highlight=False)
+    said: list[str] = []
+    for window in windows:
+        notes = limits(window)
+        console.print(picture(window, [note for note in notes if note not in said]))
+        said += notes
+
+
+def picture(window: Window, notes: list[str]) -> RenderableType:
+    """What happened in a window, a line and a bar for each layer, and notes on the numbers."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    unit, event = ("ns", "cpu_ns_per_packet")
+    layers = mapping(window, "layers")
+    if any("cycles_per_packet" in mapping(layers, name) for name in layers):
+        unit, event = ("cycles", "cycles_per_packet")
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("layer")
+    table.add_column(f"{unit} a packet", justify="right")
+    table.add_column("share", justify="right")
+    table.add_column("", no_wrap=True)
+    for name in layers:
+        layer = mapping(layers, name)
+        share = number(layer, "share") or 0.0
+        if name == "idle" or share == 0:
+            continue
+        colour = COLOURS.get(name, "bright_black")
+        bar = Text("█" * max(1, round(BAR_WIDTH * share)), style=colour)
+        table.add_row(name, amount(number(layer, event)), f"{100 * share:.1f} %", bar)
+    lines = [Text(f"note: {note}", style="dim") for note in notes]
+    return Group(Text(headline(window), style="bold"), Text(), table, Text(), *lines)
+
+
+def headline(window: Window) -> str:
+    """`41,210 packets/s sent · 41,198 received · 9,870 requests/s · CPU 97 % busy`."""
+    span = number(window, "window_s") or 1.0
+    packets = mapping(window, "packets")
+    parts = [
+        f"{amount(rate(packets, 'sent', span))} packets/s sent",
+        f"{amount(rate(packets, 'received', span))} received",
+    ]
+    requests = number(window, "requests")
+    if requests is not None:
+        parts.append(f"{amount(requests / span)} requests/s")
+    busy = number(mapping(window, "closure"), "profile_cpu_s")
+    cpus = window.get("cpus")
+    if busy is not None and isinstance(cpus, list) and cpus:
+        parts.append(f"CPU {100 * busy / span / len(cpus):.0f} % busy")
+    return " · ".join(parts)
+
+
+def limits(window: Window) -> list[str]:
+    """What a window's numbers cannot say, as the profiler words it."""
+    found = window.get("limits")
+    return [str(limit) for limit in found] if isinstance(found, list) else []
+
+
+def rate(counts: Window, name: str, span: float) -> float | None:
+    """A count over the window's seconds."""
+    value = number(counts, name)
+    return None if value is None else value / span
+
+
+def mapping(content: Window, key: str) -> Window:
+    """A table of a window, empty where it has none."""
+    found = content.get(key)
+    return found if isinstance(found, dict) else {}
+
+
+def number(content: Window, key: str) -> float | None:
+    """A number of a window, None where it has none."""
+    found = content.get(key)
+    return float(found) if isinstance(found, int | float) else None
+
+
+def amount(value: float | None) -> str:
+    """A number for people, a dash where there is none: nothing is not zero."""
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if value >= 100 else f"{value:,.1f}"

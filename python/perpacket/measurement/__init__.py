@@ -1,0 +1,13 @@
+"""One observation of a real server: server, load and profile over the same window.
+
+    plan.py         what one run is asked for, read from a point's parameters
+    programs.py     the agent's programs on a host: what they were asked, and what they answered
+    files.py        what the server serves, made before the first run and removed after the last
+    processors.py   what the kernel counts: idle processors, frames at interfaces
+    summary.py      the answers of the programs as one observation
+    runs.py         one run: set up, warm up, measure, take down
+    rig.py          the testbed that is held while a study runs
+
+Depends on `perpacket.testbed`, `perpacket.traces`, `perpacket.experiment` and `perpacket.errors`.
+Which points a study has and what they are compared with is not known here.
+"""

@@ -1,0 +1,190 @@
+"""What the server under test serves, on the server's host, and the traces the clients replay.
+
+Made once before the first run, because making half a gigabyte takes longer than a run, and removed
+after the last. A folder carries the process id of who made it: what a killed study left behind is
+removed by the next one on the same machine.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from perpacket.errors import RunFailed
+from perpacket.measurement import programs
+from perpacket.measurement.hosts import Host, Testbed
+from perpacket.measurement.plan import Plan
+
+PREFIX = "perpacket-study-"
+TRACE_NAME = "requests.log"
+TRACE_SEED = 1
+"""Seed of a synthesized trace: every run of a study replays the same requests."""
+
+QUICK_S = 30.0
+SLOW_S = 600.0
+"""How long commands may take: those that do little, and those that write whole file sets."""
+
+NO_FILES = "none"
+"""The set of a load that asks for no file."""
+
+
+class Files:
+    """Where the file sets and the trace are, by host."""
+
+    def __init__(self, folders: dict[str, str], traces: frozenset[str]) -> None:
+        """Not for direct use: see `laid_out`."""
+        self._folders = folders
+        self._traces = traces
+
+    def root(self, host: Host, plan: Plan) -> str:
+        """The folder that the server serves for this plan."""
+        return f"{self._folders[host.name]}/{set_name(plan)}"
+
+    def trace(self, host: Host, plan: Plan) -> str:
+        """The trace that a client replays; empty where the plan has none."""
+        name = trace_name(plan)
+        return f"{self._folders[host.name]}/{name}" if name in self._traces else ""
+
+
+def set_name(plan: Plan) -> str:
+    """The name of the file set a plan asks from; plans with one name share the files."""
+    match plan.kind:
+        case "specweb99":
+            return f"specweb99-{plan.file_set_connections or plan.connections}"
+        case "trace":
+            return f"{trace_name(plan)}-files"
+        case "stream":
+            return NO_FILES
+        case kind:
+            return kind
+
+
+def trace_name(plan: Plan) -> str:
+    """The name of a plan's trace among the files; plans with one name replay one trace."""
+    return f"{plan.trace_requests}-{TRACE_NAME}" if not plan.trace else f"own-{TRACE_NAME}"
+
+
+@contextmanager
+def laid_out(testbed: Testbed, plans: Sequence[Plan]) -> Iterator[Files]:
+    """Make what the plans ask for on the server and its clients; remove it afterwards.
+
+    Raises `RunFailed` naming what could not be made.
+    """
+    remove_leftovers()
+    hosts = [testbed.server, *testbed.clients]
+    folders: dict[str, str] = {}
+    try:
+        for host in hosts:
+            folders[host.name] = _make_folder(host)
+        traces = _make_traces(hosts, folders, plans)
+        for name in dict.fromkeys(set_name(plan) for plan in plans):
+            of_set = [plan for plan in plans if set_name(plan) == name]
+            _make_set(testbed.server, folders[testbed.server.name], name, of_set)
+        yield Files(folders, traces)
+    finally:
+        for host in hosts:
+            if host.name in folders:
+                host.run(["rm", "-rf", folders[host.name]], timeout_s=SLOW_S)
+
+
+def remove_leftovers() -> None:
+    """Remove folders on this machine whose maker is no longer alive."""
+    parent = Path(tempfile.gettempdir())
+    for folder in parent.glob(f"{PREFIX}*"):
+        maker = folder.name.removeprefix(PREFIX).partition("-")[0]
+        if not maker.isdigit() or _is_alive(int(maker)):
+            continue
+        try:
+            if folder.lstat().st_uid == os.getuid():
+                _remove_tree(folder)
+        except OSError:
+            continue  # somebody else removes it, or it is not ours to remove
+
+
+def _remove_tree(folder: Path) -> None:
+    from shutil import rmtree
+
+    rmtree(folder, ignore_errors=True)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _make_folder(host: Host) -> str:
+    """A folder of our own that the server may read after it gave up its rights."""
+    template = f"{tempfile.gettempdir()}/{PREFIX}{os.getpid()}-XXXXXX"
+    folder = _done(host, ["mktemp", "-d", template], QUICK_S).strip()
+    _done(host, ["chmod", "755", folder], QUICK_S)
+    return folder
+
+
+def _make_traces(
+    hosts: Sequence[Host], folders: dict[str, str], plans: Sequence[Plan]
+) -> frozenset[str]:
+    """Put each trace that is replayed on every host; the names of those there are."""
+    wanted = {trace_name(plan): plan for plan in plans if plan.kind == "trace"}
+    with tempfile.TemporaryDirectory(prefix=f"{PREFIX}{os.getpid()}-") as scratch:
+        for name, plan in wanted.items():
+            local = Path(plan.trace) if plan.trace else Path(scratch) / name
+            if not plan.trace:
+                from perpacket import traces
+
+                # A World Cup day without its pauses: the clients ask as fast as they can anyway.
+                traces.synthesize(
+                    local, workload="W", requests=plan.trace_requests, seed=TRACE_SEED
+                )
+            for host in hosts:
+                host.put(local, f"{folders[host.name]}/{name}")
+    return frozenset(wanted)
+
+
+def _make_set(server: Host, folder: str, name: str, plans: Sequence[Plan]) -> None:
+    """Make one file set on the server's host."""
+    plan, into = plans[0], f"{folder}/{name}"
+    _done(server, ["mkdir", "-p", into], QUICK_S)
+    match plan.kind:
+        case "file":
+            for size_bytes in sorted({each.size_bytes for each in plans}):
+                _put_file(server, size_bytes, f"{into}/{programs.file_name(size_bytes)}")
+        case "specweb99":
+            connections = str(plan.file_set_connections or plan.connections)
+            _load_files(server, "specweb99", into, "--connections", connections)
+        case "trace":
+            _load_files(server, "trace", into, "--trace", f"{folder}/{trace_name(plan)}")
+        case "surge":
+            _load_files(server, "surge", into)
+        case "stream":
+            pass
+
+
+def _put_file(server: Host, size_bytes: int, remote: str) -> None:
+    with tempfile.NamedTemporaryFile(prefix=PREFIX) as local:
+        local.write((b"perpacket" * (size_bytes // 9 + 1))[:size_bytes])
+        local.flush()
+        server.put(Path(local.name), remote)
+    _done(server, ["chmod", "644", remote], QUICK_S)
+
+
+def _load_files(server: Host, workload: str, into: str, *options: str) -> None:
+    _done(server, [server.agent(), "load", "files", workload, "--into", into, *options], SLOW_S)
+
+
+def _done(host: Host, command: Sequence[str], timeout_s: float) -> str:
+    """Run a command that must succeed; its standard output."""
+    done = host.run(command, timeout_s=timeout_s)
+    if done.returncode:
+        raise RunFailed(
+            f"{' '.join(command[:3])} on {host.name} ended with status {done.returncode}: "
+            f"{programs.said(done)}"
+        )
+    return done.stdout

@@ -1,0 +1,136 @@
+"""What one measured run is asked for, read from the parameters of its point.
+
+A point holds its parameters as text, as every study does, so that `config.toml` is the whole truth
+about a run and a resumed study asks for the same again.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from perpacket.errors import ConfigurationError
+from perpacket.experiment.study import Point
+
+LoadKind = Literal["stream", "file", "trace", "specweb99", "surge"]
+NetworkKind = Literal["direct", "delayed"]
+EventsKind = Literal["best", "clock", "counters", "accounts"]
+TestbedKind = Literal["auto", "loopback", "namespaces", "ssh"]
+
+SEGMENT_BYTES = 1460
+"""Segments of the bulk sender: TR05-450, section 5.1."""
+
+LEAD_S = 0.25
+"""After the warm-up, until the profile begins: the load's own start takes part of it."""
+
+TAIL_S = 30.0
+"""The load could outlast the profile by this: it is stopped when the profile is complete, so that
+the whole profile sees load however late a busy machine begins it."""
+
+OVERHEAD_S = 2.5
+"""What starting and stopping the programs takes, about: for the time to go."""
+
+
+class Plan(BaseModel):
+    """One run's parameters; the alias is the name in the point."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+    kind: LoadKind = Field(alias="load.kind")
+    connections: int = Field(alias="load.connections", default=1, ge=1)
+    rate_mbps: float = Field(alias="load.rate_mbps", default=0, ge=0)
+    size_bytes: int = Field(alias="load.size_bytes", default=0, ge=0)
+    users: int = Field(alias="load.users", default=0, ge=0)
+    keep_alive: bool = Field(alias="load.keep_alive", default=True)
+    file_set_connections: int = Field(alias="load.file_set_connections", default=0, ge=0)
+    trace: str = Field(alias="load.trace", default="")
+    """A recorded trace; empty for a synthesized one."""
+    trace_requests: int = Field(alias="load.trace_requests", default=200_000, ge=1)
+    network: NetworkKind = Field(alias="network.kind", default="direct")
+    """Points along latency all go through what adds it, those without any too: else the first of
+    them would differ from the others in more than latency."""
+    latency_ms: float = Field(alias="network.latency_ms", default=0, ge=0)
+    """Added one way."""
+    congestion_control: str = Field(alias="network.congestion_control", default="reno")
+    """Set where the hosts have networks of their own; elsewhere the machine's stays. Reno is what
+    the published machines had, and what every kernel lets a network namespace have."""
+    duration_s: float = Field(alias="run.duration_s", default=4.0, gt=0, allow_inf_nan=False)
+    stretch: float = Field(alias="run.stretch", default=1.0, ge=1, allow_inf_nan=False)
+    """How many times longer than others a load must be watched that thinks between requests."""
+    warmup_s: float = Field(alias="run.warmup_s", default=1.0, ge=0, allow_inf_nan=False)
+    testbed: TestbedKind = Field(alias="testbed.kind", default="auto")
+    server_host: str = Field(alias="testbed.server_host", default="")
+    client_hosts: str = Field(alias="testbed.client_hosts", default="")
+    """Machines by commas, as `user@host`."""
+    server_command: str = Field(alias="server.command", default="")
+    """Another server than `serve web`; `{root}`, `{address}` and `{cpus}` are filled in."""
+    server_url: str = Field(alias="server.url", default="")
+    architecture: str = Field(alias="server.architecture", default="events")
+    profile_frequency_hz: int = Field(alias="profile.frequency_hz", default=499, ge=1, le=20_000)
+    """More than a live server is asked to bear: it makes every point dearer alike, by some per cent
+    in virtual machines, and short runs need the samples."""
+    profile_events: EventsKind = Field(alias="profile.events", default="best")
+    """`accounts` where perf is forbidden: user, kernel and interrupt time, and no layers."""
+
+    @model_validator(mode="after")
+    def is_whole(self) -> Self:
+        """Parameters that need each other are there together."""
+        if bool(self.server_command) != bool(self.server_url):
+            raise ValueError("expected server.command and server.url together, or neither")
+        if (self.testbed == "ssh") != bool(self.server_host):
+            raise ValueError("expected testbed.server_host for testbed.kind ssh, and only for it")
+        if bool(self.server_host) != bool(self.client_hosts):
+            raise ValueError(
+                "expected testbed.server_host and testbed.client_hosts together, or neither"
+            )
+        if self.latency_ms and self.network == "direct":
+            raise ValueError("expected network.kind delayed where network.latency_ms is not 0")
+        if self.kind == "surge" and not self.users:
+            raise ValueError("expected load.users of 1 or more for a Surge load")
+        return self
+
+    @property
+    def is_web(self) -> bool:
+        """Whether a web server is under test; else the bulk sender is."""
+        return self.kind != "stream"
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether the server under test is not ours."""
+        return self.is_web and bool(self.server_command)
+
+    @property
+    def window_s(self) -> float:
+        """How long is measured."""
+        return self.duration_s * self.stretch
+
+    @property
+    def load_s(self) -> float:
+        """How long the load would run after its warm-up."""
+        return LEAD_S + self.window_s + TAIL_S
+
+    @property
+    def expected_s(self) -> float:
+        """About how long the run takes."""
+        return self.warmup_s + LEAD_S + self.window_s + OVERHEAD_S
+
+
+def read_plan(point: Point) -> Plan:
+    """The plan of a point; later parameters win.
+
+    Raises `ConfigurationError` naming the parameter and what was expected.
+    """
+    try:
+        return Plan.model_validate(dict(point.overrides))
+    except ValidationError as error:
+        problem = error.errors()[0]
+        name = ".".join(str(part) for part in problem["loc"])
+        text = problem["msg"].removeprefix("Value error, ")
+        value = dict(point.overrides).get(name, "")
+        raise ConfigurationError(
+            f"point {point.name}: {name} = {value}: {text}" if name else text,
+            parameter=name,
+            value=value,
+            hint="`perpacket study run --help` lists what can be set",
+        ) from None

@@ -1,0 +1,69 @@
+"""What the kernel counts of processors and interfaces: proc_stat(5), proc_net(5).
+
+The load generator's own count of CPU time misses what interrupts do on its processors for it, and
+that is half of the work of receiving. What the kernel counts a processor as holds all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from perpacket.errors import RunFailed
+
+IDLE_FIELDS = (3, 4)
+"""Fields of a processor's line that are idle time: `idle` and `iowait`."""
+
+RECEIVED_FIELD, SENT_FIELD = 1, 9
+"""Fields of an interface's line that count frames, after its name."""
+
+COUNTED_FIELDS = 8
+"""`user` to `steal`; the guests' time after them is in `user` already."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ticks:
+    """Ticks of one processor since the machine started."""
+
+    idle: int
+    total: int
+
+
+def read_ticks(text: str) -> dict[int, Ticks]:
+    """Ticks by processor from the text of /proc/stat."""
+    found: dict[int, Ticks] = {}
+    for line in text.splitlines():
+        name, *fields = line.split()[: COUNTED_FIELDS + 1] or [""]
+        if name.startswith("cpu") and name[3:].isdigit():
+            ticks = [int(field) for field in fields]
+            found[int(name[3:])] = Ticks(sum(ticks[field] for field in IDLE_FIELDS), sum(ticks))
+    return found
+
+
+def read_frames(text: str) -> int:
+    """Frames received and sent by all interfaces, from the text of /proc/net/dev."""
+    frames = 0
+    for line in text.splitlines():
+        _, colon, fields = line.partition(":")
+        if colon:
+            counts = fields.split()
+            frames += int(counts[RECEIVED_FIELD]) + int(counts[SENT_FIELD])
+    return frames
+
+
+def idle_share(
+    before: Mapping[int, Ticks], after: Mapping[int, Ticks], cpus: Sequence[int]
+) -> float:
+    """The share of their time that `cpus` were idle, 0 to 1.
+
+    Raises `RunFailed` when a processor is not there or no time has passed on any.
+    """
+    missing = [cpu for cpu in cpus if cpu not in before or cpu not in after]
+    if missing:
+        raise RunFailed(f"processor {missing[0]} is not in /proc/stat: it is offline or not there")
+    total = sum(after[cpu].total - before[cpu].total for cpu in cpus)
+    idle = sum(after[cpu].idle - before[cpu].idle for cpu in cpus)
+    if total <= 0:
+        raise RunFailed("no time passed on the processors between two looks at /proc/stat")
+    # Idle time is counted anew at each look and may fall back by a tick.
+    return min(1.0, max(0.0, idle / total))

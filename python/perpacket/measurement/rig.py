@@ -1,0 +1,176 @@
+"""The testbeds that are held while a study runs, and what they cannot run.
+
+Hosts, file sets and traces are set up once for all points. Points along latency have hosts of their
+own: what adds latency (a user-space link, where the kernel has no netem) carries less than a direct
+path, and would slow the others. Points that cannot run here are left out with the reason.
+"""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+
+from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
+from perpacket.experiment.study import Holding, Point, Run
+from perpacket.measurement.files import QUICK_S, laid_out
+from perpacket.measurement.hosts import Host, Testbed
+from perpacket.measurement.plan import Plan, read_plan
+from perpacket.measurement.programs import answered
+from perpacket.measurement.runs import MeasuredRun, Stage
+
+DESCRIPTORS_BESIDE = 64
+"""Descriptors a program needs beside its connections, generously."""
+
+CONGESTION_CONTROL = "/proc/sys/net/ipv4/tcp_congestion_control"
+
+OpenTestbed = Callable[[Plan], AbstractContextManager[Testbed]]
+
+CONNECTING_LATENCY_US = 1000.0
+"""What a testbed with latency is opened with; every run sets its own."""
+
+
+def open_testbed(plan: Plan) -> AbstractContextManager[Testbed]:
+    """The testbed that a plan asks for, with latency between the hosts where it asks for that.
+
+    Raises `MachineLacks` where it cannot be had.
+    """
+    from perpacket import testbed
+
+    sysctls = {"net.ipv4.tcp_congestion_control": plan.congestion_control}
+    latency_us = CONNECTING_LATENCY_US if plan.network == "delayed" else 0.0
+    opened: AbstractContextManager[Testbed]
+    match plan.testbed:
+        case "loopback":
+            opened = testbed.loopback()
+        case "namespaces":
+            opened = testbed.namespaces(one_way_latency_us=latency_us, sysctls=sysctls)
+        case "ssh":
+            opened = testbed.machines(plan.server_host, plan.client_hosts.split(","))
+        case _:
+            opened = testbed.best(one_way_latency_us=latency_us, sysctls=sysctls)
+    return opened
+
+
+class MeasuredRig:
+    """Prepares measured runs, and holds the testbeds they run on."""
+
+    def __init__(self, open_testbed: OpenTestbed = open_testbed) -> None:
+        """A rig that finds its testbeds with `open_testbed`."""
+        self._open = open_testbed
+        self._stage: Stage | None = None
+
+    def prepare(self, point: Point, seed: int, timeline: bool) -> Run:
+        """A run of that point; raises `ConfigurationError` when its parameters are wrong."""
+        return MeasuredRun(point, read_plan(point), seed, self._setup)
+
+    def _setup(self) -> Stage:
+        if self._stage is None:
+            raise RunFailed("a measured run began without a testbed: this is a fault of perpacket")
+        return self._stage
+
+    @contextmanager
+    def held(self, points: tuple[Point, ...]) -> Iterator[Holding]:
+        """Hold the testbeds and the files of `points`.
+
+        Raises `MachineLacks` when no testbed can be had, `RunFailed` when the files cannot be made,
+        and `ConfigurationError` when the parameters of a point are wrong.
+        """
+        plans = {point.name: read_plan(point) for point in points}
+        with ExitStack() as stack:
+            first = next(iter(plans.values())).model_copy(update={"network": "direct"})
+            direct = stack.enter_context(self._open(first))
+            delayed, lack = self._with_latency(stack, list(plans.values()))
+            left_out = impossible(plans, lack)
+            possible = [plan for name, plan in plans.items() if name not in left_out]
+            files = stack.enter_context(laid_out(direct, possible))
+            self._stage = Stage(direct, delayed, files)
+            try:
+                yield Holding(identity(direct, delayed), facts(direct, delayed), left_out)
+            finally:
+                self._stage = None
+
+    def _with_latency(self, stack: ExitStack, plans: list[Plan]) -> tuple[Testbed | None, str]:
+        """The testbed with latency, where a plan asks for one, or why there is none."""
+        plan = next((plan for plan in plans if plan.network == "delayed"), None)
+        if plan is None:
+            return None, ""
+        try:
+            delayed = stack.enter_context(self._open(plan))
+            delayed.set_latency(CONNECTING_LATENCY_US)
+        except MachineLacks as error:
+            return None, f"nothing can add latency here: {error}"
+        return delayed, ""
+
+
+def impossible(plans: Mapping[str, Plan], lack_of_latency: str) -> dict[str, str]:
+    """The points that cannot run here, and why."""
+    reasons: dict[str, str] = {}
+    for name, plan in plans.items():
+        if plan.network == "delayed" and lack_of_latency:
+            reasons[name] = lack_of_latency
+        elif lack := _lack_of_descriptors(plan):
+            reasons[name] = lack
+    return reasons
+
+
+def _lack_of_descriptors(plan: Plan) -> str:
+    """Why a process cannot hold the plan's connections here; empty when it can.
+
+    Machines reached over ssh have limits of their own, which their agents check.
+    """
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if plan.testbed == "ssh" or hard == resource.RLIM_INFINITY:
+        return ""
+    if plan.connections + DESCRIPTORS_BESIDE <= hard:
+        return ""
+    return (
+        f"{plan.connections} connections need more than the {hard} files that a process may have "
+        "open here: raise the hard limit (`ulimit -Hn`)"
+    )
+
+
+def identity(direct: Testbed, delayed: Testbed | None) -> dict[str, object]:
+    """What a resumed study must find again."""
+    server = direct.server
+    return {
+        "network": direct.network,
+        "network_with_latency": delayed.network if delayed is not None else None,
+        "server_kernel": _line(server, ["uname", "-sr"]),
+        "congestion_control": _line(server, ["cat", CONGESTION_CONTROL]),
+        "server_cpus": list(server.cpus),
+        "client_cpus": [list(client.cpus) for client in direct.clients],
+    }
+
+
+def facts(direct: Testbed, delayed: Testbed | None) -> dict[str, object]:
+    """What else is worth knowing: the testbeds' limits, and what the server's machine lacks."""
+    limits = list(direct.limits)
+    if delayed is not None:
+        limits += [f"Along latency: {limit}" for limit in delayed.limits if limit not in limits]
+    return {
+        "clients": len(direct.clients),
+        "limits": limits,
+        "could_not": lacks(direct.server),
+    }
+
+
+def lacks(host: Host) -> list[str]:
+    """What the agent finds missing on a host, as `what: what that costs`."""
+    try:
+        done = host.run([host.agent(), "probe", "--format", "json"], timeout_s=QUICK_S)
+        probed = answered("the probe", host, done).get("capabilities")
+    except (ConfigurationError, MachineLacks, RunFailed) as error:
+        return [f"what the machine can do is not known: {error}"]
+    found = []
+    for capability in probed if isinstance(probed, list) else []:
+        if isinstance(capability, dict) and capability.get("available") is False:
+            cost = capability.get("cost_of_lack") or capability.get("detail") or "not there"
+            found.append(f"{capability.get('name')}: {cost}")
+    return found
+
+
+def _line(host: Host, command: list[str]) -> str | None:
+    """The first line a command prints, None where it fails."""
+    done = host.run(command, timeout_s=QUICK_S)
+    return done.stdout.partition("\n")[0].strip() or None if done.returncode == 0 else None

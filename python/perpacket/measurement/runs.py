@@ -1,0 +1,307 @@
+"""One run of one point: set up, warm up, measure, take down.
+
+    server ready | load: starts | warm-up | lead | profile and /proc/stat | load and server end
+
+A load may read a trace before it asks for anything: the warm-up begins when packets flow. The
+profile begins after the load's warm-up, and the load is stopped when the profile is complete, so
+that its whole window sees the load. What a packet costs comes from the profile's own window alone:
+packets, processor time and requests are counted at the same two instants. The load's rates are over
+its own, slightly longer window. Whatever was started is stopped, however the run ends.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+from perpacket.errors import Interrupted, MachineLacks, RunFailed
+from perpacket.experiment.study import Outcome, Point
+from perpacket.measurement import programs
+from perpacket.measurement.files import Files
+from perpacket.measurement.hosts import Host, Process, Testbed
+from perpacket.measurement.plan import LEAD_S, Plan
+from perpacket.measurement.processors import Ticks, idle_share, read_frames, read_ticks
+from perpacket.measurement.programs import Answer
+from perpacket.measurement.summary import Answers, summarize
+
+READY_S = 20.0
+"""How long a program may take until it listens."""
+
+GRACE_S = 30.0
+"""How long programs may take beyond their time: on a loaded machine everything does."""
+
+POLL_S = 0.05
+"""How often a wait looks whether the server still lives."""
+
+FLOWING_FRAMES = 20
+"""Frames that tell a load from what a quiet network carries."""
+
+LISTENING_URL = r"listening on (https?://\S+)"
+LISTENING_ADDRESS = r"listening on (\S+)"
+"""What `serve web` and the far end of `load stream` say once they listen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What the rig holds for its runs."""
+
+    direct: Testbed
+    delayed: Testbed | None
+    """The same hosts anew with what adds latency between them; None where nothing does."""
+    files: Files
+
+    def testbed(self, plan: Plan) -> Testbed:
+        """The testbed of a plan, with its latency.
+
+        Set anew for each run: what the network reports is then about that run alone.
+        """
+        if plan.network == "direct":
+            return self.direct
+        if self.delayed is None:
+            raise MachineLacks("there is no testbed with latency")
+        self.delayed.set_latency(1000 * plan.latency_ms)
+        return self.delayed
+
+
+Setup = Callable[[], Stage]
+"""Gives what the rig holds; raises `RunFailed` when it holds nothing."""
+
+
+class MeasuredRun:
+    """A prepared run as the driver wants it."""
+
+    def __init__(self, point: Point, plan: Plan, seed: int, setup: Setup) -> None:
+        """Prepare a run of `plan`; `setup` is asked for the testbed when it begins."""
+        self.point, self.plan, self.seed, self._setup = point, plan, seed, setup
+        self._began_s: float | None = None
+        self._cancelled = False
+
+    def run(self) -> Outcome:
+        """Measure; raises `RunFailed` or `MachineLacks` saying what went wrong."""
+        stage = self._setup()
+        began_s = self._began_s = time.monotonic()
+        testbed = stage.testbed(self.plan)
+        answers = _web(testbed, stage.files, self) if self.plan.is_web else _stream(testbed, self)
+        result = summarize(self.plan, answers)
+        timing = {"wall_s": time.monotonic() - began_s}
+        return Outcome(result, timing, raw=answers.raw())
+
+    def progress(self) -> tuple[int, int]:
+        """Milliseconds since it began, and expected in all."""
+        expected_ms = round(1000 * self.plan.expected_s)
+        if self._began_s is None:
+            return 0, expected_ms
+        return min(expected_ms, round(1000 * (time.monotonic() - self._began_s))), expected_ms
+
+    def cancel(self) -> None:
+        """Make `run` raise `Interrupted` soon."""
+        self._cancelled = True
+
+    def sleep(self, duration_s: float, watched: Watched) -> None:
+        """Wait while the watched process must live."""
+        until_s = time.monotonic() + duration_s
+        while (left_s := until_s - time.monotonic()) > 0:
+            if self._cancelled:
+                raise Interrupted("the run was cancelled")
+            watched.check()
+            time.sleep(min(POLL_S, left_s))
+
+
+class Watched:
+    """A process that must live as long as the run does."""
+
+    def __init__(self, name: str, host: Host, process: Process) -> None:
+        """Watch `process`, called `name` in messages."""
+        self.name, self.host, self.process = name, host, process
+
+    def check(self) -> None:
+        """Raise `RunFailed` once it has ended."""
+        status = self.process.poll()
+        if status == programs.STATUS_LACKING:
+            raise MachineLacks(
+                f"{self.name} on {self.host.name}: {programs.said(self.process.result())}"
+            )
+        if status == 0:
+            raise RunFailed(f"{self.name} on {self.host.name} ended before the profile did")
+        if status is not None:
+            raise RunFailed(
+                f"{self.name} on {self.host.name} died in the middle of the run, with status "
+                f"{status}: {programs.said(self.process.result())}"
+            )
+
+    def stopped(self) -> Answer:
+        """End it and take its answer, which `SIGINT` makes it print."""
+        self.process.stop(GRACE_S)
+        done = self.process.result()
+        if done.returncode == INTERRUPTED:
+            done = _Ended(done.stdout, done.stderr)
+        return programs.answered(self.name, self.host, done)
+
+
+INTERRUPTED = 130
+"""The agent's exit status after a signal; it has printed its answer all the same."""
+
+
+class _Ended:
+    """A program that was asked to end, and did."""
+
+    returncode = 0
+
+    def __init__(self, stdout: str, stderr: str) -> None:
+        self.stdout, self.stderr = stdout, stderr
+
+
+@contextmanager
+def started(
+    name: str, host: Host, command: Sequence[str], cpus: Sequence[int] | None = None
+) -> Iterator[Watched]:
+    """Start a command and make sure that it has ended afterwards."""
+    process = host.start(command, cpus=host.cpus if cpus is None else cpus)
+    try:
+        yield Watched(name, host, process)
+    finally:
+        if process.poll() is None:
+            process.stop()
+
+
+def _ready(watched: Watched, pattern: str) -> re.Match[str]:
+    """Wait until a program listens; raises `RunFailed` when it ends or takes too long."""
+    try:
+        return watched.process.wait_for_line(pattern, READY_S)
+    except RunFailed as error:
+        watched.check()
+        raise RunFailed(f"{watched.name} on {watched.host.name} does not listen: {error}") from None
+
+
+def _web(testbed: Testbed, files: Files, run: MeasuredRun) -> Answers:
+    """A web server under load from every client."""
+    plan, server = run.plan, testbed.server
+    root = files.root(server, plan)
+    with ExitStack() as stack:
+        if plan.is_foreign:
+            command = programs.foreign_server(server, plan, root)
+            watched = stack.enter_context(started("the server", server, command))
+            url = programs.foreign_url(server, plan)
+            _wait_until_it_answers(watched, testbed.clients[0], url + programs.load_path(plan), run)
+            requests_url = ""
+        else:
+            command = programs.serve_web(server, plan, root)
+            watched = stack.enter_context(started("the server", server, command))
+            url = _ready(watched, LISTENING_URL)[1].rstrip("/")
+            requests_url = url + programs.REPORT_PATH
+        idle_frames = _frames(server)
+        clients = [
+            stack.enter_context(started("the load", client, command))
+            for client, command in _client_commands(testbed, files, run, url)
+        ]
+        _warm_up(server, run, [watched, *clients], idle_frames)
+        profiled, server_idle, client_idle = _profiled(testbed, run, requests_url, watched, clients)
+        loads = [client.stopped() for client in clients]
+        watched.check()
+        answer = None if plan.is_foreign else watched.stopped()
+        network = testbed.network_report()
+    return Answers(profiled, loads, answer, network, server_idle, client_idle)
+
+
+def _client_commands(
+    testbed: Testbed, files: Files, run: MeasuredRun, url: str
+) -> Iterator[tuple[Host, list[str]]]:
+    """The load of each client: its part of the connections, the users and the trace."""
+    count = len(testbed.clients)
+    for index, client in enumerate(testbed.clients, 1):
+        trace = files.trace(client, run.plan)
+        # A seed a client: two clients with one seed would ask for the same at the same time.
+        seed = run.seed * count + index
+        part = (index, count)
+        yield client, programs.load_http(client, run.plan, url, part, seed, trace)
+
+
+def _wait_until_it_answers(watched: Watched, client: Host, url: str, run: MeasuredRun) -> None:
+    """Ask a server that says nothing of its own until it answers."""
+    once = ["load", "http", url, "--connections", "1", "--requests", "1", "--format", "json"]
+    until_s = time.monotonic() + READY_S
+    while True:
+        done = client.run([client.agent(), *once], timeout_s=READY_S)
+        if done.returncode == 0:
+            return
+        watched.check()
+        if done.returncode == programs.STATUS_USAGE or time.monotonic() > until_s:
+            raise RunFailed(
+                f"the server does not answer {url} within {READY_S:g} s: {programs.said(done)}"
+            )
+        run.sleep(POLL_S, watched)
+
+
+def _stream(testbed: Testbed, run: MeasuredRun) -> Answers:
+    """The bulk sender on the machine under test, with a far end on every client."""
+    plan, server, count = run.plan, testbed.server, len(testbed.clients)
+    with ExitStack() as stack:
+        senders = []
+        idle_frames = _frames(server)
+        for index, client in enumerate(testbed.clients[: plan.connections], 1):
+            command = programs.stream_far_end(client)
+            far_end = stack.enter_context(started("the far end", client, command))
+            to = _ready(far_end, LISTENING_ADDRESS)[1]
+            part = (index, min(count, plan.connections))
+            sender = programs.stream_sender(server, plan, to, part)
+            senders.append(stack.enter_context(started("the sender", server, sender)))
+        _warm_up(server, run, senders, idle_frames)
+        profiled, server_idle, client_idle = _profiled(testbed, run, "", senders[0], senders)
+        loads = [sender.stopped() for sender in senders]
+        network = testbed.network_report()
+    return Answers(profiled, loads, None, network, server_idle, client_idle)
+
+
+def _profiled(
+    testbed: Testbed, run: MeasuredRun, requests_url: str, watched: Watched, loads: list[Watched]
+) -> tuple[Answer, float, float]:
+    """The profile of the server, and how idle the server and its clients were meanwhile.
+
+    A load that ended within the window would have left part of it without load.
+    """
+    plan, server, clients = run.plan, testbed.server, testbed.clients
+    before = [_ticks(host) for host in (server, *clients)]
+    command = programs.profile(server, plan, watched.process.pid, requests_url)
+    with started("the profile", server, command) as profile:
+        run.sleep(plan.window_s, watched)
+        after = [_ticks(host) for host in (server, *clients)]
+        for load in loads:
+            load.check()
+        answer = programs.answered("the profile", server, profile.process.result(GRACE_S))
+    idle = [
+        idle_share(earlier, later, host.cpus)
+        for earlier, later, host in zip(before, after, (server, *clients), strict=True)
+    ]
+    # The busiest client is the one that may be the limit.
+    return answer, idle[0], min(idle[1:])
+
+
+def _warm_up(
+    server: Host, run: MeasuredRun, programs_run: Sequence[Watched], idle_frames: int
+) -> None:
+    """Wait until the load has begun, and then for its warm-up; all programs must live."""
+    until_s = time.monotonic() + READY_S
+    while _frames(server) < idle_frames + FLOWING_FRAMES:
+        if time.monotonic() > until_s:
+            raise RunFailed(f"the load sent nothing within {READY_S:g} s")
+        for program in programs_run:
+            program.check()
+        time.sleep(POLL_S)
+    run.sleep(run.plan.warmup_s + LEAD_S, programs_run[0])
+
+
+def _frames(host: Host) -> int:
+    done = host.run(["cat", "/proc/net/dev"], timeout_s=GRACE_S)
+    if done.returncode:
+        raise RunFailed(f"/proc/net/dev on {host.name} cannot be read: {programs.said(done)}")
+    return read_frames(done.stdout)
+
+
+def _ticks(host: Host) -> dict[int, Ticks]:
+    done = host.run(["cat", "/proc/stat"], timeout_s=GRACE_S)
+    if done.returncode:
+        raise RunFailed(f"/proc/stat on {host.name} cannot be read: {programs.said(done)}")
+    return read_ticks(done.stdout)

@@ -1,0 +1,179 @@
+"""How fast a server can be when nothing but moving data costs anything.
+
+A transaction of S bytes takes paths through the machine; each path crosses buses a number of times;
+a crossing takes S over the bus's bandwidth. Source: Isa 2003, chapter 3, equations 3.6 to 3.14 and
+table 3.1. Paths, transactions and servers are data: `data/bounds.toml`, or a file of one's own.
+
+The source adds up the times of all crossings (`overlap=False`), as if nothing overlapped. With
+`overlap=True` buses work side by side and the busiest one limits: an upper bound for machines with
+caches and DMA. Both assume that processing is free.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from perpacket.errors import ConfigurationError
+
+AS_PRINTED_CPU_MEMORY = 1 / 32
+"""Equation 3.6 prints S/(32 B_i) for the path from memory to the CPU; its units give S/B_i."""
+
+PRINTED_DIFFERENCE = (
+    "Equation 3.6 divides the CPU's reading by 32 bytes of a cache line although the bandwidth "
+    "already counts bytes; in consistent units the CPU reads S bytes in S/B_i."
+)
+"""What `as_printed` does, for people."""
+
+BITS_PER_BYTE = 8
+
+
+class Server(BaseModel):
+    """Bandwidth of each bus in MB/s (10^6 bytes a second), and where it is from."""
+
+    model_config = ConfigDict(extra="forbid")
+    name: str
+    buses_mbytes_per_s: dict[str, float]
+    source: str
+
+
+class Transaction(BaseModel):
+    """How often one transaction takes each path with all its data."""
+
+    model_config = ConfigDict(extra="forbid")
+    name: str
+    paths: dict[str, float]
+    source: str
+
+
+class DataPath(BaseModel):
+    """How often a path crosses each bus."""
+
+    model_config = ConfigDict(extra="forbid")
+    name: str
+    crossings: dict[str, float]
+    source: str
+
+
+class Catalogue(BaseModel):
+    """Everything a bound is computed from."""
+
+    model_config = ConfigDict(extra="forbid")
+    path: list[DataPath] = Field(min_length=1)
+    transaction: list[Transaction] = Field(min_length=1)
+    server: list[Server] = Field(min_length=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The most of one transaction's data one server can move."""
+
+    server: str
+    transaction: str
+    mbps: float
+    """10^6 bits a second."""
+    limiting_bus: str
+    """The bus that takes the most time."""
+
+
+def read_catalogue(file: Path | None = None) -> Catalogue:
+    """The catalogue in a TOML file, or the one that comes with perpacket.
+
+    Raises `ConfigurationError` naming the file, the key and what was expected.
+    """
+    place = file if file is not None else files(__package__) / "data" / "bounds.toml"
+    try:
+        catalogue = Catalogue.model_validate(tomllib.loads(place.read_text(encoding="utf-8")))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigurationError(f"{place}: cannot be read: {error}") from None
+    except ValidationError as error:
+        problem = error.errors()[0]
+        key = ".".join(str(part) for part in problem["loc"])
+        raise ConfigurationError(f"{place}: {key}: {problem['msg']}") from None
+    check_names(str(place), catalogue)
+    return catalogue
+
+
+def check_names(place: str, catalogue: Catalogue) -> None:
+    """Raise `ConfigurationError` when a path or a bus is used that is not there."""
+    paths = {path.name for path in catalogue.path}
+    for transaction in catalogue.transaction:
+        for name in transaction.paths.keys() - paths:
+            raise ConfigurationError(
+                f"{place}: transaction {transaction.name}: no path {name!r}",
+                hint=f"there are {', '.join(sorted(paths))}",
+            )
+    for server in catalogue.server:
+        for bus, bandwidth in server.buses_mbytes_per_s.items():
+            if not bandwidth > 0:
+                raise ConfigurationError(
+                    f"{place}: server {server.name}: bandwidth of {bus} is {bandwidth:g}, "
+                    "expected more than 0"
+                )
+
+
+def bound(
+    catalogue: Catalogue,
+    server: Server,
+    transaction: Transaction,
+    *,
+    as_printed: bool = False,
+    overlap: bool = False,
+) -> Bound:
+    """The bound of one transaction on one server.
+
+    Raises `ConfigurationError` when the transaction crosses a bus the server has no bandwidth of.
+    """
+    times = bus_times(catalogue, server, transaction, as_printed=as_printed)
+    total = max(times.values()) if overlap else sum(times.values())
+    slowest = max(times, key=lambda bus: times[bus])
+    return Bound(server.name, transaction.name, BITS_PER_BYTE / total, slowest)
+
+
+def bus_times(
+    catalogue: Catalogue, server: Server, transaction: Transaction, *, as_printed: bool
+) -> Mapping[str, float]:
+    """Microseconds each bus works for a byte of the transaction."""
+    times: dict[str, float] = {}
+    for path in catalogue.path:
+        takes = transaction.paths.get(path.name, 0.0)
+        for bus, crossings in path.crossings.items():
+            if takes == 0:
+                continue
+            if bus not in server.buses_mbytes_per_s:
+                raise ConfigurationError(
+                    f"server {server.name}: no bandwidth for bus {bus!r}, which path {path.name} "
+                    "crosses",
+                    hint=f"it has {', '.join(server.buses_mbytes_per_s)}",
+                )
+            printed = as_printed and path.name == "cpu-memory"
+            bytes_moved = takes * crossings * (AS_PRINTED_CPU_MEMORY if printed else 1)
+            times[bus] = times.get(bus, 0.0) + bytes_moved / server.buses_mbytes_per_s[bus]
+    if not times:
+        raise ConfigurationError(f"transaction {transaction.name}: takes no path")
+    return times
+
+
+def all_bounds(
+    catalogue: Catalogue, *, as_printed: bool = False, overlap: bool = False
+) -> list[Bound]:
+    """The bound of every transaction on every server that has the buses it crosses."""
+    found = []
+    for server in catalogue.server:
+        for transaction in catalogue.transaction:
+            crossed = {
+                bus
+                for path in catalogue.path
+                if transaction.paths.get(path.name)
+                for bus in path.crossings
+            }
+            if crossed <= server.buses_mbytes_per_s.keys():
+                found.append(
+                    bound(catalogue, server, transaction, as_printed=as_printed, overlap=overlap)
+                )
+    return found

@@ -1,0 +1,44 @@
+"""Inputs of a model, held to what its assumptions allow."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from perpacket.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import ArrayLike, NDArray
+
+    Numbers = NDArray[np.float64]
+
+
+def numbers(
+    name: str,
+    values: ArrayLike,
+    *,
+    low: float = 0.0,
+    high: float = math.inf,
+    positive: bool = False,
+) -> Numbers:
+    """`values` as an array of floats, all within `low` to `high`; above `low` when `positive`.
+
+    Infinity is a value where `high` is infinite: a wire or a NIC that is never the limit. Raises
+    `ConfigurationError` with the name, the first value that does not fit, and what does.
+    """
+    import numpy as np
+
+    found = np.asarray(values, dtype=np.float64)
+    fits = (found > low if positive else found >= low) & (found <= high)
+    if not np.all(fits):
+        wrong = found[~fits].flat[0]
+        floor = f"above {low:g}" if positive else f"at least {low:g}"
+        allowed = floor if math.isinf(high) else f"{floor} and at most {high:g}"
+        raise ConfigurationError(
+            f"{name} = {wrong:g}: expected {allowed}",
+            parameter=name,
+            value=f"{wrong:g}",
+            allowed=f"give {name} {allowed}",
+        )
+    return found

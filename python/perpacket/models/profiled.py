@@ -1,0 +1,35 @@
+"""The inputs of a model, taken from a profile."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from perpacket.errors import ConfigurationError
+
+NETWORK_LAYERS = ("socket", "tcp", "udp", "ip", "ethernet", "driver", "interrupt")
+"""Layers that count as communication: the stack with its driver, and the interrupts it causes.
+
+*Communication Breakdown* counts stack and driver. System calls and the copy between user and
+socket are what the application asks for; a profile has the copy in `socket`.
+"""
+
+
+def network_share(profile: Mapping[str, object], place: str) -> float:
+    """Share of busy CPU time in the network layers, as a fraction, from a profile document.
+
+    `place` names the document in errors. Raises `ConfigurationError` when it has no layers.
+    """
+    layers = profile.get("layers")
+    if not isinstance(layers, Mapping) or not layers:
+        raise ConfigurationError(
+            f"{place}: no layers in it",
+            hint="write it with `perpacket profile --format json`",
+        )
+    share = 0.0
+    for name in NETWORK_LAYERS:
+        layer = layers.get(name, {})
+        value = layer.get("share", 0.0) if isinstance(layer, Mapping) else None
+        if not isinstance(value, int | float):
+            raise ConfigurationError(f"{place}: layers.{name}.share: expected a number")
+        share += value
+    return share

@@ -1,0 +1,62 @@
+"""What the measured studies share: how they are asked for, and what none of them can tell."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from perpacket.errors import ConfigurationError
+from perpacket.experiment.comparison import Published
+
+OPTIONS = {
+    "run.duration_s": "--duration",
+    "run.warmup_s": "--warmup",
+    "testbed.kind": "--testbed",
+    "testbed.server_host": "--server-host",
+    "testbed.client_hosts": "--client-host",
+    "server.command": "--server",
+    "server.url": "--url",
+    "load.trace": "--trace",
+}
+"""Parameters of a run that have an option of their own."""
+
+LIMITS = (
+    "The published machine was about twenty years older and ran another system: only shares, "
+    "changes and orders are compared, never times.",
+    "Per segment means each TCP segment sent or received, as the server's stack counts them: what "
+    "was a packet on the wire of the published machines, which had no segmentation offload. Frames "
+    "at the interfaces may carry many; `segments_per_packet` tells how many did.",
+    "A change is judged by its direction; whether it is weaker or stronger compares the values "
+    "alone.",
+    "Published changes are of cycles, measured ones of processor time: a clock rate that changes "
+    "with load moves the one and not the other.",
+)
+
+
+WIDEST_POINTS = 20.0
+"""A share known to no more than this many points agrees with nothing."""
+
+
+def decidable(rows: tuple[Published, ...]) -> tuple[Published, ...]:
+    """The published shares, with how narrow an interval must be to agree with one."""
+    return tuple(
+        replace(row, widest=WIDEST_POINTS) if row.unit == "%" and row.judged == "value" else row
+        for row in rows
+    )
+
+
+def checked_only(
+    study: str, only: tuple[str, ...], experiments: tuple[str, ...]
+) -> tuple[str, ...]:
+    """The experiments to run: all unless some are named.
+
+    Raises `ConfigurationError` naming one that the study does not have.
+    """
+    for name in only:
+        if name not in experiments:
+            raise ConfigurationError(
+                f"--only {name}: study {study} has no such experiment",
+                parameter="--only",
+                value=name,
+                allowed=f"give some of {','.join(experiments)}",
+            )
+    return only or experiments
