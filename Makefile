@@ -2,13 +2,14 @@
 # make test   set up and run every test, Rust and Python
 # make check  formatting, lints, types, dependency arrows
 # make bench  the benchmarks (see benches/README.md)
+# make fuzz   every fuzz target, a minute each (FUZZ_SECONDS)
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name '*.toml')
 
-.PHONY: setup setup-dev demo test check bench clean
+.PHONY: setup setup-dev demo test check bench fuzz clean
 
 setup: $(VENV)/.installed
 setup-dev: $(VENV)/.installed-dev
@@ -29,6 +30,7 @@ demo: setup
 	$(BIN)/perpacket demo
 
 test: setup-dev
+	tests/install_peers.sh
 	cargo test --workspace --locked --quiet
 	$(BIN)/python -m pytest
 
@@ -42,5 +44,21 @@ check: setup-dev
 bench:
 	cargo bench --workspace --locked
 
+# The fuzzer's instrumentation by flags of the stable compiler; --target keeps it out of build scripts.
+FUZZ_SECONDS ?= 60
+FUZZ_HOST := $(shell rustc -vV | sed -n 's/^host: //p')
+FUZZ_FLAGS := --cfg fuzzing -Ccodegen-units=1 -Cpasses=sancov-module \
+	$(addprefix -Cllvm-args=-sanitizer-coverage-,level=4 inline-8bit-counters pc-table trace-compares)
+FUZZ_TARGETS := $(patsubst fuzz/fuzz_targets/%.rs,%,$(wildcard fuzz/fuzz_targets/*.rs))
+
+fuzz:
+	RUSTFLAGS="$(FUZZ_FLAGS)" cargo build --quiet --release --locked --manifest-path fuzz/Cargo.toml \
+		--target $(FUZZ_HOST)
+	for target in $(FUZZ_TARGETS); do \
+		mkdir -p fuzz/corpus/$$target && \
+		fuzz/target/$(FUZZ_HOST)/release/$$target -max_total_time=$(FUZZ_SECONDS) -verbosity=0 \
+			-print_final_stats=1 -artifact_prefix=fuzz/ fuzz/corpus/$$target || exit 1; \
+	done
+
 clean:
-	rm -rf target $(VENV)
+	rm -rf target fuzz/target $(VENV)

@@ -373,7 +373,9 @@ def test_studies_are_listed_and_shown(perpacket: CommandLine) -> None:
         study["name"] for study in json.loads(perpacket("study", "list", "--format", "json").out)
     } == {
         "osdi06",
+        "tr05-450",
         "tr05-450-simulated",
+        "breakdown",
     }
     shown = perpacket("study", "show", "tr05-450-simulated")
     assert "bulk-2048c-100mbps-0ms-256k-none" in shown.out
@@ -383,7 +385,7 @@ def test_the_demo_prints_six_configurations_and_writes_its_report(
     perpacket: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    done = perpacket("demo", "--format", "json")
+    done = perpacket("demo", "--no-live", "--format", "json")
     rows = {row["configuration"]: row for row in json.loads(done.out)["rows"]}
     assert done.status == 0
     assert len(rows) == 6
@@ -394,7 +396,7 @@ def test_the_demo_prints_six_configurations_and_writes_its_report(
     assert rows["W-4096-P-L-FCFS-800"]["request_rate"]["simulated"]["n"] == 5
     assert (tmp_path / "perpacket-demo.html").is_file()
 
-    table = perpacket("demo", "--quiet", "--output", str(tmp_path / "mine.html"))
+    table = perpacket("demo", "--no-live", "--quiet", "--output", str(tmp_path / "mine.html"))
     assert table.err == ""
     assert "too many connections" in table.out
     assert (tmp_path / "mine.html").is_file()

@@ -1,0 +1,131 @@
+"""What 10,000 idle kept-alive connections cost `serve web`: memory each, and CPU time.
+
+    .venv/bin/python benches/idle_connections.py
+    .venv/bin/python benches/idle_connections.py --connections 5000 --architecture events
+
+Each connection asks for one file and is then left alone. Memory of the process is the growth of its
+proportional set size (`/proc/PID/smaps_rollup`); the kernel's is the growth of all slabs of the
+machine (`Slab` of `/proc/meminfo`), which holds both ends of each connection, as the client runs
+here too, and whatever else the machine does meanwhile: an upper bound. CPU time is the scheduler's
+count for the server's threads over the wait (`/proc/PID/task/*/schedstat`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import resource
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+BAR_BYTES = 10_000
+"""Memory of the process for a connection, wanted at most."""
+
+BAR_CPU = 0.001
+"""CPU time over wall time while nothing happens, wanted at most: a thousandth of a core."""
+
+REQUEST = b"GET /f HTTP/1.1\r\nHost: h\r\n\r\n"
+
+
+def options() -> argparse.Namespace:
+    """What was asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--agent", default=os.environ.get("PERPACKET_AGENT", "perpacket-agent"))
+    parser.add_argument("--architecture", default="events")
+    parser.add_argument("--connections", type=int, default=10_000)
+    parser.add_argument("--seconds", type=float, default=10.0)
+    return parser.parse_args()
+
+
+def kilobytes(file: str, name: str) -> int:
+    """A line such as `Slab:  123 kB` of a file of procfs, in bytes."""
+    for line in Path(file).read_text().splitlines():
+        if line.startswith(f"{name}:"):
+            return int(line.split()[1]) * 1024
+    sys.exit(f"{file} has no {name}")
+
+
+def run_time_ns(process: int) -> int:
+    """Run time of a process's threads, in nanoseconds."""
+    tasks = Path(f"/proc/{process}/task").iterdir()
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks)
+
+
+def connect(port: int, count: int) -> list[socket.socket]:
+    """Connections that asked once and got their answers."""
+    connections: list[socket.socket] = []
+    for _ in range(count):
+        connection = socket.create_connection(("127.0.0.1", port))
+        connection.sendall(REQUEST)
+        answer = b""
+        while not answer.endswith(b"idle"):
+            part = connection.recv(4096)
+            if not part:
+                sys.exit(f"connection {len(connections)} was closed: {answer!r}")
+            answer += part
+        connections.append(connection)
+    return connections
+
+
+def main() -> None:
+    """Measure and print."""
+    asked = options()
+    if shutil.which(asked.agent) is None:
+        print(f"skipped: {asked.agent} is not here")
+        return
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    if hard < asked.connections + 200:
+        print(f"skipped: {hard} descriptors allowed for {asked.connections} connections")
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        (Path(folder) / "f").write_bytes(b"idle")
+        command = [asked.agent, "serve", "web", "--root", folder, "--listen", "127.0.0.1:0"]
+        command += ["--architecture", asked.architecture, "--idle-timeout-s", "3600", "--quiet"]
+        with subprocess.Popen(
+            command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+        ) as server:
+            try:
+                assert server.stderr is not None
+                port = int(server.stderr.readline().rpartition(":")[2])
+                measure(asked, server.pid, port)
+            finally:
+                server.terminate()
+
+
+def measure(asked: argparse.Namespace, process: int, port: int) -> None:
+    """Connect, wait, look."""
+    warm = connect(port, 100)
+    smaps = f"/proc/{process}/smaps_rollup"
+    before = kilobytes(smaps, "Pss"), kilobytes("/proc/meminfo", "Slab")
+    connections = connect(port, asked.connections)
+    after = kilobytes(smaps, "Pss"), kilobytes("/proc/meminfo", "Slab")
+    time.sleep(1)
+    before_ns, start = run_time_ns(process), time.monotonic()
+    time.sleep(asked.seconds)
+    used = (run_time_ns(process) - before_ns) / 1e9 / (time.monotonic() - start)
+    own, slab = (
+        (late - early) / asked.connections for early, late in zip(before, after, strict=True)
+    )
+    print(f"# {platform.platform()}, {os.cpu_count()} CPUs; --architecture {asked.architecture}")
+    print(f"# {asked.connections} idle connections, {asked.seconds:g} s")
+    verdict = "met" if own < BAR_BYTES else "missed"
+    print(f"process   {own:9.0f} bytes each   (bar {BAR_BYTES}: {verdict})")
+    print(f"slabs     {slab:9.0f} bytes each   (both ends, the whole machine)")
+    both = "met" if own + slab < BAR_BYTES else "not met"
+    print(f"together  {own + slab:9.0f} bytes each   (below {BAR_BYTES}: {both})")
+    at_rest = "met" if used < BAR_CPU else "missed"
+    print(f"CPU       {used:9.6f} cores        (bar {BAR_CPU}: {at_rest})")
+    for connection in [*warm, *connections]:
+        connection.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,228 @@
+"""How many streams of stored media one core carries, and what the published designs carry.
+
+    .venv/bin/python benches/media_streams.py full      10,000 streams of 300 kb/s from one core
+    .venv/bin/python benches/media_streams.py against   streams at equal lateness, in alternation
+    .venv/bin/python benches/media_streams.py disk      100 streams of 1.5 Mb/s, 20 ms a read
+
+The server has CPU 0 and the clients CPU 1, both with real-time priority where that is allowed (it
+says so), because other work on the machine would be counted as lateness. A number of streams is
+carried when every client plays, no packet is lost or wrong and the p99 of lateness, measured at the
+clients by the kernel's stamps, is below 5 ms. The search goes up a ladder of steps of a quarter.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from perpacket.statistics import paired_ratio
+
+LATENESS_LIMIT_US = 5000.0
+RATE_BPS = 300_000
+DISK_RATE_BPS = 1_500_000
+"""Behind the slow disk: at 300 kb/s packets are 35 ms apart, and a read fits between two."""
+CLIENTS_PER_PROCESS = 5000
+STEP = 1.25
+GSTREAMER = Path(__file__).with_name("gstreamer_server.py")
+SYSTEM_PYTHON = "/usr/bin/python3"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the clients of one run saw; the lateness is that of the later half of them."""
+
+    clients: int
+    played: int
+    lost: int
+    wrong: int
+    p99_us: float
+    throughput_bps: float
+
+    @property
+    def is_carried(self) -> bool:
+        """Whether the server carried all of it in time."""
+        is_whole = self.played == self.clients and not self.lost and not self.wrong
+        return is_whole and self.p99_us < LATENESS_LIMIT_US
+
+    def __str__(self) -> str:
+        """One line."""
+        return (
+            f"{self.played} of {self.clients} play, {self.throughput_bps / 1e6:.0f} Mb/s, "
+            f"{self.lost} lost, {self.wrong} wrong, lateness p99 {self.p99_us / 1e3:.2f} ms"
+        )
+
+
+def priority() -> list[str]:
+    """The command that gives real-time priority, where it may."""
+    command = ["chrt", "-f", "10"]
+    if (
+        shutil.which("chrt")
+        and subprocess.run([*command, "true"], check=False, capture_output=True).returncode == 0
+    ):
+        return command
+    return []
+
+
+@contextmanager
+def server(agent: Path, root: Path, kind: str, *options: str) -> Iterator[str]:
+    """Run a server on CPU 0, by the buffering or `gstreamer`, and give its URL."""
+    if kind == "gstreamer":
+        command = [SYSTEM_PYTHON, str(GSTREAMER), str(root)]
+    else:
+        command = [str(agent), "serve", "media", "--root", str(root), "--listen", "127.0.0.1:0"]
+        # Nothing is refused for its lateness: that is what is measured.
+        command += ["--buffering", kind, "--max-lateness-ms", "3600000", *options]
+    process = subprocess.Popen(
+        [*priority(), "taskset", "-c", "0", *command],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stderr
+        line = next((line for line in process.stderr if line.startswith("listening on ")), None)
+        if line is None:
+            raise SystemExit(f"{kind} did not start")
+        yield line.split()[-1]
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
+
+def load(agent: Path, url: str, clients: int, distribution: str, seconds: float) -> Outcome:
+    """Run the clients on CPU 1, several processes if descriptors demand it."""
+    processes = -(-clients // CLIENTS_PER_PROCESS)
+    shares = [clients // processes + (number < clients % processes) for number in range(processes)]
+    ramp_s = max(1.0, clients / 1500)
+    running = [
+        subprocess.Popen(
+            [
+                *(*priority(), "taskset", "-c", "1", str(agent), "load", "media"),
+                *(f"{url}/stream-{{}}.ts", "--clients", str(share), "--check", "--format", "json"),
+                *("--ramp-s", str(ramp_s), "--warmup", "1", "--duration", str(seconds)),
+                *("--distribution", distribution),
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        for share in shares
+    ]
+    reports = [json.loads(process.communicate(timeout=120)[0]) for process in running]
+    return Outcome(
+        clients=clients,
+        played=sum(report["played"] for report in reports),
+        lost=sum(report["lost"] for report in reports),
+        wrong=sum(report["content_errors"] for report in reports),
+        p99_us=max(report["lateness_us"]["p99"] for report in reports),
+        throughput_bps=sum(report["throughput_bps"] for report in reports),
+    )
+
+
+def most_carried(agent: Path, root: Path, kind: str, start: int, limit: int) -> int:
+    """Streams that a server carries: up the ladder from `start`, or down to where it holds."""
+
+    def carries(clients: int) -> bool:
+        with server(agent, root, kind) as url:
+            outcome = load(agent, url, clients, "unique", 4)
+        print(f"    {kind}: {outcome}", flush=True)
+        return outcome.is_carried
+
+    clients = start
+    if carries(clients):
+        while clients < limit and carries(min(limit, int(clients * STEP))):
+            clients = min(limit, int(clients * STEP))
+        return clients
+    while clients > 1:
+        clients = int(clients / STEP)
+        if carries(clients):
+            return clients
+    return 1
+
+
+def full(agent: Path, root: Path, rounds: int) -> None:
+    """The bar: 10,000 streams, every byte right, no loss, p99 below 5 ms."""
+    for _ in range(rounds):
+        with server(agent, root, "shared") as url:
+            outcome = load(agent, url, 10_000, "unique", 10)
+        print(f"shared: {outcome}: {'carried' if outcome.is_carried else 'not carried'}")
+
+
+def against(agent: Path, root: Path, rounds: int, limit: int) -> None:
+    """The ratios: streams at the same lateness, the servers in turn in every round."""
+    kinds = {"shared": 8000, "double": 800, "single": 800, "gstreamer": 200}
+    bindings = [SYSTEM_PYTHON, "-c", "import gi; gi.require_version('GstRtspServer', '1.0')"]
+    try:
+        subprocess.run(bindings, check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        print("without GStreamer's server: its Python bindings are not installed")
+        del kinds["gstreamer"]
+    carried: dict[str, list[float]] = {kind: [] for kind in kinds}
+    for _ in range(rounds):
+        for kind, start in kinds.items():
+            most = most_carried(agent, root, kind, start, limit)
+            carried[kind].append(float(most))
+            kinds[kind] = most
+            print(f"  {kind} carries {most}", flush=True)
+    for kind in [kind for kind in kinds if kind != "shared"]:
+        if rounds > 1:
+            print(f"shared over {kind}: {paired_ratio(carried['shared'], carried[kind])}")
+        else:
+            print(f"shared over {kind}: {carried['shared'][0] / carried[kind][0]:.1f} (one round)")
+
+
+def disk(agent: Path, root: Path, rounds: int) -> None:
+    """100 streams of their own media, every read 20 ms longer."""
+    for _ in range(rounds):
+        for kind in ("single", "double", "shared"):
+            with server(agent, root, kind, "--read-delay-ms", "20") as url:
+                outcome = load(agent, url, 100, "multiple", 8)
+            print(f"{kind}, 20 ms a read: {outcome}", flush=True)
+
+
+def main() -> None:
+    """Make the media and run what was asked for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=["full", "against", "disk"])
+    parser.add_argument("--agent", type=Path, default=Path("target/release/perpacket-agent"))
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--limit", type=int, default=12_000, help="most streams that are tried")
+    arguments = parser.parse_args()
+    agent: Path = arguments.agent
+    if not agent.exists():
+        sys.exit(f"{agent}: not there; cargo build --release -p perpacket-agent makes it")
+    if len(os.sched_getaffinity(0)) < 2:
+        sys.exit("one CPU: the server and its clients need one each")
+    print(f"{platform.machine()}, {os.cpu_count()} CPUs, Linux {platform.release()}")
+    print(f"real-time priority: {'yes' if priority() else 'no, not allowed'}", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        is_disk = arguments.what == "disk"
+        files, rate_bps = (100, DISK_RATE_BPS) if is_disk else (1, RATE_BPS)
+        make = [str(agent), "media", "synthesize", "--into", folder, "--files", str(files)]
+        make += ["--rate", str(rate_bps), "--seconds", "60"]
+        subprocess.run(make, check=True, stdout=subprocess.DEVNULL)
+        started = time.monotonic()
+        if arguments.what == "full":
+            full(agent, root, arguments.rounds)
+        elif arguments.what == "disk":
+            disk(agent, root, arguments.rounds)
+        else:
+            against(agent, root, arguments.rounds, arguments.limit)
+        print(f"{time.monotonic() - started:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""CPU time per request of `serve web` with sendfile over the same from memory, by file size.
+
+    .venv/bin/python benches/sendfile_threshold.py
+    .venv/bin/python benches/sendfile_threshold.py --rounds 15 --sizes 262144 1048576
+
+Two servers of one executable, pinned to one CPU, serve the same folder: one sends every file by
+sendfile, the other every file from memory. The client has another CPU. Each round measures both
+right after each other, the first one in turn. The smallest size from which sendfile costs less is
+what `--sendfile-above` should be; its default was set by this.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from serve_against_nginx import children, cpu_us, processor, started, wait_for
+
+from perpacket.statistics import paired_ratio
+
+SIZES = [65_536, 131_072, 262_144, 524_288, 1_048_576, 2_097_152, 4_194_304]
+"""File sizes, in bytes."""
+
+
+def options() -> argparse.Namespace:
+    """What was asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--agent", default=os.environ.get("PERPACKET_AGENT", "perpacket-agent"))
+    parser.add_argument("--architecture", default="events")
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, metavar="BYTES")
+    parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--seconds", type=int, default=1)
+    parser.add_argument("--connections", type=int, default=16)
+    parser.add_argument("--server-cpu", type=int, default=0)
+    parser.add_argument("--client-cpu", type=int, default=1)
+    asked = parser.parse_args()
+    asked.client = "wrk"
+    return asked
+
+
+def main() -> None:
+    """Measure and print."""
+    asked = options()
+    for tool in (asked.client, "taskset", asked.agent):
+        if shutil.which(tool) is None:
+            print(f"skipped: {tool} is not here")
+            return
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        for size in asked.sizes:
+            (folder / f"f{size}").write_bytes(os.urandom(size))
+        command = [asked.agent, "serve", "web", "--root", name, "--listen", "127.0.0.1:0"]
+        command += ["--cores", str(asked.server_cpu), "--architecture", asked.architecture]
+        command += ["--quiet", "--sendfile-above"]
+        pipes = {"stderr": subprocess.PIPE, "stdout": subprocess.DEVNULL}
+        with (
+            started([*command, "0"], **pipes) as by_sendfile,
+            started([*command, str(1 << 40)], **pipes) as from_memory,
+        ):
+            measure(asked, [by_sendfile, from_memory])
+
+
+def measure(asked: argparse.Namespace, servers: list[subprocess.Popen[str]]) -> None:
+    """All sizes, all rounds."""
+    urls = []
+    for server in servers:
+        assert server.stderr is not None
+        urls.append(server.stderr.readline().split()[-1])
+    processes = [[server.pid, *children(server.pid)] for server in servers]
+    print(f"# {platform.platform()}, {os.cpu_count()} CPUs, {processor()}")
+    print(f"# wrk, {asked.connections} connections kept alive, {asked.rounds} rounds")
+    print(f"{'bytes':>9} {'sendfile us':>11} {'memory us':>10} {'ratio':>7} 95 %")
+    for size in asked.sizes:
+        times: list[list[float]] = [[], []]
+        for url in urls:
+            wait_for(f"{url}/f{size}")
+        for number in range(asked.rounds):
+            for side in (0, 1) if number % 2 == 0 else (1, 0):
+                times[side].append(cpu_us(asked, f"{urls[side]}/f{size}", processes[side]))
+        ratio = paired_ratio(times[0], times[1])
+        middle = [sorted(values)[len(values) // 2] for values in times]
+        print(
+            f"{size:>9} {middle[0]:>11.1f} {middle[1]:>10.1f} {ratio.value:>7.3f} "
+            f"[{ratio.low:.3f}, {ratio.high:.3f}]",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()

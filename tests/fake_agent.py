@@ -1,0 +1,182 @@
+#!/usr/bin/env python3
+"""A stand-in for perpacket-agent: answers of the agreed shape, at once, whatever it is asked.
+
+It keeps the agent's contract (what is printed where, and when), so that measured runs are tested
+without measuring. The environment tells it what to do otherwise, and where to write what it was
+asked.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+LOG = "FAKE_AGENT_LOG"
+"""Environment variable: a file that gets one line of JSON for each command."""
+
+SERVER_DIES = "FAKE_AGENT_SERVER_DIES"
+"""Environment variable: a part of the root's name; the server of such a root dies young."""
+
+HOLD_S = "FAKE_AGENT_HOLD_S"
+"""Environment variable: how long a load takes in seconds, unless it is stopped before."""
+
+LAYERS = {
+    "user": 200.0,
+    "syscall": 150.0,
+    "socket": 250.0,
+    "tcp": 600.0,
+    "ip": 120.0,
+    "ethernet": 180.0,
+    "driver": 300.0,
+    "interrupt": 90.0,
+    "scheduler": 60.0,
+    "other": 50.0,
+}
+
+
+def option(name: str, default: str = "") -> str:
+    """The value after an option."""
+    return sys.argv[sys.argv.index(name) + 1] if name in sys.argv else default
+
+
+def say(answer: dict[str, object]) -> None:
+    print(json.dumps({"schema": 1} | answer), flush=True)
+
+
+def serve() -> int:
+    root = option("--root")
+    print("listening on http://127.0.0.1:8080", file=sys.stderr, flush=True)
+    dies = os.environ.get(SERVER_DIES, "")
+    if dies and dies in root:
+        time.sleep(0.05)
+        print("error: the disk is on fire", file=sys.stderr, flush=True)
+        return 4
+    signal.sigwait([signal.SIGINT, signal.SIGTERM])
+    say({"requests": 1000, "cpu_s": {"user": 0.1, "system": 0.4}})
+    return 130
+
+
+def hold() -> None:
+    """Be a load: some packets, and time."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        for _ in range(40):
+            sender.sendto(b"load", ("127.0.0.1", 9))
+    signal.sigtimedwait([signal.SIGINT, signal.SIGTERM], float(os.environ.get(HOLD_S, "30")))
+
+
+def load_http() -> int:
+    if "--requests" not in sys.argv:
+        hold()
+    connections = float(option("--connections", option("--users", "1")))
+    quantiles = {"p50": 100.0, "p90": 200.0, "p99": 300.0, "p999": 400.0, "max": 500.0}
+    say(
+        {
+            "requests": 1000,
+            "errors": {},
+            "requests_per_s": 500.0 + connections,
+            "content_mbps": 80.0,
+            "latency_us": {"service": quantiles, "response": quantiles},
+            "client_cpu_s": 0.2,
+            "connections": connections,
+            "duration_s": 1.0,
+        }
+    )
+    return 0
+
+
+def load_stream() -> int:
+    if "--listen" in sys.argv:
+        print("listening on 127.0.0.1:9000", file=sys.stderr, flush=True)
+        signal.sigwait([signal.SIGINT, signal.SIGTERM])
+        return 130
+    hold()
+    rate = float(option("--rate", "1e9"))
+    say(
+        {
+            "goodput_bps": rate,
+            "segments": rate / 8 / 1460,
+            "retransmissions": 3,
+            "rtt_us": {"p50": 40.0, "p99": 90.0},
+            "cpu_s": 0.5,
+            "congestion_control": "cubic",
+        }
+    )
+    return 0
+
+
+def profile() -> int:
+    time.sleep(float(option("--duration")))
+    busy = sum(LAYERS.values())
+    say(
+        {
+            "backend": "cpu-clock",
+            "window_s": 1.0,
+            "samples": 1200,
+            "lost": 0,
+            "packets": {
+                "sent": 9000,
+                "received": 6000,
+                "segments_sent": 18_000,
+                "segments_received": 12_000,
+            },
+            "requests": 1000,
+            "layers": {
+                name: {
+                    "cpu_s": ns * 15_000 / 1e9,
+                    "cpu_ns_per_packet": ns,
+                    "share": ns / busy,
+                    "low": 0.0,
+                    "high": 1.0,
+                }
+                for name, ns in LAYERS.items()
+            },
+            "categories": {"server_program": {"share": 0.12}, "libraries": {"share": 0.05}},
+            "unclaimed_share": 0.004,
+            "unclaimed_top": [{"symbol": "mystery", "share": 0.002}],
+            "closure": {"stat_cpu_s": 0.505, "difference": -0.01, "resolution": 0.01},
+            "limits": ["no PMU"],
+        }
+    )
+    return 0
+
+
+def probe() -> int:
+    say(
+        {
+            "capabilities": [
+                {"name": "pmu", "available": False, "cost_of_lack": "time alone, no cycles"},
+                {"name": "tun", "available": True},
+            ]
+        }
+    )
+    return 0
+
+
+def main() -> int:
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT, signal.SIGTERM])
+    if LOG in os.environ:
+        with Path(os.environ[LOG]).open("a") as log:
+            log.write(json.dumps(sys.argv[1:]) + "\n")
+    verbs: dict[str, Callable[[], int]] = {
+        "serve web": serve,
+        "load http": load_http,
+        "load stream": load_stream,
+        "load files": lambda: 0,
+        "profile": profile,
+        "probe": probe,
+    }
+    verb = verbs.get(" ".join(sys.argv[1:3])) or verbs.get(sys.argv[1])
+    if verb is None:
+        print(f"error: unrecognized {sys.argv[1:]}", file=sys.stderr)
+        return 2
+    return verb()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,271 @@
+"""Measured runs go one by one in random order within blocks, and survive whatever stops them.
+
+No server is needed: the rig here invents its numbers, fails or waits as it is told.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from perpacket.errors import ConfigurationError, Interrupted, MachineLacks, RunFailed
+from perpacket.experiment import configuration_file, driver, session
+from perpacket.experiment.comparison import Published
+from perpacket.experiment.executor import Progress
+from perpacket.experiment.run_directory import RunDirectory
+from perpacket.experiment.study import Holding, Outcome, Point, Study
+
+POINTS = tuple(
+    Point(f"web-{connections}c", "web", {"connections": connections})
+    for connections in (1, 4, 16, 64, 256, 1024)
+)
+SEEDS = (1, 2, 3)
+
+
+@dataclass
+class FakeRun:
+    """A run that does what the rig is told and leaves its mark."""
+
+    rig: FakeRig
+    point: Point
+    seed: int
+
+    def run(self) -> Outcome:
+        self.rig.running += 1
+        assert self.rig.is_held
+        assert self.rig.running == 1, "two measured runs at once measure each other"
+        assert threading.current_thread() is threading.main_thread()
+        self.rig.ran.append((self.point.name, self.seed))
+        try:
+            self.rig.body(self.point, self.seed)
+        finally:
+            self.rig.running -= 1
+        return Outcome({"requests_per_s": 100.0 * self.seed}, raw={"profile": {"samples": 7}})
+
+    def progress(self) -> tuple[int, int]:
+        return 0, 1000
+
+    def cancel(self) -> None:
+        """Nothing waits."""
+
+
+@dataclass
+class FakeRig:
+    """A rig that holds nothing, and says what a test wants it to say."""
+
+    body: Callable[[Point, int], None] = lambda point, seed: None
+    holding: Holding = field(default_factory=lambda: Holding({"network": "veth"}))
+    ran: list[tuple[str, int]] = field(default_factory=list)
+    running: int = 0
+    is_held: bool = False
+
+    def prepare(self, point: Point, seed: int, timeline: bool) -> FakeRun:
+        if "wrong" in dict(point.overrides):
+            raise ConfigurationError(f"point {point.name}: wrong = 1 cannot be used")
+        return FakeRun(self, point, seed)
+
+    @contextmanager
+    def held(self, points: tuple[Point, ...]) -> Iterator[Holding]:
+        self.is_held = True
+        try:
+            yield self.holding
+        finally:
+            self.is_held = False
+
+
+def make_study(rig: FakeRig) -> Study:
+    return Study("fake", "A study", "What?", POINTS, SEEDS, runner=rig, rig=rig)
+
+
+def run(rig: FakeRig, path: Path) -> RunDirectory:
+    return session.run(make_study(rig), path)
+
+
+def blocks(ran: list[tuple[str, int]]) -> list[list[str]]:
+    """The points of each block in the order in which they ran."""
+    return [[name for name, seed in ran if seed == block] for block in SEEDS]
+
+
+def test_every_block_holds_every_point_once_in_an_order_of_its_own(tmp_path: Path) -> None:
+    rig = FakeRig()
+    run(rig, tmp_path / "run")
+    assert [seed for _, seed in rig.ran] == sorted(seed for _, seed in rig.ran)
+    names = [point.name for point in POINTS]
+    assert all(sorted(block) == sorted(names) for block in blocks(rig.ran))
+    assert len({tuple(block) for block in [*blocks(rig.ran), names]}) == 4
+
+
+def test_the_order_depends_on_the_seed_alone(tmp_path: Path) -> None:
+    first, second = FakeRig(), FakeRig()
+    run(first, tmp_path / "first")
+    run(second, tmp_path / "second")
+    assert first.ran == second.ran
+
+
+def test_a_resumed_study_goes_on_in_the_order_it_began_with(tmp_path: Path) -> None:
+    def interrupt(point: Point, seed: int) -> None:
+        if len(stopped.ran) == 8:
+            raise KeyboardInterrupt
+
+    stopped, whole = FakeRig(interrupt), FakeRig()
+    run(whole, tmp_path / "whole")
+    with pytest.raises(Interrupted, match="7 of 18 observations are kept") as caught:
+        run(stopped, tmp_path / "run")
+    assert "perpacket study resume" in caught.value.hint
+    resumed = FakeRig()
+    directory = RunDirectory.open(tmp_path / "run")
+    assert session.resume(make_study(resumed), directory) == 11
+    assert stopped.ran[:7] + resumed.ran == whole.ran
+    assert directory.missing() == []
+    assert session.resume(make_study(FakeRig()), directory) == 0
+
+
+def test_a_failed_run_costs_no_other_and_is_tried_again_on_resume(tmp_path: Path) -> None:
+    def fail(point: Point, seed: int) -> None:
+        if (point.name, seed) == ("web-16c", 2):
+            raise RunFailed("the server on host died in the middle of the run, with status -11")
+
+    directory = run(FakeRig(fail), tmp_path / "run")
+    assert [(failure.point, failure.seed) for failure in directory.failures()] == [("web-16c", 2)]
+    assert "died in the middle" in directory.failures()[0].reason
+    assert directory.missing() == [(POINTS[2], 2)]
+    again = FakeRig()
+    assert session.resume(make_study(again), directory) == 1
+    assert again.ran == [("web-16c", 2)]
+    assert directory.failures() == []
+    assert not list((directory.path / "failures").iterdir())
+
+
+def test_a_row_of_failures_ends_the_study(tmp_path: Path) -> None:
+    def fail(point: Point, seed: int) -> None:
+        raise MachineLacks("perf_event_paranoid is 4")
+
+    rig = FakeRig(fail)
+    with pytest.raises(RunFailed, match=r"5 runs in a row failed.*perf_event_paranoid is 4"):
+        run(rig, tmp_path / "run")
+    assert len(rig.ran) == 5
+    assert len(RunDirectory.open(tmp_path / "run").failures()) == 5
+
+
+def test_failures_that_good_runs_part_do_not_end_it(tmp_path: Path) -> None:
+    def fail(point: Point, seed: int) -> None:
+        if len(rig.ran) % 3:
+            raise RunFailed("now and then")
+
+    rig = FakeRig(fail)
+    directory = run(rig, tmp_path / "run")
+    assert len(rig.ran) == len(POINTS) * len(SEEDS)
+    assert len(directory.failures()) == 12
+
+
+def test_a_mistake_in_what_is_asked_stops_before_anything_is_written(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="wrong = 1"):
+        session.run(make_study(FakeRig()), tmp_path / "run", overrides=(("wrong", "1"),))
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_the_machine_cannot_run_is_left_out_and_said(tmp_path: Path) -> None:
+    reason = "no latency can be added: loopback has none"
+    left_out = {point.name: reason for point in POINTS[:2]}
+    rig = FakeRig(holding=Holding({"network": "loopback"}, {"limits": ["one host"]}, left_out))
+    directory = run(rig, tmp_path / "run")
+    assert {point.name for point in directory.configuration.points} == {
+        point.name for point in POINTS[2:]
+    }
+    assert directory.environment()["testbed"] == {
+        "network": "loopback",
+        "limits": ["one host"],
+        "left_out": [f"web-1c, web-4c: {reason}"],
+    }
+
+
+def test_a_study_of_which_nothing_can_run_says_why_and_writes_nothing(tmp_path: Path) -> None:
+    left_out = {point.name: "no network" for point in POINTS}
+    with pytest.raises(MachineLacks, match="no network"):
+        run(FakeRig(holding=Holding({}, {}, left_out)), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_study_is_not_resumed_on_another_testbed(tmp_path: Path) -> None:
+    directory = run(FakeRig(), tmp_path / "run")
+    directory.observation_path("web-1c", 1).unlink()
+    other = FakeRig(holding=Holding({"network": "loopback"}))
+    with pytest.raises(ConfigurationError, match="begun with network veth, here it is loopback"):
+        session.resume(make_study(other), directory)
+    assert other.ran == []
+
+
+def test_what_the_programs_said_is_kept_whole_beside_the_observation(tmp_path: Path) -> None:
+    directory = run(FakeRig(), tmp_path / "run")
+    assert json.loads(directory.raw_path("web-4c", 3, "profile").read_text()) == {"samples": 7}
+
+
+def test_progress_tells_what_is_kept_and_ends_complete(tmp_path: Path) -> None:
+    seen: list[Progress] = []
+    study = make_study(FakeRig(lambda point, seed: time.sleep(0.02)))
+    session.run(study, tmp_path / "run", on_progress=seen.append)
+    assert seen[-1].share == 1.0
+    assert (seen[-1].finished, seen[-1].total) == (18, 18)
+    assert seen[-1].remaining_s == 0
+
+
+def test_a_study_limited_to_some_points_keeps_the_figures_about_them() -> None:
+    rows = tuple(
+        Published(f"paper/{number}", "1", "rate", point.name, "request_rate", "req/s", 1.0)
+        for number, point in enumerate(POINTS)
+    )
+    growth = replace(rows[0], against=POINTS[5].name)
+    study = replace(make_study(FakeRig()), published=(*rows, growth)).limited_to(POINTS[:2])
+    assert (study.points, study.published) == (POINTS[:2], rows[:2])
+
+
+KILLED = """
+import sys, time
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from test_driver import FakeRig, make_study, session
+
+def body(point, seed):
+    time.sleep(0.05)
+
+session.run(make_study(FakeRig(body)), Path(sys.argv[1]))
+"""
+
+
+def test_a_study_that_is_killed_is_resumed_and_counts_nothing_twice(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    folder = str(Path(__file__).parent)
+    process = subprocess.Popen([sys.executable, "-c", KILLED, str(path), folder])
+    deadline = time.monotonic() + 60
+    while len(list((path / "observations").glob("*.json"))) < 4:
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait(timeout=30)
+    directory = RunDirectory.open(path)
+    kept = len(directory.read_observations())
+    assert 4 <= kept < 18
+    before = {file.name: file.read_bytes() for file in (path / "observations").glob("*.json")}
+    rig = FakeRig()
+    assert session.resume(make_study(rig), directory) == 18 - kept
+    assert len(rig.ran) == len(set(rig.ran)) == 18 - kept
+    assert not {f"{name}.seed-{seed}.json" for name, seed in rig.ran} & before.keys()
+    assert all((path / "observations" / name).read_bytes() == text for name, text in before.items())
+
+
+def test_blocks_of_a_fresh_directory_are_those_of_the_driver(tmp_path: Path) -> None:
+    configuration = configuration_file.resolve(make_study(FakeRig()), "1.2.3")
+    directory = RunDirectory.create(tmp_path / "run", configuration, {})
+    planned = [point.name for point, seed in driver.remaining(directory) if seed == 2]
+    assert planned == [point.name for point in driver.order(POINTS, 2)]

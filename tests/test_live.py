@@ -1,0 +1,148 @@
+"""`top`, `doctor` and the verbs of the agent, with an agent that says what it is told to."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from perpacket import live, machine
+from perpacket.cli.app import run
+from perpacket.errors import ConfigurationError, MachineLacks
+
+MakeAgent = Callable[[str], Path]
+
+WINDOW = {
+    "schema": 1,
+    "backend": "cpu-clock",
+    "window_s": 2.0,
+    "cpus": [0],
+    "requests": 4000,
+    "packets": {"sent": 20000, "received": 10000},
+    "closure": {"profile_cpu_s": 1.5, "stat_cpu_s": 1.5},
+    "layers": {
+        "user": {"cpu_ns_per_packet": 10_000.0, "share": 0.2},
+        "tcp": {"cpu_ns_per_packet": 40_000.0, "share": 0.8},
+        "udp": {"cpu_ns_per_packet": 0.0, "share": 0.0},
+    },
+    "limits": ["no PMU: times, never cycles"],
+}
+
+
+@pytest.fixture
+def make_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeAgent:
+    """A function that makes a shell script the agent."""
+
+    def make(script: str) -> Path:
+        agent = tmp_path / "agent"
+        agent.write_text(f"#!/bin/sh\n{script}\n")
+        agent.chmod(0o755)
+        monkeypatch.setenv("PERPACKET_AGENT", str(agent))
+        return agent
+
+    return make
+
+
+def output_of(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> tuple[int, str]:
+    """Exit status and standard output of a command line."""
+    printed = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", printed)
+    return run(arguments), printed.getvalue()
+
+
+def test_top_says_packets_requests_and_busy_share_per_second(
+    make_agent: MakeAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_agent(f"echo '{json.dumps(WINDOW)}'")
+    status, text = output_of(["top"], monkeypatch)
+    assert status == 0
+    first = text.splitlines()[0]
+    assert first == ("10,000 packets/s sent · 5,000 received · 2,000 requests/s · CPU 75 % busy")
+
+
+def test_top_draws_a_bar_in_proportion_for_each_layer_that_cost_anything(
+    make_agent: MakeAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_agent(f"echo '{json.dumps(WINDOW)}'")
+    _, text = output_of(["top"], monkeypatch)
+    bars = {line.split()[0]: line.count("█") for line in text.splitlines() if "█" in line}
+    assert bars == {"user": 8, "tcp": 32}
+
+
+def test_top_shows_no_zero_for_what_was_not_counted(
+    make_agent: MakeAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_agent(f"echo '{json.dumps(WINDOW | {'packets': {}, 'requests': None})}'")
+    _, text = output_of(["top"], monkeypatch)
+    assert text.startswith("- packets/s sent · - received · CPU")
+
+
+def test_top_says_what_limits_its_numbers(
+    make_agent: MakeAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_agent(f"echo '{json.dumps(WINDOW)}'")
+    assert "note: no PMU: times, never cycles" in output_of(["top"], monkeypatch)[1]
+
+
+def test_top_ends_the_agent_when_its_duration_is_over(
+    make_agent: MakeAgent, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    make_agent(
+        f"trap 'echo stopped > {tmp_path}/end; exit 130' INT\n"
+        f"while :; do echo '{json.dumps(WINDOW)}'; sleep 0.1; done"
+    )
+    status, _ = output_of(["top", "--duration", "0.2", "--format", "json"], monkeypatch)
+    assert status == 0
+    assert (tmp_path / "end").read_text() == "stopped\n"
+
+
+@pytest.mark.parametrize(("status", "error"), [(2, ConfigurationError), (3, MachineLacks)])
+def test_an_error_of_the_agent_is_ours_with_its_hint(
+    make_agent: MakeAgent, status: int, error: type[Exception]
+) -> None:
+    make_agent(f"printf 'error: perf is forbidden\\n\\nhint: ask root\\n' >&2; exit {status}")
+    with live.windows([]) as found, pytest.raises(error) as caught:
+        list(found)
+    assert str(caught.value) == "perf is forbidden"
+    assert getattr(caught.value, "hint", "") == "ask root"
+
+
+CAPABILITIES = {
+    "schema": 1,
+    "capabilities": [
+        {
+            "name": "perf",
+            "available": False,
+            "detail": "kernel.perf_event_paranoid is 3",
+            "cost_of_lack": "no profile",
+            "next_step": "set it to 1",
+        }
+    ],
+}
+
+
+def test_doctor_names_the_lack_its_cost_and_the_next_step(
+    make_agent: MakeAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_agent(f"echo '{json.dumps(CAPABILITIES)}'")
+    status, text = output_of(["doctor"], monkeypatch)
+    assert status == 0
+    assert "kernel.perf_event_paranoid is 3" in text
+    assert "no profile" in text
+    assert "perf: set it to 1" in text
+
+
+def test_doctor_ends_with_3_when_what_is_required_is_not_there(make_agent: MakeAgent) -> None:
+    make_agent(f"echo '{json.dumps(CAPABILITIES)}'")
+    assert run(["doctor", "--require", "perf"]) == 3
+    assert run(["doctor", "--require", "unicorns"]) == 2
+
+
+def test_an_agent_that_does_not_run_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERPACKET_AGENT", "/dev/null")
+    with pytest.raises(MachineLacks, match="agent"):
+        machine.examine()

@@ -1,0 +1,362 @@
+"""The measured studies quote their documents rightly, and judge shapes, not times."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perpacket import report, studies
+from perpacket.cli import app
+from perpacket.errors import ConfigurationError
+from perpacket.experiment import configuration_file, session
+from perpacket.experiment.comparison import Published, Verdict, judge
+from perpacket.experiment.run_directory import RunDirectory
+from perpacket.experiment.study import Point, Study
+from perpacket.measurement.plan import read_plan
+from perpacket.measurement.rig import MeasuredRig
+from perpacket.report import agreement
+from perpacket.report.voice import MEASURED
+from perpacket.statistics import Interval
+from perpacket.studies import shapes
+from perpacket.studies.quantities import QUANTITIES, SEVEN
+from test_driver import FakeRig, FakeRun
+
+scipy_stats = pytest.importorskip("scipy.stats")
+
+REFERENCES = {"tr05-450": "tr05-450.toml", "breakdown": "patwardhan2004.toml"}
+SCOPES = [(name, full) for name in studies.MEASURED for full in (False, True)]
+
+
+@pytest.mark.parametrize(("name", "full"), SCOPES)
+def test_every_point_can_be_read_as_a_plan_and_is_named_by_its_factors(
+    name: str, full: bool
+) -> None:
+    points = studies.find_measured(name, full=full).points
+    assert len({tuple(point.factors.items()) for point in points}) == len(points)
+    for point in points:
+        plan = read_plan(point)
+        assert plan.is_web == (plan.kind != "stream")
+        assert plan.latency_ms == 0 or plan.network == "delayed"
+
+
+@pytest.mark.parametrize("name", studies.MEASURED)
+def test_the_cut_levels_take_ten_minutes_at_most(name: str) -> None:
+    study = studies.find_measured(name)
+    expected_s = sum(read_plan(point).expected_s for point in study.points)
+    assert expected_s * len(study.seeds) <= 600
+
+
+def test_the_full_levels_are_the_published_ones() -> None:
+    points = studies.find_measured("tr05-450", full=True).points
+    bulk = [p.factors for p in points if p.factors["load"] == "bulk"]
+    single = {f["rate_mbps"] for f in bulk if f["connections"] == 1}
+    assert single == set(range(100, 1000, 100))
+    direct = {f["connections"] for f in bulk if f["network"] == "direct" and f["rate_mbps"] == 100}
+    assert direct == {1, 4, 16, 32, 64, 128, 256, 512, 1024, 2048, 16_384}
+    delayed = {f["latency_ms"] for f in bulk if f["network"] == "delayed"}
+    assert delayed == {0, 1, 5, 10, 20, 40}
+    trace = {f["connections"] for f in (p.factors for p in points) if f["load"] == "trace"}
+    assert {min(trace), max(trace)} == {4, 5120}
+    users = {p.factors["clients"] for p in studies.find_measured("breakdown", full=True).points}
+    assert users == {25, 50, 100, 150, 200, 300, 400, 500}
+
+
+@pytest.mark.parametrize("name", studies.MEASURED)
+def test_levels_that_the_document_states_changes_between_are_in_the_cut_study(name: str) -> None:
+    """A change can only be found again where both of its ends are run."""
+    cut = studies.find_measured(name)
+    changes = [row for row in cut.published if row.judged == "direction"]
+    assert len(changes) >= 4
+    names = {point.name for point in cut.points}
+    assert all(row.point in names and row.against in names for row in changes)
+
+
+@pytest.mark.parametrize("name", studies.MEASURED)
+def test_figures_of_the_document_are_those_of_the_reference(name: str, shared: Path) -> None:
+    with (shared / "reference" / REFERENCES[name]).open("rb") as stream:
+        reference = {row["id"]: row for row in tomllib.load(stream)["figure"]}
+    for row in studies.find_measured(name, full=True).published:
+        key = row.figure.removesuffix("-change")
+        stated = reference.get(key) or reference[key.rpartition("-")[0]]
+        assert row.where == stated["where"], row.figure
+        if "of all CPU" in row.statement or "cycles per packet" not in row.note:
+            numbers = {stated.get(one) for one in ("value", "min", "max")} - {None}
+            own = {row.value, row.minimum, row.maximum} - {None}
+            assert own <= numbers | {0.0, -66.4, 401.0}, row.figure
+
+
+def test_shares_and_changes_are_computed_from_table_1(shared: Path) -> None:
+    with (shared / "reference" / "tr05-450.toml").open("rb") as stream:
+        reference = {row["id"]: row.get("value") for row in tomllib.load(stream)["figure"]}
+
+    def cycles(figure: str, region: str) -> float:
+        prefix = figure.partition("-L0-")[0]
+        value = reference[f"{prefix}-L0-{region.replace('Stack', 'OverallStack')}-cycles"]
+        assert isinstance(value, int)
+        return value
+
+    checked = 0
+    for row in studies.find_measured("tr05-450", full=True).published:
+        if not row.figure.startswith("tr05-450/t1-"):
+            continue
+        region = row.quantity.partition(".")[2].partition(" ")[0]
+        own = cycles(row.figure, region)
+        if row.quantity.startswith("busy_share."):
+            expected = 100 * own / sum(cycles(row.figure, one) for one in SEVEN)
+        else:
+            assert row.against is not None
+            base = row.figure.replace(
+                f"-C{row.point.partition('-')[2].removesuffix('c')}-",
+                f"-C{row.against.partition('-')[2].removesuffix('c')}-",
+            )
+            expected = 100 * (own / cycles(base, region) - 1)
+        assert row.value == pytest.approx(expected, abs=0.051), row.figure
+        checked += 1
+    assert checked == 48 + 16
+
+
+@pytest.mark.parametrize("name", studies.MEASURED)
+def test_every_figure_names_quantities_that_there_are(name: str) -> None:
+    for figure in studies.find_measured(name, full=True).figures:
+        if figure.kind in ("relative", "quantities-beside"):
+            assert set(figure.y.split(",")) <= QUANTITIES.keys()
+
+
+def test_some_experiments_are_asked_for_by_name() -> None:
+    study = studies.find_measured("tr05-450", only=("packet-rate",))
+    assert [point.factors["rate_mbps"] for point in study.points] == [100, 300, 600, 900]
+    assert {figure.x for figure in study.figures} == {"rate_mbps"}
+    with pytest.raises(ConfigurationError, match="--only seven"):
+        studies.find_measured("tr05-450", only=("seven",))
+    with pytest.raises(ConfigurationError, match="osdi06 is simulated"):
+        studies.find_measured("osdi06", full=True)
+
+
+@pytest.mark.parametrize(("name", "full"), SCOPES)
+def test_a_run_is_found_again_with_its_scope_and_its_command(name: str, full: bool) -> None:
+    study = studies.find_measured(name, full=full)
+    added = (("run.duration_s", "1"),)
+    found = studies.of_run(configuration_file.resolve(study, "1", (1,), added))
+    assert found.points == study.points
+    assert found.published == study.published
+    assert ("--full" in found.command) is full
+    assert "--only" not in found.command
+
+
+def test_a_part_of_a_study_is_found_again_as_that_part() -> None:
+    study = studies.find_measured("tr05-450", only=("packet-rate", "connections"))
+    found = studies.of_run(configuration_file.resolve(study, "1"))
+    assert found.command == "perpacket study run tr05-450 --only packet-rate,connections"
+    assert found.points == study.points
+
+
+def change(value: float | None, minimum: float | None = None) -> Published:
+    return Published(
+        *("paper/change", "1", "change", "p", "ns.TCP increase", "%"),
+        value=value,
+        minimum=minimum,
+        against="q",
+        resolution=1.0,
+        judged="direction",
+    )
+
+
+@pytest.mark.parametrize(
+    ("published", "low", "high", "verdict", "text"),
+    [
+        (157.0, 40.0, 60.0, Verdict.SAME_DIRECTION, "same direction, weaker"),
+        (18.0, 40.0, 60.0, Verdict.SAME_DIRECTION, "same direction, stronger"),
+        (50.0, 40.0, 60.0, Verdict.AGREES, "agrees"),
+        (157.0, -20.0, -10.0, Verdict.OPPOSITE, "opposite direction"),
+        (157.0, -20.0, 10.0, Verdict.UNDECIDED, "no change can be claimed"),
+        (157.0, -90.0, 900.0, Verdict.UNDECIDED, "no change can be claimed"),
+        (-66.0, -80.0, -70.0, Verdict.SAME_DIRECTION, "same direction, stronger"),
+        (-66.0, 10.0, 20.0, Verdict.OPPOSITE, "opposite direction"),
+    ],
+)
+def test_a_change_is_asked_which_way_it_goes(
+    published: float, low: float, high: float, verdict: Verdict, text: str
+) -> None:
+    interval = Interval((low + high) / 2, low, high, 3, 0.95)
+    row = judge(change(published), "c", interval)
+    assert (row.verdict, row.verdict_text) == (verdict, text)
+
+
+def test_an_interval_that_holds_nearly_everything_agrees_with_nothing() -> None:
+    share = replace(change(15.0), judged="value", quantity="busy_share.TCP", widest=20.0)
+    wide, narrow = Interval(20.0, -30.0, 70.0, 2, 0.95), Interval(16.0, 12.0, 20.0, 2, 0.95)
+    assert judge(share, "c", wide).verdict is Verdict.TOO_WIDE
+    assert judge(share, "c", narrow).verdict is Verdict.AGREES
+    assert judge(replace(share, value=90.0), "c", wide).verdict is Verdict.DIFFERS
+    bound = replace(share, value=None, maximum=25.0)
+    assert judge(bound, "c", wide).verdict is Verdict.TOO_WIDE
+
+
+def test_what_the_intervals_cannot_tell_is_counted_in_the_headline() -> None:
+    rows = [
+        judge(change(157.0), "c", Interval(50.0, 40.0, 60.0, 3, 0.95)),
+        judge(change(157.0), "c", Interval(50.0, -90.0, 900.0, 3, 0.95)),
+    ]
+    assert agreement.headline(rows, MEASURED) == (
+        "1 of 2 published changes goes the same way here; of 1 the intervals are too wide to tell."
+    )
+
+
+def test_a_rise_without_a_number_is_a_rise_or_is_not() -> None:
+    rise, fall = Interval(5.0, 1.0, 9.0, 3, 0.95), Interval(-5.0, -9.0, -1.0, 3, 0.95)
+    assert judge(change(None, 0.0), "c", rise).verdict_text == "same direction"
+    assert judge(change(None, 0.0), "c", fall).verdict is Verdict.OPPOSITE
+
+
+numbers = st.lists(st.integers(0, 9), min_size=7, max_size=7)
+
+
+@given(numbers, numbers)
+def test_the_order_of_regions_is_compared_by_kendalls_tau_b(
+    first: list[float], second: list[float]
+) -> None:
+    expected = scipy_stats.kendalltau(first, second).statistic
+    found = shapes.tau(first, second)
+    if found is None:
+        assert len(set(first)) == 1 or len(set(second)) == 1
+    else:
+        assert found == pytest.approx(expected)
+
+
+NS_BY_REGION = {
+    "user": 155.0,
+    "syscall": 60.0,
+    "socket": 95.0,
+    "tcp": 290.0,
+    "ip": 53.0,
+    "ethernet": 95.0,
+    "driver": 210.0,
+    "scheduler": 58.0,
+}
+
+
+@dataclass
+class ProfiledRig(FakeRig):
+    """A rig whose runs give the report's own profile, dearer with every doubling of connections."""
+
+    broken: str = ""
+    prepared: list[FakeRun] = field(default_factory=list)
+
+    def prepare(self, point: Point, seed: int, timeline: bool) -> FakeRun:
+        return ProfiledRun(self, point, seed)
+
+
+class ProfiledRun(FakeRun):
+    def run(self) -> object:  # type: ignore[override]
+        outcome = super().run()
+        connections = self.point.factors["connections"]
+        assert isinstance(connections, int)
+        dearer = 1 + 0.1 * connections.bit_length() + 0.001 * self.seed
+        layers = {name: {"cpu_ns_per_segment": ns * dearer} for name, ns in NS_BY_REGION.items()}
+        result = {
+            "layers": layers,
+            "server_idle": 0.2,
+            "requests_per_s": 100.0 * connections,
+            "content_mbps": 10.0 * connections,
+            "doubts": {"client_limited": self.point.name == "trace-512c"},
+        }
+        return replace(outcome, result=result)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> tuple[Study, RunDirectory]:
+    """The web and connections experiments with the report's own shape; one run failed."""
+
+    def body(point: Point, seed: int) -> None:
+        from perpacket.errors import RunFailed
+
+        if (point.name, seed) == ("specweb99-16c", 2):
+            raise RunFailed("the server on server died in the middle of the run, with status -11")
+
+    study = studies.find_measured("tr05-450", only=("connections", "web"))
+    left_out = {p.name: "nothing can add latency here" for p in study.points if "ms" in p.name}
+    left_out = {name: why for name, why in left_out.items() if "mbps" not in name}
+    rig = ProfiledRig(body)
+    rig.holding = replace(rig.holding, facts={"limits": ["one host"]}, left_out=left_out)
+    directory = session.run(replace(study, runner=rig, rig=rig), tmp_path / "run")
+    return studies.of_run(directory.configuration), directory
+
+
+def test_a_profile_of_the_published_shape_is_found_to_have_it(
+    run: tuple[Study, RunDirectory],
+) -> None:
+    rows = {row.published.figure: row for row in run[0].comparisons(run[1])}
+    for region in SEVEN:
+        row = rows[f"tr05-450/t1-WC-C512-L0-{region}-cycles"]
+        assert row.simulated is not None
+        assert row.simulated.value == pytest.approx(row.published.value, abs=1.0)
+    order = rows["tr05-450/t1-WC-order/trace-512c"]
+    assert order.simulated is not None
+    assert order.simulated.value > 0.9
+    assert "TCP, Driver" in order.published.note
+    growth = rows["tr05-450/f5-tcp-cyc-inc"]
+    assert growth.verdict_text == "same direction, weaker"
+    assert any("may have been the limit" in text for text in order.warnings) is False
+    limited = rows["tr05-450/t1-WC-C512-L0-TCP-cycles"].warnings
+    assert limited == ("the clients were nearly busy and may have been the limit in block 1, 2, 3",)
+
+
+def test_the_page_speaks_of_measurements_and_says_what_failed_and_was_left_out(
+    run: tuple[Study, RunDirectory], tmp_path: Path
+) -> None:
+    page = report.write_study(*run, tmp_path / "report.html").read_text()
+    text = page.partition('<script id="perpacket-data"')[0]
+    assert "simulat" not in text
+    assert "calibrat" not in text
+    assert "seed" not in text.partition("Limits of this run")[0]
+    assert "Failed: specweb99-16c, block 2: the server on server died" in text
+    assert "Left out: trace-2048c-0ms" in text
+    assert "One host." in text
+    assert "perpacket study run tr05-450 --only connections,web" in text
+    assert "same direction, weaker" in text
+    assert text.count("<svg") == 2 * text.count('<figure id="figure-')
+
+
+def test_a_failed_run_ends_the_verb_with_4_after_the_data(
+    run: tuple[Study, RunDirectory], capfd: pytest.CaptureFixture[str]
+) -> None:
+    status = app.run(["study", "report", str(run[1].path), "--format", "json"])
+    out, err = capfd.readouterr()
+    assert status == 4
+    found = json.loads(out)
+    assert found["failures"][0]["point"] == "specweb99-16c"
+    assert found["missing"] == 1
+    assert found["comparisons"][0]["measured"]["n"] == 3
+    assert "specweb99-16c block 2" in err
+    assert "perpacket study resume" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["osdi06", "--full"], "--full: that is for measured"),
+        (["osdi06", "--duration", "3"], "run.duration_s: that is for measured"),
+        (["tr05-450", "--seeds", "3"], "--seeds: that is for simulated"),
+        (["tr05-450", "--packets", "3"], "run.packets: that is for simulated"),
+        (["breakdown", "--only", "web"], "--only web"),
+        (["breakdown", "--server", "nginx"], "server.command and server.url together"),
+        (["breakdown", "--trace", "absent.log"], "absent.log"),
+        (["tr05-450", "--testbed", "ssh"], "testbed.server_host"),
+    ],
+)
+def test_options_that_a_study_cannot_have_are_refused(
+    arguments: list[str], complaint: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    status = app.run(["study", "run", *arguments, "--output", str(tmp_path / "run")])
+    assert (status, complaint in capfd.readouterr().err) == (2, True)
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_studies_own_rig_is_the_real_one() -> None:
+    assert all(isinstance(studies.find(name).rig, MeasuredRig) for name in studies.MEASURED)

@@ -1,0 +1,501 @@
+"""A measured run puts server, load and profile over one window, and doubts what it must.
+
+The hosts are processes of this machine and the agent is a stand-in: what is tested is what they are
+asked, in which order, and what becomes of their answers.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+import fake_agent
+from perpacket import studies, testbed
+from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
+from perpacket.experiment import driver, session
+from perpacket.experiment.run_directory import RunDirectory
+from perpacket.experiment.study import Holding, Point, Study
+from perpacket.measurement import files, hosts, programs
+from perpacket.measurement.plan import Plan, read_plan
+from perpacket.measurement.processors import Ticks, idle_share, read_frames, read_ticks
+from perpacket.measurement.rig import MeasuredRig
+from perpacket.measurement.summary import Answers, summarize
+
+AGENT = Path(fake_agent.__file__)
+QUICK = (("run.duration_s", "0.05"), ("run.warmup_s", "0"), ("testbed.kind", "loopback"))
+
+
+@dataclass
+class FakeTestbed:
+    """Hosts of this machine, joined by a network that notes what latency it is asked for."""
+
+    inner: hosts.Testbed
+    network: str = "veth"
+    latencies_us: list[float] = field(default_factory=list)
+    limits: tuple[str, ...] = ("The hosts are this machine.",)
+
+    @property
+    def server(self) -> hosts.Host:
+        return self.inner.server
+
+    @property
+    def clients(self) -> tuple[hosts.Host, ...]:
+        return tuple(self.inner.clients)
+
+    def set_latency(self, one_way_us: float) -> None:
+        self.latencies_us.append(one_way_us)
+
+    def network_report(self) -> dict[str, object] | None:
+        return None if self.network == "veth" else {"kept": True}
+
+
+@dataclass
+class Beds:
+    """Opens testbeds and keeps them for a test to look at."""
+
+    lacks_latency: bool = False
+    opened: list[FakeTestbed] = field(default_factory=list)
+
+    @contextmanager
+    def open(self, plan: Plan) -> Iterator[FakeTestbed]:
+        if plan.network == "delayed" and self.lacks_latency:
+            raise MachineLacks("there is no network to delay")
+        with testbed.loopback() as inner:
+            bed = FakeTestbed(inner, "veth" if plan.network == "direct" else "link")
+            self.opened.append(bed)
+            yield bed
+
+
+@pytest.fixture
+def beds() -> Beds:
+    return Beds()
+
+
+@pytest.fixture
+def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The stand-in in the place of the agent, and where it writes what it was asked."""
+    file = tmp_path / "asked.jsonl"
+    monkeypatch.setenv("PERPACKET_AGENT", str(AGENT))
+    monkeypatch.setenv(fake_agent.LOG, str(file))
+    monkeypatch.setattr("perpacket.measurement.runs.LEAD_S", 0.0)
+    return file
+
+
+def asked(log: Path, *verb: str) -> list[list[str]]:
+    """The commands that began with these words."""
+    commands: list[list[str]] = [json.loads(line) for line in log.read_text().splitlines()]
+    return [command for command in commands if command[: len(verb)] == list(verb)]
+
+
+def point(name: str, kind: str, **parameters: object) -> Point:
+    pairs = [(key.replace("__", "."), str(value)) for key, value in parameters.items()]
+    return Point(name, kind, {"load": name}, (("load.kind", kind), *pairs, *QUICK))
+
+
+def study_of(beds: Beds, *points: Point) -> Study:
+    rig = MeasuredRig(beds.open)
+    return Study("tiny", "A study", "What?", points, (1, 2), runner=rig, rig=rig)
+
+
+BULK = point("bulk", "stream", load__connections=4, load__rate_mbps=100)
+FILE = point("ab", "file", load__connections=8, load__size_bytes=509, load__keep_alive="false")
+SURGE = point("surge", "surge", load__users=25)
+LATE = point("late", "stream", network__kind="delayed", network__latency_ms=5)
+
+
+def test_an_observation_holds_the_cost_the_rates_and_how_idle_both_sides_were(
+    beds: Beds, log: Path, tmp_path: Path
+) -> None:
+    directory = session.run(study_of(beds, FILE, BULK), tmp_path / "run")
+    assert not directory.failures()
+    row = directory.observations().filter(point="ab").row(0, named=True)
+    assert row["layers.tcp.cpu_ns_per_packet"] == 600.0
+    assert row["layers.tcp.cpu_ns_per_segment"] == pytest.approx(300.0)
+    assert (row["packets_per_s"], row["segments_per_packet"]) == (15_000.0, 2.0)
+    assert row["requests_per_s"] == 508.0
+    assert row["error_share"] == 0.0
+    assert 0 <= row["client_idle"] <= 1
+    assert 0 <= row["server_idle"] <= 1
+    stream = directory.observations().filter(point="bulk").row(0, named=True)
+    assert stream["goodput_mbps"] == 100.0
+    assert stream["doubts.rate_missed"] is False
+    raw = json.loads(directory.raw_path("ab", 1, "profile").read_text())
+    assert raw["unclaimed_top"] == [{"symbol": "mystery", "share": 0.002}]
+    assert json.loads(directory.raw_path("ab", 2, "server").read_text())["requests"] == 1000
+
+
+def test_server_and_clients_are_asked_for_what_the_point_says(
+    beds: Beds, log: Path, tmp_path: Path
+) -> None:
+    session.run(study_of(beds, FILE, SURGE, BULK), tmp_path / "run")
+    (serve, *_), bed = asked(log, "serve", "web"), beds.opened[0]
+    assert serve[serve.index("--cores") + 1] == programs.cpu_list(bed.server.cpus)
+    load = next(one for one in asked(log, "load", "http") if "file" in one)
+    assert load[2] == "http://127.0.0.1:8080/file-509.bin"
+    assert load[load.index("--connections") + 1] == "8"
+    assert load[load.index("--http") + 1] == "1.0"
+    surge = next(one for one in asked(log, "load", "http") if "surge" in one)
+    assert surge[surge.index("--users") + 1] == "25"
+    (sender, *_) = [one for one in asked(log, "load", "stream") if "--to" in one]
+    assert sender[sender.index("--to") + 1] == "127.0.0.1:9000"
+    assert sender[sender.index("--rate") + 1] == "100000000"
+    assert sender[sender.index("--segment-bytes") + 1] == "1460"
+    profile = asked(log, "profile")[0]
+    assert profile[profile.index("--duration") + 1] == "0.05"
+    urls = {
+        one[one.index("--requests") + 1] for one in asked(log, "profile") if "--requests" in one
+    }
+    assert urls == {"http://127.0.0.1:8080/.perpacket/report"}
+
+
+def test_blocks_ask_with_different_seeds_and_the_same_block_with_the_same(
+    beds: Beds, log: Path, tmp_path: Path
+) -> None:
+    session.run(study_of(beds, FILE, SURGE), tmp_path / "run")
+    seeds = [one[one.index("--seed") + 1] for one in asked(log, "load", "http")]
+    assert len(seeds) == 4
+    assert sorted(set(seeds)) == sorted({seeds[0], seeds[-1]})
+    assert seeds[0] == seeds[1] != seeds[2]
+
+
+def test_file_sets_are_made_once_and_removed_with_the_trace(
+    beds: Beds, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "scratch"))
+    (tmp_path / "scratch").mkdir()
+    recorded = tmp_path / "own.log"
+    recorded.write_text('h - - [01/Jan/2020:00:00:00 +0000] "GET /a HTTP/1.1" 200 12\n')
+    trace = point("trace", "trace", load__trace=recorded, load__connections=4)
+    more = replace(trace, name="more")
+    session.run(study_of(beds, trace, more, SURGE), tmp_path / "run")
+    made = asked(log, "load", "files")
+    assert sorted(one[2] for one in made) == ["surge", "trace"]
+    replayed = {
+        one[one.index("--trace") + 1] for one in asked(log, "load", "http") if "--trace" in one
+    }
+    assert len(replayed) == 1
+    assert recorded.name not in replayed.pop()
+    assert list((tmp_path / "scratch").iterdir()) == []
+
+
+def test_files_of_a_dead_study_are_removed_and_those_of_a_living_one_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    for maker in (str(dead.pid), str(os.getpid()), "nobody"):
+        (tmp_path / f"{files.PREFIX}{maker}-abc").mkdir()
+    files.remove_leftovers()
+    left = {folder.name for folder in tmp_path.iterdir()}
+    assert left == {f"{files.PREFIX}{os.getpid()}-abc", f"{files.PREFIX}nobody-abc"}
+
+
+def test_a_server_that_dies_is_a_failed_run_with_its_last_words(
+    beds: Beds, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(fake_agent.SERVER_DIES, "surge")
+    directory = session.run(study_of(beds, FILE, SURGE), tmp_path / "run")
+    failures = directory.failures()
+    assert [(one.point, one.seed) for one in failures] == [("surge", 1), ("surge", 2)]
+    assert "the server on server died in the middle of the run" in failures[0].reason
+    assert "the disk is on fire" in failures[0].reason
+    assert len(directory.read_observations()) == 2
+
+
+def test_points_along_latency_have_hosts_of_their_own(
+    beds: Beds, log: Path, tmp_path: Path
+) -> None:
+    directory = session.run(study_of(beds, BULK, LATE), tmp_path / "run")
+    direct, delayed = beds.opened
+    assert direct.latencies_us == []
+    assert delayed.latencies_us[-2:] == [5000.0, 5000.0]
+    facts = directory.environment()["testbed"]
+    assert isinstance(facts, dict)
+    assert (facts["network"], facts["network_with_latency"]) == ("veth", "link")
+    assert facts["could_not"] == ["pmu: time alone, no cycles"]
+    assert facts["limits"] == ["The hosts are this machine."]
+
+
+def test_latency_that_cannot_be_added_leaves_its_points_out(log: Path, tmp_path: Path) -> None:
+    directory = session.run(study_of(Beds(lacks_latency=True), BULK, LATE), tmp_path / "run")
+    assert [point.name for point in directory.configuration.points] == ["bulk"]
+    facts = directory.environment()["testbed"]
+    assert isinstance(facts, dict)
+    assert facts["left_out"] == ["late: nothing can add latency here: there is no network to delay"]
+
+
+def test_more_connections_than_descriptors_are_left_out(log: Path, tmp_path: Path) -> None:
+    many = point("many", "stream", load__connections=10**9)
+    directory = session.run(study_of(Beds(), BULK, many), tmp_path / "run")
+    assert [point.name for point in directory.configuration.points] == ["bulk"]
+    assert "1000000000 connections need more" in json.dumps(directory.environment())
+
+
+def test_another_server_is_started_as_its_command_says(
+    beds: Beds, log: Path, tmp_path: Path
+) -> None:
+    own = f"{AGENT} serve web --root {{root}} --listen {{address}} --cores {{cpus}}"
+    foreign = replace(
+        FILE,
+        overrides=(
+            *FILE.overrides,
+            ("server.command", own),
+            ("server.url", "http://{address}:8080/"),
+        ),
+    )
+    directory = session.run(study_of(beds, foreign), tmp_path / "run")
+    assert not directory.failures()
+    (serve, *_) = asked(log, "serve", "web")
+    assert serve[serve.index("--listen") + 1] == "127.0.0.1"
+    assert "{" not in " ".join(serve)
+    loads = asked(log, "load", "http")
+    assert loads[0][loads[0].index("--requests") + 1] == "1"
+    assert all(one[2] == "http://127.0.0.1:8080/file-509.bin" for one in loads)
+    assert not any("--requests" in one for one in asked(log, "profile"))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "complaint"),
+    [
+        ("run.duration_s", "0", "run.duration_s = 0"),
+        ("run.duration_s", "soon", "valid number"),
+        ("load.kind", "gopher", "load.kind = gopher"),
+        ("testbed.kind", "ssh", "testbed.server_host"),
+        ("server.url", "http://x/", "server.command and server.url together"),
+        ("network.latency_ms", "5", "network.kind delayed"),
+        ("nic.mips", "400", "nic.mips"),
+    ],
+)
+def test_a_wrong_parameter_is_named_before_anything_starts(
+    beds: Beds, tmp_path: Path, name: str, value: str, complaint: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=complaint):
+        session.run(study_of(beds, BULK), tmp_path / "run", overrides=((name, value),))
+    assert beds.opened == []
+
+
+PROFILE = {
+    "window_s": 2.0,
+    "packets": {"sent": 100, "received": 100},
+    "layers": {"tcp": {"cpu_s": 0.5}},
+    "lost": 0,
+    "closure": {"stat_cpu_s": 1.01, "difference": -0.01, "resolution": 0.005},
+}
+LOAD = {"requests": 990, "errors": {"reset": 10}, "requests_per_s": 99.0, "content_mbps": 1.0}
+
+
+def doubts(
+    plan: Plan, profile: dict[str, object], load: dict[str, object], client_idle: float = 0.5
+) -> set[str]:
+    answers = Answers(profile, [load], None, None, 0.1, client_idle)
+    found = summarize(plan, answers)["doubts"]
+    assert isinstance(found, dict)
+    return {name for name, is_set in found.items() if is_set}
+
+
+def test_whatever_casts_doubt_on_a_run_is_flagged() -> None:
+    web, bulk = read_plan(FILE), read_plan(BULK)
+    assert doubts(web, PROFILE, LOAD) == set()
+    assert doubts(web, PROFILE, LOAD, client_idle=0.02) == {"client_limited"}
+    assert doubts(web, PROFILE, LOAD | {"errors": {"reset": 30}}) == {"many_errors"}
+    assert doubts(web, PROFILE | {"lost": 3}, LOAD) == {"samples_lost"}
+    others = {"categories": {"other_programs": {"share": 0.2}}}
+    assert doubts(web, PROFILE | others, LOAD) == {"others_ran"}
+    broken = {"closure": {"stat_cpu_s": 1.0, "difference": -0.1, "resolution": 0.01}}
+    assert doubts(web, PROFILE | broken, LOAD) == {"closure_broken"}
+    coarse = {"closure": {"stat_cpu_s": 1.0, "difference": -0.1, "resolution": 0.2}}
+    assert doubts(web, PROFILE | coarse, LOAD) == set()
+    specweb = read_plan(point("specweb", "specweb99", load__connections=16))
+    assert doubts(specweb, PROFILE, LOAD | {"conforming": 16}) == set()
+    assert doubts(specweb, PROFILE, LOAD | {"conforming": 12}) == {"not_conforming"}
+    assert doubts(bulk, PROFILE, {"goodput_bps": 99e6}) == set()
+    assert doubts(bulk, PROFILE, {"goodput_bps": 60e6}) == {"rate_missed"}
+
+
+def test_a_load_that_ends_within_the_window_is_no_observation(
+    beds: Beds, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(fake_agent.HOLD_S, "0")
+    longer = (("run.duration_s", "0.5"),)
+    directory = session.run(study_of(beds, FILE), tmp_path / "run", overrides=longer)
+    assert "the load on client ended before the profile did" in directory.failures()[0].reason
+
+
+def test_a_load_that_went_past_the_interfaces_is_no_observation() -> None:
+    nothing = PROFILE | {"packets": {"sent": 0, "received": 0}}
+    with pytest.raises(RunFailed, match="no packet crossed"):
+        doubts(read_plan(FILE), nothing, LOAD)
+
+
+def test_where_cycles_were_sampled_a_layers_time_is_its_share_of_the_busy_time() -> None:
+    sampled = {"layers": {"tcp": {"cpu_s": None, "share": 0.5}}}
+    answers = Answers(PROFILE | sampled, [LOAD], None, None, 0.1, 0.5)
+    layers = summarize(read_plan(FILE), answers)["layers"]
+    assert isinstance(layers, dict)
+    assert layers["tcp"]["cpu_ns_per_segment"] == pytest.approx(0.5 * 1.01e9 / 200)
+
+
+def test_what_other_programs_do_in_their_own_code_is_no_cost_of_a_segment() -> None:
+    busy = {
+        "layers": {"user": {"cpu_s": 0.9, "share": 0.6}, "tcp": {"cpu_s": 0.6, "share": 0.4}},
+        "server": {"pid": 7, "user": {"cpu_s": 0.3, "share": 0.2}},
+    }
+    answers = Answers(PROFILE | busy, [LOAD], None, None, 0.1, 0.5)
+    layers = summarize(read_plan(FILE), answers)["layers"]
+    assert isinstance(layers, dict)
+    assert layers["user"]["cpu_ns_per_segment"] == pytest.approx(0.3 * 1e9 / 200)
+
+
+def test_several_clients_add_up_and_the_slowest_tells_the_latency() -> None:
+    quantiles = ({"response": {"p99": 900.0}}, {"response": {"p99": 400.0}})
+    loads = [LOAD | {"latency_us": one} for one in quantiles]
+    result = summarize(read_plan(FILE), Answers(PROFILE, loads, None, None, 0.1, 0.5))
+    assert result["requests_per_s"] == 198.0
+    assert result["latency_us"] == {"response": {"p99": 900.0}}
+
+
+def test_frames_are_counted_over_all_interfaces_both_ways() -> None:
+    text = (
+        "Inter-|   Receive  |  Transmit\n face |bytes packets errs\n"
+        "    lo: 900 7 0 0 0 0 0 0 900 7 0 0 0 0 0 0\n"
+        "  net0:1200 10 0 0 0 0 0 0 3000 20 0 0 0 0 0 0\n"
+    )
+    assert read_frames(text) == 44
+
+
+def test_idle_time_is_the_kernels_idle_and_waiting_for_disks() -> None:
+    text = "cpu  9 9 9 9\ncpu0 100 0 100 700 100 0 0 0 0 0\ncpu1 0 0 0 1000 0 0 0 0 0 0\nintr 5\n"
+    before = {0: Ticks(0, 0), 1: Ticks(0, 0)}
+    ticks = read_ticks(text)
+    assert idle_share(before, ticks, (0,)) == 0.8
+    assert idle_share(before, ticks, (0, 1)) == 0.9
+    with pytest.raises(RunFailed, match="processor 7"):
+        idle_share(before, ticks, (7,))
+
+
+KILLED = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+import test_measurement as t
+from perpacket.experiment import session
+
+session.run(t.study_of(t.Beds(), t.FILE, t.SURGE, t.BULK), Path(sys.argv[1]))
+"""
+
+
+def test_a_killed_study_leaves_no_server_and_goes_on_where_it_was(
+    log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, folder = tmp_path / "run", str(Path(__file__).parent)
+    process = subprocess.Popen([sys.executable, "-c", KILLED, str(path), folder])
+    wait_until(lambda: len(list((path / "observations").glob("*.json"))) >= 2, process)
+    process.send_signal(signal.SIGKILL)
+    process.wait(timeout=30)
+    directory = RunDirectory.open(path)
+    kept = len(directory.read_observations())
+    assert 2 <= kept < 6
+    assert session.resume(study_of(Beds(), FILE, SURGE, BULK), directory) == 6 - kept
+    assert directory.missing() == []
+    wait_until(lambda: not agents_alive(), None)
+
+
+def agents_alive() -> list[int]:
+    """Processes of the stand-in that still run."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        try:
+            if folder.name.isdigit() and str(AGENT) in (folder / "cmdline").read_text():
+                found.append(int(folder.name))
+        except OSError:
+            continue
+    return found
+
+
+def wait_until(condition: object, process: subprocess.Popen[bytes] | None) -> None:
+    assert callable(condition)
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert process is None or process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_the_published_studies_run_from_end_to_end_on_stand_ins(
+    log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One load of `breakdown`: its comparisons have verdicts about shares and about changes."""
+    rig = MeasuredRig(Beds().open)
+    study = replace(studies.find_measured("breakdown", only=("ab",)), runner=rig, rig=rig)
+    quick = tuple(pair for pair in QUICK if pair[0] != "testbed.kind")
+    directory = session.run(study, tmp_path / "run", seeds=(1, 2), overrides=quick)
+    again = studies.of_run(RunDirectory.open(directory.path).configuration)
+    assert [point.name for point in again.points] == [point.name for point in study.points]
+    rows = {row.published.figure: row for row in again.comparisons(directory)}
+    driver_share = rows["patwardhan2004/ab-driver"].simulated
+    assert driver_share is not None
+    assert 0 < driver_share.value <= 100 * 300 / 2000
+    assert rows["patwardhan2004/f1-kernel-509"].simulated is not None
+    assert str(rows["patwardhan2004/ab-tput3"].verdict) == "no change can be claimed"
+
+
+def test_a_holding_describes_itself_in_the_environment() -> None:
+    facts = driver.described(Holding({"network": "veth"}, {"clients": 1}, {"a": "b", "c": "b"}))
+    assert facts["testbed"] == {"network": "veth", "clients": 1, "left_out": ["a, c: b"]}
+
+
+def real_agent() -> str:
+    """The agent of this installation, where it can profile; skips the test where not."""
+    try:
+        found = str(testbed.agent.find())
+        done = subprocess.run(
+            [found, "probe", "--format", "json"],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=30,
+        )
+    except (MachineLacks, OSError) as error:
+        pytest.skip(f"there is no agent to measure with: {error}")
+    if done.returncode:
+        pytest.skip(f"the agent cannot tell what the machine can do: {done.stderr.strip()}")
+    lacking = [one for one in json.loads(done.stdout)["capabilities"] if not one["available"]]
+    for capability in lacking:
+        if capability["name"] in ("perf_cpu_wide", "kernel_symbols"):
+            pytest.skip(f"{capability['name']}: {capability['detail']}")
+    return found
+
+
+def test_server_load_and_profile_of_the_real_agent_make_an_observation(tmp_path: Path) -> None:
+    """Two points of one second each on loopback: a file served, and a rate-limited sender."""
+    real_agent()
+    rig = MeasuredRig()
+    second = (("run.duration_s", "1"), ("run.warmup_s", "0.2"))
+    study = Study("tiny", "A study", "What?", (FILE, BULK), (1,), runner=rig, rig=rig)
+    directory = session.run(study, tmp_path / "run", overrides=second)
+    assert [failure.reason for failure in directory.failures()] == []
+    table = directory.observations()
+    for name in ("ab", "bulk"):
+        row = table.filter(point=name).row(0, named=True)
+        shares = [value for key, value in row.items() if re.fullmatch(r"layers\.\w+\.share", key)]
+        assert sum(value for value in shares if value) == pytest.approx(1.0, abs=0.01)
+        assert row["layers.tcp.cpu_ns_per_segment"] > 0
+        assert row["segments_per_s"] > 0
+    web = table.filter(point="ab").row(0, named=True)
+    assert web["requests_per_s"] > 0
+    assert web["profiled_requests"] > 0
+    assert table.filter(point="bulk").row(0, named=True)["goodput_mbps"] > 0
+    assert directory.environment()["testbed"]

@@ -1,0 +1,206 @@
+"""The closed forms say what their sources print, and refuse what they do not hold for."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perpacket.cli.app import run
+from perpacket.errors import ConfigurationError
+from perpacket.models import bounds, handoff, laws, memory, profiled
+
+fractions = st.floats(0.001, 1.0)
+ratios = st.floats(0.01, 100.0)
+
+
+@pytest.mark.parametrize(("workload", "percent", "gamma", "gain"), laws.PUBLISHED)
+def test_the_published_gains_are_within_six_tenths_of_a_point(
+    workload: str, percent: float, gamma: float, gain: float
+) -> None:
+    computed = 100 * laws.offload(laws.gamma_of_share(percent / 100)).gain
+    assert abs(computed - gain) <= 0.6, workload
+    assert gamma == pytest.approx(float(laws.gamma_of_share(percent / 100)), rel=0.04)
+
+
+@given(gamma=ratios, p=fractions)
+def test_a_host_limited_gain_is_p_over_gamma_less_p_plus_one(gamma: float, p: float) -> None:
+    gained = float(laws.offload(gamma, p).gain)
+    assert gained == pytest.approx(p / (gamma - p + 1), rel=1e-9)
+
+
+@given(gamma=ratios, alpha=ratios, beta=fractions, sigma=ratios)
+def test_no_share_gains_more_than_the_best(
+    gamma: float, alpha: float, beta: float, sigma: float
+) -> None:
+    best = laws.best_share(gamma, alpha, beta)
+    at_best = float(laws.offload(gamma, best, alpha=alpha, beta=beta, sigma=sigma).gain)
+    others = laws.offload(gamma, np.linspace(0, 1, 101), alpha=alpha, beta=beta, sigma=sigma)
+    assert at_best >= others.gain.max() - 1e-9
+
+
+def test_a_full_wire_gains_nothing_and_is_named() -> None:
+    found = laws.offload(1.0, 1.0, sigma=1.0)
+    assert float(found.gain) == 0.0
+    assert laws.LIMITS[int(found.limit)] == "wire"
+
+
+def test_a_slow_nic_makes_offload_a_loss() -> None:
+    found = laws.offload(1.0, 1.0, alpha=4.0)
+    assert float(found.gain) == pytest.approx(-0.5)
+    assert laws.LIMITS[int(found.limit)] == "nic"
+
+
+costs = st.builds(
+    lambda host, share, nic, extra: handoff.Costs(host, host * share, nic, extra),
+    st.floats(1e-6, 1e-3),
+    st.floats(0.0, 0.99),
+    st.floats(1e-7, 1e-3),
+    st.floats(0.0, 1e-3),
+)
+
+
+@given(costs)
+def test_no_share_of_connections_is_better_than_f_star(costs: handoff.Costs) -> None:
+    best = handoff.throughput(costs, handoff.best_share(costs))
+    others = handoff.throughput(costs, np.linspace(0, 1, 101))
+    assert float(best) >= others.max() * (1 - 1e-9)
+
+
+def test_host_and_nic_are_equally_busy_at_f_star() -> None:
+    found = handoff.Costs(host_s=40e-6, saved_s=20e-6, nic_host_s=16e-6, nic_extra_s=30e-6)
+    f = handoff.best_share(found)
+    assert f == pytest.approx(24 / 50)
+    assert 40e-6 - f * 20e-6 == pytest.approx(16e-6 + f * 30e-6)
+
+
+PRINTED = {
+    "Pentium4-3.06": (3640, 4264),
+    "AthlonXP-3000+": (3291, 4264),
+    "MIPS-R16000-700": (3640, 4264),
+    "UltraSparcIII-900": (1862, 4264),
+}
+
+
+def bounds_by_server(*, as_printed: bool) -> dict[str, dict[str, int]]:
+    """Bounds of the published transactions, rounded to whole Mb/s."""
+    found: dict[str, dict[str, int]] = {}
+    for item in bounds.all_bounds(bounds.read_catalogue(), as_printed=as_printed):
+        found.setdefault(item.server, {})[item.transaction] = round(item.mbps)
+    return found
+
+
+def test_table_3_1_comes_out_as_printed() -> None:
+    found = bounds_by_server(as_printed=True)
+    for server, (http, forwarding) in PRINTED.items():
+        assert found[server]["rtp"] == found[server]["http"] == http
+        assert found[server]["ip-forwarding"] == forwarding
+
+
+def test_in_consistent_units_the_bounds_are_lower() -> None:
+    found = bounds_by_server(as_printed=False)
+    assert [found[server]["rtp"] for server in PRINTED] == [3199, 2867, 3199, 1567]
+    assert found["UltraSparcIII-900"]["ip-forwarding"] == 4264
+
+
+def test_buses_that_overlap_allow_at_least_as_much() -> None:
+    known = bounds.read_catalogue()
+    serial = bounds.all_bounds(known)
+    side_by_side = bounds.all_bounds(known, overlap=True)
+    for one, other in zip(serial, side_by_side, strict=True):
+        assert other.mbps >= one.mbps
+
+
+def test_a_catalogue_of_ones_own_is_checked(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(
+        "[[path]]\nname = 'copy'\ncrossings = { memory = 2 }\nsource = 'mine'\n"
+        "[[transaction]]\nname = 'relay'\npaths = { coppy = 1 }\nsource = 'mine'\n"
+        "[[server]]\nname = 'box'\nbuses_mbytes_per_s = { memory = 1000 }\nsource = 'mine'\n"
+    )
+    with pytest.raises(ConfigurationError, match="relay: no path 'coppy'"):
+        bounds.read_catalogue(file)
+    file.write_text(file.read_text().replace("coppy", "copy"))
+    assert [item.mbps for item in bounds.all_bounds(bounds.read_catalogue(file))] == [4000]
+
+
+def test_stalls_and_overhead_are_those_of_the_source() -> None:
+    assert float(memory.stall_cycles(1, 1.0, 10)) == 10
+    assert float(memory.cache_overhead(1.0)) == 11
+    assert float(memory.cache_overhead(0.1)) == 2
+    assert float(memory.sequential_miss_rate(4, 32)) == 0.125
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: laws.gamma_of_share(0.0),
+        lambda: laws.gamma_of_share(34),
+        lambda: laws.offload(1.0, 1.2),
+        lambda: laws.offload(float("nan")),
+        lambda: handoff.Costs(1e-6, 2e-6, 0, 0),
+        lambda: memory.sequential_miss_rate(64, 32),
+    ],
+)
+def test_what_no_machine_has_is_refused(call: object) -> None:
+    assert callable(call)
+    with pytest.raises(ConfigurationError):
+        call()
+
+
+def test_a_profile_gives_its_network_share(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "profile.json"
+    layers = {"user": {"share": 0.5}, "tcp": {"share": 0.3}, "driver": {"share": 0.2}}
+    file.write_text(json.dumps({"schema": 1, "layers": layers}))
+    assert run(["model", "laws", "--profile", str(file), "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["network_share"] == pytest.approx(0.5)
+    assert found["gain"] == pytest.approx(1.0)
+    with pytest.raises(ConfigurationError, match="no layers"):
+        profiled.network_share({}, "empty")
+
+
+def test_laws_gives_gamma_and_gain_as_fractions(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["model", "laws", "--network-share", "0.34", "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["gamma"] == pytest.approx(1.9412, rel=1e-4)
+    assert found["gain"] == pytest.approx(0.5152, rel=1e-3)
+
+
+def test_laws_asks_for_exactly_one_source_of_the_share() -> None:
+    assert run(["model", "laws"]) == 2
+    assert run(["model", "laws", "--network-share", "34"]) == 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["laws", "--published"],
+        ["laws", "--network-share", "0.2", "--sweep"],
+        [
+            "handoff",
+            "--host-us",
+            "40",
+            "--saved-us",
+            "20",
+            "--nic-host-us",
+            "16",
+            "--nic-extra-us",
+            "30",
+        ],
+        ["bounds", "--as-printed"],
+    ],
+)
+def test_every_model_prints_a_table_and_json(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["model", *arguments]) == 0
+    assert capsys.readouterr().out
+    assert run(["model", *arguments, "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["schema"] == 1

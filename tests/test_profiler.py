@@ -1,0 +1,150 @@
+"""Profiles of real servers over the networks of the testbed: what is claimed, and what is found.
+
+They need the agent, perf, kernel symbols and, but for loopback, root; where one is missing they
+skip and say which.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from perpacket import statistics, testbed
+from perpacket.errors import MachineLacks
+from perpacket.testbed import agent, contract
+from perpacket.testbed.network import DEVICE
+
+UNCLAIMED_MOST = 0.02
+"""Largest share of kernel samples that no rule claims."""
+
+KERNEL_SAMPLES_LEAST = 1000
+"""Fewer kernel samples say nothing about a share of two in a hundred."""
+
+FREQUENCY_HZ = 1999
+SPIN = Path(__file__).with_name("xdp_spin.py")
+PAIRS = 8
+BIAS_MOST = 0.1
+"""Largest systematic error of a cost in the driver, as a share of it: 0.05 to 0.07 were seen."""
+
+NETWORKS: dict[str, Callable[[], contract.Testbed]] = {
+    "loopback": testbed.loopback,
+    "veth": testbed.namespaces,
+    "link": lambda: testbed.namespaces(one_way_latency_us=500, use_netem=False),
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def needs_profiles() -> None:
+    try:
+        path = agent.find()
+    except MachineLacks as error:
+        pytest.skip(f"no agent: {error}")
+    probed = subprocess.run(
+        [path, "probe", "--format", "json"], capture_output=True, text=True, check=False
+    )
+    try:
+        found = json.loads(probed.stdout)["capabilities"]
+    except (ValueError, KeyError):
+        pytest.skip("the agent found knows no probe")
+    available = {one["name"]: one["available"] for one in found}
+    for name in ("perf_cpu_wide", "kernel_symbols"):
+        if not available[name]:
+            pytest.skip(f"this machine lacks {name}")
+
+
+def started(network: str) -> contract.Testbed:
+    try:
+        return NETWORKS[network]()
+    except MachineLacks as error:
+        pytest.skip(f"no {network}: {error}")
+
+
+def serve(
+    bed: contract.Testbed, load: tuple[str, ...] = ("--connections", "32")
+) -> tuple[contract.Process, str]:
+    """A server of the testbed under load until the testbed is left, and its URL."""
+    server = bed.server.start(
+        [bed.server.agent(), "serve", "web", "--listen", f"{bed.server.address}:0", "--quiet"]
+    )
+    url = server.wait_for_line(r"listening on (\S+)", 20)[1]
+    command = [bed.clients[0].agent(), "load", "http", f"{url}/bytes/10240", *load]
+    client = bed.clients[0].start([*command, "--duration", "120", "--quiet"])
+    assert client.poll() is None
+    return server, url
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_under_two_percent_of_kernel_samples_of_web_serving_are_unclaimed(network: str) -> None:
+    with started(network) as bed:
+        assert bed.network == network
+        server, url = serve(bed)
+        command = [bed.server.agent(), "profile", "--duration", "4", "--format", "json", "--quiet"]
+        command += ["--frequency", str(FREQUENCY_HZ), "--pid", str(server.pid)]
+        command += ["--requests", f"{url}/.perpacket/report"]
+        done = bed.server.run(command, timeout_s=60)
+    assert done.returncode == 0, done.stderr
+    profile = json.loads(done.stdout)
+    busy = profile["total"]["cpu_s"] * FREQUENCY_HZ
+    others = profile["categories"]["other_programs"]["share"]
+    kernel = busy * (1 - profile["layers"]["user"]["share"] - others)
+    print(f"{network}: {kernel:.0f} kernel samples, {profile['unclaimed_share']:.4f} unclaimed")
+    assert profile["requests"] > 0
+    for layer in ("user", "syscall", "socket", "tcp", "ip", "ethernet", "driver"):
+        assert profile["layers"][layer]["share"] > 0, layer
+    if kernel < KERNEL_SAMPLES_LEAST:
+        pytest.skip(f"only {kernel:.0f} kernel samples on this busy machine")
+    assert profile["unclaimed_share"] < UNCLAIMED_MOST, profile["unclaimed_top"]
+
+
+def test_user_code_of_the_load_generator_is_not_the_servers() -> None:
+    """Both are in one file, the agent, and one testbed started both."""
+    with started("loopback") as bed:
+        server, _ = serve(bed)
+        command = [bed.server.agent(), "profile", "--duration", "2", "--format", "json", "--quiet"]
+        command += ["--frequency", str(FREQUENCY_HZ)]
+        both = json.loads(bed.server.run(command, timeout_s=60).stdout)
+        command += ["--pid", str(server.pid)]
+        named = json.loads(bed.server.run(command, timeout_s=60).stdout)
+    assert named["layers"]["user"] == named["server"]["user"]
+    rows = {row["pid"]: row["user_cpu_s"] for row in named["processes"]}
+    assert named["layers"]["user"]["cpu_s"] == pytest.approx(rows[server.pid])
+    assert named["categories"]["other_programs"]["share"] > 0
+    assert both["layers"]["user"]["share"] > named["layers"]["user"]["share"]
+
+
+def test_a_known_cost_of_each_frame_in_the_driver_comes_back() -> None:
+    """An XDP program that computes for about 20 us a frame, in the driver of the server's veth."""
+    with started("veth") as bed:
+        # The rate is given, so that both programs see the same frames and batches.
+        serve(bed, ("--rate", "4000"))
+        command = [sys.executable, str(SPIN), bed.server.agent(), DEVICE, str(PAIRS)]
+        done = bed.server.run(command, timeout_s=120)
+    if done.returncode == 3:
+        pytest.skip(done.stderr)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+
+    def cost(pair: dict[str, dict[str, float]], key: str) -> float:
+        return pair["spin"][key] - pair["pass"][key]
+
+    known_ns = [cost(pair, "known_ns") for pair in document["pairs"]]
+    found_ns = [cost(pair, "found_ns") for pair in document["pairs"]]
+    errors_ns = [found - known for found, known in zip(found_ns, known_ns, strict=True)]
+    error = statistics.mean(errors_ns, confidence=0.999)
+    known = statistics.mean(known_ns)
+    print(
+        f"put in {known.value:.0f} ns a frame ({document['calibrated_ns']} by a test run), "
+        f"found {statistics.mean(found_ns).value:.0f}, "
+        f"off by {error.value:.0f} ({error.low:.0f} to {error.high:.0f})"
+    )
+    assert known.value > 5000
+    if error.high - error.low > known.value:
+        pytest.skip("the machine is too busy to tell: the interval would hold everything")
+    # Sampling interrupts what it measures, and its time falls on what it interrupts; the driver's
+    # own code runs on colder caches after the program.
+    assert error.low - BIAS_MOST * known.value <= 0 <= error.high + BIAS_MOST * known.value

@@ -1,0 +1,521 @@
+"""Testbeds: what they promise to whoever runs an experiment on them, and what they leave behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from perpacket import testbed
+from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
+from perpacket.testbed import agent, contract, record
+from perpacket.testbed.namespaces import documents
+from perpacket.testbed.network import address
+from perpacket.testbed.processors import SHARED, Division, divide
+
+PYTHON = sys.executable
+NETNS = Path("/run/netns")
+
+ECHO = """
+import socket
+echo = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+echo.bind(("0.0.0.0", 7007))
+print("ready", flush=True)
+while True:
+    data, sender = echo.recvfrom(2048)
+    echo.sendto(data, sender)
+"""
+
+ASK = """
+import socket, sys, time
+ask = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+ask.settimeout(5)
+times = []
+for _ in range(4):
+    start = time.monotonic()
+    ask.sendto(b"x", (sys.argv[1], 7007))
+    ask.recv(16)
+    times.append(time.monotonic() - start)
+print(min(times))
+"""
+
+
+def shortest_round_trip_s(bed: contract.Testbed, client: int = 0) -> float:
+    echo = bed.server.start([PYTHON, "-c", ECHO])
+    try:
+        echo.wait_for_line("^ready$", 20)
+        asked = bed.clients[client].run([PYTHON, "-c", ASK, bed.server.address], timeout_s=30)
+        assert asked.returncode == 0, asked.stderr
+        return float(asked.stdout)
+    finally:
+        echo.stop()
+
+
+@pytest.fixture(scope="module")
+def needs_namespaces() -> None:
+    try:
+        testbed.namespaces().__exit__(None, None, None)
+    except MachineLacks as error:
+        pytest.skip(f"no network namespaces: {error}")
+
+
+@pytest.fixture(scope="module")
+def needs_agent() -> None:
+    try:
+        path = agent.find()
+    except MachineLacks as error:
+        pytest.skip(f"no agent: {error}")
+    shown = subprocess.run([path, "link", "--help"], capture_output=True, text=True, check=False)
+    if "--left-address" not in shown.stdout:
+        pytest.skip("the agent found has no link")
+
+
+@pytest.fixture
+def bed() -> Iterator[contract.Testbed]:
+    with testbed.loopback() as loopback:
+        yield loopback
+
+
+def ours() -> set[str]:
+    """Namespaces that carry our prefix."""
+    return {place.name for place in NETNS.glob(f"{record.PREFIX}*")}
+
+
+def eventually(what: Callable[[], bool], timeout_s: float = 20) -> bool:
+    end_s = time.monotonic() + timeout_s
+    while not what():
+        if time.monotonic() > end_s:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def is_running(pid: int) -> bool:
+    return record.start_ticks(pid) is not None
+
+
+# Processes on a host.
+
+
+def test_a_process_says_what_it_wrote_and_how_it_ended(bed: contract.Testbed) -> None:
+    script = "import sys; print('out'); print('err', file=sys.stderr); sys.exit(3)"
+    done = bed.server.run([PYTHON, "-c", script], timeout_s=20)
+    assert (done.returncode, done.stdout, done.stderr) == (3, "out\n", "err\n")
+
+
+def test_a_line_is_found_in_either_output_before_the_end(bed: contract.Testbed) -> None:
+    script = "import sys, time; print('listening on 80', file=sys.stderr); time.sleep(60)"
+    process = bed.server.start([PYTHON, "-c", script])
+    assert process.wait_for_line(r"listening on (\d+)", 20)[1] == "80"
+    assert process.poll() is None
+    assert process.stop() != 0
+
+
+def test_waiting_for_a_line_that_never_comes_ends_with_the_process_and_repeats_its_words(
+    bed: contract.Testbed,
+) -> None:
+    process = bed.server.start([PYTHON, "-c", "raise SystemExit('no such port')"])
+    with pytest.raises(RunFailed, match="exit status 1") as caught:
+        process.wait_for_line("^ready", 20)
+    assert "no such port" in caught.value.hint
+
+
+def test_a_process_that_ignores_requests_is_killed_with_its_children(bed: contract.Testbed) -> None:
+    script = """
+        import signal, subprocess, sys, time
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+        print(child.pid, flush=True)
+        time.sleep(600)
+    """
+    process = bed.server.start([PYTHON, "-c", textwrap.dedent(script)])
+    child = int(process.wait_for_line(r"^(\d+)$", 20)[1])
+    assert process.stop(timeout_s=0.1) == -signal.SIGKILL
+    assert eventually(lambda: not is_running(child))
+
+
+def test_a_run_that_takes_too_long_is_stopped(bed: contract.Testbed) -> None:
+    with pytest.raises(RunFailed, match="still running"):
+        bed.server.run([PYTHON, "-c", "import time; time.sleep(600)"], timeout_s=0.2)
+
+
+def test_a_program_that_is_not_there_is_a_lack_of_the_machine(bed: contract.Testbed) -> None:
+    with pytest.raises(MachineLacks, match="no-such-program"):
+        bed.server.start(["no-such-program"])
+
+
+def test_processes_run_on_their_hosts_processors(bed: contract.Testbed) -> None:
+    script = "import os; print(sorted(os.sched_getaffinity(0)))"
+    for host in (bed.server, *bed.clients):
+        shown = host.run([PYTHON, "-c", script], timeout_s=20).stdout.strip()
+        assert shown == str(sorted(host.cpus))
+    other = bed.clients[0].cpus[:1]
+    shown = bed.server.run([PYTHON, "-c", script], timeout_s=20, cpus=other).stdout
+    assert shown == f"{[*other]}\n"
+
+
+def test_leaving_a_testbed_ends_its_processes() -> None:
+    with testbed.loopback() as bed:
+        process = bed.server.start([PYTHON, "-c", "import time; time.sleep(600)"])
+    assert process.poll() is not None
+
+
+def test_put_copies_a_file_and_makes_its_folder(bed: contract.Testbed, tmp_path: Path) -> None:
+    (tmp_path / "site").write_text("hello")
+    bed.server.put(tmp_path / "site", str(tmp_path / "a/b/site"))
+    assert (tmp_path / "a/b/site").read_text() == "hello"
+
+
+# Choices and limits.
+
+
+def test_server_and_clients_get_different_processors_and_one_processor_is_said() -> None:
+    division = divide()
+    if len(os.sched_getaffinity(0)) > 1:
+        assert not set(division.server) & set(division.clients)
+        assert division.limits == ()
+    assert Division((0,), (0,)).limits == (SHARED,)
+
+
+def test_processors_that_are_not_there_are_named() -> None:
+    with pytest.raises(ConfigurationError, match="server_cpus: 4096"):
+        divide(server=[4096])
+
+
+def test_loopback_says_that_it_has_no_latency(bed: contract.Testbed) -> None:
+    assert any("latency" in sentence for sentence in bed.limits)
+    bed.set_latency(0)
+    with pytest.raises(MachineLacks, match="5000"):
+        bed.set_latency(5000)
+
+
+def test_best_falls_back_to_loopback_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> contract.Testbed:
+        raise MachineLacks("network namespace x: operation not permitted", "run as root")
+
+    monkeypatch.setattr(testbed, "Namespaces", refuse)
+    with testbed.best(one_way_latency_us=5000) as bed:
+        assert bed.network == "loopback"
+        assert "operation not permitted" in bed.limits[0]
+
+
+def test_addresses_differ_for_a_thousand_hosts() -> None:
+    assert address(0) == "10.77.0.1"
+    assert len({address(number) for number in range(1001)}) == 1001
+
+
+def test_the_agent_can_be_named_and_must_be_there(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(agent.VARIABLE, str(tmp_path / "missing"))
+    with pytest.raises(MachineLacks, match=agent.VARIABLE):
+        agent.find()
+    program = tmp_path / "agent"
+    program.write_bytes(b"#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.setenv(agent.VARIABLE, str(program))
+    assert agent.find() == program
+    # printf '#!/bin/sh\n' | sha256sum
+    assert agent.sha256(program).startswith("a8076d3d28d21e02")
+
+
+# Namespaces.
+
+
+@pytest.mark.usefixtures("needs_namespaces")
+def test_hosts_are_joined_and_quiet_and_gone_afterwards() -> None:
+    before = ours()
+    with testbed.namespaces() as bed:
+        assert (bed.network, bed.network_report()) == ("veth", None)
+        assert len(ours() - before) == 2
+        counters = bed.server.run(["cat", "/proc/net/dev"], timeout_s=20).stdout
+        assert "net0:" in counters
+        assert shortest_round_trip_s(bed) < 5
+        row = next(line for line in counters.splitlines() if "net0:" in line).split()
+        # No host sends anything that no experiment asked for.
+        assert row[1:3] == ["0", "0"]
+    assert ours() == before
+
+
+@pytest.mark.usefixtures("needs_namespaces", "needs_agent")
+def test_a_packet_takes_the_delay_each_way_and_the_delay_can_change() -> None:
+    with testbed.namespaces(one_way_latency_us=20_000) as bed:
+        assert bed.network in ("netem", "link")
+        # Never early: both ways take 40 ms whatever else the machine does.
+        assert shortest_round_trip_s(bed) >= 0.040
+        bed.set_latency(40_000)
+        assert shortest_round_trip_s(bed) >= 0.080
+
+
+@pytest.mark.usefixtures("needs_namespaces", "needs_agent")
+def test_our_own_link_tells_what_it_carried_and_what_it_lost() -> None:
+    with testbed.namespaces(loss=1.0) as bed:
+        assert bed.network == "link"
+        words = "import socket, time; socket.socket(2, 2).sendto(b'x', ('{}', 7)); time.sleep(0.3)"
+        bed.clients[0].run([PYTHON, "-c", words.format(bed.server.address)], timeout_s=20)
+        report = bed.network_report()
+        assert report is not None
+        assert report["schema"] == 1
+        ways = [report[name] for name in ("left_to_right", "right_to_left")]
+        assert all(isinstance(way, dict) and way["packets"] == 0 for way in ways)
+        lost = [way["dropped"]["loss"] for way in ways if isinstance(way, dict)]
+        # The client asks for the server's hardware address and never gets it.
+        assert lost[1] >= 1
+
+
+@pytest.mark.usefixtures("needs_namespaces", "needs_agent")
+def test_several_clients_have_the_same_delay_to_one_server() -> None:
+    with testbed.namespaces(clients=3, one_way_latency_us=10_000) as bed:
+        assert len({host.address for host in (bed.server, *bed.clients)}) == 4
+        assert all(shortest_round_trip_s(bed, client) >= 0.020 for client in range(3))
+
+
+@pytest.mark.usefixtures("needs_namespaces")
+def test_latency_can_come_later_to_a_testbed_that_had_none(needs_agent: None) -> None:
+    with testbed.namespaces(clients=2) as bed:
+        assert bed.network == "veth"
+        bed.set_latency(10_000)
+        assert bed.network in ("netem", "link")
+        assert shortest_round_trip_s(bed, 1) >= 0.020
+
+
+@pytest.mark.usefixtures("needs_namespaces", "needs_agent")
+def test_the_links_verb_reports_when_asked_at_its_end_and_when_interrupted() -> None:
+    with testbed.namespaces() as bed:
+        # Anything in /proc that stands for a namespace will do as its name.
+        sleepers = [host.start(["sleep", "600"]) for host in (bed.server, bed.clients[0])]
+        places = [f"/proc/{sleeper.pid}/ns/net:other0" for sleeper in sleepers]
+        command = [str(agent.find()), "link", "--format", "json"]
+        command += ["--left", places[0], "--right", places[1], "--left-to-right-delay-us", "70"]
+        here = testbed.loopback()
+        with here:
+            done = here.server.run([*command, "--duration", "0.1"], timeout_s=20)
+            assert done.returncode == 0, done.stderr
+            report = json.loads(done.stdout)
+            assert report["left_to_right"]["settings"]["delay_us"] == 70
+            assert report["right_to_left"]["settings"]["delay_us"] == 0
+            assert report["kept"] is True
+            link = here.server.start(command)
+            link.wait_for_line("^ready", 20)
+            link.send_signal(signal.SIGUSR1)
+            assert eventually(lambda: len(documents(link.stdout)) == 1)
+            assert link.stop() == 130
+            assert len(documents(link.result().stdout)) == 2
+
+
+@pytest.mark.usefixtures("needs_namespaces")
+def test_sysctls_hold_in_the_hosts_alone() -> None:
+    file = Path("/proc/sys/net/ipv4/tcp_fin_timeout")
+    before = file.read_text()
+    with testbed.namespaces(sysctls={"net.ipv4.tcp_fin_timeout": "7"}) as bed:
+        for host in (bed.server, *bed.clients):
+            assert host.run(["cat", str(file)], timeout_s=20).stdout == "7\n"
+        assert file.read_text() == before
+
+
+@pytest.mark.usefixtures("needs_namespaces")
+def test_a_testbed_that_cannot_be_set_up_leaves_nothing() -> None:
+    before = ours()
+    with pytest.raises(MachineLacks, match=r"net\.ipv4\.no_such"):
+        testbed.namespaces(sysctls={"net.ipv4.no_such": "1"})
+    assert ours() == before
+
+
+# What a killed run leaves.
+
+CHILD = """
+import subprocess, sys, time
+from perpacket import testbed
+
+with testbed.{kind}({latency}) as bed:
+    nap = "import time; time.sleep(600)"
+    script = (
+        "import subprocess, sys; "
+        "print(subprocess.Popen([sys.executable, '-c', sys.argv[1]]).pid, flush=True); "
+        "import time; time.sleep(600)"
+    )
+    process = bed.server.start([sys.executable, "-c", script, nap])
+    grandchild = process.wait_for_line(r"^(\\d+)$", 20)[1]
+    print(process.pid, grandchild, flush=True)
+    time.sleep(600)
+"""
+
+
+def start_child(kind: str, latency: str = "") -> tuple[subprocess.Popen[str], list[int]]:
+    script = CHILD.format(kind=kind, latency=latency)
+    child = subprocess.Popen(
+        [PYTHON, "-c", script],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
+    assert child.stdout is not None
+    words = child.stdout.readline().split()
+    assert len(words) == 2, "the child did not set up its testbed"
+    return child, [int(word) for word in words]
+
+
+@pytest.mark.usefixtures("needs_namespaces", "needs_agent")
+def test_a_run_removes_what_a_killed_one_left_and_nothing_else() -> None:
+    foreign = f"{record.PREFIX}00000000-foreign"
+    subprocess.run(["ip", "netns", "add", foreign], check=True)
+    try:
+        before = ours()
+        child, pids = start_child("namespaces", "one_way_latency_us=1000")
+        made = ours() - before
+        child.kill()
+        child.wait()
+        # The kernel ends what the run started; what that started in turn is still there.
+        assert eventually(lambda: not is_running(pids[0]))
+        assert is_running(pids[1])
+        assert made
+        assert made <= ours()
+        with testbed.namespaces():
+            assert not made & ours()
+            assert foreign in ours()
+            assert eventually(lambda: not is_running(pids[1]))
+        assert ours() == before
+    finally:
+        subprocess.run(["ip", "netns", "del", foreign], check=True)
+
+
+@pytest.mark.parametrize("kind", ["loopback", "namespaces"])
+def test_ctrl_c_takes_everything_down(kind: str, request: pytest.FixtureRequest) -> None:
+    if kind == "namespaces":
+        request.getfixturevalue("needs_namespaces")
+    before = ours()
+    child, pids = start_child(kind)
+    child.send_signal(signal.SIGINT)
+    child.wait(30)
+    assert ours() == before
+    assert eventually(lambda: not any(map(is_running, pids)))
+
+
+def test_a_run_leaves_alone_what_belongs_to_one_that_lives() -> None:
+    child, pids = start_child("loopback")
+    try:
+        with testbed.loopback():
+            assert all(map(is_running, pids))
+    finally:
+        child.send_signal(signal.SIGINT)
+        child.wait(30)
+
+
+def test_a_record_whose_owners_number_was_given_to_another_is_of_a_dead_run() -> None:
+    run = "feedf00d"
+    owner = {"pid": os.getpid(), "start_ticks": (record.start_ticks(os.getpid()) or 0) - 1}
+    content = {"schema": 1, "owner": owner, "run": run, "namespaces": ["foreign"]}
+    file = record.folder() / f"{run}.json"
+    file.write_text(json.dumps(content))
+    assert run in record.remove_leftovers()
+    assert not file.exists()
+
+
+def test_files_that_are_no_records_stay() -> None:
+    file = record.folder() / "notes.json"
+    file.write_text("{}")
+    try:
+        record.remove_leftovers()
+        assert file.exists()
+    finally:
+        file.unlink()
+
+
+# Machines: an ssh server in one namespace, the testbed's run in another.
+
+SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
+
+REMOTE = """
+import os, sys
+from pathlib import Path
+from perpacket import testbed
+from perpacket.errors import MachineLacks
+from perpacket.testbed import agent
+
+target, key, work = sys.argv[1:]
+options = ["-i", key, "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null"]
+with testbed.machines(target, [target], ssh_options=options) as bed:
+    server = bed.server
+    done = server.run(["sh", "-c", "echo out; echo err >&2; exit 3"], timeout_s=20)
+    assert (done.returncode, done.stdout, done.stderr) == (3, "out\\n", "err\\n"), done
+    Path(work, "local").write_text("hello")
+    server.put(Path(work, "local"), f"{work}/there/a file")
+    assert Path(work, "there/a file").read_text() == "hello"
+    place = server.agent()
+    assert place.startswith(f"{work}/home/")
+    assert agent.sha256(Path(place)) == agent.sha256(agent.find())
+    Path(place).write_bytes(b"damaged")
+    assert bed.clients[0].agent() == place
+    assert agent.sha256(Path(place)) == agent.sha256(agent.find()), "a damaged copy is replaced"
+    script = "trap 'echo interrupted; exit 7' INT; echo ready; while :; do sleep 0.05; done"
+    process = server.start(["sh", "-c", script])
+    process.wait_for_line("^ready$", 20)
+    assert os.readlink(f"/proc/{process.pid}/ns/net") != os.readlink("/proc/self/ns/net")
+    assert process.stop() == 7 and "interrupted" in process.stdout
+    try:
+        server.start(["no-such-program"])
+    except MachineLacks as error:
+        assert "no-such-program" in str(error)
+    left = server.start(["sleep", "600"])
+    print(left.pid, flush=True)
+    if not sys.stdin.isatty():
+        os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.mark.usefixtures("needs_namespaces", "needs_agent")
+def test_machines_run_the_same_over_ssh_and_keep_nothing_of_a_killed_run(tmp_path: Path) -> None:
+    if not Path(SSHD).exists() or shutil.which("ssh-keygen") is None:
+        pytest.skip("OpenSSH's server is not installed")
+    for name in ("host", "key"):
+        command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / name)]
+        subprocess.run(command, check=True)
+    (tmp_path / "authorized").write_text((tmp_path / "key.pub").read_text())
+    (tmp_path / "home").mkdir()
+    Path("/run/sshd").mkdir(exist_ok=True)
+    with testbed.namespaces() as bed:
+        settings: dict[str, object] = {
+            "ListenAddress": bed.server.address,
+            "Port": "2222",
+            "HostKey": tmp_path / "host",
+            "PidFile": "none",
+            "AuthorizedKeysFile": tmp_path / "authorized",
+            "PasswordAuthentication": "no",
+            "StrictModes": "no",
+            "UsePAM": "no",
+            "PermitRootLogin": "yes",
+            # What is copied to the machine stays in the test's folder.
+            "SetEnv": f"HOME={tmp_path / 'home'}",
+        }
+        words = [word for name, value in settings.items() for word in ("-o", f"{name}={value}")]
+        sshd = bed.server.start([SSHD, "-D", "-e", "-f", "/dev/null", *words])
+        sshd.wait_for_line("listening on", 20)
+        target = f"root@{bed.server.address}:2222"
+        environment = {
+            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+            "PERPACKET_AGENT": str(agent.find()),
+            "HOME": str(tmp_path),
+        }
+        command = ["env", *(f"{name}={value}" for name, value in environment.items())]
+        done = bed.clients[0].run(
+            [*command, PYTHON, "-c", REMOTE, target, str(tmp_path / "key"), str(tmp_path)],
+            timeout_s=120,
+        )
+        assert done.returncode == -signal.SIGKILL, done.stderr
+        left = int(done.stdout)
+        assert eventually(lambda: not is_running(left)), "the guard ends what nobody holds"
+
+
+def test_a_machine_that_is_none_is_named() -> None:
+    with pytest.raises(ConfigurationError, match="-oProxyCommand"):
+        testbed.machines("-oProxyCommand=x", ["a"])

@@ -1,0 +1,164 @@
+"""A known cost in a network driver: an XDP program that computes for a while at each frame.
+
+    python xdp_spin.py AGENT DEVICE PAIRS
+
+Run by `test_profiler.py` in the server's network namespace. A driver runs an XDP program at each
+frame it receives, so what the program takes is the driver's. Two programs take turns at the device:
+one that computes for about 20 us and one that passes the frame on at once; a profile is taken
+beside each. It prints one JSON document: `pairs`, each with what `spin` and `pass` took a frame by
+the profile (`found_ns`) and by the kernel's own clock around the program (`known_ns`; bpf(2),
+BPF_ENABLE_STATS), and `calibrated_ns`, the program's time by BPF_PROG_TEST_RUN.
+
+Instructions are written out, as compilers for them are rarely installed: a loop with a bound that
+the verifier follows to its end. Exit status 3 says that the kernel refuses.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import platform
+import socket
+import struct
+import subprocess
+import sys
+
+SYSTEM_CALL = {"x86_64": 321, "aarch64": 280}
+"""Number of bpf(2)."""
+
+PROG_LOAD, PROG_TEST_RUN, OBJ_GET_INFO, LINK_CREATE, LINK_UPDATE, ENABLE_STATS = (
+    *(5, 10, 15),
+    *(28, 29, 32),
+)
+"""Commands of bpf(2), `enum bpf_cmd` of linux/bpf.h."""
+
+PROG_TYPE_XDP = 6
+ATTACH_XDP = 37
+DRIVER_MODE = 1 << 2
+"""XDP_FLAGS_DRV_MODE: in the driver itself, or not at all."""
+
+XDP_PASS = 2
+REGISTERS_0_6_7 = (0, 6, 7)
+MULTIPLIES = 32
+"""Multiplications of one turn of the loop."""
+
+INFO_BYTES = 208
+RUN_TIME_AT = 192
+"""Where `struct bpf_prog_info` has run_time_ns, and after it run_cnt."""
+
+SPIN_NS = 20_000
+TRIAL_TURNS = 100
+TEST_RUNS = 2000
+WINDOW_S = 1.0
+FREQUENCY_HZ = 1999
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def bpf(command: int, attributes: bytes) -> tuple[int, bytes]:
+    """Call bpf(2); its answer, and the attributes with what it wrote into them."""
+    buffer = ctypes.create_string_buffer(attributes, max(len(attributes), 128))
+    number = SYSTEM_CALL[platform.machine()]
+    answer = libc.syscall(number, command, ctypes.byref(buffer), len(buffer))
+    if answer < 0:
+        error = ctypes.get_errno()
+        raise OSError(error, f"bpf command {command}: {os.strerror(error)}")
+    return answer, buffer.raw
+
+
+def instruction(code: int, register: int = 0, offset: int = 0, value: int = 0) -> bytes:
+    """One instruction with a constant operand."""
+    return struct.pack("<BBhi", code, register, offset, value)
+
+
+def load(turns: int) -> int:
+    """Load a program that takes so many turns and passes the frame on; its descriptor."""
+    move, multiply, subtract, jump_unless_equal, leave = 0xB7, 0x27, 0x17, 0x55, 0x95
+    answer, counter, number = REGISTERS_0_6_7
+    code = b""
+    if turns:
+        code += instruction(move, counter, value=turns) + instruction(move, number, value=3)
+        code += instruction(multiply, number, value=0x5851F42D) * MULTIPLIES
+        code += instruction(subtract, counter, value=1)
+        code += instruction(jump_unless_equal, counter, offset=-(MULTIPLIES + 2))
+    code += instruction(move, answer, value=XDP_PASS) + instruction(leave)
+    instructions = ctypes.create_string_buffer(code, len(code))
+    licence = ctypes.create_string_buffer(b"MIT")
+    attributes = struct.pack(
+        "<IIQQIIQII16sII",
+        *(PROG_TYPE_XDP, len(code) // 8, ctypes.addressof(instructions)),
+        *(ctypes.addressof(licence), 0, 0, 0, 0, 0, b"perpacket_spin", 0, ATTACH_XDP),
+    )
+    return bpf(PROG_LOAD, attributes)[0]
+
+
+def test_run_ns(program: int) -> int:
+    """What a run of the program takes, by the kernel's test of it: the least mean of a few."""
+    frame = ctypes.create_string_buffer(64)
+
+    def once() -> int:
+        attributes = struct.pack(
+            "<IIIIQQII", program, 0, len(frame), 0, ctypes.addressof(frame), 0, TEST_RUNS, 0
+        )
+        written = bpf(PROG_TEST_RUN, attributes)[1]
+        return int(struct.unpack_from("<I", written, 36)[0])
+
+    return min(once() for _ in range(5))
+
+
+def run_time(program: int) -> tuple[int, int]:
+    """Nanoseconds the program has run, and how often."""
+    info = ctypes.create_string_buffer(INFO_BYTES)
+    bpf(OBJ_GET_INFO, struct.pack("<IIQ", program, INFO_BYTES, ctypes.addressof(info)))
+    time_ns, runs = struct.unpack_from("<QQ", info.raw, RUN_TIME_AT)
+    return time_ns, runs
+
+
+def profiled(agent: str, device: str, program: int) -> dict[str, float]:
+    """What a frame costs in the driver, and what the program took of it."""
+    time_ns, runs = run_time(program)
+    command = [agent, "profile", "--duration", str(WINDOW_S), "--frequency", str(FREQUENCY_HZ)]
+    command += ["--format", "json", "--quiet", "--events", "clock"]
+    profile = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+    time_after_ns, runs_after = run_time(program)
+    frames = profile["interfaces"][device]["packets_received"]
+    if not frames or runs_after == runs:
+        raise SystemExit(f"no frame came through {device}")
+    return {
+        "frames": frames,
+        "found_ns": profile["layers"]["driver"]["cpu_s"] * 1e9 / frames,
+        "known_ns": (time_after_ns - time_ns) / (runs_after - runs),
+    }
+
+
+def main() -> None:
+    """Load, attach, profile in turn, print."""
+    agent, device, pairs = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    try:
+        statistics = bpf(ENABLE_STATS, struct.pack("<I", 0))[0]
+        trial_ns = test_run_ns(load(TRIAL_TURNS))
+        programs = {"pass": load(0), "spin": load(SPIN_NS * TRIAL_TURNS // max(trial_ns, 1))}
+        index = socket.if_nametoindex(device)
+        attributes = struct.pack("<IIII", programs["pass"], index, ATTACH_XDP, DRIVER_MODE)
+        link = bpf(LINK_CREATE, attributes)[0]
+    except (OSError, KeyError) as error:
+        print(f"no program at the device: {error}", file=sys.stderr)
+        raise SystemExit(3) from error
+    found = []
+    for pair in range(pairs):
+        # The order changes from pair to pair, so that a drift favours neither.
+        order = ("spin", "pass") if pair % 2 else ("pass", "spin")
+        both = {}
+        for name in order:
+            bpf(LINK_UPDATE, struct.pack("<IIII", link, programs[name], 0, 0))
+            both[name] = profiled(agent, device, programs[name])
+        found.append(both)
+    document = {"calibrated_ns": test_run_ns(programs["spin"]), "pairs": found}
+    os.close(link)
+    os.close(statistics)
+    print(json.dumps(document))
+
+
+if __name__ == "__main__":
+    main()
