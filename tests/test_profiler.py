@@ -28,8 +28,8 @@ KERNEL_SAMPLES_LEAST = 1000
 FREQUENCY_HZ = 1999
 SPIN = Path(__file__).with_name("xdp_spin.py")
 PAIRS = 8
-BIAS_MOST = 0.1
-"""Largest systematic error of a cost in the driver, as a share of it: 0.05 to 0.07 were seen."""
+BIAS_MOST = 0.2
+"""Largest systematic error of a cost in the driver, as a share of it: up to 0.15 was seen."""
 
 NETWORKS: dict[str, Callable[[], contract.Testbed]] = {
     "loopback": testbed.loopback,

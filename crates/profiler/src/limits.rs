@@ -4,10 +4,13 @@
 use perpacket_cost::EventKind;
 
 use crate::profiler::PassResult;
-use crate::report::{Context, Report};
+use crate::report::{ACCOUNTS, CLOCK, Context, Report};
 
 /// Largest difference from `/proc/stat`, and largest unclaimed share, that pass without a word.
 const TOLERANCE: f64 = 0.02;
+
+/// Share of the clock's samples whose absence is worth a word; the window's edges take a few.
+const MISSING_NOTABLE: f64 = 0.05;
 
 /// Share of time taken by a hypervisor that is worth a word.
 const STOLEN_NOTABLE: f64 = 0.01;
@@ -32,14 +35,14 @@ fn about_samples(
     passes: &[PassResult],
     limits: &mut Vec<String>,
 ) {
-    if report.backend == "cpu-clock" {
+    if report.backend == CLOCK {
         limits.push(
             "no performance counters: time was sampled by a timer, cycles and misses were not \
              measured, and the code for counters has not been used here"
                 .to_owned(),
         );
     }
-    if report.backend == "accounts" {
+    if report.backend == ACCOUNTS {
         limits.push(
             "perf was not used: user, kernel and interrupt time are the kernel's own accounts, in \
              ticks; layers of the kernel cannot be told apart and count as `other`, and user code \
@@ -58,6 +61,17 @@ fn about_samples(
         limits.push(format!(
             "the kernel stopped sampling {} times, as it took too long: sample less often",
             report.throttled
+        ));
+    }
+    if let Some(share) = report
+        .missing_share
+        .filter(|&share| share > MISSING_NOTABLE)
+    {
+        limits.push(format!(
+            "{:.0} % of the timer's samples never came: this machine samples no processor at rest, \
+             and what interrupts do on top of one is missing; a busy loop of lowest priority on each \
+             processor (chrt -i 0) makes it visible",
+            100.0 * share
         ));
     }
     if passes.len() < context.planned_passes {
@@ -99,7 +113,7 @@ fn about_symbols(report: &Report, context: &Context<'_>, limits: &mut Vec<String
             100.0 * report.unclaimed_share
         ));
     }
-    if report.backend == "cpu-clock" && report.skid_share > TOLERANCE {
+    if report.backend == CLOCK && report.skid_share > TOLERANCE {
         limits.push(format!(
             "{:.1} % of kernel samples landed where interrupts are turned on again: they are charged \
              by their chains, and their leaves say nothing",

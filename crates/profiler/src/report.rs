@@ -20,6 +20,12 @@ use crate::tally::{Collector, Sums, Tally, busy, measured_layers, of_kind};
 /// Nanoseconds of a second.
 const SECOND_NS: f64 = 1e9;
 
+/// The backend that samples time by a timer.
+pub(crate) const CLOCK: &str = "cpu-clock";
+
+/// The backend that reads the kernel's accounts and samples nothing.
+pub(crate) const ACCOUNTS: &str = "accounts";
+
 /// Names with values in a fixed order, written as a JSON object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Named<T>(pub Vec<(String, T)>);
@@ -183,6 +189,10 @@ pub struct Report {
     pub lost: u64,
     /// Times the kernel stopped sampling.
     pub throttled: u64,
+    /// Share of the clock's samples that never came: some machines sample no processor at rest.
+    /// Only where time is sampled, as a clock alone says how many there should be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub missing_share: Option<f64>,
     /// Packets.
     pub packets: Packets,
     /// Bytes.
@@ -358,6 +368,7 @@ impl Report {
             samples: passes.sum(|pass| pass.tally.samples),
             lost: passes.sum(|pass| pass.tally.lost),
             throttled: passes.sum(|pass| pass.tally.throttled),
+            missing_share: missing_share(&passes, context),
             packets: packets(&passes),
             bytes: Bytes {
                 sent: passes.sum(|pass| pass.happened.window.bytes.sent),
@@ -403,6 +414,17 @@ impl Report {
         report.limits = limits::of(&report, context, results);
         report
     }
+}
+
+/// Share of the clock's samples that neither came nor were counted as lost.
+fn missing_share(passes: &Passes<'_>, context: &Context<'_>) -> Option<f64> {
+    let sampled = context.backend != ACCOUNTS;
+    let time = passes.of(EventKind::CpuNs).filter(|_| sampled)?;
+    let expected = time.happened.window.duration_s
+        * f64::from(context.frequency_hz)
+        * context.cpus.len() as f64;
+    let came = time.tally.samples + time.tally.lost;
+    (expected > 0.0).then(|| (1.0 - came as f64 / expected).max(0.0))
 }
 
 impl PassResult {

@@ -148,12 +148,22 @@ fn passes(events: &[EventKind]) -> EventSet {
 }
 
 fn play(symbols: &str, events: &[EventKind], recording: Recording) -> Result<Report, ProfileError> {
+    play_at(Settings::default().frequency_hz, symbols, events, recording)
+}
+
+fn play_at(
+    frequency_hz: u32,
+    symbols: &str,
+    events: &[EventKind],
+    recording: Recording,
+) -> Result<Report, ProfileError> {
     let place = tempfile::tempdir().unwrap();
     let kallsyms = place.path().join("kallsyms");
     fs::write(&kallsyms, symbols).unwrap();
     let settings = Settings {
         duration: Some(Duration::from_millis(10)),
         kallsyms,
+        frequency_hz,
         ..Settings::default()
     };
     let mut profiler = Profiler::with_backend(settings, passes(events), Box::new(recording))?;
@@ -232,6 +242,22 @@ fn lost_and_throttled_records_are_said() {
             .iter()
             .any(|limit| limit.starts_with("41 records were lost"))
     );
+}
+
+#[test]
+fn a_timer_whose_samples_do_not_come_is_said() {
+    let says = |report: &Report| {
+        let mut limits = report.limits.iter();
+        limits.any(|limit| limit.contains("of the timer's samples never came"))
+    };
+    let whole = play_at(1, SYMBOLS, &[EventKind::CpuNs], recording()).unwrap();
+    assert!(!says(&whole), "{:?}", whole.limits);
+    // Fifty samples in ten milliseconds or more, of at least two hundred.
+    let report = play_at(20_000, SYMBOLS, &[EventKind::CpuNs], recording()).unwrap();
+    assert!(report.missing_share.unwrap() > 0.7);
+    assert!(says(&report), "{:?}", report.limits);
+    let counted = play(SYMBOLS, &[EventKind::Cycles], recording()).unwrap();
+    assert_eq!(counted.missing_share, None);
 }
 
 #[test]
