@@ -472,7 +472,8 @@ impl Worker {
         let can_begin = !self.free.is_empty() || !self.idle.is_empty();
         let mut until = now + LONGEST_SLEEP_NS;
         if can_begin && self.budget > 0 {
-            until = until.min(self.next_arrival_ns);
+            let spin_ns = self.run.settings.spin.as_nanos() as u64;
+            until = until.min(self.next_arrival_ns.saturating_sub(spin_ns));
         }
         if let Some(timer) = self.wheel.next_ns() {
             until = until.min(timer);
