@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -27,38 +27,42 @@ from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
 from perpacket.experiment import driver, session
 from perpacket.experiment.run_directory import RunDirectory
 from perpacket.experiment.study import Holding, Point, Study
-from perpacket.measurement import files, hosts, programs
+from perpacket.measurement import files, programs
 from perpacket.measurement.plan import Plan, read_plan
 from perpacket.measurement.processors import Ticks, idle_share, read_frames, read_ticks
 from perpacket.measurement.rig import MeasuredRig
 from perpacket.measurement.summary import Answers, summarize
+from perpacket.testbed import Host, Testbed
 
 AGENT = Path(fake_agent.__file__)
 QUICK = (("run.duration_s", "0.05"), ("run.warmup_s", "0"), ("testbed.kind", "loopback"))
 
 
 @dataclass
-class FakeTestbed:
+class FakeTestbed(AbstractContextManager["FakeTestbed"]):
     """Hosts of this machine, joined by a network that notes what latency it is asked for."""
 
-    inner: hosts.Testbed
+    inner: Testbed
     network: str = "veth"
     latencies_us: list[float] = field(default_factory=list)
     limits: tuple[str, ...] = ("The hosts are this machine.",)
 
     @property
-    def server(self) -> hosts.Host:
+    def server(self) -> Host:
         return self.inner.server
 
     @property
-    def clients(self) -> tuple[hosts.Host, ...]:
-        return tuple(self.inner.clients)
+    def clients(self) -> tuple[Host, ...]:
+        return self.inner.clients
 
     def set_latency(self, one_way_us: float) -> None:
         self.latencies_us.append(one_way_us)
 
     def network_report(self) -> dict[str, object] | None:
         return None if self.network == "veth" else {"kept": True}
+
+    def __exit__(self, *raised: object) -> None:
+        """Whoever made the hosts takes them down."""
 
 
 @dataclass

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from perpacket.errors import RunFailed
 from perpacket.measurement import programs
-from perpacket.measurement.hosts import Host, Testbed
 from perpacket.measurement.plan import Plan
+from perpacket.testbed.contract import Host, Testbed
 
 PREFIX = "perpacket-study-"
 TRACE_NAME = "requests.log"

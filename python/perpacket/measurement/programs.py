@@ -11,8 +11,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
-from perpacket.measurement.hosts import Completed, Host
 from perpacket.measurement.plan import SEGMENT_BYTES, Plan
+from perpacket.testbed.contract import Completed, Host
 
 STATUS_USAGE = 2
 STATUS_LACKING = 3

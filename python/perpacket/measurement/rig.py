@@ -14,10 +14,10 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
 from perpacket.experiment.study import Holding, Point, Run
 from perpacket.measurement.files import QUICK_S, laid_out
-from perpacket.measurement.hosts import Host, Testbed
 from perpacket.measurement.plan import Plan, read_plan
 from perpacket.measurement.programs import answered
 from perpacket.measurement.runs import MeasuredRun, Stage
+from perpacket.testbed.contract import Host, Testbed
 
 DESCRIPTORS_BESIDE = 64
 """Descriptors a program needs beside its connections, generously."""

@@ -15,17 +15,17 @@ import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from perpacket.errors import Interrupted, MachineLacks, RunFailed
 from perpacket.experiment.study import Outcome, Point
 from perpacket.measurement import programs
 from perpacket.measurement.files import Files
-from perpacket.measurement.hosts import Host, Process, Testbed
 from perpacket.measurement.plan import LEAD_S, Plan
 from perpacket.measurement.processors import Ticks, idle_share, read_frames, read_ticks
 from perpacket.measurement.programs import Answer
 from perpacket.measurement.summary import Answers, summarize
+from perpacket.testbed.contract import Host, Process, Testbed
 
 READY_S = 20.0
 """How long a program may take until it listens."""
@@ -137,21 +137,13 @@ class Watched:
         self.process.stop(GRACE_S)
         done = self.process.result()
         if done.returncode == INTERRUPTED:
-            done = _Ended(done.stdout, done.stderr)
+            # It was asked to end, and did.
+            done = replace(done, returncode=0)
         return programs.answered(self.name, self.host, done)
 
 
 INTERRUPTED = 130
 """The agent's exit status after a signal; it has printed its answer all the same."""
-
-
-class _Ended:
-    """A program that was asked to end, and did."""
-
-    returncode = 0
-
-    def __init__(self, stdout: str, stderr: str) -> None:
-        self.stdout, self.stderr = stdout, stderr
 
 
 @contextmanager

@@ -1,11 +1,17 @@
-"""What the measured studies share: how they are asked for, and what none of them can tell."""
+"""What the measured studies share: how they are made, and what none of them can tell."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from importlib.resources.abc import Traversable
 
 from perpacket.errors import ConfigurationError
 from perpacket.experiment.comparison import Published
+from perpacket.experiment.study import CompareFunction, Figure, Point, Study
+from perpacket.measurement.rig import MeasuredRig
+from perpacket.studies import comparison, published
+from perpacket.studies.quantities import QUANTITIES
 
 OPTIONS = {
     "run.duration_s": "--duration",
@@ -60,3 +66,57 @@ def checked_only(
                 allowed=f"give some of {','.join(experiments)}",
             )
     return only or experiments
+
+
+PointsFunction = Callable[[bool, tuple[str, ...]], tuple[Point, ...]]
+"""The points of some experiments, with published levels or with cut ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredStudy:
+    """What makes a measured study of a document, whatever the levels that are asked for."""
+
+    name: str
+    title: str
+    question: str
+    experiments: tuple[str, ...]
+    points: PointsFunction
+    figures: Callable[[], tuple[Figure, ...]]
+    published: Traversable
+    """The document's figures: see `perpacket.studies.published`."""
+    limits: tuple[str, ...]
+    """What this study cannot tell, beside what no measured study can."""
+    seeds: tuple[int, ...] = (1, 2, 3)
+    compare: CompareFunction = comparison.compare
+
+    def study(self, full: bool, only: tuple[str, ...]) -> Study:
+        """The study with cut or published levels, of all experiments or `only` some of them.
+
+        Raises `ConfigurationError` naming an experiment that it does not have.
+        """
+        everything = {
+            each.name: each
+            for scope in (True, False)
+            for each in self.points(scope, self.experiments)
+        }
+        source, rows = published.read(self.published, tuple(everything.values()))
+        chosen = self.points(full, checked_only(self.name, only, self.experiments))
+        rig = MeasuredRig()
+        whole = Study(
+            name=self.name,
+            title=self.title,
+            question=self.question,
+            points=chosen,
+            seeds=self.seeds,
+            runner=rig,
+            rig=rig,
+            figures=self.figures(),
+            published=decidable(rows),
+            compare=self.compare,
+            source=source,
+            limits=(*LIMITS, *self.limits),
+            command=f"perpacket study run {self.name}",
+            options=OPTIONS,
+            quantities=QUANTITIES,
+        )
+        return whole.limited_to(chosen)

@@ -5,10 +5,10 @@
         server.wait_for_line("ready", timeout_s=10)
         bed.clients[0].run([...], timeout_s=60)
 
-`contract.py` says what a testbed and a host are; `local.py` has hosts of this machine and loopback,
-`namespaces.py` and `network.py` those in network namespaces, `machines.py` those reached by ssh.
-`record.py` finds and removes what a killed run left. Heavy packages are imported where they are
-used.
+`contract.py` says what a testbed and a host are, `hosting.py` how all of them end; `local.py` has
+hosts of this machine and loopback, `namespaces.py` and `network.py` those in network namespaces,
+`machines.py` those reached by ssh. `record.py` finds and removes what a killed run left. Heavy
+packages are imported where they are used.
 """
 
 from __future__ import annotations

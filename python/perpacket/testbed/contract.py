@@ -7,11 +7,11 @@ namespaces or other machines.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from re import Match
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Host(Protocol):
         """Copy a file to the host, folders above it included."""
 
 
-class Testbed(Protocol):
+class Testbed(AbstractContextManager["Testbed"], Protocol):
     """A server, its clients and the network between them. Leaving it takes everything down."""
 
     @property
@@ -124,14 +124,3 @@ class Testbed(Protocol):
 
         None where the network tells nothing.
         """
-
-    def __enter__(self) -> Self:
-        """The testbed itself: it is up already."""
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Stop its processes and take everything down."""

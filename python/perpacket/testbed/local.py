@@ -6,12 +6,10 @@ import shutil
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from perpacket.errors import MachineLacks
 from perpacket.testbed import agent
-from perpacket.testbed.contract import Completed
+from perpacket.testbed.hosting import HeldTestbed, ProcessHost
 from perpacket.testbed.process import LocalProcess
 from perpacket.testbed.processors import Division
 from perpacket.testbed.record import Record, remove_leftovers
@@ -25,7 +23,7 @@ LOOPBACK_LIMITS = (
 """What loopback leaves out."""
 
 
-class LocalHost:
+class LocalHost(ProcessHost):
     """A host of this machine; see `perpacket.testbed.contract.Host`."""
 
     def __init__(
@@ -37,32 +35,15 @@ class LocalHost:
         namespace: int | None = None,
     ) -> None:
         """A host whose processes belong to that run and stand in the namespace of an open file."""
-        self.name = name
-        self.address = address
-        self.cpus = cpus
+        super().__init__(name, address, cpus)
         self._run = run
         self._namespace = namespace
-        self._processes: list[LocalProcess] = []
 
-    def start(self, command: Sequence[str], *, cpus: Sequence[int] | None = None) -> LocalProcess:
-        """Start a process on the host's processors, or on those given."""
-        process = LocalProcess(
+    def open(self, command: Sequence[str], cpus: Sequence[int] | None) -> LocalProcess:
+        """Start a process that nobody keeps."""
+        return LocalProcess(
             command, run=self._run, cpus=cpus or self.cpus, namespace=self._namespace
         )
-        self._processes = [other for other in self._processes if other.poll() is None]
-        self._processes.append(process)
-        return process
-
-    def run(
-        self, command: Sequence[str], *, timeout_s: float, cpus: Sequence[int] | None = None
-    ) -> Completed:
-        """Run a process to its end."""
-        process = self.start(command, cpus=cpus)
-        try:
-            return process.result(timeout_s)
-        except BaseException:
-            process.stop(timeout_s=1)
-            raise
 
     def agent(self) -> str:
         """Path of perpacket-agent."""
@@ -75,13 +56,8 @@ class LocalHost:
         with suppress(shutil.SameFileError):
             shutil.copy(local, place)
 
-    def stop_all(self) -> None:
-        """Stop all processes that still run."""
-        for process in self._processes:
-            process.stop()
 
-
-class LocalTestbed:
+class LocalTestbed(HeldTestbed):
     """What the testbeds of this machine have in common: hosts, a record, and how they end."""
 
     network = ""
@@ -93,19 +69,6 @@ class LocalTestbed:
         self._division = division
         self.server: LocalHost
         self.clients: tuple[LocalHost, ...] = ()
-
-    def __enter__(self) -> Self:
-        """The testbed itself: it is up already."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Stop its processes and take everything down."""
-        self.take_down()
 
     def stop_network(self) -> None:
         """End what carries packets between the hosts, once they have stopped."""

@@ -18,12 +18,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from re import Match
-from types import TracebackType
-from typing import Self
 
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
 from perpacket.testbed import agent
 from perpacket.testbed.contract import Completed
+from perpacket.testbed.hosting import HeldTestbed, ProcessHost
 from perpacket.testbed.process import LocalProcess
 from perpacket.testbed.record import Record, remove_leftovers
 
@@ -186,22 +185,20 @@ class RemoteProcess:
         return Completed(done.returncode, done.stdout, self.stderr)
 
 
-class Machine:
+class Machine(ProcessHost):
     """A machine as a host; see `perpacket.testbed.contract.Host`."""
 
     def __init__(self, name: str, connection: Connection, run: str) -> None:
         """A host for an open connection."""
-        self.name = name
-        self.address = connection.host
+        counted = connection.run("getconf", "_NPROCESSORS_ONLN").stdout.strip()
+        cpus = tuple(range(int(counted) if counted.isdigit() else 1))
+        super().__init__(name, connection.host, cpus)
         self._connection = connection
         self._run = run
-        self._processes: list[RemoteProcess] = []
         self._agent: str | None = None
-        counted = connection.run("getconf", "_NPROCESSORS_ONLN").stdout.strip()
-        self.cpus = tuple(range(int(counted) if counted.isdigit() else 1))
 
-    def start(self, command: Sequence[str], *, cpus: Sequence[int] | None = None) -> RemoteProcess:
-        """Start a process, on those processors if any are given."""
+    def open(self, command: Sequence[str], cpus: Sequence[int] | None) -> RemoteProcess:
+        """Start a process, on those processors if any are given, that nobody keeps."""
         words = [str(word) for word in command]
         if self._connection.run("sh", "-c", 'command -v "$0"', words[0]).returncode != 0:
             raise MachineLacks(
@@ -210,21 +207,7 @@ class Machine:
             )
         if cpus:
             words = ["taskset", "-c", ",".join(map(str, cpus)), *words]
-        process = RemoteProcess(self._connection, self._run, words)
-        self._processes = [other for other in self._processes if other.poll() is None]
-        self._processes.append(process)
-        return process
-
-    def run(
-        self, command: Sequence[str], *, timeout_s: float, cpus: Sequence[int] | None = None
-    ) -> Completed:
-        """Run a process to its end."""
-        process = self.start(command, cpus=cpus)
-        try:
-            return process.result(timeout_s)
-        except BaseException:
-            process.stop(timeout_s=1)
-            raise
+        return RemoteProcess(self._connection, self._run, words)
 
     def agent(self) -> str:
         """Path of the agent there, which has the digest of ours; copied if it is not there yet."""
@@ -268,14 +251,8 @@ class Machine:
                 "see whether the place can be written",
             )
 
-    def stop_all(self) -> None:
-        """Stop all processes that still run."""
-        for process in self._processes:
-            if process.poll() is None:
-                process.stop()
 
-
-class Machines:
+class Machines(HeldTestbed):
     """A server and clients that are machines of their own."""
 
     network = "machines"
@@ -316,19 +293,6 @@ class Machines:
     def network_report(self) -> dict[str, object] | None:
         """The machines' network tells nothing."""
         return None
-
-    def __enter__(self) -> Self:
-        """The testbed itself: it is up already."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Stop its processes and close the connections."""
-        self.take_down()
 
     def take_down(self) -> None:
         """Stop clients, then the server; a second time does nothing."""

@@ -7,17 +7,10 @@ who think between pages. Its dynamic loads need applications that are not part o
 
 from __future__ import annotations
 
-from dataclasses import replace
 from importlib.resources import files
 
-from perpacket.experiment.comparison import Published
 from perpacket.experiment.study import Figure, Level, Point, Study
-from perpacket.measurement.rig import MeasuredRig
-from perpacket.studies import comparison, measured, published
-from perpacket.studies.quantities import QUANTITIES
-
-NAME = "breakdown"
-SEEDS = (1, 2, 3)
+from perpacket.studies import measured
 
 SIZES_BYTES = (509, 4096, 65_536)
 CLIENTS = 500
@@ -140,39 +133,25 @@ def figures() -> tuple[Figure, ...]:
     return tuple(found)
 
 
-def read_published() -> tuple[str, tuple[Published, ...]]:
-    """The document and its figures about any point of either scope."""
-    everything = {each.name: each for full in (True, False) for each in points(full)}
-    return published.read(files(__package__) / "published.toml", tuple(everything.values()))
+STUDY = measured.MeasuredStudy(
+    name="breakdown",
+    title="Where a web server's processor time goes",
+    question="How much of a web server's processor time is network code, driver, scheduling "
+    "and the server itself, and how much could offload gain at most?",
+    experiments=EXPERIMENTS,
+    points=points,
+    figures=figures,
+    published=files(__package__) / "published.toml",
+    limits=(
+        "The document's static loads alone: its dynamic ones ran applications (SlashCode, "
+        "SPECweb99_SSL, Trade3) that are not part of this.",
+        "Its server was Apache with a process a connection; what the scheduler costs depends "
+        "on the server's architecture more than on anything else.",
+        "Its files came from a file server over NFS in Surge; here they are local.",
+    ),
+)
 
 
 def study(full: bool = False, only: tuple[str, ...] = ()) -> Study:
     """The study with cut or published levels, of both loads or `only` one of them."""
-    source, rows = read_published()
-    rig = MeasuredRig()
-    chosen = points(full, measured.checked_only(NAME, only, EXPERIMENTS))
-    whole = Study(
-        name=NAME,
-        title="Where a web server's processor time goes",
-        question="How much of a web server's processor time is network code, driver, scheduling "
-        "and the server itself, and how much could offload gain at most?",
-        points=chosen,
-        seeds=SEEDS,
-        runner=rig,
-        rig=rig,
-        figures=figures(),
-        compare=comparison.compare,
-        source=source,
-        limits=(
-            *measured.LIMITS,
-            "The document's static loads alone: its dynamic ones ran applications (SlashCode, "
-            "SPECweb99_SSL, Trade3) that are not part of this.",
-            "Its server was Apache with a process a connection; what the scheduler costs depends "
-            "on the server's architecture more than on anything else.",
-            "Its files came from a file server over NFS in Surge; here they are local.",
-        ),
-        command=f"perpacket study run {NAME}",
-        options=measured.OPTIONS,
-        quantities=QUANTITIES,
-    )
-    return replace(whole, published=measured.decidable(rows)).limited_to(chosen)
+    return STUDY.study(full, only)

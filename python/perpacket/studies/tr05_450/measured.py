@@ -10,18 +10,13 @@ them where it states a change.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from importlib.resources import files
 
-from perpacket.experiment.comparison import Comparison, Published
+from perpacket.experiment.comparison import Comparison
 from perpacket.experiment.run_directory import RunDirectory
 from perpacket.experiment.study import Figure, Level, Point, Study
-from perpacket.measurement.rig import MeasuredRig
-from perpacket.studies import comparison, measured, published, shapes
-from perpacket.studies.quantities import QUANTITIES, SEVEN
-
-NAME = "tr05-450"
-SEEDS = (1, 2, 3)
+from perpacket.studies import comparison, measured, shapes
+from perpacket.studies.quantities import SEVEN
 
 RATES_MBPS = {False: (100, 300, 600, 900), True: tuple(range(100, 1000, 100))}
 CONNECTIONS = {
@@ -226,40 +221,26 @@ def compare(study: Study, directory: RunDirectory) -> list[Comparison]:
     return comparison.compare(study, directory) + shapes.compare_orders(study, directory)
 
 
-def read_published() -> tuple[str, tuple[Published, ...]]:
-    """The document and its figures about any point of either scope."""
-    everything = {each.name: each for full in (True, False) for each in points(full)}
-    file = files(__package__) / "measured.toml"
-    return published.read(file, tuple(everything.values()))
+STUDY = measured.MeasuredStudy(
+    name="tr05-450",
+    title="What a packet costs a server, layer by layer",
+    question="How does the processor time of a packet grow with packet rate, connections and "
+    "latency, how much of a web server is network stack, and does the shape of twenty years "
+    "ago still hold?",
+    experiments=EXPERIMENTS,
+    points=points,
+    figures=figures,
+    published=files(__package__) / "measured.toml",
+    limits=(
+        "The report turned delayed acknowledgments off; Linux delays them as it sees fit, so "
+        "fewer frames are received for the same data.",
+        "The report's region of system calls ends at the socket; its profiler added about 900 "
+        "instructions a packet to its own instruction counts.",
+    ),
+    compare=compare,
+)
 
 
 def study(full: bool = False, only: tuple[str, ...] = ()) -> Study:
     """The study with cut or published levels, of all experiments or `only` some of them."""
-    source, rows = read_published()
-    rig = MeasuredRig()
-    chosen = points(full, measured.checked_only(NAME, only, EXPERIMENTS))
-    whole = Study(
-        name=NAME,
-        title="What a packet costs a server, layer by layer",
-        question="How does the processor time of a packet grow with packet rate, connections and "
-        "latency, how much of a web server is network stack, and does the shape of twenty years "
-        "ago still hold?",
-        points=chosen,
-        seeds=SEEDS,
-        runner=rig,
-        rig=rig,
-        figures=figures(),
-        compare=compare,
-        source=source,
-        limits=(
-            *measured.LIMITS,
-            "The report turned delayed acknowledgments off; Linux delays them as it sees fit, so "
-            "fewer frames are received for the same data.",
-            "The report's region of system calls ends at the socket; its profiler added about 900 "
-            "instructions a packet to its own instruction counts.",
-        ),
-        command=f"perpacket study run {NAME}",
-        options=measured.OPTIONS,
-        quantities=QUANTITIES,
-    )
-    return replace(whole, published=measured.decidable(rows)).limited_to(chosen)
+    return STUDY.study(full, only)
