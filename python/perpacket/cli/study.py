@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perpacket.cli import output, progress
+from perpacket.cli.contests import describe_contest, print_contests
 from perpacket.cli.destination import check_destination
 from perpacket.cli.failure import CheckFailed
 from perpacket.cli.options import (
@@ -275,6 +276,7 @@ def conclude(
             hint=f"run it with `perpacket study resume {directory.path}`",
         )
     comparisons = study.comparisons(directory)
+    contests = study.contests(directory)
     written = reports.write_study(study, directory, destination)
     if form is Format.JSON:
         output.write_json(
@@ -287,10 +289,13 @@ def conclude(
                 "missing": len(directory.missing()),
                 **({"failures": [asdict(one) for one in failures]} if study.is_measured else {}),
                 "comparisons": [describe_comparison(row, study) for row in comparisons],
+                **({"contests": [describe_contest(one) for one in contests]} if contests else {}),
             }
         )
     else:
         print_comparisons(study, comparisons)
+        if contests:
+            print_contests(contests)
     for warning in rankings(study, directory):
         progress.note(f"note: {warning}", quiet)
     if study.is_measured:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 if TYPE_CHECKING:
     from perpacket.experiment.comparison import Comparison, Published
+    from perpacket.experiment.contest import Contested
     from perpacket.experiment.run_directory import RunDirectory
 
 Level = str | int | float
@@ -178,6 +179,7 @@ class Measure(Protocol):
 
 
 CompareFunction = Callable[["Study", "RunDirectory"], "list[Comparison]"]
+ContestFunction = Callable[["Study", "RunDirectory"], "list[Contested]"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +190,8 @@ class Study:
     run; without one there are none. `ranked` names the quantities whose order is read as a result:
     where intervals overlap, no order is claimed. `command` starts the study again, and `options`
     names the option of that command that sets a parameter. `quantities` are what its figures may
-    name beside columns. `rig` is the runner of a measured study.
+    name beside columns. `rig` is the runner of a measured study. `contest` finds out who is ahead
+    where competitors are compared.
     """
 
     name: str
@@ -209,6 +212,7 @@ class Study:
     options: Mapping[str, str] = field(default_factory=dict)
     quantities: Mapping[str, Measure] = field(default_factory=dict)
     rig: Rig | None = None
+    contest: ContestFunction | None = None
 
     def __post_init__(self) -> None:
         """Refuse points that contradict each other."""
@@ -240,6 +244,10 @@ class Study:
     def comparisons(self, run_directory: RunDirectory) -> list[Comparison]:
         """The rows published / simulated of a run, in the order of the document."""
         return [] if self.compare is None else self.compare(self, run_directory)
+
+    def contests(self, run_directory: RunDirectory) -> list[Contested]:
+        """Who is ahead at each level of a run, and where the winner changes."""
+        return [] if self.contest is None else self.contest(self, run_directory)
 
 
 def check_points(study: str, points: tuple[Point, ...]) -> None:

@@ -3,6 +3,8 @@
     plan.py         what one run is asked for, read from a point's parameters
     programs.py     the agent's programs on a host: what they were asked, and what they answered
     files.py        what the server serves, made before the first run and removed after the last
+    peers.py        nginx and Apache as servers under test: their configuration, fairly
+    process_tree.py what the kernel counts of the server's processes
     processors.py   what the kernel counts: idle processors, frames at interfaces
     summary.py      the answers of the programs as one observation
     runs.py         one run: set up, warm up, measure, take down

@@ -39,6 +39,10 @@ class Files:
         self._folders = folders
         self._traces = traces
 
+    def folder(self, host: Host) -> str:
+        """The folder of all that this study put on a host."""
+        return self._folders[host.name]
+
     def root(self, host: Host, plan: Plan) -> str:
         """The folder that the server serves for this plan."""
         return f"{self._folders[host.name]}/{set_name(plan)}"

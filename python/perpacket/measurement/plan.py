@@ -17,6 +17,19 @@ LoadKind = Literal["stream", "file", "trace", "specweb99", "surge"]
 NetworkKind = Literal["direct", "delayed"]
 EventsKind = Literal["best", "clock", "counters", "accounts"]
 TestbedKind = Literal["auto", "loopback", "namespaces", "ssh"]
+ServerKind = Literal["perpacket", "nginx", "apache"]
+
+OPTIONS = {
+    "run.duration_s": "--duration",
+    "run.warmup_s": "--warmup",
+    "testbed.kind": "--testbed",
+    "testbed.server_host": "--server-host",
+    "testbed.client_hosts": "--client-host",
+    "server.command": "--server",
+    "server.url": "--url",
+    "load.trace": "--trace",
+}
+"""Parameters of a run that have an option of their own."""
 
 SEGMENT_BYTES = 1460
 """Segments of the bulk sender: TR05-450, section 5.1."""
@@ -66,6 +79,10 @@ class Plan(BaseModel):
     server_command: str = Field(alias="server.command", default="")
     """Another server than `serve web`; `{root}`, `{address}` and `{cpus}` are filled in."""
     server_url: str = Field(alias="server.url", default="")
+    server_kind: ServerKind = Field(alias="server.kind", default="perpacket")
+    """nginx and Apache are configured and started by us: see `perpacket.measurement.peers`."""
+    server_threads: int = Field(alias="server.threads", default=0, ge=0)
+    """Threads or processes in the pool of `serve web`; 0 for its own default."""
     architecture: str = Field(alias="server.architecture", default="events")
     profile_frequency_hz: int = Field(alias="profile.frequency_hz", default=499, ge=1, le=20_000)
     """More than a live server is asked to bear: it makes every point dearer alike, by some per cent
@@ -77,13 +94,19 @@ class Plan(BaseModel):
     def is_whole(self) -> Self:
         """Parameters that need each other are there together."""
         if bool(self.server_command) != bool(self.server_url):
-            raise ValueError("expected server.command and server.url together, or neither")
-        if (self.testbed == "ssh") != bool(self.server_host):
-            raise ValueError("expected testbed.server_host for testbed.kind ssh, and only for it")
-        if bool(self.server_host) != bool(self.client_hosts):
             raise ValueError(
-                "expected testbed.server_host and testbed.client_hosts together, or neither"
+                f"expected {named('server.command')} and {named('server.url')} together, or neither"
             )
+        if self.server_command and self.server_kind != "perpacket":
+            raise ValueError(
+                f"{named('server.command')} and server.kind {self.server_kind} exclude each other: "
+                "this study has servers of its own"
+            )
+        host, clients = named("testbed.server_host"), named("testbed.client_hosts")
+        if (self.testbed == "ssh") != bool(self.server_host):
+            raise ValueError(f"expected {host} for {named('testbed.kind')} ssh, and only for it")
+        if bool(self.server_host) != bool(self.client_hosts):
+            raise ValueError(f"expected {host} and {clients} together, or neither")
         if self.latency_ms and self.network == "direct":
             raise ValueError("expected network.kind delayed where network.latency_ms is not 0")
         if self.kind == "surge" and not self.users:
@@ -98,7 +121,7 @@ class Plan(BaseModel):
     @property
     def is_foreign(self) -> bool:
         """Whether the server under test is not ours."""
-        return self.is_web and bool(self.server_command)
+        return self.is_web and (bool(self.server_command) or self.server_kind != "perpacket")
 
     @property
     def window_s(self) -> float:
@@ -116,6 +139,12 @@ class Plan(BaseModel):
         return self.warmup_s + LEAD_S + self.window_s + OVERHEAD_S
 
 
+def named(parameter: str) -> str:
+    """A parameter as the user knows it: `--duration (run.duration_s)` where it has an option."""
+    option = OPTIONS.get(parameter)
+    return f"{option} ({parameter})" if option else parameter
+
+
 def read_plan(point: Point) -> Plan:
     """The plan of a point; later parameters win.
 
@@ -129,7 +158,7 @@ def read_plan(point: Point) -> Plan:
         text = problem["msg"].removeprefix("Value error, ")
         value = dict(point.overrides).get(name, "")
         raise ConfigurationError(
-            f"point {point.name}: {name} = {value}: {text}" if name else text,
+            f"point {point.name}: {named(name)} = {value}: {text}" if name else text,
             parameter=name,
             value=value,
             hint="`perpacket study run --help` lists what can be set",

@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
-from perpacket.measurement.plan import SEGMENT_BYTES, Plan
+from perpacket.measurement.plan import SEGMENT_BYTES, Plan, named
 from perpacket.testbed.contract import Completed, Host
 
 STATUS_USAGE = 2
@@ -37,13 +37,26 @@ def serve_web(host: Host, plan: Plan, root: str) -> list[str]:
     return [
         *(host.agent(), "serve", "web", "--root", root, "--listen", f"{host.address}:0"),
         *("--cores", cpu_list(host.cpus), "--architecture", plan.architecture),
+        *(("--threads", str(plan.server_threads)) if plan.server_threads else ()),
         *(*posts, "--format", "json"),
     ]
 
 
 def foreign_server(host: Host, plan: Plan, root: str) -> list[str]:
     """Another server under test, as the user wrote it."""
-    return [_filled(word, host, root) for word in shlex.split(plan.server_command)]
+    return [_filled(word, host, root) for word in words_of(plan.server_command)]
+
+
+def words_of(command: str) -> list[str]:
+    """The words of a server's command; raises `ConfigurationError` when its quotes do not close."""
+    try:
+        return shlex.split(command)
+    except ValueError as error:
+        raise ConfigurationError(
+            f"{named('server.command')} {command}: {str(error).lower()}",
+            parameter="server.command",
+            value=command,
+        ) from None
 
 
 def foreign_url(host: Host, plan: Plan) -> str:

@@ -8,13 +8,14 @@ path, and would slow the others. Points that cannot run here are left out with t
 from __future__ import annotations
 
 import resource
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
 from perpacket.experiment.study import Holding, Point, Run
+from perpacket.measurement import peers, programs
 from perpacket.measurement.files import QUICK_S, laid_out
-from perpacket.measurement.plan import Plan, read_plan
+from perpacket.measurement.plan import Plan, named, read_plan
 from perpacket.measurement.programs import answered
 from perpacket.measurement.runs import MeasuredRun, Stage
 from perpacket.testbed.contract import Host, Testbed
@@ -81,7 +82,8 @@ class MeasuredRig:
             first = next(iter(plans.values())).model_copy(update={"network": "direct"})
             direct = stack.enter_context(self._open(first))
             delayed, lack = self._with_latency(stack, list(plans.values()))
-            left_out = impossible(plans, lack)
+            check_server_command(direct.server, plans.values())
+            left_out = impossible(plans, lack, direct.server)
             possible = [plan for name, plan in plans.items() if name not in left_out]
             files = stack.enter_context(laid_out(direct, possible))
             self._stage = Stage(direct, delayed, files)
@@ -103,15 +105,49 @@ class MeasuredRig:
         return delayed, ""
 
 
-def impossible(plans: Mapping[str, Plan], lack_of_latency: str) -> dict[str, str]:
+def check_server_command(server: Host, plans: Iterable[Plan]) -> None:
+    """Raise `ConfigurationError` when a command that is to be the server is not there.
+
+    Before the first run: else every run would fail for the same reason.
+    """
+    for command in dict.fromkeys(plan.server_command for plan in plans if plan.is_foreign):
+        program = programs.words_of(command)[0] if command else ""
+        if not program or "{" in program:
+            continue
+        look = ["sh", "-c", 'command -v "$0"', program]
+        if server.run(look, timeout_s=QUICK_S).returncode:
+            raise ConfigurationError(
+                f"{named('server.command')} {command}: there is no program {program} on "
+                f"{server.name}",
+                parameter="server.command",
+                value=command,
+                hint="install it there, or give the path of the program",
+            )
+
+
+def impossible(plans: Mapping[str, Plan], lack_of_latency: str, server: Host) -> dict[str, str]:
     """The points that cannot run here, and why."""
+    kinds = {plan.server_kind for plan in plans.values() if plan.is_web}
+    lacks_of_servers = {kind: peers.lack(server, kind) for kind in kinds if kind != "perpacket"} | {
+        "uring": _lack_of_uring(server, plans.values())
+    }
     reasons: dict[str, str] = {}
     for name, plan in plans.items():
+        which = plan.architecture if plan.server_kind == "perpacket" else plan.server_kind
         if plan.network == "delayed" and lack_of_latency:
             reasons[name] = lack_of_latency
+        elif plan.is_web and lacks_of_servers.get(which):
+            reasons[name] = lacks_of_servers[which]
         elif lack := _lack_of_descriptors(plan):
             reasons[name] = lack
     return reasons
+
+
+def _lack_of_uring(server: Host, plans: Iterable[Plan]) -> str:
+    """Why the server's machine cannot run the architecture `uring`, if a plan asks for it."""
+    wanted = any(plan.architecture == "uring" and not plan.is_foreign for plan in plans)
+    lacking = capabilities_lacking(server) if wanted else {}
+    return f"{server.name} has no io_uring" if "io_uring" in lacking else ""
 
 
 def _lack_of_descriptors(plan: Plan) -> str:
@@ -158,15 +194,24 @@ def facts(direct: Testbed, delayed: Testbed | None) -> dict[str, object]:
 def lacks(host: Host) -> list[str]:
     """What the agent finds missing on a host, as `what: what that costs`."""
     try:
-        done = host.run([host.agent(), "probe", "--format", "json"], timeout_s=QUICK_S)
-        probed = answered("the probe", host, done).get("capabilities")
+        lacking = capabilities_lacking(host)
     except (ConfigurationError, MachineLacks, RunFailed) as error:
         return [f"what the machine can do is not known: {error}"]
-    found = []
+    return [f"{name}: {cost}" for name, cost in lacking.items()]
+
+
+def capabilities_lacking(host: Host) -> dict[str, str]:
+    """What a host lacks by name, with what that costs.
+
+    Raises what `programs.answered` raises.
+    """
+    done = host.run([host.agent(), "probe", "--format", "json"], timeout_s=QUICK_S)
+    probed = answered("the probe", host, done).get("capabilities")
+    found = {}
     for capability in probed if isinstance(probed, list) else []:
         if isinstance(capability, dict) and capability.get("available") is False:
             cost = capability.get("cost_of_lack") or capability.get("detail") or "not there"
-            found.append(f"{capability.get('name')}: {cost}")
+            found[str(capability.get("name"))] = str(cost)
     return found
 
 

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
 from perpacket.errors import Interrupted, MachineLacks, RunFailed
 from perpacket.experiment.study import Outcome, Point
-from perpacket.measurement import programs
+from perpacket.measurement import peers, process_tree, programs
 from perpacket.measurement.files import Files
 from perpacket.measurement.plan import LEAD_S, Plan
 from perpacket.measurement.processors import Ticks, idle_share, read_frames, read_ticks
@@ -174,9 +174,8 @@ def _web(testbed: Testbed, files: Files, run: MeasuredRun) -> Answers:
     root = files.root(server, plan)
     with ExitStack() as stack:
         if plan.is_foreign:
-            command = programs.foreign_server(server, plan, root)
+            command, url = _foreign(server, files, plan, root)
             watched = stack.enter_context(started("the server", server, command))
-            url = programs.foreign_url(server, plan)
             _wait_until_it_answers(watched, testbed.clients[0], url + programs.load_path(plan), run)
             requests_url = ""
         else:
@@ -190,12 +189,20 @@ def _web(testbed: Testbed, files: Files, run: MeasuredRun) -> Answers:
             for client, command in _client_commands(testbed, files, run, url)
         ]
         _warm_up(server, run, [watched, *clients], idle_frames)
-        profiled, server_idle, client_idle = _profiled(testbed, run, requests_url, watched, clients)
+        window = _profiled(testbed, run, requests_url, watched, clients)
         loads = [client.stopped() for client in clients]
         watched.check()
         answer = None if plan.is_foreign else watched.stopped()
         network = testbed.network_report()
-    return Answers(profiled, loads, answer, network, server_idle, client_idle)
+    return window.answers(loads, answer, network)
+
+
+def _foreign(server: Host, files: Files, plan: Plan, root: str) -> tuple[list[str], str]:
+    """How a server that is not ours is started, and where it will answer."""
+    if plan.server_kind == "perpacket":
+        return programs.foreign_server(server, plan, root), programs.foreign_url(server, plan)
+    prepared = peers.prepare(server, plan.server_kind, plan, root, files.folder(server))
+    return prepared.command, prepared.url
 
 
 def _client_commands(
@@ -241,25 +248,45 @@ def _stream(testbed: Testbed, run: MeasuredRun) -> Answers:
             sender = programs.stream_sender(server, plan, to, part)
             senders.append(stack.enter_context(started("the sender", server, sender)))
         _warm_up(server, run, senders, idle_frames)
-        profiled, server_idle, client_idle = _profiled(testbed, run, "", senders[0], senders)
+        window = _profiled(testbed, run, "", senders[0], senders)
         loads = [sender.stopped() for sender in senders]
         network = testbed.network_report()
-    return Answers(profiled, loads, None, network, server_idle, client_idle)
+    return window.answers(loads, None, network)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What was counted while the profile ran."""
+
+    profile: Answer
+    server_idle: float
+    client_idle: float
+    server_process: dict[str, object] | None
+
+    def answers(
+        self, loads: Sequence[Answer], server: Answer | None, network: Mapping[str, object] | None
+    ) -> Answers:
+        """With what the other programs said."""
+        idle = (self.server_idle, self.client_idle)
+        return Answers(self.profile, loads, server, network, *idle, self.server_process)
 
 
 def _profiled(
     testbed: Testbed, run: MeasuredRun, requests_url: str, watched: Watched, loads: list[Watched]
-) -> tuple[Answer, float, float]:
-    """The profile of the server, and how idle the server and its clients were meanwhile.
+) -> Window:
+    """The profile of the server, and what the kernel counted of it and its clients meanwhile.
 
     A load that ended within the window would have left part of it without load.
     """
     plan, server, clients = run.plan, testbed.server, testbed.clients
+    pid = watched.process.pid
+    process_before = process_tree.read(server, pid)
     before = [_ticks(host) for host in (server, *clients)]
-    command = programs.profile(server, plan, watched.process.pid, requests_url)
+    command = programs.profile(server, plan, pid, requests_url)
     with started("the profile", server, command) as profile:
         run.sleep(plan.window_s, watched)
         after = [_ticks(host) for host in (server, *clients)]
+        process_after = process_tree.read(server, pid)
         for load in loads:
             load.check()
         answer = programs.answered("the profile", server, profile.process.result(GRACE_S))
@@ -268,7 +295,8 @@ def _profiled(
         for earlier, later, host in zip(before, after, (server, *clients), strict=True)
     ]
     # The busiest client is the one that may be the limit.
-    return answer, idle[0], min(idle[1:])
+    counted = process_tree.between(process_before, process_after)
+    return Window(answer, idle[0], min(idle[1:]), counted)
 
 
 def _warm_up(

@@ -54,6 +54,8 @@ class Answers:
     network: Mapping[str, object] | None
     server_idle: float
     client_idle: float
+    server_process: Mapping[str, object] | None = None
+    """What the kernel counted of the server's processes; None where it does not tell."""
 
     def raw(self) -> dict[str, object]:
         """The answers whole, by the names of their files."""
@@ -83,7 +85,9 @@ def summarize(plan: Plan, answers: Answers) -> dict[str, object]:
         "unclaimed_share": profile.get("unclaimed_share"),
         "skid_share": profile.get("skid_share"),
         "network": numbers(answers.network or {}),
+        "server_process": answers.server_process,
     }
+    result["server_cpu_us_per_request"] = _cpu_us_per_request(result)
     return result | {"doubts": _doubts(plan, answers, result)}
 
 
@@ -112,6 +116,14 @@ def _rates(plan: Plan, loads: Sequence[Answer]) -> dict[str, object]:
             found[name] = sum(number(load.get(name, 0)) for load in loads)
         found["rtt_us"] = _worst([load.get("rtt_us") for load in loads])
     return found
+
+
+def _cpu_us_per_request(result: Mapping[str, object]) -> float | None:
+    """Processor time of the server's processes a request; None where either is not known."""
+    process, rate = result.get("server_process"), result.get("requests_per_s")
+    if not isinstance(process, Mapping) or not rate:
+        return None
+    return 1e6 * number(process["processors_busy"]) / number(rate)
 
 
 def error_count(load: Answer) -> float:

@@ -14,6 +14,7 @@
     agreement.py how far it agrees with what was published
     figures.py   a study's figures, drawn
     tables.py    the tables
+    contests.py  the tables of who is ahead and where that changes
     limits.py    what a run cannot tell
     data.py      the data that travel inside the page
     assembly.py  all of these, for one run

@@ -6,7 +6,7 @@ import shlex
 from typing import TYPE_CHECKING, Final
 
 from perpacket import __version__
-from perpacket.report import agreement, answer, data, figures, tables
+from perpacket.report import agreement, answer, contests, data, figures, tables
 from perpacket.report.agreement import Score
 from perpacket.report.limits import limits
 from perpacket.report.page import Page
@@ -59,6 +59,9 @@ def assemble(study: Study, run_directory: RunDirectory, prefix: str = "") -> Pag
         raw=tables.raw_table(observations, voice),
         data=payload,
         notation=list(NOTATION) if shorthand else [],
+        contests=[contests.crossing_table(found_contests), contests.standing_table(found_contests)]
+        if (found_contests := study.contests(run_directory))
+        else [],
         prefix=prefix,
     )
 

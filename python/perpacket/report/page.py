@@ -56,6 +56,8 @@ class Page:
     """JSON fit for a script element."""
     notation: list[tuple[str, str]] = field(default_factory=list)
     """Parts of a configuration's name and what they mean; empty where names are no shorthand."""
+    contests: list[Table] = field(default_factory=list)
+    """Who is ahead and where that changes; empty where nothing competes."""
     prefix: str = ""
     """What this page's `id` attributes begin with, where a file holds several."""
 

@@ -102,6 +102,10 @@ MEASURES: Final = (
     Measure("Response, median (ms)", "response_ms.median"),
     Measure("Response, median (ms)", "latency_us.response.p50", 1e-3),
     Measure("Response, 99 % (ms)", "latency_us.response.p99", 1e-3),
+    Measure("Server's processor time a request (µs)", "server_cpu_us_per_request"),
+    Measure("Server's page faults/s", "server_process.page_faults_per_s"),
+    Measure("Server's context switches/s", "server_process.context_switches_per_s"),
+    Measure("Server's pages in memory", "server_process.resident_pages"),
     Measure("Drops", "drops"),
 )
 GAIN_TITLE: Final = "Gain in requests (%)"

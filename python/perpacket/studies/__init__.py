@@ -23,10 +23,11 @@ MODULES = {
     "tr05-450": "tr05_450.measured",
     "tr05-450-simulated": "tr05_450",
     "breakdown": "breakdown",
+    "web-servers": "web_servers",
 }
 """Name of each study and the module that builds it; a module is imported when asked for."""
 
-MEASURED = ("tr05-450", "breakdown")
+MEASURED = ("tr05-450", "breakdown", "web-servers")
 """Studies of real servers, with cut and with published levels."""
 
 

@@ -8,22 +8,13 @@ from importlib.resources.abc import Traversable
 
 from perpacket.errors import ConfigurationError
 from perpacket.experiment.comparison import Published
+from perpacket.experiment.contest import Contest
 from perpacket.experiment.study import CompareFunction, Figure, Point, Study
+from perpacket.measurement.plan import OPTIONS
 from perpacket.measurement.rig import MeasuredRig
 from perpacket.studies import comparison, published
+from perpacket.studies.contests import contests_of
 from perpacket.studies.quantities import QUANTITIES
-
-OPTIONS = {
-    "run.duration_s": "--duration",
-    "run.warmup_s": "--warmup",
-    "testbed.kind": "--testbed",
-    "testbed.server_host": "--server-host",
-    "testbed.client_hosts": "--client-host",
-    "server.command": "--server",
-    "server.url": "--url",
-    "load.trace": "--trace",
-}
-"""Parameters of a run that have an option of their own."""
 
 LIMITS = (
     "The published machine was about twenty years older and ran another system: only shares, "
@@ -88,6 +79,8 @@ class MeasuredStudy:
     """What this study cannot tell, beside what no measured study can."""
     seeds: tuple[int, ...] = (1, 2, 3)
     compare: CompareFunction = comparison.compare
+    contests: tuple[Contest, ...] = ()
+    """Where competitors are compared: who is ahead, and where that changes."""
 
     def study(self, full: bool, only: tuple[str, ...]) -> Study:
         """The study with cut or published levels, of all experiments or `only` some of them.
@@ -113,6 +106,7 @@ class MeasuredStudy:
             figures=self.figures(),
             published=decidable(rows),
             compare=self.compare,
+            contest=contests_of(self.contests) if self.contests else None,
             source=source,
             limits=(*LIMITS, *self.limits),
             command=f"perpacket study run {self.name}",

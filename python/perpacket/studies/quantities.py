@@ -294,7 +294,35 @@ def _measured() -> list[Quantity]:
     return found
 
 
-QUANTITIES = {quantity.name: quantity for quantity in (*_simple(), *_by_region(), *_measured())}
+def _servers() -> list[Quantity]:
+    """The quantities of measured servers beside those of their profiles."""
+    process = "server_process"
+    found = []
+    for name, title, unit, value in (
+        ("content", "Content", "Mb/s", column("content_mbps")),
+        ("latency_median", "Response, median", "us", column("latency_us.response.p50")),
+        ("page_faults", "Page faults of the server", "faults/s",
+         column(f"{process}.page_faults_per_s")),
+        ("context_switches", "Context switches of the server", "switches/s",
+         column(f"{process}.context_switches_per_s")),
+        ("server_cpu", "Processor time of the server a request", "us",
+         column("server_cpu_us_per_request")),
+        ("busy", "Busy processor of the server", "%", busy),
+    ):  # fmt: skip
+        found.append(Quantity(name, title, unit, value))
+        found.append(Quantity(f"{name} increase", f"Increase of {title.lower()}", "%", value, gain))
+    return found
+
+
+def busy(row: Row) -> float | None:
+    """The server's processors in per cent of their time."""
+    idle = number(row, "server_idle")
+    return 100 * (1 - idle) if idle is not None else None
+
+
+QUANTITIES = {
+    quantity.name: quantity for quantity in (*_simple(), *_by_region(), *_measured(), *_servers())
+}
 """Every quantity by name."""
 
 

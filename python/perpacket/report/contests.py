@@ -1,0 +1,81 @@
+"""Tables of who is ahead at each level, and of where the winner changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from perpacket.report.tables import Cell, Table
+from perpacket.report.wording import number, typographic, with_unit
+
+if TYPE_CHECKING:
+    from perpacket.experiment.contest import Contested, Crossing, Standing
+
+NOBODY = "nobody is clearly ahead"
+NO_CROSSING = "no change of the winner can be claimed"
+
+
+def standing_table(contests: Sequence[Contested]) -> Table:
+    """Who is ahead at each level of each contest, and who cannot be told apart from it."""
+    return Table(
+        identifier="standings",
+        caption="Who is ahead at each level; who is not clearly behind, because the intervals "
+        "overlap, stands beside",
+        columns=("Contest", "Level", "Ahead", "Value", "Not told apart"),
+        numeric=(False, True, False, True, False),
+        rows=tuple(_standing_row(one, standing) for one in contests for standing in one.standings),
+    )
+
+
+def _standing_row(one: Contested, standing: Standing) -> tuple[Cell, ...]:
+    value, _, bounds = typographic(str(standing.value)).partition(" ")
+    return (
+        Cell(one.contest.title, look="quantity"),
+        Cell(number(standing.level), remark=one.contest.along_title, sort=standing.level),
+        Cell(standing.leader if not standing.not_told_apart else NOBODY),
+        Cell(with_unit(value, one.unit), remark=bounds, sort=standing.value.value),
+        Cell(
+            ", ".join((standing.leader, *standing.not_told_apart))
+            if standing.not_told_apart
+            else "",
+            remark="; ".join(standing.doubts),
+        ),
+    )
+
+
+def crossing_table(contests: Sequence[Contested]) -> Table:
+    """Where the winner changes; a contest without a crossing says so."""
+    return Table(
+        identifier="crossings",
+        caption="Where the winner changes: one is clearly ahead before, another after; where the "
+        "lines cross is told when they do in every block",
+        columns=("Contest", "Ahead before", "Ahead after", "Between", "Crossing"),
+        numeric=(False, False, False, False, True),
+        rows=tuple(row for one in contests for row in _crossing_rows(one)),
+    )
+
+
+def _crossing_rows(one: Contested) -> Iterator[tuple[Cell, ...]]:
+    title = Cell(one.contest.title, look="quantity")
+    for crossing in one.crossings:
+        yield (
+            title,
+            Cell(crossing.before),
+            Cell(crossing.after),
+            Cell(between(crossing), remark=one.contest.along_title, sort=crossing.low),
+            _position(crossing),
+        )
+    if not one.crossings:
+        yield (title, Cell(NO_CROSSING), *[Cell("")] * 3)
+
+
+def between(crossing: Crossing) -> str:
+    """The two levels that a crossing stands between."""
+    return f"{number(crossing.low)} and {number(crossing.high)}"
+
+
+def _position(crossing: Crossing) -> Cell:
+    if crossing.position is None:
+        return Cell("", remark="not in every block")
+    value, _, bounds = str(crossing.position).partition(" ")
+    return Cell(value, remark=bounds, sort=crossing.position.value)
