@@ -67,7 +67,7 @@ def hold() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         for _ in range(40):
             sender.sendto(b"load", ("127.0.0.1", 9))
-    signal.sigtimedwait([signal.SIGINT, signal.SIGTERM], float(os.environ.get(HOLD_S, "30")))
+    signal.sigtimedwait([signal.SIGINT, signal.SIGTERM], float(os.environ.get(HOLD_S, "600")))
 
 
 def load_http() -> int:

@@ -29,7 +29,11 @@ from test_driver import FakeRig, FakeRun
 
 scipy_stats = pytest.importorskip("scipy.stats")
 
-REFERENCES = {"tr05-450": "tr05-450.toml", "breakdown": "patwardhan2004.toml"}
+REFERENCES = {
+    "tr05-450": "tr05-450.toml",
+    "breakdown": "patwardhan2004.toml",
+    "web-servers": "isa2003.toml",
+}
 SCOPES = [(name, full) for name in studies.MEASURED for full in (False, True)]
 
 
@@ -337,15 +341,21 @@ def test_a_failed_run_ends_the_verb_with_4_after_the_data(
     assert "perpacket study resume" in err
 
 
+ELSEWHERE = ("--url", "http://{address}:8080", "--testbed", "loopback")
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
         (["osdi06", "--full"], "--full: that is for measured"),
-        (["osdi06", "--duration", "3"], "run.duration_s: that is for measured"),
+        (["osdi06", "--duration", "3"], "--duration: that is for measured"),
         (["tr05-450", "--seeds", "3"], "--seeds: that is for simulated"),
-        (["tr05-450", "--packets", "3"], "run.packets: that is for simulated"),
+        (["tr05-450", "--packets", "3"], "--packets: that is for simulated"),
         (["breakdown", "--only", "web"], "--only web"),
-        (["breakdown", "--server", "nginx"], "server.command and server.url together"),
+        (["breakdown", "--server", "nginx"], "--server (server.command) and --url (server.url)"),
+        (["breakdown", "--server", "no-such -x", *ELSEWHERE], "there is no program no-such"),
+        (["breakdown", "--server", "'unclosed", *ELSEWHERE], "--server (server.command) 'unclosed"),
+        (["web-servers", "--server", "nginx", *ELSEWHERE], "this study has servers of its own"),
         (["breakdown", "--trace", "absent.log"], "absent.log"),
         (["tr05-450", "--testbed", "ssh"], "testbed.server_host"),
     ],

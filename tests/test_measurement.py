@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -35,6 +35,9 @@ from perpacket.measurement.summary import Answers, summarize
 from perpacket.testbed import Host, Testbed
 
 AGENT = Path(fake_agent.__file__)
+PATIENCE_S = 600.0
+"""What nothing on a busy machine takes."""
+
 QUICK = (("run.duration_s", "0.05"), ("run.warmup_s", "0"), ("testbed.kind", "loopback"))
 
 
@@ -94,7 +97,15 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PERPACKET_AGENT", str(AGENT))
     monkeypatch.setenv(fake_agent.LOG, str(file))
     monkeypatch.setattr("perpacket.measurement.runs.LEAD_S", 0.0)
+    be_patient(monkeypatch.setattr)
     return file
+
+
+def be_patient(setattr_of: Callable[[str, object], None]) -> None:
+    """Let programs take as long as they need: on a busy machine a stand-in starts in seconds."""
+    for name in ("runs.READY_S", "runs.GRACE_S", "process_tree.READ_S", "rig.QUICK_S"):
+        setattr_of(f"perpacket.measurement.{name}", PATIENCE_S)
+    setattr_of("perpacket.measurement.files.QUICK_S", PATIENCE_S)
 
 
 def asked(log: Path, *verb: str) -> list[list[str]]:
@@ -214,8 +225,9 @@ def test_a_server_that_dies_is_a_failed_run_with_its_last_words(
     directory = session.run(study_of(beds, FILE, SURGE), tmp_path / "run")
     failures = directory.failures()
     assert [(one.point, one.seed) for one in failures] == [("surge", 1), ("surge", 2)]
-    assert "the server on server died in the middle of the run" in failures[0].reason
-    assert "the disk is on fire" in failures[0].reason
+    # When that is noticed depends on the machine: during the run, or at its end.
+    assert failures[0].reason.startswith("the server on server ")
+    assert "status 4: the disk is on fire" in failures[0].reason
     assert len(directory.read_observations()) == 2
 
 
@@ -274,11 +286,11 @@ def test_another_server_is_started_as_its_command_says(
 @pytest.mark.parametrize(
     ("name", "value", "complaint"),
     [
-        ("run.duration_s", "0", "run.duration_s = 0"),
+        ("run.duration_s", "0", r"--duration \(run.duration_s\) = 0"),
         ("run.duration_s", "soon", "valid number"),
         ("load.kind", "gopher", "load.kind = gopher"),
         ("testbed.kind", "ssh", "testbed.server_host"),
-        ("server.url", "http://x/", "server.command and server.url together"),
+        ("server.url", "http://x/", r"--server .* and --url .* together"),
         ("network.latency_ms", "5", "network.kind delayed"),
         ("nic.mips", "400", "nic.mips"),
     ],
@@ -391,51 +403,63 @@ def test_idle_time_is_the_kernels_idle_and_waiting_for_disks() -> None:
 
 
 KILLED = """
-import sys
+import sys, time
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 import test_measurement as t
 from perpacket.experiment import session
+from perpacket.measurement.runs import MeasuredRun
 
-session.run(t.study_of(t.Beds(), t.FILE, t.SURGE, t.BULK), Path(sys.argv[1]))
+t.be_patient(t.pytest.MonkeyPatch().setattr)
+path, sleep = Path(sys.argv[1]), MeasuredRun.sleep
+
+def stay(run, duration_s, watched):
+    # The third run stays in the middle until we are killed.
+    if len(list((path / "observations").glob("*.json"))) == 2:
+        print("waiting", flush=True)
+        time.sleep(t.PATIENCE_S)
+    sleep(run, duration_s, watched)
+
+MeasuredRun.sleep = stay
+session.run(t.study_of(t.Beds(), t.FILE, t.SURGE, t.BULK), path)
 """
 
 
 def test_a_killed_study_leaves_no_server_and_goes_on_where_it_was(
-    log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    log: Path, tmp_path: Path
 ) -> None:
     path, folder = tmp_path / "run", str(Path(__file__).parent)
-    process = subprocess.Popen([sys.executable, "-c", KILLED, str(path), folder])
-    wait_until(lambda: len(list((path / "observations").glob("*.json"))) >= 2, process)
-    process.send_signal(signal.SIGKILL)
-    process.wait(timeout=30)
+    command = [sys.executable, "-c", KILLED, str(path), folder]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "waiting\n"
+        assert agents_alive(log)
+        process.send_signal(signal.SIGKILL)
+        process.wait(timeout=PATIENCE_S)
     directory = RunDirectory.open(path)
-    kept = len(directory.read_observations())
-    assert 2 <= kept < 6
-    assert session.resume(study_of(Beds(), FILE, SURGE, BULK), directory) == 6 - kept
+    assert len(directory.read_observations()) == 2
+    assert session.resume(study_of(Beds(), FILE, SURGE, BULK), directory) == 4
     assert directory.missing() == []
-    wait_until(lambda: not agents_alive(), None)
+    deadline = time.monotonic() + PATIENCE_S
+    while agents_alive(log):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
-def agents_alive() -> list[int]:
-    """Processes of the stand-in that still run."""
+def agents_alive(log: Path) -> list[int]:
+    """Processes of the stand-in that write to this log and still run."""
     found = []
     for folder in Path("/proc").iterdir():
         try:
-            if folder.name.isdigit() and str(AGENT) in (folder / "cmdline").read_text():
+            if (
+                folder.name.isdigit()
+                and str(AGENT) in (folder / "cmdline").read_text()
+                and f"{fake_agent.LOG}={log}\0" in (folder / "environ").read_text()
+            ):
                 found.append(int(folder.name))
         except OSError:
             continue
     return found
-
-
-def wait_until(condition: object, process: subprocess.Popen[bytes] | None) -> None:
-    assert callable(condition)
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert process is None or process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_the_published_studies_run_from_end_to_end_on_stand_ins(

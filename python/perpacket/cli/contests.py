@@ -18,7 +18,7 @@ def print_contests(contests: Sequence[Contested]) -> None:
             one.contest.title,
             crossing.before,
             crossing.after,
-            f"{crossing.low:,g} to {crossing.high:,g}",
+            f"{output.number_text(crossing.low)} to {output.number_text(crossing.high)}",
             "not in every block" if crossing.position is None else str(crossing.position),
         )
         for one in contests
@@ -32,7 +32,7 @@ def print_contests(contests: Sequence[Contested]) -> None:
     standings = [
         (
             one.contest.title,
-            f"{standing.level:,g}",
+            output.number_text(standing.level),
             standing.leader,
             f"{standing.value} {one.unit}",
             ", ".join(standing.not_told_apart) or "clearly ahead of all",

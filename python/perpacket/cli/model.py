@@ -109,7 +109,16 @@ def share_of(network_share: float | None, profile: Path | None) -> float:
     if network_share is not None:
         return network_share
     assert profile is not None
-    return profiled.network_share(read_json(profile), str(profile))
+    share = profiled.network_share(read_json(profile), str(profile))
+    if not share:
+        raise ConfigurationError(
+            f"--profile {profile}: its network layers took no processor time, so that there is "
+            "nothing to offload",
+            parameter="--profile",
+            value=str(profile),
+            hint="profile the server while it is under load",
+        )
+    return share
 
 
 def read_json(file: Path) -> Mapping[str, object]:
@@ -204,6 +213,13 @@ def bounds(
     """How fast servers can be when nothing but moving data costs anything."""
     from perpacket.models import bounds as model
 
+    if io_mbytes_per_s is not None and not measure:
+        raise ConfigurationError(
+            "--io-mbytes-per-s describes this machine, which only --measure adds",
+            parameter="--io-mbytes-per-s",
+            value=str(io_mbytes_per_s),
+            hint="give --measure too, or put the server into a --catalogue",
+        )
     known = model.read_catalogue(catalogue)
     if measure:
         known.server.append(measured_server(io_mbytes_per_s, quiet))

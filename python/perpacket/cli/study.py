@@ -57,6 +57,9 @@ if TYPE_CHECKING:
 SCHEMA = 1
 """Version of the JSON these verbs print."""
 
+SHORT_S = 90.0
+"""Times to go are told in seconds below this, in minutes above."""
+
 app = typer.Typer(
     help="Run whole studies and compare them with what was published.", no_args_is_help=True
 )
@@ -173,8 +176,12 @@ def refuse(
     name: str, kind: str, options: Mapping[str, object], settings: list[tuple[str, str]]
 ) -> None:
     """Raise `ConfigurationError` when an option of the other kind of study was given."""
+    from perpacket.report.assembly import NAMED_OPTIONS
+    from perpacket.studies import measured
+
+    names = NAMED_OPTIONS | measured.OPTIONS
     given = [option for option, value in options.items() if value is not None]
-    given += [parameter for parameter, _ in settings]
+    given += [names.get(parameter, parameter) for parameter, _ in settings]
     if given:
         raise ConfigurationError(
             f"study {name} has no {given[0]}: that is for {kind} studies",
@@ -203,11 +210,10 @@ def time_to_go(
     for point in study.points:
         planned = replace(point, overrides=point.overrides + overrides)
         expected_ms += study.runner.prepare(planned, blocks[0], timeline=False).progress()[1]
-    minutes = expected_ms * len(blocks) / 60_000
-    return (
-        f"about {minutes:.0f} min to go: {len(study.points)} points, {len(blocks)} times each, "
-        "and what setting up takes"
-    )
+    seconds = expected_ms * len(blocks) / 1000
+    about = f"{seconds:.0f} s" if seconds < SHORT_S else f"{seconds / 60:.0f} min"
+    times = "once each" if len(blocks) == 1 else f"{len(blocks)} times each"
+    return f"about {about} to go: {len(study.points)} points, {times}, and what setting up takes"
 
 
 @app.command("resume", epilog="Example: perpacket study resume osdi06-run")
@@ -223,7 +229,8 @@ def resume(
     found, study = reopen(directory)
     with progress.of_study(quiet) as on_progress:
         count = session.resume(study, found, workers=workers, on_progress=on_progress)
-    progress.note(f"{count} observations were missing", quiet)
+    complete = f"{found.path} was complete: nothing was run"
+    progress.note(f"{count} observations were missing" if count else complete, quiet)
     conclude(study, found, found.report_path, output_format, quiet)
 
 

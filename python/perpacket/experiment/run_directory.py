@@ -69,8 +69,9 @@ class RunDirectory:
     ) -> RunDirectory:
         """Make the directory and write down what will run and where.
 
-        Raises `ConfigurationError` when `path` exists and is not an empty directory. What a
-        run leaves that was killed before it wrote its configuration counts as nothing.
+        Raises `ConfigurationError` when `path` exists and is not an empty directory, and when it
+        cannot be made. What a run leaves that was killed before it wrote its configuration counts
+        as nothing.
         """
         if path.exists() and not _is_vacant(path):
             raise ConfigurationError(
@@ -80,7 +81,7 @@ class RunDirectory:
                 hint=f"continue it with `perpacket study resume {path}`, or name another --output",
             )
         for folder in (OBSERVATIONS, RAW):
-            (path / folder).mkdir(parents=True, exist_ok=True)
+            _make_folder(path, path / folder)
         write_whole(path / ENVIRONMENT, json.dumps(environment, indent=2) + "\n")
         # Last, because a directory with a configuration is one that can be resumed.
         write_whole(path / CONFIGURATION, configuration_file.to_toml(configuration))
@@ -244,6 +245,19 @@ class RunDirectory:
         import polars
 
         return polars.DataFrame(read_json(self.timeline_path(point, seed)))
+
+
+def _make_folder(path: Path, folder: Path) -> None:
+    """Make a folder of a run directory; raises `ConfigurationError` naming the directory."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigurationError(
+            f"the run directory {path} cannot be made: {(error.strerror or str(error)).lower()}",
+            parameter="output",
+            value=str(path),
+            hint="name with --output a directory that can be made and written to",
+        ) from None
 
 
 def _is_vacant(path: Path) -> bool:

@@ -39,6 +39,9 @@ POLL_S = 0.05
 FLOWING_FRAMES = 20
 """Frames that tell a load from what a quiet network carries."""
 
+POOLS = ("threads", "processes")
+"""Architectures of `serve web` in which a connection takes one of a limited number of places."""
+
 LISTENING_URL = r"listening on (https?://\S+)"
 LISTENING_ADDRESS = r"listening on (\S+)"
 """What `serve web` and the far end of `load stream` say once they listen."""
@@ -182,7 +185,9 @@ def _web(testbed: Testbed, files: Files, run: MeasuredRun) -> Answers:
             command = programs.serve_web(server, plan, root)
             watched = stack.enter_context(started("the server", server, command))
             url = _ready(watched, LISTENING_URL)[1].rstrip("/")
-            requests_url = url + programs.REPORT_PATH
+            # A full pool answers in seconds, if at all: the profile would wait for it.
+            is_pool = plan.architecture in POOLS
+            requests_url = "" if is_pool else url + programs.REPORT_PATH
         idle_frames = _frames(server)
         clients = [
             stack.enter_context(started("the load", client, command))

@@ -10,11 +10,14 @@ from perpacket.errors import ConfigurationError
 from perpacket.experiment.comparison import Published
 from perpacket.experiment.contest import Contest
 from perpacket.experiment.study import CompareFunction, Figure, Point, Study
-from perpacket.measurement.plan import OPTIONS
+from perpacket.measurement import plan
 from perpacket.measurement.rig import MeasuredRig
 from perpacket.studies import comparison, published
 from perpacket.studies.contests import contests_of
 from perpacket.studies.quantities import QUANTITIES
+
+OPTIONS = plan.OPTIONS
+"""Parameters of a run that have an option of their own."""
 
 LIMITS = (
     "The published machine was about twenty years older and ran another system: only shares, "
