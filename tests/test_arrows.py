@@ -35,9 +35,11 @@ PACKAGES: dict[str, set[str]] = {
     "_core": set(),
     "simulation": {"_core", "errors"},
     "traces": {"simulation"},
-    "experiment": {"__init__", "errors", "statistics"},
+    "experiment": {"__init__", "errors", "factorial", "statistics"},
     "measurement": {"errors", "experiment", "testbed", "traces"},
-    "studies": {"errors", "experiment", "measurement", "simulation", "statistics"},
+    "studies": {
+        *("errors", "experiment", "factorial", "measurement", "simulation", "statistics"),
+    },
     "report": {"__init__", "errors", "experiment", "statistics"},
     "testbed": {"__init__", "errors"},
     "live": {"errors", "testbed"},

@@ -25,11 +25,17 @@ class TestbedChoice(StrEnum):
     SSH = "ssh"
 
 
+NameArgument = Annotated[
+    str,
+    typer.Argument(help="A study: see `perpacket study list`; or a file that ends in .toml."),
+]
+DirectoryArgument = Annotated[Path, typer.Argument(help="The directory of a run.")]
+
 SeedsOption = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help=f"Replications: seeds 1 to this; {SIMULATED_SEEDS} unless given.",
+        help=f"Replications: seeds 1 to this; {SIMULATED_SEEDS} unless given, or what a file says.",
         rich_help_panel=SIMULATED,
     ),
 ]

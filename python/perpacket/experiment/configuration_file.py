@@ -25,7 +25,9 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from perpacket.errors import ConfigurationError
-from perpacket.experiment.study import Level, Point, Study, StudyError, check_points
+from perpacket.experiment.stopping import Stopping
+from perpacket.experiment.study import Level, Order, Point, Study, StudyError, check_points
+from perpacket.statistics import DEFAULT_CONFIDENCE
 
 SCHEMA = 1
 """Version of the file's layout."""
@@ -46,6 +48,23 @@ class RunConfiguration:
     """Version that began the run; another one may not continue it."""
     seeds: tuple[int, ...]
     points: tuple[Point, ...]
+    confidence: float = DEFAULT_CONFIDENCE
+    order: Order = "random"
+    """How the points of a block follow each other, in a measured study."""
+    stopping: Stopping | None = None
+    """Where there is a rule, `seeds` are as many as there may be at most."""
+    definition: str = ""
+    """A user's study, resolved, as the text of its file; empty for one that comes with perpacket.
+    It stands in a file of its own, `study.toml`."""
+
+
+class StoppingModel(BaseModel):
+    """`until` of the file."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    quantity: str
+    within: float = Field(gt=0)
+    least: int = Field(ge=2)
 
 
 class PointModel(BaseModel):
@@ -70,6 +89,9 @@ class FileModel(BaseModel):
     study: str
     perpacket: str
     seeds: list[int] = Field(min_length=1)
+    confidence: float = Field(default=DEFAULT_CONFIDENCE, gt=0, lt=1)
+    order: Order = "random"
+    until: StoppingModel | None = None
     point: list[PointModel] = Field(min_length=1)
 
 
@@ -92,7 +114,16 @@ def resolve(
         )
     added = tuple((name, str(value)) for name, value in overrides)
     points = tuple(replace(point, overrides=point.overrides + added) for point in study.points)
-    return RunConfiguration(study.name, perpacket, seeds, points)
+    return RunConfiguration(
+        study.name,
+        perpacket,
+        seeds,
+        points,
+        study.confidence,
+        study.order,
+        study.stopping,
+        study.definition,
+    )
 
 
 def to_toml(configuration: RunConfiguration) -> str:
@@ -104,6 +135,13 @@ def to_toml(configuration: RunConfiguration) -> str:
         f"perpacket = {toml_value(configuration.perpacket)}",
         f"seeds = {toml_value(list(configuration.seeds))}",
     ]
+    if configuration.confidence != DEFAULT_CONFIDENCE:
+        lines.append(f"confidence = {toml_value(configuration.confidence)}")
+    if configuration.order != "random":
+        lines.append(f"order = {toml_value(configuration.order)}")
+    if (rule := configuration.stopping) is not None:
+        until = {"quantity": rule.quantity, "within": rule.within, "least": rule.least}
+        lines.append(f"until = {toml_value(until)}")
     for point in configuration.points:
         lines += ["", "[[point]]", f"name = {toml_value(point.name)}"]
         lines.append(f"configuration = {toml_value(point.configuration)}")
@@ -149,7 +187,19 @@ def read(file: Path) -> RunConfiguration:
         check_points(model.study, points)
     except StudyError as error:
         raise ConfigurationError(f"{file}: {error}", hint=REMEDY) from None
-    return RunConfiguration(model.study, model.perpacket, tuple(model.seeds), points)
+    until = model.until
+    stopping = None
+    if until is not None:
+        stopping = Stopping(until.quantity, until.within, until.least, model.confidence)
+    return RunConfiguration(
+        model.study,
+        model.perpacket,
+        tuple(model.seeds),
+        points,
+        model.confidence,
+        model.order,
+        stopping,
+    )
 
 
 def first_problem(error: ValidationError) -> str:

@@ -115,12 +115,14 @@ def order(points: Sequence[Point], seed: int) -> list[Point]:
 
 
 def remaining(directory: RunDirectory) -> list[tuple[Point, int]]:
-    """What is still to run, block after block, each in its own order."""
+    """What is due now, block after block, each in its own order."""
     missing = {(point.name, seed) for point, seed in directory.missing()}
+    points = directory.configuration.points
+    is_random = directory.configuration.order == "random"
     return [
         (point, seed)
         for seed in directory.configuration.seeds
-        for point in order(directory.configuration.points, seed)
+        for point in (order(points, seed) if is_random else points)
         if (point.name, seed) in missing
     ]
 
@@ -128,26 +130,40 @@ def remaining(directory: RunDirectory) -> list[tuple[Point, int]]:
 def execute(directory: RunDirectory, rig: Rig, on_progress: ProgressFunction | None = None) -> int:
     """Run what is missing while the rig is held; returns how many observations that gave.
 
-    Failed runs are kept as such and are no error here. Raises `RunFailed` when too many fail in a
-    row, `ConfigurationError` when a point cannot be run as asked, `CorruptObservation` when the
-    directory holds a damaged one, and `Interrupted` (saying how to go on) after Ctrl-C.
+    Failed runs are kept as such and are no error here; none is tried twice. Raises `RunFailed` when
+    too many fail in a row, `ConfigurationError` when a point cannot be run as asked,
+    `CorruptObservation` when the directory holds a damaged one, and `Interrupted` (saying how to go
+    on) after Ctrl-C.
     """
+    finished = 0
+    tried: set[tuple[str, int]] = set()
     with directory.locked():
-        runs = [
-            _Planned(point, seed, rig.prepare(point, seed, timeline=False))
-            for point, seed in remaining(directory)
-        ]
-        total = len(directory.configuration.points) * len(directory.configuration.seeds)
-        session = _Session(directory, runs, total - len(runs), total)
-        try:
-            with _ticking(on_progress, session.progress):
-                for planned in runs:
-                    session.observe(planned)
-        except KeyboardInterrupt:
-            raise Interrupted(
-                f"interrupted: {session.kept} of {total} observations are kept in {directory.path}",
-                hint=f"go on with `perpacket study resume {directory.path}`",
-            ) from None
+        # More may be due once these are there: a rule may ask whether a point ran often enough.
+        while due := [run for run in remaining(directory) if (run[0].name, run[1]) not in tried]:
+            tried |= {(point.name, seed) for point, seed in due}
+            finished += _run_all(directory, rig, due, on_progress)
+    return finished
+
+
+def _run_all(
+    directory: RunDirectory,
+    rig: Rig,
+    due: Sequence[tuple[Point, int]],
+    on_progress: ProgressFunction | None,
+) -> int:
+    """Run these, one after another; returns how many observations that gave."""
+    runs = [_Planned(point, seed, rig.prepare(point, seed, timeline=False)) for point, seed in due]
+    total = directory.planned()
+    session = _Session(directory, runs, total - len(runs), total)
+    try:
+        with _ticking(on_progress, session.progress):
+            for planned in runs:
+                session.observe(planned)
+    except KeyboardInterrupt:
+        raise Interrupted(
+            f"interrupted: {session.kept} of {total} observations are kept in {directory.path}",
+            hint=f"go on with `perpacket study resume {directory.path}`",
+        ) from None
     return session.finished
 
 

@@ -77,7 +77,7 @@ def execute(
     workers = checked_workers(workers)
     with directory.locked():
         missing = directory.missing()
-        total = len(directory.configuration.points) * len(directory.configuration.seeds)
+        total = directory.planned()
         session = _Session(directory, runner, total=total, planned=len(missing))
         with ThreadPoolExecutor(workers, thread_name_prefix="run") as pool:
             try:

@@ -65,6 +65,11 @@ def read(file: Path, study: str, point: Point, seed: int) -> Observation:
         raise CorruptObservation(f"{file}: damaged: {error}") from None
     if not isinstance(content, dict):
         raise CorruptObservation(f"{file}: damaged: expected a JSON object")
+    if content.get("schema", SCHEMA) != SCHEMA:
+        raise CorruptObservation(
+            f"{file}: of another version: its schema is {content['schema']!r}, this perpacket "
+            f"reads {SCHEMA}"
+        )
     expected = {"schema": SCHEMA, "study": study, **identity(point, seed)}
     for key, value in expected.items():
         if content.get(key) != value:
@@ -100,6 +105,14 @@ def flatten(content: Mapping[str, object], prefix: str = "") -> Iterator[tuple[s
             yield from flatten(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
+
+
+def number(observation: Observation, name: str) -> float | None:
+    """A number of the result by its dotted name, None where there is none."""
+    found: object = observation.result
+    for part in name.split("."):
+        found = found.get(part) if isinstance(found, Mapping) else None
+    return float(found) if isinstance(found, int | float) and not isinstance(found, bool) else None
 
 
 def to_row(point: Point, observation: Observation) -> dict[str, object]:

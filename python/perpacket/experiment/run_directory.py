@@ -1,11 +1,13 @@
 """The directory that holds everything about one run of a study.
 
     config.toml         what was run, resolved: every point with its overrides, and the seeds
+    study.toml          the study that a user defined, so that its own file is not needed again
     environment.json    the machine and the versions
     observations/       one JSON file an observation
     raw/                timelines, and what the programs of a measured run said
     failures/           one JSON file a measured run that failed and was not repeated since
     report.html         what `study report` wrote last
+    observations.parquet  the observations as one table, written when a session ends
 
 A file is written under a temporary name, flushed to disk and renamed, so that it is there whole or
 not at all: a run killed at any moment loses the observations in flight and nothing else. One
@@ -17,9 +19,10 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,11 +36,13 @@ if TYPE_CHECKING:
     import polars
 
 CONFIGURATION = "config.toml"
+DEFINITION = "study.toml"
 ENVIRONMENT = "environment.json"
 OBSERVATIONS = "observations"
 RAW = "raw"
 FAILURES = "failures"
 REPORT = "report.html"
+TABLE = "observations.parquet"
 LOCK = ".lock"
 FAILURE_SCHEMA = 1
 """Version of the layout of a failure's file."""
@@ -83,6 +88,8 @@ class RunDirectory:
         for folder in (OBSERVATIONS, RAW):
             _make_folder(path, path / folder)
         write_whole(path / ENVIRONMENT, json.dumps(environment, indent=2) + "\n")
+        if configuration.definition:
+            write_whole(path / DEFINITION, configuration.definition)
         # Last, because a directory with a configuration is one that can be resumed.
         write_whole(path / CONFIGURATION, configuration_file.to_toml(configuration))
         return cls(path, configuration)
@@ -100,7 +107,12 @@ class RunDirectory:
                 f"{path} is no run directory: it has no {CONFIGURATION}",
                 hint="give the directory that `perpacket study run` named when it began",
             )
-        return cls(path, configuration_file.read(file))
+        configuration = configuration_file.read(file)
+        definition = path / DEFINITION
+        if definition.is_file():
+            text = definition.read_text(encoding="utf-8")
+            configuration = replace(configuration, definition=text)
+        return cls(path, configuration)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -189,16 +201,37 @@ class RunDirectory:
     def missing(self) -> list[tuple[Point, int]]:
         """What is still to run, all points of one seed before those of the next.
 
-        In that order an interrupted study still covers every point. Raises `CorruptObservation`
-        when an observation there is damaged.
+        In that order an interrupted study still covers every point. Where a rule says when a point
+        has been run often enough, these are the runs that are due now: once they are there, others
+        may be. Raises `CorruptObservation` when an observation there is damaged.
         """
-        have = {(observation.point, observation.seed) for observation in self.read_observations()}
+        have = {(one.point, one.seed): one for one in self.read_observations()}
+        due = {point.name: self._due(point, have) for point in self.configuration.points}
         return [
             (point, seed)
             for seed in self.configuration.seeds
             for point in self.configuration.points
-            if (point.name, seed) not in have
+            if seed in due[point.name] and (point.name, seed) not in have
         ]
+
+    def _due(self, point: Point, have: Mapping[tuple[str, int], Observation]) -> Collection[int]:
+        """The seeds that a point must have been run with, as far as can be told now."""
+        rule, seeds = self.configuration.stopping, self.configuration.seeds
+        if rule is None:
+            return seeds
+        unbroken = list(takewhile(lambda seed: (point.name, seed) in have, seeds))
+        values = [
+            observation_file.number(have[point.name, seed], rule.quantity) for seed in unbroken
+        ]
+        if rule.runs_enough(values) is not None:
+            return ()
+        return seeds[: max(rule.least, len(unbroken) + 1)]
+
+    def planned(self) -> int:
+        """How many observations there will be, as far as can be told now."""
+        if self.configuration.stopping is None:
+            return len(self.configuration.points) * len(self.configuration.seeds)
+        return len(self.read_observations()) + len(self.missing())
 
     def read_observations(self) -> list[Observation]:
         """Every observation there is, in the order of points and seeds.
@@ -230,6 +263,10 @@ class RunDirectory:
         with dotted names (`layers.tcp.cycles_per_packet`) and the timings (`timing.wall_s`).
         """
         return observation_file.to_table(self.configuration.points, self.read_observations())
+
+    def to_polars(self) -> polars.DataFrame:
+        """`observations`, under the name that all results have for their table."""
+        return self.observations()
 
     def timelines(self) -> list[tuple[str, int]]:
         """The points and seeds whose state over time was kept."""
@@ -266,7 +303,11 @@ def _is_vacant(path: Path) -> bool:
         return False
     names = {entry.name for entry in path.iterdir()}
     folders = names & {OBSERVATIONS, RAW}
-    files = {ENVIRONMENT, ENVIRONMENT + TEMPORARY, CONFIGURATION + TEMPORARY}
+    files = {
+        DEFINITION,
+        ENVIRONMENT,
+        *(name + TEMPORARY for name in (CONFIGURATION, DEFINITION, ENVIRONMENT)),
+    }
     if names - folders - files or any(not (path / name).is_file() for name in names & files):
         return False
     # The folders are made first: files without them are somebody else's.
@@ -292,13 +333,28 @@ def write_whole(file: Path, text: str) -> None:
     Raises `OSError` naming `file`, whichever step failed.
     """
     temporary = file.with_name(file.name + TEMPORARY)
+    with settle(temporary, file), temporary.open("w", encoding="utf-8") as stream:
+        stream.write(text)
+
+
+@contextmanager
+def settle(temporary: Path, file: Path) -> Iterator[None]:
+    """What was written to `temporary` within is on disk under the name `file` afterwards.
+
+    Raises `OSError` naming `file`, whichever step failed.
+    """
     try:
-        with temporary.open("w", encoding="utf-8") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
+        yield
+        written = os.open(temporary, os.O_RDONLY)
+        try:
+            os.fsync(written)
+        finally:
+            os.close(written)
         temporary.replace(file)
     except OSError as error:
+        # On a full disk, half a file is what the next one lacks.
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
         raise OSError(error.errno, error.strerror, str(file)) from error
     folder = os.open(file.parent, os.O_RDONLY)
     try:

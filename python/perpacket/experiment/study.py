@@ -14,10 +14,14 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from perpacket.statistics import DEFAULT_CONFIDENCE
+
 if TYPE_CHECKING:
     from perpacket.experiment.comparison import Comparison, Published
     from perpacket.experiment.contest import Contested
+    from perpacket.experiment.results import Results
     from perpacket.experiment.run_directory import RunDirectory
+    from perpacket.experiment.stopping import Stopping
 
 Level = str | int | float
 """A value of a factor. All levels of one factor have one type, so that it is one column."""
@@ -25,6 +29,9 @@ Level = str | int | float
 FigureKind = Literal[
     "paper-beside", "stacked-layers", "curve", "timeline", "relative", "quantities-beside"
 ]
+
+Order = Literal["random", "as-written"]
+"""How the points of a block follow each other: shuffled by the block's seed, or as they stand."""
 
 POINT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=+-]*")
 """Names of points are parts of file names."""
@@ -180,6 +187,7 @@ class Measure(Protocol):
 
 CompareFunction = Callable[["Study", "RunDirectory"], "list[Comparison]"]
 ContestFunction = Callable[["Study", "RunDirectory"], "list[Contested]"]
+TellFunction = Callable[["Study", "RunDirectory"], "Results"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +199,8 @@ class Study:
     where intervals overlap, no order is claimed. `command` starts the study again, and `options`
     names the option of that command that sets a parameter. `quantities` are what its figures may
     name beside columns. `rig` is the runner of a measured study. `contest` finds out who is ahead
-    where competitors are compared.
+    where competitors are compared. `tell` brings the observations of a study without published
+    figures together.
     """
 
     name: str
@@ -213,6 +222,17 @@ class Study:
     quantities: Mapping[str, Measure] = field(default_factory=dict)
     rig: Rig | None = None
     contest: ContestFunction | None = None
+    tell: TellFunction | None = None
+    told: tuple[str, ...] = ()
+    """The quantities that it is told in, the first one above all."""
+    remarks: tuple[str, ...] = ()
+    """What must be known of its design before it runs, in sentences without their full stop."""
+    confidence: float = DEFAULT_CONFIDENCE
+    order: Order = "random"
+    stopping: Stopping | None = None
+    """When a point has been run often enough before all seeds are used up."""
+    definition: str = ""
+    """The text of the file that defines it; empty for a study that comes with perpacket."""
 
     def __post_init__(self) -> None:
         """Refuse points that contradict each other."""
@@ -248,6 +268,10 @@ class Study:
     def contests(self, run_directory: RunDirectory) -> list[Contested]:
         """Who is ahead at each level of a run, and where the winner changes."""
         return [] if self.contest is None else self.contest(self, run_directory)
+
+    def results(self, run_directory: RunDirectory) -> Results | None:
+        """The quantities of a run brought together, where the study does that itself."""
+        return None if self.tell is None else self.tell(self, run_directory)
 
 
 def check_points(study: str, points: tuple[Point, ...]) -> None:

@@ -34,7 +34,7 @@ def limits(
 ) -> list[str]:
     """Sentences, those that may overturn a result first."""
     configuration = run_directory.configuration
-    planned = len(configuration.points) * len(configuration.seeds)
+    planned = run_directory.planned()
     found = _unbalanced(observations)
     if observations.height < planned:
         found.append(

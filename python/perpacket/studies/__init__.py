@@ -1,7 +1,8 @@
 """The studies that come with perpacket: one folder for each published document.
 
 A folder's `__init__.py` holds the points and figures, `published.toml` the document's figures that
-a run is compared with; `tr05_450` holds a simulated study and, in `measured.*`, a measured one.
+a run is compared with; `tr05_450` holds a simulated study and, in `measured.*`, a measured one. The
+folder `user` makes studies of the files that users write.
 Depends on `perpacket.experiment`, `perpacket.statistics`, `perpacket.simulation` and
 `perpacket.measurement`; the demo and the command line depend on it.
 """
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from importlib import import_module
 from itertools import combinations
+from pathlib import Path
 from types import ModuleType
 
 from perpacket.errors import ConfigurationError, MissingStudy
@@ -37,9 +39,21 @@ def names() -> list[str]:
 
 
 def find(name: str) -> Study:
-    """The study of that name; raises `MissingStudy` naming those there are."""
+    """The study of that name, or of the file of that name where it ends in `.toml`.
+
+    Raises `MissingStudy` naming those there are, and what `user.load` raises.
+    """
+    if is_file(name):
+        from perpacket.studies import user
+
+        return user.load(Path(name))
     study: Study = _module(name).study()
     return study
+
+
+def is_file(name: str) -> bool:
+    """Whether a name is that of a user's file."""
+    return name.endswith(".toml")
 
 
 def find_measured(name: str, *, full: bool = False, only: tuple[str, ...] = ()) -> Study:
@@ -61,6 +75,10 @@ def find_measured(name: str, *, full: bool = False, only: tuple[str, ...] = ()) 
 
 def of_run(configuration: RunConfiguration) -> Study:
     """The study of a run: of a measured one, with the points and the scope that the run has."""
+    if configuration.definition:
+        from perpacket.studies import user
+
+        return user.of_run(configuration)
     name = configuration.study
     if name not in MEASURED:
         return find(name)
@@ -95,5 +113,9 @@ def _scopes(experiments: tuple[str, ...]) -> Iterator[tuple[bool, tuple[str, ...
 def _module(name: str) -> ModuleType:
     module = MODULES.get(name)
     if module is None:
-        raise MissingStudy(f"no study {name!r}", hint=f"there are {', '.join(MODULES)}")
+        raise MissingStudy(
+            f"no study {name!r}",
+            hint=f"there are {', '.join(MODULES)}; a study of your own is a file that ends in "
+            ".toml: `perpacket study new` prints one",
+        )
     return import_module(f"perpacket.studies.{module}")

@@ -1,0 +1,115 @@
+"""`perpacket study compare`: what changed from one run of a study to another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from perpacket.cli import output, progress
+from perpacket.cli.failure import CheckFailed
+from perpacket.cli.options import Format, FormatOption, QuietOption
+
+if TYPE_CHECKING:
+    from perpacket.studies.two_runs import Compared, Rule
+
+SCHEMA = 1
+"""Version of the JSON it prints."""
+
+EPILOG = (
+    "Example: perpacket study compare before after --quantity requests_per_s "
+    '--fail-if "requests_per_s < 0.97"'
+)
+
+
+def compare(
+    first: Annotated[Path, typer.Argument(metavar="A", help="The directory of a run.")],
+    second: Annotated[Path, typer.Argument(metavar="B", help="The one that is compared with it.")],
+    quantities: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--quantity",
+            metavar="NAME",
+            help="A number of the results, or a quantity such as ns.TCP; may be repeated. What the "
+            "study is told in unless given.",
+        ),
+    ] = None,
+    fail_if: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="RULE",
+            help='A ratio B/A that must not be, as "requests_per_s < 0.97": then the exit status '
+            "is 1. May be repeated; asked of the ratio's value at every point.",
+        ),
+    ] = None,
+    output_format: FormatOption = Format.TABLE,
+    quiet: QuietOption = False,
+) -> None:
+    """Print the ratio B/A of each quantity at each point, with its interval and what it says."""
+    from perpacket import studies
+    from perpacket.experiment.run_directory import RunDirectory
+    from perpacket.studies import two_runs
+
+    rules = [two_runs.read_rule(text) for text in fail_if or []]
+    runs = RunDirectory.open(first), RunDirectory.open(second)
+    told = [rule.quantity for rule in rules] + list(quantities or [])
+    if not quantities:
+        told += studies.of_run(runs[0].configuration).told
+    confidence = runs[0].configuration.confidence
+    compared = two_runs.compare(*runs, told, confidence)
+    broken = [
+        (rule, ratio) for rule in rules for ratio in compared.ratios if rule.is_broken_by(ratio)
+    ]
+    if output_format is Format.JSON:
+        output.write_json(
+            {
+                "schema": SCHEMA,
+                "first": str(first),
+                "second": str(second),
+                "ratios": [ratio.as_dict() for ratio in compared.ratios],
+                "remarks": list(compared.remarks),
+                "rules": [describe(rule, compared) for rule in rules],
+            }
+        )
+    else:
+        write(compared, confidence)
+    for remark in compared.remarks:
+        progress.note(f"note: {remark}", quiet)
+    if broken:
+        raise CheckFailed(
+            "; ".join(
+                f"{rule}: at {ratio.point} it is {ratio.interval}"
+                + ("" if rule.is_certain(ratio) else ", which may be chance")
+                for rule, ratio in broken
+            ),
+            hint="B is worse than you allow; more replications narrow the intervals",
+        )
+
+
+def describe(rule: Rule, compared: Compared) -> dict[str, object]:
+    """A rule for JSON: where it is broken, and where for certain."""
+    broken = [ratio for ratio in compared.ratios if rule.is_broken_by(ratio)]
+    return {
+        "rule": str(rule),
+        "broken_at": [ratio.point for ratio in broken],
+        "certain_at": [ratio.point for ratio in broken if rule.is_certain(ratio)],
+    }
+
+
+def write(compared: Compared, confidence: float) -> None:
+    """A row for each point and quantity."""
+    rows = [
+        (
+            ratio.point,
+            ratio.quantity,
+            output.number_text(ratio.first),
+            output.number_text(ratio.second),
+            "-" if ratio.interval is None else str(ratio.interval),
+            str(ratio.change),
+        )
+        for ratio in compared.ratios
+    ]
+    headings = ("point", "quantity", "A", "B", "B/A", "verdict")
+    title = f"B over A [{100 * confidence:g} % interval]"
+    output.write_table(title, headings, rows, right=headings[2:5])

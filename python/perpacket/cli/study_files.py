@@ -1,0 +1,73 @@
+"""`perpacket study new` and `study export`: a study's file, and a run's table."""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from perpacket.cli import output, progress
+from perpacket.cli.destination import check_destination
+from perpacket.cli.options import Format, FormatOption, QuietOption
+from perpacket.cli.study_options import DirectoryArgument
+
+NEW_EPILOG = "Example: perpacket study new --kind simulated > my.toml"
+EXPORT_EPILOG = "Example: perpacket study export osdi06-run --output observations.parquet"
+
+
+class Kind(StrEnum):
+    """The kinds of studies."""
+
+    MEASURED = "measured"
+    SIMULATED = "simulated"
+
+
+def new(
+    kind: Annotated[Kind, typer.Option(help="Of a real server, or of the simulator.")] = (
+        Kind.MEASURED
+    ),
+    output_format: FormatOption = Format.TABLE,
+    quiet: QuietOption = False,
+) -> None:
+    """Print an example of a study of your own, with every key explained."""
+    from perpacket.studies import user
+
+    text = user.example(kind)
+    if output_format is Format.JSON:
+        output.write_json(tomllib.loads(text))
+        return
+    sys.stdout.write(text)
+    progress.note("Write it to a file that ends in .toml, then `perpacket study run FILE`.", quiet)
+
+
+def export(
+    directory: DirectoryArgument,
+    destination: Annotated[Path, typer.Option("--output", help="The Parquet file to write.")],
+    output_format: FormatOption = Format.TABLE,
+    quiet: QuietOption = False,
+) -> None:
+    """Write the observations of a run, finished or not, as one Parquet table."""
+    from perpacket.experiment import table_file
+    from perpacket.experiment.run_directory import RunDirectory
+
+    check_destination("--output", destination)
+    found = RunDirectory.open(directory)
+    table = table_file.write(found, destination)
+    if output_format is Format.JSON:
+        output.write_json(
+            {
+                "schema": table_file.SCHEMA,
+                "file": str(destination),
+                "rows": table.height,
+                "columns": table.columns,
+            }
+        )
+    else:
+        output.write_line(f"{destination}: {table.height} rows of {table.width} columns")
+    missing = len(found.missing())
+    if missing:
+        progress.note(f"note: {missing} observations are missing: this is a part", quiet)

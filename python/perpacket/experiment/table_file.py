@@ -1,0 +1,63 @@
+"""The observations of a run as one Parquet file, which says what it is in its metadata."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from perpacket.errors import ConfigurationError
+from perpacket.experiment.run_directory import TEMPORARY, RunDirectory, settle
+
+if TYPE_CHECKING:
+    import polars
+
+SCHEMA = 1
+"""Version of the layout: the columns are those of `RunDirectory.observations`."""
+
+SCHEMA_KEY = "perpacket.schema"
+STUDY_KEY = "perpacket.study"
+VERSION_KEY = "perpacket.version"
+"""Names in the file's metadata."""
+
+
+def write(directory: RunDirectory, destination: Path) -> polars.DataFrame:
+    """Write the table of a run and return it; the file is there whole or not at all.
+
+    Raises `ConfigurationError` when there is no observation, `CorruptObservation` naming what is
+    damaged, and `OSError` naming `destination` when it cannot be written.
+    """
+    table = directory.observations()
+    if not table.height:
+        raise ConfigurationError(
+            f"{directory.path} holds no observation yet",
+            parameter="directory",
+            value=str(directory.path),
+            hint=f"run it with `perpacket study resume {directory.path}`",
+        )
+    metadata = {
+        SCHEMA_KEY: str(SCHEMA),
+        STUDY_KEY: directory.configuration.study,
+        VERSION_KEY: directory.configuration.perpacket,
+    }
+    temporary = destination.with_name(destination.name + TEMPORARY)
+    with settle(temporary, destination):
+        table.write_parquet(temporary, metadata=metadata)
+    return table
+
+
+def read_schema(file: Path) -> int:
+    """The version of a file's layout; raises `ConfigurationError` when the file does not say one.
+
+    A reader of another version should ask this first.
+    """
+    import polars
+
+    try:
+        return int(polars.read_parquet_metadata(file)[SCHEMA_KEY])
+    except (KeyError, ValueError):
+        raise ConfigurationError(
+            f"{file} was not written by perpacket: it has no {SCHEMA_KEY}",
+            parameter="file",
+            value=str(file),
+            hint="write one with `perpacket study export`",
+        ) from None

@@ -1,0 +1,294 @@
+"""Two runs of the same points beside each other: what changed from the one to the other.
+
+A quantity at a point is told as the ratio of the second run to the first. Where both have a seed
+(or block), its two values are a pair, and the interval is that of the pairs' ratios: what a seed
+does to both cancels out. Without common seeds the two means of logarithms are compared as those of
+two samples, with Welch's degrees of freedom (Welch, Biometrika 34, 1947).
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from perpacket.errors import ConfigurationError, CorruptObservation
+from perpacket.experiment.run_directory import RunDirectory
+from perpacket.statistics import (
+    DEFAULT_CONFIDENCE,
+    Interval,
+    StatisticsError,
+    paired_ratio,
+    t_quantile,
+)
+from perpacket.studies.columns import columns, quantity
+from perpacket.studies.comparison import Rows, rows_of
+from perpacket.studies.quantities import QUANTITIES, Row
+
+USUAL = (
+    "requests_per_s",
+    "goodput_mbps",
+    "packets_per_s",
+    "ns.Stack",
+    "cycles.Stack",
+    "latency_us.response.p99",
+    "response_ms.p99",
+    "server_idle",
+    "host_idle",
+)
+"""What is compared where nothing is named and the studies name nothing: of these, what there is."""
+
+
+class Change(StrEnum):
+    """What a ratio says."""
+
+    HIGHER = "higher"
+    LOWER = "lower"
+    NONE = "no difference can be claimed"
+    SAME = "the same"
+    UNKNOWN = "cannot be told"
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """One quantity at one point: the second run over the first."""
+
+    point: str
+    quantity: str
+    first: float
+    second: float
+    """Means over the runs that are compared."""
+    interval: Interval | None
+    """Of the ratio; None where a run came to zero or below, of which there is no ratio."""
+    paired: bool
+
+    @property
+    def change(self) -> Change:
+        """The verdict: a change is claimed only where the interval leaves out 1."""
+        if self.interval is None:
+            return Change.SAME if self.first == self.second else Change.UNKNOWN
+        if not self.interval.is_bounded:
+            return Change.UNKNOWN
+        if self.interval.low == self.interval.high == 1.0:
+            return Change.SAME
+        if self.interval.contains(1.0):
+            return Change.NONE
+        return Change.HIGHER if self.interval.value > 1 else Change.LOWER
+
+    def as_dict(self) -> dict[str, object]:
+        """The fields for JSON."""
+        return {
+            "point": self.point,
+            "quantity": self.quantity,
+            "first": self.first,
+            "second": self.second,
+            "ratio": None if self.interval is None else self.interval.as_dict(),
+            "paired": self.paired,
+            "verdict": str(self.change),
+        }
+
+
+OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
+    "<=": operator.le,
+    ">=": operator.ge,
+    "<": operator.lt,
+    ">": operator.gt,
+}
+
+RULE = re.compile(r"\s*(?P<name>\S+?)\s*(?P<sign><=|>=|<|>)\s*(?P<limit>[0-9.]+)\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A ratio that must not be: `requests_per_s < 0.97`."""
+
+    quantity: str
+    sign: str
+    limit: float
+
+    def __str__(self) -> str:
+        """As it was written."""
+        return f"{self.quantity} {self.sign} {self.limit:g}"
+
+    def is_broken_by(self, ratio: Ratio) -> bool:
+        """Whether a ratio's value is as it must not be."""
+        if ratio.quantity != self.quantity or ratio.interval is None:
+            return False
+        return OPERATORS[self.sign](ratio.interval.value, self.limit)
+
+    def is_certain(self, ratio: Ratio) -> bool:
+        """Whether the whole interval is as it must not be."""
+        interval = ratio.interval
+        if interval is None or not interval.is_bounded:
+            return False
+        return all(OPERATORS[self.sign](end, self.limit) for end in (interval.low, interval.high))
+
+
+def read_rule(text: str) -> Rule:
+    """The rule in words; raises `ConfigurationError` saying how one is written."""
+    found = RULE.fullmatch(text)
+    try:
+        limit = float(found["limit"]) if found else math.nan
+    except ValueError:
+        limit = math.nan
+    if found is None or math.isnan(limit):
+        raise ConfigurationError(
+            f"--fail-if {text!r}: expected QUANTITY, one of < <= > >=, and the ratio",
+            parameter="--fail-if",
+            value=text,
+            hint='write it as --fail-if "requests_per_s < 0.97"',
+        )
+    return Rule(found["name"], found["sign"], limit)
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """All ratios of two runs, and what could not be compared."""
+
+    ratios: tuple[Ratio, ...]
+    remarks: tuple[str, ...]
+
+
+def compare(
+    first: RunDirectory,
+    second: RunDirectory,
+    names: Sequence[str] = (),
+    confidence: float = DEFAULT_CONFIDENCE,
+) -> Compared:
+    """Every named quantity at every point that both have; without names the usual ones.
+
+    Raises `ConfigurationError` when a quantity is in neither, or the runs share no point.
+    """
+    rows = rows_of(first), rows_of(second)
+    common = [
+        point.name
+        for point in first.configuration.points
+        if point.name in rows[0] and point.name in rows[1]
+    ]
+    if not common:
+        raise ConfigurationError(
+            f"{first.path} and {second.path} have no observation of the same point",
+            parameter="directory",
+            value=str(second.path),
+            hint="compare two runs of one study: `perpacket study rerun` makes the second",
+        )
+    known = known_names([row for side in rows for own in side.values() for row in own.values()])
+    for name in names:
+        if name not in known:
+            raise ConfigurationError(
+                f"no quantity {name!r} in these runs",
+                parameter="quantity",
+                value=name,
+                hint=f"there are {', '.join(known)}",
+            )
+    chosen = list(dict.fromkeys(names)) or [name for name in USUAL if name in known]
+    ratios = [
+        found
+        for name in chosen
+        for point in common
+        if (found := ratio_at(point, name, rows, confidence)) is not None
+    ]
+    return Compared(tuple(ratios), tuple(_remarks(first, second, rows, common, ratios, confidence)))
+
+
+def known_names(rows: Sequence[Row]) -> list[str]:
+    """What can be compared: numbers of the results, and quantities that any of them gives."""
+    computed = [
+        name
+        for name, each in QUANTITIES.items()
+        if not each.paired and _value(name, rows[0]) is not None
+    ]
+    return list(dict.fromkeys(columns(rows) + computed))
+
+
+def _value(name: str, row: Row) -> float | None:
+    """A quantity of a row, None where the row lacks what it is computed from."""
+    try:
+        return quantity(name).value(row)
+    except CorruptObservation:
+        return None
+
+
+def ratio_at(point: str, name: str, rows: tuple[Rows, Rows], confidence: float) -> Ratio | None:
+    """The ratio of one quantity at one point; None where either run has none of it."""
+    sides = [
+        {
+            seed: found
+            for seed, row in side[point].items()
+            if (found := _value(name, row)) is not None
+        }
+        for side in rows
+    ]
+    seeds = sorted(sides[0].keys() & sides[1].keys())
+    chosen = [[side[seed] for seed in seeds or sorted(side)] for side in sides]
+    if not all(chosen):
+        return None
+    means = [math.fsum(values) / len(values) for values in chosen]
+    try:
+        ratio = paired_ratio if seeds else unpaired_ratio
+        interval = ratio(chosen[1], chosen[0], confidence)
+    except StatisticsError:
+        interval = None
+    return Ratio(point, name, means[0], means[1], interval, bool(seeds))
+
+
+def unpaired_ratio(
+    numerators: Sequence[float], denominators: Sequence[float], confidence: float
+) -> Interval:
+    """The ratio of the geometric means of two samples, with Welch's interval.
+
+    Raises `StatisticsError` when a number is not positive.
+    """
+    if min(*numerators, *denominators) <= 0:
+        raise StatisticsError("a ratio needs positive numbers: a run came to zero or below")
+    logs = [[math.log(value) for value in values] for values in (numerators, denominators)]
+    centres = [math.fsum(values) / len(values) for values in logs]
+    distance, n = centres[0] - centres[1], len(numerators) + len(denominators)
+    if min(map(len, logs)) < 2:
+        return Interval(math.exp(distance), -math.inf, math.inf, n, confidence)
+    errors = [
+        math.fsum((value - centre) ** 2 for value in values) / (len(values) - 1) / len(values)
+        for values, centre in zip(logs, centres, strict=True)
+    ]
+    half = 0.0
+    if sum(errors) > 0:
+        parts = (error**2 / (len(values) - 1) for error, values in zip(errors, logs, strict=True))
+        # Rounded down, which widens the interval: Student's t is had for whole degrees alone.
+        degrees = max(1, math.floor(sum(errors) ** 2 / math.fsum(parts)))
+        half = t_quantile(confidence, degrees) * math.sqrt(sum(errors))
+    low, high = math.exp(distance - half), math.exp(distance + half)
+    return Interval(math.exp(distance), low, high, n, confidence)
+
+
+def _remarks(
+    first: RunDirectory,
+    second: RunDirectory,
+    rows: tuple[Rows, Rows],
+    common: list[str],
+    ratios: list[Ratio],
+    confidence: float,
+) -> list[str]:
+    """What was not compared, and how many differences chance alone would show."""
+    found = []
+    for directory, own in zip((first, second), rows, strict=True):
+        apart = [point for point in own if point not in common]
+        if apart:
+            found.append(f"only in {directory.path}: {', '.join(apart)}")
+    versions = [each.configuration.perpacket for each in (first, second)]
+    if versions[0] != versions[1]:
+        found.append(f"begun by perpacket {versions[0]} and by {versions[1]}")
+    if any(not ratio.paired for ratio in ratios):
+        found.append("no common seeds at some points: those are compared as two samples")
+    bounded = [
+        ratio for ratio in ratios if ratio.interval is not None and ratio.interval.is_bounded
+    ]
+    by_chance = (1 - confidence) * len(bounded)
+    if by_chance >= 1:
+        found.append(
+            f"of {len(bounded)} comparisons at {100 * confidence:g} %, about {by_chance:.0f} would "
+            "show a difference by chance alone"
+        )
+    return found
