@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from enum import IntEnum
 
@@ -14,6 +15,9 @@ from perpacket.errors import (
     PerpacketError,
     TraceError,
 )
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""What the system says where nothing more can be written."""
 
 
 class ExitStatus(IntEnum):
@@ -59,6 +63,9 @@ def show_error(error: Exception) -> None:
     """Show an error of the library or of the operating system."""
     if isinstance(error, OSError) and error.strerror:
         name = f"{error.filename}: " if error.filename else ""
-        show(f"{name}{error.strerror.lower()}", "check the file and its permissions")
+        hint = "check the file and its permissions"
+        if error.errno in FULL:
+            hint = "make room there and do it again: `perpacket study resume` goes on with a study"
+        show(f"{name}{error.strerror.lower()}", hint)
     else:
         show(str(error), getattr(error, "hint", ""))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,9 +40,12 @@ def write(directory: RunDirectory, destination: Path) -> polars.DataFrame:
         STUDY_KEY: directory.configuration.study,
         VERSION_KEY: directory.configuration.perpacket,
     }
+    # Through memory: an error of the disk is then the system's own, with the file's name.
+    content = io.BytesIO()
+    table.write_parquet(content, metadata=metadata)
     temporary = destination.with_name(destination.name + TEMPORARY)
     with settle(temporary, destination):
-        table.write_parquet(temporary, metadata=metadata)
+        temporary.write_bytes(content.getbuffer())
     return table
 
 

@@ -15,6 +15,7 @@
     figures.py   a study's figures, drawn
     tables.py    the tables
     contests.py  the tables of who is ahead and where that changes
+    told.py      the tables of what a study tells of itself, effects among them
     limits.py    what a run cannot tell
     data.py      the data that travel inside the page
     assembly.py  all of these, for one run

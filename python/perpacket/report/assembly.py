@@ -6,7 +6,7 @@ import shlex
 from typing import TYPE_CHECKING, Final
 
 from perpacket import __version__
-from perpacket.report import agreement, answer, contests, data, figures, tables
+from perpacket.report import agreement, answer, contests, data, figures, tables, told
 from perpacket.report.agreement import Score
 from perpacket.report.limits import limits
 from perpacket.report.page import Page
@@ -31,6 +31,7 @@ def assemble(study: Study, run_directory: RunDirectory, prefix: str = "") -> Pag
     """
     observations = run_directory.observations()
     comparisons = study.comparisons(run_directory)
+    results = study.results(run_directory)
     found = answer.findings(study, observations, comparisons)
     voice = voice_of(study)
     payload, left_out = data.embedded(run_directory, observations, comparisons)
@@ -42,7 +43,7 @@ def assemble(study: Study, run_directory: RunDirectory, prefix: str = "") -> Pag
         title=study.title,
         question=study.question,
         source=study.source,
-        lead=answer.lead(study, observations),
+        lead=answer.lead(study, observations) or told.lead(results, voice),
         voice=voice,
         headline=agreement.headline(comparisons, voice),
         findings=found,
@@ -52,11 +53,12 @@ def assemble(study: Study, run_directory: RunDirectory, prefix: str = "") -> Pag
         drawings=figures.draw(material, prefix),
         comparison=tables.comparison_table(comparisons, voice) if comparisons else None,
         means=tables.means_table(study, observations),
-        limits=limits(study, run_directory, observations, comparisons) + left_out,
+        limits=limits(study, run_directory, observations, comparisons, results) + left_out,
         commands=commands(study, run_directory),
         configuration=(run_directory.path / CONFIGURATION).read_text(encoding="utf-8"),
         environment=tables.environment_table(run_directory.environment()),
         raw=tables.raw_table(observations, voice),
+        told=told.told_tables(results, voice),
         data=payload,
         notation=list(NOTATION) if shorthand else [],
         contests=[contests.crossing_table(found_contests), contests.standing_table(found_contests)]
@@ -70,10 +72,13 @@ def _runs(run_directory: RunDirectory, observations: pl.DataFrame, voice: Voice)
     """How much ran."""
     configuration = run_directory.configuration
     points, seeds = len(configuration.points), len(configuration.seeds)
-    planned = points * seeds
+    planned = run_directory.planned()
     missing = planned - observations.height
     remark = f"{missing} of {planned} missing" if missing else ""
-    label = f"runs: {plural(points, 'configuration')}, {plural(seeds, voice.replication)} each"
+    most = "at most " if configuration.stopping is not None else ""
+    label = (
+        f"runs: {plural(points, 'configuration')}, {most}{plural(seeds, voice.replication)} each"
+    )
     return Score(f"{observations.height:,}", label, remark)
 
 

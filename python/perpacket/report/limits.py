@@ -9,7 +9,7 @@ from perpacket.report import means
 from perpacket.report.answer import GAIN_COLUMN, GAIN_NOUN, PUBLISHED_RATE
 from perpacket.report.voice import voice_of
 from perpacket.report.wording import plural, sentence_case
-from perpacket.statistics import unranked
+from perpacket.statistics import DEFAULT_CONFIDENCE, unranked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from perpacket.experiment.comparison import Comparison
+    from perpacket.experiment.results import Results
     from perpacket.experiment.run_directory import RunDirectory
     from perpacket.experiment.study import Study
     from perpacket.statistics import Interval
@@ -31,6 +32,7 @@ def limits(
     run_directory: RunDirectory,
     observations: pl.DataFrame,
     comparisons: Sequence[Comparison],
+    results: Results | None = None,
 ) -> list[str]:
     """Sentences, those that may overturn a result first."""
     configuration = run_directory.configuration
@@ -42,6 +44,8 @@ def limits(
             "`perpacket study resume` runs the others."
         )
     found += _warnings(comparisons) + _unranked(study, observations)
+    if results is not None:
+        found += [f"{remark}." for remark in results.remarks] + _rule(run_directory)
     found += _failures(run_directory) + _testbed(run_directory)
     voice = voice_of(study)
     seeds = len(configuration.seeds)
@@ -57,6 +61,22 @@ def limits(
     if missing:
         found.append(f"{plural(len(missing), 'published value')} could not be computed here.")
     return found + [text for text in study.limits if text not in found]
+
+
+def _rule(run_directory: RunDirectory) -> list[str]:
+    """What a rule for stopping does to intervals, and that charts keep to one confidence."""
+    rule, found = run_directory.configuration.stopping, []
+    if rule is not None:
+        found.append(
+            f"Points were repeated until {rule.quantity} was known to {100 * rule.within:g} %: "
+            "stopping at a narrow interval favours those that are narrow by chance, so they hold "
+            "the true value a little more seldom than they say."
+        )
+    if run_directory.configuration.confidence != DEFAULT_CONFIDENCE:
+        found.append(
+            f"Charts and the table of configurations have {100 * DEFAULT_CONFIDENCE:g} % intervals."
+        )
+    return found
 
 
 def _failures(run_directory: RunDirectory) -> list[str]:

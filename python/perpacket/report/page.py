@@ -52,6 +52,8 @@ class Page:
     """The text of the run's `config.toml`."""
     environment: Table
     raw: Table
+    told: list[Table]
+    """What a study without published figures tells of itself; empty for the others."""
     data: str
     """JSON fit for a script element."""
     notation: list[tuple[str, str]] = field(default_factory=list)

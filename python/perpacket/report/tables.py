@@ -157,7 +157,7 @@ def _comparison_row(row: Comparison, voice: Voice) -> tuple[Cell, ...]:
         Cell(row.title or published.statement, remark=_remark(row), look="quantity"),
         Cell(place(published.where), look="where"),
         Cell(with_unit(published.text, published.unit), sort=paper),
-        _interval_cell(row.simulated),
+        interval_cell(row.simulated),
         verdict,
         role,
     )
@@ -170,7 +170,8 @@ def _remark(row: Comparison) -> str:
     return "; ".join(filter(None, (start, published.note)))
 
 
-def _interval_cell(interval: Interval | None) -> Cell:
+def interval_cell(interval: Interval | None) -> Cell:
+    """A mean with its interval below it; empty where there is none."""
     if interval is None:
         return Cell("")
     value, _, bounds = typographic(str(interval)).partition(" ")
@@ -226,7 +227,7 @@ def _means_rows(
 
 
 def _cells(intervals: Mapping[str, Interval]) -> Callable[[str], Cell]:
-    return lambda name: _interval_cell(intervals.get(name))
+    return lambda name: interval_cell(intervals.get(name))
 
 
 def _gain_cell(gain: Interval | None) -> Cell:

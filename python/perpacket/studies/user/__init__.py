@@ -32,6 +32,7 @@ from perpacket.studies.user.file import (
     StudyFile,
     as_levels,
     parse,
+    text_of,
     to_toml,
 )
 from perpacket.studies.user.points import labels_of, points_of
@@ -121,7 +122,8 @@ def _study(file: StudyFile, laid: Laid, points: tuple[Point, ...]) -> Study:
             renamed(laid.two_level, labels),
             tuple(point.name for point in points),
             "; ".join(
-                f"{labels[name]} {low} to {high}" for name, (low, high) in file.factors.items()
+                f"{labels[name]} {text_of(low)} to {text_of(high)}"
+                for name, (low, high) in file.factors.items()
             ),
         )
     return Study(

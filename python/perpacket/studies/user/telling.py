@@ -106,7 +106,7 @@ def overlaps(told: tuple[Result, ...]) -> list[str]:
             and result.interval.is_bounded
         }
         found += [
-            f"{name}: not distinguishable, each from its neighbour, so no order is claimed: "
+            f"intervals of {name} overlap, each with its neighbour's, so no order is claimed: "
             f"{listed(group)}"
             for group in chains(unranked(intervals))
         ]

@@ -1,0 +1,249 @@
+"""What a study survives: being killed at any moment, a full disk, damaged and foreign files."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+import killed
+from perpacket.errors import ConfigurationError, CorruptObservation
+from perpacket.experiment import session, table_file
+from perpacket.experiment.run_directory import RunDirectory
+from perpacket.studies import user
+
+pytest.importorskip("perpacket._core", reason="the compiled core is not installed")
+
+STUDY = """
+name = "short"
+kind = "simulated"
+replications = 3
+until = "4 %"
+until_quantity = "packets_per_s"
+replications_most = 6
+scenario.configuration = "W-0-N-N-FCFS-400"
+scenario.run.warmup_packets = 200
+scenario.run.packets = 2000
+factors.nic.mips = [300, 400, 500, 600]
+factors.machine.l2.size_kib = [256, 512]
+"""
+
+KILLS = 20
+SEED = 20_061_106
+"""Of the moments at which the study is killed."""
+
+LATEST = 0.2
+"""The latest moment, over what the whole study takes."""
+
+
+def results(directory: RunDirectory) -> dict[str, bytes]:
+    """Every observation file's bytes without the timing, which is the machine's."""
+    found = {}
+    for file in (directory.path / "observations").iterdir():
+        text, timing, _ = file.read_bytes().rpartition(b'"timing"')
+        assert timing, f"{file.name} has no timing"
+        found[file.name] = text
+    return found
+
+
+def write_study(folder: Path, text: str = STUDY) -> Path:
+    file = folder / "short.toml"
+    file.write_text(text)
+    return file
+
+
+@contextmanager
+def nursery(study: Path) -> Iterator[subprocess.Popen[str]]:
+    """The process whose children run the study."""
+    process = subprocess.Popen(
+        [sys.executable, str(Path(__file__).with_name("killed.py")), str(study)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        assert process.stdin is not None
+        process.stdin.close()
+        process.wait(timeout=60)
+
+
+def run_for(process: subprocess.Popen[str], path: Path, duration_s: float) -> bool:
+    """Let a child run or resume the study, kill it then; whether it lived long enough for that."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(f"{path}\n")
+    process.stdin.flush()
+    child = int(process.stdout.readline())
+    time.sleep(duration_s)
+    with suppress(ProcessLookupError):  # it came to its end before
+        os.kill(child, signal.SIGKILL)
+    status = int(process.stdout.readline())
+    assert status in (0, signal.SIGKILL), f"the study failed with wait status {status}"
+    return status == signal.SIGKILL
+
+
+def test_a_study_killed_at_random_moments_and_resumed_equals_an_uninterrupted_one(
+    tmp_path: Path,
+) -> None:
+    study = write_study(tmp_path)
+    began_s = time.monotonic()
+    whole = session.run(user.load(study), tmp_path / "whole", workers=killed.WORKERS)
+    latest_s = LATEST * (time.monotonic() - began_s)
+    expected = results(whole)
+    moments = random.Random(SEED)
+    kills = runs = 0
+    paths = [tmp_path / "run-0"]
+    with nursery(study) as process:
+        while kills < KILLS:
+            runs += 1
+            assert runs < 40 * KILLS, "the study always ends before it is killed"
+            if run_for(process, paths[-1], moments.uniform(0, latest_s)):
+                kills += 1
+            else:
+                paths.append(tmp_path / f"run-{len(paths)}")
+    for path in paths:
+        if (path / "config.toml").exists():
+            directory = RunDirectory.open(path)
+            session.resume(user.of_run(directory.configuration), directory)
+        else:
+            directory = session.run(user.load(study), path)
+        assert results(directory) == expected
+        assert directory.missing() == []
+        # Nothing lost, nothing twice: one row for each file, and each seed once at each point.
+        table = directory.to_polars()
+        assert table.height == len(expected)
+        assert table.select("point", "seed").is_unique().all()
+        assert not list(path.rglob("*.part"))
+        again = RunDirectory.open(path)
+        assert session.resume(user.of_run(again.configuration), again) == 0
+
+
+def begun(tmp_path: Path) -> RunDirectory:
+    """A small study that was run to its end."""
+    text = STUDY.replace("[300, 400, 500, 600]", "[300, 400]").replace('"4 %"', '"99 %"')
+    study = user.load(write_study(tmp_path, text))
+    return session.run(study, tmp_path / "run")
+
+
+FULL = """
+import resource, signal, sys
+from pathlib import Path
+from perpacket.cli import app
+
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), int(sys.argv[1])))
+raise SystemExit(app.run(sys.argv[2:]))
+"""
+"""A command line that cannot write files longer than its first argument: a disk full at that."""
+
+
+def on_full_disk(size_bytes: int, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", FULL, str(size_bytes), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_a_full_disk_is_named_and_costs_only_what_was_in_flight(tmp_path: Path) -> None:
+    directory = begun(tmp_path)
+    expected = results(directory)
+    lost = sorted((directory.path / "observations").iterdir())[:3]
+    for file in lost:
+        file.unlink()
+    kept = {file.name: file.read_bytes() for file in (directory.path / "observations").iterdir()}
+    smallest = min(map(len, kept.values()))
+    done = on_full_disk(smallest // 2, "study", "resume", str(directory.path))
+    assert done.returncode == 4
+    assert "file too large" in done.stderr.lower()
+    assert str(directory.path) in done.stderr
+    assert "hint: " in done.stderr
+    assert {
+        file.name: file.read_bytes() for file in (directory.path / "observations").iterdir()
+    } == kept
+    assert session.resume(user.of_run(directory.configuration), directory) == len(lost)
+    assert results(directory) == expected
+
+
+def test_a_disk_that_is_full_from_the_start_leaves_nothing_in_the_way(tmp_path: Path) -> None:
+    study = write_study(tmp_path)
+    done = on_full_disk(64, "study", "run", str(study), "--output", str(tmp_path / "run"))
+    assert done.returncode == 4
+    assert "environment.json" in done.stderr
+    directory = session.run(user.load(study), tmp_path / "run")
+    assert directory.missing() == []
+
+
+def test_a_table_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    directory = begun(tmp_path)
+    file = tmp_path / "table.parquet"
+    table_file.write(directory, file)
+    before = file.read_bytes()
+    arguments = ["study", "export", str(directory.path), "--output", str(file)]
+    done = on_full_disk(len(before) // 2, *arguments)
+    assert done.returncode == 4
+    assert "table.parquet" in done.stderr
+    assert file.read_bytes() == before
+    assert not file.with_name("table.parquet.part").exists()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        ('"schema": 1', '"schema": 2', "its schema is 2, this perpacket reads 1"),
+        ('"result": {', '"result": {,', "damaged"),
+    ],
+)
+def test_a_damaged_or_foreign_observation_is_named_and_not_written_over(
+    tmp_path: Path, old: str, new: str, complaint: str
+) -> None:
+    directory = begun(tmp_path)
+    files = sorted((directory.path / "observations").iterdir())
+    files[0].unlink()
+    files[1].write_text(files[1].read_text().replace(old, new, 1))
+    before = {file.name: file.read_bytes() for file in files[1:]}
+    study = user.of_run(directory.configuration)
+    uses = (
+        lambda: session.resume(study, directory),
+        lambda: table_file.write(directory, directory.path / "observations.parquet"),
+        lambda: study.results(directory),
+    )
+    for use in uses:
+        with pytest.raises(CorruptObservation, match=complaint) as caught:
+            use()
+        assert files[1].name in str(caught.value)
+        assert caught.value.hint
+    assert {
+        file.name: file.read_bytes() for file in (directory.path / "observations").iterdir()
+    } == before
+
+
+@pytest.mark.parametrize("name", ["config.toml", "study.toml"])
+def test_a_run_of_an_unknown_schema_is_named_and_not_written_over(
+    tmp_path: Path, name: str
+) -> None:
+    path = begun(tmp_path).path
+    file = path / name
+    file.write_text(file.read_text().replace("schema = 1", "schema = 2"))
+    before = file.read_bytes()
+    with pytest.raises(ConfigurationError, match="schema") as caught:
+        user.of_run(RunDirectory.open(path).configuration)
+    assert name in str(caught.value)
+    assert file.read_bytes() == before
+
+
+def test_the_table_says_which_schema_it_has(tmp_path: Path) -> None:
+    directory = begun(tmp_path)
+    file = tmp_path / "table.parquet"
+    table = table_file.write(directory, file)
+    assert table_file.read_schema(file) == table_file.SCHEMA
+    assert table.equals(directory.to_polars())
+    table.write_parquet(file)
+    with pytest.raises(ConfigurationError, match="not written by perpacket"):
+        table_file.read_schema(file)
