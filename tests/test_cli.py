@@ -83,7 +83,11 @@ def test_help_and_version_load_nothing_heavy(arguments: list[str]) -> None:
         ["study", "show"],
         ["study", "run"],
         ["study", "resume"],
+        ["study", "rerun"],
         ["study", "report"],
+        ["study", "new"],
+        ["study", "compare"],
+        ["study", "export"],
     ],
 )
 def test_every_verb_has_format_quiet_and_help_with_an_example(

@@ -23,6 +23,7 @@ from perpacket.experiment import configuration_file, driver, session
 from perpacket.experiment.comparison import Published
 from perpacket.experiment.executor import Progress
 from perpacket.experiment.run_directory import RunDirectory
+from perpacket.experiment.stopping import Stopping
 from perpacket.experiment.study import Holding, Outcome, Point, Study
 
 POINTS = tuple(
@@ -269,3 +270,35 @@ def test_blocks_of_a_fresh_directory_are_those_of_the_driver(tmp_path: Path) -> 
     directory = RunDirectory.create(tmp_path / "run", configuration, {})
     planned = [point.name for point, seed in driver.remaining(directory) if seed == 2]
     assert planned == [point.name for point in driver.order(POINTS, 2)]
+
+
+def test_points_run_as_they_are_written_where_a_study_asks_for_that(tmp_path: Path) -> None:
+    rig = FakeRig()
+    session.run(replace(make_study(rig), order="as-written"), tmp_path / "run")
+    assert blocks(rig.ran) == [[point.name for point in POINTS]] * len(SEEDS)
+
+
+def test_blocks_are_repeated_for_the_points_that_are_not_known_well_enough(tmp_path: Path) -> None:
+    def fail(point: Point, seed: int) -> None:
+        if (point.name, seed) == ("web-16c", 2):
+            raise RunFailed("the server died")
+
+    rule = Stopping("requests_per_s", within=0.6, least=2)
+    seeds = tuple(range(1, 9))
+    rig = FakeRig(fail)
+    study = replace(make_study(rig), stopping=rule, seeds=seeds)
+    directory = session.run(study, tmp_path / "run")
+    enough = rule.runs_enough([100.0 * seed for seed in seeds])
+    assert enough is not None
+    assert 2 < enough < 8
+    expected = {point.name: list(seeds[:enough]) for point in POINTS}
+    found: dict[str, list[int]] = {point.name: [] for point in POINTS}
+    for one in directory.read_observations():
+        found[one.point].append(one.seed)
+    # One run failed: the rule cannot be asked of that point before it is there.
+    assert found == expected | {"web-16c": [1]}
+    assert len(rig.ran) == len(set(rig.ran))
+    again = FakeRig()
+    assert session.resume(replace(study, rig=again, runner=again), directory) == enough - 1
+    assert directory.missing() == []
+    assert {name for name, _ in again.ran} == {"web-16c"}

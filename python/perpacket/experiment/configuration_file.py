@@ -103,7 +103,8 @@ def resolve(
 ) -> RunConfiguration:
     """What will run: the study's points with `overrides` on top, over `seeds` or its own.
 
-    Raises `ConfigurationError` when a seed is out of range or named twice.
+    Raises `ConfigurationError` when a seed is out of range or named twice, or when an override would
+    make the levels of a user's factor one and the same.
     """
     seeds = seeds or study.seeds
     if len(set(seeds)) != len(seeds) or not all(0 <= seed <= MOST_SEED for seed in seeds):
@@ -112,6 +113,8 @@ def resolve(
             parameter="seeds",
             value=str(seeds),
         )
+    if study.definition:
+        _check_factors(study, [name for name, _ in overrides])
     added = tuple((name, str(value)) for name, value in overrides)
     points = tuple(replace(point, overrides=point.overrides + added) for point in study.points)
     return RunConfiguration(
@@ -124,6 +127,18 @@ def resolve(
         study.stopping,
         study.definition,
     )
+
+
+def _check_factors(study: Study, names: list[str]) -> None:
+    """Raise `ConfigurationError` on the name of a parameter in which the points differ."""
+    for name in names:
+        if len({dict(point.overrides).get(name) for point in study.points}) > 1:
+            raise ConfigurationError(
+                f"{name} is a factor of study {study.name}: one value for all points leaves nothing "
+                "to compare",
+                parameter=name,
+                hint="change its levels in the study's file",
+            )
 
 
 def to_toml(configuration: RunConfiguration) -> str:

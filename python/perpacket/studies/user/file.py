@@ -40,7 +40,7 @@ TRACE = "load.trace"
 
 
 class StudyFile(BaseModel):
-    """The whole file; `docs/studies.md` says what each key is for."""
+    """The whole file; docs/studies.md and the examples say what each key is for."""
 
     model_config = ConfigDict(extra="forbid", strict=True, populate_by_name=True, frozen=True)
 

@@ -1,0 +1,193 @@
+"""Two runs beside each other: pairs by seed, samples without, rules, and what is told of both."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from perpacket.cli import app
+from perpacket.errors import ConfigurationError
+from perpacket.experiment import session
+from perpacket.experiment.run_directory import RunDirectory
+from perpacket.statistics import paired_ratio
+from perpacket.studies import two_runs, user
+from perpacket.studies.two_runs import Change, Ratio
+from test_user_studies import SIMULATED, FakeRunner
+
+pytestmark = pytest.mark.usefixtures("fake_core")
+
+Value = Callable[[int, int], float]
+"""The requests per second of a level and a seed."""
+
+
+def a_run(path: Path, value: Value, levels: str = "[400, 800]", seeds: str = "3") -> RunDirectory:
+    text = SIMULATED.replace("replications = 3", f"replications = {seeds}")
+    study = user.build(text + f"factors.nic.mips = {levels}", Path("my.toml"))
+
+    def of(factors: object, seed: int) -> float:
+        assert isinstance(factors, dict)
+        return value(factors["mips"], seed)
+
+    return session.run(replace(study, runner=FakeRunner(of)), path)
+
+
+def slowed(mips: int, seed: int) -> float:
+    """A tenth slower at one level only, whatever the seed does to both."""
+    return before(mips, seed) * (0.9 if mips == 400 else 1.0)
+
+
+def before(mips: int, seed: int) -> float:
+    return mips * (1 + seed / 3)
+
+
+def ratios(compared: two_runs.Compared) -> dict[str, Ratio]:
+    return {ratio.point: ratio for ratio in compared.ratios}
+
+
+def test_what_a_seed_does_to_both_cancels_out(tmp_path: Path) -> None:
+    first, second = a_run(tmp_path / "a", before), a_run(tmp_path / "b", slowed)
+    found = ratios(two_runs.compare(first, second, ["requests_per_s"]))
+    slower, same = found["mips=400"], found["mips=800"]
+    assert slower.paired
+    assert slower.interval is not None
+    assert slower.interval.low == pytest.approx(0.9)
+    assert slower.interval.high == pytest.approx(0.9)
+    assert slower.change is Change.LOWER
+    assert same.change is Change.SAME
+
+
+def test_swapping_the_runs_inverts_the_ratio(tmp_path: Path) -> None:
+    noise = random.Random(5)
+    factor = {seed: noise.uniform(0.8, 1.1) for seed in (1, 2, 3)}
+    first = a_run(tmp_path / "a", before)
+    second = a_run(tmp_path / "b", lambda mips, seed: before(mips, seed) * factor[seed])
+    there = ratios(two_runs.compare(first, second, ["requests_per_s"]))["mips=400"].interval
+    back = ratios(two_runs.compare(second, first, ["requests_per_s"]))["mips=400"].interval
+    assert there is not None
+    assert back is not None
+    assert there == paired_ratio(
+        [before(400, seed) * factor[seed] for seed in factor],
+        [before(400, seed) for seed in factor],
+    )
+    assert (1 / there.high, 1 / there.low) == pytest.approx((back.low, back.high))
+
+
+def test_runs_without_common_seeds_are_two_samples_as_welch_has_them(tmp_path: Path) -> None:
+    stats = pytest.importorskip("scipy.stats")
+    first = [101.0, 104.0, 99.0, 102.5, 97.0]
+    second = [111.0, 90.0, 105.0, 118.0]
+    own = two_runs.unpaired_ratio(second, first, 0.95)
+    logs = [[math.log(value) for value in values] for values in (second, first)]
+    oracle = stats.ttest_ind(*logs, equal_var=False).confidence_interval(0.95)
+    # Degrees of freedom are rounded down: the interval is that of the oracle or a little wider.
+    assert math.log(own.low) <= oracle.low
+    assert math.log(own.high) >= oracle.high
+    assert math.log(own.high) - math.log(own.low) < 1.2 * (oracle.high - oracle.low)
+    assert math.log(own.value) == pytest.approx((oracle.low + oracle.high) / 2)
+
+    text = "seed = 100\n" + SIMULATED
+    other = replace(
+        user.build(text + "factors.nic.mips = [400, 800]", Path("my.toml")),
+        runner=FakeRunner(lambda factors, seed: 1000.0 + seed),
+    )
+    later = session.run(other, tmp_path / "b")
+    compared = two_runs.compare(a_run(tmp_path / "a", before), later, ["requests_per_s"])
+    assert not any(ratio.paired for ratio in compared.ratios)
+    assert any("no common seeds" in remark for remark in compared.remarks)
+
+
+def test_one_run_each_and_runs_of_nothing_claim_nothing(tmp_path: Path) -> None:
+    first = a_run(tmp_path / "a", before, seeds="1")
+    second = a_run(tmp_path / "b", slowed, seeds="1")
+    found = two_runs.compare(first, second, ["requests_per_s"])
+    assert {ratio.change for ratio in found.ratios} == {Change.UNKNOWN}
+    idle = a_run(tmp_path / "c", lambda mips, seed: 0.0)
+    told = ratios(two_runs.compare(idle, idle, ["requests_per_s"]))["mips=400"]
+    assert told.interval is None
+    assert told.change is Change.SAME
+
+
+def test_points_of_one_run_alone_are_named(tmp_path: Path) -> None:
+    first = a_run(tmp_path / "a", before)
+    second = a_run(tmp_path / "b", before, levels="[800, 1200]")
+    compared = two_runs.compare(first, second, ["requests_per_s"])
+    assert [ratio.point for ratio in compared.ratios] == ["mips=800"]
+    assert {f"only in {first.path}: mips=400", f"only in {second.path}: mips=1200"} <= set(
+        compared.remarks
+    )
+    apart = a_run(tmp_path / "c", before, levels="[1, 2]")
+    with pytest.raises(ConfigurationError, match="no observation of the same point"):
+        two_runs.compare(first, apart)
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("requests_per_s < 0.97", ("requests_per_s", "<", 0.97)),
+        ("layers.tcp.cycles_per_packet>=1.05", ("layers.tcp.cycles_per_packet", ">=", 1.05)),
+        (" ns.Stack  >  1 ", ("ns.Stack", ">", 1.0)),
+    ],
+)
+def test_a_rule_is_read(text: str, rule: tuple[str, str, float]) -> None:
+    found = two_runs.read_rule(text)
+    assert (found.quantity, found.sign, found.limit) == rule
+
+
+@pytest.mark.parametrize("text", ["", "requests_per_s", "requests_per_s = 1", "< 0.9", "a < 1.2.3"])
+def test_what_is_no_rule_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="--fail-if") as caught:
+        two_runs.read_rule(text)
+    assert "requests_per_s < 0.97" in caught.value.hint
+
+
+def verb(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    status = app.run(["study", "compare", *arguments])
+    out, err = capfd.readouterr()
+    return int(status), out, err
+
+
+def test_a_broken_rule_fails_and_the_table_is_printed_all_the_same(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    a_run(tmp_path / "a", before)
+    a_run(tmp_path / "b", slowed)
+    runs = (str(tmp_path / "a"), str(tmp_path / "b"))
+    status, out, err = verb(capfd, *runs)
+    assert (status, "lower" in out, "the same" in out) == (0, True, True)
+    status, out, err = verb(capfd, *runs, "--fail-if", "requests_per_s < 0.89")
+    assert status == 0
+    rules = ("--fail-if", "requests_per_s < 0.97", "--fail-if", "requests_per_s > 2")
+    status, out, err = verb(capfd, *runs, *rules, "--format", "json")
+    assert status == 1
+    assert "requests_per_s < 0.97: at mips=400 it is 0.9" in err
+    assert json.loads(out)["rules"] == [
+        {"rule": "requests_per_s < 0.97", "broken_at": ["mips=400"], "certain_at": ["mips=400"]},
+        {"rule": "requests_per_s > 2", "broken_at": [], "certain_at": []},
+    ]
+
+
+def test_an_unknown_quantity_is_named_with_those_there_are(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    a_run(tmp_path / "a", before)
+    runs = (str(tmp_path / "a"), str(tmp_path / "a"))
+    for arguments in (("--fail-if", "speed < 1"), ("--quantity", "speed")):
+        status, out, err = verb(capfd, *runs, *arguments)
+        assert (status, out) == (2, "")
+        assert "no quantity 'speed'" in err
+        assert "requests_per_s" in err.partition("hint: ")[2]
+
+
+def test_many_comparisons_are_said_to_differ_by_chance(tmp_path: Path) -> None:
+    noise = random.Random(9)
+    levels = str(list(range(1, 41)))
+    first = a_run(tmp_path / "a", lambda mips, seed: noise.uniform(90, 110), levels)
+    second = a_run(tmp_path / "b", lambda mips, seed: noise.uniform(90, 110), levels)
+    compared = two_runs.compare(first, second)
+    assert "of 40 comparisons at 95 %, about 2 would show" in compared.remarks[0]

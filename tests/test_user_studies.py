@@ -1,0 +1,455 @@
+"""Studies that users write: what a file may say, which points it makes, and what it is told in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from perpacket.cli import app
+from perpacket.errors import ConfigurationError
+from perpacket.experiment import session
+from perpacket.experiment.run_directory import RunDirectory
+from perpacket.experiment.stopping import Stopping
+from perpacket.experiment.study import Outcome, Point, Study
+from perpacket.measurement.plan import read_plan
+from perpacket.report.assembly import assemble
+from perpacket.studies import user
+from perpacket.studies.user.file import parse
+
+pytestmark = pytest.mark.usefixtures("fake_core", "fake_report")
+
+HERE = Path("my.toml")
+
+SIMULATED = """
+name = "memory-and-cache"
+kind = "simulated"
+replications = 3
+quantities = ["requests_per_s"]
+scenario.configuration = "W-0-N-N-FCFS-400"
+scenario.run.packets = 1000
+"""
+
+MEASURED = """
+name = "sizes"
+kind = "measured"
+replications = 2
+[scenario]
+load.kind = "file"
+run.duration_s = 0.5
+"""
+
+
+@dataclass
+class FakeRun:
+    point: Point
+    seed: int
+    value: Callable[[Mapping[str, object], int], float]
+
+    def run(self) -> Outcome:
+        result = {"requests_per_s": self.value(self.point.factors, self.seed)}
+        return Outcome(result, {"wall_s": 1.0})
+
+    def progress(self) -> tuple[int, int]:
+        return 0, 1
+
+    def cancel(self) -> None:
+        """Nothing waits."""
+
+
+@dataclass
+class FakeRunner:
+    """Runs that give what a test wants of a point's factors and a seed."""
+
+    value: Callable[[Mapping[str, object], int], float]
+
+    def prepare(self, point: Point, seed: int, timeline: bool) -> FakeRun:
+        return FakeRun(point, seed, self.value)
+
+
+def simulated(text: str, value: Callable[[Mapping[str, object], int], float]) -> Study:
+    return replace(user.build(SIMULATED + text, HERE), runner=FakeRunner(value))
+
+
+@pytest.mark.parametrize("kind", user.KINDS)
+def test_the_examples_are_studies_and_name_every_key(kind: str) -> None:
+    text = user.example(kind)
+    study = user.build(text, HERE)
+    assert study.is_measured == (kind == "measured")
+    assert len(study.points) == 4
+    for key in ("name", "quantities", "replications", "until", "replications_most", "confidence",
+                "seed", "design", "[scenario]", "[factors]", "[generators]"):  # fmt: skip
+        assert key in text, f"{key} is not explained"
+
+
+@pytest.mark.parametrize("kind", user.KINDS)
+def test_what_an_example_says_is_optional_can_be_switched_on(kind: str) -> None:
+    lines = user.example(kind).splitlines()
+    wanted = ("# until", "# replications_most", "# confidence", "# seed")
+    text = "\n".join(line[2:] if line.startswith(wanted) else line for line in lines)
+    assert text.count("\nuntil") == 2
+    study = user.build(text, HERE)
+    least = {"measured": 3, "simulated": 5}[kind]
+    assert study.stopping == Stopping("requests_per_s", 0.02, least, 0.95)
+    assert len(study.seeds) == 20
+
+
+@pytest.mark.parametrize("kind", user.KINDS)
+def test_the_study_that_a_run_keeps_is_the_one_of_the_file(kind: str) -> None:
+    study = user.build(user.example(kind), HERE)
+    again = user.build(study.definition, Path("elsewhere/study.toml"))
+    assert again.points == study.points
+    assert again.definition == study.definition
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        ("replications = 2", "replicatoins = 2", "replicatoins: no such key: did you mean repl"),
+        ("replications = 2", "replications = 0", "replications: Input should be greater than"),
+        ("replications = 2", 'replications = "2"', "replications: .* integer, not '2'"),
+        ("replications = 2", 'until = "2 %"', "expected until and replications_most together"),
+        ("replications = 2", 'until = "2"\nreplications_most = 9', 'a share such as "2 %"'),
+        ('name = "sizes"\n', "", "name: it must be given"),
+        ('name = "sizes"', 'name = "my sizes"', "name: String should match"),
+        ('kind = "measured"', 'kind = "guessed"', "kind: .*'measured' or 'simulated'"),
+        ('kind = "measured"', 'kind = "measured"\nschema = 2', "schema: .* 1, not 2"),
+        ('kind = "measured"', 'kind = "measured"\nquantities = ["speed"]', "no 'speed'; there are"),
+        ('load.kind = "file"', 'load.kin = "file"', "load.kin: a measured run has no such param"),
+        ('load.kind = "file"', 'load.kind = "mail"', "load.kind = mail"),
+        ('load.kind = "file"', 'load.kind = ["file"]', "scenario.load.kind: expected a text"),
+        ("run.duration_s = 0.5", "run.duration_s = -1", "run.duration_s = -1"),
+        ("[scenario]", "[scenario", "no TOML"),
+        ("[scenario]", "factors.load.connections = [1]\n[scenario]", "two levels or more"),
+        ("[scenario]", "factors.load.connections = [1, 1]\n[scenario]", "different levels"),
+        ("[scenario]", 'factors.load.connections = [1, "x"]\n[scenario]', "of one type"),
+        ("[scenario]", "factors.load.connections = 1\n[scenario]", "expected a list"),
+        ("[scenario]", 'factors.load.kind = ["file", "surge"]\n[scenario]', "in factors and in sc"),
+        ("[scenario]", 'design = "two-level"\nfactors.load.users = [1, 2, 3]\n[scenario]',
+         "factor load.users has 3 levels"),
+        ("[scenario]", 'design = "fraction"\nfactors.load.users = [1, 2]\n[scenario]',
+         "needs generators"),
+        ("[scenario]", 'generators.x = ["a", "b"]\n[scenario]', "are for the design fraction"),
+        ("[scenario]", f"factors.load.users = {list(range(5000))}\n[scenario]", "5,000 combinat"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_told_with_the_file_the_key_and_what_was_expected(
+    old: str, new: str, complaint: str
+) -> None:
+    text = MEASURED.replace(old, new)
+    assert text != MEASURED
+    with pytest.raises(ConfigurationError, match=complaint) as caught:
+        user.build(text, HERE)
+    assert str(caught.value).startswith("my.toml: ")
+    assert caught.value.hint
+
+
+def test_a_parameter_that_the_simulator_refuses_is_told_with_the_file() -> None:
+    with pytest.raises(ConfigurationError, match=r"my\.toml: nic\.mips = 0 cannot be used"):
+        user.build(SIMULATED + "scenario.nic.mips = 0", HERE)
+    with pytest.raises(ConfigurationError, match=r"my\.toml: scenario\.configuration"):
+        user.build(SIMULATED.replace("scenario.configuration", "scenario.machine"), HERE)
+    with pytest.raises(ConfigurationError, match="order is for measured studies"):
+        user.build('order = "random"\n' + SIMULATED, HERE)
+
+
+def test_dotted_quoted_and_nested_names_of_parameters_are_one_and_the_same() -> None:
+    ways = ('[scenario]\nload.kind = "file"', '[scenario]\n"load.kind" = "file"',
+            '[scenario.load]\nkind = "file"')  # fmt: skip
+    head = 'name = "a"\nkind = "measured"\n'
+    assert len({parse(head + way, HERE).scenario["load.kind"] for way in ways}) == 1
+
+
+def test_a_trace_is_found_from_the_folder_of_the_file() -> None:
+    text = 'name = "a"\nkind = "measured"\nscenario.load.kind = "trace"\n'
+    file = parse(text + 'scenario.load.trace = "logs/requests.log"', Path("/studies/my.toml"))
+    assert file.scenario["load.trace"] == "/studies/logs/requests.log"
+
+
+def test_a_full_design_has_every_combination_and_sweeps_one_factor_after_another() -> None:
+    factors = "factors.nic.mips = [400, 600, 800]\nfactors.nic.lowat = [128, 256, 512]\n"
+    full = user.build(SIMULATED + factors, HERE)
+    assert len(full.points) == 9
+    assert full.points[1].factors == {"mips": 400, "lowat": 256}
+    assert full.points[1].overrides == (
+        ("run.packets", "1000"), ("nic.mips", "400"), ("nic.lowat", "256"),
+    )  # fmt: skip
+    sweeps = user.build('design = "sweeps"\n' + SIMULATED + factors, HERE)
+    levels = [tuple(point.factors.values()) for point in sweeps.points]
+    assert levels == [(400, 128), (600, 128), (800, 128), (400, 256), (400, 512)]
+
+
+def test_factors_with_the_same_last_word_keep_their_whole_name() -> None:
+    factors = "factors.machine.l1d.ways = [2, 4]\nfactors.machine.l2.ways = [8, 16]"
+    study = user.build(SIMULATED + factors, HERE)
+    assert study.points[0].name == "machine_l1d_ways=2+machine_l2_ways=8"
+
+
+def test_a_configuration_and_a_switch_may_be_factors() -> None:
+    text = SIMULATED.replace('scenario.configuration = "W-0-N-N-FCFS-400"\n', "")
+    text += 'factors.configuration = ["W-0-N-N-FCFS-400", "bulk"]\n'
+    text += "factors.nic.host_first = [true, false]"
+    study = user.build(text, HERE)
+    assert {point.configuration for point in study.points} == {"W-0-N-N-FCFS-400", "bulk"}
+    assert study.points[0].overrides[-1] == ("nic.host_first", "true")
+
+
+def test_points_of_which_any_has_latency_all_go_through_what_adds_it() -> None:
+    study = user.build(MEASURED + "[factors]\nnetwork.latency_ms = [0, 5]", HERE)
+    assert [read_plan(point).network for point in study.points] == ["delayed", "delayed"]
+    assert read_plan(user.build(MEASURED, HERE).points[0]).network == "direct"
+
+
+JAIN = {(4, 1): (15, 18, 12), (16, 1): (45, 48, 51), (4, 2): (25, 28, 19), (16, 2): (75, 75, 81)}
+"""Jain, The Art of Computer Systems Performance Analysis, example 18.1: memory by cache."""
+
+MEMORY_AND_CACHE = (
+    'design = "two-level"\n' + "factors.nic.memory_mib = [4, 16]\nfactors.nic.connections = [1, 2]"
+)
+
+
+def worked_example(factors: Mapping[str, object], seed: int) -> float:
+    memory, cache = factors["memory_mib"], factors["connections"]
+    assert isinstance(memory, int)
+    assert isinstance(cache, int)
+    return JAIN[memory, cache][seed - 1]
+
+
+def test_a_two_level_study_gives_the_worked_example_its_effects_and_shares(
+    tmp_path: Path,
+) -> None:
+    study = simulated(MEMORY_AND_CACHE, worked_example)
+    directory = session.run(study, tmp_path / "run")
+    results = study.results(directory)
+    assert results is not None
+    (effects,) = results.effects
+    told = {row.effect: (row.interval.value, row.share) for row in effects.rows}
+    assert {name: value for name, (value, _) in told.items()} == {
+        "mean": 41.0, "memory_mib": 21.5, "connections": 9.5, "memory_mib x connections": 5.0,
+    }  # fmt: skip
+    shares = {name: round(100 * share, 2) for name, (_, share) in told.items() if share is not None}
+    assert shares == {"memory_mib": 78.88, "connections": 15.40, "memory_mib x connections": 4.27}
+    assert round(100 * effects.error_share, 2) == 1.45
+    assert all(row.is_significant for row in effects.rows)
+    assert any("memory_mib 4 to 16; connections 1 to 2" in remark for remark in results.remarks)
+
+
+def test_the_report_of_a_two_level_study_has_its_effects(tmp_path: Path) -> None:
+    study = simulated(MEMORY_AND_CACHE, worked_example)
+    page = assemble(study, session.run(study, tmp_path / "run"))
+    assert page.lead.startswith("Of the variation of requests_per_s, memory_mib explains 79 %")
+    results, effects = page.told
+    assert len(results.rows) == 4
+    assert [row[2].text for row in effects.rows] == ["", "78.88", "15.40", "4.27", "1.45"]
+
+
+def test_a_part_of_a_design_says_what_it_cannot_tell_apart() -> None:
+    factors = "".join(f"factors.nic.{name} = [1, 2]\n" for name in ("lowat", "mips", "memory_mib"))
+    text = 'design = "fraction"\n' + SIMULATED + factors
+    study = user.build(text + 'generators."nic.memory_mib" = ["nic.lowat", "nic.mips"]', HERE)
+    assert len(study.points) == 4
+    assert all(
+        (point.factors["lowat"] == point.factors["mips"]) == (point.factors["memory_mib"] == 2)
+        for point in study.points
+    )
+    told = " ".join(study.remarks)
+    assert "of resolution 3" in told
+    assert "lowat = mips x memory_mib" in told
+    assert "memory_mib = lowat x mips" in told
+
+
+def test_effects_are_told_of_the_seeds_that_every_point_has(tmp_path: Path) -> None:
+    study = simulated(MEMORY_AND_CACHE, worked_example)
+    directory = session.run(study, tmp_path / "run")
+    directory.observation_path(study.points[2].name, 3).unlink()
+    results = study.results(directory)
+    assert results is not None
+    assert results.effects[0].replications == 2
+    for seed in (1, 2):
+        directory.observation_path(study.points[2].name, seed).unlink()
+    lacking = study.results(directory)
+    assert lacking is not None
+    assert lacking.effects == ()
+    assert any("no effects on requests_per_s" in remark for remark in lacking.remarks)
+
+
+UNTIL = 'until = "5 %"\nreplications_most = 8\n' + SIMULATED
+SERIES = {400: [100, 100, 100], 800: [100, 150, 50, 100, 100, 100, 100, 100],
+          1200: [10, 1000, 10, 1000, 10, 1000, 10, 1000]}  # fmt: skip
+"""One level is known at once, one after some runs of which the later are alike, one never."""
+
+
+def stopping_study() -> Study:
+    def value(factors: Mapping[str, object], seed: int) -> float:
+        mips = factors["mips"]
+        assert isinstance(mips, int)
+        return SERIES[mips][seed - 1]
+
+    text = UNTIL.replace('"5 %"', '"30 %"') + "factors.nic.mips = [400, 800, 1200]"
+    return replace(user.build(text, HERE), runner=FakeRunner(value))
+
+
+def runs_of(directory: RunDirectory) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for one in directory.read_observations():
+        found.setdefault(one.point, []).append(one.seed)
+    return found
+
+
+def test_a_point_is_repeated_until_its_interval_is_narrow_or_the_most_runs_are_made(
+    tmp_path: Path,
+) -> None:
+    study = stopping_study()
+    directory = session.run(study, tmp_path / "run")
+    counts = {name: len(seeds) for name, seeds in runs_of(directory).items()}
+    assert counts["mips=400"] == 3
+    assert 3 < counts["mips=800"] < 8
+    assert counts["mips=1200"] == 8
+    assert directory.missing() == []
+    assert directory.planned() == sum(counts.values())
+    rule = study.stopping
+    assert rule is not None
+    values: list[float | None] = [float(value) for value in SERIES[800]]
+    assert rule.runs_enough(values) == counts["mips=800"]
+    results = study.results(directory)
+    assert results is not None
+    assert "mips=1200: requests_per_s is not known to 30 % after all 8 runs" in results.remarks
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_a_rule_for_stopping_gives_the_same_runs_after_a_loss_and_with_any_workers(
+    tmp_path: Path, workers: int
+) -> None:
+    study = stopping_study()
+    whole = session.run(study, tmp_path / "whole")
+    directory = session.run(study, tmp_path / "run", workers=workers)
+    assert runs_of(directory) == runs_of(whole)
+    for name, seed in (("mips=400", 1), ("mips=800", 2), ("mips=1200", 8)):
+        directory.observation_path(name, seed).unlink()
+    assert session.resume(study, directory, workers=workers) == 3
+    assert runs_of(directory) == runs_of(whole)
+
+
+def test_runs_that_drift_or_lie_far_off_are_remarked_on(tmp_path: Path) -> None:
+    def value(factors: Mapping[str, object], seed: int) -> float:
+        if factors["mips"] == 400:
+            return 1000 + 10 * seed
+        return 5000.0 if seed == 4 else 1000 + seed % 3
+
+    text = SIMULATED.replace("replications = 3", "replications = 10")
+    study = replace(
+        user.build(text + "factors.nic.mips = [400, 800]", HERE), runner=FakeRunner(value)
+    )
+    results = study.results(session.run(study, tmp_path / "run"))
+    assert results is not None
+    told = "\n".join(results.remarks)
+    assert "mips=400: the 10 runs rise in the order of their seeds" in told
+    assert "mips=800: one of 10 runs, 5,000" in told
+    assert "intervals of requests_per_s overlap" in told
+
+
+def test_the_confidence_and_the_order_are_kept_in_the_run(tmp_path: Path) -> None:
+    text = SIMULATED.replace("replications = 3", "replications = 3\nconfidence = 0.9")
+    study = replace(user.build(text, HERE), runner=FakeRunner(lambda _, seed: 100.0 + seed))
+    directory = RunDirectory.open(session.run(study, tmp_path / "run").path)
+    assert directory.configuration.confidence == 0.9
+    results = study.results(directory)
+    assert results is not None
+    assert results.rows[0].interval is not None
+    assert results.rows[0].interval.confidence == 0.9
+    listed = user.build('order = "as-written"\n' + MEASURED, HERE)
+    assert listed.order == "as-written"
+
+
+def run_verb(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    status = app.run(arguments)
+    out, err = capfd.readouterr()
+    return int(status), out, err
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    found = tmp_path / "my.toml"
+    found.write_text(SIMULATED + "factors.nic.mips = [400, 800]")
+    return found
+
+
+def test_a_file_is_run_like_a_study_and_not_needed_afterwards(
+    file: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "run"
+    arguments = ("study", "run", str(file), "--output", str(path), "--format", "json")
+    status, out, err = run_verb(capfd, *arguments)
+    assert status == 0, err
+    content = json.loads(out)
+    assert (content["study"], content["observations"], content["missing"]) == (
+        "memory-and-cache", 6, 0,
+    )  # fmt: skip
+    assert [row["point"] for row in content["results"]] == ["mips=400", "mips=800"]
+    assert (path / "observations.parquet").exists()
+    file.unlink()
+    RunDirectory.open(path).observation_path("mips=400", 2).unlink()
+    status, out, err = run_verb(capfd, "study", "resume", str(path))
+    assert status == 0, err
+    assert "1 observations were missing" in err
+    assert "mips=400" in out
+    assert run_verb(capfd, "study", "report", str(path))[0] == 0
+
+
+def test_options_of_the_other_kind_are_refused_for_files_too(
+    file: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for option in (["--duration", "3"], ["--full"], ["--replications", "2"]):
+        status, _, err = run_verb(capfd, "study", "run", str(file), *option)
+        assert status == 2
+        assert option[0].strip("-") in err.replace("run.duration_s", "duration")
+    measured = tmp_path / "measured.toml"
+    measured.write_text(MEASURED)
+    for option in (["--seeds", "3"], ["--only", "web"], ["--packets", "10"]):
+        assert run_verb(capfd, "study", "run", str(measured), *option)[0] == 2
+    file.write_text(UNTIL)
+    status, _, err = run_verb(capfd, "study", "run", str(file), "--seeds", "9")
+    assert status == 2
+    assert "repeats until an interval is narrow" in err
+
+
+def test_a_factor_cannot_be_given_one_value_for_all_points(
+    file: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    status, _, err = run_verb(capfd, "study", "run", str(file), "--set", "nic.mips=500")
+    assert status == 2
+    assert "nic.mips is a factor of study memory-and-cache" in err
+
+
+def test_a_new_study_is_printed_as_a_file_that_shows_its_points(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    status, out, _ = run_verb(capfd, "study", "new", "--kind", "simulated")
+    assert status == 0
+    (tmp_path / "new.toml").write_text(out)
+    status, out, err = run_verb(capfd, "study", "show", str(tmp_path / "new.toml"))
+    assert status == 0
+    assert "4 points" in out
+    assert "resolution 3" in err
+
+
+def test_a_run_is_repeated_and_exported(
+    file: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    import polars
+
+    first, second = str(tmp_path / "a"), str(tmp_path / "b")
+    assert (
+        run_verb(capfd, "study", "run", str(file), "--output", first, "--set", "nic.lowat=9")[0]
+        == 0
+    )
+    assert run_verb(capfd, "study", "rerun", first, "--output", second)[0] == 0
+    before, after = RunDirectory.open(Path(first)), RunDirectory.open(Path(second))
+    assert after.configuration == before.configuration
+    assert ("nic.lowat", "9") in after.configuration.points[0].overrides
+    table = tmp_path / "t.parquet"
+    assert run_verb(capfd, "study", "export", second, "--output", str(table))[0] == 0
+    assert polars.read_parquet(table).equals(after.to_polars())
