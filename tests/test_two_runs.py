@@ -172,6 +172,16 @@ def test_a_broken_rule_fails_and_the_table_is_printed_all_the_same(
     ]
 
 
+def test_a_rule_that_no_ratio_can_answer_is_no_success(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    a_run(tmp_path / "a", lambda mips, seed: 0.0)
+    runs = (str(tmp_path / "a"), str(tmp_path / "a"))
+    status, _, err = verb(capfd, *runs, "--fail-if", "requests_per_s < 0.97")
+    assert status == 1
+    assert "it cannot be judged" in err
+
+
 def test_an_unknown_quantity_is_named_with_those_there_are(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

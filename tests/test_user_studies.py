@@ -125,6 +125,8 @@ def test_the_study_that_a_run_keeps_is_the_one_of_the_file(kind: str) -> None:
         ("[scenario]", "[scenario", "no TOML"),
         ("[scenario]", "factors.load.connections = [1]\n[scenario]", "two levels or more"),
         ("[scenario]", "factors.load.connections = [1, 1]\n[scenario]", "different levels"),
+        ("[scenario]", "factors.load.connections = [1, 1.0]\n[scenario]", "different levels"),
+        ("[scenario]", "factors.load.connections = [1, inf]\n[scenario]", "finite numbers"),
         ("[scenario]", 'factors.load.connections = [1, "x"]\n[scenario]', "of one type"),
         ("[scenario]", "factors.load.connections = 1\n[scenario]", "expected a list"),
         ("[scenario]", 'factors.load.kind = ["file", "surge"]\n[scenario]', "in factors and in sc"),

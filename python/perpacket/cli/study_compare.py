@@ -53,11 +53,10 @@ def compare(
 
     rules = [two_runs.read_rule(text) for text in fail_if or []]
     runs = RunDirectory.open(first), RunDirectory.open(second)
-    told = [rule.quantity for rule in rules] + list(quantities or [])
-    if not quantities:
-        told += studies.of_run(runs[0].configuration).told
+    named = [rule.quantity for rule in rules] + list(quantities or [])
     confidence = runs[0].configuration.confidence
-    compared = two_runs.compare(*runs, told, confidence)
+    wished = () if quantities else studies.of_run(runs[0].configuration).told
+    compared = two_runs.compare(*runs, named, confidence, wished)
     broken = [
         (rule, ratio) for rule in rules for ratio in compared.ratios if rule.is_broken_by(ratio)
     ]
@@ -76,14 +75,19 @@ def compare(
         write(compared, confidence)
     for remark in compared.remarks:
         progress.note(f"note: {remark}", quiet)
-    if broken:
+    failed = [
+        f"{rule}: at {ratio.point} it is {ratio.interval}"
+        + ("" if rule.is_certain(ratio) else ", which may be chance")
+        for rule, ratio in broken
+    ]
+    failed += [
+        f"{rule}: it cannot be judged, no point has a ratio"
+        for rule in rules
+        if not rule.is_judged(compared.ratios)
+    ]
+    if failed:
         raise CheckFailed(
-            "; ".join(
-                f"{rule}: at {ratio.point} it is {ratio.interval}"
-                + ("" if rule.is_certain(ratio) else ", which may be chance")
-                for rule, ratio in broken
-            ),
-            hint="B is worse than you allow; more replications narrow the intervals",
+            "; ".join(failed), hint="more replications (or blocks) narrow the intervals"
         )
 
 

@@ -103,8 +103,8 @@ def resolve(
 ) -> RunConfiguration:
     """What will run: the study's points with `overrides` on top, over `seeds` or its own.
 
-    Raises `ConfigurationError` when a seed is out of range or named twice, or when an override would
-    make the levels of a user's factor one and the same.
+    Raises `ConfigurationError` when a seed is out of range or named twice, or when an override
+    would make the levels of a user's factor one and the same.
     """
     seeds = seeds or study.seeds
     if len(set(seeds)) != len(seeds) or not all(0 <= seed <= MOST_SEED for seed in seeds):
@@ -134,8 +134,8 @@ def _check_factors(study: Study, names: list[str]) -> None:
     for name in names:
         if len({dict(point.overrides).get(name) for point in study.points}) > 1:
             raise ConfigurationError(
-                f"{name} is a factor of study {study.name}: one value for all points leaves nothing "
-                "to compare",
+                f"{name} is a factor of study {study.name}: one value for all points leaves "
+                "nothing to compare",
                 parameter=name,
                 hint="change its levels in the study's file",
             )

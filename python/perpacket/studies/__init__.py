@@ -80,6 +80,12 @@ def of_run(configuration: RunConfiguration) -> Study:
 
         return user.of_run(configuration)
     name = configuration.study
+    if name not in MODULES:
+        raise MissingStudy(
+            f"the run is of study {name}, which does not come with perpacket, and it has no "
+            "study.toml",
+            hint="restore that file from a copy, or run the study anew into another directory",
+        )
     if name not in MEASURED:
         return find(name)
     names = {point.name for point in configuration.points}

@@ -119,6 +119,12 @@ class Rule:
             return False
         return OPERATORS[self.sign](ratio.interval.value, self.limit)
 
+    def is_judged(self, ratios: Sequence[Ratio]) -> bool:
+        """Whether any of these ratios tells how it stands."""
+        return any(
+            ratio.quantity == self.quantity and ratio.interval is not None for ratio in ratios
+        )
+
     def is_certain(self, ratio: Ratio) -> bool:
         """Whether the whole interval is as it must not be."""
         interval = ratio.interval
@@ -157,10 +163,13 @@ def compare(
     second: RunDirectory,
     names: Sequence[str] = (),
     confidence: float = DEFAULT_CONFIDENCE,
+    wished: Sequence[str] = (),
 ) -> Compared:
-    """Every named quantity at every point that both have; without names the usual ones.
+    """Every named quantity at every point that both have.
 
-    Raises `ConfigurationError` when a quantity is in neither, or the runs share no point.
+    After those in `names` come those in `wished` that the runs have; where that is none at all, the
+    usual ones. Raises `ConfigurationError` when a quantity of `names` is in neither, or the runs
+    share no point.
     """
     rows = rows_of(first), rows_of(second)
     common = [
@@ -184,7 +193,8 @@ def compare(
                 value=name,
                 hint=f"there are {', '.join(known)}",
             )
-    chosen = list(dict.fromkeys(names)) or [name for name in USUAL if name in known]
+    had = [[name for name in group if name in known] for group in (wished, USUAL)]
+    chosen = list(dict.fromkeys([*names, *had[0]])) or had[1]
     ratios = [
         found
         for name in chosen
@@ -199,7 +209,7 @@ def known_names(rows: Sequence[Row]) -> list[str]:
     computed = [
         name
         for name, each in QUANTITIES.items()
-        if not each.paired and _value(name, rows[0]) is not None
+        if not each.paired and any(_value(name, row) is not None for row in rows)
     ]
     return list(dict.fromkeys(columns(rows) + computed))
 

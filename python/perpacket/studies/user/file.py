@@ -109,13 +109,15 @@ class StudyFile(BaseModel):
 
 
 def _check_levels(name: str, levels: list[Scalar]) -> None:
-    """Raise `ValueError` unless the levels are two or more, different and of one type."""
+    """Raise `ValueError` unless the levels are two or more, different, finite and of one type."""
     if len(levels) < 2:
         raise ValueError(f"factors.{name}: expected two levels or more; one is for scenario")
-    if len(set(map(str, levels))) != len(levels):
-        raise ValueError(f"factors.{name}: expected different levels")
     if len({_type_of(level) for level in levels}) > 1:
         raise ValueError(f"factors.{name}: expected levels of one type: all numbers or all texts")
+    if any(isinstance(level, float) and not math.isfinite(level) for level in levels):
+        raise ValueError(f"factors.{name}: expected finite numbers")
+    if len(set(levels)) != len(levels):
+        raise ValueError(f"factors.{name}: expected different levels")
 
 
 def _type_of(level: Scalar) -> str:
@@ -224,5 +226,5 @@ def as_levels(levels: list[Scalar]) -> list[Level]:
     if all(isinstance(level, int) for level in levels):
         return list(levels)
     if all(isinstance(level, int | float) for level in levels):
-        return [float(level) for level in levels if math.isfinite(float(level))]
+        return [float(level) for level in levels]
     return [str(level) for level in levels]

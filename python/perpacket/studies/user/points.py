@@ -17,11 +17,17 @@ LONGEST_NAME = 120
 LATENCY, NETWORK = "network.latency_ms", "network.kind"
 
 
+TAKEN = ("point", "seed", "packets")
+"""Columns of a table of runs that a factor's short name would hide."""
+
+
 def labels_of(parameters: Sequence[str]) -> dict[str, str]:
     """A short name for each factor: the last word of its parameter where that is enough."""
     last = [parameter.rpartition(".")[2] for parameter in parameters]
     return {
-        parameter: word if last.count(word) == 1 else parameter.replace(".", "_")
+        parameter: (
+            word if last.count(word) == 1 and word not in TAKEN else parameter.replace(".", "_")
+        )
         for parameter, word in zip(parameters, last, strict=True)
     }
 
