@@ -375,12 +375,7 @@ def test_a_damaged_observation_stops_the_report_with_its_name(
 def test_studies_are_listed_and_shown(perpacket: CommandLine) -> None:
     assert {
         study["name"] for study in json.loads(perpacket("study", "list", "--format", "json").out)
-    } == {
-        "osdi06",
-        "tr05-450",
-        "tr05-450-simulated",
-        "breakdown",
-    }
+    } >= {"osdi06", "tr05-450", "tr05-450-simulated", "breakdown"}
     shown = perpacket("study", "show", "tr05-450-simulated")
     assert "bulk-2048c-100mbps-0ms-256k-none" in shown.out
 

@@ -121,7 +121,7 @@ def test_the_study_that_a_run_keeps_is_the_one_of_the_file(kind: str) -> None:
         ('load.kind = "file"', 'load.kin = "file"', "load.kin: a measured run has no such param"),
         ('load.kind = "file"', 'load.kind = "mail"', "load.kind = mail"),
         ('load.kind = "file"', 'load.kind = ["file"]', "scenario.load.kind: expected a text"),
-        ("run.duration_s = 0.5", "run.duration_s = -1", "run.duration_s = -1"),
+        ("run.duration_s = 0.5", "run.duration_s = -1", r"\(run.duration_s\) = -1"),
         ("[scenario]", "[scenario", "no TOML"),
         ("[scenario]", "factors.load.connections = [1]\n[scenario]", "two levels or more"),
         ("[scenario]", "factors.load.connections = [1, 1]\n[scenario]", "different levels"),

@@ -58,8 +58,10 @@ def demo(
 ) -> None:
     """Measure a web server on this machine, simulate offloading its connections, and report."""
     from perpacket import demo as library
+    from perpacket.simulation import load_core
 
     check_destination("--output", destination)
+    load_core()  # a core that is not there is said before a minute of measuring
     if live:
         progress.note(
             "First this machine: our web server over loopback under three loads, profiled. No "
