@@ -2,7 +2,7 @@
 //! or a run that failed.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Why a profile could not be taken.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +36,16 @@ pub enum ProfileError {
         line: usize,
         /// What is wrong and what was expected.
         message: String,
+    },
+    /// A file that an option names and that cannot be read.
+    #[error("--{option} {path}: {source}")]
+    OptionFile {
+        /// The option's name without dashes.
+        option: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
     },
     /// A process that is not there.
     #[error("--pid {pid}: no such process")]
@@ -128,6 +138,7 @@ impl ProfileError {
             Self::Cpus { .. }
             | Self::Option { .. }
             | Self::Rules { .. }
+            | Self::OptionFile { .. }
             | Self::NoProcess { .. }
             | Self::Command { .. } => Fault::Usage,
             Self::Forbidden { .. } | Self::Open { .. } | Self::Multiplexed { .. } => Fault::Lacking,
@@ -155,6 +166,16 @@ impl ProfileError {
                  JSON that has a `requests` number",
             ),
             _ => None,
+        }
+    }
+
+    /// For `map_err`: a file that an option names cannot be read.
+    pub(crate) fn option_file(option: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::OptionFile {
+            option,
+            path,
+            source,
         }
     }
 

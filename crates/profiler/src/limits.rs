@@ -95,6 +95,10 @@ fn about_samples(
 }
 
 fn about_symbols(report: &Report, context: &Context<'_>, limits: &mut Vec<String>) {
+    if report.backend == "accounts" {
+        // It sees no functions: neither symbols nor rules would tell more.
+        return;
+    }
     let symbols = context.collector.attributor().symbols();
     if symbols.is_empty() {
         let reason = if symbols.are_hidden() {

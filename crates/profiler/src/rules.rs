@@ -74,7 +74,7 @@ impl Rules {
     /// # Errors
     /// The file cannot be read, or has a mistake, which is named with its line.
     pub fn with_file(path: &Path) -> Result<Self, ProfileError> {
-        let text = fs::read_to_string(path).map_err(|source| ProfileError::file(path, source))?;
+        let text = fs::read_to_string(path).map_err(ProfileError::option_file("rules", path))?;
         let mut rules = Self::builtin()?;
         rules
             .files

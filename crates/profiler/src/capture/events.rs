@@ -117,7 +117,8 @@ impl EventSet {
     /// # Errors
     /// The file cannot be read or has a mistake, which is named with its line.
     pub fn read(path: &Path, frequency_hz: u32) -> Result<Self, ProfileError> {
-        let text = fs::read_to_string(path).map_err(|source| ProfileError::file(path, source))?;
+        let text =
+            fs::read_to_string(path).map_err(ProfileError::option_file("event-file", path))?;
         Self::parse(&path.display().to_string(), &text, frequency_hz)
     }
 
