@@ -273,10 +273,7 @@ impl Surge {
             popularity: AliasTable::new(&zipf_weights(self.files, self.popularity_exponent)).into(),
             recent: Vec::with_capacity(HISTORY),
             at: 0,
-            objects: Stream::new(seed, "objects"),
-            locality: Stream::new(seed, "locality"),
-            pages: Stream::new(seed, "pages"),
-            waits: Stream::new(seed, "waits"),
+            streams: Streams::new(seed),
             parameters: self.clone(),
         })
     }
@@ -310,10 +307,27 @@ pub struct SurgeGenerator {
     /// The last objects, as a ring.
     recent: Vec<u32>,
     at: usize,
+    streams: Streams,
+}
+
+/// One random stream a use.
+#[derive(Clone, Debug)]
+struct Streams {
     objects: Stream,
     locality: Stream,
     pages: Stream,
     waits: Stream,
+}
+
+impl Streams {
+    fn new(seed: u64) -> Self {
+        Self {
+            objects: Stream::new(seed, "objects"),
+            locality: Stream::new(seed, "locality"),
+            pages: Stream::new(seed, "pages"),
+            waits: Stream::new(seed, "waits"),
+        }
+    }
 }
 
 impl SurgeGenerator {
@@ -323,10 +337,7 @@ impl SurgeGenerator {
         Self {
             recent: Vec::with_capacity(HISTORY),
             at: 0,
-            objects: Stream::new(seed, "objects"),
-            locality: Stream::new(seed, "locality"),
-            pages: Stream::new(seed, "pages"),
-            waits: Stream::new(seed, "waits"),
+            streams: Streams::new(seed),
             ..self.clone()
         }
     }
@@ -340,7 +351,7 @@ impl SurgeGenerator {
     /// Replaces `page` by the files of the next page.
     pub fn next_page(&mut self, page: &mut Vec<SurgeRequest>) {
         let parameters = &self.parameters;
-        let files = libm::pow(self.pages.uniform(), -1.0 / parameters.page_alpha);
+        let files = libm::pow(self.streams.pages.uniform(), -1.0 / parameters.page_alpha);
         let files = (files as u32).clamp(1, parameters.page_limit);
         page.clear();
         for place in 0..files {
@@ -364,14 +375,14 @@ impl SurgeGenerator {
     /// whatever the share of repeated ones is.
     fn object(&mut self) -> u32 {
         let parameters = &self.parameters;
-        let repeats = self.locality.uniform() < parameters.locality_share;
-        let deviate = self.locality.normal();
+        let repeats = self.streams.locality.uniform() < parameters.locality_share;
+        let deviate = self.streams.locality.normal();
         let distance = libm::exp(parameters.distance_mu + parameters.distance_sigma * deviate);
         let distance = libm::ceil(distance) as usize;
         let object = if repeats && distance <= self.recent.len() {
             self.recent[(self.at + HISTORY - distance) % HISTORY]
         } else {
-            self.popularity.draw(&mut self.objects)
+            self.popularity.draw(&mut self.streams.objects)
         };
         if self.recent.len() < HISTORY {
             self.recent.push(object);
@@ -385,8 +396,8 @@ impl SurgeGenerator {
     /// Time of thought before a page.
     fn think_s(&mut self) -> f64 {
         let parameters = &self.parameters;
-        let drawn =
-            parameters.think_s * libm::pow(self.waits.uniform(), -1.0 / parameters.think_alpha);
+        let drawn = parameters.think_s
+            * libm::pow(self.streams.waits.uniform(), -1.0 / parameters.think_alpha);
         drawn.min(parameters.think_limit_s)
     }
 
@@ -394,7 +405,10 @@ impl SurgeGenerator {
     fn active_off_s(&mut self) -> f64 {
         let parameters = &self.parameters;
         let drawn = parameters.active_off_scale_s
-            * libm::pow(self.waits.exponential(), 1.0 / parameters.active_off_shape);
+            * libm::pow(
+                self.streams.waits.exponential(),
+                1.0 / parameters.active_off_shape,
+            );
         drawn.min(parameters.active_off_limit_s)
     }
 }

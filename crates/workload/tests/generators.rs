@@ -2,8 +2,11 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod draws;
+
 use std::collections::HashMap;
 
+use draws::assert_share;
 use perpacket_workload::specweb99::{
     CLASS_SHARES, FILES_PER_CLASS, FILES_PER_DIRECTORY, file_bytes, object_path,
 };
@@ -33,16 +36,6 @@ fn specweb99(parameters: &SpecWeb99, seed: u64) -> Vec<(u32, Vec<PlannedRequest>
 
 fn lognormal(parameters: &LognormalSessions, seed: u64) -> Vec<(u32, Vec<PlannedRequest>)> {
     sessions(Sessions::Lognormal(parameters.generator(seed).unwrap()))
-}
-
-/// Whether a share of draws is within four standard deviations of what it should be.
-fn assert_share(what: &str, count: usize, draws: usize, share: f64) {
-    let sigma = (share * (1.0 - share) / draws as f64).sqrt();
-    let found = count as f64 / draws as f64;
-    assert!(
-        (found - share).abs() <= 4.0 * sigma,
-        "{what}: {found} instead of {share}"
-    );
 }
 
 fn packets(session: &[PlannedRequest]) -> u64 {

@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod draws;
+
+use draws::assert_share;
 use perpacket_workload::{Stream, Surge, SurgeRequest, WebStoneGenerator, webstone};
 
 /// Draws in each proof.
@@ -15,15 +18,6 @@ fn requests(parameters: &Surge, seed: u64, count: usize) -> Vec<SurgeRequest> {
         all.extend_from_slice(&page);
     }
     all
-}
-
-fn assert_share(what: &str, count: usize, draws: usize, share: f64) {
-    let sigma = (share * (1.0 - share) / draws as f64).sqrt();
-    let found = count as f64 / draws as f64;
-    assert!(
-        (found - share).abs() <= 4.0 * sigma,
-        "{what}: {found} instead of {share}"
-    );
 }
 
 /// Quantile of the standard normal distribution by bisection on a series of its integral.

@@ -1,0 +1,11 @@
+//! What random draws are held to.
+
+/// Whether a share of draws is within four standard deviations of what it should be.
+pub fn assert_share(what: &str, count: usize, draws: usize, share: f64) {
+    let sigma = (share * (1.0 - share) / draws as f64).sqrt();
+    let found = count as f64 / draws as f64;
+    assert!(
+        (found - share).abs() <= 4.0 * sigma,
+        "{what}: {found} instead of {share}"
+    );
+}
