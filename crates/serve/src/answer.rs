@@ -124,6 +124,11 @@ impl Worker {
         &self.site.counters[self.slot]
     }
 
+    /// Counts a client that was taken.
+    pub fn welcome(&self) {
+        self.site.welcome(self.counters());
+    }
+
     /// Takes what a helper did for somebody who is gone.
     pub fn keep(&mut self, outcome: &Outcome) {
         if let Outcome::Loaded {

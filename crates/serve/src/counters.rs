@@ -74,6 +74,13 @@ pub struct Counters {
     pub process: Counter,
     /// Numbers of SPECweb99's POST records; all workers draw from the first worker's.
     pub post_records: Counter,
+    /// What this worker's process, or all threads' one, had used when its first client came: CPU time
+    /// in nanoseconds, page faults, context switches.
+    pub startup_cpu_ns: Counter,
+    /// See above.
+    pub startup_faults: Counter,
+    /// See above.
+    pub startup_switches: Counter,
     /// CPU time of this worker's processes that ended, in nanoseconds: user and system.
     pub ended_user_ns: Counter,
     /// See above.

@@ -38,7 +38,7 @@ mod talk;
 pub use error::ServeError;
 pub use report::{
     CacheReport, ConnectionReport, CpuReport, Faults, HelperReport, PerRequest, Report, Reporter,
-    Switches,
+    StartupReport, Switches,
 };
 pub use routes::specweb99::cgi_page;
 pub use run::Server;

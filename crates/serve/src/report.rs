@@ -36,7 +36,9 @@ pub struct Report {
     pub responses: BTreeMap<u16, u64>,
     /// CPU time of all threads and processes, in seconds.
     pub cpu_s: CpuReport,
-    /// The same for one request; absent before the first.
+    /// What was used before the first client came, in each process; no request's.
+    pub startup: StartupReport,
+    /// Means for one request, without the start-up; absent before the first.
     pub per_request: Option<PerRequest>,
     /// System calls of the request path, counted by the server itself: waiting, accepting, reading,
     /// sending, closing, opening files. Those of helper threads and of starting are not among them.
@@ -71,6 +73,17 @@ pub struct CpuReport {
     pub user: f64,
     /// In the kernel, on behalf of the server.
     pub system: f64,
+}
+
+/// What a server used before the first client came.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct StartupReport {
+    /// CPU time, user and kernel, in seconds.
+    pub cpu_s: f64,
+    /// Page faults, both kinds.
+    pub page_faults: u64,
+    /// Context switches, both kinds.
+    pub context_switches: u64,
 }
 
 /// Means for one request.
@@ -162,14 +175,16 @@ impl Reporter {
             // A difference can be seen before what it is a difference of.
             (sum as i64).max(0) as u64
         };
-        let usage = self.usage();
+        let (usage, startup) = self.usage();
         let requests = sum(|worker| &worker.requests);
         let bytes_sent = sum(|worker| &worker.bytes_sent);
         let system_calls = sum(|worker| &worker.system_calls);
         let accepted = sum(|worker| &worker.accepted);
         let hits = sum(|worker| &worker.cache_hits);
-        let faults = usage.minor_faults + usage.major_faults;
-        let switches = usage.voluntary_switches + usage.involuntary_switches;
+        let serving = |all: u64, startup: u64| all.saturating_sub(startup);
+        let cpu_ns = serving(usage.cpu_ns(), startup.cpu_ns);
+        let faults = serving(usage.faults(), startup.faults);
+        let switches = serving(usage.switches(), startup.switches);
         let share = |count: u64| count as f64 / requests as f64;
         Report {
             schema: SCHEMA,
@@ -189,8 +204,13 @@ impl Reporter {
                 user: usage.user_ns as f64 / 1e9,
                 system: usage.system_ns as f64 / 1e9,
             },
+            startup: StartupReport {
+                cpu_s: startup.cpu_ns as f64 / 1e9,
+                page_faults: startup.faults,
+                context_switches: startup.switches,
+            },
             per_request: (requests > 0).then(|| PerRequest {
-                cpu_us: share(usage.user_ns + usage.system_ns) / 1000.0,
+                cpu_us: share(cpu_ns) / 1000.0,
                 bytes: share(bytes_sent),
                 system_calls: share(system_calls),
                 page_faults: share(faults),
@@ -233,25 +253,46 @@ impl Reporter {
             .collect()
     }
 
-    /// What the server's process has used, or its processes together.
-    fn usage(&self) -> Usage {
-        if self.architecture != Architecture::Processes {
-            return own_usage();
-        }
-        let children = self
-            .counters
-            .iter()
-            .map(|worker| worker.process.get() as u32);
-        let mut usage = Usage::default();
-        for process in children.chain([self.parent]).filter(|&process| process > 0) {
-            add_process(&mut usage, process);
-        }
+    /// What the server's process has used, or its processes together, and the part of it that was
+    /// used before clients came.
+    fn usage(&self) -> (Usage, Startup) {
+        let mut startup = Startup::default();
         for worker in self.counters.iter() {
+            startup.cpu_ns += worker.startup_cpu_ns.get();
+            startup.faults += worker.startup_faults.get();
+            startup.switches += worker.startup_switches.get();
+        }
+        if self.architecture != Architecture::Processes {
+            return (own_usage(), startup);
+        }
+        // The parent serves nobody, nor does a child that had no client yet.
+        let (mut usage, mut others) = (Usage::default(), Usage::default());
+        add_process(&mut usage, self.parent);
+        add_process(&mut others, self.parent);
+        for worker in self.counters.iter() {
+            let process = worker.process.get() as u32;
+            if process > 0 {
+                add_process(&mut usage, process);
+            }
+            if process > 0 && worker.accepted.get() == 0 {
+                add_process(&mut others, process);
+            }
             usage.user_ns += worker.ended_user_ns.get();
             usage.system_ns += worker.ended_system_ns.get();
         }
-        usage
+        startup.cpu_ns += others.cpu_ns();
+        startup.faults += others.faults();
+        startup.switches += others.switches();
+        (usage, startup)
     }
+}
+
+/// What was used before clients came.
+#[derive(Clone, Copy, Debug, Default)]
+struct Startup {
+    cpu_ns: u64,
+    faults: u64,
+    switches: u64,
 }
 
 /// Adds what another process has used, as procfs tells it (proc_pid_stat(5), proc_pid_status(5)).

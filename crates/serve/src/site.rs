@@ -1,9 +1,10 @@
 //! What all workers of a server share: settings, the root folder, counters, the POST log.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Instant;
 
+use crate::counters::Counters;
 use crate::error::ServeError;
 use crate::files::entry::{Entry, Refusal};
 use crate::files::root::Root;
@@ -11,7 +12,7 @@ use crate::http::coding::Coding;
 use crate::report::Reporter;
 use crate::routes::post_log::PostLog;
 use crate::settings::Settings;
-use crate::sys::CounterTable;
+use crate::sys::{CounterTable, own_usage};
 
 /// The shared part of a server.
 #[derive(Debug)]
@@ -26,6 +27,8 @@ pub struct Site {
     pub post_log: Option<PostLog>,
     /// Sums the counters up.
     pub reporter: Reporter,
+    /// This process has had a client.
+    has_begun: AtomicBool,
     /// Connections that may still be taken by this process.
     room: AtomicI64,
 }
@@ -62,6 +65,7 @@ impl Site {
             counters,
             post_log,
             reporter,
+            has_begun: AtomicBool::new(false),
             room: AtomicI64::new(i64::try_from(room).unwrap_or(i64::MAX)),
         })
     }
@@ -78,6 +82,20 @@ impl Site {
             .sendfile_above
             .min(self.settings.cache_bytes / 2);
         Entry::load(root, path, coding, limit_bytes).map(Arc::new)
+    }
+
+    /// Counts a client that a worker took. What its process had used when the first one came is kept
+    /// apart: it is no client's.
+    pub fn welcome(&self, counters: &Counters) {
+        if !self.has_begun.load(Ordering::Relaxed) && !self.has_begun.swap(true, Ordering::Relaxed)
+        {
+            let usage = own_usage();
+            // Another process of the same worker may have been here before.
+            counters.startup_cpu_ns.add(usage.cpu_ns());
+            counters.startup_faults.add(usage.faults());
+            counters.startup_switches.add(usage.switches());
+        }
+        counters.accepted.add(1);
     }
 
     /// Takes a place for a connection; `false` if there is none.

@@ -96,6 +96,23 @@ pub struct Usage {
     pub involuntary_switches: u64,
 }
 
+impl Usage {
+    /// CPU time in both modes, in nanoseconds.
+    pub fn cpu_ns(&self) -> u64 {
+        self.user_ns + self.system_ns
+    }
+
+    /// Page faults of both kinds.
+    pub fn faults(&self) -> u64 {
+        self.minor_faults + self.major_faults
+    }
+
+    /// Context switches of both kinds.
+    pub fn switches(&self) -> u64 {
+        self.voluntary_switches + self.involuntary_switches
+    }
+}
+
 /// What this process, all its threads, has used.
 pub fn own_usage() -> Usage {
     usage(libc::RUSAGE_SELF)

@@ -99,7 +99,7 @@ impl Blocking<'_> {
             self.worker.counters().shed.add(1);
             return;
         }
-        self.worker.counters().accepted.add(1);
+        self.worker.welcome();
         self.input.clear();
         self.out.clear();
         if let Ok(session) = tls.map(TlsSession::new).transpose() {

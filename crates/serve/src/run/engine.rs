@@ -9,9 +9,10 @@ use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
 
-use super::connection::{Connection, Waiting};
+use super::connection::{Connection, Connections, Waiting};
+use super::listener::turn_away;
 use crate::answer::{Stop, Worker};
-use crate::files::helpers::{HelperDesk, Job};
+use crate::files::helpers::{HelperDesk, Job, Outcome};
 use crate::http::status::Status;
 use crate::outgoing::{Outgoing, Sent};
 
@@ -103,6 +104,43 @@ impl Engine {
                 return Fate::Ends;
             }
         }
+    }
+
+    /// Gives a connection what a helper did for it; `false` if the connection is gone.
+    pub fn take_outcome(
+        &mut self,
+        connections: &mut Connections,
+        token: u64,
+        outcome: Outcome,
+    ) -> bool {
+        let Some(connection) = connections.get(token) else {
+            self.worker.keep(&outcome);
+            return false;
+        };
+        connection.waiting = Waiting::Idle;
+        match outcome {
+            Outcome::Warmed => connection.is_warmed = true,
+            outcome => self.worker.deliver(outcome),
+        }
+        true
+    }
+
+    /// Those who have waited too long. Who was in the middle of a request is told so.
+    pub fn overdue(&mut self, connections: &mut Connections) -> Vec<u64> {
+        let (tokens, next_ms) = connections.overdue(self.worker.clock.now_ms);
+        self.next_deadline_ms = next_ms;
+        for &token in &tokens {
+            let Some(connection) = connections.get(token) else {
+                continue;
+            };
+            if connection.waiting != Waiting::Lingering {
+                self.worker.counters().timed_out.add(1);
+            }
+            if connection.waiting == Waiting::Request && connection.tls.is_none() {
+                turn_away(&connection.socket, &self.refusal(Status::TIMEOUT));
+            }
+        }
+        tokens
     }
 
     /// A response that says to come again later, for a client that is not taken.

@@ -16,13 +16,12 @@ use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
 
-use super::connection::{Connection, Connections, Waiting};
+use super::connection::{Connection, Connections};
 use super::engine::{Engine, Fate};
 use super::listener::{Reserve, accept, turn_away};
 use super::tls::TlsSession;
 use crate::answer::Worker;
-use crate::files::helpers::{HelperDesk, Mailbox, Outcome};
-use crate::http::status::Status;
+use crate::files::helpers::{HelperDesk, Mailbox};
 
 /// Tokens that are no connection's.
 const LISTENER: u64 = u64::MAX;
@@ -145,6 +144,16 @@ impl Loop<'_> {
         }
     }
 
+    /// Does for a connection that a helper worked for what can be done now.
+    fn advance(&mut self, token: u64) {
+        let Some(connection) = self.connections.get(token) else {
+            return;
+        };
+        if self.engine.advance(connection, token) == Fate::Ends {
+            self.close(token);
+        }
+    }
+
     /// Takes clients until there are no more, or others should have their turn.
     fn accept_some(&mut self) -> io::Result<()> {
         for _ in 0..ACCEPTS {
@@ -156,7 +165,7 @@ impl Loop<'_> {
                         self.engine.worker.counters().shed.add(1);
                         continue;
                     }
-                    self.engine.worker.counters().accepted.add(1);
+                    self.engine.worker.welcome();
                     let tls = match self.tls.map(TlsSession::new).transpose() {
                         Ok(tls) => tls.map(Box::new),
                         Err(_) => {
@@ -214,37 +223,15 @@ impl Loop<'_> {
     /// Gives connections what the helpers did for them.
     fn take_outcomes(&mut self) {
         for (token, outcome) in self.mailbox.take() {
-            let Some(connection) = self.connections.get(token) else {
-                self.engine.worker.keep(&outcome);
-                continue;
-            };
-            connection.waiting = Waiting::Idle;
-            match outcome {
-                Outcome::Warmed => connection.is_warmed = true,
-                outcome => self.engine.worker.deliver(outcome),
-            }
-            if self.engine.advance(connection, token) == Fate::Ends {
-                self.close(token);
-            }
+            self.engine
+                .take_outcome(&mut self.connections, token, outcome);
+            self.advance(token);
         }
     }
 
     /// Ends those who have waited too long.
     fn sweep(&mut self) {
-        let now_ms = self.engine.worker.clock.now_ms;
-        let (tokens, next_ms) = self.connections.overdue(now_ms);
-        self.engine.next_deadline_ms = next_ms;
-        for token in tokens {
-            let Some(connection) = self.connections.get(token) else {
-                continue;
-            };
-            if connection.waiting != Waiting::Lingering {
-                self.engine.worker.counters().timed_out.add(1);
-            }
-            if connection.waiting == Waiting::Request && connection.tls.is_none() {
-                let answer = self.engine.refusal(Status::TIMEOUT);
-                turn_away(&connection.socket, &answer);
-            }
+        for token in self.engine.overdue(&mut self.connections) {
             self.close(token);
         }
     }

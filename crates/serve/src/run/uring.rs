@@ -20,8 +20,7 @@ use super::engine::Engine;
 use super::listener::{Reserve, turn_away};
 use crate::answer::Worker;
 use crate::error::ServeError;
-use crate::files::helpers::{HelperDesk, Mailbox, Outcome};
-use crate::http::status::Status;
+use crate::files::helpers::{HelperDesk, Mailbox};
 use crate::outgoing::Outgoing;
 use crate::sys::ring::{Completion, Ring};
 
@@ -139,9 +138,8 @@ impl Loop<'_> {
             self.engine.worker.counters().shed.add(1);
             return;
         }
-        let counters = self.engine.worker.counters();
-        counters.accepted.add(1);
-        counters.system_calls.add(1);
+        self.engine.worker.welcome();
+        self.engine.worker.counters().system_calls.add(1);
         let peer = getpeername(&socket)
             .ok()
             .flatten()
@@ -289,35 +287,19 @@ impl Loop<'_> {
     /// Gives connections what the helpers did for them.
     fn take_outcomes(&mut self) {
         for (token, outcome) in self.mailbox.take() {
-            let Some(connection) = self.connections.get(token) else {
-                self.engine.worker.keep(&outcome);
-                continue;
-            };
-            connection.waiting = Waiting::Idle;
-            if !matches!(outcome, Outcome::Warmed) {
-                self.engine.worker.deliver(outcome);
-            }
+            self.engine
+                .take_outcome(&mut self.connections, token, outcome);
             self.advance(token);
         }
     }
 
     /// Ends those who have waited too long.
     fn sweep(&mut self) {
-        let now_ms = self.engine.worker.clock.now_ms;
-        let (tokens, next_ms) = self.connections.overdue(now_ms);
-        self.engine.next_deadline_ms = next_ms;
-        for token in tokens {
-            let Some(connection) = self.connections.get(token) else {
-                continue;
-            };
-            if connection.waiting != Waiting::Lingering {
-                self.engine.worker.counters().timed_out.add(1);
+        for token in self.engine.overdue(&mut self.connections) {
+            if let Some(connection) = self.connections.get(token) {
+                connection.deadline_ms = u64::MAX;
+                connection.flight.is_closing = true;
             }
-            if connection.waiting == Waiting::Request {
-                turn_away(&connection.socket, &self.engine.refusal(Status::TIMEOUT));
-            }
-            connection.deadline_ms = u64::MAX;
-            connection.flight.is_closing = true;
             self.close(token);
         }
     }
