@@ -2,14 +2,19 @@
 //!
 //! `requests-per-connection = 10` in the file means `--requests-per-connection 10`. The file is
 //! turned into arguments before they are parsed, so there is one parser, one set of defaults and
-//! one set of messages; what the command line names wins over the file.
+//! one set of messages; what the command line names wins over the file. What stands without a name on
+//! the command line, such as the URL of `load http`, has its own name in the file: `url`.
 
+use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::fs;
 
-use clap::Command;
+use clap::parser::ValueSource;
+use clap::{Arg, ArgMatches, Command};
 use serde::Serialize;
 use toml::Value;
 
+use crate::program::OWN;
 use crate::status::Failure;
 
 /// The arguments with those of the file that `--config` names put in after the verb.
@@ -17,43 +22,71 @@ pub fn expand(command: &Command, mut arguments: Vec<String>) -> Result<Vec<Strin
     let Some(file) = file_of(&arguments) else {
         return Ok(arguments);
     };
-    let (verb, depth) = verb_of(command, &arguments);
+    // What the command line says is clap's to tell; what it gets wrong is told by the real parse.
+    let lenient = command.clone().ignore_errors(true);
+    let Ok(matches) = lenient.try_get_matches_from(&arguments) else {
+        return Ok(arguments);
+    };
+    let mut command = command.clone();
+    // Positional arguments have their places only in a command that is built.
+    command.build();
+    let (verb, given, path) = innermost(&command, &matches);
     let text = fs::read_to_string(&file)
         .map_err(|error| Failure::usage(format!("--config {file}: cannot be read: {error}")))?;
     let table: toml::Table = text
         .parse()
         .map_err(|error| Failure::usage(format!("--config {file}: not TOML: {error}")))?;
-    let mut added = Vec::new();
+    let (mut added, mut positional) = (Vec::new(), BTreeMap::new());
     for (key, value) in &table {
         let name = key.replace('_', "-");
-        let known = verb.get_arguments().any(|argument| {
-            argument.get_long() == Some(&name) && !matches!(&*name, "config" | "show-config")
-        });
-        if !known {
+        let Some(argument) = verb.get_arguments().find(|one| is_named(one, &name)) else {
             return Err(
                 Failure::usage(format!("--config {file}: {key}: no such option"))
-                    .with_hint(format!("`{} --help` lists the options", verb.get_name())),
+                    .with_hint(format!("`{OWN} {path} --help` lists the options")),
             );
+        };
+        if given.value_source(argument.get_id().as_str()) == Some(ValueSource::CommandLine) {
+            continue;
         }
-        let option = format!("--{name}");
-        let given = arguments
-            .iter()
-            .any(|argument| *argument == option || argument.starts_with(&format!("{option}=")));
-        if !given {
-            added.extend(arguments_of(&option, value).ok_or_else(|| {
-                Failure::usage(format!(
-                    "--config {file}: {key}: expected a string, number, boolean or list of them"
-                ))
-            })?);
+        let option = argument.get_long().map(|long| format!("--{long}"));
+        let words = arguments_of(option.as_deref(), value).ok_or_else(|| {
+            Failure::usage(format!(
+                "--config {file}: {key}: expected a string, number, boolean or list of them"
+            ))
+        })?;
+        match argument.get_index() {
+            Some(index) => drop(positional.insert(index, (argument.is_last_set(), words))),
+            None => added.extend(words),
         }
     }
+    let depth = 1 + path.split_whitespace().count();
     arguments.splice(depth..depth, added);
+    // Positional ones go behind those of the command line, which come before them in the verb.
+    for (is_last, words) in positional.into_values() {
+        arguments.extend(is_last.then(|| "--".to_owned()));
+        arguments.extend(words);
+    }
     Ok(arguments)
 }
 
-/// Resolved options as the text of a configuration file.
+/// Resolved options as the text of a configuration file, by the names of the options.
 pub fn to_toml<T: Serialize>(options: &T) -> Result<String, Failure> {
-    toml::to_string(options).map_err(Failure::failed)
+    let table = toml::Table::try_from(options).map_err(Failure::failed)?;
+    let named: toml::Table = table
+        .into_iter()
+        .map(|(key, value)| (key.replace('_', "-"), value))
+        .collect();
+    toml::to_string(&named).map_err(Failure::failed)
+}
+
+/// Whether an argument may stand in a file under a name: options by their long name, positional ones
+/// by their own.
+fn is_named(argument: &Arg, name: &str) -> bool {
+    let own = match argument.get_long() {
+        Some(long) => long.to_owned(),
+        None => argument.get_id().as_str().replace('_', "-"),
+    };
+    own == name && !matches!(name, "config" | "show-config" | "help" | "version")
 }
 
 /// The file that `--config` names, if it is there.
@@ -67,28 +100,34 @@ fn file_of(arguments: &[String]) -> Option<String> {
     }
 }
 
-/// The innermost verb the arguments name, and how many arguments name it (the program included).
-fn verb_of<'a>(command: &'a Command, arguments: &[String]) -> (&'a Command, usize) {
-    let mut verb = command;
-    let mut depth = 1.min(arguments.len());
-    while let Some(next) = arguments
-        .get(depth)
-        .and_then(|argument| verb.find_subcommand(argument))
+/// The innermost verb, what was given of its arguments, and the words that name it.
+fn innermost<'a>(
+    command: &'a Command,
+    matches: &'a ArgMatches,
+) -> (&'a Command, &'a ArgMatches, String) {
+    let (mut verb, mut given, mut path) = (command, matches, Vec::new());
+    while let Some((name, inner)) = given.subcommand()
+        && let Some(found) = verb.find_subcommand(name)
     {
-        verb = next;
-        depth += 1;
+        (verb, given) = (found, inner);
+        path.push(name);
     }
-    (verb, depth)
+    (verb, given, path.join(" "))
 }
 
-/// A key's value as arguments: a list repeats the option, `true` is the bare option.
-fn arguments_of(option: &str, value: &Value) -> Option<Vec<String>> {
+/// A key's value as arguments: a list repeats the option, `true` is the bare option. A positional
+/// argument has no option before its values.
+fn arguments_of(option: Option<&str>, value: &Value) -> Option<Vec<String>> {
+    let word = |value: &dyn Display| match option {
+        Some(option) => vec![format!("{option}={value}")],
+        None => vec![value.to_string()],
+    };
     Some(match value {
-        Value::Boolean(true) => vec![option.to_owned()],
+        Value::Boolean(true) => vec![option?.to_owned()],
         Value::Boolean(false) => Vec::new(),
-        Value::String(text) => vec![format!("{option}={text}")],
-        Value::Integer(number) => vec![format!("{option}={number}")],
-        Value::Float(number) => vec![format!("{option}={number}")],
+        Value::String(text) => word(text),
+        Value::Integer(number) => word(number),
+        Value::Float(number) => word(number),
         Value::Array(values) => {
             let mut all = Vec::new();
             for value in values {
@@ -111,6 +150,8 @@ mod tests {
             Command::new("serve").subcommand(
                 Command::new("web")
                     .arg(Arg::new("root").long("root"))
+                    .arg(Arg::new("first").required(true))
+                    .arg(Arg::new("second_one").required(true))
                     .arg(
                         Arg::new("verbose")
                             .long("verbose")
@@ -143,8 +184,27 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_key_is_named() {
+    fn an_unknown_key_is_named_with_the_verb_that_lists_the_known() {
         let failure = expanded("rot = 'x'\n", &[]).unwrap_err();
         assert!(failure.message.contains("rot: no such option"));
+        assert!(failure.hint.unwrap().contains("serve web --help"));
+    }
+
+    #[test]
+    fn what_has_no_option_has_a_name_in_the_file() {
+        let content = "first = 'a'\nsecond-one = 'b'\n";
+        let last_two = |more: &[&str]| {
+            let arguments = expanded(content, more).unwrap();
+            arguments[arguments.len() - 2..].to_vec()
+        };
+        assert_eq!(last_two(&[]), ["a", "b"]);
+        assert_eq!(last_two(&["c"]), ["c", "b"]);
+        assert_eq!(last_two(&["c", "d"]), ["c", "d"]);
+    }
+
+    #[test]
+    fn keys_are_written_as_the_options_are() {
+        let written = to_toml(&BTreeMap::from([("idle_timeout_s", 1.5)])).unwrap();
+        assert_eq!(written, "idle-timeout-s = 1.5\n");
     }
 }

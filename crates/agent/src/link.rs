@@ -5,13 +5,13 @@ use std::ops::ControlFlow;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use perpacket_link::{Address, Ends, Link, LinkError, OneWay, Place, Report, Settings};
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 
 use crate::config;
+use crate::options::{processors, seconds};
 use crate::output::Shared;
 use crate::status::{Failure, Status};
 use crate::stop;
@@ -125,11 +125,12 @@ pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
         print!("{}", config::to_toml(arguments)?);
         return Ok(Status::Done);
     }
-    let duration = duration_of(arguments.duration)?;
-    let processors = arguments
-        .cpus
-        .as_deref()
-        .map_or(Ok(Vec::new()), processors_of)?;
+    let duration = arguments.duration.map(|s| seconds("duration", s));
+    let duration = duration.transpose()?;
+    let processors = match &arguments.cpus {
+        Some(list) => processors("cpus", list)?,
+        None => Vec::new(),
+    };
     let ends = Ends {
         left: end(&arguments.left, arguments.left_address.as_deref())?,
         right: end(&arguments.right, arguments.right_address.as_deref())?,
@@ -227,40 +228,6 @@ fn failure(error: LinkError) -> Failure {
     }
 }
 
-fn duration_of(seconds: Option<f64>) -> Result<Option<Duration>, Failure> {
-    let parse = |seconds| {
-        Duration::try_from_secs_f64(seconds).map_err(|_| {
-            Failure::usage(format!(
-                "--duration {seconds}: expected seconds, at least 0"
-            ))
-        })
-    };
-    seconds.map(parse).transpose()
-}
-
-/// The processors of a list such as `2,4-7`.
-fn processors_of(list: &str) -> Result<Vec<usize>, Failure> {
-    let mut processors = Vec::new();
-    for part in list.split(',') {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        match (first.trim().parse::<usize>(), last.trim().parse::<usize>()) {
-            (Ok(first), Ok(last)) if first <= last && last < MOST_PROCESSORS => {
-                processors.extend(first..=last);
-            }
-            _ => {
-                return Err(Failure::usage(format!(
-                    "--cpus {list}: expected numbers and ranges below {MOST_PROCESSORS}, such as \
-                     2,4-7"
-                )));
-            }
-        }
-    }
-    Ok(processors)
-}
-
-/// Processors that the kernel's fixed-size sets can name.
-const MOST_PROCESSORS: usize = 1024;
-
 /// The report for people.
 fn table(report: &Report) -> String {
     let mut text = format!(
@@ -310,29 +277,4 @@ fn table(report: &Report) -> String {
         }
     );
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_list_of_processors_has_numbers_and_ranges() {
-        assert_eq!(processors_of("0,2-4").unwrap(), [0, 2, 3, 4]);
-        for wrong in ["", "a", "3-1", "-1", "0,,1", "99999"] {
-            assert_eq!(
-                processors_of(wrong).unwrap_err().status,
-                Status::Usage,
-                "{wrong}"
-            );
-        }
-    }
-
-    #[test]
-    fn a_negative_or_endless_duration_is_a_mistake() {
-        for wrong in [-1.0, f64::NAN, f64::INFINITY] {
-            assert_eq!(duration_of(Some(wrong)).unwrap_err().status, Status::Usage);
-        }
-        assert_eq!(duration_of(None).unwrap(), None);
-    }
 }

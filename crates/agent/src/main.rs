@@ -9,18 +9,21 @@ mod load;
 mod media;
 mod media_load;
 mod media_server;
+mod options;
 mod output;
 mod probe;
 mod profile;
+mod program;
 mod route;
 mod serve;
 mod status;
 mod stop;
+mod table;
 
 use std::env;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use status::{Failure, Status};
 
@@ -68,8 +71,12 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<Status, Failure> {
-    let arguments = config::expand(&Arguments::command(), env::args().collect())?;
-    match Arguments::parse_from(arguments).verb {
+    let command = program::prepared(Arguments::command());
+    let arguments = config::expand(&command, env::args().collect())?;
+    let matches = command.clone().get_matches_from(arguments);
+    // What clap has parsed it also takes; its own message is the better one if it does not.
+    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    match arguments.verb {
         Verb::Serve(verb) => serve::run(verb),
         Verb::Load(verb) => load::run(verb),
         Verb::Link(arguments) => link::run(&arguments),

@@ -1,7 +1,8 @@
 //! What every verb prints the same way: data on standard output, as a table or as JSON.
 
+use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
@@ -18,7 +19,7 @@ pub enum Format {
 }
 
 /// Options that every verb has.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub struct Shared {
     /// How data is printed.
     #[arg(long, value_enum, default_value = "table", help_heading = "Output")]
@@ -59,5 +60,74 @@ impl Shared {
             .lock()
             .write_all(text.as_bytes())
             .map_err(|error| Failure::failed(format!("standard output: {error}")))
+    }
+}
+
+/// A file that a result goes to, tried before the work: a mistake in its name costs nothing then.
+#[derive(Debug)]
+pub struct ResultFile {
+    option: &'static str,
+    path: PathBuf,
+    /// It was not there before, and nothing was written yet.
+    is_new: bool,
+}
+
+impl ResultFile {
+    /// Whether the file that `option` names can be written; what is in it stays until then.
+    pub fn open(option: &'static str, path: &Path) -> Result<Self, Failure> {
+        let was_there = path.exists();
+        OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(path)
+            .map_err(|error| {
+                Failure::usage(format!("--{option} {}: {error}", path.display()))
+                    .with_hint("name a file in a folder that exists and can be written to")
+            })?;
+        Ok(Self {
+            option,
+            path: path.to_owned(),
+            is_new: !was_there,
+        })
+    }
+
+    /// Puts the result in place of what was there.
+    pub fn write(mut self, text: &str) -> Result<(), Failure> {
+        self.is_new = false;
+        fs::write(&self.path, text).map_err(|error| {
+            Failure::failed(format!(
+                "--{} {}: {error}",
+                self.option,
+                self.path.display()
+            ))
+        })
+    }
+}
+
+impl Drop for ResultFile {
+    /// A file that was only tried is not left behind.
+    fn drop(&mut self) {
+        if self.is_new {
+            // It is empty: nothing is lost if it stays.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_file_that_was_only_tried_is_as_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let (new, old) = (folder.path().join("new"), folder.path().join("old"));
+        fs::write(&old, "kept").unwrap();
+        drop(ResultFile::open("out", &new).unwrap());
+        drop(ResultFile::open("out", &old).unwrap());
+        assert!(!new.exists());
+        assert_eq!(fs::read_to_string(&old).unwrap(), "kept");
+        ResultFile::open("out", &old).unwrap().write("x").unwrap();
+        assert_eq!(fs::read_to_string(&old).unwrap(), "x");
     }
 }

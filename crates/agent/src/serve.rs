@@ -1,6 +1,6 @@
 //! `serve web`: the servers under test.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::thread;
@@ -14,9 +14,10 @@ use serde::Serialize;
 use signal_hook::consts::SIGUSR1;
 use signal_hook::iterator::Signals;
 
+use crate::options::refuse_ignored;
 use crate::output::Shared;
 use crate::status::{Failure, Status};
-use crate::{config, stop};
+use crate::{config, stop, table};
 
 /// What `serve` can do.
 #[derive(Subcommand)]
@@ -41,7 +42,7 @@ It runs until a signal, then prints its report. SIGUSR1 prints the report of now
 JSON; `GET /.perpacket/report` answers it. Root becomes another user after binding: see --user.";
 
 /// Options of `serve web`.
-#[derive(Debug, clap::Args, Serialize)]
+#[derive(Clone, Debug, clap::Args, Serialize)]
 pub struct WebArguments {
     /// The folder whose files are served; without it only the computed routes are.
     #[arg(long, value_name = "DIR")]
@@ -55,18 +56,18 @@ pub struct WebArguments {
     /// CPUs to pin to, such as 0 or 0-1,3: one loop each [default: all usable ones, not pinned].
     #[arg(long, value_name = "LIST", value_parser = core_list)]
     cores: Option<CoreList>,
-    /// Threads or processes in the pools of `threads` and `processes`.
-    #[arg(long, value_name = "N", default_value_t = 64)]
-    threads: usize,
-    /// Send files larger than this by sendfile, smaller ones from memory.
-    #[arg(long, value_name = "BYTES", default_value_t = Settings::default().sendfile_above)]
-    sendfile_above: u64,
-    /// Memory for files: of each loop, each process, or all threads together.
-    #[arg(long, value_name = "BYTES", default_value_t = Settings::default().cache_bytes)]
-    cache_bytes: u64,
-    /// Serve a cached file for so long without asking whether it changed.
-    #[arg(long, value_name = "MS", default_value_t = Settings::default().revalidate_ms)]
-    revalidate_ms: u64,
+    /// Threads or processes in the pools of `threads` and `processes` [default: 64].
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// Send files larger than this by sendfile, smaller ones from memory [default: 131072].
+    #[arg(long, value_name = "BYTES")]
+    sendfile_above: Option<u64>,
+    /// Memory for files: of each loop, each process, or all threads together [default: 268435456].
+    #[arg(long, value_name = "BYTES")]
+    cache_bytes: Option<u64>,
+    /// Serve a cached file for so long without asking whether it changed [default: 1000].
+    #[arg(long, value_name = "MS")]
+    revalidate_ms: Option<u64>,
     /// Most connections at a time [default: as many as there are descriptors, less a reserve].
     #[arg(long, value_name = "N")]
     max_connections: Option<usize>,
@@ -88,9 +89,9 @@ pub struct WebArguments {
     /// The private key, PEM.
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
-    /// Whether TLS sessions may be resumed.
-    #[arg(long, value_enum, default_value = "on")]
-    tls_resumption: Switch,
+    /// Whether TLS sessions may be resumed [default: on].
+    #[arg(long, value_enum)]
+    tls_resumption: Option<Switch>,
     /// Who root becomes after binding [default: nobody].
     #[arg(long, value_name = "NAME|UID")]
     user: Option<String>,
@@ -162,38 +163,101 @@ pub fn run(verb: Verb) -> Result<Status, Failure> {
     }
 }
 
+impl WebArguments {
+    /// Options that this server would not look at are mistakes.
+    fn refuse_ignored(&self) -> Result<(), Failure> {
+        let has_pool = matches!(
+            self.architecture,
+            ArchitectureName::Threads | ArchitectureName::Processes
+        );
+        let has_files = self.root.is_some();
+        let of_files = "without --root: only files are cached";
+        refuse_ignored(&[
+            (
+                self.threads.is_some() && !has_pool,
+                "threads",
+                "without --architecture threads or processes; the others have a loop for each of --cores",
+            ),
+            (
+                self.sendfile_above.is_some() && !has_files,
+                "sendfile-above",
+                of_files,
+            ),
+            (
+                self.cache_bytes.is_some() && !has_files,
+                "cache-bytes",
+                of_files,
+            ),
+            (
+                self.revalidate_ms.is_some() && !has_files,
+                "revalidate-ms",
+                of_files,
+            ),
+            (
+                self.tls_resumption.is_some() && self.tls_cert.is_none(),
+                "tls-resumption",
+                "without --tls-cert",
+            ),
+        ])
+    }
+
+    /// What was typed as what it means.
+    fn settings(self) -> Settings {
+        let default = Settings::default();
+        let key = self.tls_key;
+        Settings {
+            root: self.root,
+            listen: self.listen,
+            architecture: self.architecture.into(),
+            cores: self.cores.map(|list| list.cores).unwrap_or_default(),
+            threads: self.threads.unwrap_or(default.threads),
+            sendfile_above: self.sendfile_above.unwrap_or(default.sendfile_above),
+            cache_bytes: self.cache_bytes.unwrap_or(default.cache_bytes),
+            revalidate_ms: self.revalidate_ms.unwrap_or(default.revalidate_ms),
+            max_connections: self.max_connections,
+            max_header_bytes: self.max_header_bytes,
+            max_body_bytes: self.max_body_bytes,
+            idle_timeout_s: self.idle_timeout_s,
+            request_timeout_s: self.request_timeout_s,
+            tls: self
+                .tls_cert
+                .zip(key)
+                .map(|(certificate, key)| TlsSettings {
+                    certificate,
+                    key,
+                    resumption: self.tls_resumption != Some(Switch::Off),
+                }),
+            user: self.user,
+            post_log: self.post_log,
+            cgi: cgi_program(),
+        }
+    }
+
+    /// The same options with those filled in that were left to the server and have a meaning for it.
+    fn resolved(mut self) -> Self {
+        let settings = self.clone().settings();
+        let has_pool = matches!(
+            settings.architecture,
+            Architecture::Threads | Architecture::Processes
+        );
+        self.threads = has_pool.then_some(settings.threads);
+        if settings.root.is_some() {
+            self.sendfile_above = Some(settings.sendfile_above);
+            self.cache_bytes = Some(settings.cache_bytes);
+            self.revalidate_ms = Some(settings.revalidate_ms);
+        }
+        self
+    }
+}
+
 fn serve_web(arguments: WebArguments) -> Result<Status, Failure> {
+    arguments.refuse_ignored()?;
     if arguments.shared.show_config {
-        print!("{}", config::to_toml(&arguments)?);
+        print!("{}", config::to_toml(&arguments.resolved())?);
         return Ok(Status::Done);
     }
-    let shared = arguments.shared;
-    let settings = Settings {
-        root: arguments.root,
-        listen: arguments.listen,
-        architecture: arguments.architecture.into(),
-        cores: arguments.cores.map(|list| list.cores).unwrap_or_default(),
-        threads: arguments.threads,
-        sendfile_above: arguments.sendfile_above,
-        cache_bytes: arguments.cache_bytes,
-        revalidate_ms: arguments.revalidate_ms,
-        max_connections: arguments.max_connections,
-        max_header_bytes: arguments.max_header_bytes,
-        max_body_bytes: arguments.max_body_bytes,
-        idle_timeout_s: arguments.idle_timeout_s,
-        request_timeout_s: arguments.request_timeout_s,
-        tls: arguments
-            .tls_cert
-            .zip(arguments.tls_key)
-            .map(|(certificate, key)| TlsSettings {
-                certificate,
-                key,
-                resumption: arguments.tls_resumption == Switch::On,
-            }),
-        user: arguments.user,
-        post_log: arguments.post_log,
-        cgi: cgi_program(),
-    };
+    let shared = arguments.shared.clone();
+    let settings = arguments.settings();
     let scheme = if settings.tls.is_some() {
         "https"
     } else {
@@ -208,7 +272,7 @@ fn serve_web(arguments: WebArguments) -> Result<Status, Failure> {
         eprintln!("Ctrl-C stops it and prints its report");
     }
     let report = server.run(&stop).map_err(failure)?;
-    shared.print(&report, table)?;
+    shared.print(&report, summary)?;
     Ok(Status::Done)
 }
 
@@ -266,6 +330,12 @@ fn failure(error: ServeError) -> Failure {
             );
             Failure::usage(error).with_hint(hint)
         }
+        ServeError::Listen { source, .. } if source.kind() == ErrorKind::PermissionDenied => {
+            Failure::lacking(error).with_hint(
+                "ports below net.ipv4.ip_unprivileged_port_start (1024) are for root and \
+                 CAP_NET_BIND_SERVICE: name a higher one, such as `--listen 127.0.0.1:8080`",
+            )
+        }
         ServeError::Listen { .. } => {
             Failure::failed(error).with_hint("`--listen 127.0.0.1:0` picks a free port")
         }
@@ -275,7 +345,7 @@ fn failure(error: ServeError) -> Failure {
 }
 
 /// The report for people.
-fn table(report: &Report) -> String {
+fn summary(report: &Report) -> String {
     let mut rows = vec![
         ("architecture", report.architecture.name().to_owned()),
         ("uptime", format!("{:.1} s", report.uptime_s)),
@@ -291,8 +361,8 @@ fn table(report: &Report) -> String {
         (
             "CPU time",
             format!(
-                "{:.3} s user, {:.3} s system",
-                report.cpu_s.user, report.cpu_s.system
+                "{:.3} s user, {:.3} s system; {:.3} s of it before the first client",
+                report.cpu_s.user, report.cpu_s.system, report.startup.cpu_s
             ),
         ),
         (
@@ -323,7 +393,26 @@ fn table(report: &Report) -> String {
         .map(|(code, count)| format!("{code}: {count}"))
         .collect();
     rows.push(("responses", statuses.join(", ")));
-    rows.iter()
-        .map(|(name, value)| format!("{name:<22}{value}\n"))
-        .collect()
+    table::rows(&rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_that_is_root_s_is_a_lack_and_the_way_out_is_named() {
+        let listen = |kind: ErrorKind| {
+            failure(ServeError::Listen {
+                address: "127.0.0.1:80".to_owned(),
+                source: kind.into(),
+            })
+        };
+        let denied = listen(ErrorKind::PermissionDenied);
+        assert_eq!(denied.status, Status::Lacking);
+        assert!(denied.hint.unwrap().contains("1024"));
+        let used = listen(ErrorKind::AddrInUse);
+        assert_eq!(used.status, Status::Failed);
+        assert!(used.hint.unwrap().contains("127.0.0.1:0"));
+    }
 }

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::process::ExitCode;
 
+use crate::program::as_typed;
+
 /// How a verb ended. The numbers are those of the `perpacket` command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
@@ -68,9 +70,9 @@ impl Failure {
 
     /// Say it on standard error: an error, a blank line, a hint.
     pub fn show(&self) {
-        eprintln!("error: {}", self.message);
+        eprintln!("error: {}", as_typed(&self.message));
         if let Some(hint) = &self.hint {
-            eprintln!("\nhint: {hint}");
+            eprintln!("\nhint: {}", as_typed(hint));
         }
     }
 }

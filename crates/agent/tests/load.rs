@@ -2,24 +2,16 @@
 
 #![expect(clippy::unwrap_used, reason = "tests panic on errors")]
 
+mod command;
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
-use std::process::{Command, Output};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-fn agent(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_perpacket-agent"))
-        .args(arguments)
-        .output()
-        .unwrap()
-}
-
-fn error(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
+use command::{agent, error};
 
 /// A web server that ends, port and all, once it is told to.
 fn server() -> (SocketAddr, Arc<AtomicBool>) {
@@ -229,16 +221,81 @@ fn webstone_s_files_are_made_with_their_sizes_and_the_same_bytes_each_time() {
     assert_eq!(first, second);
 }
 
+/// A server that answers every request with the same bytes.
+fn answering(response: &'static [u8]) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    // It ends with the test's process.
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            thread::spawn(move || {
+                let mut buffer = [0; 1024];
+                while stream.read(&mut buffer).is_ok_and(|bytes| bytes > 0)
+                    && stream.write_all(response).is_ok()
+                {}
+            });
+        }
+    });
+    address
+}
+
+const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx";
+const NOT_FOUND: &[u8] = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n";
+
 #[test]
-fn the_options_are_printed_as_a_file_that_is_read_back() {
-    let url = "http://127.0.0.1:1/";
-    let shown = agent(&["load", "http", url, "--rate", "2.5", "--show-config"]);
-    assert_eq!(shown.status.code(), Some(0), "{}", error(&shown));
+fn a_load_of_failures_alone_ends_with_4_and_names_them() {
+    let url = format!("http://{}/", answering(NOT_FOUND));
+    let output = agent(&["load", "http", &url, "--requests", "20"]);
+    assert_eq!(output.status.code(), Some(4), "{}", error(&output));
+    let text = error(&output);
+    assert!(text.contains("20 unexpected_status (status 404)"), "{text}");
+    let table = String::from_utf8_lossy(&output.stdout);
+    assert!(table.contains("404: 20"), "{table}");
+}
+
+#[test]
+fn a_log_as_fast_as_it_goes_is_replayed_once_and_its_torn_lines_are_told() {
     let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("load.toml");
-    std::fs::write(&file, &shown.stdout).unwrap();
-    let file = file.to_str().unwrap();
-    let again = agent(&["load", "http", url, "--config", file, "--show-config"]);
-    assert_eq!(again.status.code(), Some(0), "{}", error(&again));
-    assert_eq!(again.stdout, shown.stdout);
+    let log = directory.path().join("log");
+    let line = "a - - [01/Jul/1995:00:00:00 -0400] \"GET /1 HTTP/1.0\" 200 1\n";
+    std::fs::write(&log, format!("{line}torn\n{line}")).unwrap();
+    let url = format!("http://{}", answering(OK));
+    let log = log.to_str().unwrap();
+    let output = agent(&["load", "http", &url, "--replay", log, "--speed", "max"]);
+    assert_eq!(output.status.code(), Some(0), "{}", error(&output));
+    let table = String::from_utf8_lossy(&output.stdout);
+    assert!(table.contains("200: 2"), "{table}");
+    assert!(table.contains("2 requests were asked once"), "{table}");
+    assert!(table.contains("(line 2: "), "{table}");
+}
+
+/// The port refuses: had it been tried before the file, the status would be 4.
+#[test]
+fn a_file_that_cannot_be_written_is_told_before_the_load() {
+    for option in ["--histograms", "--request-log"] {
+        let output = agent(&[
+            "load",
+            "http",
+            "http://127.0.0.1:1/",
+            option,
+            "/nowhere/file",
+        ]);
+        let text = error(&output);
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        assert!(
+            text.contains(option) && text.contains("/nowhere/file"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn a_rate_is_told_in_words() {
+    let url = format!("http://{}/", answering(OK));
+    let output = agent(&["load", "http", &url, "--rate", "200", "--requests", "2"]);
+    let table = String::from_utf8_lossy(&output.stdout);
+    let head = table.lines().next().unwrap_or_default();
+    let expected = "open loop, 200 requests arriving a second, at most 1024 connections";
+    assert!(head.contains(expected), "{table} {}", error(&output));
 }

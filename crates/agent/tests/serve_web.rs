@@ -125,7 +125,13 @@ fn it_says_where_it_listens_serves_and_reports_at_its_end() {
     assert_eq!(report["schema"], 1);
     assert_eq!(report["requests"], 3);
     assert_eq!(report["cores"], serde_json::json!([0]));
-    assert!(report["per_request"]["cpu_us"].as_f64().unwrap() > 0.0);
+    let number = |value: &Value| value.as_f64().unwrap();
+    let each_us = number(&report["per_request"]["cpu_us"]);
+    let startup_s = number(&report["startup"]["cpu_s"]);
+    let all_s = number(&report["cpu_s"]["user"]) + number(&report["cpu_s"]["system"]);
+    assert!(each_us > 0.0 && startup_s > 0.0, "{report}");
+    let serving_s = each_us * 3.0 / 1e6;
+    assert!((serving_s + startup_s - all_s).abs() < 1e-6, "{report}");
 }
 
 #[test]
@@ -210,8 +216,12 @@ fn out_of_descriptors_it_sheds_load_and_recovers() {
 
 #[test]
 fn the_cgi_operation_is_answered_by_a_program() {
-    for architecture in ["events", "threads"] {
-        let web = Web::start(&["--architecture", architecture, "--threads", "2"]);
+    let architectures: [&[&str]; 2] = [
+        &["--architecture", "events"],
+        &["--architecture", "threads", "--threads", "2"],
+    ];
+    for options in architectures {
+        let web = Web::start(options);
         let answer = web.get("/specweb99/cgi?file=/file_set/dir00000/class0_1");
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
         assert!(answer.contains("<pre>\ncontent\n</pre>"), "{answer}");
@@ -223,7 +233,10 @@ fn the_cgi_operation_is_answered_by_a_program() {
 
 #[test]
 fn what_cannot_be_done_is_said_with_its_exit_status() {
-    let cases: [(&[&str], i32, &str); 5] = [
+    let cases: [(&[&str], i32, &str); 8] = [
+        (&["--threads", "2"], 2, "--architecture threads"),
+        (&["--tls-resumption", "on"], 2, "--tls-cert"),
+        (&["--cache-bytes", "1"], 2, "--root"),
         (&["--root", "/nonexistent"], 2, "/nonexistent"),
         (&["--cores", "1-0"], 2, "runs backwards"),
         (

@@ -21,10 +21,8 @@ const EXAMPLE: &str = "Example:
 #[command(after_help = EXAMPLE)]
 pub struct Arguments {
     /// A result of `load http --format json`.
-    #[serde(skip)]
     a: PathBuf,
     /// Another one.
-    #[serde(skip)]
     b: PathBuf,
     #[command(flatten)]
     #[serde(skip)]

@@ -7,12 +7,17 @@ use serde::Serialize;
 
 use super::failure;
 use crate::config;
+use crate::options::refuse_ignored;
 use crate::output::Shared;
 use crate::status::{Failure, Status};
 
 const EXAMPLE: &str = "Examples:
   perpacket-agent load files specweb99 --connections 100 --into /srv/web
   perpacket-agent load files trace --trace access.log --into /srv/web";
+
+/// Connections and seed where they are not given: those of a load.
+const DEFAULT_CONNECTIONS: u32 = 100;
+const DEFAULT_SEED: u64 = 1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -35,29 +40,28 @@ enum Set {
 }
 
 /// Options of `load files`.
-#[derive(Debug, clap::Args, Serialize)]
+#[derive(Clone, Debug, clap::Args, Serialize)]
 #[command(after_help = EXAMPLE)]
 #[serde(rename_all = "kebab-case")]
 pub struct Arguments {
     /// Whose files.
     #[arg(value_enum)]
-    #[serde(skip)]
     workload: Set,
     /// The directory that the server serves; created if it is not there.
     #[arg(long, value_name = "DIR")]
     into: PathBuf,
-    /// SPECweb99's simultaneous connections: they set how many directories there are.
-    #[arg(long, value_name = "L", default_value_t = 100)]
-    connections: u32,
+    /// SPECweb99's simultaneous connections: they set how many directories there are [default: 100].
+    #[arg(long, value_name = "L")]
+    connections: Option<u32>,
     /// The log of `trace`.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
     /// The paths of a World Cup 1998 log's objects.
     #[arg(long, value_name = "FILE")]
     object_mappings: Option<PathBuf>,
-    /// Seed of the load that will ask for them.
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
+    /// Seed of the load that will ask for them, for `worldcup` and `ibm` [default: 1].
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
     /// Refuse to make more bytes than this.
     #[arg(long, value_name = "BYTES", default_value_t = 10_000_000_000)]
     limit_bytes: u64,
@@ -70,7 +74,7 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
     let set = arguments.set()?;
     if arguments.shared.show_config {
-        print!("{}", config::to_toml(arguments)?);
+        print!("{}", config::to_toml(&arguments.resolved(&set))?);
         return Ok(Status::Done);
     }
     let report = make_files(&set, &arguments.into, arguments.limit_bytes).map_err(failure)?;
@@ -79,8 +83,36 @@ pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
 }
 
 impl Arguments {
+    /// The same options with all that was left to them filled in.
+    fn resolved(&self, set: &FileSet) -> Self {
+        let mut all = self.clone();
+        match set {
+            FileSet::SpecWeb99 { connections } => all.connections = Some(*connections),
+            FileSet::WorldCup { seed } | FileSet::Ibm { seed } => all.seed = Some(*seed),
+            FileSet::Surge | FileSet::WebStone | FileSet::Trace { .. } => {}
+        }
+        all
+    }
+
     fn set(&self) -> Result<FileSet, Failure> {
-        let seed = self.seed;
+        refuse_ignored(&[
+            (
+                self.connections.is_some() && self.workload != Set::SpecWeb99,
+                "connections",
+                "on other files than specweb99's",
+            ),
+            (
+                self.seed.is_some() && !matches!(self.workload, Set::WorldCup | Set::Ibm),
+                "seed",
+                "on other files than worldcup's and ibm's",
+            ),
+            (
+                self.object_mappings.is_some() && self.workload != Set::Trace,
+                "object-mappings",
+                "on other files than a trace's",
+            ),
+        ])?;
+        let seed = self.seed.unwrap_or(DEFAULT_SEED);
         Ok(match (self.workload, &self.trace) {
             (Set::Trace, Some(file)) => FileSet::Trace {
                 file: file.clone(),
@@ -93,7 +125,7 @@ impl Arguments {
             }
             (_, Some(_)) => return Err(Failure::usage("--trace: only `files trace` reads a log")),
             (Set::SpecWeb99, None) => FileSet::SpecWeb99 {
-                connections: self.connections,
+                connections: self.connections.unwrap_or(DEFAULT_CONNECTIONS),
             },
             (Set::Surge, None) => FileSet::Surge,
             (Set::WebStone, None) => FileSet::WebStone,

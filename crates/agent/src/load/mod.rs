@@ -3,7 +3,6 @@
 mod compare;
 mod files;
 mod http;
-mod http_table;
 mod stream;
 
 use clap::Subcommand;

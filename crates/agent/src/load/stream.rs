@@ -2,14 +2,15 @@
 
 use std::fmt::Write;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::time::Duration;
 
 use perpacket_load::stream::{self, Direction, FarEnd, FarEndReport, Progress, Report, Settings};
 use serde::Serialize;
 
-use super::{failure, http};
+use super::failure;
+use crate::options::{processors, refuse_ignored, seconds};
 use crate::output::Shared;
 use crate::status::{Failure, Status};
+use crate::table::rows;
 use crate::{config, stop};
 
 const EXAMPLE: &str = "Examples:
@@ -26,18 +27,18 @@ enum DirectionName {
     Receive,
 }
 
+/// Connections, payload bytes of a segment and seconds, where they are not given.
+const DEFAULT_CONNECTIONS: u32 = 1;
+const DEFAULT_SEGMENT_BYTES: u32 = 1460;
+const DEFAULT_DURATION_S: f64 = 10.0;
+
 /// Options of `load stream`.
-#[derive(Debug, clap::Args, Serialize)]
+#[derive(Clone, Debug, clap::Args, Serialize)]
 #[command(after_help = EXAMPLE)]
 #[serde(rename_all = "kebab-case")]
 pub struct Arguments {
     /// Be the far end, at this address, until a signal.
-    #[arg(
-        long,
-        value_name = "ADDR:PORT",
-        required_unless_present = "to",
-        conflicts_with = "to"
-    )]
+    #[arg(long, value_name = "ADDR:PORT", conflicts_with = "to")]
     listen: Option<String>,
     /// The far end to send to or receive from.
     #[arg(long, value_name = "ADDR:PORT")]
@@ -45,24 +46,24 @@ pub struct Arguments {
     /// As a far end: end when all connections it had have closed.
     #[arg(long)]
     once: bool,
-    /// Connections.
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    connections: u32,
-    /// Payload bytes of a segment.
-    #[arg(long, value_name = "BYTES", default_value_t = 1460)]
-    segment_bytes: u32,
+    /// Connections [default: 1].
+    #[arg(long, value_name = "N")]
+    connections: Option<u32>,
+    /// Payload bytes of a segment [default: 1460].
+    #[arg(long, value_name = "BYTES")]
+    segment_bytes: Option<u32>,
     /// Bits of payload a second on all connections together; as fast as it goes if nothing is said.
     #[arg(long, value_name = "BPS")]
     rate: Option<f64>,
-    /// Who sends.
-    #[arg(long, value_enum, default_value = "send")]
-    direction: DirectionName,
-    /// Seconds to measure for.
-    #[arg(long, value_name = "S", default_value_t = 10.0)]
-    duration: f64,
-    /// Seconds before the measured window.
-    #[arg(long, value_name = "S", default_value_t = 0.0)]
-    warmup: f64,
+    /// Who sends [default: send].
+    #[arg(long, value_enum)]
+    direction: Option<DirectionName>,
+    /// Seconds to measure for [default: 10].
+    #[arg(long, value_name = "S")]
+    duration: Option<f64>,
+    /// Seconds before the measured window [default: 0].
+    #[arg(long, value_name = "S")]
+    warmup: Option<f64>,
     /// Congestion control; the machine's own if nothing is said.
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
@@ -82,26 +83,78 @@ pub struct Arguments {
 
 /// Run it.
 pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
-    let cpus = arguments
-        .cpus
-        .as_deref()
-        .map(http::cpu_list)
-        .transpose()?
-        .unwrap_or_default();
-    if arguments.shared.show_config {
-        print!("{}", config::to_toml(arguments)?);
-        return Ok(Status::Done);
-    }
+    let cpus = match &arguments.cpus {
+        Some(list) => processors("cpus", list)?,
+        None => Vec::new(),
+    };
+    arguments.refuse_ignored()?;
     match (&arguments.listen, &arguments.to) {
         (Some(listen), _) => serve(arguments, address("listen", listen)?, cpus),
         (None, Some(to)) => load(arguments, address("to", to)?, cpus),
         (None, None) => Err(Failure::usage(
-            "--listen or --to: one of them has to be named",
+            "load stream: expected --listen ADDR:PORT or --to ADDR:PORT",
+        )
+        .with_hint(
+            "a load has two ends: start the far one with --listen, then this one with --to and its \
+             address",
         )),
     }
 }
 
+impl Arguments {
+    /// Options of the other end are mistakes.
+    fn refuse_ignored(&self) -> Result<(), Failure> {
+        let listens = self.listen.is_some();
+        let why = "with --listen: the end with --to says it";
+        refuse_ignored(&[
+            (
+                self.once && !listens && self.to.is_some(),
+                "once",
+                "without --listen",
+            ),
+            (listens && self.connections.is_some(), "connections", why),
+            (
+                listens && self.segment_bytes.is_some(),
+                "segment-bytes",
+                why,
+            ),
+            (listens && self.rate.is_some(), "rate", why),
+            (listens && self.direction.is_some(), "direction", why),
+            (listens && self.duration.is_some(), "duration", why),
+            (listens && self.warmup.is_some(), "warmup", why),
+            (listens && self.source.is_some(), "source", why),
+            (
+                listens && self.threads.is_some(),
+                "threads",
+                "with --listen: a far end has a thread for each of --cpus, or one",
+            ),
+            (
+                self.threads.is_some() && self.cpus.is_some(),
+                "threads",
+                "with --cpus, each of which has one thread",
+            ),
+        ])
+    }
+
+    /// The same options with all that was left to them filled in.
+    fn resolved(&self, settings: &Settings) -> Self {
+        let mut all = self.clone();
+        all.connections = Some(settings.connections);
+        all.segment_bytes = Some(settings.segment_bytes);
+        all.direction = Some(self.direction.unwrap_or(DirectionName::Send));
+        all.duration = Some(settings.duration.as_secs_f64());
+        all.warmup = Some(settings.warmup.as_secs_f64());
+        // With --cpus each has one, and --threads no meaning.
+        all.threads = (self.cpus.is_none()).then(|| stream::threads(settings));
+        all
+    }
+}
+
 fn serve(arguments: &Arguments, listen: SocketAddr, cpus: Vec<usize>) -> Result<Status, Failure> {
+    if arguments.shared.show_config {
+        print!("{}", config::to_toml(arguments)?);
+        return Ok(Status::Done);
+    }
     let settings = FarEnd {
         listen,
         once: arguments.once,
@@ -128,20 +181,24 @@ fn load(arguments: &Arguments, to: SocketAddr, cpus: Vec<usize>) -> Result<Statu
             .map_err(|error| Failure::usage(format!("--source {error}")))?,
     };
     let settings = Settings {
-        segment_bytes: arguments.segment_bytes,
+        segment_bytes: arguments.segment_bytes.unwrap_or(DEFAULT_SEGMENT_BYTES),
         rate_bps: arguments.rate,
         direction: match arguments.direction {
-            DirectionName::Send => Direction::Send,
-            DirectionName::Receive => Direction::Receive,
+            Some(DirectionName::Send) | None => Direction::Send,
+            Some(DirectionName::Receive) => Direction::Receive,
         },
-        duration: seconds("duration", arguments.duration)?,
-        warmup: seconds("warmup", arguments.warmup)?,
+        duration: seconds("duration", arguments.duration.unwrap_or(DEFAULT_DURATION_S))?,
+        warmup: seconds("warmup", arguments.warmup.unwrap_or(0.0))?,
         cpus,
         threads: arguments.threads,
         congestion: arguments.congestion.clone(),
         sources,
-        ..Settings::new(to, arguments.connections)
+        ..Settings::new(to, arguments.connections.unwrap_or(DEFAULT_CONNECTIONS))
     };
+    if arguments.shared.show_config {
+        print!("{}", config::to_toml(&arguments.resolved(&settings))?);
+        return Ok(Status::Done);
+    }
     let stop = stop::on_signals()?;
     let shows = arguments.shared.shows_progress();
     let mut show = |progress: &Progress| {
@@ -165,11 +222,6 @@ fn load(arguments: &Arguments, to: SocketAddr, cpus: Vec<usize>) -> Result<Statu
     }
 }
 
-fn seconds(option: &str, value: f64) -> Result<Duration, Failure> {
-    Duration::try_from_secs_f64(value)
-        .map_err(|_| Failure::usage(format!("--{option} {value}: expected seconds, 0 or more")))
-}
-
 fn address(option: &str, text: &str) -> Result<SocketAddr, Failure> {
     let found = text
         .to_socket_addrs()
@@ -191,32 +243,39 @@ fn table(report: &Report) -> String {
         report.duration_s,
         report.congestion_control
     );
-    // Writing to a string cannot fail.
-    let _ = writeln!(
-        text,
-        "goodput          {:.2} Mb/s (10^6)",
-        report.goodput_bps / 1e6
-    );
-    let _ = writeln!(
-        text,
-        "segments         {} of {} bytes (kernel: {}), {} sent again",
-        report.segments, report.segment_bytes, report.kernel_segment_bytes, report.retransmissions
-    );
     let rtt = &report.rtt_us;
-    let _ = writeln!(
-        text,
-        "round trip [us]  p50 {:.0}  p99 {:.0}  max {:.0}",
-        rtt.p50, rtt.p99, rtt.max
-    );
-    let _ = writeln!(
-        text,
-        "CPU              {:.3} s, {:.3} us a segment",
-        report.cpu_s, report.cpu_us_per_segment
-    );
-    for (kind, count) in &report.errors {
-        let _ = writeln!(text, "error            {kind}: {count}");
-    }
+    let mut all = vec![
+        (
+            "goodput",
+            format!("{:.2} Mb/s (10^6)", report.goodput_bps / 1e6),
+        ),
+        (
+            "segments",
+            format!(
+                "{} of {} bytes (kernel: {}), {} sent again",
+                report.segments,
+                report.segment_bytes,
+                report.kernel_segment_bytes,
+                report.retransmissions
+            ),
+        ),
+        (
+            "round trip [us]",
+            format!("p50 {:.0}  p99 {:.0}  max {:.0}", rtt.p50, rtt.p99, rtt.max),
+        ),
+        (
+            "CPU",
+            format!(
+                "{:.3} s, {:.3} us a segment",
+                report.cpu_s, report.cpu_us_per_segment
+            ),
+        ),
+    ];
+    let errors = report.errors.iter();
+    all.extend(errors.map(|(kind, count)| ("error", format!("{kind}: {count}"))));
+    text.push_str(&rows(&all));
     for note in &report.notes {
+        // Writing to a string cannot fail.
         let _ = writeln!(text, "note: {note}");
     }
     text
@@ -224,7 +283,12 @@ fn table(report: &Report) -> String {
 
 fn far_end_table(report: &FarEndReport) -> String {
     format!(
-        "{}: {} connections, {} bytes received in {:.1} s, {:.2} s of CPU\n",
-        report.listened, report.connections, report.bytes, report.duration_s, report.cpu_s
+        "{}: {} connections, {} bytes received and {} sent in {:.1} s, {:.2} s of CPU\n",
+        report.listened,
+        report.connections,
+        report.bytes,
+        report.bytes_sent,
+        report.duration_s,
+        report.cpu_s
     )
 }

@@ -112,7 +112,7 @@ pub struct Arguments {
     self_check: bool,
     /// Command to profile while it runs, after `--`.
     #[arg(last = true, value_name = "COMMAND")]
-    #[serde(skip)]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     command: Vec<String>,
     #[command(flatten)]
     #[serde(skip)]

@@ -334,7 +334,10 @@ impl Worker {
             own.close();
         }
         let error = match complaint {
-            None => "",
+            None => {
+                self.tally.sound += 1;
+                ""
+            }
             Some((fault, text)) => {
                 own.window_faults += 1;
                 self.tally.faults.add(fault, || text);

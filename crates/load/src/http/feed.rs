@@ -49,6 +49,7 @@ enum Kind {
     Trace {
         trace: Arc<Trace>,
         recorded: bool,
+        repeats: bool,
     },
 }
 
@@ -100,12 +101,14 @@ impl Plan {
                 file,
                 objects,
                 spread,
+                repeats,
             } => {
                 let trace = Trace::read(file, objects.as_deref(), *spread, prefix, settings.seed)?;
                 let paths = Arc::clone(&trace.paths);
                 let kind = Kind::Trace {
                     trace: Arc::new(trace),
                     recorded: matches!(settings.arrivals, Arrivals::Recorded { .. }),
+                    repeats: *repeats,
                 };
                 return Ok(Self {
                     paths,
@@ -153,9 +156,14 @@ impl Plan {
                 page: Vec::new(),
             },
             Kind::WebStone => Feed::WebStone(WebStoneGenerator::new(seed)),
-            Kind::Trace { trace, recorded } => Feed::Trace {
+            Kind::Trace {
+                trace,
+                recorded,
+                repeats,
+            } => Feed::Trace {
                 trace: Arc::clone(trace),
                 recorded: *recorded,
+                repeats: *repeats,
                 next: 0,
                 part,
             },
@@ -209,10 +217,11 @@ pub(crate) enum Feed {
     },
     /// One request a session.
     WebStone(WebStoneGenerator),
-    /// Sessions of a log: once when their times count, else over and over.
+    /// Sessions of a log: at its times or not, once or over and over.
     Trace {
         trace: Arc<Trace>,
         recorded: bool,
+        repeats: bool,
         next: usize,
         part: Part,
     },
@@ -269,10 +278,11 @@ impl Feed {
             Self::Trace {
                 trace,
                 recorded,
+                repeats,
                 next,
                 part,
             } => {
-                let Some(steps) = next_of_trace(trace, next, *part, !*recorded) else {
+                let Some(steps) = next_of_trace(trace, next, *part, *repeats) else {
                     script.clear();
                     return false;
                 };

@@ -9,6 +9,7 @@ mod date;
 mod exchange;
 mod fault;
 mod feed;
+mod notes;
 pub(crate) mod paths;
 mod report;
 mod request;
@@ -100,7 +101,7 @@ pub fn run(
         .as_deref()
         .map(RequestLog::create)
         .transpose()?;
-    let threads = threads(&settings, connections)?;
+    let threads = threads(&settings)?;
     let writer = RequestWriter::new(
         Arc::clone(&plan.paths),
         &prefix,
@@ -135,6 +136,8 @@ pub fn run(
         sessions: trace.sessions() as u64,
         skipped: trace.skipped,
         rejected: trace.rejected,
+        rejected_lines: trace.rejected_lines.clone(),
+        begun: outcomes.iter().map(|outcome| outcome.begun).sum(),
     });
     let found = Found {
         outcomes,
@@ -156,7 +159,12 @@ fn concurrency(settings: &Settings) -> u64 {
     }
 }
 
-fn threads(settings: &Settings, connections: u64) -> Result<u32, LoadError> {
+/// How many threads a load runs on this machine.
+///
+/// # Errors
+/// More are asked for than can be.
+pub fn threads(settings: &Settings) -> Result<u32, LoadError> {
+    let connections = settings.part.share(concurrency(settings));
     let machine = thread::available_parallelism().map_or(1, NonZero::get);
     let wanted = match (settings.threads, settings.cpus.len()) {
         (Some(threads), _) => threads as usize,

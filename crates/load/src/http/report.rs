@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use perpacket_workload::RejectedLine;
 use serde::Serialize;
 
-use super::fault::Fault;
-use super::settings::{Arrivals, Settings, Workload};
-use super::step::{OPERATION_NAMES, Operation};
+use super::notes::{self, Leftover};
+use super::settings::{Arrivals, Settings};
+use super::step::OPERATION_NAMES;
 use super::tally::Tally;
 use super::worker::Outcome;
 use crate::error::LoadError;
@@ -30,6 +31,10 @@ pub struct Report {
     pub workload: &'static str,
     /// `closed`, `requests`, `sessions` or `recorded`.
     pub arrivals: &'static str,
+    /// Requests or sessions that were to arrive a second, where they do.
+    pub arrivals_per_s: Option<f64>,
+    /// How many times as fast as the log, where its times are kept.
+    pub speed: Option<f64>,
     /// Connections at a time, at most.
     pub connections: u32,
     /// Threads.
@@ -40,6 +45,8 @@ pub struct Report {
     pub window: Window,
     /// Complete responses, of whatever status.
     pub requests: u64,
+    /// Those among them with nothing to complain of.
+    pub sound: u64,
     /// Responses a second.
     pub requests_per_s: f64,
     /// Bytes received, heads included.
@@ -117,7 +124,7 @@ pub struct Window {
 }
 
 /// What a replayed log held.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct TraceReport {
     /// Requests that can be replayed.
     pub requests: u64,
@@ -127,6 +134,10 @@ pub struct TraceReport {
     pub skipped: u64,
     /// Lines that are no requests.
     pub rejected: u64,
+    /// The first of them, with the reasons.
+    pub rejected_lines: Vec<RejectedLine>,
+    /// Requests begun, the warm-up's included: more than the log has if it was begun again.
+    pub begun: u64,
 }
 
 /// The histograms of a load.
@@ -174,7 +185,12 @@ impl Report {
             }
         };
         let sum = |of: fn(&Outcome) -> u64| found.outcomes.iter().map(of).sum::<u64>();
-        let (unsent, unfinished) = (sum(|one| one.unsent), sum(|one| one.unfinished));
+        let left = Leftover {
+            unsent: sum(|one| one.unsent),
+            unfinished: sum(|one| one.unfinished),
+            was_full: found.outcomes.iter().any(|one| one.was_full),
+            server_gone: found.server_gone_ns.is_some(),
+        };
         let client_cpu_s = sum(|one| one.cpu_ns) as f64 / 1e9;
         let oldest = found
             .outcomes
@@ -199,6 +215,14 @@ impl Report {
                 Arrivals::Sessions { .. } => "sessions",
                 Arrivals::Recorded { .. } => "recorded",
             },
+            arrivals_per_s: match settings.arrivals {
+                Arrivals::Requests { per_s, .. } | Arrivals::Sessions { per_s, .. } => Some(per_s),
+                Arrivals::Closed | Arrivals::Recorded { .. } => None,
+            },
+            speed: match settings.arrivals {
+                Arrivals::Recorded { speed } => Some(speed),
+                _ => None,
+            },
             connections: settings.connections,
             threads: found.threads,
             duration_s,
@@ -207,6 +231,7 @@ impl Report {
                 end: found.window_begin_unix_s + duration_s,
             },
             requests: tally.requests,
+            sound: tally.sound,
             requests_per_s: per_s(tally.requests as f64),
             bytes: tally.bytes,
             body_bytes: tally.body_bytes,
@@ -221,8 +246,8 @@ impl Report {
                 response: tally.response.summary(),
             },
             schedule_lag_us: tally.lag.summary(),
-            unsent,
-            unfinished,
+            unsent: left.unsent,
+            unfinished: left.unfinished,
             oldest_unfinished_us: oldest.unwrap_or(0) as f64 / 1000.0,
             client_cpu_s,
             client_cpu_us_per_request: match tally.requests {
@@ -233,10 +258,10 @@ impl Report {
             reopened: tally.reopened,
             conforming,
             load_factor: per_s(tally.response_sum_ns as f64 / 1e9),
-            trace: found.trace,
             server_gone_s: found.server_gone_ns.map(|gone_ns| gone_ns as f64 / 1e9),
             interrupted: found.interrupted,
-            notes: notes(settings, &tally, unsent, unfinished),
+            notes: notes::of(settings, &tally, found.trace.as_ref(), left),
+            trace: found.trace,
             errors: tally.faults.counts(),
             error_examples: tally.faults.examples(),
             service: Some(tally.service),
@@ -254,15 +279,37 @@ impl Report {
                 self.url
             ));
         }
-        let first = self.error_examples.iter().next();
-        match (self.requests, first, self.interrupted) {
-            (0, Some((kind, texts)), false) => Some(format!(
-                "{}: no request was answered: {kind}: {}",
-                self.url,
-                texts.first().map_or("", String::as_str)
-            )),
-            _ => None,
+        if self.interrupted || self.sound > 0 {
+            return None;
         }
+        if !self.errors.is_empty() {
+            return Some(format!(
+                "{}: every request failed: {}",
+                self.url,
+                self.kinds()
+            ));
+        }
+        (self.unfinished > 0).then(|| {
+            format!(
+                "{}: no request was answered in {:.1} s: {} were under way",
+                self.url, self.duration_s, self.unfinished
+            )
+        })
+    }
+
+    /// Kinds of failures with their counts and first examples.
+    fn kinds(&self) -> String {
+        let kinds = self.errors.iter().map(|(kind, count)| {
+            let first = self
+                .error_examples
+                .get(kind)
+                .and_then(|texts| texts.first());
+            match first {
+                Some(text) => format!("{count} {kind} ({text})"),
+                None => format!("{count} {kind}"),
+            }
+        });
+        kinds.collect::<Vec<_>>().join(", ")
     }
 
     /// The histograms, written.
@@ -295,54 +342,4 @@ fn conforming(settings: &Settings, outcomes: &[Outcome], duration_s: f64) -> Opt
             && (*faults as f64) < CONFORMING_FAULT_SHARE * (requests + faults).max(1) as f64
     });
     Some(conform.count() as u32)
-}
-
-/// What to know when reading the figures.
-fn notes(settings: &Settings, tally: &Tally, unsent: u64, unfinished: u64) -> Vec<String> {
-    let mut notes = Vec::new();
-    let mut note = |text: &str| notes.push(text.to_owned());
-    match &settings.workload {
-        Workload::SpecWeb99 { .. } => note(
-            "SPECweb99: shares of dynamic operations, and the limits of conformance (320,000 b/s, 1 % of \
-             failures), are from general knowledge of the benchmark",
-        ),
-        Workload::WebStone => {
-            note("WebStone: the mix of files is from general knowledge of the benchmark")
-        }
-        Workload::Surge { .. } => {
-            let surge = perpacket_workload::Surge::default();
-            notes.push(format!(
-                "Surge: draws are capped: files at {:.0} B, {} files a page, pauses at {} s, thought at \
-                 {} s; {:.2} % of the files are in the tail, so that all have {} MB together",
-                surge.tail_limit_bytes,
-                surge.page_limit,
-                surge.active_off_limit_s,
-                surge.think_limit_s,
-                surge.tail_share() * 100.0,
-                surge.total_bytes / 1_000_000,
-            ));
-        }
-        Workload::Trace { .. } if tally.operations[Operation::Post as usize] > 0 => {
-            note("POST requests of the log were sent without a body");
-        }
-        _ => {}
-    }
-    if settings.conditional_share > 0.0 && matches!(settings.workload, Workload::SpecWeb99 { .. }) {
-        notes.push("conditional requests are no part of SPECweb99".to_owned());
-    }
-    if unsent > 0 {
-        notes.push(format!(
-            "{unsent} were not sent: all {} connections were busy; allow more connections, or ask less",
-            settings.connections
-        ));
-    }
-    if unfinished > 0 && settings.arrivals.are_open() {
-        notes.push(format!(
-            "{unfinished} requests were under way at the end and are in no latency figure"
-        ));
-    }
-    if tally.faults.count(Fault::NoPort) > 0 {
-        notes.push("client ports ran out: name more source addresses".to_owned());
-    }
-    notes
 }

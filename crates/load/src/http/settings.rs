@@ -172,10 +172,18 @@ pub enum Workload {
         objects: Option<PathBuf>,
         /// Where requests lie within their second.
         spread: Spread,
+        /// Begin the log again when it ends; without it the run ends with the log.
+        repeats: bool,
     },
 }
 
 impl Workload {
+    /// Whether there is an end to what it asks.
+    #[must_use]
+    pub fn is_finite(&self) -> bool {
+        matches!(self, Self::Trace { repeats: false, .. })
+    }
+
     /// The word for it.
     #[must_use]
     pub fn name(&self) -> &'static str {
@@ -347,8 +355,10 @@ impl Settings {
             if !(speed > 0.0 && speed.is_finite()) {
                 return usage(format!("speed: {speed}: expected more than 0, or max"));
             }
-            if !matches!(self.workload, Workload::Trace { .. }) {
-                return usage("replay: only a log has times of its own".to_owned());
+            if !self.workload.is_finite() {
+                return usage(
+                    "replay: only a log has times of its own, and it has them once".to_owned(),
+                );
             }
         }
         for header in &self.headers {
@@ -379,7 +389,7 @@ impl Settings {
         if matches!(self.workload, Workload::Surge { .. }) && self.arrivals != Arrivals::Closed {
             return usage("surge: users think between requests: it takes no rate");
         }
-        let ends_by_itself = matches!(self.arrivals, Arrivals::Recorded { .. });
+        let ends_by_itself = self.workload.is_finite();
         if self.duration.is_none() && self.requests.is_none() && !ends_by_itself {
             return usage("duration or requests: one of them has to end the run");
         }

@@ -13,6 +13,8 @@ const STATUSES: usize = 600;
 pub(crate) struct Tally {
     /// Complete responses, whatever their status.
     pub requests: u64,
+    /// Those among them with nothing to complain of.
+    pub sound: u64,
     /// Bytes of them and of incomplete ones, heads included.
     pub bytes: u64,
     /// Bytes of bodies.
@@ -44,6 +46,7 @@ impl Tally {
     pub(crate) fn new() -> Result<Self, LoadError> {
         Ok(Self {
             requests: 0,
+            sound: 0,
             bytes: 0,
             body_bytes: 0,
             statuses: vec![0; STATUSES],
@@ -62,6 +65,7 @@ impl Tally {
     /// Forgets what the warm-up counted.
     pub(crate) fn clear(&mut self) {
         self.requests = 0;
+        self.sound = 0;
         self.bytes = 0;
         self.body_bytes = 0;
         self.statuses.fill(0);
@@ -78,6 +82,7 @@ impl Tally {
     /// Adds another thread's.
     pub(crate) fn merge(&mut self, other: Self) {
         self.requests += other.requests;
+        self.sound += other.sound;
         self.bytes += other.bytes;
         self.body_bytes += other.body_bytes;
         for (own, more) in self.statuses.iter_mut().zip(other.statuses) {

@@ -25,7 +25,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// Takes a URL apart. A missing scheme means `http`.
+    /// Takes a URL apart.
     ///
     /// # Errors
     /// The scheme is neither `http` nor `https`, or host, port or path are none.
@@ -38,7 +38,7 @@ impl Target {
             Some(("http", rest)) => (false, rest),
             Some(("https", rest)) => (true, rest),
             Some(_) => return Err(bad("the scheme must be http or https")),
-            None => (false, url),
+            None => return Err(bad("no http:// or https:// before the host")),
         };
         let rest = rest.split('#').next().unwrap_or(rest);
         let split = rest.find(['/', '?']).unwrap_or(rest.len());
@@ -69,6 +69,11 @@ impl Target {
                 "the path must be ASCII without blanks; write others as %XX",
             ));
         }
+        if !escapes_are_whole(path) {
+            return Err(bad(
+                "a % in the path must be followed by two hexadecimal digits; write % itself as %25",
+            ));
+        }
         Ok(Self {
             tls,
             host: host.to_owned(),
@@ -97,6 +102,14 @@ impl Target {
             .next()
             .ok_or_else(|| failed(std::io::ErrorKind::NotFound.into()))
     }
+}
+
+/// Whether every `%` has its two digits (RFC 3986, section 2.1).
+fn escapes_are_whole(path: &str) -> bool {
+    path.split('%').skip(1).all(|after| {
+        let digits = after.as_bytes().get(..2);
+        digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+    })
 }
 
 impl fmt::Display for Target {
@@ -132,8 +145,14 @@ mod tests {
         let of = |tls, host: &str, port, path: &str| (tls, host.to_owned(), port, path.to_owned());
         assert_eq!(parts("http://a/b?c=1#d"), of(false, "a", 80, "/b?c=1"));
         assert_eq!(parts("https://a:8443"), of(true, "a", 8443, "/"));
-        assert_eq!(parts("[::1]:8080/x"), of(false, "::1", 8080, "/x"));
-        assert_eq!(parts("localhost?q"), of(false, "localhost", 80, "/?q"));
+        assert_eq!(
+            parts("http://[::1]:8080/x%2f"),
+            of(false, "::1", 8080, "/x%2f")
+        );
+        assert_eq!(
+            parts("http://localhost?q"),
+            of(false, "localhost", 80, "/?q")
+        );
     }
 
     #[test]
@@ -144,8 +163,12 @@ mod tests {
             "http://a:0/",
             "http://a:x/",
             "http://a/b c",
+            "http://a/%zz",
+            "http://a/%4",
+            "a/b",
+            "127.0.0.1:8080",
             "http://u@a/",
-            "[::1/",
+            "http://[::1/",
         ] {
             let error = Target::parse(url).unwrap_err();
             assert!(error.to_string().starts_with(url), "{error}");

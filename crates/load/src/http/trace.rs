@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use perpacket_workload::{
-    Method, ObjectPaths, Reject, Request, SESSION_WINDOW_S, SessionCutter, Source, Stream,
-    TraceError, TraceSink, read_trace,
+    Method, ObjectPaths, Reject, RejectedLine, Request, SESSION_WINDOW_S, SessionCutter, Source,
+    Stream, TraceError, TraceSink, read_trace,
 };
 
 use super::paths::Paths;
@@ -16,6 +16,8 @@ use super::step::{ANY_SIZE, Operation, Step};
 use crate::error::LoadError;
 
 const NS_PER_S: f64 = 1e9;
+/// Lines that are no requests of which number and reason are told; all are counted.
+const TOLD_LINES: usize = 5;
 
 /// The sessions of a log; session `i` has the steps from `starts[i]` to `starts[i + 1]`.
 #[derive(Debug)]
@@ -31,6 +33,8 @@ pub(crate) struct Trace {
     pub skipped: u64,
     /// Lines that are no requests.
     pub rejected: u64,
+    /// The first of them.
+    pub rejected_lines: Vec<RejectedLine>,
 }
 
 impl Trace {
@@ -63,6 +67,7 @@ impl Trace {
             mappings,
             skipped: 0,
             rejected: 0,
+            rejected_lines: Vec::new(),
         };
         read_trace(open(file)?, None, &mut collected).map_err(|error| trace_error(file, error))?;
         if collected.lines.is_empty() {
@@ -127,6 +132,7 @@ struct Collected {
     mappings: ObjectPaths,
     skipped: u64,
     rejected: u64,
+    rejected_lines: Vec<RejectedLine>,
 }
 
 impl Collected {
@@ -205,6 +211,7 @@ impl Collected {
             size_bytes: self.size_bytes,
             skipped: self.skipped,
             rejected: self.rejected,
+            rejected_lines: self.rejected_lines,
         }
     }
 }
@@ -244,8 +251,11 @@ impl TraceSink for Collected {
         Ok(())
     }
 
-    fn reject(&mut self, _line: u64, _reason: Reject) {
+    fn reject(&mut self, line: u64, reason: Reject) {
         self.rejected += 1;
+        if self.rejected_lines.len() < TOLD_LINES {
+            self.rejected_lines.push(RejectedLine { line, reason });
+        }
     }
 }
 

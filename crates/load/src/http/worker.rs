@@ -50,6 +50,10 @@ pub(crate) struct Outcome {
     pub end_ns: u64,
     /// Requests (or sessions, where they arrive) whose time came and that were not sent.
     pub unsent: u64,
+    /// Some of them because no connection was free.
+    pub was_full: bool,
+    /// Requests begun from the start on, the warm-up's included.
+    pub begun: u64,
     /// Requests under way at the end.
     pub unfinished: u64,
     /// The longest that one of them had waited, from its intended start.
@@ -77,6 +81,10 @@ pub(crate) struct Worker {
     pub(super) free: Vec<u32>,
     /// Requests that may still begin.
     budget: u64,
+    /// Requests that have begun.
+    begun: u64,
+    /// What arrived last found every connection busy.
+    is_full: bool,
     pub(super) in_flight: u64,
     measuring: bool,
     cpu_begin_ns: u64,
@@ -133,6 +141,8 @@ impl Worker {
             budget: settings
                 .requests
                 .map_or(u64::MAX, |requests| own.share(requests)),
+            begun: 0,
+            is_full: false,
             in_flight: 0,
             measuring: run.window_begin_ns == 0,
             cpu_begin_ns: 0,
@@ -197,9 +207,14 @@ impl Worker {
         if now >= self.run.window_end_ns || self.run.stop.load(Ordering::Relaxed) {
             return true;
         }
+        // Where nothing arrives from outside, connections without a session never get one again.
+        let has_own_arrivals = matches!(
+            self.run.settings.arrivals,
+            Arrivals::Closed | Arrivals::Recorded { .. }
+        );
         self.in_flight == 0
             && (self.budget == 0
-                || matches!(self.run.settings.arrivals, Arrivals::Recorded { .. })
+                || has_own_arrivals
                     && self.next_arrival_ns == NEVER
                     && self.free.len() == self.connections.len())
     }
@@ -208,7 +223,7 @@ impl Worker {
     fn start(&mut self) {
         match self.run.settings.arrivals {
             Arrivals::Closed => {
-                while let Some(connection) = self.free.pop() {
+                for connection in core::mem::take(&mut self.free).into_iter().rev() {
                     let now = self.now();
                     self.start_session(connection, now);
                 }
@@ -238,8 +253,10 @@ impl Worker {
             let intended = self.next_arrival_ns;
             let arrivals = self.run.settings.arrivals;
             let Some(connection) = self.available(arrivals) else {
+                self.is_full = true;
                 return;
             };
+            self.is_full = false;
             if self.connections[connection as usize]
                 .script
                 .step()
@@ -305,6 +322,7 @@ impl Worker {
             return;
         }
         self.budget -= 1;
+        self.begun += 1;
         let now = self.now();
         if self.run.settings.arrivals.are_open() {
             let lag = now.saturating_sub(intended);
@@ -446,6 +464,8 @@ impl Worker {
                 let script = &mut self.connections[connection as usize].script;
                 if self.feed.next_session(script) {
                     self.pause_and_go_on(connection, now, pause_ns);
+                } else {
+                    self.free.push(connection);
                 }
             }
             _ if goes_on => self.pause_and_go_on(connection, now, pause_ns),
@@ -542,6 +562,8 @@ impl Worker {
             cpu_ns,
             end_ns,
             unsent,
+            was_full: unsent > 0 && self.is_full,
+            begun: self.begun,
             unfinished: self.in_flight,
             oldest_unfinished_ns: oldest.map_or(0, |intended| end_ns.saturating_sub(intended)),
             connections: self

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use rustix::process::{Resource, getrlimit};
 
+use super::flow::Flow;
 use super::pump::{Errors, Pump, socket, thread_cpu_ns};
 use super::report::{FarEndReport, SCHEMA};
 use super::settings::FarEnd;
@@ -30,6 +31,7 @@ struct Shared {
 /// What a thread of a far end did.
 struct Outcome {
     bytes: u64,
+    bytes_sent: u64,
     connections: u64,
     cpu_ns: u64,
     errors: Errors,
@@ -81,6 +83,7 @@ pub fn serve(
         listened: address.to_string(),
         connections: 0,
         bytes: 0,
+        bytes_sent: 0,
         duration_s: 0.0,
         cpu_s: 0.0,
         errors: Errors::new(),
@@ -91,6 +94,7 @@ pub fn serve(
             source: std::io::Error::other("ended by itself"),
         })??;
         report.bytes += outcome.bytes;
+        report.bytes_sent += outcome.bytes_sent;
         report.connections += outcome.connections;
         report.cpu_s += outcome.cpu_ns as f64 / 1e9;
         for (kind, count) in outcome.errors {
@@ -126,9 +130,10 @@ fn serve_thread(
             break;
         }
     }
-    let open = pump.flows.iter().flatten().map(|flow| flow.received_bytes);
+    let open = |of: fn(&Flow) -> u64| pump.flows.iter().flatten().map(of).sum::<u64>();
     Ok(Outcome {
-        bytes: pump.closed_bytes + open.sum::<u64>(),
+        bytes: pump.closed_bytes + open(|flow| flow.received_bytes),
+        bytes_sent: pump.closed_sent_bytes + open(|flow| flow.sent_bytes),
         connections: pump.accepted,
         cpu_ns: thread_cpu_ns(),
         errors: pump.errors,

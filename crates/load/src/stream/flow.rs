@@ -58,6 +58,8 @@ pub(crate) struct Flow {
     left: usize,
     /// Bytes received.
     pub received_bytes: u64,
+    /// Bytes handed to the socket.
+    pub sent_bytes: u64,
     /// What the kernel knew at the window's beginning.
     pub before: TcpInfo,
     pub received_before: u64,
@@ -77,6 +79,7 @@ impl Flow {
             due_ns: 0.0,
             left: 0,
             received_bytes: 0,
+            sent_bytes: 0,
             before: TcpInfo::default(),
             received_before: 0,
         }
@@ -120,7 +123,10 @@ impl Flow {
                 self.left = self.segment_bytes;
             }
             match self.stream.write(&payload[..self.left]) {
-                Ok(taken) => self.left -= taken,
+                Ok(taken) => {
+                    self.left -= taken;
+                    self.sent_bytes += taken as u64;
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     return Ok(Turn::Blocked);
                 }

@@ -43,6 +43,8 @@ const SAMPLED: usize = 256;
 /// How often progress is told.
 const TELL: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(20);
+/// More threads than this are of no use.
+const MOST_THREADS: u32 = 4096;
 /// The window has not begun.
 const NOT_YET: u64 = u64::MAX;
 
@@ -94,12 +96,7 @@ pub fn run(
     settings.check()?;
     limits::ensure_descriptors(settings.connections.into())?;
     limits::check_ports(settings.connections.into(), &settings.sources, settings.to)?;
-    let machine = thread::available_parallelism().map_or(1, NonZero::get) as u32;
-    let wanted = match settings.cpus.len() as u32 {
-        0 => settings.threads.unwrap_or(machine),
-        cpus => cpus,
-    };
-    let threads = wanted.min(settings.connections).min(4096);
+    let threads = threads(settings);
     let shared = Shared {
         ready: AtomicU32::new(0),
         begin_ns: AtomicU64::new(NOT_YET),
@@ -136,6 +133,17 @@ pub fn run(
         })??);
     }
     summarize(settings, found, threads, stop.load(Ordering::Relaxed))
+}
+
+/// How many threads a load runs on this machine.
+#[must_use]
+pub fn threads(settings: &Settings) -> u32 {
+    let machine = thread::available_parallelism().map_or(1, NonZero::get) as u32;
+    let wanted = match settings.cpus.len() as u32 {
+        0 => settings.threads.unwrap_or(machine),
+        cpus => cpus,
+    };
+    wanted.min(settings.connections).min(MOST_THREADS)
 }
 
 /// Begins the window once all threads are ready, and tells the progress.

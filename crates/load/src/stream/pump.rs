@@ -53,6 +53,8 @@ pub(crate) struct Pump {
     pub accepted: u64,
     /// Bytes received on connections that are closed now.
     pub closed_bytes: u64,
+    /// Bytes handed to them.
+    pub closed_sent_bytes: u64,
     pub first_error: Option<io::Error>,
 }
 
@@ -85,6 +87,7 @@ impl Pump {
             connecting: 0,
             accepted: 0,
             closed_bytes: 0,
+            closed_sent_bytes: 0,
             first_error: None,
         })
     }
@@ -294,6 +297,7 @@ impl Pump {
         self.wheel.cancel(place);
         if let Some(flow) = self.flows[place as usize].take() {
             self.closed_bytes += flow.received_bytes;
+            self.closed_sent_bytes += flow.sent_bytes;
             self.free.push(place);
         }
     }

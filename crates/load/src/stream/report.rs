@@ -89,6 +89,8 @@ pub struct FarEndReport {
     pub connections: u64,
     /// Bytes received.
     pub bytes: u64,
+    /// Bytes handed to the kernel to be sent.
+    pub bytes_sent: u64,
     /// From its start, in seconds.
     pub duration_s: f64,
     /// Processor time of its threads, in seconds.

@@ -1,0 +1,299 @@
+//! What was typed as what it means: settings of a load, and the options that they resolve to.
+
+use std::path::Path;
+use std::time::Duration;
+
+use perpacket_load::SourceAddresses;
+use perpacket_load::http::{
+    Arrivals, Check, Lengths, Part, Process, Settings, Spread, Target, Version, Workload, threads,
+};
+
+use super::{Arguments, ArrivalName, CheckName, SpreadName, Switch, VersionName, WorkloadName};
+use crate::load::failure;
+use crate::options::{Ignored, processors, refuse_ignored, seconds};
+use crate::status::Failure;
+
+/// The line speed of SPECweb99's clients, in bits a second.
+const SPECWEB99_LINE_BPS: u64 = 400_000;
+/// Connections where the number is not given: at a time, or at most where requests arrive.
+const DEFAULT_CONNECTIONS: u32 = 64;
+const DEFAULT_OPEN_CONNECTIONS: u32 = 1024;
+/// Polling before a request is due, on processors of its own.
+const DEFAULT_SPIN_US: u32 = 60;
+/// Surge's users where the number is not given.
+const DEFAULT_USERS: u32 = 100;
+/// Seconds of a run that nothing else ends.
+const DEFAULT_DURATION_S: f64 = 10.0;
+/// WebStone's fewest clients.
+const WEBSTONE_CLIENTS: u32 = 20;
+/// The speed that ignores a log's times.
+const AS_FAST_AS_IT_GOES: &str = "max";
+
+impl Arguments {
+    /// The load.
+    pub fn settings(&self) -> Result<Settings, Failure> {
+        self.refuse_ignored()?;
+        let workload = self.workload()?;
+        let arrivals = self.arrivals()?;
+        let line_speed_bps = match (self.line_speed, &workload) {
+            (Some(0), _) => None,
+            (None, Workload::SpecWeb99 { .. }) => Some(SPECWEB99_LINE_BPS),
+            (speed, _) => speed,
+        };
+        let ends_by_itself = self.requests.is_some() || workload.is_finite();
+        let duration_s = self
+            .duration
+            .or((!ends_by_itself).then_some(DEFAULT_DURATION_S));
+        let default_spin_us = if self.cpus.is_some() {
+            DEFAULT_SPIN_US
+        } else {
+            0
+        };
+        let default = Settings::new(&self.url, self.connections(&workload, arrivals));
+        let settings = Settings {
+            arrivals,
+            workload,
+            duration: duration_s.map(|s| seconds("duration", s)).transpose()?,
+            requests: self.requests,
+            warmup: seconds("warmup", self.warmup)?,
+            threads: self.threads,
+            cpus: match &self.cpus {
+                Some(list) => processors("cpus", list)?,
+                None => Vec::new(),
+            },
+            spin: Duration::from_micros(self.spin_us.unwrap_or(default_spin_us).into()),
+            version: match self.http {
+                VersionName::Http10 => Version::Http10,
+                VersionName::Http11 => Version::Http11,
+            },
+            keep_alive_share: self.keep_alive,
+            requests_per_connection: self.lengths()?,
+            conditional_share: self.conditional,
+            line_speed_bps,
+            timeout: seconds("timeout-s", self.timeout_s)?,
+            check: match self.check {
+                CheckName::Length => Check::Length,
+                CheckName::Digest => Check::Digest,
+                CheckName::None => Check::None,
+            },
+            tls_resumption: self.tls_resumption != Some(Switch::Off),
+            insecure: self.insecure,
+            trusted: self.ca.clone(),
+            sources: self.sources()?,
+            part: self.part()?,
+            seed: self.seed,
+            request_log: self.request_log.clone(),
+            headers: self.header.clone(),
+            ..default
+        };
+        settings.check().map_err(failure)?;
+        Ok(settings)
+    }
+
+    /// The same options with all that was left to them filled in, as they would run here.
+    pub fn resolved(&self, settings: &Settings) -> Result<Self, Failure> {
+        let mut all = self.clone();
+        all.duration = settings.duration.as_ref().map(Duration::as_secs_f64);
+        all.threads = Some(threads(settings).map_err(failure)?);
+        match &settings.workload {
+            Workload::Surge { users } => all.users = Some(*users),
+            _ => all.connections = Some(settings.connections),
+        }
+        if let Workload::SpecWeb99 { .. } = settings.workload {
+            all.line_speed = Some(settings.line_speed_bps.unwrap_or(0));
+        }
+        if settings.arrivals.are_open() {
+            all.spin_us = Some(settings.spin.as_micros() as u32);
+        }
+        if let Arrivals::Recorded { .. } = settings.arrivals {
+            all.spread = Some(self.spread.unwrap_or(SpreadName::Uniform));
+            all.speed = Some(self.speed.clone().unwrap_or_else(|| "1".to_owned()));
+        }
+        if self.rate.or(self.sessions_rate).is_some() {
+            all.arrivals = Some(self.arrivals.unwrap_or(ArrivalName::Fixed));
+        }
+        all.workload = match (&self.replay, &self.trace) {
+            (Some(_), _) => None,
+            (None, Some(_)) => Some(WorkloadName::Trace),
+            (None, None) => Some(self.workload.unwrap_or(WorkloadName::File)),
+        };
+        Ok(all)
+    }
+
+    /// Options that this load would not look at are mistakes.
+    fn refuse_ignored(&self) -> Result<(), Failure> {
+        let is_tls = Target::parse(&self.url).map_err(failure)?.tls;
+        let is_surge = self.workload == Some(WorkloadName::Surge);
+        let has_rate = self.rate.or(self.sessions_rate).is_some();
+        let has_log = self.replay.is_some() || self.trace.is_some();
+        let is_fastest = self.speed.as_deref() == Some(AS_FAST_AS_IT_GOES);
+        let has_times = self.replay.is_some() && !is_fastest;
+        let ignored: [Ignored; 12] = [
+            (
+                self.spin_us.is_some() && !has_rate && !has_times,
+                "spin-us",
+                "without --rate, --sessions-rate or a log's times: nothing is due",
+            ),
+            (
+                self.users.is_some() && !is_surge,
+                "users",
+                "without --workload surge",
+            ),
+            (
+                self.connections.is_some() && is_surge,
+                "connections",
+                "with --workload surge: each of its --users has one",
+            ),
+            (
+                self.arrivals.is_some() && !has_rate,
+                "arrivals",
+                "without --rate or --sessions-rate",
+            ),
+            (
+                self.speed.is_some() && self.replay.is_none(),
+                "speed",
+                "without --replay",
+            ),
+            (
+                self.spread.is_some() && self.replay.is_none(),
+                "spread",
+                "without --replay",
+            ),
+            (
+                self.spread.is_some() && !has_times,
+                "spread",
+                "with --speed max, which ignores the log's times",
+            ),
+            (
+                self.repeat && !(self.replay.is_some() && is_fastest),
+                "repeat",
+                "without --replay and --speed max",
+            ),
+            (
+                self.object_mappings.is_some() && !has_log,
+                "object-mappings",
+                "without --replay or --trace",
+            ),
+            (
+                self.tls_resumption.is_some() && !is_tls,
+                "tls-resumption",
+                "without a URL of https",
+            ),
+            (
+                self.insecure && !is_tls,
+                "insecure",
+                "without a URL of https",
+            ),
+            (self.ca.is_some() && !is_tls, "ca", "without a URL of https"),
+        ];
+        refuse_ignored(&ignored)
+    }
+
+    fn connections(&self, workload: &Workload, arrivals: Arrivals) -> u32 {
+        let default = match (workload, arrivals) {
+            (Workload::Surge { users }, _) => return *users,
+            (Workload::WebStone, Arrivals::Closed) => WEBSTONE_CLIENTS,
+            (_, Arrivals::Closed) => DEFAULT_CONNECTIONS,
+            _ => DEFAULT_OPEN_CONNECTIONS,
+        };
+        self.connections.unwrap_or(default)
+    }
+
+    fn workload(&self) -> Result<Workload, Failure> {
+        if let Some(file) = &self.replay {
+            if !matches!(self.workload, None | Some(WorkloadName::Trace)) {
+                return Err(Failure::usage(
+                    "--replay: it is a workload of its own, drop --workload",
+                ));
+            }
+            return Ok(self.of_log(file, self.repeat));
+        }
+        if self.dynamic && self.workload != Some(WorkloadName::SpecWeb99) {
+            return Err(Failure::usage(
+                "--dynamic: only --workload specweb99 has dynamic operations",
+            ));
+        }
+        match (self.workload, &self.trace) {
+            (None | Some(WorkloadName::Trace), Some(file)) => Ok(self.of_log(file, true)),
+            (Some(WorkloadName::Trace), None) => Err(Failure::usage(
+                "--workload trace: no log to replay",
+            )
+            .with_hint("name it with `--trace FILE`, or with `--replay FILE` to keep its times")),
+            (_, Some(_)) => Err(Failure::usage("--trace: only --workload trace reads a log")),
+            (None | Some(WorkloadName::File), None) => Ok(Workload::File),
+            (Some(WorkloadName::SpecWeb99), None) => Ok(Workload::SpecWeb99 {
+                dynamic: self.dynamic,
+            }),
+            (Some(WorkloadName::Surge), None) => Ok(Workload::Surge {
+                users: self.users.unwrap_or(DEFAULT_USERS),
+            }),
+            (Some(WorkloadName::WebStone), None) => Ok(Workload::WebStone),
+            (Some(WorkloadName::WorldCup), None) => Ok(Workload::WorldCup),
+            (Some(WorkloadName::Ibm), None) => Ok(Workload::Ibm),
+        }
+    }
+
+    fn of_log(&self, file: &Path, repeats: bool) -> Workload {
+        Workload::Trace {
+            file: file.to_owned(),
+            objects: self.object_mappings.clone(),
+            spread: match self.spread {
+                Some(SpreadName::None) => Spread::None,
+                Some(SpreadName::Uniform) | None => Spread::Uniform,
+                Some(SpreadName::Poisson) => Spread::Poisson,
+            },
+            repeats,
+        }
+    }
+
+    fn arrivals(&self) -> Result<Arrivals, Failure> {
+        let process = match self.arrivals {
+            Some(ArrivalName::Fixed) | None => Process::Fixed,
+            Some(ArrivalName::Poisson) => Process::Poisson,
+        };
+        if self.replay.is_some() {
+            return match self.speed.as_deref().unwrap_or("1") {
+                AS_FAST_AS_IT_GOES => Ok(Arrivals::Closed),
+                text => text
+                    .parse()
+                    .map(|speed| Arrivals::Recorded { speed })
+                    .map_err(|_| {
+                        Failure::usage(format!(
+                            "--speed {text}: expected a factor such as 10, or max"
+                        ))
+                    }),
+            };
+        }
+        Ok(match (self.rate, self.sessions_rate) {
+            (Some(per_s), _) => Arrivals::Requests { per_s, process },
+            (None, Some(per_s)) => Arrivals::Sessions { per_s, process },
+            (None, None) => Arrivals::Closed,
+        })
+    }
+
+    fn lengths(&self) -> Result<Option<Lengths>, Failure> {
+        let parse = |text: &String| {
+            text.parse()
+                .map_err(|error| Failure::usage(format!("--requests-per-connection {error}")))
+        };
+        self.requests_per_connection.as_ref().map(parse).transpose()
+    }
+
+    fn sources(&self) -> Result<SourceAddresses, Failure> {
+        match &self.source {
+            None => Ok(SourceAddresses::default()),
+            Some(text) => text
+                .parse()
+                .map_err(|error| Failure::usage(format!("--source {error}"))),
+        }
+    }
+
+    fn part(&self) -> Result<Part, Failure> {
+        match &self.clients {
+            None => Ok(Part::WHOLE),
+            Some(text) => text
+                .parse()
+                .map_err(|error| Failure::usage(format!("--clients {error}"))),
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! Options: the same on the command line and in the file, refused where they would be ignored, and
+//! named as the user typed them.
+
+#![expect(clippy::unwrap_used, reason = "tests panic on errors")]
+
+mod command;
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use command::{agent, error};
+
+const URL: &str = "http://127.0.0.1:1/";
+
+/// The words of a command line that name its verb, and the rest.
+fn verb_of<'a>(arguments: &'a [&'a str]) -> (&'a [&'a str], &'a [&'a str]) {
+    arguments.split_at(if arguments[0] == "profile" { 1 } else { 2 })
+}
+
+/// What `--show-config` prints.
+fn shown(arguments: &[&str]) -> String {
+    let (verb, rest) = verb_of(arguments);
+    let output = agent(&[verb, &["--show-config"], rest].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", error(&output));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Each verb with what it has to be told.
+const VERBS: [&[&str]; 9] = [
+    &["load", "http", URL, "--rate", "2.5"],
+    &[
+        "load",
+        "http",
+        "https://h/",
+        "--workload",
+        "surge",
+        "--ca",
+        "f",
+    ],
+    &["load", "http", URL, "--replay", "log", "--speed", "max"],
+    &["load", "stream", "--to", "127.0.0.1:1", "--rate", "8e6"],
+    &["load", "stream", "--listen", "127.0.0.1:0", "--once"],
+    &["load", "files", "worldcup", "--into", "site"],
+    &["load", "compare", "a.json", "b.json"],
+    &["serve", "web", "--cores", "0", "--architecture", "threads"],
+    &["profile", "--duration", "3", "--", "ls", "--all"],
+];
+
+#[test]
+fn what_would_run_is_printed_as_a_file_that_runs_the_same_by_itself() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("options.toml");
+    for arguments in VERBS {
+        let text = shown(arguments);
+        fs::write(&file, &text).unwrap();
+        let named = ["--config", file.to_str().unwrap()];
+        let again = shown(&[verb_of(arguments).0, &named].concat());
+        assert_eq!(again, text, "{arguments:?}");
+        let keys = text.lines().filter_map(|line| line.split(" = ").next());
+        for key in keys {
+            assert!(!key.contains('_'), "{key} is not the option's name");
+        }
+    }
+}
+
+#[test]
+fn what_is_printed_is_what_would_run() {
+    let text = shown(&["load", "http", URL]);
+    let table: toml::Table = text.parse().unwrap();
+    assert_eq!(table["url"].as_str(), Some(URL));
+    assert_eq!(table["connections"].as_integer(), Some(64));
+    assert_eq!(table["duration"].as_float(), Some(10.0));
+    assert_eq!(table["workload"].as_str(), Some("file"));
+    assert!(table["threads"].as_integer().unwrap() > 0);
+    assert!(!table.contains_key("users"), "{text}");
+}
+
+#[test]
+fn the_command_line_wins_over_the_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("options.toml");
+    fs::write(
+        &file,
+        "url = 'http://file/'\nthreads = 1\nconnections = 7\n",
+    )
+    .unwrap();
+    let file = file.to_str().unwrap();
+    let text = shown(&["load", "http", URL, "--config", file, "--connections=3"]);
+    let table: toml::Table = text.parse().unwrap();
+    assert_eq!(table["url"].as_str(), Some(URL));
+    assert_eq!(table["connections"].as_integer(), Some(3));
+    assert_eq!(table["threads"].as_integer(), Some(1));
+}
+
+#[test]
+fn options_that_would_be_ignored_are_refused_with_what_they_belong_to() {
+    let cases: [(&[&str], [&str; 2]); 17] = [
+        (&["http", URL, "--spin-us", "5"], ["--spin-us", "--rate"]),
+        (&["http", URL, "--users", "5"], ["--users", "surge"]),
+        (
+            &["http", URL, "--workload", "surge", "--connections", "5"],
+            ["--connections", "--users"],
+        ),
+        (
+            &["http", URL, "--arrivals", "poisson"],
+            ["--arrivals", "--rate"],
+        ),
+        (&["http", URL, "--speed", "2"], ["--speed", "--replay"]),
+        (&["http", URL, "--spread", "none"], ["--spread", "--replay"]),
+        (
+            &[
+                "http", URL, "--replay", "f", "--speed", "max", "--spread", "none",
+            ],
+            ["--spread", "--speed max"],
+        ),
+        (
+            &["http", URL, "--replay", "f", "--repeat"],
+            ["--repeat", "--speed max"],
+        ),
+        (
+            &["http", URL, "--object-mappings", "f"],
+            ["--object-mappings", "--replay"],
+        ),
+        (&["http", URL, "--insecure"], ["--insecure", "https"]),
+        (
+            &["http", URL, "--tls-resumption", "on"],
+            ["--tls-resumption", "https"],
+        ),
+        (&["http", URL, "--ca", "f"], ["--ca", "https"]),
+        (
+            &["files", "surge", "--into", "d", "--seed", "1"],
+            ["--seed", "worldcup"],
+        ),
+        (
+            &["files", "surge", "--into", "d", "--connections", "1"],
+            ["--connections", "specweb99"],
+        ),
+        (
+            &["stream", "--listen", "127.0.0.1:0", "--rate", "1"],
+            ["--rate", "--listen"],
+        ),
+        (
+            &["stream", "--to", "127.0.0.1:1", "--once"],
+            ["--once", "--listen"],
+        ),
+        (
+            &[
+                "stream",
+                "--to",
+                "127.0.0.1:1",
+                "--cpus",
+                "0",
+                "--threads",
+                "1",
+            ],
+            ["--threads", "--cpus"],
+        ),
+    ];
+    for (arguments, names) in cases {
+        let output = agent(&[&["load"], arguments].concat());
+        let text = error(&output);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {text}");
+        for name in names {
+            assert!(text.contains(name), "{arguments:?}: {text}");
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_is_said_with_the_option_s_name_and_what_was_expected() {
+    let cases: [(&[&str], &str); 7] = [
+        (
+            &["load", "http", URL, "--duration", "-1"],
+            "--duration -1: expected seconds",
+        ),
+        (
+            &["load", "http", "127.0.0.1:8080/x"],
+            "no http:// or https://",
+        ),
+        (&["load", "http", "http://h/%zz"], "two hexadecimal digits"),
+        (&["load", "stream"], "--listen ADDR:PORT or --to ADDR:PORT"),
+        (
+            &["load", "stream", "--to", "127.0.0.1:1", "--warmup", "-2"],
+            "--warmup -2",
+        ),
+        (
+            &["profile", "--rules", "/nowhere/rules.toml"],
+            "--rules /nowhere/rules.toml",
+        ),
+        (
+            &["profile", "--event-file", "/nowhere/set.toml"],
+            "--event-file /nowhere/set.toml",
+        ),
+    ];
+    for (arguments, expected) in cases {
+        let output = agent(arguments);
+        let text = error(&output);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {text}");
+        assert!(text.contains(expected), "{arguments:?}: {text}");
+        assert!(!text.contains("tip:"), "{text}");
+    }
+}
+
+/// The agent as `perpacket VERB ...` becomes it: under the front's name.
+fn front(arguments: &[&str]) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_perpacket-agent"))
+        .arg0("perpacket")
+        .args(arguments)
+        .output()
+        .unwrap();
+    let both = [output.stdout, output.stderr].concat();
+    String::from_utf8(both).unwrap()
+}
+
+#[test]
+fn help_and_hints_name_the_command_that_was_typed() {
+    let verbs: [&[&str]; 9] = [
+        &["load", "http"],
+        &["load", "stream"],
+        &["load", "files"],
+        &["load", "compare"],
+        &["load", "media"],
+        &["serve", "web"],
+        &["serve", "media"],
+        &["profile"],
+        &["link"],
+    ];
+    for verb in verbs {
+        let typed = format!("perpacket {}", verb.join(" "));
+        let help = [verb, &["--help"]].concat();
+        let text = front(&help);
+        assert!(!text.contains("perpacket-agent"), "{text}");
+        assert!(
+            text.matches(&typed).count() >= 2,
+            "usage and example: {text}"
+        );
+        let output = agent(&help);
+        let own = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(own.contains("perpacket-agent"), "{own}");
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("options.toml");
+    fs::write(&file, "nonsense = 1\n").unwrap();
+    let text = front(&["load", "http", URL, "--config", file.to_str().unwrap()]);
+    assert!(text.contains("`perpacket load http --help`"), "{text}");
+}

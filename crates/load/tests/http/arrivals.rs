@@ -1,0 +1,179 @@
+//! When requests start, and what is told of those that could not.
+
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use perpacket_load::http::{Arrivals, Process, Settings, run};
+
+use crate::server::{Server, response};
+use crate::{load, settings};
+
+fn at_rate(per_s: f64) -> Arrivals {
+    Arrivals::Requests {
+        per_s,
+        process: Process::Fixed,
+    }
+}
+
+#[test]
+fn a_closed_loop_counts_every_response_once() {
+    let server = Server::of_bytes(700);
+    let report = load(Settings {
+        requests: Some(500),
+        duration: None,
+        threads: Some(2),
+        ..settings(&server, 4)
+    });
+    assert_eq!(
+        (report.requests, report.unfinished, report.errors.len()),
+        (500, 0, 0)
+    );
+    assert_eq!(report.body_bytes, 500 * 700);
+    assert_eq!(report.latency_us.service.count, 500);
+    assert_eq!((report.connections_opened, report.statuses[&200]), (4, 500));
+    // Four connections have at most four requests under way.
+    assert!(
+        report.load_factor > 0.0 && report.load_factor < 4.01,
+        "{}",
+        report.load_factor
+    );
+}
+
+/// A server that stands still for a fifth of a run makes every request of that time late, whether or
+/// not the generator had a connection to send it on.
+#[test]
+fn a_frozen_server_shows_in_the_response_times_and_not_in_the_median_service_time() {
+    let server = Arc::new(Server::of_bytes(100));
+    let freezer = {
+        let server = Arc::clone(&server);
+        thread::spawn(move || {
+            thread::sleep(Duration::from_millis(1000));
+            server.freeze(Duration::from_millis(800));
+        })
+    };
+    let report = load(Settings {
+        arrivals: at_rate(400.0),
+        duration: Some(Duration::from_secs(4)),
+        ..settings(&server, 16)
+    });
+    freezer.join().unwrap();
+    let pair = report.latency_us;
+    // The shape is that of 2 s in a run of 10 s: the time 0.9 s of it becomes 0.36 s.
+    assert!(pair.response.p90 > 360_000.0, "{pair:?}");
+    assert!(pair.response.max > 750_000.0, "{pair:?}");
+    // Only what was under way on sixteen connections waited after it was sent.
+    assert!(pair.service.p90 < pair.response.p90, "{pair:?}");
+    let arrived = report.requests + report.unsent + report.unfinished;
+    assert_eq!(arrived, 1600, "none is forgotten");
+}
+
+#[test]
+fn fractions_of_a_request_a_second_are_kept() {
+    let server = Server::of_bytes(10);
+    let report = load(Settings {
+        arrivals: at_rate(2.5),
+        duration: Some(Duration::from_secs(2)),
+        ..settings(&server, 4)
+    });
+    // At 0, 0.4, 0.8, 1.2 and 1.6 s.
+    let arrived = report.requests + report.unsent + report.unfinished;
+    assert_eq!(arrived, 5);
+}
+
+#[test]
+fn what_finds_no_connection_is_counted_as_unsent() {
+    let server = Server::start(|_, stream| {
+        thread::sleep(Duration::from_millis(200));
+        stream.write_all(&response(b"late")).is_ok()
+    });
+    let report = load(Settings {
+        arrivals: at_rate(100.0),
+        duration: Some(Duration::from_secs(1)),
+        ..settings(&server, 2)
+    });
+    assert_eq!(report.requests + report.unsent + report.unfinished, 100);
+    assert!(report.unsent > 80, "{}", report.unsent);
+    assert!(
+        report.notes.iter().any(|note| note.contains("not sent")),
+        "{:?}",
+        report.notes
+    );
+}
+
+#[test]
+fn a_warm_up_counts_nowhere() {
+    let answered = Arc::new(AtomicU64::new(0));
+    let counter = Arc::clone(&answered);
+    let server = Server::start(move |_, stream| {
+        counter.fetch_add(1, Ordering::SeqCst);
+        stream.write_all(&response(b"x")).is_ok()
+    });
+    let report = load(Settings {
+        arrivals: at_rate(100.0),
+        warmup: Duration::from_millis(500),
+        ..settings(&server, 4)
+    });
+    let answered = answered.load(Ordering::SeqCst);
+    assert!(report.requests < answered, "{} {answered}", report.requests);
+    assert!(report.duration_s <= 0.5, "{}", report.duration_s);
+}
+
+#[test]
+fn sessions_that_arrive_bring_their_own_connections() {
+    let server = Server::of_bytes(10);
+    let report = load(Settings {
+        arrivals: Arrivals::Sessions {
+            per_s: 40.0,
+            process: Process::Fixed,
+        },
+        requests_per_connection: Some("3".parse().unwrap()),
+        duration: Some(Duration::from_millis(990)),
+        ..settings(&server, 8)
+    });
+    assert_eq!(report.connections_opened + report.unsent, 40);
+    // Each has three requests, but for those the end cut off.
+    assert!(
+        (1..=3 * report.connections_opened).contains(&report.requests),
+        "{report:?}"
+    );
+}
+
+#[test]
+fn an_ended_run_keeps_what_was_measured() {
+    let server = Server::of_bytes(10);
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&stop);
+    let ender = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(300));
+        flag.store(true, Ordering::SeqCst);
+    });
+    let long = Settings {
+        duration: Some(Duration::from_secs(60)),
+        ..settings(&server, 2)
+    };
+    let report = run(long, &stop, &mut |_| ()).unwrap();
+    ender.join().unwrap();
+    assert!(report.interrupted && report.requests > 0 && report.duration_s < 30.0);
+}
+
+#[test]
+fn memory_does_not_grow_with_the_run() {
+    let resident = || {
+        let status = std::fs::read_to_string("/proc/self/statm").unwrap();
+        status.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
+    };
+    let server = Server::of_bytes(10);
+    load(settings(&server, 4));
+    let before = resident();
+    let report = load(Settings {
+        duration: Some(Duration::from_millis(1500)),
+        ..settings(&server, 4)
+    });
+    let grown = resident().saturating_sub(before);
+    assert!(report.requests > 100, "{}", report.requests);
+    // Keeping one time a request would take 8 bytes of each; other tests run beside this one.
+    assert!(grown < 64_000_000, "{grown} bytes more");
+}

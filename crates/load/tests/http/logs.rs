@@ -1,0 +1,211 @@
+//! Logs: replayed at their own times or as fast as they are answered, whole or in parts.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use perpacket_load::http::{Arrivals, Part, Settings, Spread, Workload, run};
+
+use crate::server::{Server, response};
+use crate::{load, settings};
+
+/// Writes a log of `lines` and returns its directory, which has to live on, and its path.
+fn log(lines: &str) -> (tempfile::TempDir, PathBuf) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("access.log");
+    std::fs::write(&path, lines).unwrap();
+    (directory, path)
+}
+
+fn line(host: &str, second: u32, request: &str, status: u16, bytes: &str) -> String {
+    format!("{host} - - [01/Jul/1995:00:00:{second:02} -0400] \"{request}\" {status} {bytes}\n")
+}
+
+/// A log that is replayed once.
+fn log_of(file: PathBuf) -> Workload {
+    Workload::Trace {
+        file,
+        objects: None,
+        spread: Spread::None,
+        repeats: false,
+    }
+}
+
+#[test]
+fn a_log_is_replayed_at_its_own_times_a_client_a_connection() {
+    let lines = [
+        line("a", 0, "GET /1 HTTP/1.0", 200, "10"),
+        line("b", 0, "GET /2 HTTP/1.0", 200, "10"),
+        line("a", 1, "GET /3 HTTP/1.0", 304, "-"),
+        line("a", 40, "GET /1 HTTP/1.0", 200, "10"),
+        line("c", 40, "PUT /1 HTTP/1.0", 200, "10"),
+        "garbage\n".to_owned(),
+    ];
+    let (_directory, path) = log(&lines.concat());
+    let seen = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let heads = Arc::clone(&seen);
+    let begun = Instant::now();
+    let server = Server::start(move |head, stream| {
+        heads
+            .lock()
+            .unwrap()
+            .push((begun.elapsed(), head.to_owned()));
+        let close = head.contains("Connection: close");
+        stream.write_all(&response(b"0123456789")).is_ok() && !close
+    });
+    let report = load(Settings {
+        arrivals: Arrivals::Recorded { speed: 20.0 },
+        workload: log_of(path),
+        duration: None,
+        url: server.url("/"),
+        ..settings(&server, 8)
+    });
+    let trace = report.trace.unwrap();
+    assert_eq!(
+        (
+            trace.requests,
+            trace.sessions,
+            trace.skipped,
+            trace.rejected
+        ),
+        (4, 3, 1, 1)
+    );
+    assert_eq!(
+        (report.requests, report.errors.len(), report.unsent),
+        (4, 0, 0)
+    );
+    // The fifteen-second rule: a's request after 39 s has a connection of its own.
+    assert_eq!(report.connections_opened, 3);
+    let seen = seen.lock().unwrap();
+    let times: Vec<_> = seen.iter().map(|(time, _)| *time - seen[0].0).collect();
+    // No request comes before its time; a busy machine may send it later.
+    assert!(
+        times[2] >= Duration::from_millis(45) && times[3] >= Duration::from_millis(1990),
+        "{times:?}"
+    );
+    assert!(seen[2].1.contains("If-Modified-Since: "), "{}", seen[2].1);
+}
+
+#[test]
+fn the_parts_of_a_log_are_all_of_it() {
+    let hosts = 0..30;
+    let lines = hosts.map(|host| line(&format!("h{host}"), host % 3, "GET /1 HTTP/1.0", 200, "10"));
+    let (_directory, path) = log(&lines.collect::<String>());
+    let server = Server::of_bytes(10);
+    let requests = (0..3).map(|index| {
+        load(Settings {
+            arrivals: Arrivals::Recorded { speed: 100.0 },
+            workload: log_of(path.clone()),
+            duration: None,
+            part: Part { index, of: 3 },
+            url: server.url("/"),
+            ..settings(&server, 9)
+        })
+        .requests
+    });
+    assert_eq!(requests.collect::<Vec<_>>(), [10, 10, 10]);
+}
+
+#[test]
+fn a_log_that_holds_nothing_to_replay_is_refused() {
+    let server = Server::of_bytes(10);
+    let (_directory, path) = log(&line("a", 0, "DELETE /1 HTTP/1.0", 200, "10"));
+    let error = run(
+        Settings {
+            arrivals: Arrivals::Recorded { speed: 1.0 },
+            workload: log_of(path),
+            ..settings(&server, 1)
+        },
+        &AtomicBool::new(false),
+        &mut |_| (),
+    )
+    .unwrap_err();
+    assert!(error.to_string().contains("no usable request"), "{error}");
+    assert_eq!(server.connections(), 0);
+}
+
+/// A log of three clients with two requests each.
+fn six_requests() -> String {
+    let clients = ["a", "b", "c"];
+    let of = |client| line(client, 0, "GET /1 HTTP/1.0", 200, "1").repeat(2);
+    clients.map(of).concat()
+}
+
+#[test]
+fn as_fast_as_it_goes_a_log_is_replayed_once_and_says_so() {
+    let (_directory, path) = log(&six_requests());
+    let server = Server::of_bytes(1);
+    let report = load(Settings {
+        workload: log_of(path),
+        duration: None,
+        url: server.url("/"),
+        ..settings(&server, 64)
+    });
+    assert_eq!((report.requests, report.errors.len()), (6, 0));
+    assert_eq!(report.trace.as_ref().unwrap().begun, 6);
+    let notes = report.notes.join("\n");
+    assert!(notes.contains("asked once"), "{notes}");
+}
+
+#[test]
+fn a_replay_that_is_cut_says_how_far_it_came() {
+    let (_directory, path) = log(&six_requests());
+    let server = Server::of_bytes(1);
+    let report = load(Settings {
+        workload: log_of(path),
+        duration: None,
+        requests: Some(4),
+        url: server.url("/"),
+        ..settings(&server, 1)
+    });
+    assert_eq!(report.requests, 4);
+    let notes = report.notes.join("\n");
+    assert!(notes.contains("after 4 of the log's 6 requests"), "{notes}");
+}
+
+#[test]
+fn a_log_that_repeats_goes_on_to_the_end_of_the_run_and_says_so() {
+    let (_directory, path) = log(&six_requests());
+    let server = Server::of_bytes(1);
+    let report = load(Settings {
+        workload: Workload::Trace {
+            file: path,
+            objects: None,
+            spread: Spread::None,
+            repeats: true,
+        },
+        duration: None,
+        requests: Some(15),
+        url: server.url("/"),
+        ..settings(&server, 2)
+    });
+    assert_eq!(report.requests, 15);
+    let notes = report.notes.join("\n");
+    assert!(notes.contains("6 requests were asked 2.5 times"), "{notes}");
+}
+
+#[test]
+fn lines_that_are_left_out_are_told_with_number_and_reason() {
+    let lines = [
+        line("a", 0, "GET /1 HTTP/1.0", 200, "1"),
+        "a - - [01/Jul/1995:00:00:00 -0400] \"GET /torn\n".to_owned(),
+        line("a", 0, "PUT /1 HTTP/1.0", 200, "1"),
+        "garbage\n".to_owned(),
+    ];
+    let (_directory, path) = log(&lines.concat());
+    let server = Server::of_bytes(1);
+    let report = load(Settings {
+        workload: log_of(path),
+        duration: None,
+        url: server.url("/"),
+        ..settings(&server, 1)
+    });
+    let trace = report.trace.as_ref().unwrap();
+    let numbers: Vec<u64> = trace.rejected_lines.iter().map(|one| one.line).collect();
+    assert_eq!((trace.rejected, numbers), (2, vec![2, 4]));
+    let notes = report.notes.join("\n");
+    assert!(notes.contains("line 2: request is not closed"), "{notes}");
+    assert!(notes.contains("only GET, HEAD and POST"), "{notes}");
+}

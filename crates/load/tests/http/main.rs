@@ -1,0 +1,31 @@
+//! What `load http` measures and what it says when things go wrong, against a server of its own.
+
+#![expect(clippy::unwrap_used, reason = "tests panic on errors")]
+
+mod arrivals;
+mod failures;
+mod logs;
+mod responses;
+mod server;
+mod workloads;
+
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use perpacket_load::http::{Report, Settings, run};
+use server::Server;
+
+/// Runs a load to its end.
+pub fn load(settings: Settings) -> Report {
+    run(settings, &AtomicBool::new(false), &mut |_| ()).unwrap()
+}
+
+/// Half a second of one thread's load on a server's file.
+pub fn settings(server: &Server, connections: u32) -> Settings {
+    Settings {
+        threads: Some(1),
+        duration: Some(Duration::from_millis(500)),
+        timeout: Duration::from_secs(5),
+        ..Settings::new(&server.url("/file"), connections)
+    }
+}

@@ -1,0 +1,97 @@
+//! How responses are read, at which speed, and what is checked of them.
+
+use std::io::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use perpacket_load::http::{Check, Settings, Version};
+
+use crate::server::{Server, response};
+use crate::{load, settings};
+
+#[test]
+fn chunked_bodies_and_bodies_until_the_close_are_read() {
+    let server = Server::start(|head, stream| {
+        if head.starts_with("GET /file HTTP/1.0") {
+            stream.write_all(b"HTTP/1.0 200 OK\r\n\r\nuntil").unwrap();
+            return false;
+        }
+        let chunks = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n";
+        stream.write_all(chunks).is_ok()
+    });
+    for version in [Version::Http10, Version::Http11] {
+        let report = load(Settings {
+            requests: Some(20),
+            duration: None,
+            version,
+            ..settings(&server, 2)
+        });
+        assert_eq!(
+            (report.body_bytes, report.errors.len()),
+            (100, 0),
+            "{:?}",
+            report.errors
+        );
+    }
+}
+
+#[test]
+fn a_body_that_changes_under_the_digest_is_an_error() {
+    let asked = AtomicU64::new(0);
+    let server = Server::start(move |_, stream| {
+        let body = if asked.fetch_add(1, Ordering::SeqCst) == 5 {
+            b"abd"
+        } else {
+            b"abc"
+        };
+        stream.write_all(&response(body)).is_ok()
+    });
+    let report = load(Settings {
+        requests: Some(10),
+        duration: None,
+        check: Check::Digest,
+        ..settings(&server, 1)
+    });
+    assert_eq!(
+        report.errors.get("changed_body"),
+        Some(&1),
+        "{:?}",
+        report.errors
+    );
+}
+
+#[test]
+fn a_line_of_400_kilobits_carries_90_kilobytes_in_1_8_seconds() {
+    let server = Server::of_bytes(90_000);
+    let report = load(Settings {
+        requests: Some(2),
+        duration: None,
+        line_speed_bps: Some(400_000),
+        ..settings(&server, 2)
+    });
+    // SPECweb99's 320,000 b/s: a busy machine may be slower, and then does not conform.
+    let bps = report.body_bytes as f64 / 2.0 * 8.0 / report.duration_s;
+    if bps > 320_000.0 {
+        assert_eq!(report.conforming, Some(2));
+    }
+    assert!(
+        report.latency_us.service.p50 >= 1_800_000.0,
+        "{:?}",
+        report.latency_us
+    );
+}
+
+#[test]
+fn connections_that_get_less_than_their_line_could_carry_do_not_conform() {
+    let server = Server::start(|_, stream| {
+        thread::sleep(Duration::from_millis(300));
+        stream.write_all(&response(&[b'x'; 1000])).is_ok()
+    });
+    let report = load(Settings {
+        line_speed_bps: Some(400_000),
+        duration: Some(Duration::from_secs(1)),
+        ..settings(&server, 2)
+    });
+    assert_eq!(report.conforming, Some(0));
+}
