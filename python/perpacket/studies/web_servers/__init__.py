@@ -19,6 +19,9 @@ from perpacket.studies import measured
 ARCHITECTURES = ("events", "single", "threads", "processes", "uring")
 """Our own server's ways to wait for connections."""
 
+POOLS = ("threads", "processes")
+"""Those that have a thread or process a connection; the others refuse to be told how many."""
+
 SERVERS = (*ARCHITECTURES, "nginx", "apache")
 
 SIZES_BYTES = {
@@ -62,7 +65,8 @@ def point(server: str, size_bytes: int, clients: int, full: bool) -> Point:
     }
     if server in ARCHITECTURES:
         parameters["server.architecture"] = server
-        parameters["server.threads"] = max(LEAST_THREADS, clients + SPARE_THREADS)
+        if server in POOLS:
+            parameters["server.threads"] = max(LEAST_THREADS, clients + SPARE_THREADS)
     else:
         parameters["server.kind"] = server
     return Point(
