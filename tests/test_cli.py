@@ -170,6 +170,11 @@ def test_show_config_prints_value_unit_and_source_of_every_parameter(
         (["study", "report", ".", "--output", "d.csv"], "--output d.csv: is a directory", "name"),
         (["study", "run", "osdi06", "--workers", "0"], "--workers", "--help"),
         (["study", "run", "nothing"], "no study 'nothing'", "osdi06"),
+        (
+            ["study", "run", "osdi06", "-q", "--output", "f/r"],
+            "the run directory f/r cannot",
+            "--output",
+        ),
         (["study", "resume", "."], "is no run directory", "study run"),
     ],
 )
@@ -452,6 +457,8 @@ def test_a_study_stopped_by_any_means_is_resumed_to_the_same_results(
     assert json.loads(done.out)["missing"] == 0
     assert f"{70 - len(kept)} observations were missing" in done.err
     assert observation_results(path) == observation_results(whole)
+    again = perpacket("study", "resume", str(path), "--format", "json")
+    assert f"{path} was complete: nothing was run" in again.err
 
 
 def test_ctrl_c_ends_a_single_simulation_with_130(tmp_path: Path) -> None:

@@ -56,6 +56,16 @@ def test_the_cut_levels_take_ten_minutes_at_most(name: str) -> None:
     assert expected_s * len(study.seeds) <= 600
 
 
+def test_a_short_study_is_told_in_seconds_and_a_long_one_in_minutes() -> None:
+    from perpacket.cli.study import time_to_go
+
+    study = studies.find_measured("breakdown", only=("ab",))
+    short = time_to_go(study, (1,), (("run.duration_s", "1"), ("run.warmup_s", "0")))
+    assert short.startswith("about 11 s to go: 3 points, once each")
+    long = time_to_go(study, (1, 2), (("run.duration_s", "600"),))
+    assert long.startswith("about 60 min to go: 3 points, 2 times each")
+
+
 def test_the_full_levels_are_the_published_ones() -> None:
     points = studies.find_measured("tr05-450", full=True).points
     bulk = [p.factors for p in points if p.factors["load"] == "bulk"]

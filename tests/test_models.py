@@ -166,6 +166,22 @@ def test_a_profile_gives_its_network_share(
         profiled.network_share({}, "empty")
 
 
+def test_a_profile_without_network_time_has_nothing_to_offload(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "idle.json"
+    file.write_text(json.dumps({"schema": 1, "layers": {"user": {"share": 1.0}}}))
+    assert run(["model", "laws", "--profile", str(file)]) == 2
+    error = capsys.readouterr().err
+    assert f"--profile {file}: its network layers took no processor time" in error
+    assert "under load" in error
+
+
+def test_an_io_bus_of_no_machine_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["model", "bounds", "--io-mbytes-per-s", "5000"]) == 2
+    assert "which only --measure adds" in capsys.readouterr().err
+
+
 def test_laws_gives_gamma_and_gain_as_fractions(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["model", "laws", "--network-share", "0.34", "--format", "json"]) == 0
     found = json.loads(capsys.readouterr().out)

@@ -47,7 +47,8 @@ OnlyOption = Annotated[
     str | None,
     typer.Option(
         metavar="EXPERIMENTS",
-        help="Some experiments by commas: packet-rate, connections, latency, web; ab, surge.",
+        help="Some experiments by commas: packet-rate, connections, latency, web; ab, surge; size, "
+        "clients.",
         rich_help_panel=MEASURED,
     ),
 ]

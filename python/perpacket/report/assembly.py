@@ -32,7 +32,9 @@ def assemble(study: Study, run_directory: RunDirectory, prefix: str = "") -> Pag
     observations = run_directory.observations()
     comparisons = study.comparisons(run_directory)
     results = study.results(run_directory)
-    found = answer.findings(study, observations, comparisons)
+    contested = study.contests(run_directory)
+    found = contests.findings(contested) or answer.findings(study, observations, comparisons)
+    note = contests.NOTE if contested else answer.findings_note(study, observations, found)
     voice = voice_of(study)
     payload, left_out = data.embedded(run_directory, observations, comparisons)
     material = figures.Material(study, run_directory, observations, comparisons)
@@ -47,7 +49,7 @@ def assemble(study: Study, run_directory: RunDirectory, prefix: str = "") -> Pag
         voice=voice,
         headline=agreement.headline(comparisons, voice),
         findings=found,
-        findings_note=answer.findings_note(study, observations, found),
+        findings_note=note,
         scores=[*agreement.scores(comparisons, voice), _runs(run_directory, observations, voice)],
         disagreements=agreement.disagreements(comparisons),
         drawings=figures.draw(material, prefix),
@@ -61,9 +63,7 @@ def assemble(study: Study, run_directory: RunDirectory, prefix: str = "") -> Pag
         told=told.told_tables(results, voice),
         data=payload,
         notation=list(NOTATION) if shorthand else [],
-        contests=[contests.crossing_table(found_contests), contests.standing_table(found_contests)]
-        if (found_contests := study.contests(run_directory))
-        else [],
+        contests=contests.tables(contested),
         prefix=prefix,
     )
 

@@ -1,18 +1,53 @@
-"""Tables of who is ahead at each level, and of where the winner changes."""
+"""Who is ahead at each level, and where the winner changes: the first lines and the tables."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from perpacket.report.answer import MOST_FINDINGS, Finding
 from perpacket.report.tables import Cell, Table
-from perpacket.report.wording import number, typographic, with_unit
+from perpacket.report.wording import number, plural, typographic, with_unit
 
 if TYPE_CHECKING:
     from perpacket.experiment.contest import Contested, Crossing, Standing
 
 NOBODY = "nobody is clearly ahead"
 NO_CROSSING = "no change of the winner can be claimed"
+UNDECIDED = "undecided"
+NOTE = (
+    "The winner of each contest, or that of the higher levels where it changes. A lead is claimed "
+    "only where intervals (95 %) do not overlap."
+)
+
+
+def findings(contests: Sequence[Contested]) -> list[Finding]:
+    """A line a change of the winner; one a contest whose winner does not change."""
+    found = [finding for one in contests for finding in _findings_of(one)]
+    return found[:MOST_FINDINGS]
+
+
+def _findings_of(one: Contested) -> Iterator[Finding]:
+    title, axis = one.contest.title, one.contest.along_title
+    for crossing in one.crossings:
+        where = f"after {crossing.before}, from between {between(crossing)} {axis} on"
+        if crossing.position is not None:
+            where += f", about {typographic(str(crossing.position))}"
+        yield Finding(crossing.after, "", f"{title}: {where}", "", "")
+    if one.crossings:
+        return
+    clear = [standing for standing in one.standings if not standing.not_told_apart]
+    leaders = {standing.leader for standing in clear}
+    levels = f"{len(clear)} of {plural(len(one.standings), 'level')}"
+    if len(leaders) == 1:
+        yield Finding(leaders.pop(), "", f"{title}: clearly ahead at {levels}", "", "")
+    else:
+        yield Finding(UNDECIDED, "", f"{title}: somebody is clearly ahead at {levels}", "", "")
+
+
+def tables(contests: Sequence[Contested]) -> list[Table]:
+    """Both tables; none where nothing competes."""
+    return [crossing_table(contests), standing_table(contests)] if contests else []
 
 
 def standing_table(contests: Sequence[Contested]) -> Table:

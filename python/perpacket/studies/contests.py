@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from perpacket.experiment.contest import Contest, Contested, contested
 from perpacket.experiment.run_directory import RunDirectory
 from perpacket.experiment.study import ContestFunction, Study
-from perpacket.studies.comparison import doubt_warnings, rows_of
-from perpacket.studies.quantities import QUANTITIES
+from perpacket.studies.comparison import DOUBTS, rows_of
+from perpacket.studies.quantities import QUANTITIES, Row
+
+
+def doubts_of(rows: Mapping[int, Row]) -> tuple[str, ...]:
+    """What casts doubt on any run of a point."""
+    seen = (
+        text
+        for name, text in DOUBTS.items()
+        if any(row.get(f"doubts.{name}") is True for row in rows.values())
+    )
+    return tuple(seen)
 
 
 def contests_of(contests: Sequence[Contest]) -> ContestFunction:
@@ -16,7 +26,7 @@ def contests_of(contests: Sequence[Contest]) -> ContestFunction:
 
     def compute(study: Study, directory: RunDirectory) -> list[Contested]:
         rows = rows_of(directory)
-        doubts = {name: tuple(doubt_warnings(own)) for name, own in rows.items()}
+        doubts = {name: doubts_of(own) for name, own in rows.items()}
         found = []
         for contest in contests:
             quantity = QUANTITIES[contest.quantity]

@@ -1,0 +1,396 @@
+"""Web servers against each other: peers set up fairly, counts that add up, honest leads."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from http.client import HTTPConnection
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perpacket import report, studies, testbed
+from perpacket.cli import app
+from perpacket.experiment import session
+from perpacket.experiment.contest import Contest, Contested, contested
+from perpacket.experiment.run_directory import RunDirectory
+from perpacket.experiment.study import Outcome, Point, Study
+from perpacket.measurement import peers, process_tree
+from perpacket.measurement.plan import read_plan
+from perpacket.measurement.rig import MeasuredRig
+from perpacket.studies import web_servers
+from test_driver import FakeRig, FakeRun
+from test_measurement import real_agent
+
+PEERS: tuple[peers.PeerKind, ...] = ("nginx", "apache")
+PATIENCE_S = 120.0
+
+
+def peer_point(kind: str) -> Point:
+    """The smallest point of a server of others."""
+    return web_servers.point(kind, 10_000, 20, full=False)
+
+
+@pytest.fixture
+def host() -> Iterator[testbed.Host]:
+    with testbed.loopback() as bed:
+        yield bed.server
+
+
+def skip_without(host: testbed.Host, kind: peers.PeerKind) -> None:
+    if lack := peers.lack(host, kind):
+        pytest.skip(lack)
+
+
+@pytest.mark.parametrize("kind", PEERS)
+def test_a_peer_serves_keeps_connections_and_ends_with_all_its_workers(
+    host: testbed.Host, kind: peers.PeerKind
+) -> None:
+    """A worker a processor, more requests on one connection than either would keep by default."""
+    skip_without(host, kind)
+    # Beside pytest's own folders, which only their owner may read: servers give up their rights.
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        root = Path(folder) / "files"
+        root.mkdir()
+        content = b"perpacket" * 100
+        (root / "one.bin").write_bytes(content)
+        plan = read_plan(peer_point(kind))
+        prepared = peers.prepare(host, kind, plan, str(root), folder)
+        process = host.start(prepared.command)
+        place = urlsplit(prepared.url)
+        wait_until_it_answers(process, f"{prepared.url}/one.bin")
+        with closing(HTTPConnection(place.hostname or "", place.port, timeout=60)) as kept:
+            kept.connect()
+            socket = kept.sock
+            for _ in range(1100):
+                kept.request("GET", "/one.bin")
+                answer = kept.getresponse()
+                assert (answer.status, answer.read()) == (200, content)
+            assert kept.sock is socket
+        counts = process_tree.read(host, process.pid)
+        assert counts is not None
+        assert counts.processes == 1 + len(host.cpus)
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        process.stop()
+        assert not any(Path(f"/proc/{child}/exe").exists() for child in children)
+
+
+def wait_until_it_answers(process: testbed.Process, url: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not answers(url):
+        assert process.poll() is None, process.stderr
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def answers(url: str) -> bool:
+    """Whether a server answers there by now."""
+    try:
+        with urllib.request.urlopen(url, timeout=PATIENCE_S) as answer:
+            return bool(answer.read())
+    except OSError:
+        return False
+
+
+def test_apache_has_a_thread_for_every_client_and_nginx_a_connection(host: testbed.Host) -> None:
+    for clients in (1, 400, 5000):
+        plan = read_plan(web_servers.point("apache", 5, clients, full=False))
+        text = peers._apache(host, plan, "/r", "/f", 80, ["apache2", "/m"])
+        threads = int(text.partition("MaxRequestWorkers ")[2].split()[0])
+        assert threads >= clients
+        assert clients < peers.DESCRIPTORS
+    for clients in (1, 400):
+        plan = read_plan(web_servers.point("threads", 5, clients, full=False))
+        assert plan.server_threads > clients
+
+
+TREE = """
+import contextlib, mmap, os, time
+os.fork()
+pages = 2000
+memory = mmap.mmap(-1, pages * mmap.PAGESIZE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+with contextlib.suppress(OSError):
+    memory.madvise(mmap.MADV_NOHUGEPAGE)
+os.write(1, b"r")
+os.read(0, 1)
+for page in range(pages):
+    memory[page * mmap.PAGESIZE] = 1
+for _ in range(100):
+    time.sleep(0.0001)
+os.write(1, b"d")
+os.read(0, 1)
+"""
+
+
+def test_the_counts_are_of_all_that_a_server_started(host: testbed.Host) -> None:
+    """Two processes that each touch 2000 new pages and sleep 100 times."""
+    command, pipe = [sys.executable, "-c", TREE], subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, bufsize=0) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        told = process.stdout.read(1) + process.stdout.read(1)
+        before = process_tree.read(host, process.pid)
+        process.stdin.write(b"gg")
+        told += process.stdout.read(1) + process.stdout.read(1)
+        after = process_tree.read(host, process.pid)
+        process.stdin.close()
+        assert told == b"rrdd"
+    assert before is not None
+    assert after is not None
+    assert (before.processes, after.processes) == (2, 2)
+    assert after.minor_faults - before.minor_faults >= 2 * 2000
+    assert after.context_switches - before.context_switches >= 2 * 100
+    # The kernel's count of pages in memory lags a little: see proc_pid_statm(5).
+    assert after.resident_pages - before.resident_pages >= 2000
+    rates = process_tree.between(before, after)
+    assert rates is not None
+    window_s = rates["window_s"]
+    assert isinstance(window_s, float)
+    assert rates["page_faults_per_s"] == pytest.approx(
+        (after.minor_faults + after.major_faults - before.minor_faults - before.major_faults)
+        / window_s
+    )
+
+
+def test_a_process_may_be_called_anything_and_one_that_is_gone_has_no_counts(
+    host: testbed.Host,
+) -> None:
+    name = "my (odd) 1 2 3"
+    stat = f"7 ({name}) S 1 7 7 0 -1 0 11 0 3 0 200 100 0 0 20 0 4 0 99 0 0"
+    text = (
+        f"1000\n/proc/7/stat:{stat}\n/proc/7/statm:900 50 1 1 0 1 0\n"
+        "/proc/7/task/7/status:voluntary_ctxt_switches:\t5\n"
+        "/proc/7/task/7/status:nonvoluntary_ctxt_switches:\t2\n"
+    )
+    found = process_tree.parse(text.replace("voluntary_ctxt_switches:\t", "v_ctxt_switches: "))
+    assert found is not None
+    assert (found.processes, found.threads, found.minor_faults, found.major_faults) == (1, 4, 11, 3)
+    assert (found.resident_pages, found.context_switches) == (50, 7)
+    with subprocess.Popen(["true"]) as ended:
+        ended.wait()
+    assert process_tree.read(host, ended.pid) is None
+    assert process_tree.between(None, found) is None
+
+
+def points_of(levels: tuple[float, ...], names: str) -> list[Point]:
+    return [
+        Point(f"{name}-{level:g}", name, {"server": name, "size": level})
+        for level in levels
+        for name in names
+    ]
+
+
+def contest_of(values: dict[str, list[list[float]]], lower_wins: bool = False) -> Contested:
+    """A contest along levels 1, 10, 100, ...; values by competitor, level and block."""
+    count = len(next(iter(values.values())))
+    levels = tuple(float(10**power) for power in range(count))
+    table = {
+        f"{name}-{level:g}": dict(enumerate(blocks))
+        for name, own in values.items()
+        for level, blocks in zip(levels, own, strict=True)
+    }
+    contest = Contest("Most", "server", "size", "request_rate", lower_wins=lower_wins)
+    return contested(contest, points_of(levels, "".join(values)), table)
+
+
+def around(value: float, spread: float = 0.01) -> list[float]:
+    return [value * (1 - spread), value, value * (1 + spread)]
+
+
+def test_the_winner_changes_where_one_is_clearly_ahead_before_and_another_after() -> None:
+    found = contest_of({"a": [around(100), around(10)], "b": [around(50), around(20)]})
+    assert [standing.leader for standing in found.standings] == ["a", "b"]
+    (crossing,) = found.crossings
+    assert (crossing.before, crossing.after) == ("a", "b")
+    assert (crossing.low, crossing.high) == (1.0, 10.0)
+    assert crossing.position is not None
+    # 100/50 falls to 10/20: in logarithms the lines cross in the middle.
+    assert crossing.position.value == pytest.approx(math.sqrt(10))
+
+
+def test_no_lead_and_no_crossing_is_claimed_where_intervals_overlap() -> None:
+    found = contest_of({"a": [around(100, 0.5), around(10)], "b": [around(90), around(20)]})
+    assert found.standings[0].not_told_apart == ("b",)
+    assert found.crossings == ()
+    once = contest_of({"a": [[100.0], [10.0]], "b": [[50.0], [20.0]]})
+    assert once.crossings == ()
+    assert all(standing.not_told_apart for standing in once.standings)
+
+
+def test_a_crossing_spans_the_levels_that_decide_nothing() -> None:
+    found = contest_of(
+        {
+            "a": [around(100), around(30, 0.3), around(10)],
+            "b": [around(50), around(30, 0.3), around(20)],
+        }
+    )
+    (crossing,) = found.crossings
+    assert (crossing.low, crossing.high) == (1.0, 100.0)
+
+
+def test_those_who_never_lead_have_no_crossing_of_winners() -> None:
+    found = contest_of(
+        {
+            "a": [around(100), around(10)],
+            "b": [around(50), around(20)],
+            "w": [around(1000), around(1000)],
+        }
+    )
+    assert found.crossings == ()
+    assert {standing.leader for standing in found.standings} == {"w"}
+
+
+def test_where_less_is_better_the_lowest_leads() -> None:
+    values = {"a": [around(100), around(10)], "b": [around(50), around(20)]}
+    found = contest_of(values, lower_wins=True)
+    assert [standing.leader for standing in found.standings] == ["b", "a"]
+    assert [(one.before, one.after) for one in found.crossings] == [("b", "a")]
+
+
+slopes = st.floats(0.2, 2.0)
+
+
+@given(slopes, slopes, st.floats(1.5, 60.0))
+def test_lines_that_cross_by_a_power_law_cross_where_they_do(
+    first: float, second: float, place: float
+) -> None:
+    """Values place**s over size**s: a falls by s1, b rises by s2, and they meet at `place`."""
+    levels = (1.0, 10.0, 100.0)
+    found = contest_of(
+        {
+            "a": [[(place / level) ** first] * 3 for level in levels],
+            "b": [[(level / place) ** second] * 3 for level in levels],
+        }
+    )
+    (crossing,) = found.crossings
+    assert crossing.low <= place <= crossing.high
+    assert crossing.position is not None
+    assert crossing.position.value == pytest.approx(place)
+
+
+def test_the_levels_reach_from_5_bytes_to_50_megabytes_and_to_400_clients() -> None:
+    for full in (False, True):
+        points = web_servers.points(full)
+        assert {point.factors["server"] for point in points} == set(web_servers.SERVERS)
+        sizes = {point.factors["size_bytes"] for point in points}
+        clients = {point.factors["clients"] for point in points}
+        assert {5, 50_000_000} <= sizes
+        assert {1, 400} <= clients
+
+
+def test_a_server_that_is_not_there_is_left_out_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(peers.FIND, "nginx", "exit 1")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    loopback = (("testbed.kind", "loopback"),)
+    points = tuple(
+        replace(point, overrides=point.overrides + loopback)
+        for point in (peer_point("nginx"), peer_point("events"))
+    )
+    with MeasuredRig().held(points) as holding:
+        (name, reason) = next(iter(holding.left_out.items()))
+        assert list(holding.left_out) == ["nginx-10000b-20c"] == [name]
+        assert reason == "there is no nginx on server: install it (Debian: nginx-light)"
+    assert list(tmp_path.iterdir()) == []
+
+
+class RacingRig(FakeRig):
+    """Servers whose requests fall with size at their own rate: apache's least."""
+
+    def prepare(self, point: Point, seed: int, timeline: bool) -> FakeRun:
+        return RacingRun(self, point, seed)
+
+
+class RacingRun(FakeRun):
+    def run(self) -> Outcome:
+        outcome = super().run()
+        size, server = self.point.factors["size_bytes"], self.point.factors["server"]
+        assert isinstance(size, int)
+        slope = {"apache": 0.3, "nginx": 0.45}.get(str(server), 0.5)
+        start = {"apache": 5e4, "nginx": 9e4}.get(str(server), 1e5)
+        rate = start * (size / 5) ** -slope * (1 + 0.001 * self.seed)
+        result = {
+            "requests_per_s": rate,
+            "content_mbps": rate * size * 8 / 1e6,
+            "latency_us": {"response": {"p50": 1e6 / rate, "p99": 2e6 / rate}},
+            "server_idle": 0.0,
+            "server_cpu_us_per_request": 1e6 / rate,
+            "server_process": {"page_faults_per_s": 1.0, "context_switches_per_s": 2.0},
+            "doubts": {"client_limited": server == "events"},
+        }
+        return replace(outcome, result=result)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> tuple[Study, RunDirectory]:
+    study = studies.find_measured("web-servers", only=("size",))
+    rig = RacingRig(lambda *_: None)
+    directory = session.run(replace(study, runner=rig, rig=rig), tmp_path / "run")
+    return studies.of_run(directory.configuration), directory
+
+
+def test_the_verb_says_where_the_winner_changes(
+    run: tuple[Study, RunDirectory], fake_report: None, capfd: pytest.CaptureFixture[str]
+) -> None:
+    directory = run[1]
+    assert app.run(["study", "report", str(directory.path), "--format", "json"]) == 0
+    found = {one["title"]: one for one in json.loads(capfd.readouterr().out)["contests"]}
+    most = found["Most requests by file size: 20 clients"]
+    together = {"processes", "single", "threads", "uring"}
+    assert set(most["standings"][0]["not_told_apart"]) == together
+    assert most["standings"][0]["doubts"] == [
+        "the clients were nearly busy and may have been the limit"
+    ]
+    assert most["standings"][-1]["leader"] == "apache"
+    crossing = next(one for one in most["crossings"] if one["before"] == "events")
+    # 1e5 x**-0.5 meets 5e4 x**-0.3 at x = 2**5.
+    assert crossing["after"] == "apache"
+    assert crossing["position"]["value"] == pytest.approx(5 * 2**5)
+    assert app.run(["study", "report", str(directory.path)]) == 0
+    assert "Where the winner changes" in capfd.readouterr().out
+
+
+def test_the_page_says_where_the_winner_changes(
+    run: tuple[Study, RunDirectory], tmp_path: Path
+) -> None:
+    study, directory = run
+    plain = replace(study, figures=())
+    page = report.write_study(plain, directory, tmp_path / "report.html").read_text()
+    text = page.partition('<script id="perpacket-data"')[0]
+    assert "between 5 and 10,000 file size (bytes)" in text
+    assert text.count('id="crossings"') == text.count('id="standings"') == 1
+
+
+@pytest.mark.parametrize("server", ["processes", *PEERS])
+def test_a_server_is_measured_with_its_whole_tree(
+    server: str, host: testbed.Host, tmp_path: Path
+) -> None:
+    """One short run each with the real agent: requests, none failed, and the kernel's counts."""
+    real_agent()
+    if server != "processes":
+        skip_without(host, "nginx" if server == "nginx" else "apache")
+    rig = MeasuredRig()
+    study = Study("tiny", "A study", "What?", (peer_point(server),), (1,), runner=rig, rig=rig)
+    quick = (("run.duration_s", "0.3"), ("run.warmup_s", "0"), ("testbed.kind", "loopback"))
+    directory = session.run(study, tmp_path / "run", overrides=quick)
+    assert [failure.reason for failure in directory.failures()] == []
+    row = directory.observations().row(0, named=True)
+    assert row["requests_per_s"] > 0
+    assert row["error_share"] == 0
+    least = web_servers.LEAST_THREADS if server == "processes" else 2
+    assert row["server_process.processes"] >= least
+    assert row["server_process.resident_pages"] > 0
+    assert row["server_process.context_switches_per_s"] >= 0
