@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import subprocess
 import sys
 import tempfile
@@ -174,8 +175,12 @@ def test_a_process_may_be_called_anything_and_one_that_is_gone_has_no_counts(
         "/proc/7/task/7/status:voluntary_ctxt_switches:\t5\n"
         "/proc/7/task/7/status:nonvoluntary_ctxt_switches:\t2\n"
     )
-    found = process_tree.parse(text.replace("voluntary_ctxt_switches:\t", "v_ctxt_switches: "))
+    found = process_tree.parse(text)
     assert found is not None
+    assert found.cpu_s == 300 / os.sysconf("SC_CLK_TCK")
+    exact = process_tree.parse(text + "/proc/7/task/7/schedstat:2500000000 1 9\n")
+    assert exact is not None
+    assert exact.cpu_s == 2.5
     assert (found.processes, found.threads, found.minor_faults, found.major_faults) == (1, 4, 11, 3)
     assert (found.resident_pages, found.context_switches) == (50, 7)
     with subprocess.Popen(["true"]) as ended:
@@ -305,6 +310,20 @@ def test_a_server_that_is_not_there_is_left_out_with_the_reason(
         assert list(holding.left_out) == ["nginx-10000b-20c"] == [name]
         assert reason == "there is no nginx on server: install it (Debian: nginx-light)"
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("may_sample", [True, False])
+def test_where_sampling_is_forbidden_the_kernels_accounts_do(
+    may_sample: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lacking = {} if may_sample else {"perf_cpu_wide": "only the kernel's accounts"}
+    monkeypatch.setattr("perpacket.measurement.rig.capabilities_lacking", lambda _: lacking)
+    point = peer_point("events")
+    point = replace(point, overrides=(*point.overrides, ("testbed.kind", "loopback")))
+    rig = MeasuredRig()
+    with rig.held((point,)):
+        fitted = rig._setup().fitted(read_plan(point))
+    assert fitted.profile_events == ("best" if may_sample else "accounts")
 
 
 class RacingRig(FakeRig):

@@ -15,7 +15,7 @@ from perpacket.experiment.study import Point
 
 LoadKind = Literal["stream", "file", "trace", "specweb99", "surge"]
 NetworkKind = Literal["direct", "delayed"]
-EventsKind = Literal["best", "clock", "counters", "accounts"]
+EventsKind = Literal["best", "clock", "counters", "accounts", "any"]
 TestbedKind = Literal["auto", "loopback", "namespaces", "ssh"]
 ServerKind = Literal["perpacket", "nginx", "apache"]
 
@@ -88,7 +88,8 @@ class Plan(BaseModel):
     """More than a live server is asked to bear: it makes every point dearer alike, by some per cent
     in virtual machines, and short runs need the samples."""
     profile_events: EventsKind = Field(alias="profile.events", default="best")
-    """`accounts` where perf is forbidden: user, kernel and interrupt time, and no layers."""
+    """`accounts` where perf is forbidden: user, kernel and interrupt time, and no layers; `any` is
+    `best` where perf is allowed and `accounts` elsewhere, for studies that need no layers."""
 
     @model_validator(mode="after")
     def is_whole(self) -> Self:

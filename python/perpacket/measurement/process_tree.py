@@ -1,9 +1,10 @@
 """What the kernel counts of the server's processes: proc(5), over all that the server started.
 
-A server may be one process, many, or many threads: what it costs is the sum. Processor time is the
-scheduler's (`utime` and `stime`); on loopback it holds the receiver's work up to the socket too.
-Page faults are of all threads; switches are read from each thread and lose those of threads that
-ended meanwhile. Pages that processes share count in each of them.
+A server may be one process, many, or many threads: what it costs is the sum. Processor time is what
+the scheduler gave its threads, in nanoseconds (where the kernel does not tell, `utime` and `stime`
+in ticks, which is coarse for many processes); on loopback it holds the receiver's work up to the
+socket too. Page faults are of all threads; time and switches are read from each thread and lose
+those of threads that ended meanwhile. Pages that processes share count in each of them.
 """
 
 from __future__ import annotations
@@ -31,13 +32,14 @@ done
 files=
 for pid in $pids; do
     files="$files /proc/$pid/stat /proc/$pid/statm /proc/$pid/task/*/status"
+    files="$files /proc/$pid/task/*/schedstat"
 done
 grep -s -e '^[0-9]' -e ctxt_switches $files /dev/null
 """
 """Prints the time in ns, then lines of the files of a process and of all below it, named: few
 programs are started, because they run on the server's processors."""
 
-LINE = re.compile(r"/proc/(\d+)/(stat|statm|task/\d+/status):(.*)")
+LINE = re.compile(r"/proc/(\d+)/(stat|statm|task/\d+/(?:status|schedstat)):(.*)")
 
 MINOR_FAULTS, MAJOR_FAULTS, USER_TICKS, SYSTEM_TICKS, THREADS = 7, 9, 11, 12, 17
 """Fields of /proc/PID/stat after the name in parentheses, from 0: proc_pid_stat(5)."""
@@ -69,7 +71,7 @@ def read(host: Host, pid: int) -> Counts | None:
 def parse(text: str) -> Counts | None:
     """The counts in what `SCRIPT` printed; None where it holds no process."""
     first, _, rest = text.partition("\n")
-    processes = threads = minor = major = switches = pages = ticks = 0
+    processes = threads = minor = major = switches = pages = ticks = run_ns = 0
     for line in rest.splitlines():
         if (match := LINE.fullmatch(line)) is None:
             continue
@@ -83,11 +85,13 @@ def parse(text: str) -> Counts | None:
             ticks += int(fields[USER_TICKS]) + int(fields[SYSTEM_TICKS])
         elif file == "statm":
             pages += int(content.split()[1])
+        elif file.endswith("schedstat"):
+            run_ns += int(content.split()[0])
         else:
             switches += int(content.split()[1])
     if not first.isdigit() or not processes:
         return None
-    cpu_s = ticks / os.sysconf("SC_CLK_TCK")
+    cpu_s = run_ns / 1e9 if run_ns else ticks / os.sysconf("SC_CLK_TCK")
     return Counts(int(first), processes, threads, cpu_s, minor, major, switches, pages)
 
 

@@ -86,7 +86,7 @@ class MeasuredRig:
             left_out = impossible(plans, lack, direct.server)
             possible = [plan for name, plan in plans.items() if name not in left_out]
             files = stack.enter_context(laid_out(direct, possible))
-            self._stage = Stage(direct, delayed, files)
+            self._stage = Stage(direct, delayed, files, _may_sample(direct.server, possible))
             try:
                 yield Holding(identity(direct, delayed), facts(direct, delayed), left_out)
             finally:
@@ -164,6 +164,12 @@ def _lack_of_descriptors(plan: Plan) -> str:
         f"{plan.connections} connections need more than the {hard} files that a process may have "
         "open here: raise the hard limit (`ulimit -Hn`)"
     )
+
+
+def _may_sample(server: Host, plans: Iterable[Plan]) -> bool:
+    """Whether the server's machine may be sampled, if that decides anything."""
+    asked = any(plan.profile_events == "any" for plan in plans)
+    return not asked or "perf_cpu_wide" not in capabilities_lacking(server)
 
 
 def identity(direct: Testbed, delayed: Testbed | None) -> dict[str, object]:

@@ -55,6 +55,15 @@ class Stage:
     delayed: Testbed | None
     """The same hosts anew with what adds latency between them; None where nothing does."""
     files: Files
+    may_sample: bool = True
+    """Whether the server's machine lets us sample what its processors run."""
+
+    def fitted(self, plan: Plan) -> Plan:
+        """The plan with what its profile samples here."""
+        if plan.profile_events != "any":
+            return plan
+        events = "best" if self.may_sample else "accounts"
+        return plan.model_copy(update={"profile_events": events})
 
     def testbed(self, plan: Plan) -> Testbed:
         """The testbed of a plan, with its latency.
@@ -85,6 +94,7 @@ class MeasuredRun:
     def run(self) -> Outcome:
         """Measure; raises `RunFailed` or `MachineLacks` saying what went wrong."""
         stage = self._setup()
+        self.plan = stage.fitted(self.plan)
         began_s = self._began_s = time.monotonic()
         testbed = stage.testbed(self.plan)
         answers = _web(testbed, stage.files, self) if self.plan.is_web else _stream(testbed, self)

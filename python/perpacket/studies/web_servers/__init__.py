@@ -61,6 +61,7 @@ def point(server: str, size_bytes: int, clients: int, full: bool) -> Point:
         "load.size_bytes": size_bytes,
         "run.duration_s": DURATION_S[full],
         "run.warmup_s": WARMUP_S[full],
+        "profile.events": "any",
         "run.stretch": LARGE_STRETCH if size_bytes >= LARGE_BYTES else 1.0,
     }
     if server in ARCHITECTURES:
@@ -193,6 +194,8 @@ STUDY = measured.MeasuredStudy(
         "(sendfile), Apache with a thread a client and no module but what it needs; a "
         "distribution's default configuration is slower, and other settings could change the "
         "order.",
+        "Where the kernel forbids sampling, nothing tells what other programs did on the server's "
+        "processors.",
         "On loopback the server's processor time holds the client's receiving up to its socket.",
         "One of the two web servers compared in 2003 runs on another system only: its figures are "
         "left out.",
