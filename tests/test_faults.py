@@ -74,7 +74,11 @@ def nursery(study: Path) -> Iterator[subprocess.Popen[str]]:
     finally:
         assert process.stdin is not None
         process.stdin.close()
-        process.wait(timeout=60)
+        try:
+            process.wait(timeout=60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
 
 
 def run_for(process: subprocess.Popen[str], path: Path, duration_s: float) -> bool:
@@ -136,8 +140,7 @@ def begun(tmp_path: Path) -> RunDirectory:
 
 
 FULL = """
-import resource, signal, sys
-from pathlib import Path
+import resource, sys
 from perpacket.cli import app
 
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), int(sys.argv[1])))
@@ -147,7 +150,8 @@ raise SystemExit(app.run(sys.argv[2:]))
 
 
 def on_full_disk(size_bytes: int, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", FULL, str(size_bytes), *arguments]
+    # Without -B the interpreter would keep half of a module's compiled form, and believe it later.
+    command = [sys.executable, "-B", "-c", FULL, str(size_bytes), *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 

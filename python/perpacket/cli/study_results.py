@@ -51,7 +51,7 @@ def write_effects(effects: Effects, confidence: float) -> None:
             else output.number_text(row.interval.value),
             "*" if row.share is not None and row.is_significant else "",
             "-" if row.share is None else f"{100 * row.share:.2f} %",
-            ", ".join(row.confounded[:2]) + ", ..." * (len(row.confounded) > 2),
+            row.confounded_text,
         )
         for row in effects.rows
     ]

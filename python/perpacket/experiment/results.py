@@ -49,6 +49,11 @@ class EffectRow:
     """The effects that cannot be told from it: what is measured is their sum."""
 
     @property
+    def confounded_text(self) -> str:
+        """The simplest of the effects that cannot be told from it, and how many more there are."""
+        return _first_of(self.confounded, ", ")
+
+    @property
     def is_significant(self) -> bool:
         """Whether the interval leaves out zero."""
         return self.interval.is_bounded and not self.interval.contains(0.0)
@@ -129,13 +134,15 @@ def effect_text(effect: Effect) -> str:
 
 def confounding(design: Design) -> list[str]:
     """Which effects a fraction cannot tell from each other, a line each; none of a full design."""
-    lines = []
-    for group in design.confounded():
-        if len(group) > 1:
-            named = " = ".join(effect_text(effect) for effect in group[:MOST_CONFOUNDED])
-            rest = len(group) - MOST_CONFOUNDED
-            lines.append(f"{named} and {rest} more" if rest > 0 else named)
-    return lines
+    groups = [[effect_text(effect) for effect in group] for group in design.confounded()]
+    return [_first_of(group, " = ") for group in groups if len(group) > 1]
+
+
+def _first_of(names: Sequence[str], joint: str) -> str:
+    """The first names, joined, and how many more there are."""
+    rest = len(names) - MOST_CONFOUNDED
+    text = joint.join(names[:MOST_CONFOUNDED])
+    return f"{text} and {rest} more" if rest > 0 else text
 
 
 def paired_values(

@@ -90,7 +90,7 @@ def _effect_row(row: EffectRow) -> tuple[Cell, ...]:
         interval_cell(row.interval),
         Cell("") if row.share is None else _share_cell(100 * row.share),
         Cell("" if is_mean else "yes" if row.is_significant else "no"),
-        Cell(", ".join(row.confounded)),
+        Cell(row.confounded_text),
     )
 
 
