@@ -157,24 +157,43 @@ def default_quantities(kind: str, points: tuple[Point, ...]) -> tuple[str, ...]:
     return ("goodput_mbps" if "stream" in loads else "requests_per_s", "ns.Stack")
 
 
+COSTS = {
+    "simulated": ("cycles_per_packet", "host cycles per packet"),
+    "measured": ("cpu_ns_per_segment", "processor time per segment (ns; sent and received)"),
+}
+"""What a layer's cost is told in, and the title of its axis."""
+
+
 def figures(kind: str, points: tuple[Point, ...], told: tuple[str, ...]) -> tuple[Figure, ...]:
-    """A curve of the first quantity along each factor with numbers, the others at their first."""
-    columns = [name for name in told if is_column(kind, name)]
+    """Along each factor, the others at their first level: the first quantity, cost by layer."""
+    columns = [name for name in told if is_column(kind, name)][:1]
+    cost, cost_title = COSTS[kind]
     first = points[0].factors
     found = []
-    for factor, level in first.items():
-        if isinstance(level, str) or not columns:
-            continue
-        where = {name: held for name, held in first.items() if name != factor}
-        found.append(
+    for factor in first:
+        where = {name: level for name, level in first.items() if name != factor}
+        along = f"along {factor}{_held(where)}"
+        found += [
             Figure(
                 "curve",
-                f"{columns[0]} along {factor}{_held(where)}",
+                f"{name} {along}",
                 factor,
-                columns[0],
+                name,
                 where=where,
                 x_title=factor,
-                y_title=columns[0],
+                y_title=name,
+            )
+            for name in columns
+        ]
+        found.append(
+            Figure(
+                "stacked-layers",
+                f"Cost by layer {along}",
+                factor,
+                cost,
+                where=where,
+                x_title=factor,
+                y_title=cost_title,
             )
         )
     return tuple(figure for figure in found if figure.has_enough(points))
