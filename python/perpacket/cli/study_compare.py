@@ -76,7 +76,7 @@ def compare(
     for remark in compared.remarks:
         progress.note(f"note: {remark}", quiet)
     failed = [
-        f"{rule}: at {ratio.point} it is {ratio.interval}"
+        f"{rule}: at {ratio.point} it is {ratio.text}"
         + ("" if rule.is_certain(ratio) else ", which may be chance")
         for rule, ratio in broken
     ]
@@ -109,7 +109,7 @@ def write(compared: Compared, confidence: float) -> None:
             ratio.quantity,
             output.number_text(ratio.first),
             output.number_text(ratio.second),
-            "-" if ratio.interval is None else str(ratio.interval),
+            ratio.text,
             str(ratio.change),
         )
         for ratio in compared.ratios

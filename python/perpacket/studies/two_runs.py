@@ -21,6 +21,8 @@ from perpacket.statistics import (
     DEFAULT_CONFIDENCE,
     Interval,
     StatisticsError,
+    decimals_for,
+    format_number,
     paired_ratio,
     t_quantile,
 )
@@ -78,6 +80,17 @@ class Ratio:
             return Change.NONE
         return Change.HIGHER if self.interval.value > 1 else Change.LOWER
 
+    @property
+    def text(self) -> str:
+        """`0.865 [0.836, 0.894]`, to three digits however wide the interval is."""
+        if self.interval is None:
+            return "-"
+        ends = self.interval.value, self.interval.low, self.interval.high
+        if not self.interval.is_bounded:
+            return f"{_digits(ends[0])} (one run)"
+        value, low, high = map(_digits, ends)
+        return f"{value} [{low}, {high}]"
+
     def as_dict(self) -> dict[str, object]:
         """The fields for JSON."""
         return {
@@ -89,6 +102,10 @@ class Ratio:
             "paired": self.paired,
             "verdict": str(self.change),
         }
+
+
+def _digits(number: float) -> str:
+    return format_number(number, decimals_for(number, digits=3))
 
 
 OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
