@@ -171,14 +171,15 @@ def run_cancellable(simulation: Simulation, on_progress: Callable[[int, int], No
             failures.append(error)
 
     thread = threading.Thread(target=work, name=f"simulate {simulation.configuration}")
-    thread.start()
     try:
+        thread.start()  # Ctrl-C may come while it waits for the thread to be there
         while thread.is_alive():
             thread.join(POLL_S)
             on_progress(*simulation.progress())
     finally:
         simulation.cancel()
-        thread.join()
+        if thread.is_alive():
+            thread.join()
     if failures:
         raise failures[0]
     return results[0]
