@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from perpacket.cli.app import run
 from perpacket.errors import ConfigurationError
-from perpacket.models import bounds, handoff, laws, memory, profiled
+from perpacket.models import bounds, handoff, laws, memory, profiled, saturation, segments
 
 fractions = st.floats(0.001, 1.0)
 ratios = st.floats(0.01, 100.0)
@@ -220,3 +220,39 @@ def test_every_model_prints_a_table_and_json(
     assert capsys.readouterr().out
     assert run(["model", *arguments, "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["schema"] == 1
+
+
+@given(st.floats(0, 1e4), st.floats(0.1, 1e3), st.integers(1, 50), st.integers(51, 500))
+def test_a_line_is_found_again_from_two_of_its_points(
+    fixed: float, each: float, few: int, many: int
+) -> None:
+    known = segments.Line(fixed, each)
+    found = segments.line((few, float(known.cost(few))), (many, float(known.cost(many))))
+    assert found.fixed == pytest.approx(fixed, abs=1e-6 * (1 + each * many + fixed))
+    assert found.each == pytest.approx(each, rel=1e-6, abs=1e-6 * (1 + fixed))
+
+
+def test_a_share_of_a_request_lies_between_that_of_its_fixed_part_and_of_a_segment() -> None:
+    part, whole = segments.Line(10.0, 40.0), segments.Line(100.0, 50.0)
+    shares = segments.share(part, whole, [1e-9, 2.0, 1e9])
+    assert shares == pytest.approx([0.1, 90 / 200, 0.8])
+
+
+def test_two_sizes_of_equal_segments_make_no_line() -> None:
+    with pytest.raises(ConfigurationError, match="expected two sizes"):
+        segments.line((3, 10.0), (3, 12.0))
+
+
+@given(st.integers(1, 10_000), st.integers(1, 100), fractions)
+def test_a_server_neither_outpaces_its_connections_nor_itself(
+    connections: int, at: int, utilization: float
+) -> None:
+    ratio = float(saturation.relative_throughput(connections, at, utilization))
+    assert ratio <= connections / at
+    assert ratio * utilization <= 1 + 1e-12
+    assert ratio == pytest.approx(connections / at) or ratio * utilization == pytest.approx(1)
+
+
+def test_a_server_that_never_works_has_no_bound() -> None:
+    with pytest.raises(ConfigurationError, match="utilization"):
+        saturation.relative_throughput(4, 1, 0.0)

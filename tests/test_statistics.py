@@ -53,6 +53,32 @@ def test_one_run_says_nothing_about_spread() -> None:
         assert str(interval) == "7.00 (one run)"
 
 
+@given(
+    st.lists(st.integers(-1000, 1000).map(float), min_size=2, max_size=12),
+    st.lists(st.integers(-1000, 1000).map(float), min_size=2, max_size=12),
+)
+def test_a_difference_is_welchs(first: list[float], second: list[float]) -> None:
+    own = statistics.difference(first, second)
+    assert own.value == pytest.approx(
+        math.fsum(second) / len(second) - math.fsum(first) / len(first), rel=1e-6, abs=1e-3
+    )
+    assert own.contains(own.value)
+    assume(len(set(first)) > 1 or len(set(second)) > 1)
+    theirs = scipy_stats.ttest_ind(second, first, equal_var=False).confidence_interval(0.95)
+    # Degrees of freedom are rounded down: never narrower, and as wide as one fewer at most.
+    assert own.low <= theirs.low + 1e-6 * (1 + abs(theirs.low))
+    assert own.high >= theirs.high - 1e-6 * (1 + abs(theirs.high))
+
+
+def test_equal_spreads_have_the_interval_of_twice_the_degrees() -> None:
+    """Student's t with 4 degrees of freedom is 2.776 at 95 %."""
+    own = statistics.difference([1.0, 2.0, 3.0], [11.0, 12.0, 13.0])
+    assert own.value == 10.0
+    assert own.high == pytest.approx(10 + 2.776445105 * math.sqrt(2 / 3))
+    assert not statistics.difference([1.0], [2.0, 3.0]).is_bounded
+    assert statistics.difference([1.0, 1.0], [3.0, 3.0]).low == 2.0
+
+
 @given(samples)
 def test_intervals_hold_their_value_and_the_value_lies_among_the_runs(values: list[float]) -> None:
     for interval in (statistics.mean(values), statistics.median(values)):

@@ -217,6 +217,38 @@ def median(values: Sequence[float], confidence: float = DEFAULT_CONFIDENCE) -> I
     return Interval(centre, ordered[rank - 1], ordered[n - rank], n, reached)
 
 
+def difference(
+    first: Sequence[float], second: Sequence[float], confidence: float = DEFAULT_CONFIDENCE
+) -> Interval:
+    """The mean of `second` minus that of `first`, of runs that have nothing to do with each other.
+
+    Welch's interval (1947): the two may spread differently. Its degrees of freedom are rounded
+    down, which makes it a little wider. `n` is that of the smaller sample.
+
+    Raises `StatisticsError` when either is empty or holds a number that is not finite.
+    """
+    one, other = mean(first, confidence), mean(second, confidence)
+    value, n = other.value - one.value, min(one.n, other.n)
+    if n == 1:
+        return Interval(value, -math.inf, math.inf, n, confidence)
+    shares = [_variance_of_mean(values) for values in (first, second)]
+    spread = math.fsum(shares)
+    if spread == 0:
+        return Interval(value, value, value, n, confidence)
+    weights = math.fsum(
+        share**2 / (len(values) - 1) for share, values in zip(shares, (first, second), strict=True)
+    )
+    # Never below the smaller sample's: rounding may put it there.
+    degrees = max(n - 1, math.floor(spread**2 / weights))
+    half_width = t_quantile(confidence, degrees) * math.sqrt(spread)
+    return Interval(value, value - half_width, value + half_width, n, confidence)
+
+
+def _variance_of_mean(values: Sequence[float]) -> float:
+    centre = math.fsum(values) / len(values)
+    return math.fsum((value - centre) ** 2 for value in values) / (len(values) - 1) / len(values)
+
+
 def paired_ratio(
     numerators: Sequence[float],
     denominators: Sequence[float],

@@ -1,0 +1,36 @@
+"""Throughput against connections: it grows with them until the server is busy, and then no more.
+
+    X(n) = min(n X(m) / m, X(m) / U(m)),  from throughput X and utilization U at m connections
+
+The asymptotic bounds of a closed system without knowledge of its queues: fewer customers than
+the server can take wait for nobody, and a busy server does what it can. Source: Denning and Buzen,
+*The Operational Analysis of Queueing Network Models*, ACM Computing Surveys 10(3), 1978.
+
+Assumes that a request costs the server the same whatever the number of connections, and that
+neither clients nor the network ever limit. An upper bound: queueing between the ends is left out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from perpacket.models.checks import numbers
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import ArrayLike, NDArray
+
+
+def relative_throughput(
+    connections: ArrayLike, at: float, utilization: float
+) -> NDArray[np.float64]:
+    """Throughput over that at `at` connections, where the server was busy for `utilization`.
+
+    `connections` are 1 or more, `utilization` is a fraction above 0 and at most 1.
+    """
+    import numpy as np
+
+    count = numbers("connections", connections, low=1.0)
+    base = numbers("at", at, low=1.0)
+    busy = numbers("utilization", utilization, high=1.0, positive=True)
+    return np.minimum(count / base, 1.0 / busy)

@@ -1,0 +1,60 @@
+"""A request's cost by its segments: so much a request, so much a segment.
+
+    cost(n) = fixed + each n, through what was found at two numbers of segments
+
+Source: the split of protocol processing into what a request costs whatever its size and what grows
+with its data, Clark, Jacobson, Romkey and Salwen, *An Analysis of TCP Processing Overhead*, IEEE
+Communications Magazine 27(6), 1989.
+
+Assumes that every segment costs the same: no offload that bundles them, and no cache that large
+responses overflow.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from perpacket.errors import ConfigurationError
+from perpacket.models.checks import numbers
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import ArrayLike, NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What a request costs: `fixed` whatever its size and `each` for a segment, in one unit."""
+
+    fixed: float
+    each: float
+
+    def cost(self, segments: ArrayLike) -> NDArray[np.float64]:
+        """The cost of requests of so many segments (sent and received), in the line's unit."""
+        return self.fixed + self.each * numbers("segments", segments, positive=True)
+
+
+def line(first: tuple[float, float], second: tuple[float, float]) -> Line:
+    """The line through two pairs of segments a request and its cost.
+
+    Raises `ConfigurationError` unless the numbers of segments differ.
+    """
+    (few, low), (many, high) = first, second
+    numbers("segments", (few, many), positive=True)
+    numbers("cost", (low, high))
+    if few == many:
+        raise ConfigurationError(
+            f"segments = {few:g} twice: expected two sizes",
+            parameter="segments",
+            value=f"{few:g}",
+            allowed="give the costs of requests that differ in size",
+        )
+    each = (high - low) / (many - few)
+    return Line(low - each * few, each)
+
+
+def share(part: Line, whole: Line, segments: ArrayLike) -> NDArray[np.float64]:
+    """The share of one part of the cost in the whole, as a fraction, at so many segments."""
+    shares: NDArray[np.float64] = part.cost(segments) / whole.cost(segments)
+    return shares
