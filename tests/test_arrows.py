@@ -59,7 +59,7 @@ PACKAGES: dict[str, set[str]] = {
 `__init__` stands for `import perpacket`, which gives the version and loads nothing else.
 """
 
-HEAVY = {"polars", "altair", "numpy", "great_tables", "vl_convert"}
+HEAVY = {"polars", "altair", "numpy", "great_tables", "vl_convert", "distributed"}
 """Imported inside functions everywhere but in the report, so that help and version come at once."""
 
 

@@ -34,7 +34,10 @@ REFERENCES = {
     "breakdown": "patwardhan2004.toml",
     "web-servers": "isa2003.toml",
 }
-SCOPES = [(name, full) for name in studies.MEASURED for full in (False, True)]
+DOCUMENTS = tuple(REFERENCES)
+"""The measured studies of documents; `agreement` has none, and tests of its own."""
+
+SCOPES = [(name, full) for name in DOCUMENTS for full in (False, True)]
 
 
 @pytest.mark.parametrize(("name", "full"), SCOPES)
@@ -49,7 +52,7 @@ def test_every_point_can_be_read_as_a_plan_and_is_named_by_its_factors(
         assert plan.latency_ms == 0 or plan.network == "delayed"
 
 
-@pytest.mark.parametrize("name", studies.MEASURED)
+@pytest.mark.parametrize("name", DOCUMENTS)
 def test_the_cut_levels_take_ten_minutes_at_most(name: str) -> None:
     study = studies.find_measured(name)
     expected_s = sum(read_plan(point).expected_s for point in study.points)
@@ -81,7 +84,7 @@ def test_the_full_levels_are_the_published_ones() -> None:
     assert users == {25, 50, 100, 150, 200, 300, 400, 500}
 
 
-@pytest.mark.parametrize("name", studies.MEASURED)
+@pytest.mark.parametrize("name", DOCUMENTS)
 def test_levels_that_the_document_states_changes_between_are_in_the_cut_study(name: str) -> None:
     """A change can only be found again where both of its ends are run."""
     cut = studies.find_measured(name)
@@ -91,7 +94,7 @@ def test_levels_that_the_document_states_changes_between_are_in_the_cut_study(na
     assert all(row.point in names and row.against in names for row in changes)
 
 
-@pytest.mark.parametrize("name", studies.MEASURED)
+@pytest.mark.parametrize("name", DOCUMENTS)
 def test_figures_of_the_document_are_those_of_the_reference(name: str, shared: Path) -> None:
     with (shared / "reference" / REFERENCES[name]).open("rb") as stream:
         reference = {row["id"]: row for row in tomllib.load(stream)["figure"]}
@@ -135,7 +138,7 @@ def test_shares_and_changes_are_computed_from_table_1(shared: Path) -> None:
     assert checked == 48 + 16
 
 
-@pytest.mark.parametrize("name", studies.MEASURED)
+@pytest.mark.parametrize("name", DOCUMENTS)
 def test_every_figure_names_quantities_that_there_are(name: str) -> None:
     for figure in studies.find_measured(name, full=True).figures:
         if figure.kind in ("relative", "quantities-beside"):
@@ -361,6 +364,10 @@ ELSEWHERE = ("--url", "http://{address}:8080", "--testbed", "loopback")
         (["osdi06", "--duration", "3"], "--duration: that is for measured"),
         (["tr05-450", "--seeds", "3"], "--seeds: that is for simulated"),
         (["tr05-450", "--packets", "3"], "--packets: that is for simulated"),
+        (["tr05-450", "--cluster", "tcp://[::1]:8786"], "--cluster: that is for simulated"),
+        (["tr05-450", "--executor", "processes"], "--executor: that is for simulated"),
+        (["osdi06", "--cluster", "here"], "--cluster here: this is no address"),
+        (["osdi06", "--cluster", "tcp://[::1]:8786", "--workers", "2"], "leave out --workers"),
         (["breakdown", "--only", "web"], "--only web"),
         (["breakdown", "--server", "nginx"], "--server (server.command) and --url (server.url)"),
         (["breakdown", "--server", "no-such -x", *ELSEWHERE], "there is no program no-such"),

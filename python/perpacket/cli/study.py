@@ -15,6 +15,7 @@ import typer
 
 from perpacket.cli import output, progress, study_compare, study_files
 from perpacket.cli.destination import check_destination
+from perpacket.cli.executors import executor_of
 from perpacket.cli.options import (
     Format,
     FormatOption,
@@ -29,8 +30,10 @@ from perpacket.cli.options import (
 from perpacket.cli.study_options import (
     SIMULATED_SEEDS,
     ClientHostsOption,
+    ClusterOption,
     DirectoryArgument,
     DurationOption,
+    ExecutorOption,
     FirstSeedOption,
     FullOption,
     NameArgument,
@@ -122,6 +125,8 @@ def run(
     directory: OutputOption = None,
     seeds: SeedsOption = None,
     workers: WorkersOption = None,
+    executor: ExecutorOption = None,
+    cluster: ClusterOption = None,
     warmup_packets: WarmupOption = None,
     packets: PacketsOption = None,
     full: FullOption = False,
@@ -158,9 +163,11 @@ def run(
         server__url=url,
         load__trace=None if trace is None else existing(trace),
     )
+    where = executor_of(executor, cluster, workers)
     study = chosen(name, full, only)
     if study.is_measured:
-        refuse(name, "simulated", {"--seeds": seeds, "--workers": workers}, of_simulation)
+        parallel = {"--workers": workers, "--executor": executor, "--cluster": cluster}
+        refuse_simulated(study, name, {"--seeds": seeds}, parallel, of_simulation)
         blocks = blocks_of(study, replications, seed)
     else:
         wrong = {"--full": full or None, "--only": only, "--replications": replications}
@@ -174,7 +181,7 @@ def run(
         progress.note(time_to_go(study, blocks, overrides), quiet)
     with progress.of_study(quiet) as on_progress:
         made = session.run(
-            study, path, seeds=blocks, overrides=overrides, workers=workers, on_progress=on_progress
+            study, path, seeds=blocks, overrides=overrides, executor=where, on_progress=on_progress
         )
     finish(made, output_format, quiet)
 
@@ -225,6 +232,21 @@ def refuse(
         )
 
 
+def refuse_simulated(
+    study: Study,
+    name: str,
+    options: Mapping[str, object],
+    parallel: Mapping[str, object],
+    settings: list[tuple[str, str]],
+) -> None:
+    """Raise `ConfigurationError` on options of simulated studies that a measured one cannot have.
+
+    One that simulates a part has `parallel` and `settings`: where simulations run, and how.
+    """
+    wrong = dict(options) if study.is_simulated else {**options, **parallel}
+    refuse(name, "simulated", wrong, [] if study.is_simulated else settings)
+
+
 def existing(trace: Path) -> str:
     """The trace's whole path; raises `OSError` naming it when it cannot be read."""
     with trace.open("rb"):
@@ -252,16 +274,18 @@ def time_to_go(
 ) -> str:
     """How long a measured study takes, about, and how much it runs."""
     expected_ms = 0
-    for point in study.points:
-        planned = replace(point, overrides=point.overrides + overrides)
-        expected_ms += study.runner.prepare(planned, blocks[0], timeline=False).progress()[1]
+    measured = [point for point in study.points if point.name not in study.simulated]
+    for point in measured:
+        added = tuple(pair for pair in overrides if study.takes(point, pair[0]))
+        planned = replace(point, overrides=point.overrides + added)
+        expected_ms += study.runner_of(point).prepare(planned, blocks[0], False).progress()[1]
     seconds = expected_ms * len(blocks) / 1000
     about = f"{seconds:.0f} s" if seconds < SHORT_S else f"{seconds / 60:.0f} min"
     most = "at most " if study.stopping is not None else ""
     times = "once each" if len(blocks) == 1 else f"{most}{len(blocks)} times each"
     return (
-        f"{most or 'about '}{about} to go: {len(study.points)} points, {times}, "
-        "and what setting up takes"
+        f"{most or 'about '}{about} to go: {len(measured)} points, {times}, "
+        f"and what setting up takes{', and simulating before' if study.is_simulated else ''}"
     )
 
 
@@ -269,15 +293,18 @@ def time_to_go(
 def resume(
     directory: DirectoryArgument,
     workers: WorkersOption = None,
+    executor: ExecutorOption = None,
+    cluster: ClusterOption = None,
     output_format: FormatOption = Format.TABLE,
     quiet: QuietOption = False,
 ) -> None:
     """Run what an interrupted run is missing, then report as `study run` does."""
     from perpacket.experiment import session
 
+    where = executor_of(executor, cluster, workers)
     found, study = reopen(directory)
     with progress.of_study(quiet) as on_progress:
-        count = session.resume(study, found, workers=workers, on_progress=on_progress)
+        count = session.resume(study, found, executor=where, on_progress=on_progress)
     complete = f"{found.path} was complete: nothing was run"
     progress.note(f"{count} observations were missing" if count else complete, quiet)
     finish(found, output_format, quiet)
@@ -288,6 +315,8 @@ def rerun(
     directory: DirectoryArgument,
     destination: OutputOption = None,
     workers: WorkersOption = None,
+    executor: ExecutorOption = None,
+    cluster: ClusterOption = None,
     output_format: FormatOption = Format.TABLE,
     quiet: QuietOption = False,
 ) -> None:
@@ -297,13 +326,15 @@ def rerun(
     """
     from perpacket.experiment import session
 
+    where = executor_of(executor, cluster, workers)
     found, study = reopen(directory)
     if study.is_measured:
-        refuse(study.name, "simulated", {"--workers": workers}, [])
+        parallel = {"--workers": workers, "--executor": executor, "--cluster": cluster}
+        refuse_simulated(study, study.name, {}, parallel, [])
     path = destination or fresh_path(study)
     progress.note(f"run directory: {path}", quiet)
     with progress.of_study(quiet) as on_progress:
-        made = session.rerun(study, found, path, workers=workers, on_progress=on_progress)
+        made = session.rerun(study, found, path, executor=where, on_progress=on_progress)
     finish(made, output_format, quiet)
 
 

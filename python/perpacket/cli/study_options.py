@@ -31,6 +31,33 @@ NameArgument = Annotated[
 ]
 DirectoryArgument = Annotated[Path, typer.Argument(help="The directory of a run.")]
 
+
+class ExecutorChoice(StrEnum):
+    """Where simulated runs go on this machine."""
+
+    THREADS = "threads"
+    PROCESSES = "processes"
+
+
+ExecutorOption = Annotated[
+    ExecutorChoice | None,
+    typer.Option(
+        "--executor",
+        help="Runs in threads, or in processes, where one that dies is done again; threads unless "
+        "given. Changes no result.",
+        rich_help_panel=SIMULATED,
+    ),
+]
+ClusterOption = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        metavar="ADDRESS",
+        help="Runs on the workers of this Dask scheduler, as tcp://127.0.0.1:8786. Changes no "
+        "result.",
+        rich_help_panel=SIMULATED,
+    ),
+]
 SeedsOption = Annotated[
     int | None,
     typer.Option(
@@ -41,14 +68,18 @@ SeedsOption = Annotated[
 ]
 FullOption = Annotated[
     bool,
-    typer.Option("--full", help="The published levels and times.", rich_help_panel=MEASURED),
+    typer.Option(
+        "--full",
+        help="All levels, published where a document states them, and longer runs.",
+        rich_help_panel=MEASURED,
+    ),
 ]
 OnlyOption = Annotated[
     str | None,
     typer.Option(
         metavar="EXPERIMENTS",
         help="Some experiments by commas: packet-rate, connections, latency, web; ab, surge; size, "
-        "clients.",
+        "clients; share, connections, handoff.",
         rich_help_panel=MEASURED,
     ),
 ]

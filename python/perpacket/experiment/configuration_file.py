@@ -103,8 +103,9 @@ def resolve(
 ) -> RunConfiguration:
     """What will run: the study's points with `overrides` on top, over `seeds` or its own.
 
-    Raises `ConfigurationError` when a seed is out of range or named twice, or when an override
-    would make the levels of a user's factor one and the same.
+    In a study of two parts, each gets the parameters that are its own. Raises `ConfigurationError`
+    when a seed is out of range or named twice, or when an override would make the levels of a
+    user's factor one and the same.
     """
     seeds = seeds or study.seeds
     if len(set(seeds)) != len(seeds) or not all(0 <= seed <= MOST_SEED for seed in seeds):
@@ -116,7 +117,14 @@ def resolve(
     if study.definition:
         _check_factors(study, [name for name, _ in overrides])
     added = tuple((name, str(value)) for name, value in overrides)
-    points = tuple(replace(point, overrides=point.overrides + added) for point in study.points)
+    points = tuple(
+        replace(
+            point,
+            overrides=point.overrides
+            + tuple(pair for pair in added if study.takes(point, pair[0])),
+        )
+        for point in study.points
+    )
     return RunConfiguration(
         study.name,
         perpacket,

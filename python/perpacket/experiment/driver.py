@@ -13,9 +13,8 @@ row of failures ends it, because then something is wrong with all of them.
 from __future__ import annotations
 
 import random
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,9 +28,10 @@ from perpacket.errors import (
 )
 from perpacket.experiment import environment
 from perpacket.experiment.configuration_file import RunConfiguration
-from perpacket.experiment.executor import POLL_S, Progress, ProgressFunction
+from perpacket.experiment.executor import POLL_S, Progress, ProgressFunction, interrupted
 from perpacket.experiment.run_directory import Failure, RunDirectory
 from perpacket.experiment.study import Holding, Outcome, Point, Rig, Run
+from perpacket.experiment.ticking import ticking
 
 MOST_FAILURES_IN_A_ROW = 5
 """After as many failed runs without a good one between them, the others would fail too."""
@@ -66,15 +66,21 @@ def begin(
     return directory
 
 
-def resume(directory: RunDirectory, rig: Rig, on_progress: ProgressFunction | None = None) -> int:
+def resume(
+    directory: RunDirectory,
+    rig: Rig,
+    on_progress: ProgressFunction | None = None,
+    only: Collection[str] | None = None,
+) -> int:
     """Run what `directory` is missing; returns how many observations that gave.
 
-    Raises `ConfigurationError` when the testbed is not the one that the study began on, because
-    one table must not mix two, and what `execute` raises.
+    `only` names the points that are measured, all unless given. Raises `ConfigurationError` when
+    the testbed is not the one that the study began on, because one table must not mix two, and what
+    `execute` raises.
     """
-    if not directory.missing():
+    if not remaining(directory, only):
         return 0
-    with rig.held(directory.configuration.points) as holding:
+    with rig.held(measured_points(directory, only)) as holding:
         began = directory.environment().get(TESTBED)
         held = began if isinstance(began, Mapping) else {}
         for name, now in holding.identity.items():
@@ -89,7 +95,7 @@ def resume(directory: RunDirectory, rig: Rig, on_progress: ProgressFunction | No
             raise MachineLacks(
                 f"{directory.path} was begun where more could be run: {_reasons(holding)[0]}"
             )
-        return execute(directory, rig, on_progress)
+        return execute(directory, rig, on_progress, only)
 
 
 def described(holding: Holding) -> dict[str, object]:
@@ -114,10 +120,20 @@ def order(points: Sequence[Point], seed: int) -> list[Point]:
     return shuffled
 
 
-def remaining(directory: RunDirectory) -> list[tuple[Point, int]]:
+def measured_points(
+    directory: RunDirectory, only: Collection[str] | None = None
+) -> tuple[Point, ...]:
+    """The points of a run that are measured: all, or `only` those of these names."""
+    points = directory.configuration.points
+    return points if only is None else tuple(point for point in points if point.name in only)
+
+
+def remaining(
+    directory: RunDirectory, only: Collection[str] | None = None
+) -> list[tuple[Point, int]]:
     """What is due now, block after block, each in its own order."""
     missing = {(point.name, seed) for point, seed in directory.missing()}
-    points = directory.configuration.points
+    points = measured_points(directory, only)
     is_random = directory.configuration.order == "random"
     return [
         (point, seed)
@@ -127,21 +143,28 @@ def remaining(directory: RunDirectory) -> list[tuple[Point, int]]:
     ]
 
 
-def execute(directory: RunDirectory, rig: Rig, on_progress: ProgressFunction | None = None) -> int:
+def execute(
+    directory: RunDirectory,
+    rig: Rig,
+    on_progress: ProgressFunction | None = None,
+    only: Collection[str] | None = None,
+) -> int:
     """Run what is missing while the rig is held; returns how many observations that gave.
 
-    Failed runs are kept as such and are no error here; none is tried twice. Raises `RunFailed` when
-    too many fail in a row, `ConfigurationError` when a point cannot be run as asked,
-    `CorruptObservation` when the directory holds a damaged one, and `Interrupted` (saying how to go
-    on) after Ctrl-C.
+    `only` names the points that are measured, all unless given. Failed runs are kept as such and
+    are no error here; none is tried twice. Raises `RunFailed` when too many fail in a row,
+    `ConfigurationError` when a point cannot be run as asked, `CorruptObservation` when the
+    directory holds a damaged one, and `Interrupted` (saying how to go on) after Ctrl-C.
     """
     finished = 0
     tried: set[tuple[str, int]] = set()
     with directory.locked():
         # More may be due once these are there: a rule may ask whether a point ran often enough.
-        while due := [run for run in remaining(directory) if (run[0].name, run[1]) not in tried]:
+        while due := [
+            run for run in remaining(directory, only) if (run[0].name, run[1]) not in tried
+        ]:
             tried |= {(point.name, seed) for point, seed in due}
-            finished += _run_all(directory, rig, due, on_progress)
+            finished += _run_all(directory, rig, due, on_progress, directory.planned(only))
     return finished
 
 
@@ -150,20 +173,17 @@ def _run_all(
     rig: Rig,
     due: Sequence[tuple[Point, int]],
     on_progress: ProgressFunction | None,
+    total: int,
 ) -> int:
     """Run these, one after another; returns how many observations that gave."""
     runs = [_Planned(point, seed, rig.prepare(point, seed, timeline=False)) for point, seed in due]
-    total = directory.planned()
     session = _Session(directory, runs, total - len(runs), total)
     try:
         with _ticking(on_progress, session.progress):
             for planned in runs:
                 session.observe(planned)
     except KeyboardInterrupt:
-        raise Interrupted(
-            f"interrupted: {session.kept} of {total} observations are kept in {directory.path}",
-            hint=f"go on with `perpacket study resume {directory.path}`",
-        ) from None
+        raise interrupted(directory) from None
     return session.finished
 
 
@@ -178,19 +198,10 @@ def _ticking(
     if on_progress is None:
         yield
         return
-    ended = threading.Event()
-
-    def tick() -> None:
-        while not ended.wait(POLL_S):
-            on_progress(progress())
-
-    thread = threading.Thread(target=tick, name="progress", daemon=True)
-    thread.start()
     try:
-        yield
+        with ticking(POLL_S, lambda: on_progress(progress())):
+            yield
     finally:
-        ended.set()
-        thread.join()
         on_progress(progress())
 
 

@@ -1,24 +1,22 @@
 """Runs what a run directory is missing, in parallel, and survives being stopped.
 
-Each run is a thread, since the core runs outside the interpreter's lock. Which runs go together
-changes nothing: a run depends on its point and its seed alone.
+Which runs go together, and where, changes nothing: a run depends on its point and its seed alone.
 """
 
 from __future__ import annotations
 
-import os
-import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Collection
+from contextlib import closing
 from dataclasses import dataclass, field
 
 from perpacket.errors import ConfigurationError, Interrupted, PerpacketError, RunFailed
+from perpacket.experiment.jobs import POLL_S, Executor, Finished, Job, checked_workers
 from perpacket.experiment.run_directory import RunDirectory
-from perpacket.experiment.study import Outcome, Point, Run, Runner
+from perpacket.experiment.study import Outcome, Point, Runner
+from perpacket.experiment.threads import ThreadExecutor
 
-POLL_S = 0.2
-"""How often progress is reported, in seconds."""
+__all__ = ["POLL_S", "Progress", "ProgressFunction", "checked_workers", "execute", "interrupted"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,157 +42,100 @@ class Progress:
 ProgressFunction = Callable[[Progress], None]
 
 
-def default_workers() -> int:
-    """One worker for each core this process may use."""
-    return len(os.sched_getaffinity(0))
-
-
-def checked_workers(workers: int | None) -> int:
-    """How many runs go at once, one a core unless given; raises `ConfigurationError` below 1."""
-    workers = default_workers() if workers is None else workers
-    if workers < 1:
-        raise ConfigurationError(
-            f"workers = {workers} cannot be used",
-            parameter="workers",
-            value=str(workers),
-            allowed="give 1 or more",
-        )
-    return workers
-
-
 def execute(
     directory: RunDirectory,
     runner: Runner,
     workers: int | None = None,
     on_progress: ProgressFunction | None = None,
+    *,
+    executor: Executor | None = None,
+    only: Collection[str] | None = None,
 ) -> int:
     """Run every observation that `directory` is missing; returns how many were run.
 
-    The first failure stops the others; what is finished is kept. Raises `RunFailed` naming point
-    and seed, `ConfigurationError` when a point cannot be run, `CorruptObservation` when the
-    directory holds a damaged one, and `Interrupted` (saying how to go on) after Ctrl-C.
+    `executor` says where, `workers` threads of this process unless given; `only` names the points
+    to run, all unless given. The first failure stops the others; what is finished is kept. Raises
+    `RunFailed` naming point and seed, `ConfigurationError` when a point cannot be run,
+    `CorruptObservation` when the directory holds a damaged one, and `Interrupted` (saying how to go
+    on) after Ctrl-C.
     """
-    workers = checked_workers(workers)
+    executor = executor or ThreadExecutor(workers)
+    first_seed = directory.configuration.seeds[0]
     with directory.locked():
-        missing = directory.missing()
-        total = directory.planned()
-        session = _Session(directory, runner, total=total, planned=len(missing))
-        with ThreadPoolExecutor(workers, thread_name_prefix="run") as pool:
-            try:
-                futures = [pool.submit(session.observe, point, seed) for point, seed in missing]
-                _wait(futures, session, on_progress)
-            except BaseException as error:
-                pool.shutdown(wait=False, cancel_futures=True)
-                session.stop()
-                if isinstance(error, KeyboardInterrupt):
-                    pool.shutdown(wait=True)
-                    raise _interruption(session) from None
-                raise
-    return len(missing)
+        jobs = [
+            Job(runner, point, seed, point.timeline and seed == first_seed)
+            for point, seed in directory.missing()
+            if only is None or point.name in only
+        ]
+        session = _Session(directory, executor, total=directory.planned(only), planned=len(jobs))
+        try:
+            with closing(executor.run(jobs)) as finished:
+                for one in finished:
+                    if one is not None:
+                        session.keep(one)
+                    if on_progress is not None:
+                        on_progress(session.progress())
+        except KeyboardInterrupt:
+            raise interrupted(directory) from None
+    return len(jobs)
 
 
-def _wait(
-    futures: list[Future[None]], session: _Session, on_progress: ProgressFunction | None
-) -> None:
-    """Wait for every run, reporting progress; raises the first failure."""
-    unfinished = set(futures)
-    while unfinished:
-        done, unfinished = wait(unfinished, timeout=POLL_S, return_when=FIRST_EXCEPTION)
-        if any(future.exception() is not None for future in done):
-            raise session.failure or RunFailed("a run stopped without saying why")
-        if on_progress is not None:
-            on_progress(session.progress())
-
-
-def _interruption(session: _Session) -> Interrupted:
-    """The error after Ctrl-C."""
-    state = session.progress()
+def interrupted(directory: RunDirectory) -> Interrupted:
+    """The error after Ctrl-C: what is kept of the whole run, and how to go on."""
+    total = directory.planned()
+    kept = total - len(directory.missing())
     return Interrupted(
-        f"interrupted: {state.finished} of {state.total} observations are kept in "
-        f"{session.directory.path}",
-        hint=f"go on with `perpacket study resume {session.directory.path}`",
-    )
-
-
-def _named(
-    error: BaseException, point: Point, seed: int, directory: RunDirectory
-) -> PerpacketError:
-    """The failure of a run with its point and seed."""
-    if isinstance(error, ConfigurationError):
-        return ConfigurationError(
-            f"point {point.name}: {error}", error.parameter, error.value, error.allowed, error.hint
-        )
-    return RunFailed(
-        f"point {point.name}, seed {seed}: {error}",
-        hint=f"what is finished is kept: `perpacket study resume {directory.path}` tries again",
+        f"interrupted: {kept} of {total} observations are kept in {directory.path}",
+        hint=f"go on with `perpacket study resume {directory.path}`",
     )
 
 
 @dataclass
 class _Session:
-    """What the worker threads share. All fields below `planned` change under the lock."""
+    """What one call of `execute` has done."""
 
     directory: RunDirectory
-    runner: Runner
+    executor: Executor
     total: int
     planned: int
     began_s: float = field(default_factory=time.monotonic)
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    active: list[Run] = field(default_factory=list)
     finished: int = 0
-    stopped: bool = False
-    failure: PerpacketError | None = None
-    """The first failure; those that it stopped are none of their own."""
     latest: tuple[Point, int, Outcome] | None = None
 
-    def observe(self, point: Point, seed: int) -> None:
-        """Run one point with one seed and keep the observation."""
-        first_seed = self.directory.configuration.seeds[0]
+    def keep(self, one: Finished) -> None:
+        """Keep an observation; raises why there is none."""
+        job, outcome = one.job, one.outcome
+        if isinstance(outcome, PerpacketError):
+            raise self._named(outcome, job)
         try:
-            outcome = self._run(point, seed, point.timeline and seed == first_seed)
-            self.directory.record(point, seed, outcome)
-        except Interrupted:
-            raise
-        except BaseException as error:  # a panic of the core is no Exception
-            with self.lock:
-                self.failure = self.failure or _named(error, point, seed, self.directory)
-                self.stopped = True
-            raise
-        with self.lock:
-            self.finished += 1
-            self.latest = (point, seed, outcome)
+            self.directory.record(job.point, job.seed, outcome)
+        except (OSError, TypeError, ValueError) as error:
+            raise self._named(error, job) from error
+        self.finished += 1
+        self.latest = (job.point, job.seed, outcome)
 
-    def _run(self, point: Point, seed: int, timeline: bool) -> Outcome:
-        """Prepare a run and run it, where `stop` and `progress` can reach it."""
-        run = self.runner.prepare(point, seed, timeline)
-        with self.lock:
-            if self.stopped:
-                raise Interrupted("stopped before it began")
-            self.active.append(run)
-        try:
-            return run.run()
-        finally:
-            with self.lock:
-                self.active.remove(run)
-
-    def stop(self) -> None:
-        """Cancel the runs under way and let no other begin."""
-        with self.lock:
-            self.stopped = True
-            active = list(self.active)
-        for run in active:
-            run.cancel()
+    def _named(self, error: Exception, job: Job) -> PerpacketError:
+        """The failure of a run with its point and seed."""
+        point, path = job.point.name, self.directory.path
+        if isinstance(error, ConfigurationError):
+            return ConfigurationError(
+                f"point {point}: {error}", error.parameter, error.value, error.allowed, error.hint
+            )
+        return RunFailed(
+            f"point {point}, seed {job.seed}: {error}",
+            hint=f"what is finished is kept: `perpacket study resume {path}` tries again",
+        )
 
     def progress(self) -> Progress:
         """The state now."""
-        with self.lock:
-            finished, latest, active = self.finished, self.latest, list(self.active)
-        parts = [done / total for done, total in (run.progress() for run in active) if total]
+        active = self.executor.active()
+        parts = [done / total for done, total in active if total]
+        share = (self.finished + sum(parts)) / self.planned if self.planned else 1.0
         return Progress(
-            finished=self.total - self.planned + finished,
+            finished=self.total - self.planned + self.finished,
             total=self.total,
             running=len(active),
-            share=(finished + sum(parts)) / self.planned if self.planned else 1.0,
+            share=min(1.0, share),
             elapsed_s=time.monotonic() - self.began_s,
-            latest=latest,
+            latest=self.latest,
         )

@@ -227,11 +227,14 @@ class RunDirectory:
             return ()
         return seeds[: max(rule.least, len(unbroken) + 1)]
 
-    def planned(self) -> int:
-        """How many observations there will be, as far as can be told now."""
+    def planned(self, only: Collection[str] | None = None) -> int:
+        """How many observations there will be, as far as can be told now; of `only` some points."""
+        names = {point.name for point in self.configuration.points}
+        names &= names if only is None else set(only)
         if self.configuration.stopping is None:
-            return len(self.configuration.points) * len(self.configuration.seeds)
-        return len(self.read_observations()) + len(self.missing())
+            return len(names) * len(self.configuration.seeds)
+        have = sum(one.point in names for one in self.read_observations())
+        return have + sum(point.name in names for point, _ in self.missing())
 
     def read_observations(self) -> list[Observation]:
         """Every observation there is, in the order of points and seeds.

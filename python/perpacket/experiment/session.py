@@ -8,11 +8,13 @@ from pathlib import Path
 
 import perpacket
 from perpacket.errors import ConfigurationError
-from perpacket.experiment import configuration_file, driver, environment
+from perpacket.experiment import configuration_file, driver, environment, parts
 from perpacket.experiment.configuration_file import RunConfiguration
-from perpacket.experiment.executor import ProgressFunction, checked_workers, execute
+from perpacket.experiment.executor import ProgressFunction, execute
+from perpacket.experiment.jobs import Executor
 from perpacket.experiment.run_directory import RunDirectory
 from perpacket.experiment.study import Study
+from perpacket.experiment.threads import ThreadExecutor
 
 
 def run(
@@ -22,16 +24,18 @@ def run(
     seeds: tuple[int, ...] = (),
     overrides: tuple[tuple[str, str], ...] = (),
     workers: int | None = None,
+    executor: Executor | None = None,
     on_progress: ProgressFunction | None = None,
 ) -> RunDirectory:
     """Run every point of `study` with every seed into the new directory `path`.
 
-    `seeds` replaces the study's own; `overrides` go on top of every point; `workers` is one a core
-    unless given, changes no result, and is nothing to a measured study. Raises what
-    `RunDirectory.create` and `execute`, or `driver.begin`, raise.
+    `seeds` replaces the study's own; `overrides` go on top of every point. `executor` runs what is
+    simulated, `workers` threads (one a core) unless given: neither changes a result, and neither
+    has to do with what is measured. Raises what `RunDirectory.create`, `execute` and the executor's
+    `check`, or `driver.begin`, raise.
     """
     configuration = configuration_file.resolve(study, perpacket.__version__, seeds, overrides)
-    return _begin(study, path, configuration, workers, on_progress)
+    return _begin(study, path, configuration, executor, workers, on_progress)
 
 
 def rerun(
@@ -40,6 +44,7 @@ def rerun(
     path: Path,
     *,
     workers: int | None = None,
+    executor: Executor | None = None,
     on_progress: ProgressFunction | None = None,
 ) -> RunDirectory:
     """Run what `directory` ran again, with this version and into the new directory `path`.
@@ -48,24 +53,33 @@ def rerun(
     file or its built-in points say now. Arguments and errors as `run`.
     """
     configuration = replace(directory.configuration, perpacket=perpacket.__version__)
-    return _begin(study, path, configuration, workers, on_progress)
+    return _begin(study, path, configuration, executor, workers, on_progress)
 
 
 def _begin(
     study: Study,
     path: Path,
     configuration: RunConfiguration,
+    executor: Executor | None,
     workers: int | None,
     on_progress: ProgressFunction | None,
 ) -> RunDirectory:
-    if study.rig is not None:
+    if study.rig is not None and not study.simulated:
+        refuse_executor(study, executor)
         return driver.begin(study.rig, path, configuration, on_progress)
     # Whatever cannot be run is found here, before anything is written.
-    workers = checked_workers(workers)
+    where = executor or ThreadExecutor(workers)
+    where.check()
+    if study.rig is not None:
+        return parts.begin(study, study.rig, path, configuration, where, on_progress)
     for point in configuration.points:
         study.runner.prepare(point, configuration.seeds[0], timeline=False)
-    directory = RunDirectory.create(path, configuration, environment.describe())
-    _until_enough(directory, lambda: execute(directory, study.runner, workers, on_progress))
+    facts = environment.describe() | {"executor": where.describe()}
+    directory = RunDirectory.create(path, configuration, facts)
+    _until_enough(
+        directory,
+        lambda: execute(directory, study.runner, on_progress=on_progress, executor=where),
+    )
     return directory
 
 
@@ -74,12 +88,13 @@ def resume(
     directory: RunDirectory,
     *,
     workers: int | None = None,
+    executor: Executor | None = None,
     on_progress: ProgressFunction | None = None,
 ) -> int:
     """Run what `directory` is missing; returns how many observations that were.
 
     Raises `ConfigurationError` when another version of perpacket began the run, because one table
-    must not mix two simulators, and what `execute`, or `driver.resume`, raises.
+    must not mix two simulators, and what `run` raises.
     """
     began = directory.configuration.perpacket
     if began != perpacket.__version__:
@@ -89,9 +104,17 @@ def resume(
             value=began,
             hint=f"install perpacket {began} again, or run the study anew",
         )
-    if study.rig is not None:
+    if study.rig is not None and not study.simulated:
+        refuse_executor(study, executor)
         return driver.resume(directory, study.rig, on_progress)
-    return _until_enough(directory, lambda: execute(directory, study.runner, workers, on_progress))
+    where = executor or ThreadExecutor(workers)
+    where.check()
+    if study.rig is not None:
+        return parts.resume(study, study.rig, directory, where, on_progress)
+    return _until_enough(
+        directory,
+        lambda: execute(directory, study.runner, on_progress=on_progress, executor=where),
+    )
 
 
 def _until_enough(directory: RunDirectory, execute_due: Callable[[], int]) -> int:
@@ -101,3 +124,14 @@ def _until_enough(directory: RunDirectory, execute_due: Callable[[], int]) -> in
         while ran := execute_due():
             count += ran
     return count
+
+
+def refuse_executor(study: Study, executor: Executor | None) -> None:
+    """Raise `ConfigurationError` when runs would be scheduled that measure a machine."""
+    if executor is not None:
+        raise ConfigurationError(
+            f"study {study.name} is measured: its runs go one at a time on its own hosts, never "
+            "through an executor or a cluster",
+            parameter="--cluster",
+            hint="leave out --cluster, --executor and --workers: --testbed says where it runs",
+        )

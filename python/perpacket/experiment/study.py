@@ -233,6 +233,10 @@ class Study:
     """When a point has been run often enough before all seeds are used up."""
     definition: str = ""
     """The text of the file that defines it; empty for a study that comes with perpacket."""
+    simulated: frozenset[str] = frozenset()
+    """The points that `runner` simulates where `rig` measures the others: a study of two parts."""
+    takes: Callable[[Point, str], bool] = lambda point, parameter: True
+    """Whether a parameter given for the whole study is one of a point's: parts differ in them."""
 
     def __post_init__(self) -> None:
         """Refuse points that contradict each other."""
@@ -240,8 +244,17 @@ class Study:
 
     @property
     def is_measured(self) -> bool:
-        """Whether its runs need machines to themselves."""
+        """Whether some of its runs need machines to themselves."""
         return self.rig is not None
+
+    @property
+    def is_simulated(self) -> bool:
+        """Whether some of its runs are simulations, which an executor may have anywhere."""
+        return self.rig is None or bool(self.simulated)
+
+    def runner_of(self, point: Point) -> Runner:
+        """Who runs a point."""
+        return self.runner if self.rig is None or point.name in self.simulated else self.rig
 
     def limited_to(self, points: tuple[Point, ...]) -> Study:
         """The same study of these points, with the figures that are about them."""

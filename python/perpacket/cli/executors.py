@@ -1,0 +1,41 @@
+"""Where simulated runs go, from the options of `study run` and `study resume`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from perpacket.cli.study_options import ExecutorChoice
+from perpacket.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from perpacket.experiment.jobs import Executor
+
+
+def executor_of(
+    choice: ExecutorChoice | None, cluster: str | None, workers: int | None
+) -> Executor | None:
+    """The executor that was asked for, None where the usual one will do.
+
+    Raises `ConfigurationError` when the options contradict each other.
+    """
+    if cluster is not None:
+        for option, value in (("--executor", choice), ("--workers", workers)):
+            if value is not None:
+                raise ConfigurationError(
+                    f"--cluster has workers of its own: {option} {value} says nothing to them",
+                    parameter=option,
+                    value=str(value),
+                    hint=f"leave out {option}, or --cluster",
+                )
+        from perpacket.experiment.cluster import ClusterExecutor
+
+        return ClusterExecutor(cluster)
+    if choice is ExecutorChoice.PROCESSES:
+        from perpacket.experiment.processes import ProcessExecutor
+
+        return ProcessExecutor(workers)
+    if workers is not None or choice is ExecutorChoice.THREADS:
+        from perpacket.experiment.threads import ThreadExecutor
+
+        return ThreadExecutor(workers)
+    return None

@@ -1,0 +1,220 @@
+"""Threads, processes and a cluster give the same bytes, and a worker's death costs nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import perpacket
+from perpacket import studies
+from perpacket.cli import app
+from perpacket.errors import ConfigurationError, Interrupted, MachineLacks, RunFailed
+from perpacket.experiment import configuration_file, session
+from perpacket.experiment.cluster import ClusterExecutor, perform
+from perpacket.experiment.executor import Progress, execute
+from perpacket.experiment.jobs import MOST_DEATHS, Job
+from perpacket.experiment.processes import ProcessExecutor
+from perpacket.experiment.run_directory import RunDirectory
+from perpacket.experiment.study import Point, Study
+from perpacket.experiment.threads import ThreadExecutor
+from travelling import TravellingRunner
+
+POINTS = tuple(Point(name, "bulk", {"name": name}) for name in ("a", "b", "c"))
+SEEDS = (1, 2, 3)
+
+
+def study(runner: TravellingRunner) -> Study:
+    return Study("fake", "A study", "Does it travel?", POINTS, SEEDS, runner)
+
+
+def begin(path: Path, runner: TravellingRunner) -> RunDirectory:
+    """A run directory without observations."""
+    configuration = configuration_file.resolve(study(runner), perpacket.__version__)
+    return RunDirectory.create(path, configuration, {})
+
+
+def results(directory: RunDirectory) -> dict[str, bytes]:
+    """The text of every observation but what the machine took, which comes last in it."""
+    files = sorted((directory.path / "observations").iterdir())
+    return {file.name: file.read_bytes().partition(b'"timing"')[0] for file in files}
+
+
+def test_threads_and_processes_give_the_same_bytes(tmp_path: Path) -> None:
+    runner = TravellingRunner()
+    threads = session.run(study(runner), tmp_path / "threads", executor=ThreadExecutor(3))
+    processes = session.run(study(runner), tmp_path / "processes", executor=ProcessExecutor(2))
+    assert results(threads) == results(processes)
+    assert len(results(threads)) == len(POINTS) * len(SEEDS)
+    where = {observation.timing["process"] for observation in processes.read_observations()}
+    assert os.getpid() not in where
+    assert {row.timing["process"] for row in threads.read_observations()} == {os.getpid()}
+    assert processes.environment()["executor"] == {"kind": "processes", "workers": 2}
+
+
+def test_a_run_whose_process_dies_is_done_again(tmp_path: Path) -> None:
+    runner = TravellingRunner(tmp_path, deadly_once="b-2")
+    died = begin(tmp_path / "died", runner)
+    assert execute(died, runner, executor=ProcessExecutor(2)) == len(POINTS) * len(SEEDS)
+    assert (tmp_path / "b-2").exists()
+    whole = session.run(study(TravellingRunner()), tmp_path / "whole")
+    assert results(died) == results(whole)
+
+
+def test_a_run_that_kills_every_process_is_named_and_takes_nothing_with_it(tmp_path: Path) -> None:
+    runner = TravellingRunner(deadly="a-2")
+    directory = begin(tmp_path / "run", runner)
+    with pytest.raises(RunFailed, match="point a, seed 2") as caught:
+        execute(directory, runner, executor=ProcessExecutor(1))
+    assert f"{MOST_DEATHS} processes died of it, the last one by SIGKILL" in str(caught.value)
+    assert {row.seed for row in directory.read_observations()} == {1}
+
+
+def test_a_failure_in_a_process_is_told_as_in_a_thread(tmp_path: Path) -> None:
+    said = []
+    for executor in (ThreadExecutor(1), ProcessExecutor(1)):
+        runner = TravellingRunner(failing="c-1")
+        directory = begin(tmp_path / type(executor).__name__, runner)
+        with pytest.raises(RunFailed) as caught:
+            execute(directory, runner, executor=executor)
+        said.append(str(caught.value))
+        assert len(directory.read_observations()) == 2
+    assert said == ["point c, seed 1: c-1 cannot be run"] * 2
+
+
+def test_ctrl_c_ends_the_processes_and_keeps_what_is_done(tmp_path: Path) -> None:
+    runner = TravellingRunner(hold_s=0.1)
+    directory = begin(tmp_path / "run", runner)
+    executor = ProcessExecutor(2)
+
+    def interrupt(state: Progress) -> None:
+        if state.finished >= 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(Interrupted, match="of 9 observations are kept"):
+        execute(directory, runner, executor=executor, on_progress=interrupt)
+    assert executor.active() == []
+    kept = len(directory.read_observations())
+    assert 2 <= kept < len(POINTS) * len(SEEDS)
+    assert session.resume(study(TravellingRunner()), directory) == 9 - kept
+
+
+def test_a_job_travels_and_is_refused_by_another_version() -> None:
+    job = Job(TravellingRunner(), POINTS[0], 1, timeline=False)
+    assert pickle.loads(pickle.dumps(job)) == job
+    answer = perform(replace(job, version="0.0.1"))
+    assert isinstance(answer, ConfigurationError)
+    assert perpacket.__version__ in str(answer)
+    assert "0.0.1" in str(answer)
+    assert isinstance(pickle.loads(pickle.dumps(answer)), ConfigurationError)
+    assert pickle.loads(pickle.dumps(answer)).hint == answer.hint
+
+
+def test_a_measured_study_never_goes_through_a_cluster(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="one at a time on its own hosts"):
+        session.run(
+            studies.find("breakdown"), tmp_path / "run", executor=ClusterExecutor("tcp://[::1]:1")
+        )
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_is_no_address_is_refused() -> None:
+    for address in ("127.0.0.1:8786", "tcp://127.0.0.1", "here"):
+        with pytest.raises(ConfigurationError, match="no address of a scheduler"):
+            ClusterExecutor(address)
+
+
+@pytest.mark.usefixtures("fake_core")
+def test_without_the_extra_the_command_to_get_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    run = ["study", "run", "osdi06", "--cluster", "tcp://[::1]:1", "--output"]
+    assert app.run([*run, str(tmp_path / "run")]) == 3
+    assert "pip install 'perpacket[cluster]'" in capfd.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+@contextmanager
+def dask(*arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """One of Dask's programs, which finds the runs of these tests."""
+    paths = [str(Path(perpacket.__file__).parents[1]), str(Path(__file__).parent)]
+    command = [sys.executable, "-m", "dask", *arguments, "--no-dashboard"]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
+    process = subprocess.Popen(
+        command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+@contextmanager
+def cluster(folder: Path, workers: int) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
+    """A scheduler's address, and its workers, each a process with one thread."""
+    from distributed import Client
+
+    file = folder / "scheduler.json"
+    with ExitStack() as stack:
+        here = ("--host", "127.0.0.1", "--port", "0")
+        stack.enter_context(dask("scheduler", *here, "--scheduler-file", str(file)))
+        until_s = time.monotonic() + 60
+        while not file.exists() or not file.read_text().endswith("}"):
+            assert time.monotonic() < until_s, "the scheduler does not start"
+            time.sleep(0.05)
+        address = str(json.loads(file.read_text())["address"])
+        one = ("--nthreads", "1", "--no-nanny", "--local-directory", str(folder))
+        started = [stack.enter_context(dask("worker", address, *one)) for _ in range(workers)]
+        with Client(address, set_as_default=False) as client:
+            client.wait_for_workers(workers, timeout=60)
+        yield address, started
+
+
+def test_a_cluster_gives_the_same_bytes_though_a_worker_dies(tmp_path: Path) -> None:
+    pytest.importorskip("distributed", reason="the extra `cluster` is not installed")
+    runner = TravellingRunner(hold_s=0.1)
+    with cluster(tmp_path, 2) as (address, workers):
+        executor = ClusterExecutor(address)
+
+        def kill(state: Progress) -> None:
+            if state.finished >= 3 and workers[0].poll() is None:
+                workers[0].send_signal(signal.SIGKILL)
+                workers[0].wait()
+
+        there = session.run(study(runner), tmp_path / "there", executor=executor, on_progress=kill)
+        assert workers[0].returncode == -signal.SIGKILL
+        assert workers[1].poll() is None
+        # What is there is not run again, by whomever.
+        assert session.resume(study(runner), there, executor=executor) == 0
+        where = {observation.timing["process"] for observation in there.read_observations()}
+        assert where <= {worker.pid for worker in workers}
+
+        failing = TravellingRunner(failing="b-1")
+        with pytest.raises(RunFailed, match="point b, seed 1: b-1 cannot be run"):
+            session.run(study(failing), tmp_path / "failing", executor=ClusterExecutor(address))
+    here = session.run(study(TravellingRunner()), tmp_path / "here")
+    assert results(there) == results(here)
+    assert len(results(there)) == len(POINTS) * len(SEEDS)
+    assert there.environment()["executor"] == {"kind": "cluster", "workers": 2}
+
+
+def test_a_scheduler_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("distributed", reason="the extra `cluster` is not installed")
+    monkeypatch.setattr("perpacket.experiment.cluster.ANSWER_S", 0.2)
+    with pytest.raises(
+        MachineLacks, match=r"no scheduler answers at tcp://127\.0\.0\.1:1"
+    ) as caught:
+        ClusterExecutor("tcp://127.0.0.1:1").check()
+    assert "dask scheduler" in caught.value.hint
