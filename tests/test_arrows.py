@@ -38,7 +38,7 @@ PACKAGES: dict[str, set[str]] = {
     "experiment": {"__init__", "errors", "factorial", "statistics"},
     "measurement": {"errors", "experiment", "testbed", "traces"},
     "studies": {
-        *("errors", "experiment", "factorial", "measurement", "simulation", "statistics"),
+        *("errors", "experiment", "factorial", "measurement", "models", "simulation", "statistics"),
     },
     "report": {"__init__", "errors", "experiment", "statistics"},
     "testbed": {"__init__", "errors"},

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 
 from perpacket.cli import output, progress, study_results
 from perpacket.cli.contests import describe_contest, print_contests
+from perpacket.cli.contrasts import describe_contrast, print_contrasts
 from perpacket.cli.failure import CheckFailed
 from perpacket.cli.options import Format
 from perpacket.errors import ConfigurationError, RunFailed
 
 if TYPE_CHECKING:
     from perpacket.experiment.comparison import Comparison
+    from perpacket.experiment.contrast import Contrast
     from perpacket.experiment.observation_file import Observation
     from perpacket.experiment.run_directory import RunDirectory
     from perpacket.experiment.study import Point, Study
@@ -35,6 +37,7 @@ def conclude(
     failures = directory.failures()
     comparisons = study.comparisons(directory)
     contests = study.contests(directory)
+    contrasts = study.contrasts(directory)
     results = study.results(directory)
     written = reports.write_study(study, directory, destination)
     if form is Format.JSON:
@@ -52,11 +55,14 @@ def conclude(
                     if results is None
                     else study_results.describe(results)
                 ),
+                **({"contrasts": [describe_contrast(r) for r in contrasts]} if contrasts else {}),
                 **({"contests": [describe_contest(one) for one in contests]} if contests else {}),
             }
         )
     elif results is not None:
         study_results.write(study, results)
+    elif contrasts:
+        print_contrasts(contrasts)
     else:
         print_comparisons(study, comparisons)
         if contests:
@@ -66,7 +72,7 @@ def conclude(
     for warning in rankings(study, directory):
         progress.note(f"note: {warning}", quiet)
     if study.is_measured:
-        for warning in doubts(directory, comparisons):
+        for warning in doubts(directory, comparisons, contrasts):
             progress.note(f"note: {warning}", quiet)
     missing = len(directory.missing())
     if missing:
@@ -111,16 +117,23 @@ def conserved(result: Mapping[str, object]) -> bool:
     return result.get("conserved") is not False
 
 
-def doubts(directory: RunDirectory, comparisons: list[Comparison]) -> list[str]:
-    """The network that was measured over, and what casts doubt on measured rows."""
+def doubts(
+    directory: RunDirectory, comparisons: list[Comparison], contrasts: list[Contrast]
+) -> list[str]:
+    """The network that was measured over, what was left out, and what casts doubt on rows."""
     about: dict[str, list[str]] = {}
-    for row in comparisons:
-        for warning in row.warnings:
-            about.setdefault(warning, []).append(row.published.point)
-    testbed = directory.environment().get("testbed")
-    network = testbed.get("network") if isinstance(testbed, dict) else None
+    for place, warnings in (
+        *((row.published.point, row.warnings) for row in comparisons),
+        *((row.scenario, row.warnings) for row in contrasts),
+    ):
+        for warning in warnings:
+            about.setdefault(warning, []).append(place)
+    found = directory.environment().get("testbed")
+    testbed = found if isinstance(found, dict) else {}
+    network = testbed.get("network")
     return [
         *([f"measured over {network}"] if network else []),
+        *(f"left out: {reason}" for reason in testbed.get("left_out", ())),
         *(f"{', '.join(dict.fromkeys(points))}: {text}" for text, points in about.items()),
         *(
             ["one run of each point: no interval"]

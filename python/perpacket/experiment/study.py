@@ -19,6 +19,7 @@ from perpacket.statistics import DEFAULT_CONFIDENCE
 if TYPE_CHECKING:
     from perpacket.experiment.comparison import Comparison, Published
     from perpacket.experiment.contest import Contested
+    from perpacket.experiment.contrast import Contrast
     from perpacket.experiment.results import Results
     from perpacket.experiment.run_directory import RunDirectory
     from perpacket.experiment.stopping import Stopping
@@ -27,7 +28,7 @@ Level = str | int | float
 """A value of a factor. All levels of one factor have one type, so that it is one column."""
 
 FigureKind = Literal[
-    "paper-beside", "stacked-layers", "curve", "timeline", "relative", "quantities-beside"
+    "paper-beside", "stacked-layers", "curve", "timeline", "relative", "quantities-beside", "ways"
 ]
 
 Order = Literal["random", "as-written"]
@@ -73,6 +74,7 @@ class Figure:
       that at the first level, paired by seed | |
     | `quantities-beside` | ignored: one mark a quantity | quantities of one point's comparisons,
       comma-separated | |
+    | `ways` | factor (numeric) | question of the contrasts, one line each way | |
 
     `where` keeps the observations whose factor (or `configuration`, or `point`) has that level.
     `title` is what the figure shows; `caption` what to look at.
@@ -97,7 +99,7 @@ class Figure:
     def has_enough(self, points: tuple[Point, ...]) -> bool:
         """Whether these points are enough to draw it: along an axis it takes two levels."""
         kept = [point for point in points if self.keeps(point)]
-        if self.kind in ("curve", "relative", "stacked-layers"):
+        if self.kind in ("curve", "relative", "stacked-layers", "ways"):
             return len({point.factors.get(self.x) for point in kept}) > 1
         return bool(kept)
 
@@ -188,6 +190,7 @@ class Measure(Protocol):
 CompareFunction = Callable[["Study", "RunDirectory"], "list[Comparison]"]
 ContestFunction = Callable[["Study", "RunDirectory"], "list[Contested]"]
 TellFunction = Callable[["Study", "RunDirectory"], "Results"]
+ContrastFunction = Callable[["RunDirectory"], "list[Contrast]"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +238,8 @@ class Study:
     """The text of the file that defines it; empty for a study that comes with perpacket."""
     simulated: frozenset[str] = frozenset()
     """The points that `runner` simulates where `rig` measures the others: a study of two parts."""
+    contrast: ContrastFunction | None = None
+    """Puts what was measured, simulated and modelled side by side, where a study does all that."""
     takes: Callable[[Point, str], bool] = lambda point, parameter: True
     """Whether a parameter given for the whole study is one of a point's: parts differ in them."""
 
@@ -285,6 +290,10 @@ class Study:
     def results(self, run_directory: RunDirectory) -> Results | None:
         """The quantities of a run brought together, where the study does that itself."""
         return None if self.tell is None else self.tell(self, run_directory)
+
+    def contrasts(self, run_directory: RunDirectory) -> list[Contrast]:
+        """Two ways to each number side by side, question by question."""
+        return [] if self.contrast is None else self.contrast(run_directory)
 
 
 def check_points(study: str, points: tuple[Point, ...]) -> None:

@@ -23,6 +23,12 @@ from perpacket.testbed.contract import Host, Testbed
 DESCRIPTORS_BESIDE = 64
 """Descriptors a program needs beside its connections, generously."""
 
+PERF = "perf_cpu_wide"
+"""What the agent calls sampling of whole processors, which layers are told by."""
+
+LAYERLESS = ("accounts", "any")
+"""Events of plans that do without layers, always or where they must."""
+
 CONGESTION_CONTROL = "/proc/sys/net/ipv4/tcp_congestion_control"
 
 OpenTestbed = Callable[[Plan], AbstractContextManager[Testbed]]
@@ -131,6 +137,7 @@ def impossible(plans: Mapping[str, Plan], lack_of_latency: str, server: Host) ->
     lacks_of_servers = {kind: peers.lack(server, kind) for kind in kinds if kind != "perpacket"} | {
         "uring": _lack_of_uring(server, plans.values())
     }
+    lack_of_perf = _lack_of_perf(server, plans.values())
     reasons: dict[str, str] = {}
     for name, plan in plans.items():
         which = plan.architecture if plan.server_kind == "perpacket" else plan.server_kind
@@ -138,6 +145,8 @@ def impossible(plans: Mapping[str, Plan], lack_of_latency: str, server: Host) ->
             reasons[name] = lack_of_latency
         elif plan.is_web and lacks_of_servers.get(which):
             reasons[name] = lacks_of_servers[which]
+        elif lack_of_perf and plan.profile_events not in LAYERLESS:
+            reasons[name] = lack_of_perf
         elif lack := _lack_of_descriptors(plan):
             reasons[name] = lack
     return reasons
@@ -148,6 +157,17 @@ def _lack_of_uring(server: Host, plans: Iterable[Plan]) -> str:
     wanted = any(plan.architecture == "uring" and not plan.is_foreign for plan in plans)
     lacking = capabilities_lacking(server) if wanted else {}
     return f"{server.name} has no io_uring" if "io_uring" in lacking else ""
+
+
+def _lack_of_perf(server: Host, plans: Iterable[Plan]) -> str:
+    """Why layers cannot be told on the server's machine, if a plan asks for them."""
+    if all(plan.profile_events in LAYERLESS for plan in plans):
+        return ""
+    try:
+        lacking = capabilities_lacking(server)
+    except (ConfigurationError, MachineLacks, RunFailed):
+        return ""  # what is not known is tried
+    return f"perf cannot sample the processors of {server.name}" if PERF in lacking else ""
 
 
 def _lack_of_descriptors(plan: Plan) -> str:
@@ -169,7 +189,7 @@ def _lack_of_descriptors(plan: Plan) -> str:
 def _may_sample(server: Host, plans: Iterable[Plan]) -> bool:
     """Whether the server's machine may be sampled, if that decides anything."""
     asked = any(plan.profile_events == "any" for plan in plans)
-    return not asked or "perf_cpu_wide" not in capabilities_lacking(server)
+    return not asked or PERF not in capabilities_lacking(server)
 
 
 def identity(direct: Testbed, delayed: Testbed | None) -> dict[str, object]:

@@ -12,6 +12,7 @@
     voice.py     the words for simulated and for measured runs
     answer.py    what a run says, in sentences made by rules
     agreement.py how far it agrees with what was published
+    contrasts.py how far measurement, simulation and models agree with each other
     figures.py   a study's figures, drawn
     tables.py    the tables
     contests.py  the tables of who is ahead and where that changes

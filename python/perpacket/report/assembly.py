@@ -6,7 +6,7 @@ import shlex
 from typing import TYPE_CHECKING, Final
 
 from perpacket import __version__
-from perpacket.report import agreement, answer, contests, data, figures, tables, told
+from perpacket.report import agreement, answer, contests, contrasts, data, figures, tables, told
 from perpacket.report.agreement import Score
 from perpacket.report.limits import limits
 from perpacket.report.page import Page
@@ -33,11 +33,18 @@ def assemble(study: Study, run_directory: RunDirectory, prefix: str = "") -> Pag
     comparisons = study.comparisons(run_directory)
     results = study.results(run_directory)
     contested = study.contests(run_directory)
-    found = contests.findings(contested) or answer.findings(study, observations, comparisons)
-    note = contests.NOTE if contested else answer.findings_note(study, observations, found)
+    ways = study.contrasts(run_directory)
+    found = (
+        contests.findings(contested)
+        or contrasts.findings(ways)
+        or answer.findings(study, observations, comparisons)
+    )
+    note = answer.findings_note(study, observations, found)
+    if contested or ways:
+        note = contests.NOTE if contested else contrasts.NOTE
     voice = voice_of(study)
     payload, left_out = data.embedded(run_directory, observations, comparisons)
-    material = figures.Material(study, run_directory, observations, comparisons)
+    material = figures.Material(study, run_directory, observations, comparisons, ways)
     shorthand = any(SHORTHAND.fullmatch(point.configuration) for point in study.points)
     return Page(
         version=__version__,
@@ -47,15 +54,20 @@ def assemble(study: Study, run_directory: RunDirectory, prefix: str = "") -> Pag
         source=study.source,
         lead=answer.lead(study, observations) or told.lead(results, voice),
         voice=voice,
-        headline=agreement.headline(comparisons, voice),
+        headline=contrasts.headline(ways) if ways else agreement.headline(comparisons, voice),
         findings=found,
         findings_note=note,
         scores=[*agreement.scores(comparisons, voice), _runs(run_directory, observations, voice)],
         disagreements=agreement.disagreements(comparisons),
         drawings=figures.draw(material, prefix),
         comparison=tables.comparison_table(comparisons, voice) if comparisons else None,
+        contrasts=contrasts.table(ways) if ways else None,
         means=tables.means_table(study, observations),
-        limits=limits(study, run_directory, observations, comparisons, results) + left_out,
+        limits=[
+            *contrasts.warnings(ways),
+            *limits(study, run_directory, observations, comparisons, results),
+            *left_out,
+        ],
         commands=commands(study, run_directory),
         configuration=(run_directory.path / CONFIGURATION).read_text(encoding="utf-8"),
         environment=tables.environment_table(run_directory.environment()),
@@ -104,7 +116,12 @@ def commands(study: Study, run_directory: RunDirectory) -> list[str]:
 
 
 def _added_overrides(planned: tuple[Point, ...], ran: tuple[Point, ...]) -> list[tuple[str, str]]:
-    """The overrides that were put on top of every point of the study."""
+    """The overrides that were put on top of every point that takes them."""
     own = {point.name: len(point.overrides) for point in planned}
-    added = [point.overrides[own.get(point.name, 0) :] for point in ran]
-    return list(added[0]) if added and all(extra == added[0] for extra in added) else []
+    added: dict[str, str] = {}
+    for point in ran:
+        for name, value in point.overrides[own.get(point.name, 0) :]:
+            # Parts of a study differ in what they take, never in what they were given.
+            if added.setdefault(name, value) != value:
+                return []
+    return list(added.items())

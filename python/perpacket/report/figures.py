@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import polars as pl
 
 from perpacket.experiment.comparison import Verdict
-from perpacket.report import charts, drawing, look, means, quantities
+from perpacket.report import charts, contrasts, drawing, look, means, quantities
 from perpacket.report.answer import PUBLISHED_GAINS, points_of
 from perpacket.report.look import Chart
 from perpacket.report.stacks import stacked_layers
@@ -27,6 +27,7 @@ from perpacket.report.wording import (
 
 if TYPE_CHECKING:
     from perpacket.experiment.comparison import Comparison
+    from perpacket.experiment.contrast import Contrast
     from perpacket.experiment.run_directory import RunDirectory
     from perpacket.experiment.study import Figure, FigureKind, Level, Point, Study
     from perpacket.statistics import Interval
@@ -83,6 +84,7 @@ class Material:
     run_directory: RunDirectory
     observations: pl.DataFrame
     comparisons: Sequence[Comparison]
+    contrasts: Sequence[Contrast] = ()
 
     @property
     def voice(self) -> Voice:
@@ -394,6 +396,20 @@ def _titles(figure: Figure) -> tuple[str, str]:
     )
 
 
+def _ways(figure: Figure, material: Material) -> Sketch | None:
+    """What each way says of a question, a line a way."""
+    records = contrasts.lines(material.contrasts, figure.y)
+    if not records:
+        return None
+    frame = pl.DataFrame(records, schema=CURVE_SCHEMA).sort("x", maintain_order=True)
+    frame, remark = _cut(frame)
+    x_title, y_title = _titles(figure)
+    return Sketch(
+        lambda width: charts.curve(frame, x_title=x_title, y_title=y_title, width=width),
+        _courses(frame) + remark,
+    )
+
+
 SKETCHES: Final[Mapping[FigureKind, Callable[[Figure, Material], Sketch | None]]] = {
     "paper-beside": _paper_beside,
     "stacked-layers": _stacked_layers,
@@ -401,4 +417,5 @@ SKETCHES: Final[Mapping[FigureKind, Callable[[Figure, Material], Sketch | None]]
     "timeline": _timeline,
     "relative": _relative,
     "quantities-beside": _quantities_beside,
+    "ways": _ways,
 }

@@ -56,6 +56,8 @@ class Page:
     """What a study without published figures tells of itself; empty for the others."""
     data: str
     """JSON fit for a script element."""
+    contrasts: Table | None = None
+    """Ways side by side, where a study has several."""
     notation: list[tuple[str, str]] = field(default_factory=list)
     """Parts of a configuration's name and what they mean; empty where names are no shorthand."""
     contests: list[Table] = field(default_factory=list)

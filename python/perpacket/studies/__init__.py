@@ -2,9 +2,10 @@
 
 A folder's `__init__.py` holds the points and figures, `published.toml` the document's figures that
 a run is compared with; `tr05_450` holds a simulated study and, in `measured.*`, a measured one. The
-folder `user` makes studies of the files that users write.
-Depends on `perpacket.experiment`, `perpacket.statistics`, `perpacket.simulation` and
-`perpacket.measurement`; the demo and the command line depend on it.
+folder `user` makes studies of the files that users write; `agreement` compares ways with each
+other, not with a document.
+Depends on `perpacket.experiment`, `perpacket.statistics`, `perpacket.models`,
+`perpacket.simulation` and `perpacket.measurement`; the demo and the command line depend on it.
 """
 
 from __future__ import annotations
@@ -26,11 +27,12 @@ MODULES = {
     "tr05-450-simulated": "tr05_450",
     "breakdown": "breakdown",
     "web-servers": "web_servers",
+    "agreement": "agreement",
 }
 """Name of each study and the module that builds it; a module is imported when asked for."""
 
-MEASURED = ("tr05-450", "breakdown", "web-servers")
-"""Studies of real servers, with cut and with published levels."""
+MEASURED = ("tr05-450", "breakdown", "web-servers", "agreement")
+"""Studies of real servers, with cut and with full levels."""
 
 
 def names() -> list[str]:
@@ -67,7 +69,7 @@ def find_measured(name: str, *, full: bool = False, only: tuple[str, ...] = ()) 
             f"study {name} is simulated: its levels are those of its document",
             parameter="study",
             value=name,
-            hint=f"--full and --only are for {' and '.join(MEASURED)}",
+            hint=f"--full and --only are for {', '.join(MEASURED)}",
         )
     study: Study = _module(name).study(full=full, only=only)
     return study

@@ -1,0 +1,314 @@
+"""Ways that are one and the same agree, others differ, and what cannot be measured is left out.
+
+No server and no simulator is needed: the runs here follow the models' own equations, or depart from
+them by a known amount.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from perpacket import studies
+from perpacket.cli import app
+from perpacket.errors import MachineLacks
+from perpacket.experiment import configuration_file, session
+from perpacket.experiment.contrast import Agreement, Contrast, Estimate, contrasted
+from perpacket.experiment.run_directory import RunDirectory
+from perpacket.experiment.study import Holding, Outcome, Point, Study
+from perpacket.measurement.plan import read_plan
+from perpacket.models import handoff
+from perpacket.studies.agreement.scenarios import FEEDING
+
+SEEDS = (1, 2, 3)
+COSTS = handoff.Costs(40e-6, 15e-6, 15e-6, 30e-6)
+ON_NIC = {0: 0.0, 512: 0.2, 1024: 0.4, 4096: 0.9}
+"""Share of the work on the NIC at each number of connections."""
+
+GROWTH = 1.1
+"""What a simulated request costs at many connections over what it costs at few."""
+
+
+def numbers(point: Point) -> tuple[str, int, int, int]:
+    """The question, the size, the connections and those on the NIC."""
+    size, connections, on_nic = (
+        int(point.factors[name]) for name in ("size_bytes", "connections", "nic_connections")
+    )
+    return str(point.factors["question"]), size, connections, on_nic
+
+
+def jittered(value: float, seed: int) -> float:
+    """A value that seeds spread by some per cent."""
+    return value * (1 + seed / 100)
+
+
+def measured(point: Point, seed: int) -> dict[str, object]:
+    """A server whose costs are a line in the segments, and that is half busy with 4 connections."""
+    question, size, connections, _ = numbers(point)
+    segments = 6 + 2 * -(-size // 1460)
+    stack, whole = 1000 + 500 * segments, 3000 + 800 * segments
+    busy = min(1.0, connections / 8) if question == "connections" else 1.0
+    rate = jittered(2000 * busy, seed)
+    layers = {"tcp": stack, "user": (whole - stack) / 4, "interrupt": 3 * (whole - stack) / 4}
+    return {
+        "requests_per_s": rate,
+        "server_idle": 1 - busy,
+        "client_idle": 0.5,
+        "window_s": 2.0,
+        "profiled_requests": 2.0 * rate,
+        "segments_per_s": rate * segments,
+        "segments_per_packet": 1.0,
+        "layers": {
+            name: {"cpu_ns_per_segment": jittered(cost / segments, seed)}
+            for name, cost in layers.items()
+        },
+        "doubts": {"client_limited": seed == 2 and size == 509},
+    }
+
+
+def simulated(point: Point, seed: int) -> dict[str, object]:
+    """A host that hands off as the model has it, and whose requests get dearer with connections."""
+    question, _, connections, on_nic = numbers(point)
+    rate = jittered(
+        20_000 / (GROWTH if connections > 64 and question == "connections" else 1), seed
+    )
+    host_idle = nic_idle = share = 0.0
+    if question == "handoff":
+        share = ON_NIC[on_nic]
+        rate = float(handoff.throughput(COSTS, share))
+        host_idle = 1 - rate * (COSTS.host_s - share * COSTS.saved_s)
+        nic_idle = 1 - rate * (COSTS.nic_host_s + share * COSTS.nic_extra_s)
+    cycles = {"tcp": 1500.0, "ip": 500.0, "driver": 1000.0, "user": 1000.0, "syscall": 1000.0}
+    return {
+        "requests_per_s": rate,
+        "packets_per_s": 14 * rate,
+        "host_idle": host_idle,
+        "nic_idle": nic_idle,
+        "nic_packet_share": share,
+        "drops": 7,
+        "layers": {
+            name: {"cycles_per_packet": jittered(cost, seed)} for name, cost in cycles.items()
+        },
+    }
+
+
+@dataclass
+class Invented:
+    """A run of either way."""
+
+    point: Point
+    seed: int
+    log: list[str]
+
+    def run(self) -> Outcome:
+        way = str(self.point.factors["way"])
+        self.log.append(way)
+        return Outcome((measured if way == "measured" else simulated)(self.point, self.seed))
+
+    def progress(self) -> tuple[int, int]:
+        return 0, 1000
+
+    def cancel(self) -> None:
+        """Nothing waits."""
+
+
+@dataclass
+class Runner:
+    """Prepares runs, and can be asked to hold a testbed."""
+
+    log: list[str] = field(default_factory=list)
+    lack: str = ""
+
+    def prepare(self, point: Point, seed: int, timeline: bool) -> Invented:
+        return Invented(point, seed, self.log)
+
+    @contextmanager
+    def held(self, points: tuple[Point, ...]) -> Iterator[Holding]:
+        assert {point.factors["way"] for point in points} == {"measured"}
+        if self.lack:
+            raise MachineLacks(self.lack)
+        yield Holding({"network": "veth"})
+
+
+def invented(runner: Runner, *only: str) -> Study:
+    """The study with invented runs."""
+    return replace(studies.find_measured("agreement", only=only), runner=runner, rig=runner)
+
+
+def by_pair(contrasts: list[Contrast]) -> dict[tuple[str, str, str], Contrast]:
+    """The contrasts by scenario and ways."""
+    return {(row.scenario, row.first.way, row.second.way): row for row in contrasts}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+    return session.run(invented(Runner()), tmp_path_factory.mktemp("a") / "run", seeds=SEEDS)
+
+
+@pytest.fixture(scope="module")
+def contrasts(run: RunDirectory) -> dict[tuple[str, str, str], Contrast]:
+    return by_pair(studies.of_run(run.configuration).contrasts(run))
+
+
+def test_a_way_that_follows_a_model_agrees_with_it(
+    contrasts: Mapping[tuple[str, str, str], Contrast],
+) -> None:
+    for pair in (
+        ("files of 4,096 B", "measured", "line through two sizes, measured"),
+        ("64 connections", "measured", "bound by the server, measured"),
+        ("512 connections", "measured", "bound by the server, measured"),
+        ("1,024 connections on the NIC", "simulated", "partial handoff"),
+        ("4,096 connections on the NIC", "simulated", "partial handoff"),
+    ):
+        row = contrasts[pair]
+        assert row.verdict is Agreement.AGREE, pair
+        assert row.difference is not None
+        assert row.difference.value == pytest.approx(0, abs=1e-9)
+        assert not row.assumption
+    half_busy = contrasts["64 connections", "measured", "bound by the server, measured"]
+    assert half_busy.second.interval is not None
+    assert half_busy.second.interval.value == pytest.approx(200)
+
+
+def test_a_way_that_departs_from_a_model_differs_by_as_much_and_says_why(
+    contrasts: Mapping[tuple[str, str, str], Contrast],
+) -> None:
+    row = contrasts["512 connections", "simulated", "bound by the server, simulated"]
+    assert row.verdict is Agreement.DIFFER
+    assert row.difference is not None
+    assert row.difference.value == pytest.approx(100 - 100 / GROWTH)
+    assert row.verdict_text == "differ by +9.1 points"
+    assert "it costs +10.0 % at 512" in row.assumption
+
+    row = contrasts["4,096 connections on the NIC", "simulated", "LAWS"]
+    # gamma = 2/3 of a stack share of 0.6; 30 us of the NIC for 24 us of the host.
+    gained = min(1 / (1 - 0.9 * 0.6), 1 / (0.6 * 0.9 * 30 / 24)) - 1
+    assert row.second.interval is not None
+    assert row.second.interval.value == pytest.approx(100 * gained)
+    assert row.verdict is Agreement.DIFFER
+    assert "drops 7 packets" in row.assumption
+
+    row = contrasts["files of 509 B", "measured", "simulated"]
+    assert row.verdict is Agreement.DIFFER
+    assert row.assumption.startswith("that nothing but the server and its stack takes time")
+    assert any("the clients were nearly busy" in warning for warning in row.warnings)
+
+
+def test_what_feeds_a_model_is_not_called_its_prediction(
+    contrasts: Mapping[tuple[str, str, str], Contrast],
+) -> None:
+    fed = f"{FEEDING} connections on the NIC"
+    assert (fed, "simulated", "LAWS") in contrasts
+    assert (fed, "simulated", "partial handoff") not in contrasts
+    ends = [pair for pair in contrasts if pair[2].startswith("line") and "4,096" not in pair[0]]
+    assert ends == []
+
+
+def test_simulations_run_before_anything_is_measured(tmp_path: Path) -> None:
+    runner = Runner()
+    study = invented(runner, "share")
+    session.run(study, tmp_path / "run", seeds=SEEDS)
+    assert runner.log == ["simulated"] * 9 + ["measured"] * 9
+
+
+def test_where_nothing_can_be_measured_the_rest_runs_and_that_is_said(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    runner = Runner(lack="perf is forbidden")
+    directory = session.run(invented(runner), tmp_path / "run", seeds=SEEDS)
+    assert set(runner.log) == {"simulated"}
+    assert directory.missing() == []
+    study = studies.of_run(directory.configuration)
+    rows = by_pair(study.contrasts(directory))
+    assert rows["files of 509 B", "measured", "simulated"].verdict is Agreement.LEFT_OUT
+    assert rows["4,096 connections on the NIC", "simulated", "LAWS"].verdict is Agreement.DIFFER
+    assert session.resume(replace(study, runner=runner, rig=runner), directory) == 0
+    assert app.run(["study", "report", str(directory.path)]) == 0
+    out, err = capfd.readouterr()
+    assert "left out" in out
+    assert "perf is forbidden" in err
+
+
+def test_a_part_of_either_kind_that_is_missing_is_run_again(tmp_path: Path) -> None:
+    runner = Runner()
+    study = invented(runner, "connections")
+    directory = session.run(study, tmp_path / "run", seeds=SEEDS)
+    for point in (study.points[0], study.points[-1]):
+        directory.observation_path(point.name, 2).unlink()
+    runner.log = []
+    assert session.resume(study, directory) == 2
+    assert runner.log == ["simulated", "measured"]
+
+
+def test_each_part_gets_the_parameters_that_are_its_own() -> None:
+    study = studies.find("agreement")
+    given = (("run.duration_s", "1"), ("run.packets", "5000"), ("nic.lowat", "128"))
+    for point in configuration_file.resolve(study, "1", (), given).points:
+        parameters = dict(point.overrides)
+        if point.factors["way"] == "measured":
+            assert read_plan(point).duration_s == 1
+            assert "run.packets" not in parameters
+        else:
+            assert (parameters["run.packets"], parameters["nic.lowat"]) == ("5000", "128")
+            assert "run.duration_s" not in parameters
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_a_run_is_found_again_with_its_scope(full: bool) -> None:
+    study = studies.find_measured("agreement", full=full, only=("share", "handoff"))
+    found = studies.of_run(configuration_file.resolve(study, "1", (1,), (("run.packets", "9"),)))
+    assert found.points == study.points
+    assert found.command.endswith("--only share,handoff")
+    assert found.simulated == study.simulated
+
+
+def test_the_usual_run_takes_four_minutes_at_most_on_the_measured_side() -> None:
+    study = studies.find("agreement")
+    points = [point for point in study.points if point.name not in study.simulated]
+    assert sum(read_plan(point).expected_s for point in points) * len(study.seeds) <= 240
+
+
+def test_the_verb_prints_the_ways_and_the_page_shows_them(
+    run: RunDirectory, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert app.run(["study", "report", str(run.path), "--format", "json"]) == 0
+    found = json.loads(capfd.readouterr().out)
+    assert found["comparisons"] == []
+    laws = [row for row in found["contrasts"] if row["second"]["way"] == "LAWS"]
+    assert len(laws) == 3
+    assert set(laws[0]["difference"]) == {"value", "low", "high", "n", "confidence"}
+    page = (run.path / "report.html").read_text()
+    assert "How far the ways agree" in page
+    assert page.count("<svg") == 2 * page.count('<figure id="figure-') == 6
+    assert "LAWS over simulated" in page
+    assert "perpacket study run agreement --replications 3" in page
+
+
+def test_a_simulated_option_is_for_the_parts_that_simulate(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    status = app.run(["study", "run", "agreement", "--seeds", "2", "--output", str(tmp_path / "r")])
+    assert status == 2
+    assert "--seeds: that is for simulated" in capfd.readouterr().err
+
+
+def test_verdicts_are_the_intervals() -> None:
+    def verdict(first: list[float], second: list[float], runs: str = "b") -> Agreement:
+        sides = [
+            Estimate(name, name, dict(enumerate(values)))
+            for name, values in (("a", first), (runs, second))
+        ]
+        return contrasted("q", "t", "s", 1.0, sides[0], sides[1], "why").verdict
+
+    assert verdict([10, 11, 12], [10.5, 11, 11.5]) is Agreement.AGREE
+    assert verdict([10, 11, 12], [20, 21, 22]) is Agreement.DIFFER
+    assert verdict([10, 60, 90], [10, 11, 12]) is Agreement.TOO_WIDE
+    assert verdict([10], [20]) is Agreement.ONE_RUN
+    assert verdict([10, 11], []) is Agreement.LEFT_OUT
+    # Fed by the same runs they are paired: a small difference that is always there counts.
+    assert verdict([10, 50, 90], [11, 51.01, 91], runs="a") is Agreement.DIFFER
