@@ -133,7 +133,7 @@ def test_doctor_names_the_lack_its_cost_and_the_next_step(
     assert status == 0
     assert "kernel.perf_event_paranoid is 3" in text
     assert "no profile" in text
-    assert "perf: set it to 1" in text
+    assert "to get it: set it to 1" in text
 
 
 def test_doctor_ends_with_3_when_what_is_required_is_not_there(make_agent: MakeAgent) -> None:
@@ -145,4 +145,4 @@ def test_doctor_ends_with_3_when_what_is_required_is_not_there(make_agent: MakeA
 def test_an_agent_that_does_not_run_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PERPACKET_AGENT", "/dev/null")
     with pytest.raises(MachineLacks, match="agent"):
-        machine.examine()
+        machine.of_the_kernel()

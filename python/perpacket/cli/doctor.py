@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import shutil
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from perpacket.cli import output
 from perpacket.cli.options import Format, FormatOption
 
-EXAMPLE = "Example: perpacket doctor --require perf --require tun"
+if TYPE_CHECKING:
+    from perpacket.machine import Capability
 
-SCHEMA = 1
-"""Version of the JSON this verb prints."""
+EXAMPLE = "Example: perpacket doctor --require perf_cpu_wide,tun"
+
+SCHEMA = 2
+"""Version of the JSON this verb prints: 2 put capabilities into groups."""
+
+WIDEST = 100
+"""Columns at most: longer lines are hard to read. A terminal may have fewer."""
+
+NARROWEST = 60
+DETAIL_AT = 29
+"""The column where details begin: two for the margin, five for yes or no, the longest name."""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -23,13 +36,15 @@ def add_to(app: typer.Typer) -> None:
 def doctor(
     require: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="End with status 3 when this is not there."),
+        typer.Option(
+            metavar="NAME[,NAME]", help="End with status 3 when these are not there; repeatable."
+        ),
     ] = None,
     output_format: FormatOption = Format.TABLE,
 ) -> None:
     """Say what this machine can and cannot do, what each lack costs, and what to do about it.
 
-    Looks only: opens what it asks for and closes it again, and changes nothing.
+    Looks only: opens what it asks for and closes it again, and changes nothing. Needs no root.
     """
     from perpacket import machine
 
@@ -37,13 +52,46 @@ def doctor(
     if output_format is Format.JSON:
         output.write_json({"schema": SCHEMA, "capabilities": [item.as_dict() for item in found]})
     else:
-        rows = [
-            (item.name, "yes" if item.available else "no", item.detail, item.cost_of_lack)
-            for item in found
-        ]
-        title = "What this machine can do, and what its lacks cost"
-        output.write_table(title, ("capability", "here", "detail", "without it"), rows)
+        columns = shutil.get_terminal_size().columns
+        for line in lines(found, max(NARROWEST, min(WIDEST, columns))):
+            output.write_line(line)
+    names = [name.strip() for part in require or [] for name in part.split(",")]
+    machine.check(found, [name for name in names if name])
+
+
+def lines(found: Sequence[Capability], columns: int) -> Iterator[str]:
+    """The table: by group, what is there and what is not, and of lacks what to do."""
+    lacks = sum(not item.available for item in found)
+    yield f"What this machine can do: {len(found) - lacks} of {len(found)}"
+    for group in dict.fromkeys(item.group for item in sorted(found, key=place)):
+        yield ""
+        yield group.capitalize()
         for item in found:
-            if not item.available and item.next_step:
-                output.write_line(f"{item.name}: {item.next_step}")
-    machine.check(found, require or [])
+            if item.group is group:
+                yield from entry(item, columns)
+
+
+def place(item: Capability) -> int:
+    """Where a capability's group stands in the table."""
+    return list(type(item.group)).index(item.group)
+
+
+def entry(item: Capability, columns: int) -> Iterator[str]:
+    """A capability's lines."""
+    mark = "yes" if item.available else "no"
+    yield from wrapped(f"  {mark:<5}{item.name:<22}", item.detail, columns)
+    if not item.available:
+        yield from wrapped(f"{'without it: ':>{DETAIL_AT}}", item.cost_of_lack, columns)
+        if item.next_step:
+            yield from wrapped(f"{'to get it: ':>{DETAIL_AT}}", item.next_step, columns)
+
+
+def wrapped(label: str, text: str, columns: int) -> list[str]:
+    """A label and a text beside it, in as many lines as it takes."""
+    return textwrap.wrap(
+        text,
+        columns,
+        initial_indent=label,
+        subsequent_indent=" " * DETAIL_AT,
+        break_on_hyphens=False,
+    ) or [label.rstrip()]

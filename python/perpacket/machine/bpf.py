@@ -1,0 +1,94 @@
+"""Whether the kernel loads and runs XDP programs, as the router's plane in the driver needs."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import struct
+
+from perpacket.machine.capability import Capability, Group, Question
+
+SYSTEM_CALL = {"x86_64": 321, "aarch64": 280}
+"""Number of bpf(2)."""
+
+PROG_LOAD, PROG_TEST_RUN = 5, 10
+"""Commands of bpf(2), `enum bpf_cmd` of linux/bpf.h."""
+
+LIVE_FRAMES = 1 << 1
+"""BPF_F_TEST_XDP_LIVE_FRAMES: the test run's frames go where the program sends them."""
+
+PROG_TYPE_XDP = 6
+XDP_DROP = 1
+MOVE, LEAVE = 0xB7, 0x95
+FRAME_BYTES = 64
+
+QUESTION = Question(
+    "xdp",
+    Group.NETWORK,
+    "`route` has no plane in the driver, and no known cost can be put into a driver to check the "
+    "profiler with",
+    "run as root or with CAP_BPF and CAP_NET_ADMIN, on a kernel with BPF",
+)
+
+
+def capability() -> Capability:
+    """What came of loading a program that drops everything and running it on a frame of zeros."""
+    return QUESTION.attempt(run_a_program)
+
+
+def run_a_program() -> str:
+    """Load it, run it once, and once more on a live frame, which it drops."""
+    program = load()
+    try:
+        test_run(program, 0)
+        try:
+            test_run(program, LIVE_FRAMES)
+        except OSError as error:
+            return f"a program loads and runs, not on live frames ({error.strerror})"
+    finally:
+        os.close(program)
+    return "a program loads and runs, also on live frames"
+
+
+def bpf(command: int, attributes: bytes) -> int:
+    """The system call; raises `OSError` with what the kernel said."""
+    number = SYSTEM_CALL.get(platform.machine())
+    if number is None:
+        raise OSError(f"the number of bpf(2) on {platform.machine()} is not known here")
+    system = ctypes.CDLL(None, use_errno=True)
+    # Longer than what is filled in: the kernel takes zeros after it.
+    buffer = ctypes.create_string_buffer(attributes, 128)
+    answer = int(system.syscall(number, command, ctypes.byref(buffer), len(buffer)))
+    if answer < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+    return answer
+
+
+def load() -> int:
+    """Load `return XDP_DROP`; its descriptor."""
+    code = struct.pack("<BBhi", MOVE, 0, 0, XDP_DROP) + struct.pack("<BBhi", LEAVE, 0, 0, 0)
+    instructions = ctypes.create_string_buffer(code, len(code))
+    licence = ctypes.create_string_buffer(b"MIT")
+    attributes = struct.pack(
+        "<IIQQ",
+        *(PROG_TYPE_XDP, len(code) // 8),
+        *(ctypes.addressof(instructions), ctypes.addressof(licence)),
+    )
+    return bpf(PROG_LOAD, attributes)
+
+
+def test_run(program: int, flags: int) -> None:
+    """Run a program once on a frame of zeros."""
+    frame = ctypes.create_string_buffer(FRAME_BYTES)
+    once, no_context = 1, (0, 0, 0, 0)
+    bpf(
+        PROG_TEST_RUN,
+        struct.pack(
+            "<IIIIQQIIIIQQI",
+            *(program, 0, FRAME_BYTES, 0, ctypes.addressof(frame), 0, once, 0),
+            *no_context,
+            flags,
+        ),
+    )

@@ -1,0 +1,101 @@
+"""What the stack can leave to others: segmentation to the NIC, TLS to the kernel."""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import socket
+import struct
+from collections.abc import Callable, Sequence
+
+from perpacket.machine.capability import Capability, Group, Question
+from perpacket.machine.files import Files
+
+SIOCETHTOOL = 0x8946
+"""The request of ioctl(2) behind ethtool; linux/sockios.h."""
+
+OFFLOADS = {"TSO": 0x1E, "GSO": 0x23, "GRO": 0x2B}
+"""ETHTOOL_GTSO, ETHTOOL_GGSO, ETHTOOL_GGRO of linux/ethtool.h; anybody may ask."""
+
+SOL_UDP, UDP_SEGMENT = 17, 103
+TCP_ULP = 31
+"""Options of udp(7) and tcp(7) that Python has no names for."""
+
+SEGMENT_BYTES = 1200
+
+SEGMENTATION = Question(
+    "segmentation_offload",
+    Group.NETWORK,
+    "each segment goes down the stack alone: bulk sending costs several times the processor time, "
+    "and profiles do not compare with those of other machines",
+    "`ethtool -K INTERFACE gso on gro on tso on`, as root",
+)
+UDP_SEGMENTATION = Question(
+    "udp_segmentation",
+    Group.NETWORK,
+    "`serve media` sends each packet with a system call of its own",
+    "use a kernel that takes UDP_SEGMENT",
+)
+KERNEL_TLS = Question(
+    "kernel_tls",
+    Group.NETWORK,
+    "servers that leave encryption to the kernel encrypt in user space here; `serve web` always "
+    "does",
+    "`modprobe tls`, as root, where the kernel has the module",
+)
+
+
+def capabilities(files: Files) -> list[Capability]:
+    """What was found."""
+    interfaces = files.names("/sys/class/net")
+    return [
+        segmentation(interfaces),
+        UDP_SEGMENTATION.attempt(take_udp_segments),
+        KERNEL_TLS.attempt(give_tls_to_the_kernel),
+    ]
+
+
+def offloads(interface: str) -> list[str]:
+    """The offloads that are on at an interface; raises `OSError` when it does not say."""
+    found: list[str] = []
+    with socket.socket(type=socket.SOCK_DGRAM) as any_socket:
+        for name, command in OFFLOADS.items():
+            value = ctypes.create_string_buffer(struct.pack("=II", command, 0), 8)
+            request = struct.pack("16sQ16x", interface.encode(), ctypes.addressof(value))
+            fcntl.ioctl(any_socket, SIOCETHTOOL, request)
+            if struct.unpack_from("=I", value.raw, 4)[0]:
+                found.append(name)
+    return found
+
+
+def segmentation(
+    interfaces: Sequence[str], look: Callable[[str], list[str]] = offloads
+) -> Capability:
+    """Whether any interface takes more than a frame at a time from the stack."""
+    said: list[str] = []
+    works = False
+    for interface in interfaces:
+        try:
+            found = look(interface)
+        except OSError:
+            continue
+        works = works or "GSO" in found or "TSO" in found
+        said.append(f"{interface}: {' '.join(found) or 'none'}")
+    return SEGMENTATION.answer(works, "; ".join(said) or "no interface answers")
+
+
+def take_udp_segments() -> str:
+    """Ask a socket to cut what it is given into datagrams."""
+    with socket.socket(type=socket.SOCK_DGRAM) as sender:
+        sender.setsockopt(SOL_UDP, UDP_SEGMENT, SEGMENT_BYTES)
+    return "a socket takes UDP_SEGMENT"
+
+
+def give_tls_to_the_kernel() -> str:
+    """Put the kernel's TLS on a connection of our own over loopback."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()) as client,
+    ):
+        client.setsockopt(socket.IPPROTO_TCP, TCP_ULP, b"tls")
+    return "a connection takes the protocol `tls`"

@@ -1,0 +1,177 @@
+"""Which processors there are, what they share, what is taken from them, and the clock.
+
+A server and its clients want processors of their own. What they share nevertheless (a core, a
+cache, a quota, the hypervisor's attention) is in every number.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from perpacket.machine.capability import Capability, Group, Question
+from perpacket.machine.files import Files, numbers, ranges
+
+CPUS = "/sys/devices/system/cpu"
+
+CLOCKS_READ_WITHOUT_A_SYSTEM_CALL = (
+    *("tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "xen"),
+    "arch_sys_counter",
+)
+"""Clock sources that the vDSO reads in user space, of x86 and of Arm."""
+
+STEAL_FIELD, COUNTED_FIELDS = 7, 8
+"""Fields of a processor's line of /proc/stat, after its name: proc_stat(5)."""
+
+STEAL_LIMIT = 0.005
+"""Share of stolen time that is still called none."""
+
+TWO = Question(
+    "two_processors",
+    Group.PROCESSORS,
+    "server and clients share a processor: what the clients do delays the server",
+    "give this machine or container another processor, or put the clients on another machine",
+)
+ALL = Question(
+    "all_processors",
+    Group.PROCESSORS,
+    "processors that we may not use run interrupts and programs that a profile here does not see",
+    "start without taskset, or widen the cpuset of the container",
+)
+CORES = Question(
+    "own_cores",
+    Group.PROCESSORS,
+    "processors are threads of one core: what the client computes slows the server down",
+    "choose processors of different cores with --cores and --cpus, or turn SMT off",
+)
+CACHE = Question(
+    "own_caches",
+    Group.PROCESSORS,
+    "what the client touches drives the server's data out of the cache they share",
+    "put the clients on another socket, or on another machine",
+)
+QUOTA = Question(
+    "no_quota",
+    Group.PROCESSORS,
+    "the kernel stops all of us when the quota of a period is used up: rates and tail latencies "
+    "are the quota's",
+    "raise cpu.max of the control group, such as with `docker run --cpus`",
+)
+STEAL = Question(
+    "no_steal",
+    Group.PROCESSORS,
+    "the hypervisor runs others in our time: more replications are needed, and times are not this "
+    "machine's alone",
+    "use a machine with processors of its own",
+)
+CLOCK = Question(
+    "fast_clock",
+    Group.PROCESSORS,
+    "every look at the clock is a system call: the load generator loses rate and precision",
+    "as root: `echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource`, if it "
+    "is offered",
+)
+
+
+def capabilities(files: Files, usable: Sequence[int] | None = None) -> list[Capability]:
+    """What was found; `usable` are the processors that this process may use."""
+    ours = sorted(os.sched_getaffinity(0) if usable is None else usable)
+    online = numbers(files.text(f"{CPUS}/online")) or ours
+    return [
+        TWO.answer(len(ours) > 1, f"{len(ours)} usable: {ranges(ours)}"),
+        ALL.answer(set(online) <= set(ours), f"{ranges(ours)} of {ranges(online)} usable"),
+        cores(files, ours),
+        caches(files, ours),
+        quota(files),
+        steal(files),
+        clock(files),
+    ]
+
+
+def cores(files: Files, ours: Sequence[int]) -> Capability:
+    """Whether each processor that we may use is a core of its own."""
+    groups = {
+        siblings
+        for cpu in ours
+        if len(siblings := shared(files, ours, f"{CPUS}/cpu{cpu}/topology/thread_siblings_list"))
+        > 1
+    }
+    if not groups:
+        return CORES.answer(True, "no two share a core")
+    said = "; ".join(ranges(list(group)) for group in sorted(groups))
+    return CORES.answer(False, f"threads of one core: {said}")
+
+
+def caches(files: Files, ours: Sequence[int]) -> Capability:
+    """Whether any cache is shared by processors that we may use."""
+    found: dict[str, set[tuple[int, ...]]] = {}
+    for cpu in ours:
+        for index in files.names(f"{CPUS}/cpu{cpu}/cache"):
+            folder = f"{CPUS}/cpu{cpu}/cache/{index}"
+            group = shared(files, ours, f"{folder}/shared_cpu_list")
+            level, size = files.text(f"{folder}/level"), files.text(f"{folder}/size")
+            if len(group) > 1 and level:
+                found.setdefault(f"L{level} of {size or 'unknown size'}", set()).add(group)
+    if not found:
+        return CACHE.answer(True, "none is shared, as far as the kernel says")
+    said = [
+        f"{name} by {' and '.join(ranges(list(group)) for group in sorted(found[name]))}"
+        for name in sorted(found)
+    ]
+    return CACHE.answer(False, f"shared: {'; '.join(said)}")
+
+
+def shared(files: Files, ours: Sequence[int], path: str) -> tuple[int, ...]:
+    """Those of our processors that a file names."""
+    return tuple(cpu for cpu in numbers(files.text(path)) if cpu in ours)
+
+
+def quota(files: Files) -> Capability:
+    """Whether our control group, or one above it, may use only a part of the processors' time."""
+    least: float | None = None
+    for line in files.text("/proc/self/cgroup").splitlines():
+        controllers, _, path = line.partition(":")[2].partition(":")
+        for folder in folders_of(controllers, path):
+            allowed = quota_of(files, folder)
+            if allowed is not None:
+                least = allowed if least is None else min(least, allowed)
+    if least is None:
+        return QUOTA.answer(True, "no control group limits processor time")
+    return QUOTA.answer(False, f"{least:g} processors' worth of time")
+
+
+def folders_of(controllers: str, path: str) -> list[str]:
+    """A control group's folder and those above it; only of groups that may limit processor time."""
+    if controllers and "cpu" not in controllers.split(","):
+        return []
+    mount = "/sys/fs/cgroup" + (f"/{controllers}" if controllers else "")
+    parts = [part for part in path.split("/") if part]
+    return ["/".join([mount, *parts[:depth]]) for depth in range(len(parts), -1, -1)]
+
+
+def quota_of(files: Files, folder: str) -> float | None:
+    """Processors' worth of time that a control group may use, of either version; None for all."""
+    granted, _, period = files.text(f"{folder}/cpu.max").partition(" ")
+    if not granted:
+        granted = files.text(f"{folder}/cpu.cfs_quota_us")
+        period = files.text(f"{folder}/cpu.cfs_period_us")
+    if not granted.isdigit() or not period.isdigit() or int(period) == 0:
+        return None  # `max`, -1, or no such file
+    return int(granted) / int(period)
+
+
+def steal(files: Files) -> Capability:
+    """Whether a hypervisor ran others while we wanted to run, since the machine started."""
+    is_guest = "hypervisor" in files.text("/proc/cpuinfo").split()
+    where = "a virtual machine" if is_guest else "no sign of a hypervisor"
+    fields = files.text("/proc/stat").partition("\n")[0].split()[1 : COUNTED_FIELDS + 1]
+    if len(fields) <= STEAL_FIELD or not sum(map(int, fields)):
+        return STEAL.answer(not is_guest, f"{where}; the kernel does not count stolen time")
+    share = int(fields[STEAL_FIELD]) / sum(map(int, fields))
+    return STEAL.answer(share < STEAL_LIMIT, f"{where}; {share:.2%} of its time stolen since start")
+
+
+def clock(files: Files) -> Capability:
+    """Whether programs read the time without a system call."""
+    name = files.text("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+    return CLOCK.answer(name in CLOCKS_READ_WITHOUT_A_SYSTEM_CALL, name or "not said")

@@ -1,0 +1,232 @@
+"""What `doctor` finds, on machines made up of files and refusals, and on this one."""
+
+from __future__ import annotations
+
+import json
+import sys
+from io import StringIO
+from pathlib import Path
+
+import pytest
+
+from perpacket import machine
+from perpacket.cli.app import run
+from perpacket.errors import ConfigurationError, MachineLacks
+from perpacket.machine import Capability, bpf, memory, network, processors, programs
+from perpacket.machine.capability import Group, Question
+from perpacket.machine.files import Files, numbers, ranges
+
+CPU = "sys/devices/system/cpu"
+
+QUESTION = Question("thing", Group.NETWORK, "all is lost", "buy one")
+
+
+def made_of(folder: Path, contents: dict[str, str]) -> Files:
+    """A machine whose /proc and /sys are these files."""
+    for name, text in contents.items():
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text + "\n")
+    return Files(folder)
+
+
+def named(found: list[Capability], name: str) -> Capability:
+    return next(item for item in found if item.name == name)
+
+
+def test_advice_goes_with_a_lack_only() -> None:
+    assert QUESTION.answer(True, "here") == Capability("thing", True, "here", "", "", Group.NETWORK)
+    lack = QUESTION.answer(False, "gone")
+    assert (lack.cost_of_lack, lack.next_step) == ("all is lost", "buy one")
+
+
+def test_what_the_system_says_when_it_refuses_is_the_detail() -> None:
+    def refuse() -> str:
+        raise PermissionError(1, "Operation not permitted")
+
+    assert QUESTION.attempt(refuse).detail == "operation not permitted"
+    assert QUESTION.attempt(lambda: "it opens").detail == "it opens"
+
+
+@pytest.mark.parametrize(
+    ("text", "values"), [("0-1", [0, 1]), ("0,2-4,7", [0, 2, 3, 4, 7]), ("5", [5]), ("", [])]
+)
+def test_lists_of_processors_are_read_and_written_as_the_kernel_does(
+    text: str, values: list[int]
+) -> None:
+    assert numbers(text) == values
+    assert ranges(values) == text
+
+
+def test_nonsense_in_a_list_of_processors_is_left_out() -> None:
+    assert numbers("0-1,x,3-") == [0, 1, 3]
+
+
+def test_threads_of_one_core_and_shared_caches_are_named(tmp_path: Path) -> None:
+    contents = {f"{CPU}/online": "0-3"}
+    for cpu in range(4):
+        first = cpu // 2 * 2
+        contents |= {
+            f"{CPU}/cpu{cpu}/topology/thread_siblings_list": f"{first}-{first + 1}",
+            f"{CPU}/cpu{cpu}/cache/index0/level": "1",
+            f"{CPU}/cpu{cpu}/cache/index0/size": "32K",
+            f"{CPU}/cpu{cpu}/cache/index0/shared_cpu_list": f"{first}-{first + 1}",
+            f"{CPU}/cpu{cpu}/cache/index3/level": "3",
+            f"{CPU}/cpu{cpu}/cache/index3/size": "8192K",
+            f"{CPU}/cpu{cpu}/cache/index3/shared_cpu_list": "0-3",
+        }
+    files = made_of(tmp_path, contents)
+    found = processors.capabilities(files, usable=[0, 1, 2, 3])
+    assert named(found, "two_processors").available
+    assert named(found, "all_processors").available
+    assert named(found, "own_cores").detail == "threads of one core: 0-1; 2-3"
+    assert named(found, "own_caches").detail == (
+        "shared: L1 of 32K by 0-1 and 2-3; L3 of 8192K by 0-3"
+    )
+    # Of processors that we may not use, nobody takes anything.
+    found = processors.capabilities(files, usable=[0, 2])
+    assert named(found, "own_cores").available
+    assert named(found, "own_caches").detail == "shared: L3 of 8192K by 0,2"
+    assert named(found, "all_processors").detail == "0,2 of 0-3 usable"
+    assert not named(processors.capabilities(files, usable=[1]), "two_processors").available
+
+
+@pytest.mark.parametrize(
+    ("contents", "detail"),
+    [
+        ({}, "no control group limits processor time"),
+        ({"proc/self/cgroup": "0::/a/b", "sys/fs/cgroup/a/b/cpu.max": "max 100000"}, "no control"),
+        (
+            {"proc/self/cgroup": "0::/a/b", "sys/fs/cgroup/a/cpu.max": "150000 100000"},
+            "1.5 processors' worth of time",
+        ),
+        (
+            {
+                "proc/self/cgroup": "4:memory:/x\n3:cpu,cpuacct:/x",
+                "sys/fs/cgroup/cpu,cpuacct/x/cpu.cfs_quota_us": "50000",
+                "sys/fs/cgroup/cpu,cpuacct/x/cpu.cfs_period_us": "100000",
+            },
+            "0.5 processors' worth of time",
+        ),
+        (
+            {
+                "proc/self/cgroup": "3:cpu:/x",
+                "sys/fs/cgroup/cpu/x/cpu.cfs_quota_us": "-1",
+                "sys/fs/cgroup/cpu/x/cpu.cfs_period_us": "100000",
+            },
+            "no control group",
+        ),
+    ],
+)
+def test_the_tightest_quota_above_us_counts_in_both_versions_of_control_groups(
+    tmp_path: Path, contents: dict[str, str], detail: str
+) -> None:
+    found = processors.quota(made_of(tmp_path, contents))
+    assert found.detail.startswith(detail)
+    assert found.available == detail.startswith("no control")
+
+
+def test_stolen_time_is_told_as_a_share_of_all_time(tmp_path: Path) -> None:
+    contents = {"proc/cpuinfo": "flags\t\t: fpu hypervisor"}
+    quiet = made_of(tmp_path / "quiet", contents | {"proc/stat": "cpu 500 0 0 500 0 0 0 1 9 9"})
+    robbed = made_of(tmp_path / "robbed", contents | {"proc/stat": "cpu 500 0 0 400 0 0 0 100 0 0"})
+    assert processors.steal(quiet).available
+    assert not processors.steal(robbed).available
+    assert processors.steal(robbed).detail == (
+        "a virtual machine; 10.00% of its time stolen since start"
+    )
+    assert processors.steal(Files(tmp_path / "nothing")).detail.endswith("count stolen time")
+
+
+@pytest.mark.parametrize(("name", "fast"), [("tsc", True), ("hpet", False), ("", False)])
+def test_a_clock_that_needs_a_system_call_is_a_lack(tmp_path: Path, name: str, fast: bool) -> None:
+    folder = "sys/devices/system/clocksource/clocksource0"
+    files = made_of(tmp_path, {f"{folder}/current_clocksource": name})
+    assert processors.clock(files).available is fast
+
+
+def test_segmentation_offload_anywhere_is_enough_and_silent_interfaces_are_left_out() -> None:
+    answers = {"lo": ["GRO"], "eth0": ["TSO", "GSO"]}
+
+    def look(interface: str) -> list[str]:
+        if interface not in answers:
+            raise OSError(95, "Operation not supported")
+        return answers[interface]
+
+    found = network.segmentation(["lo", "eth0", "can0"], look)
+    assert found.available
+    assert found.detail == "lo: GRO; eth0: TSO GSO"
+    assert not network.segmentation(["lo"], look).available
+    assert network.segmentation(["can0"], look).detail == "no interface answers"
+
+
+def test_huge_pages_that_are_asked_for_and_not_given_are_a_lack(tmp_path: Path) -> None:
+    setting = {"sys/kernel/mm/transparent_hugepage/enabled": "always madvise [never]"}
+    none = setting | {"proc/self/smaps_rollup": "Rss: 9 kB\nAnonHugePages:         0 kB"}
+    some = setting | {"proc/self/smaps_rollup": "Rss: 9 kB\nAnonHugePages:      6144 kB"}
+    assert memory.huge_pages(made_of(tmp_path / "some", some)).available
+    lack = memory.huge_pages(made_of(tmp_path / "none", none))
+    assert not lack.available
+    assert "always madvise [never]" in lack.detail
+
+
+def test_a_program_is_looked_for_and_its_package_named() -> None:
+    found = programs.capabilities(lambda name: "/bin/wrk" if name == "wrk" else None)
+    assert named(found, "wrk").detail == "/bin/wrk"
+    assert "apt-get install nginx-light" in named(found, "nginx").next_step
+
+
+def test_a_machine_with_nothing_is_told_all_it_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> int:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setenv("PERPACKET_AGENT", "/dev/null")
+    monkeypatch.setattr(bpf, "load", refuse)
+    found = machine.examine(Files(tmp_path))
+    assert not named(found, "agent").available
+    assert named(found, "xdp").detail == "operation not permitted"
+    for item in found:
+        assert item.available or item.cost_of_lack, f"{item.name}: its lack costs nothing?"
+        assert item.available or item.next_step, f"{item.name}: nothing to do?"
+
+
+def test_without_an_agent_what_it_would_have_tried_is_lacking_not_unknown() -> None:
+    alone = [machine.kernel.QUESTION.answer(False, "no executable")]
+    with pytest.raises(MachineLacks, match="agent is not there"):
+        machine.check(alone, ["pmu"])
+    with pytest.raises(ConfigurationError, match="unicorns"):
+        machine.check(alone, ["unicorns"])
+
+
+def test_all_that_is_required_and_lacking_is_named_at_once() -> None:
+    lacks = [Question(name, Group.NETWORK, "", f"get {name}").answer(False, "") for name in "ab"]
+    with pytest.raises(MachineLacks) as caught:
+        machine.check([*lacks, QUESTION.answer(True, "")], ["a", "thing", "b"])
+    assert caught.value.hint == "a: get a; b: get b"
+
+
+def printed_by(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> str:
+    """Standard output of a command line that must succeed."""
+    printed = StringIO()
+    monkeypatch.setattr(sys, "stdout", printed)
+    assert run(arguments) == 0
+    return printed.getvalue()
+
+
+def test_this_machine_is_told_in_80_columns_each_lack_with_its_cost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    document = json.loads(printed_by(["doctor", "--format", "json"], monkeypatch))
+    assert document["schema"] == 2
+    text = printed_by(["doctor"], monkeypatch)
+    assert max(map(len, text.splitlines())) <= 80
+    names = [item["name"] for item in document["capabilities"]]
+    assert len(names) == len(set(names))
+    for item in document["capabilities"]:
+        assert f"{'yes' if item['available'] else 'no':<5}{item['name']}" in text
+        assert bool(item["cost_of_lack"]) is not item["available"], item
+    there = [item["name"] for item in document["capabilities"] if item["available"]]
+    assert run(["doctor", "--require", ",".join(there)]) == 0
