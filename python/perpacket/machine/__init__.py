@@ -9,8 +9,9 @@
     processors.py   which processors there are, what they share, what is taken from them; the clock
     programs.py     programs of others that studies and tests use
 
-Everything is opened and closed again; nothing on the machine is changed. No answer needs root, and
-none keeps the others from being given.
+Everything is opened and closed again, and nothing on the machine is changed, but that the kernel
+may load a module of its own when asked for what it does. No answer needs root, and none keeps the
+others from being given.
 """
 
 from __future__ import annotations

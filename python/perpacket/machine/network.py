@@ -97,5 +97,8 @@ def give_tls_to_the_kernel() -> str:
         socket.create_server(("127.0.0.1", 0)) as server,
         socket.create_connection(server.getsockname()) as client,
     ):
-        client.setsockopt(socket.IPPROTO_TCP, TCP_ULP, b"tls")
+        try:
+            client.setsockopt(socket.IPPROTO_TCP, TCP_ULP, b"tls")
+        except FileNotFoundError:
+            raise OSError("the kernel has no protocol `tls`, nor a module of it") from None
     return "a connection takes the protocol `tls`"
