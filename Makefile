@@ -1,6 +1,7 @@
 # make demo   set up and simulate the story; writes perpacket-demo.html
 # make test   set up and run every test, Rust and Python
 # make check  formatting, lints, types, dependency arrows
+# make docs   these documents as pages, in docs/_build
 # make bench  the benchmarks (see benches/README.md)
 # make fuzz   every fuzz target, a minute each (FUZZ_SECONDS)
 
@@ -9,7 +10,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name '*.toml')
 
-.PHONY: setup setup-dev demo test check bench fuzz clean
+.PHONY: setup setup-dev demo test check docs bench fuzz clean
 
 setup: $(VENV)/.installed
 setup-dev: $(VENV)/.installed-dev
@@ -23,7 +24,7 @@ $(VENV)/.installed: $(SOURCES) | $(BIN)/python
 	touch $@
 
 $(VENV)/.installed-dev: $(SOURCES) | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --editable '.[dev,docs]'
 	touch $@ $(VENV)/.installed
 
 demo: setup
@@ -40,6 +41,10 @@ check: setup-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+docs: setup-dev
+	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet --builder html docs docs/_build
+	@echo docs/_build/index.html
 
 bench:
 	cargo bench --workspace --locked
@@ -61,4 +66,4 @@ fuzz:
 	done
 
 clean:
-	rm -rf target fuzz/target $(VENV)
+	rm -rf target fuzz/target docs/_build $(VENV)

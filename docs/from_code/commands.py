@@ -1,0 +1,113 @@
+"""The command line: the verbs of the Python front, and those that the agent has."""
+
+from __future__ import annotations
+
+import enum
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+from from_code import markdown
+
+HELP_LIMIT_S = 30
+
+
+def front(root: Path) -> str:
+    """Every verb of the Python front with its options, headings included."""
+    import typer
+
+    from perpacket.cli.agent_verbs import VERBS
+    from perpacket.cli.app import app
+
+    group: Any = typer.main.get_command(app)
+    parts = []
+    for name, command in group.commands.items():
+        if name not in VERBS:
+            parts += list(verb(f"perpacket {name}", command))
+    return "\n".join(parts)
+
+
+def verb(name: str, command: Any) -> Iterator[str]:
+    """A verb, or those it is made of."""
+    if hasattr(command, "commands"):
+        for part, below in command.commands.items():
+            yield from verb(f"{name} {part}", below)
+        return
+    yield f"## {name}\n"
+    # A line that begins a paragraph of its own in the help's source is marked so.
+    yield re.sub(r"\n?\x08\n", "\n", command.help or "").replace("\x0c", "\n") + "\n"
+    options = [one for one in command.params if not getattr(one, "hidden", False)]
+    if options:
+        yield markdown.table(("option", "takes", "meaning"), map(option, options))
+    if command.epilog:
+        yield sample(command.epilog)
+
+
+def sample(epilog: str) -> str:
+    """The examples under a verb's help, a line each."""
+    lines = re.sub(r",? +or:? +(?=perpacket )", "\n", re.sub(r"^Examples?: ", "", epilog))
+    return f"```text\n{lines}\n```\n"
+
+
+def option(one: Any) -> tuple[str, str, str]:
+    """An option or argument as a row."""
+    is_option = one.opts[0].startswith("-")
+    spellings = [*one.opts, *getattr(one, "secondary_opts", ())]
+    names = ", ".join(map(markdown.code, spellings)) if is_option else f"`{one.name.upper()}`"
+    help_text = one.help or ""
+    default = getattr(one, "default", None)
+    if default not in (None, False, [], ()) and not callable(default):
+        value = default.value if isinstance(default, enum.Enum) else default
+        help_text += f" Default: `{value}`."
+    return names, takes(one), help_text
+
+
+def takes(one: Any) -> str:
+    """What stands after an option: its word, the values it may have, or the kind of value."""
+    if getattr(one, "is_flag", False):
+        return ""
+    if one.metavar and one.metavar.strip("{}") != one.name:
+        return markdown.code(one.metavar)
+    kind = one.type_descriptor.annotation
+    for inner in get_args(kind):
+        if inner is not type(None):
+            kind = inner
+    if isinstance(kind, type) and issubclass(kind, enum.Enum):
+        return markdown.code("|".join(str(item.value) for item in kind))
+    return markdown.code(getattr(kind, "__name__", str(kind)).lower())
+
+
+def agent_verbs(root: Path) -> str:
+    """The help of every verb of the agent, headings included."""
+    from perpacket.cli.agent_verbs import VERBS
+
+    return "\n".join(part for name in VERBS for part in agent_verb((name,)))
+
+
+def agent_verb(words: tuple[str, ...]) -> Iterator[str]:
+    """A verb of the agent, or those it is made of."""
+    text = agent_help(words)
+    below = re.search(r"^Commands:\n((?:  .*\n)+)", text, re.MULTILINE)
+    if below is None:
+        yield f"## perpacket {' '.join(words)}\n\n```text\n{text}```\n"
+        return
+    for name in re.findall(r"^  ([a-z-]+)  ", below.group(1), re.MULTILINE):
+        if name != "help":
+            yield from agent_verb((*words, name))
+
+
+def agent_help(words: tuple[str, ...]) -> str:
+    """What the agent says of a verb, called by the name that users type."""
+    from perpacket.testbed import agent
+
+    done = subprocess.run(
+        ["perpacket", *words, "--help"],
+        executable=agent.find(),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=HELP_LIMIT_S,
+    )
+    return done.stdout

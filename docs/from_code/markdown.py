@@ -1,0 +1,22 @@
+"""Tables in Markdown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+
+def cell(text: str) -> str:
+    """A text as a cell of a table: one line, bars escaped."""
+    return re.sub(r"\s+", " ", text).strip().replace("|", r"\|")
+
+
+def code(text: str) -> str:
+    """A text as code, nothing if it is empty."""
+    return f"`{text}`" if text else ""
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table, with an empty line after it."""
+    lines = [headings, ["---"] * len(headings), *rows]
+    return "".join(f"| {' | '.join(map(cell, line))} |\n" for line in lines) + "\n"
