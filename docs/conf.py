@@ -27,7 +27,11 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_default_options = {"members": True, "undoc-members": False}
 
+smartquotes = False  # options begin with two dashes
+
 html_theme = "furo"
+html_static_path = ["static"]
+html_css_files = ["tables.css"]
 html_title = "perpacket"
 html_copy_source = False
 html_show_sphinx = False

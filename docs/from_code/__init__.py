@@ -35,6 +35,7 @@ MAKERS: dict[str, Callable[..., str]] = {
     "document": documents.table,
     "parameters": parameters.table,
     "event-sets": parameters.event_sets,
+    "module": docstrings.module,
     "page": repository.page,
     "section": repository.section,
 }

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 CODE = re.compile(r"(`+[^`]*`+)")
+INDENT = "    "
 ITEM = re.compile(r"\s*(-|\d+\.) ")
 
 
 def translated(lines: Sequence[str]) -> list[str]:
     """The lines of a docstring: its tables, lists, code and special characters."""
-    return list(with_lists_apart(with_tables(plain(lines))))
+    return list(with_blocks(with_lists_apart(with_tables(plain(lines)))))
 
 
 def plain(lines: Sequence[str]) -> Iterator[str]:
@@ -61,3 +63,19 @@ def with_lists_apart(lines: Iterator[str]) -> Iterator[str]:
             yield ""
         yield line
         before = line
+
+
+def with_blocks(lines: Iterator[str]) -> Iterator[str]:
+    """Indented blocks as they stand, where Markdown has them: after a line of plain text."""
+    before = ""
+    for line in lines:
+        starts = line.startswith(INDENT) and not before.startswith((" ", "..")) and before
+        if starts and not ITEM.match(before):
+            yield from ("::", "")
+        yield line.replace("\\_", "_").replace("\\ ", "") if line.startswith(INDENT) else line
+        before = line if line.strip() else before
+
+
+def module(root: Path, name: str) -> str:
+    """A heading and what a module says of itself and its parts."""
+    return f"### {name}\n\n```{{eval-rst}}\n.. automodule:: {name}\n```\n"
