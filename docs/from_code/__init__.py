@@ -4,6 +4,7 @@
     documents.py   the JSON documents, from the Rust structures they are written from
     docstrings.py  docstrings, for autodoc
     parameters.py  the simulator's parameters with value, unit and source
+    schemas.py     files that people write and runs leave
     repository.py  pages that lie elsewhere in the repository
 
 A page asks for a part with a comment of its own on a line, which readers of the source do not see:
@@ -21,7 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from from_code import commands, docstrings, documents, parameters, repository
+from from_code import commands, docstrings, documents, parameters, repository, schemas
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -36,6 +37,8 @@ MAKERS: dict[str, Callable[..., str]] = {
     "parameters": parameters.table,
     "event-sets": parameters.event_sets,
     "module": docstrings.module,
+    "about": schemas.about,
+    "schema": schemas.schema,
     "page": repository.page,
     "section": repository.section,
 }

@@ -48,7 +48,7 @@ def verb(name: str, command: Any) -> Iterator[str]:
 def sample(epilog: str) -> str:
     """The examples under a verb's help, a line each."""
     lines = re.sub(r",? +or:? +(?=perpacket )", "\n", re.sub(r"^Examples?: ", "", epilog))
-    return f"```text\n{lines}\n```\n"
+    return markdown.fenced("text", lines)
 
 
 def option(one: Any) -> tuple[str, str, str]:
@@ -91,7 +91,7 @@ def agent_verb(words: tuple[str, ...]) -> Iterator[str]:
     text = agent_help(words)
     below = re.search(r"^Commands:\n((?:  .*\n)+)", text, re.MULTILINE)
     if below is None:
-        yield f"## perpacket {' '.join(words)}\n\n```text\n{text}```\n"
+        yield f"## perpacket {' '.join(words)}\n\n{markdown.fenced('text', text)}"
         return
     for name in re.findall(r"^  ([a-z-]+)  ", below.group(1), re.MULTILINE):
         if name != "help":

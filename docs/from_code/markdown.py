@@ -1,4 +1,4 @@
-"""Tables in Markdown."""
+"""Tables, code and blocks in Markdown."""
 
 from __future__ import annotations
 
@@ -20,3 +20,8 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table, with an empty line after it."""
     lines = [headings, ["---"] * len(headings), *rows]
     return "".join(f"| {' | '.join(map(cell, line))} |\n" for line in lines) + "\n"
+
+
+def fenced(language: str, text: str) -> str:
+    """A block of code, with an empty line after it."""
+    return f"```{language}\n{text.rstrip()}\n```\n\n"

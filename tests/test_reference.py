@@ -1,0 +1,111 @@
+"""The reference says what the code says: how its parts are made."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "docs"))
+
+from from_code import commands, docstrings, documents, parameters, repository  # noqa: E402
+
+RUST = """
+/// A document.
+#[derive(Serialize)]
+pub struct Report {
+    /// Version of this document.
+    pub schema: u32,
+    /// Times, in
+    /// microseconds.
+    pub latency_us: Pair,
+    /// By name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by_name: Option<BTreeMap<String, Pair>>,
+    /// Not written.
+    #[serde(skip)]
+    pub histogram: Vec<u64>,
+    /// Called otherwise, see [`Pair`].
+    #[serde(rename = "what")]
+    pub description: Vec<String>,
+    #[serde(flatten)]
+    rest: crate::Rest,
+}
+
+pub(crate) struct Pair {
+    /// The first.
+    pub first: f64,
+}
+
+struct Rest {
+    /// In the document's own place.
+    count: u64,
+}
+"""
+
+
+def rows(table: str) -> list[list[str]]:
+    """The cells of a table in Markdown, without headings and dashes."""
+    lines = [line for line in table.splitlines() if line.startswith("|")][2:]
+    return [[part.strip() for part in line.strip("|").split(" | ")] for line in lines]
+
+
+def test_keys_of_a_document_are_those_that_serde_writes(tmp_path: Path) -> None:
+    source = tmp_path / "crates/thing/src/report.rs"
+    source.parent.mkdir(parents=True)
+    source.write_text(RUST)
+    assert rows(documents.table(tmp_path, "crates/thing/src/report.rs", "Report")) == [
+        ["`schema`", "Version of this document."],
+        ["`latency_us`", "Times, in microseconds."],
+        ["`latency_us.first`", "The first."],
+        ["`by_name.NAME`", "By name. (may be absent or null; keys as of `latency_us`)"],
+        ["`what[]`", "Called otherwise, see `Pair`."],
+        ["`count`", "In the document's own place."],
+    ]
+    with pytest.raises(ValueError, match="no structure Missing"):
+        documents.table(tmp_path, "crates/thing/src/report.rs", "Missing")
+
+
+def test_a_profile_has_its_keys_in_the_reference() -> None:
+    table = documents.table(ROOT, "crates/profiler/src/report.rs", "Report")
+    keys = {row[0].strip("`") for row in rows(table)}
+    assert {"packets.sent", "layers.NAME", "total.share", "limits[]", "closure"} <= keys
+
+
+def test_every_parameter_has_value_unit_and_source_in_the_reference() -> None:
+    found = rows(parameters.table(ROOT, "crates/simulate/data/machines/osdi06.toml"))
+    by_name = {row[0]: row[1:] for row in found}
+    assert by_name["`machine.l2.size_kib`"] == ["`1024`", "KiB", "OSDI 2006, table 2"]
+    assert all(all(row) for row in found)
+
+
+def test_options_of_the_command_line_are_in_the_reference_with_what_they_take() -> None:
+    text = commands.front(ROOT)
+    assert "## perpacket doctor" in text
+    by_name = {row[0]: row[1:] for row in rows(text.partition("## perpacket doctor")[2])}
+    assert by_name["`--format`"] == [r"`table\|json`", "How data is printed. Default: `table`."]
+    assert by_name["`--require`"][0] == "`NAME[,NAME]`"
+    assert "## perpacket serve" not in text, "the agent's verbs have their help"
+
+
+def test_links_lead_to_where_a_page_is_shown() -> None:
+    text = "[a](docs/simulator.md#tcp) [b](README.md#words) [c](CHANGELOG.md) [d](https://e.org)"
+    assert repository.turned(text, "ARCHITECTURE.md", "docs/project/architecture.md") == (
+        "[a](../simulator.md#tcp) [b](../concepts.md) [c](changelog.md) [d](https://e.org)"
+    )
+    here = "docs/howto/study.md"
+    assert repository.turned("[a](../limitations.md)", here, here) == "[a](../limitations.md)"
+
+
+def test_docstrings_keep_their_tables_lists_code_and_blocks() -> None:
+    written = [
+        *("| key | meaning |", "|---|---|", "| `a_` | one", "  line |", ""),
+        *("A name_ and `code`s:", "- first", "- second", "", "Then", "", "    as it is"),
+    ]
+    text = "\n".join(docstrings.translated(written))
+    assert "* - `a_`\n     - one line" in text
+    assert r"A name\_ and `code`\ s:" in text
+    assert "s:\n\n- first\n- second" in text
+    assert "Then\n\n::\n\n    as it is" in text
