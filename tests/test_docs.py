@@ -88,6 +88,8 @@ def script(page: Path) -> str:
         text = re.sub(pattern, instead, text, flags=re.MULTILINE)
     for port, free in zip(PORTS, free_ports(len(PORTS)), strict=True):
         text = text.replace(f":{port}", f":{free}")
+    # Namespaces are the machine's: two runs of this test at once have their own.
+    text = text.replace("lab-", f"lab{os.getpid()}-")
     return f"set -eu\n{text}"
 
 
@@ -97,7 +99,7 @@ def readable_folder() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="perpacket-docs-"))
     folder.chmod(0o755)
     yield folder
-    shutil.rmtree(folder)
+    shutil.rmtree(folder, ignore_errors=True)  # a server that ends late may still remove a file
 
 
 def run_script(text: str, folder: Path) -> subprocess.CompletedProcess[str]:
