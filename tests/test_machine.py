@@ -12,7 +12,7 @@ import pytest
 from perpacket import machine
 from perpacket.cli.app import run
 from perpacket.errors import ConfigurationError, MachineLacks
-from perpacket.machine import Capability, bpf, memory, network, processors, programs
+from perpacket.machine import Capability, bpf, disciplines, memory, network, processors, programs
 from perpacket.machine.capability import Group, Question
 from perpacket.machine.files import Files, numbers, ranges
 
@@ -158,6 +158,18 @@ def test_segmentation_offload_anywhere_is_enough_and_silent_interfaces_are_left_
     assert found.detail == "lo: GRO; eth0: TSO GSO"
     assert not network.segmentation(["lo"], look).available
     assert network.segmentation(["can0"], look).detail == "no interface answers"
+
+
+def test_a_queueing_discipline_is_there_when_it_can_be_put_on_an_interface() -> None:
+    lack = Question("netem", Group.NETWORK, "no latency", "go without").answer(False, "not listed")
+    works = disciplines.tried(lack, lambda name: (0, ""))
+    assert works.available
+    assert not works.next_step
+    unknown = disciplines.tried(lack, lambda name: (2, "Error: qdisc kind is unknown."))
+    assert "unknown" in unknown.detail
+    assert unknown.next_step == "go without"
+    forbidden = disciplines.tried(lack, lambda name: (1, "unshare: not permitted"))
+    assert forbidden == lack
 
 
 def test_huge_pages_that_are_asked_for_and_not_given_are_a_lack(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
     capability.py   one thing a machine can do or not, and how attempts become such
     files.py        what /proc and /sys say, of this machine or of a folder that stands for one
     kernel.py       what the agent tries: perf, symbols, namespaces, TUN, io_uring, netem
+    disciplines.py  netem and tbf, tried out in a namespace
     network.py      segmentation offload, TLS in the kernel
     bpf.py          XDP programs
     memory.py       huge pages, descriptors

@@ -6,6 +6,7 @@ import json
 import subprocess
 
 from perpacket.errors import MachineLacks, PerpacketError, RunFailed
+from perpacket.machine import disciplines
 from perpacket.machine.capability import Capability, Group, Question
 from perpacket.testbed import agent
 
@@ -42,7 +43,7 @@ def of_the_agent() -> list[Capability]:
         found = of_the_kernel()
     except PerpacketError as error:
         return [QUESTION.answer(False, str(error))]
-    return [QUESTION.answer(True, "runs"), *found]
+    return [QUESTION.answer(True, "runs"), *map(disciplines.tried, found)]
 
 
 def of_the_kernel() -> list[Capability]:
