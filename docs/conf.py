@@ -16,7 +16,6 @@ version = release = perpacket.__version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "from_code"]
 exclude_patterns = ["_build", "from_code"]
-nitpicky = False
 
 myst_heading_anchors = 3
 myst_enable_extensions = ["fieldlist"]

@@ -41,6 +41,7 @@ MAKERS: dict[str, Callable[..., str]] = {
     "schema": schemas.schema,
     "page": repository.page,
     "section": repository.section,
+    "pages-left": repository.pages_left,
 }
 """What can be asked for; each takes the repository's root and the words of the comment."""
 

@@ -49,3 +49,11 @@ def section(root: Path, file: str, *words: str) -> str:
     if heading not in text:
         raise ValueError(f"{file} has no section {' '.join(words)}")
     return text.partition(heading)[2].partition("\n## ")[0].strip() + "\n"
+
+
+def pages_left(root: Path, folder: str, index: str) -> str:
+    """A hidden table of the pages of a folder that its index gives no place: a new page has one."""
+    said = (root / folder / index).read_text(encoding="utf-8").splitlines()
+    names = sorted(page.stem for page in (root / folder).glob("*.md") if page.name != index)
+    left = "".join(f"{name}\n" for name in names if name not in said)
+    return f"```{{toctree}}\n:hidden:\n\n{left}```\n" if left else ""
