@@ -41,7 +41,7 @@ SHORTER = {
 PORTS = ("8080", "8554")
 """Ports that pages use; a test takes free ones."""
 
-PAGE_LIMIT_S = 300
+PAGE_LIMIT_S = 150
 """A page takes a few seconds, on a busy machine a minute: longer means that something hangs."""
 
 
