@@ -17,6 +17,7 @@ from http.client import HTTPConnection
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import polars
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -391,6 +392,30 @@ def test_the_page_says_where_the_winner_changes(
     text = page.partition('<script id="perpacket-data"')[0]
     assert "between 5 and 10,000 file size (bytes)" in text
     assert text.count('id="crossings"') == text.count('id="standings"') == 1
+
+
+@pytest.mark.parametrize(
+    ("values", "is_logarithmic"), [((1.0, 5e4), True), ((1.0, 50.0), False), ((0.0, 5e4), False)]
+)
+def test_values_over_many_decades_are_drawn_in_logarithms(
+    values: tuple[float, float], is_logarithmic: bool
+) -> None:
+    from perpacket.report import charts
+
+    frame = polars.DataFrame(
+        {
+            "x": [1.0, 10.0],
+            "y": list(values),
+            "low": [-1.0, 1.0],
+            "high": [2.0, 9e4],
+            "series": ["a", "a"],
+        }
+    )
+    chart = charts.curve(frame, x_title="x", y_title="y").to_dict()
+    scales = {layer["encoding"]["y"]["scale"].get("type") for layer in chart["layer"]}
+    assert scales == {"log" if is_logarithmic else None}
+    (rows,) = chart["datasets"].values()
+    assert (min(row["low"] for row in rows) > 0) is is_logarithmic
 
 
 @pytest.mark.parametrize("server", ["processes", *PEERS])

@@ -20,6 +20,9 @@ CALIBRATED: Final = "paper, used to calibrate"
 # Beyond this ratio of largest to smallest x, equal steps hide the small end.
 LOGARITHMIC_FROM_RATIO: Final = 50.0
 
+# Beyond this ratio of largest to smallest y, lines lie on each other at their low end.
+LOGARITHMIC_Y_FROM_RATIO: Final = 1000.0
+
 
 def paper_beside(
     frame: pl.DataFrame, *, x_title: str, width: int = WIDE, voice: Voice = SIMULATED
@@ -113,8 +116,9 @@ def curve(
     Columns: `x` (number), `y`, `low`, `high` (the mean and its interval, whose ends may be null),
     `series` (text); and, both or none, `published` (null where nothing was published) and
     `calibrated` (true where that value was used to calibrate). x is logarithmic when it is
-    positive and spans a ratio of 50.
+    positive and spans a ratio of 50, y when it is positive and spans one of 1000.
     """
+    frame, y_scale = _y_scale(frame)
     series = frame["series"].unique(maintain_order=True).to_list()
     tones = [tone.light for tone in look.cycled(palette.SERIES_TONES, len(series))]
     color_scale = alt.Scale(domain=series, range=tones)
@@ -124,10 +128,7 @@ def curve(
     color = alt.Color("series:N", sort=series, title=None, legend=legend, scale=color_scale)
     dash = alt.StrokeDash("series:N", sort=series, title=None, legend=legend, scale=dash_scale)
     base = alt.Chart(frame.drop_nulls("y")).encode(x=_numeric_x(frame["x"], x_title))
-    y: dict[str, Any] = {
-        "scale": alt.Scale(zero=True, nice=True),
-        "axis": alt.Axis(tickCount=6),
-    }
+    y: dict[str, Any] = {"scale": y_scale, "axis": alt.Axis(tickCount=6)}
     band = base.mark_area(opacity=0.18).encode(
         y=alt.Y("low:Q", title=y_title, **y), y2="high:Q", color=color
     )
@@ -174,6 +175,17 @@ def _numeric_x(values: pl.Series, title: str) -> alt.X:
         scale = alt.Scale(type="log", base=2, nice=False, padding=12)
     axis = alt.Axis(values=levels, format="~r", labelOverlap="greedy", labelSeparation=6)
     return alt.X("x:Q", title=title, scale=scale, axis=axis)
+
+
+def _y_scale(frame: pl.DataFrame) -> tuple[pl.DataFrame, alt.Scale]:
+    """The scale of a curve's values, and the rows with bands that it can show: none at zero."""
+    columns = [name for name in ("y", "published") if name in frame.columns]
+    values = [value for name in columns for value in frame[name].drop_nulls().to_list()]
+    least, most = min(values, default=0.0), max(values, default=0.0)
+    if least <= 0 or most / least < LOGARITHMIC_Y_FROM_RATIO:
+        return frame, alt.Scale(zero=True, nice=True)
+    cut = frame.with_columns(pl.col("low", "high").clip(least / 2))
+    return cut, alt.Scale(type="log", nice=False)
 
 
 def _padded_extent(frame: pl.DataFrame, columns: tuple[str, ...]) -> list[float]:

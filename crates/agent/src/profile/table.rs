@@ -10,6 +10,9 @@ use super::Taxonomy;
 /// Categories and modules below this share stand together as `misc`, as in the paper.
 const MISC_SHARE: f64 = 0.01;
 
+/// Shares that differ by less look alike in a table.
+const SHOWN_SHARE: f64 = 0.0005;
+
 /// Functions named of what no rule claimed.
 const NAMED_SYMBOLS: usize = 5;
 
@@ -32,10 +35,17 @@ pub fn render(report: &Report, taxonomy: Taxonomy) -> String {
     }
     columns.row(&mut text, "total", &report.total);
     if let Some(server) = &report.server {
-        columns.row(&mut text, "user: the server", &server.user);
+        if tells_more(&server.user, report.layers.get("user")) {
+            columns.row(&mut text, "user: the server", &server.user);
+        }
     }
     footer(&mut text, report);
     text
+}
+
+/// Whether the server's user code is another row than all user code, as far as a row shows.
+fn tells_more(server: &Cost, all: Option<&Cost>) -> bool {
+    all.is_none_or(|all| (all.share - server.share).abs() >= SHOWN_SHARE)
 }
 
 fn header(report: &Report) -> String {
@@ -207,4 +217,20 @@ fn listed(symbols: &[SymbolShare]) -> String {
         return String::new();
     }
     format!(": {}", names.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_servers_user_code_has_a_row_only_where_others_ran_too() {
+        let of = |share| Cost {
+            share,
+            ..Cost::default()
+        };
+        assert!(!tells_more(&of(0.25), Some(&of(0.25))));
+        assert!(tells_more(&of(0.25), Some(&of(0.3))));
+        assert!(tells_more(&of(0.25), None));
+    }
 }
