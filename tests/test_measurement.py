@@ -507,9 +507,12 @@ def real_agent() -> str:
     return found
 
 
-def test_server_load_and_profile_of_the_real_agent_make_an_observation(tmp_path: Path) -> None:
+def test_server_load_and_profile_of_the_real_agent_make_an_observation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two points of one second each on loopback: a file served, and a rate-limited sender."""
     real_agent()
+    be_patient(monkeypatch.setattr)
     rig = MeasuredRig()
     second = (("run.duration_s", "1"), ("run.warmup_s", "0.2"))
     study = Study("tiny", "A study", "What?", (FILE, BULK), (1,), runner=rig, rig=rig)

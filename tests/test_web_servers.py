@@ -33,7 +33,7 @@ from perpacket.measurement.plan import read_plan
 from perpacket.measurement.rig import MeasuredRig
 from perpacket.studies import web_servers
 from test_driver import FakeRig, FakeRun
-from test_measurement import real_agent
+from test_measurement import be_patient, real_agent
 
 PEERS: tuple[peers.PeerKind, ...] = ("nginx", "apache")
 PATIENCE_S = 120.0
@@ -420,10 +420,11 @@ def test_values_over_many_decades_are_drawn_in_logarithms(
 
 @pytest.mark.parametrize("server", ["processes", *PEERS])
 def test_a_server_is_measured_with_its_whole_tree(
-    server: str, host: testbed.Host, tmp_path: Path
+    server: str, host: testbed.Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One short run each with the real agent: requests, none failed, and the kernel's counts."""
     real_agent()
+    be_patient(monkeypatch.setattr)
     if server != "processes":
         skip_without(host, "nginx" if server == "nginx" else "apache")
     rig = MeasuredRig()
