@@ -219,7 +219,7 @@ def test_the_winner_changes_where_one_is_clearly_ahead_before_and_another_after(
     found = contest_of({"a": [around(100), around(10)], "b": [around(50), around(20)]})
     assert [standing.leader for standing in found.standings] == ["a", "b"]
     (crossing,) = found.crossings
-    assert (crossing.before, crossing.after) == ("a", "b")
+    assert (crossing.before, crossing.after, crossing.may_stay) == ("a", "b", ())
     assert (crossing.low, crossing.high) == (1.0, 10.0)
     assert crossing.position is not None
     # 100/50 falls to 10/20: in logarithms the lines cross in the middle.
@@ -256,6 +256,18 @@ def test_those_who_never_lead_have_no_crossing_of_winners() -> None:
     )
     assert found.crossings == ()
     assert {standing.leader for standing in found.standings} == {"w"}
+
+
+def test_the_winner_may_stay_where_somebody_may_be_ahead_at_both_levels() -> None:
+    found = contest_of(
+        {
+            "a": [around(100), around(10)],
+            "b": [around(50), around(20)],
+            "c": [around(100, 0.3), around(20, 0.3)],
+        }
+    )
+    (crossing,) = found.crossings
+    assert (crossing.before, crossing.after, crossing.may_stay) == ("a", "b", ("c",))
 
 
 def test_where_less_is_better_the_lowest_leads() -> None:
@@ -377,7 +389,7 @@ def test_the_verb_says_where_the_winner_changes(
     assert most["standings"][-1]["leader"] == "apache"
     crossing = next(one for one in most["crossings"] if one["before"] == "events")
     # 1e5 x**-0.5 meets 5e4 x**-0.3 at x = 2**5.
-    assert crossing["after"] == "apache"
+    assert (crossing["after"], crossing["may_stay"]) == ("apache", [])
     assert crossing["position"]["value"] == pytest.approx(5 * 2**5)
     assert app.run(["study", "report", str(directory.path)]) == 0
     assert "Where the winner changes" in capfd.readouterr().out

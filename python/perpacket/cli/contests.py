@@ -20,13 +20,16 @@ def print_contests(contests: Sequence[Contested]) -> None:
             crossing.after,
             f"{output.number_text(crossing.low)} to {output.number_text(crossing.high)}",
             "not in every block" if crossing.position is None else str(crossing.position),
+            f"may stay {' or '.join(crossing.may_stay)}" if crossing.may_stay else "changes",
         )
         for one in contests
         for crossing in one.crossings
     ]
-    headings = ("contest", "ahead before", "ahead after", "between", "crossing [95 % interval]")
     if crossings:
-        output.write_table("Where the winner changes", headings, crossings, right=headings[3:])
+        names = ("contest", "ahead before", "ahead after", "between", "crossing [95 % interval]")
+        output.write_table(
+            "Where the winner changes", (*names, "winner"), crossings, right=names[3:]
+        )
     else:
         output.write_line("Where the winner changes: no change can be claimed")
     standings = [
@@ -72,6 +75,7 @@ def describe_contest(one: Contested) -> dict[str, object]:
                 "low": crossing.low,
                 "high": crossing.high,
                 "position": None if crossing.position is None else crossing.position.as_dict(),
+                "may_stay": list(crossing.may_stay),
             }
             for crossing in one.crossings
         ],

@@ -3,9 +3,10 @@
 A lead is claimed only where the intervals of two means do not overlap: else the two are not told
 apart. The front of a level holds whoever nobody is clearly ahead of. A crossing stands between two
 levels when one competitor of the front of the first is clearly ahead of another there, and that one
-is in the front of the second and clearly ahead of the first there. Where exactly is estimated block
-by block, on straight lines between levels in logarithms, because levels are spread by ratios; it is
-told only when every block has the crossing.
+is in the front of the second and clearly ahead of the first there. The winner has changed when
+nobody is in the front of both: a third may have been ahead all along. Where exactly is estimated
+block by block, on straight lines between levels in logarithms, because levels are spread by ratios;
+it is told only when every block has the crossing.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Crossing:
-    """The winner changes between two levels."""
+    """One competitor of the front overtakes another between two levels."""
 
     before: str
     after: str
@@ -61,6 +62,8 @@ class Crossing:
     high: float
     position: Interval | None
     """Where, within the two levels; None where not every block has it."""
+    may_stay: tuple[str, ...] = ()
+    """Who may be ahead at both levels; where there is nobody, the winner changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +135,7 @@ class _Round:
 
 
 def _crossings(rounds: Sequence[_Round]) -> list[Crossing]:
-    """Every change of the winner, in the order of levels."""
+    """Every crossing at the front, in the order of levels."""
     found = []
     names = sorted({name for one in rounds for name in one.means})
     for pair in combinations(names, 2):
@@ -161,7 +164,8 @@ def _crossing(rounds: Sequence[_Round], before: str, after: str) -> Crossing:
         position = mean([math.log(place) for place in known]).map(math.exp)
         ends = [min(max(end, low), high) for end in (position.low, position.high)]
         position = replace(position, low=ends[0], high=ends[1])
-    return Crossing(before, after, low, high, position)
+    may_stay = tuple(sorted(rounds[0].front & rounds[-1].front))
+    return Crossing(before, after, low, high, position, may_stay)
 
 
 def _place(rounds: Sequence[_Round], before: str, after: str, block: int) -> float | None:

@@ -16,13 +16,13 @@ NOBODY = "nobody is clearly ahead"
 NO_CROSSING = "no change of the winner can be claimed"
 UNDECIDED = "undecided"
 NOTE = (
-    "The winner of each contest, or that of the higher levels where it changes. A lead is claimed "
-    "only where intervals (95 %) do not overlap."
+    "The winner of each contest, or who overtakes whom. A lead is claimed only where intervals "
+    "(95 %) do not overlap."
 )
 
 
 def findings(contests: Sequence[Contested]) -> list[Finding]:
-    """A line a change of the winner; one a contest whose winner does not change."""
+    """A line a crossing at the front; one a contest without any."""
     found = [finding for one in contests for finding in _findings_of(one)]
     return found[:MOST_FINDINGS]
 
@@ -30,9 +30,11 @@ def findings(contests: Sequence[Contested]) -> list[Finding]:
 def _findings_of(one: Contested) -> Iterator[Finding]:
     title, axis = one.contest.title, one.contest.along_title
     for crossing in one.crossings:
-        where = f"after {crossing.before}, from between {between(crossing)} {axis} on"
+        where = f"overtakes {crossing.before} between {between(crossing)} {axis}"
         if crossing.position is not None:
             where += f", about {typographic(str(crossing.position))}"
+        if crossing.may_stay:
+            where += f"; all along, {' or '.join(crossing.may_stay)} may be ahead"
         yield Finding(crossing.after, "", f"{title}: {where}", "", "")
     if one.crossings:
         return
@@ -79,13 +81,13 @@ def _standing_row(one: Contested, standing: Standing) -> tuple[Cell, ...]:
 
 
 def crossing_table(contests: Sequence[Contested]) -> Table:
-    """Where the winner changes; a contest without a crossing says so."""
+    """Who overtakes whom at the front; a contest without a crossing says so."""
     return Table(
         identifier="crossings",
-        caption="Where the winner changes: one is clearly ahead before, another after; where the "
-        "lines cross is told when they do in every block",
-        columns=("Contest", "Ahead before", "Ahead after", "Between", "Crossing"),
-        numeric=(False, False, False, False, True),
+        caption="Who overtakes whom at the front: one is clearly ahead of the other before, and "
+        "behind after; where the lines cross is told when they do in every block",
+        columns=("Contest", "Ahead before", "Ahead after", "Between", "Crossing", "The winner"),
+        numeric=(False, False, False, False, True, False),
         rows=tuple(row for one in contests for row in _crossing_rows(one)),
     )
 
@@ -99,9 +101,10 @@ def _crossing_rows(one: Contested) -> Iterator[tuple[Cell, ...]]:
             Cell(crossing.after),
             Cell(between(crossing), remark=one.contest.along_title, sort=crossing.low),
             _position(crossing),
+            Cell(f"may stay {' or '.join(crossing.may_stay)}" if crossing.may_stay else "changes"),
         )
     if not one.crossings:
-        yield (title, Cell(NO_CROSSING), *[Cell("")] * 3)
+        yield (title, Cell(NO_CROSSING), *[Cell("")] * 4)
 
 
 def between(crossing: Crossing) -> str:
