@@ -21,7 +21,7 @@ CALIBRATED: Final = "paper, used to calibrate"
 LOGARITHMIC_FROM_RATIO: Final = 50.0
 
 # Beyond this ratio of largest to smallest y, lines lie on each other at their low end.
-LOGARITHMIC_Y_FROM_RATIO: Final = 1000.0
+LOGARITHMIC_Y_FROM_RATIO: Final = 100.0
 
 
 def paper_beside(
@@ -116,7 +116,7 @@ def curve(
     Columns: `x` (number), `y`, `low`, `high` (the mean and its interval, whose ends may be null),
     `series` (text); and, both or none, `published` (null where nothing was published) and
     `calibrated` (true where that value was used to calibrate). x is logarithmic when it is
-    positive and spans a ratio of 50, y when it is positive and spans one of 1000.
+    positive and spans a ratio of 50, y when it is positive and spans one of 100.
     """
     frame, y_scale = _y_scale(frame)
     series = frame["series"].unique(maintain_order=True).to_list()
