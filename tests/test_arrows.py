@@ -40,7 +40,7 @@ PACKAGES: dict[str, set[str]] = {
     "studies": {
         *("errors", "experiment", "factorial", "measurement", "models", "simulation", "statistics"),
     },
-    "report": {"__init__", "errors", "experiment", "statistics"},
+    "report": {"__init__", "errors", "experiment", "models", "statistics"},
     "testbed": {"__init__", "errors"},
     "live": {"errors", "testbed"},
     "machine": {"errors", "testbed"},

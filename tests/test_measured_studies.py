@@ -275,12 +275,17 @@ class ProfiledRun(FakeRun):
         connections = self.point.factors["connections"]
         assert isinstance(connections, int)
         dearer = 1 + 0.1 * connections.bit_length() + 0.001 * self.seed
-        layers = {name: {"cpu_ns_per_segment": ns * dearer} for name, ns in NS_BY_REGION.items()}
+        busy_ns = sum(NS_BY_REGION.values())
+        layers = {
+            name: {"cpu_ns_per_segment": ns * dearer, "share": ns / busy_ns}
+            for name, ns in NS_BY_REGION.items()
+        }
         result = {
             "layers": layers,
             "server_idle": 0.2,
             "requests_per_s": 100.0 * connections,
             "content_mbps": 10.0 * connections,
+            "latency_us": {"response": {"p50": 200.0 * dearer, "p99": 900.0 * dearer}},
             "doubts": {"client_limited": self.point.name == "trace-512c"},
         }
         return replace(outcome, result=result)

@@ -105,6 +105,22 @@ def figures() -> tuple[Figure, ...]:
             x_title="connections",
             y_title="requests/s",
         ),
+        Figure(
+            "curve",
+            "Time to a response",
+            "connections",
+            "latency_us.response.p50,latency_us.response.p99",
+            x_title="connections",
+            y_title="time to a response (µs)",
+        ),
+        Figure(
+            "laws",
+            "What offload could gain here at most",
+            "",
+            "share",
+            caption="By LAWS, which takes a NIC that never limits and a hand-over that costs "
+            "nothing. Over loopback the network's share holds the receiver's work too.",
+        ),
     )
 
 

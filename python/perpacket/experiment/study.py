@@ -28,7 +28,14 @@ Level = str | int | float
 """A value of a factor. All levels of one factor have one type, so that it is one column."""
 
 FigureKind = Literal[
-    "paper-beside", "stacked-layers", "curve", "timeline", "relative", "quantities-beside", "ways"
+    "paper-beside",
+    "stacked-layers",
+    "curve",
+    "timeline",
+    "relative",
+    "quantities-beside",
+    "ways",
+    "laws",
 ]
 
 Order = Literal["random", "as-written"]
@@ -68,13 +75,15 @@ class Figure:
     | `paper-beside` | ignored: one mark a configuration | quantity of the comparisons, as
       `request_rate` | |
     | `stacked-layers` | factor | event of the layers, as `cycles_per_packet` | |
-    | `curve` | factor (numeric) | column of the observations | factor, one line a level |
+    | `curve` | factor (numeric) | columns of the observations, comma-separated, one line each |
+      factor, one line a level |
     | `timeline` | `time_s` | columns of the timeline, comma-separated | |
     | `relative` | factor (numeric) | quantities, comma-separated, one line each: each value over
       that at the first level, paired by seed | |
     | `quantities-beside` | ignored: one mark a quantity | quantities of one point's comparisons,
       comma-separated | |
     | `ways` | factor (numeric) | question of the contrasts, one line each way | |
+    | `laws` | ignored: one mark a point | `share`, the layers' shares of the busy processor | |
 
     `where` keeps the observations whose factor (or `configuration`, or `point`) has that level.
     `title` is what the figure shows; `caption` what to look at.

@@ -4,11 +4,13 @@
     look.py      what all charts share
     charts.py    paper beside simulation, curves
     stacks.py    cycles per packet by layer
+    laws.py      what offload could gain, with the run's points on the curve
     timeline.py  a NIC's state over time
     drawing.py   a chart as inline SVG
     wording.py   names and numbers as a reader wants them
     means.py     replications brought together
     quantities.py a study's own quantities, and their changes along an axis
+    offload.py   the network's share of a run's processor, and its gain by LAWS
     voice.py     the words for simulated and for measured runs
     answer.py    what a run says, in sentences made by rules
     agreement.py how far it agrees with what was published
@@ -22,8 +24,9 @@
     assembly.py  all of these, for one run
     page.py      the page, with page.html.j2, style.css and sort.js
 
-Depends on `perpacket.experiment` and `perpacket.statistics`, never on a simulator or on single
-studies. Importing this package is cheap: charts and tables are imported when a report is written.
+Depends on `perpacket.experiment`, `perpacket.models` and `perpacket.statistics`, never on a
+simulator or on single studies. Importing this package is cheap: charts and tables are imported when
+a report is written.
 """
 
 from __future__ import annotations

@@ -4,25 +4,32 @@ The rules, in order:
 
 1. a study with baselines reports what each point gains over its own, paired by seed; where that
    is too much for a first screen, those that the document states too, the best and the worst;
-2. a study without reports how each line of its figures goes from its first level to its last, each
-   figure's first line before any figure's second; lines over their first level are paired by block.
+2. a study that is compared with nothing reports what a packet costs, where most of it goes, and
+   what offload could gain at most, before the courses of rule 3;
+3. a study without baselines reports how each line of its figures goes from its first level to
+   its last, each figure's first line before any figure's second; lines over their first level are
+   paired by block.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
 from perpacket.report import means, quantities
+from perpacket.report.offload import gain_percent, network_shares
 from perpacket.report.wording import (
     factor_in_words,
     in_words,
+    number,
     points_in_words,
     sentence_case,
     signed,
     signed_interval,
+    statistic_in_words,
+    typographic,
     with_unit,
 )
 
@@ -46,6 +53,9 @@ MOST_PERCENT: Final = 1000
 
 MOST_FINDINGS: Final = 8
 """What a first screen holds."""
+
+MOST_LAYERS: Final = 3
+"""So many layers are named as those that cost most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +83,8 @@ def findings(
             for point, gain in _chosen(gains, comparisons)
         ]
     tellers = {"curve": _courses, "relative": _changes}
+    if not study.published:
+        tellers |= {"stacked-layers": _costs, "laws": _offload}
     courses = [
         tellers[figure.kind](study, figure, observations, comparisons)
         for figure in study.figures
@@ -207,10 +219,85 @@ def _calibrated(*figures: Published) -> str:
     return "used to calibrate" if all(used) else "one of them used to calibrate"
 
 
+def _costs(
+    study: Study, figure: Figure, observations: pl.DataFrame, comparisons: Sequence[Comparison]
+) -> list[Finding]:
+    """What all layers cost at the first level and the last, and where most of it goes there."""
+    columns = means.layer_columns(observations, figure.y)
+    columns.pop("idle", None)
+    sums = means.per_point_sum(observations, list(columns.values()))
+    held = [point for point in points_of(study, figure) if point.name in sums]
+    if not held:
+        return []
+    first, last = held[0], held[-1]
+    parts = {
+        layer: own[last.name].value / sums[last.name].value
+        for layer, column in columns.items()
+        if last.name in (own := means.per_point(observations, column)) and sums[last.name].value
+    }
+    greatest = sorted(parts, key=parts.__getitem__, reverse=True)[:MOST_LAYERS]
+    where = ", ".join(
+        f"{in_words(layer)} {100 * parts[layer]:.0f}\N{NO-BREAK SPACE}%" for layer in greatest
+    )
+    unit = figure.y_title or in_words(figure.y)
+    subject = f"{figure.title}: {unit}, {sums[last.name]}"
+    change = _change(sums[first.name].value, sums[last.name].value)
+    if first is last or change is None:
+        return [Finding(number(sums[last.name].value), "", f"{subject}; most in {where}", "", "")]
+    axis = figure.x_title or in_words(figure.x)
+    subject = (
+        f"{figure.title}: {unit} from {sums[first.name]} to {sums[last.name]} with {axis} from "
+        f"{first.factors.get(figure.x, first.name)} to {last.factors.get(figure.x, last.name)}; "
+        f"there most in {where}"
+    )
+    return [Finding(grown(change), "", typographic(subject), "", "")]
+
+
+def _offload(
+    study: Study, figure: Figure, observations: pl.DataFrame, comparisons: Sequence[Comparison]
+) -> list[Finding]:
+    """What offload could gain at the last point, from the network's share of the processor."""
+    shares = network_shares(observations, figure.y)
+    held = [point for point in points_of(study, figure) if point.name in shares]
+    if not held:
+        return []
+    share = shares[held[-1].name]
+    gain = share.map(gain_percent)
+    value, bounds = signed_interval(gain)
+    if gain.is_bounded and gain.high >= MOST_PERCENT:
+        bounds = f"{bounds.partition(',')[0]}, over +{MOST_PERCENT:,}]"
+    words = points_in_words(study.points)[held[-1].name]
+    percent = share.map(lambda part: 100 * min(1.0, max(0.0, part)))
+    subject = (
+        f"{figure.title}, {words}: the network has {percent.text(1)}\N{NO-BREAK SPACE}% of the "
+        "busy processor, and a NIC that did all of it would free no more"
+    )
+    return [Finding(value, bounds, subject, "", "")]
+
+
 def _courses(
     study: Study, figure: Figure, observations: pl.DataFrame, comparisons: Sequence[Comparison]
 ) -> list[Finding]:
     """For each line of a curve, its change from the first level to the last."""
+    columns = figure.y.split(",")
+    return [
+        finding
+        for column in columns
+        for finding in _column_courses(
+            study,
+            replace(figure, y=column, title=f"{figure.title}, {statistic_in_words(column)}")
+            if len(columns) > 1
+            else figure,
+            observations,
+            comparisons,
+        )
+    ]
+
+
+def _column_courses(
+    study: Study, figure: Figure, observations: pl.DataFrame, comparisons: Sequence[Comparison]
+) -> list[Finding]:
+    """The lines of one column."""
     interval_of = means.per_point(observations, figure.y)
     published = means.published_in(comparisons, interval_of)
     lines: dict[object, list[Point]] = {}
@@ -233,7 +320,7 @@ def _courses(
         )
         rows = (published.get(first.name), published.get(last.name))
         paper, remark = _published_course(*rows)
-        found.append(Finding(signed(change), "", subject, "", paper, remark))
+        found.append(Finding(grown(change), "", typographic(subject), "", paper, remark))
     return found
 
 
@@ -263,6 +350,11 @@ def _changes(
         remark = last.published.verdict_text if paper and last.published is not None else ""
         found.append(Finding(value, bounds, subject, "", paper, remark))
     return found
+
+
+def grown(percent: float) -> str:
+    """A change in per cent, or how many times as much where that says it shorter."""
+    return signed(percent) if percent < MOST_PERCENT else f"{number(1 + percent / 100)} times"
 
 
 def _change(first: float, last: float) -> float | None:

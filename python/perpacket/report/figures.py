@@ -11,17 +11,21 @@ import polars as pl
 from perpacket.experiment.comparison import Verdict
 from perpacket.report import charts, contrasts, drawing, look, means, quantities
 from perpacket.report.answer import PUBLISHED_GAINS, points_of
+from perpacket.report.laws import SCHEMA as LAWS_SCHEMA
+from perpacket.report.laws import laws_curve
 from perpacket.report.look import Chart
+from perpacket.report.offload import gain_percent, network_shares
 from perpacket.report.stacks import stacked_layers
 from perpacket.report.timeline import timeline, trace_of
 from perpacket.report.voice import Voice, voice_of
 from perpacket.report.wording import (
     column_in_words,
     factor_in_words,
-    in_words,
     number,
     plural,
+    points_in_words,
     sentence_case,
+    statistic_in_words,
     with_unit,
 )
 
@@ -100,8 +104,13 @@ def draw(material: Material, prefix: str = "") -> list[Drawing]:
     ]
 
 
+def sketch_of(figure: Figure, material: Material) -> Sketch | None:
+    """A figure that waits for its width; None where the run has nothing that it shows."""
+    return SKETCHES[figure.kind](figure, material)
+
+
 def _drawing(identifier: str, figure: Figure, material: Material) -> Drawing:
-    sketch = SKETCHES[figure.kind](figure, material)
+    sketch = sketch_of(figure, material)
     if sketch is None:
         reason = "Nothing to draw: this run has no observation that the figure shows."
         return Drawing(identifier, figure.title, figure.caption, reason)
@@ -200,8 +209,8 @@ def _stacked_layers(figure: Figure, material: Material) -> Sketch | None:
     frame = pl.DataFrame(records, infer_schema_length=None)
     sums = frame.group_by("x", maintain_order=True).agg(pl.col("value").sum())
     ends = [f"{number(total)} at {level}" for level, total in (sums.row(0), sums.row(-1))]
-    description = f"{sentence_case(in_words(figure.y))}: {' and '.join(ends)}."
     x_title, y_title = _titles(figure)
+    description = f"{sentence_case(y_title)}: {' and '.join(ends)}."
     return Sketch(
         lambda width: stacked_layers(frame, x_title=x_title, y_title=y_title, width=width),
         description,
@@ -210,6 +219,8 @@ def _stacked_layers(figure: Figure, material: Material) -> Sketch | None:
 
 def _curve(figure: Figure, material: Material) -> Sketch | None:
     """A column's mean and interval per point; levels in words stand below each other instead."""
+    if "," in figure.y:
+        return _several_curves(figure, material)
     interval_of = means.per_point(material.observations, figure.y)
     published = means.published_in(material.comparisons, interval_of)
     points = [
@@ -219,7 +230,6 @@ def _curve(figure: Figure, material: Material) -> Sketch | None:
     ]
     if not points:
         return None
-    x_title, y_title = _titles(figure)
     if any(isinstance(_level(point, figure.x), str) for point in points):
         records = [
             _beside(_row_name(point, figure), interval_of[point.name], published.get(point.name))
@@ -227,17 +237,43 @@ def _curve(figure: Figure, material: Material) -> Sketch | None:
         ]
         best = max(points, key=lambda point: interval_of[point.name].value)
         description = f"Highest: {_row_name(best, figure)} with {interval_of[best.name]}."
-        return _rows_sketch(records, y_title, description, material.voice)
+        return _rows_sketch(records, _titles(figure)[1], description, material.voice)
     records = [
         _line_row(point, figure, interval_of[point.name], published.get(point.name))
         for point in points
     ]
     frame, remark = _cut(pl.DataFrame(records, schema=CURVE_SCHEMA).sort("x", maintain_order=True))
+    return _curve_sketch(frame, figure, material.voice, _courses(frame) + remark)
+
+
+def _several_curves(figure: Figure, material: Material) -> Sketch | None:
+    """Several columns over the same levels, a line each."""
+    records = [
+        _line_row(point, figure, interval_of[point.name], None)
+        | {"series": _column_series(column, point, figure)}
+        for column in figure.y.split(",")
+        for interval_of in (means.per_point(material.observations, column),)
+        for point in points_of(material.study, figure)
+        if point.name in interval_of and isinstance(_level(point, figure.x), int | float)
+    ]
+    if not records:
+        return None
+    frame, remark = _cut(pl.DataFrame(records, schema=CURVE_SCHEMA).sort("x", maintain_order=True))
+    return _curve_sketch(frame, figure, material.voice, _courses(frame) + remark)
+
+
+def _column_series(column: str, point: Point, figure: Figure) -> str:
+    """A line's name where there are several columns: the column, then the level of the series."""
+    return ", ".join(filter(None, (statistic_in_words(column), _series(point, figure))))
+
+
+def _curve_sketch(frame: pl.DataFrame, figure: Figure, voice: Voice, description: str) -> Sketch:
+    x_title, y_title = _titles(figure)
     return Sketch(
         lambda width: charts.curve(
-            frame, x_title=x_title, y_title=y_title, width=width, voice=material.voice
+            frame, x_title=x_title, y_title=y_title, width=width, voice=voice
         ),
-        _courses(frame) + remark,
+        description,
     )
 
 
@@ -279,7 +315,7 @@ def _courses(frame: pl.DataFrame) -> str:
         if line.height > 1:
             course += f", {number(last['y'])} at {number(last['x'])}"
         courses.append(f"{name}: {course}" if name else course.capitalize())
-    return "; ".join(courses) + "."
+    return sentence_case("; ".join(courses)) + "."
 
 
 def _cut(frame: pl.DataFrame) -> tuple[pl.DataFrame, str]:
@@ -320,13 +356,8 @@ def _relative(figure: Figure, material: Material) -> Sketch | None:
         return None
     frame, remark = _cut(pl.DataFrame(records, schema=CURVE_SCHEMA))
     ends = [f"{line.title}: {number(line.steps[-1].ratio.value)} times" for line in found]
-    x_title, y_title = _titles(figure)
-    return Sketch(
-        lambda width: charts.curve(
-            frame, x_title=x_title, y_title=y_title, width=width, voice=material.voice
-        ),
-        f"At the last level, of the first: {'; '.join(ends)}.{remark}",
-    )
+    description = f"At the last level, of the first: {'; '.join(ends)}.{remark}"
+    return _curve_sketch(frame, figure, material.voice, description)
 
 
 def _published_ratio(row: Comparison | None) -> float | None:
@@ -358,6 +389,33 @@ def _quantities_beside(figure: Figure, material: Material) -> Sketch | None:
         f"of {plural(len(records), 'quantity', 'quantities')}."
     )
     return _rows_sketch(records, figure.x_title, sentence_case(description), material.voice)
+
+
+def _laws(figure: Figure, material: Material) -> Sketch | None:
+    """Each point at the network's share of its busy processor, on the model's curve."""
+    share_of = network_shares(material.observations, figure.y)
+    words = points_in_words(material.study.points)
+    records = [
+        {
+            "name": words[point.name] or point.name,
+            "share": share.value,
+            "low": max(0.0, share.low) if share.is_bounded else None,
+            "high": min(1.0, share.high) if share.is_bounded else None,
+        }
+        for point in points_of(material.study, figure)
+        if (share := share_of.get(point.name)) is not None
+    ]
+    if not records:
+        return None
+    frame = pl.DataFrame(records, schema=LAWS_SCHEMA)
+    ends = [
+        f"{name}: a share of {100 * share:.0f} % could gain {gain_percent(share):.0f} % at most"
+        for name, share, _, _ in (frame.row(0), frame.row(-1))
+    ]
+    return Sketch(
+        lambda width: laws_curve(frame, width=width, voice=material.voice),
+        f"{sentence_case('; '.join(dict.fromkeys(ends)))}.",
+    )
 
 
 def _timeline(figure: Figure, material: Material) -> Sketch | None:
@@ -418,4 +476,5 @@ SKETCHES: Final[Mapping[FigureKind, Callable[[Figure, Material], Sketch | None]]
     "relative": _relative,
     "quantities-beside": _quantities_beside,
     "ways": _ways,
+    "laws": _laws,
 }

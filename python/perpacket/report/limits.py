@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from perpacket.report import means
 from perpacket.report.answer import GAIN_COLUMN, GAIN_NOUN, PUBLISHED_RATE
 from perpacket.report.voice import voice_of
-from perpacket.report.wording import plural, sentence_case
+from perpacket.report.wording import listed, plural, sentence_case
 from perpacket.statistics import DEFAULT_CONFIDENCE, unranked
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def _unbalanced(observations: pl.DataFrame) -> list[str]:
     if not broken.height:
         return []
     names = [f"{point} with seed {seed}" for point, seed in broken["point", "seed"].iter_rows()]
-    return [f"Packets do not balance, so do not use: {_listed(names)}."]
+    return [f"Packets do not balance, so do not use: {listed(names, MOST_NAMED)}."]
 
 
 def _unranked(study: Study, observations: pl.DataFrame) -> list[str]:
@@ -136,11 +136,6 @@ def _warnings(comparisons: Sequence[Comparison]) -> list[str]:
         for warning in row.warnings:
             about.setdefault(warning, []).append(row.published.point)
     return [
-        f"{_listed(list(dict.fromkeys(points)))}: {warning}." for warning, points in about.items()
+        f"{listed(list(dict.fromkeys(points)), MOST_NAMED)}: {warning}."
+        for warning, points in about.items()
     ]
-
-
-def _listed(names: list[str]) -> str:
-    rest = len(names) - MOST_NAMED
-    text = ", ".join(names[:MOST_NAMED])
-    return f"{text} and {rest} more" if rest > 0 else text

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
 from jinja2 import Environment, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from perpacket.report import palette
 from perpacket.report.agreement import MOST_DISAGREEMENTS
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 TEMPLATE: Final = "page.html.j2"
 STYLE: Final = "style.css"
 SCRIPT: Final = "sort.js"
+CODE: Final = re.compile(r"`([^`]+)`")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,11 @@ class Page:
     """What this page's `id` attributes begin with, where a file holds several."""
 
 
+def with_code(text: str) -> Markup:
+    """The text, escaped, with what stands between backticks as code."""
+    return Markup(CODE.sub(r"<code>\1</code>", str(escape(text))))
+
+
 def render(*pages: Page) -> str:
     """The pages as one HTML file; each has a prefix of its own where there are several.
 
@@ -75,6 +82,7 @@ def render(*pages: Page) -> str:
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
+    environment.filters["code"] = with_code
     environment.filters["place"] = place
     environment.filters["unit"] = with_unit
     environment.filters["verdict"] = verdict_in_words

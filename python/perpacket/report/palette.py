@@ -31,6 +31,7 @@ VERMILLION: Final = Tone("vermillion", "#d55e00", "#ff8a3d")
 GREEN: Final = Tone("green", "#009e73", "#2cc79a")
 PURPLE: Final = Tone("purple", "#cc79a7", "#dd94bd")
 ORANGE: Final = Tone("orange", "#e69f00", "#f0b432")
+NAVY: Final = Tone("navy", "#004c78", "#2a7cae")
 SKY: Final = Tone("sky", "#56b4e9", "#9bd6fb")
 YELLOW: Final = Tone("yellow", "#f0e442", "#f5ec6e")
 GREY: Final = Tone("grey", "#8b919a", "#7d848e")
@@ -42,7 +43,7 @@ BAD: Final = Tone("bad", "#a34400", "#ff9a57")
 
 TONES: Final = (
     INK, MUTED, RULE, FAINT, PAPER, GOOD, BAD,
-    BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, YELLOW, GREY, SILVER,
+    BLUE, NAVY, VERMILLION, GREEN, PURPLE, ORANGE, SKY, YELLOW, GREY, SILVER,
 )  # fmt: skip
 
 # The order in which series take colours: those that read best as thin lines come first.
@@ -54,7 +55,7 @@ LAYER_TONES: Final = {
     "syscall": ORANGE,
     "socket": YELLOW,
     "tcp": BLUE,
-    "udp": BLUE,
+    "udp": NAVY,
     "ip": GREEN,
     "ethernet": PURPLE,
     "driver": VERMILLION,

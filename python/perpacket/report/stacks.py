@@ -13,6 +13,7 @@ from perpacket.report import look, palette
 HEIGHT_PX: Final = 320
 ALL_LAYERS: Final = len(palette.LAYER_TONES)
 SUM_SIZE_PX: Final = 11
+HEADROOM: Final = 1.07
 # Longer names overlap below standing bars.
 LONGEST_STANDING_NAME: Final = 8
 # What a sum takes above a bar: whole numbers, then two digits with their power of ten.
@@ -50,10 +51,13 @@ def _standing(
         labelFontSize=look.FONT_SIZE_PX - (width < look.WIDE),
     )
     x = alt.X("x:N", sort=levels, title=x_title, axis=names)
-    y = alt.Y("value:Q", title=y_title, stack="zero", axis=alt.Axis(tickCount=6))
+    sums = _sums(rows)
+    # The sums stand above the bars: room for the one on the highest.
+    room = HEADROOM * max(sums["value"].to_list())
+    scale = alt.Scale(domain=[0, room], nice=False)
+    y = alt.Y("value:Q", title=y_title, stack="zero", scale=scale, axis=alt.Axis(tickCount=6))
     columns = ALL_LAYERS if width >= look.WIDE else 4
     bars = _bars(rows, "bottom to top", width, columns).encode(x=x, y=y)
-    sums = _sums(rows)
     bar_px = (width - 60) / len(levels)
     if bar_px < SHORT_SUM_PX:
         return look.fitted(look.layered(bars), width, HEIGHT_PX)

@@ -53,6 +53,12 @@ SUFFIX_UNITS: Final = {
     "mbps": "Mb/s",
     "mips": "MIPS",
 }
+STATISTICS: Final = {
+    "p50": "median",
+    "p90": "90th percentile",
+    "p99": "99th percentile",
+    "p999": "99.9th percentile",
+}
 UNITS: Final = {"us": "µs", "req/s": "requests/s", "": ""}
 
 
@@ -99,6 +105,12 @@ def factor_in_words(name: str, level: object) -> str:
     if unit is None:
         return f"{in_words(name)} {level}"
     return f"{in_words(stem)} {level} {unit}"
+
+
+def statistic_in_words(column: str) -> str:
+    """`latency_us.response.p99` as `99th percentile`; other columns by their last part in words."""
+    last = column.rpartition(".")[2]
+    return STATISTICS.get(last) or in_words(last)
 
 
 def column_in_words(column: str) -> str:
@@ -186,6 +198,13 @@ def compact(value: object) -> str:
             return str(value)
         return f"{value:.6g}" if abs(value) < 1e6 else f"{value:.0f}"
     return str(value)
+
+
+def listed(names: Sequence[str], most: int) -> str:
+    """The names by commas, at most so many of them, and how many more there are."""
+    rest = len(names) - most
+    text = ", ".join(names[:most])
+    return f"{text} and {rest} more" if rest > 0 else text
 
 
 def plural(count: int, one: str, many: str = "") -> str:

@@ -28,6 +28,12 @@ SURGE_STRETCH = {False: 3.0, True: 6.0}
 
 EXPERIMENTS = ("ab", "surge")
 
+LOADS = (
+    ("ab", "size_bytes", f"{CLIENTS} clients on one file", "file size (bytes)"),
+    ("surge", "clients", "Surge", "user equivalents"),
+)
+"""Each load with the factor it varies, and both in words."""
+
 SHARES = "cpu_share.kernel,cpu_share.network,cpu_share.driver,cpu_share.scheduling,cpu_share.server"
 COST = "processor time per segment (ns; sent and received)"
 
@@ -73,10 +79,7 @@ def points(full: bool, experiments: tuple[str, ...] = EXPERIMENTS) -> tuple[Poin
 def figures() -> tuple[Figure, ...]:
     """What the document draws: categories and throughput against file size and users."""
     found = []
-    for load, factor, title, x_title in (
-        ("ab", "size_bytes", "500 clients on one file", "file size (bytes)"),
-        ("surge", "clients", "Surge", "user equivalents"),
-    ):
+    for load, factor, title, x_title in LOADS:
         where: dict[str, Level] = {"load": load}
         found += [
             Figure(
@@ -113,6 +116,28 @@ def figures() -> tuple[Figure, ...]:
                 )
             ),
         ]
+    found += [
+        Figure(
+            "curve",
+            f"Time to a response: {title}",
+            factor,
+            "latency_us.response.p50,latency_us.response.p99",
+            where={"load": load},
+            x_title=x_title,
+            y_title="time to a response (µs)",
+        )
+        for load, factor, title, x_title in LOADS
+    ]
+    found.append(
+        Figure(
+            "laws",
+            "What offload could gain at most",
+            "",
+            "share",
+            caption="By LAWS, as in the document's section 5: a NIC that never limits, a hand-over "
+            "that costs nothing.",
+        )
+    )
     for name, title in (
         *(
             (f"ab-{size_bytes}b", f"{CLIENTS} clients on {size_bytes} B")

@@ -120,6 +120,15 @@ def figures() -> tuple[Figure, ...]:
         ),
         Figure(
             "curve",
+            "Time to a response with a faster NIC, World Cup",
+            "nic_mips",
+            "response_ms.median,response_ms.p99",
+            where=controlled | {"workload": "W"},
+            x_title="NIC instruction rate (million/s)",
+            y_title="time to a response (ms)",
+        ),
+        Figure(
+            "curve",
             "Choosing connections, 256 on the NIC",
             "selection",
             "requests_per_s",

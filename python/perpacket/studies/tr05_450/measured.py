@@ -191,6 +191,24 @@ def web_figures() -> tuple[Figure, ...]:
             x_title="connections",
             y_title="content (Mb/s)",
         ),
+        Figure(
+            "curve",
+            "Time to a response of the web server, trace",
+            "connections",
+            "latency_us.response.p50,latency_us.response.p99",
+            where=trace,
+            x_title="connections",
+            y_title="time to a response (µs)",
+        ),
+        Figure(
+            "laws",
+            "What offload could gain the web server at most, trace",
+            "",
+            "share",
+            where=trace,
+            caption="By LAWS, which takes a NIC that never limits and a hand-over that costs "
+            "nothing.",
+        ),
         *along("web server, trace", "connections", trace, "connections"),
         *(
             Figure(
