@@ -1,4 +1,4 @@
-"""Looks at where a file is to go before the work that fills it is done."""
+"""Looks at where files are to go before the work that fills them is done."""
 
 from __future__ import annotations
 
@@ -27,4 +27,23 @@ def check_destination(option: str, file: Path) -> None:
         return
     raise ConfigurationError(
         f"{option} {file}: {problem}", parameter=option, value=str(file), hint=hint
+    )
+
+
+def check_folder(option: str, folder: Path) -> None:
+    """Raise `ConfigurationError` naming `option` and `folder` when no file can be made in it.
+
+    A folder that is not there will be made, with those above it.
+    """
+    nearest = folder.absolute()
+    while not nearest.exists():
+        nearest = nearest.parent
+    if not nearest.is_dir():
+        problem, hint = f"{nearest} is no folder", "name a folder"
+    elif not os.access(nearest, os.W_OK | os.X_OK):
+        problem, hint = f"{nearest} cannot be written to", "name a folder that can be"
+    else:
+        return
+    raise ConfigurationError(
+        f"{option} {folder}: {problem}", parameter=option, value=str(folder), hint=hint
     )

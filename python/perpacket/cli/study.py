@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from perpacket.cli import output, progress, study_compare, study_files
-from perpacket.cli.destination import check_destination
+from perpacket.cli.destination import check_destination, check_folder
 from perpacket.cli.executors import executor_of
 from perpacket.cli.options import (
     Format,
@@ -72,6 +73,14 @@ OutputOption = Annotated[
     Path | None,
     typer.Option("--output", help="Directory of the run; runs/STUDY-TIME unless given."),
 ]
+
+
+class Theme(StrEnum):
+    """The ground that charts in files are drawn for."""
+
+    LIGHT = "light"
+    DARK = "dark"
+
 
 
 @app.command("list", epilog="Example: perpacket study list")
@@ -338,20 +347,34 @@ def rerun(
     finish(made, output_format, quiet)
 
 
-@app.command("report", epilog="Example: perpacket study report osdi06-run")
+@app.command("report", epilog="Example: perpacket study report osdi06-run --charts figures")
 def report(
     directory: DirectoryArgument,
     destination: Annotated[
         Path | None,
         typer.Option("--output", help="The HTML file; report.html in the run unless given."),
     ] = None,
+    charts: Annotated[
+        Path | None,
+        typer.Option(
+            "--charts", help="Folder for every chart as SVG and PNG too; made if missing."
+        ),
+    ] = None,
+    theme: Annotated[Theme, typer.Option(help="Of those charts.")] = Theme.LIGHT,
     output_format: FormatOption = Format.TABLE,
     quiet: QuietOption = False,
 ) -> None:
     """Write the report of a run, finished or not, and print its comparisons."""
+    from perpacket import report as reports
+
     if destination is not None:
         check_destination("--output", destination)
+    if charts is not None:
+        check_folder("--charts", charts)
     found, study = reopen(directory)
+    if charts is not None:
+        files = reports.write_charts(study, found, charts, dark=theme is Theme.DARK)
+        progress.note(f"charts: {len(files)} files in {charts}", quiet)
     conclude(study, found, destination or found.report_path, output_format, quiet)
 
 

@@ -330,14 +330,14 @@ def read_json(file: Path) -> dict[str, object]:
     return content
 
 
-def write_whole(file: Path, text: str) -> None:
+def write_whole(file: Path, content: str | bytes) -> None:
     """Write `file` so that it is on disk whole, under its name, or not there at all.
 
-    Raises `OSError` naming `file`, whichever step failed.
+    Text is written as UTF-8. Raises `OSError` naming `file`, whichever step failed.
     """
     temporary = file.with_name(file.name + TEMPORARY)
-    with settle(temporary, file), temporary.open("w", encoding="utf-8") as stream:
-        stream.write(text)
+    with settle(temporary, file):
+        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
 @contextmanager

@@ -22,6 +22,7 @@
     limits.py    what a run cannot tell
     data.py      the data that travel inside the page
     assembly.py  all of these, for one run
+    export.py    the charts as files
     page.py      the page, with page.html.j2, style.css and sort.js
 
 Depends on `perpacket.experiment`, `perpacket.models` and `perpacket.statistics`, never on a
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from perpacket.experiment.run_directory import RunDirectory
     from perpacket.experiment.study import Study
 
-__all__ = ["write_studies", "write_study"]
+__all__ = ["write_charts", "write_studies", "write_study"]
 
 
 def write_study(study: Study, run_directory: RunDirectory, destination: Path) -> Path:
@@ -51,6 +52,18 @@ def write_study(study: Study, run_directory: RunDirectory, destination: Path) ->
     cannot be written.
     """
     return write_studies([(study, run_directory)], destination)
+
+
+def write_charts(
+    study: Study, run_directory: RunDirectory, folder: Path, *, dark: bool = False
+) -> list[Path]:
+    """Write the charts of a run as SVG and PNG into `folder` and return the files.
+
+    Light unless `dark`; figures without data are left out. Raises what `write_study` raises.
+    """
+    from perpacket.report.export import export
+
+    return export(study, run_directory, folder, dark=dark)
 
 
 def write_studies(runs: Sequence[tuple[Study, RunDirectory]], destination: Path) -> Path:

@@ -29,11 +29,11 @@ def assemble(study: Study, run_directory: RunDirectory, prefix: str = "") -> Pag
 
     Identifiers in the page begin with `prefix`.
     """
-    observations = run_directory.observations()
-    comparisons = study.comparisons(run_directory)
+    material = figures.material_of(study, run_directory)
+    observations, comparisons = material.observations, material.comparisons
     results = study.results(run_directory)
     contested = study.contests(run_directory)
-    ways = study.contrasts(run_directory)
+    ways = material.contrasts
     found = (
         contests.findings(contested)
         or contrasts.findings(ways)
@@ -44,7 +44,6 @@ def assemble(study: Study, run_directory: RunDirectory, prefix: str = "") -> Pag
         note = contests.NOTE if contested else contrasts.NOTE
     voice = voice_of(study)
     payload, left_out = data.embedded(run_directory, observations, comparisons)
-    material = figures.Material(study, run_directory, observations, comparisons, ways)
     shorthand = any(SHORTHAND.fullmatch(point.configuration) for point in study.points)
     return Page(
         version=__version__,

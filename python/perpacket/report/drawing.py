@@ -1,4 +1,4 @@
-"""From a chart to an SVG that stands inside a page: named, described, and coloured by the page."""
+"""From a chart to an SVG: inside a page, which gives the colours, or in a file of its own."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 # The newest grammar that vl-convert-python 1.9 renders; Altair 6 writes it.
 VEGA_LITE_VERSION: Final = "6.4"
+
+PNG_SCALE: Final = 2.0
 
 # Side by side, a second legend runs off a narrow chart. Vega has the option, Altair does not.
 LEGENDS_BELOW_EACH_OTHER: Final = {"top": {"direction": "vertical", "anchor": "start", "margin": 4}}
@@ -31,17 +33,9 @@ def svg(chart: Chart, *, identifier: str, title: str, description: str) -> str:
     """The chart as inline SVG, `role="img"`, scaling with its container.
 
     `title` names it and `description` tells its content to those who do not see it; both are
-    plain text. `identifier` must be unique in the page and fit for an `id` attribute. Nothing is
-    fetched: the renderer carries its own copy of Vega.
+    plain text. `identifier` must be unique in the page and fit for an `id` attribute.
     """
-    import vl_convert
-
-    specification = chart.to_dict()
-    specification["config"]["legend"]["layout"] = LEGENDS_BELOW_EACH_OTHER
-    drawn: str = vl_convert.vegalite_to_svg(
-        specification, vl_version=VEGA_LITE_VERSION, allowed_base_urls=[]
-    )
-    opening, body = drawn.split(">", 1)
+    opening, body = _rendered(chart, "transparent").split(">", 1)
     view_box = re.search(r'viewBox="([^"]*)"', opening)
     if view_box is None:
         raise ValueError(f"chart {identifier}: the renderer returned an SVG without a viewBox")
@@ -55,3 +49,40 @@ def svg(chart: Chart, *, identifier: str, title: str, description: str) -> str:
         f'<desc id="{identifier}-description">{escape(description)}</desc>'
         f"{palette.with_variables(body)}"
     )
+
+
+def standalone(chart: Chart, *, title: str, description: str, dark: bool = False) -> str:
+    """The chart as a whole SVG file: its ground, its title in sight, its fonts named.
+
+    The fonts named first are those the renderer carries and measured with; others stand in for them
+    on machines without.
+    """
+    from perpacket.report import look
+
+    titled = chart.properties(title=look.wrapped(title, look.WIDE * 2 // 3))
+    drawn = _rendered(titled, palette.PAPER.light)
+    opening, body = drawn.split(">", 1)
+    told = f"<title>{escape(title)}</title><desc>{escape(description)}</desc>"
+    whole = f"{opening}>{told}{body}"
+    return palette.with_dark_tones(whole) if dark else whole
+
+
+def png(svg_file: str) -> bytes:
+    """A whole SVG file as PNG, at `PNG_SCALE` pixels a CSS pixel, with the renderer's own fonts."""
+    import vl_convert
+
+    pixels: bytes = vl_convert.svg_to_png(svg_file, scale=PNG_SCALE)
+    return pixels
+
+
+def _rendered(chart: Chart, background: str) -> str:
+    """The renderer's SVG. Nothing is fetched: Vega and the fonts are the renderer's own."""
+    import vl_convert
+
+    specification = chart.to_dict()
+    specification["config"]["background"] = background
+    specification["config"]["legend"]["layout"] = LEGENDS_BELOW_EACH_OTHER
+    drawn: str = vl_convert.vegalite_to_svg(
+        specification, vl_version=VEGA_LITE_VERSION, allowed_base_urls=[]
+    )
+    return drawn

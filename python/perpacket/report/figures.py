@@ -96,6 +96,17 @@ class Material:
         return voice_of(self.study)
 
 
+def material_of(study: Study, run_directory: RunDirectory) -> Material:
+    """All that a run's figures are drawn from; raises `CorruptObservation` on damaged files."""
+    return Material(
+        study,
+        run_directory,
+        run_directory.observations(),
+        study.comparisons(run_directory),
+        study.contrasts(run_directory),
+    )
+
+
 def draw(material: Material, prefix: str = "") -> list[Drawing]:
     """Every figure of the study, in its order; `prefix` begins their identifiers."""
     return [

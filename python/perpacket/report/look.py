@@ -26,6 +26,8 @@ NARROW: Final = 350
 # Liberation Sans has Arial's metrics: what is measured here fits on the reader's machine.
 FONT: Final = "Liberation Sans, Arial, Helvetica, sans-serif"
 FONT_SIZE_PX: Final = 12
+TITLE_SIZE_PX: Final = 15
+"""Of a chart that stands alone; inside a page its title is a heading."""
 ROW_PX: Final = 24
 DASHES: Final = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [12, 3], [4, 1], [1, 3], [10, 2, 2, 2])
 
@@ -97,5 +99,8 @@ def dressed(chart: ChartT) -> ChartT:
         .configure_view(stroke=None)
         .configure_axis(titlePadding=10, **text, **lines)
         .configure_legend(offset=10, **text)
+        .configure_title(
+            anchor="start", color=palette.INK.light, fontSize=TITLE_SIZE_PX, offset=14, dy=-2
+        )
     )
     return dressed_chart

@@ -9,6 +9,7 @@ against the dark page. Charts are drawn with the light values, so a chart is com
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 
@@ -74,10 +75,17 @@ def variables(dark: bool) -> str:
 
 def with_variables(svg: str) -> str:
     """The SVG with every fill and stroke of a light tone replaced by its CSS variable."""
-    names = {tone.light: tone.name for tone in TONES}
+    return _with_tones(svg, {tone.light: f"var(--{tone.name})" for tone in TONES})
 
-    def variable(match: re.Match[str]) -> str:
-        name = names.get(match["colour"].lower())
-        return f'{match["property"]}="var(--{name})"' if name else match[0]
 
-    return re.sub(r'(?P<property>fill|stroke)="(?P<colour>#[0-9A-Fa-f]{6})"', variable, svg)
+def with_dark_tones(svg: str) -> str:
+    """The SVG with every fill and stroke of a light tone replaced by the dark one."""
+    return _with_tones(svg, {tone.light: tone.dark for tone in TONES})
+
+
+def _with_tones(svg: str, tones: Mapping[str, str]) -> str:
+    def other(match: re.Match[str]) -> str:
+        tone = tones.get(match["colour"].lower())
+        return f'{match["property"]}="{tone}"' if tone else match[0]
+
+    return re.sub(r'(?P<property>fill|stroke)="(?P<colour>#[0-9A-Fa-f]{6})"', other, svg)
