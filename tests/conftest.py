@@ -9,7 +9,12 @@ from pathlib import Path
 import pytest
 
 import fake_core as fake
+import invented
 import perpacket
+from perpacket import report
+from perpacket.experiment import session
+from perpacket.experiment.run_directory import RunDirectory
+from perpacket.experiment.study import Study
 
 
 @pytest.fixture
@@ -34,3 +39,36 @@ def shared() -> Path:
     if not folder.is_dir():
         pytest.skip(f"{folder.name} is not there")
     return folder
+
+
+@pytest.fixture(scope="session")
+def study() -> Study:
+    """The invented study."""
+    return invented.study()
+
+
+@pytest.fixture(scope="session")
+def run_directory(study: Study, tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+    """A run of it; tests that change one make their own."""
+    return session.run(study, tmp_path_factory.mktemp("runs") / "run")
+
+
+@pytest.fixture(scope="session")
+def page(study: Study, run_directory: RunDirectory) -> Path:
+    """The report of that run."""
+    return report.write_study(study, run_directory, run_directory.path / "report.html")
+
+
+@pytest.fixture(scope="session")
+def html(page: Path) -> str:
+    """Its text."""
+    return page.read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="session")
+def outline(html: str) -> invented.Outline:
+    """Its elements; every one must be closed."""
+    outline = invented.Outline()
+    outline.feed(html)
+    assert not outline.open, "every element is closed"
+    return outline

@@ -1,0 +1,183 @@
+"""A study whose runs are invented, and the page that its report is, taken apart.
+
+What a report must do does not depend on a simulator.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from html.parser import HTMLParser
+
+from perpacket.experiment.comparison import Comparison, Published, judge
+from perpacket.experiment.run_directory import RunDirectory
+from perpacket.experiment.study import Figure, Outcome, Point, Study
+from perpacket.statistics import mean, paired_ratio
+
+RATES = {
+    "W-0-N-N-FCFS-400": 20_000.0,
+    "W-1024-N-N-FCFS-400": 14_000.0,
+    "W-1024-P-N-FCFS-400": 23_000.0,
+    "W-4096-P-L-FCFS-800": 26_000.0,
+}
+BASELINE = "W-0-N-N-FCFS-400"
+HOSTILE = "<script>alert('x')</script> & \"more\""
+
+
+@dataclass(frozen=True)
+class InventedRun:
+    """A run whose rate is the table's, times what its seed does to every point alike."""
+
+    point: Point
+    seed: int
+    timeline: bool
+    conserved: bool = True
+
+    def run(self) -> Outcome:
+        rate = RATES[self.point.name] * (1 + 0.01 * self.seed)
+        layers = {
+            "tcp": {"cycles_per_packet": 2000.0 + self.seed, "l2_misses_per_packet": 4.0},
+            "driver": {"cycles_per_packet": 900.0, "l2_misses_per_packet": 1.5},
+        }
+        result: dict[str, object] = {
+            "requests_per_s": rate,
+            "host_idle": 0.25,
+            "content_mbps": None,
+            "layers": layers,
+            "conserved": self.conserved,
+        }
+        states: dict[str, list[object]] = {
+            "time_s": [step / 1000 for step in range(2000)],
+            "connections_on_nic": list(range(2000)),
+            "soft_limit": [4096] * 2000,
+            "queue_packets": [1900 if step == 777 else 3 for step in range(2000)],
+        }
+        return Outcome(result, {"wall_s": 0.5}, states if self.timeline else None)
+
+    def progress(self) -> tuple[int, int]:
+        return 1, 1
+
+    def cancel(self) -> None:
+        """Nothing to cancel."""
+
+
+@dataclass(frozen=True)
+class InventedRunner:
+    conserved: bool = True
+
+    def prepare(self, point: Point, seed: int, timeline: bool) -> InventedRun:
+        return InventedRun(point, seed, timeline, self.conserved)
+
+
+def published(point: str, quantity: str, value: float, **more: object) -> Published:
+    figure = f"paper/{point}-{quantity}"
+    row = Published(figure, "5.1", f"{quantity} of {point}", point, quantity, "req/s", value)
+    return replace(row, resolution=1.0, **more)  # type: ignore[arg-type]
+
+
+PUBLISHED = (
+    published(BASELINE, "request_rate", 20_600.0, calibration=True),
+    published("W-1024-N-N-FCFS-400", "request_rate", 14_420.0),
+    published("W-1024-P-N-FCFS-400", "request_rate", 30_000.0),
+    published("W-1024-P-N-FCFS-400", "gain_request_rate", 16.0, unit="%", against=BASELINE),
+)
+
+
+def compare(study: Study, run_directory: RunDirectory) -> list[Comparison]:
+    """Rates and gains of the invented runs beside the invented paper."""
+    rates: dict[str, list[float]] = {}
+    for observation in run_directory.read_observations():
+        rate = observation.result["requests_per_s"]
+        assert isinstance(rate, float)
+        rates.setdefault(observation.point, []).append(rate)
+    rows = []
+    for row in study.published:
+        own, base = rates.get(row.point), rates.get(row.against or "")
+        simulated = None
+        if own and row.against is None:
+            simulated = mean(own)
+        elif own and base:
+            simulated = paired_ratio(own, base).map(lambda r: 100 * (r - 1))
+        rows.append(judge(row, row.point, simulated, title=row.quantity.replace("_", " ")))
+    return rows
+
+
+def points() -> tuple[Point, ...]:
+    return tuple(
+        Point(
+            name=name,
+            configuration=name,
+            factors={"connections": int(name.split("-")[1]), "order": name.split("-")[2]},
+            against=None if name == BASELINE else BASELINE,
+            timeline=name == "W-4096-P-L-FCFS-800",
+        )
+        for name in RATES
+    )
+
+
+def study() -> Study:
+    """Four configurations with a figure of every kind that a simulated study has."""
+    stacked = Figure("stacked-layers", "Cycles", "configuration", "cycles_per_packet")
+    return Study(
+        name="invented",
+        title=f"Handoff {HOSTILE}",
+        question=f"What does it gain? {HOSTILE}",
+        points=points(),
+        seeds=(1, 2, 3),
+        runner=InventedRunner(),
+        figures=(
+            Figure("paper-beside", "Requests per second", "configuration", "request_rate"),
+            replace(stacked, caption=HOSTILE),
+            Figure("curve", "Rates", "connections", "requests_per_s", series="order"),
+            Figure("curve", "Rates by order", "order", "requests_per_s"),
+            Figure("timeline", "State", "time_s", "connections_on_nic,soft_limit,queue_packets"),
+            Figure("curve", "Nothing", "connections", "no_such_column"),
+        ),
+        published=PUBLISHED,
+        compare=compare,
+        ranked=("request_rate",),
+        source=f"Invented {HOSTILE}",
+        limits=("Everything here is invented.",),
+        command="perpacket study run invented",
+    )
+
+
+@dataclass
+class Element:
+    tag: str
+    attributes: dict[str, str | None]
+    parents: tuple[str, ...]
+    text: str = ""
+
+
+@dataclass
+class Outline(HTMLParser):
+    """The elements of a page in order, each with its own text and that of what it holds."""
+
+    elements: list[Element] = field(default_factory=list)
+    open: list[Element] = field(default_factory=list)
+
+    VOID = frozenset({"meta", "br", "link", "img", "input", "hr"})
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        element = Element(tag, dict(attrs), tuple(parent.tag for parent in self.open))
+        self.elements.append(element)
+        if tag not in self.VOID:
+            self.open.append(element)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open, f"</{tag}> without a start"
+        assert self.open[-1].tag == tag, f"</{tag}> closes <{self.open[-1].tag}>"
+        self.open.pop()
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append(Element(tag, dict(attrs), tuple(p.tag for p in self.open)))
+
+    def handle_data(self, data: str) -> None:
+        for element in self.open:
+            element.text += data
+
+    def all(self, *tags: str) -> list[Element]:
+        return [element for element in self.elements if element.tag in tags]
