@@ -29,6 +29,7 @@ def fake_core(monkeypatch: pytest.MonkeyPatch) -> None:
 def fake_report(monkeypatch: pytest.MonkeyPatch) -> None:
     """Write a stub in place of the report: drawing takes seconds and has tests of its own."""
     monkeypatch.setattr("perpacket.report.write_study", fake.stub_report)
+    monkeypatch.setattr("perpacket.report.write_charts", fake.stub_charts)
 
 
 @pytest.fixture(scope="session")

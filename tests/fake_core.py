@@ -183,6 +183,15 @@ def stub_report(study: object, run_directory: object, destination: Path) -> Path
     return destination
 
 
+def stub_charts(
+    study: object, run_directory: object, folder: Path, *, dark: bool = False
+) -> list[Path]:
+    """One chart that holds its theme."""
+    folder.mkdir(parents=True)
+    (folder / "01.svg").write_text("dark" if dark else "light")
+    return [folder / "01.svg"]
+
+
 if __name__ == "__main__":
     from perpacket import report
     from perpacket.cli import main

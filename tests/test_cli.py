@@ -168,6 +168,7 @@ def test_show_config_prints_value_unit_and_source_of_every_parameter(
         (["demo", "--output", "no/x.html"], "--output no/x.html: there is no folder", "make the"),
         (["demo", "--output", "f/x.html"], "f is no folder", "name a file in a folder"),
         (["study", "report", ".", "--output", "d.csv"], "--output d.csv: is a directory", "name"),
+        (["study", "report", ".", "--charts", "f/x"], "--charts f/x: ", "name a folder"),
         (["study", "run", "osdi06", "--workers", "0"], "--workers", "--help"),
         (["study", "run", "nothing"], "no study 'nothing'", "osdi06"),
         (
@@ -348,7 +349,10 @@ def test_a_study_runs_reports_and_compares_with_the_paper(
     assert json.loads(again.out)["comparisons"] == found["comparisons"]
     assert again.err == ""
 
-    table = perpacket("study", "report", str(path))
+    charts = tmp_path / "charts"
+    table = perpacket("study", "report", str(path), "--charts", str(charts), "--theme", "dark")
+    assert (charts / "01.svg").read_text() == "dark"
+    assert f"charts: 1 files in {charts}" in table.err
     assert "c: used to calibrate" in table.out
     assert "differs by" in table.out
 

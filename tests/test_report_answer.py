@@ -97,6 +97,37 @@ def test_a_study_without_baselines_tells_the_course_of_its_lines() -> None:
     assert found[0].paper == "paper 2 and 2 misses/packet"
 
 
+def test_what_is_compared_with_nothing_tells_its_cost_and_what_offload_could_gain() -> None:
+    points = tuple(Point(f"web-{n}c", "file", {"connections": n}) for n in (4, 256))
+    cost = Figure("stacked-layers", "Cost", "connections", "cpu_ns_per_packet", y_title="time (ns)")
+    study = Study(
+        name="own",
+        title="",
+        question="",
+        points=points,
+        seeds=(1, 2),
+        runner=InventedRunner(),
+        figures=(cost, Figure("laws", "Offload", "", "share")),
+    )
+    frame = pl.DataFrame(
+        {
+            "point": [point.name for point in points for _ in (1, 2)],
+            "seed": [1, 2, 1, 2],
+            "layers.user.cpu_ns_per_packet": [600.0, 600.0, 1500.0, 1500.0],
+            "layers.tcp.cpu_ns_per_packet": [400.0, 400.0, 500.0, 500.0],
+            "layers.idle.cpu_ns_per_packet": [9000.0] * 4,
+            "layers.user.share": [0.6, 0.6, 0.75, 0.75],
+            "layers.tcp.share": [0.4, 0.4, 0.25, 0.25],
+        }
+    )
+    first, second = answer.findings(study, frame, [])
+    assert first.value == "+100 %", "1,000 ns to 2,000 ns; the idle processor costs no packet"
+    assert "user 75\N{NO-BREAK SPACE}%, TCP 25\N{NO-BREAK SPACE}%" in first.subject
+    assert second.value.startswith("+33"), "a quarter of the processor is a third more throughput"
+    stated = replace(study, published=(published("web-4c", "request_rate", 1.0),))
+    assert answer.findings(stated, frame, []) == []
+
+
 def test_an_unfinished_run_is_reported_and_said_to_be_unfinished(
     study: Study, tmp_path: Path
 ) -> None:

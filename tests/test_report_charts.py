@@ -3,15 +3,33 @@
 from __future__ import annotations
 
 import re
+import struct
 import subprocess
 import sys
+import xml.etree.ElementTree as ET
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 
 import polars as pl
 import pytest
 
-from perpacket.experiment.study import Point
-from perpacket.report import charts, drawing, look, palette, stacks, timeline, wording
+from perpacket import report
+from perpacket.experiment.run_directory import RunDirectory
+from perpacket.experiment.study import Figure, Point, Study
+from perpacket.models.laws import PUBLISHED
+from perpacket.report import (
+    charts,
+    drawing,
+    figures,
+    laws,
+    look,
+    offload,
+    palette,
+    stacks,
+    timeline,
+    wording,
+)
 
 
 def drawn(chart: look.Chart) -> str:
@@ -80,6 +98,139 @@ def test_every_layer_of_the_vocabulary_has_a_colour_and_unknown_ones_are_drawn()
     frame = pl.DataFrame({"x": [1, 1], "layer": ["tcp", "tls"], "value": [10.0, 5.0]})
     chart = stacks.stacked_layers(frame, x_title="x", y_title="cycles per packet")
     assert ">tls<" in drawn(chart)
+
+
+MEASURED = pl.DataFrame(
+    {
+        "point": ["web-4c", "web-4c", "web-256c", "web-256c"],
+        "configuration": ["file"] * 4,
+        "seed": [1, 2, 1, 2],
+        "layers.user.share": [0.5, 0.5, 0.25, 0.25],
+        "layers.socket.share": [0.1, 0.12, 0.15, 0.17],
+        "layers.tcp.share": [0.3, 0.28, 0.45, 0.43],
+        "layers.other.share": [0.1, 0.1, 0.15, 0.15],
+        "latency_us.response.p50": [40.0, 42.0, 900.0, 950.0],
+        "latency_us.response.p99": [200.0, 210.0, 4000.0, 4400.0],
+    }
+)
+"""Four runs that know their layers: the network's share is 0.4 and 0.6."""
+
+
+@pytest.fixture
+def measured(study: Study, run_directory: RunDirectory) -> figures.Material:
+    """Those runs as what figures are drawn from."""
+    points = tuple(Point(f"web-{count}c", "file", {"connections": count}) for count in (4, 256))
+    own = replace(study, points=points, published=(), compare=None)
+    return figures.Material(own, run_directory, MEASURED, [])
+
+
+def test_the_models_curve_passes_through_what_was_published() -> None:
+    for workload, percent, _, gain in PUBLISHED:
+        assert offload.gain_percent(percent / 100) == pytest.approx(gain, abs=0.6), workload
+
+
+def test_a_point_stands_on_the_curve_at_its_networks_share(measured: figures.Material) -> None:
+    shares = offload.network_shares(measured.observations)
+    assert {name: share.value for name, share in shares.items()} == pytest.approx(
+        {"web-4c": 0.4, "web-256c": 0.6}
+    )
+    sketch = figures.sketch_of(Figure("laws", "Offload", "", "share"), measured)
+    assert sketch is not None
+    assert "connections 4: a share of 40 % could gain 67 % at most" in sketch.description.lower()
+    assert "connections 256: a share of 60 % could gain 150 % at most" in sketch.description
+    specification = sketch.draw(look.WIDE).to_dict()
+    rows = [row for table in specification["datasets"].values() for row in table]
+    marks = {row["name"]: row for row in rows if "name" in row}
+    assert marks["connections 256"]["gain"] == pytest.approx(150.0)
+    # Every mark, published or ours, is where the line of p = 1 is.
+    whole = [row for row in rows if "p = 1" in row.get("offloaded", "")]
+    line = {row["share"]: row["gain"] for row in whole}
+    assert len(line) > 100
+    assert all(line[share] == pytest.approx(100 * share / (100 - share)) for share in line)
+    svg = drawn(sketch.draw(look.NARROW))
+    assert ">connections 256<" in svg
+    assert f">{laws.PUBLISHED}<" in svg
+
+
+def test_where_no_layers_are_known_nothing_is_said_of_offload(measured: figures.Material) -> None:
+    coarse = MEASURED.drop("layers.tcp.share", "layers.socket.share")
+    assert offload.network_shares(coarse) == {}
+    material = replace(measured, observations=coarse)
+    assert figures.sketch_of(Figure("laws", "Offload", "", "share"), material) is None
+
+
+def test_many_points_share_one_entry_of_the_legend() -> None:
+    count = laws.MOST_SHAPES + 1
+    rows = {
+        "name": [f"point {n}" for n in range(count)],
+        "share": [0.1 + n / 20 for n in range(count)],
+    }
+    frame = pl.DataFrame(rows).with_columns(low=None, high=None)
+    svg = drawn(laws.laws_curve(frame))
+    assert "point 3" not in svg
+    assert ">measured<" in svg
+
+
+def test_a_curve_of_several_columns_has_a_line_for_each(measured: figures.Material) -> None:
+    columns = "latency_us.response.p50,latency_us.response.p99"
+    figure = Figure("curve", "Time", "connections", columns, y_title="time (µs)")
+    sketch = figures.sketch_of(figure, measured)
+    assert sketch is not None
+    assert sketch.description.startswith(
+        "Median: 41 at 4, 925 at 256; 99th percentile: 205 at 4, 4,200 at 256."
+    )
+    svg = drawn(sketch.draw(look.WIDE))
+    assert ">median<" in svg
+    assert ">99th percentile<" in svg
+
+
+@pytest.fixture(scope="module")
+def files(
+    study: Study, run_directory: RunDirectory, tmp_path_factory: pytest.TempPathFactory
+) -> list[Path]:
+    """The charts of the invented study as files."""
+    folder = tmp_path_factory.mktemp("charts") / "made" / "when missing"
+    return report.write_charts(study, run_directory, folder)
+
+
+def test_every_chart_with_data_becomes_an_svg_and_a_png(files: list[Path], study: Study) -> None:
+    names = [file.name for file in files]
+    assert names[:2] == ["01-requests-per-second.svg", "01-requests-per-second.png"]
+    assert len(names) == 2 * (len(study.figures) - 1), "one figure has no data"
+    assert sorted(file.name for file in files[0].parent.iterdir()) == sorted(names)
+
+
+def test_a_chart_in_a_file_needs_nothing_of_a_page(files: list[Path], study: Study) -> None:
+    for file in files[::2]:
+        text = file.read_text(encoding="utf-8")
+        root = ET.fromstring(text)
+        number = int(file.name[:2])
+        shown = "".join(text for node in root.iter() if node.tag.endswith("}text")
+                        for text in node.itertext())  # fmt: skip
+        assert study.figures[number - 1].title in shown, "its title is in sight"
+        assert "var(" not in text, "its colours are its own"
+        assert f'fill="{palette.PAPER.light}"' in text, "so is its ground"
+        fonts = set(re.findall(r'font-family="([^"]*)"', text))
+        assert {font.partition(",")[0] for font in fonts} == {"Liberation Sans"}
+        assert not re.findall(r'(?:href|src)="(?!#)', text)
+
+
+def test_a_png_has_two_pixels_for_each_of_the_svg(files: list[Path]) -> None:
+    for svg, png in zip(files[::2], files[1::2], strict=True):
+        content = png.read_bytes()
+        assert content[:8] == b"\x89PNG\r\n\x1a\n"
+        box = ET.fromstring(svg.read_text(encoding="utf-8")).attrib["viewBox"].split()
+        expected = [round(drawing.PNG_SCALE * float(size)) for size in box[2:]]
+        assert list(struct.unpack(">II", content[16:24])) == pytest.approx(expected, abs=1)
+
+
+def test_a_chart_for_dark_grounds_has_no_light_tone(study: Study, run_directory: RunDirectory,
+                                                    tmp_path: Path) -> None:  # fmt: skip
+    one = replace(study, figures=study.figures[:1])
+    svg, _ = report.write_charts(one, run_directory, tmp_path, dark=True)
+    colours = set(re.findall(r'(?:fill|stroke)="(#[0-9a-fA-F]{6})"', svg.read_text()))
+    assert palette.PAPER.dark in colours
+    assert not colours & ({tone.light for tone in palette.TONES} - {t.dark for t in palette.TONES})
 
 
 @pytest.mark.parametrize(
