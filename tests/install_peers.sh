@@ -1,12 +1,12 @@
 #!/bin/sh
-# The servers and clients of others that some tests talk to or compare with. Installs what is
-# missing where it is root and has Debian's package manager; tests skip, with the reason, whatever
-# is missing after that. Starts no service.
+# The servers and clients of others that some tests talk to or compare with, and the browser that
+# reads reports. Installs what is missing where it is root and has Debian's package manager; tests
+# skip, with the reason, whatever is missing after that. Starts no service.
 set -u
 
 missing=""
 for pair in nginx:nginx-light wrk:wrk ab:apache2-utils sshd:openssh-server ip:iproute2 apache2:apache2-bin \
-    ffmpeg:ffmpeg gst-launch-1.0:gstreamer1.0-tools; do
+    ffmpeg:ffmpeg gst-launch-1.0:gstreamer1.0-tools chromium:chromium chromedriver:chromium-driver; do
     program=${pair%%:*}
     command -v "$program" >/dev/null || [ -x "/usr/sbin/$program" ] || missing="$missing ${pair#*:}"
 done

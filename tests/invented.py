@@ -35,14 +35,18 @@ class InventedRun:
     def run(self) -> Outcome:
         rate = RATES[self.point.name] * (1 + 0.01 * self.seed)
         layers = {
-            "tcp": {"cycles_per_packet": 2000.0 + self.seed, "l2_misses_per_packet": 4.0},
-            "driver": {"cycles_per_packet": 900.0, "l2_misses_per_packet": 1.5},
+            name: {"cycles_per_packet": cycles, "l2_misses_per_packet": misses, "share": share}
+            for name, cycles, misses, share in (
+                ("tcp", 2000.0 + self.seed, 4.0, 0.3),
+                ("driver", 900.0, 1.5, 0.1),
+            )
         }
         result: dict[str, object] = {
             "requests_per_s": rate,
             "host_idle": 0.25,
             "content_mbps": None,
             "layers": layers,
+            "response_ms": {"median": 1e6 / rate, "p99": 4e6 / rate},
             "conserved": self.conserved,
         }
         states: dict[str, list[object]] = {
@@ -115,7 +119,7 @@ def points() -> tuple[Point, ...]:
 
 
 def study() -> Study:
-    """Four configurations with a figure of every kind that a simulated study has."""
+    """Four configurations with a figure of nearly every kind."""
     stacked = Figure("stacked-layers", "Cycles", "configuration", "cycles_per_packet")
     return Study(
         name="invented",
@@ -130,6 +134,8 @@ def study() -> Study:
             Figure("curve", "Rates", "connections", "requests_per_s", series="order"),
             Figure("curve", "Rates by order", "order", "requests_per_s"),
             Figure("timeline", "State", "time_s", "connections_on_nic,soft_limit,queue_packets"),
+            Figure("curve", "Times", "connections", "response_ms.median,response_ms.p99"),
+            Figure("laws", "Offload", "", "share"),
             Figure("curve", "Nothing", "connections", "no_such_column"),
         ),
         published=PUBLISHED,

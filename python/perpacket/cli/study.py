@@ -82,7 +82,6 @@ class Theme(StrEnum):
     DARK = "dark"
 
 
-
 @app.command("list", epilog="Example: perpacket study list")
 def list_studies(output_format: FormatOption = Format.TABLE, quiet: QuietOption = False) -> None:
     """List the studies there are."""

@@ -62,7 +62,7 @@ def laws_curve(
     layers = [
         _curves(top, width).encode(x=x, y=y),
         alt.Chart(ranges)
-        .mark_rule(color=palette.VERMILLION.light, strokeWidth=4, opacity=0.35, clip=True)
+        .mark_rule(color=palette.VERMILLION.light, strokeWidth=4, opacity=0.35)
         .encode(x=alt.X("low:Q"), x2="high:Q", y=y),
         _marks(points, width).encode(x=x, y=y),
     ]

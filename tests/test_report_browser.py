@@ -1,0 +1,255 @@
+"""A report in a real browser: silent, alone, usable by everybody, on a phone and on paper.
+
+Chromium runs without a window, driven by selenium; axe-core looks for what keeps people out.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from invented import RATES
+from perpacket.experiment.study import Study
+
+webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
+
+from selenium.common.exceptions import WebDriverException  # noqa: E402
+from selenium.webdriver.chrome.service import Service  # noqa: E402
+from selenium.webdriver.common.keys import Keys  # noqa: E402
+
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
+DRIVER = "chromedriver"
+SWITCHES = (
+    "--headless=new",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--no-first-run",
+)
+HEIGHT_PX = 900
+MOST_S = 120
+"""For a page or a script; a busy machine is no reason to fail."""
+
+PHONE_PX, DESK_PX = 390, 1280
+VIEWS = [(width, theme) for width in (PHONE_PX, DESK_PX) for theme in ("light", "dark")]
+GRAVE = {"serious", "critical"}
+"""The impacts of axe-core's faults that keep somebody from reading or using a page."""
+
+
+class Browser:
+    """A browser on one page; what it logged and asked for since the page was opened."""
+
+    def __init__(self, driver: Any, page: Path) -> None:
+        self.driver = driver
+        self.address = page.as_uri()
+
+    def open(self, width: int = DESK_PX, theme: str = "light", media: str = "") -> None:
+        """Open the page anew, as wide as a screen and in a theme."""
+        screen = {"width": width, "height": HEIGHT_PX, "deviceScaleFactor": 1, "mobile": False}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
+        feature = {"name": "prefers-color-scheme", "value": theme}
+        self.driver.execute_cdp_cmd(
+            "Emulation.setEmulatedMedia", {"media": media, "features": [feature]}
+        )
+        for log in ("browser", "performance"):
+            self.driver.get_log(log)
+        self.driver.get(self.address)
+
+    def ask(self, script: str, *arguments: object) -> Any:
+        """What a script returns."""
+        return self.driver.execute_script(script, *arguments)
+
+    def requests(self) -> set[str]:
+        """Every address the page asked for, its own among them."""
+        events = [json.loads(entry["message"]) for entry in self.driver.get_log("performance")]
+        return {
+            event["message"]["params"]["request"]["url"]
+            for event in events
+            if event["message"]["method"] == "Network.requestWillBeSent"
+        }
+
+    def press(self, *keys: str) -> None:
+        """Press keys where the focus is."""
+        for key in keys:
+            self.driver.switch_to.active_element.send_keys(key)
+
+
+@pytest.fixture(scope="module")
+def browser(page: Path) -> Iterator[Browser]:
+    """One browser for all these tests; skips, with the reason, where there is none."""
+    chromium = next(filter(None, map(shutil.which, CHROMIUM)), None)
+    driver_path = shutil.which(DRIVER)
+    if chromium is None or driver_path is None:
+        pytest.skip("no chromium with chromedriver: see tests/install_peers.sh")
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    # Chromium's own sandbox cannot be set up by root.
+    switches = SWITCHES + (("--no-sandbox",) if os.geteuid() == 0 else ())
+    for switch in switches:
+        options.add_argument(switch)
+    try:
+        driver = webdriver.Chrome(options=options, service=Service(driver_path))
+    except WebDriverException as error:
+        pytest.skip(f"{chromium} does not start here: {error.msg}")
+    driver.set_page_load_timeout(MOST_S)
+    driver.set_script_timeout(MOST_S)
+    try:
+        yield Browser(driver, page)
+    finally:
+        driver.quit()
+
+
+def test_nothing_is_logged_and_nothing_is_asked_for(browser: Browser) -> None:
+    browser.open()
+    # A script that failed would have left its headings without buttons.
+    assert browser.ask("return document.querySelectorAll('th button').length") > 0
+    assert browser.driver.get_log("browser") == []
+    assert browser.requests() == {browser.address}
+    assert browser.ask("return performance.getEntriesByType('resource').length") == 0
+
+
+CHARTS = """
+return [...document.querySelectorAll("figure")].map((figure) =>
+  [...figure.querySelectorAll("svg")].map((svg) => svg.getBoundingClientRect())
+    .filter((box) => box.width > 0).map((box) => [box.left, box.right, box.height]));
+"""
+
+
+@pytest.mark.parametrize(("width", "theme"), VIEWS)
+def test_every_chart_is_seen_once_and_nothing_scrolls_sideways(
+    browser: Browser, study: Study, width: int, theme: str
+) -> None:
+    browser.open(width, theme)
+    assert browser.ask("return document.documentElement.scrollWidth") <= width
+    seen = browser.ask(CHARTS)
+    assert len(seen) == len(study.figures)
+    for figure, boxes in zip(study.figures, seen, strict=True):
+        assert len(boxes) == (figure.title != "Nothing"), figure.title
+        for left, right, height in boxes:
+            assert 0 <= left < right <= width, figure.title
+            assert height > 50, figure.title
+
+
+LIGHT, DARK = 150, 100
+"""Lightness of what is light and of what is dark."""
+GROUND = "return getComputedStyle(document.body).backgroundColor"
+INK = "return getComputedStyle(document.querySelector('figure svg text')).fill"
+
+
+def lightness(colour: str) -> float:
+    """The mean of red, green and blue of `rgb(1, 2, 3)`, 0 to 255."""
+    parts = colour.partition("(")[2].rstrip(")").split(",")[:3]
+    return sum(map(float, parts)) / 3
+
+
+def test_a_dark_theme_turns_page_and_charts_dark(browser: Browser) -> None:
+    browser.open(theme="light")
+    assert lightness(browser.ask(GROUND)) > LIGHT
+    assert lightness(browser.ask(INK)) < DARK
+    browser.open(theme="dark")
+    assert lightness(browser.ask(GROUND)) < DARK
+    assert lightness(browser.ask(INK)) > LIGHT
+
+
+@pytest.mark.parametrize(("width", "theme"), VIEWS)
+def test_axe_finds_nothing_that_keeps_anybody_out(browser: Browser, width: int, theme: str) -> None:
+    axe = files("axe_core_python").joinpath("axe.min.js").read_text(encoding="utf-8")
+    browser.open(width, theme)
+    browser.ask("for (const part of document.querySelectorAll('details')) part.open = true;")
+    browser.ask(axe)
+    found = browser.driver.execute_async_script(
+        "const done = arguments[0];"
+        "axe.run(document).then((found) => done([found.violations, found.passes.length]));"
+    )
+    violations, passed = found
+    assert passed > 10, "it looked"
+    grave = {
+        f"{fault['id']}: {node['target']} {node['failureSummary']}"
+        for fault in violations
+        if fault["impact"] in GRAVE
+        for node in fault["nodes"][:2]
+    }
+    assert not grave, "\n".join(sorted(grave))
+
+
+ROWS = """
+return [...document.querySelectorAll("#means tbody tr")].map((row) => row.cells[0].textContent);
+"""
+FOCUS = """
+const heading = [...document.querySelectorAll("#means thead th")]
+  .find((cell) => cell.textContent === "Requests/s");
+heading.firstElementChild.focus();
+"""
+SORTED = """
+return [...document.querySelectorAll("#means thead th")].map((cell) => cell.ariaSort)
+  .filter(Boolean);
+"""
+
+
+def test_tables_sort_by_keyboard_and_say_so(browser: Browser) -> None:
+    browser.open()
+    assert browser.ask(ROWS) == list(RATES)
+    assert browser.ask(SORTED) == []
+    browser.ask(FOCUS)
+    browser.press(Keys.ENTER)
+    ascending = sorted(RATES, key=RATES.__getitem__)
+    assert browser.ask(ROWS) == ascending
+    assert browser.ask(SORTED) == ["ascending"]
+    browser.press(Keys.SPACE)
+    assert browser.ask(ROWS) == ascending[::-1]
+    assert browser.ask(SORTED) == ["descending"]
+
+
+FOCUSED = """
+const here = document.activeElement, style = getComputedStyle(here);
+const box = here.getBoundingClientRect();
+return [here.tagName, style.outlineStyle !== "none", box.right > 0 && box.width > 0,
+        here === document.body ? "" : here.className];
+"""
+
+
+def test_everything_can_be_reached_by_keyboard_and_shows_where_it_is(browser: Browser) -> None:
+    browser.open()
+    browser.press(Keys.TAB)
+    assert browser.ask(FOCUSED) == ["A", True, True, "skip"]
+    browser.press(Keys.ENTER)
+    assert browser.ask("return location.hash") == "#content"
+    browser.open()
+    wanted = browser.ask(
+        "return [...document.querySelectorAll('a, button, summary, [tabindex]')]"
+        ".filter((one) => one.checkVisibility()).length"
+    )
+    stops = []
+    for _ in range(wanted):
+        browser.press(Keys.TAB)
+        stops.append(browser.ask(FOCUSED))
+    assert all(tag != "BODY" for tag, *_ in stops), "as many stops as things to use"
+    assert {"A", "BUTTON", "SUMMARY", "DIV", "PRE"} == {tag for tag, *_ in stops}
+    for tag, outlined, in_sight, name in stops:
+        assert outlined, (tag, name)
+        assert in_sight, (tag, name)
+
+
+PRINTED = """
+const shown = (choice) => [...document.querySelectorAll(choice)]
+  .filter((one) => one.checkVisibility()).length;
+return [shown("nav"), shown(".wide svg"), shown(".narrow svg")];
+"""
+
+
+def test_on_paper_a_dark_page_is_light_and_whole(browser: Browser, study: Study) -> None:
+    browser.open(PHONE_PX, "dark", media="print")
+    assert lightness(browser.ask(GROUND)) > LIGHT
+    assert browser.ask(PRINTED) == [0, len(study.figures) - 1, 0]
+    paper = browser.driver.execute_cdp_cmd("Page.printToPDF", {"printBackground": True})
+    assert base64.b64decode(paper["data"]).startswith(b"%PDF-")
