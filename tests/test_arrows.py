@@ -29,7 +29,7 @@ CRATES: dict[str, set[str]] = {
 """What each Rust crate may depend on, of our own."""
 
 PACKAGES: dict[str, set[str]] = {
-    "__init__": {"simulation"},
+    "__init__": {"notebook", "simulation"},
     "errors": set(),
     "statistics": set(),
     "_core": set(),
@@ -46,6 +46,9 @@ PACKAGES: dict[str, set[str]] = {
     "machine": {"errors", "testbed"},
     "factorial": {"statistics"},
     "models": {"errors", "statistics"},
+    "notebook": {
+        *("errors", "experiment", "models", "report", "simulation", "studies"),
+    },
     "demo": {
         *("errors", "experiment", "machine", "measurement", "report", "statistics", "studies"),
     },

@@ -5,7 +5,10 @@ The library in a few lines:
     from perpacket import simulate
     result = simulate("W-1024-P-N-FCFS-400", seed=1)
     result["requests_per_s"]
+    result.plot()
 
+`simulate`, `run_study`, `open_run`, `compare_runs` and `read_profile` give results that show
+themselves in notebooks and turn into tables (`to_polars()`) and charts (`plot()`). Below them:
 `perpacket.simulation` runs one configuration, `perpacket.studies` holds the studies of published
 documents, `perpacket.experiment` runs them, `perpacket.statistics` makes intervals of their runs,
 `perpacket.traces` reads access logs. The command line (`perpacket.cli`) is a wrapper on these.
@@ -16,19 +19,40 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from perpacket.simulation import Simulation, simulate
+    from perpacket.notebook.profiles import read_profile
+    from perpacket.notebook.runs import compare_runs, open_run, run_study
+    from perpacket.notebook.simulated import simulate
+    from perpacket.simulation import Simulation
 
     __version__: str
 
-__all__ = ["Simulation", "__version__", "simulate"]
+__all__ = [
+    "Simulation",
+    "__version__",
+    "compare_runs",
+    "open_run",
+    "read_profile",
+    "run_study",
+    "simulate",
+]
+
+HOMES = {
+    "Simulation": "perpacket.simulation",
+    "compare_runs": "perpacket.notebook.runs",
+    "open_run": "perpacket.notebook.runs",
+    "read_profile": "perpacket.notebook.profiles",
+    "run_study": "perpacket.notebook.runs",
+    "simulate": "perpacket.notebook.simulated",
+}
+"""The module of each public name."""
 
 
 def __getattr__(name: str) -> object:
     """Load the compiled core and the version when first asked for: help must stay fast."""
-    if name in ("Simulation", "simulate"):
-        from perpacket import simulation
+    if name in HOMES:
+        from importlib import import_module
 
-        return getattr(simulation, name)
+        return getattr(import_module(HOMES[name]), name)
     if name == "__version__":
         from importlib.metadata import PackageNotFoundError, version
 

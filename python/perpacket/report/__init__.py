@@ -5,6 +5,7 @@
     charts.py    paper beside simulation, curves
     stacks.py    cycles per packet by layer
     laws.py      what offload could gain, with the run's points on the curve
+    ratios.py    one run over another
     timeline.py  a NIC's state over time
     drawing.py   a chart as inline SVG
     wording.py   names and numbers as a reader wants them

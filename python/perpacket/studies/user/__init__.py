@@ -149,6 +149,9 @@ def _study(file: StudyFile, laid: Laid, points: tuple[Point, ...]) -> Study:
     )
 
 
+LAWS = "By LAWS, which takes a NIC that never limits and a hand-over that costs nothing."
+
+
 def default_quantities(kind: str, points: tuple[Point, ...]) -> tuple[str, ...]:
     """What a study is told in unless it says so: how much got through, and what it cost."""
     loads = {point.configuration for point in points}
@@ -165,7 +168,10 @@ COSTS = {
 
 
 def figures(kind: str, points: tuple[Point, ...], told: tuple[str, ...]) -> tuple[Figure, ...]:
-    """Along each factor, the others at their first level: the first quantity, cost by layer."""
+    """Along each factor, the others at their first level: the first quantity, cost by layer.
+
+    A measured study also tells what offload could gain.
+    """
     columns = [name for name in told if is_column(kind, name)][:1]
     cost, cost_title = COSTS[kind]
     first = points[0].factors
@@ -196,6 +202,8 @@ def figures(kind: str, points: tuple[Point, ...], told: tuple[str, ...]) -> tupl
                 y_title=cost_title,
             )
         )
+    if kind == "measured":
+        found.append(Figure("laws", "What offload could gain at most", "", "share", caption=LAWS))
     return tuple(figure for figure in found if figure.has_enough(points))
 
 

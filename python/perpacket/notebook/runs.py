@@ -1,0 +1,266 @@
+"""Runs of studies that show themselves: one run, what it is compared with, and two runs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from perpacket import studies
+from perpacket.errors import ConfigurationError
+from perpacket.experiment import session
+from perpacket.experiment.run_directory import RunDirectory
+from perpacket.experiment.study import Figure, Study
+from perpacket.notebook import markup
+from perpacket.studies import two_runs
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from perpacket.experiment.comparison import Comparison
+    from perpacket.report.look import Chart
+    from perpacket.studies.two_runs import Compared, Ratio
+
+RUNS = "runs"
+"""The folder of run directories that nobody named."""
+
+
+@dataclass(frozen=True)
+class StudyRun:
+    """A run of a study, finished or not."""
+
+    study: Study
+    directory: RunDirectory
+
+    def to_polars(self) -> pl.DataFrame:
+        """A row an observation: see `RunDirectory.observations`."""
+        return self.directory.to_polars()
+
+    @property
+    def figures(self) -> list[str]:
+        """The titles of the charts there are."""
+        return [figure.title for figure in self.study.figures]
+
+    def plot(self, figure: str | int = 0, *, width: int = 800) -> Chart:
+        """A figure of the report, by its title or its place in `figures`.
+
+        `width` is in CSS pixels. Raises `ConfigurationError` when there is no such figure, or the
+        run has nothing that it shows.
+        """
+        return self._drawn(self._figure(figure), width)
+
+    def _figure(self, asked: str | int) -> Figure:
+        by_title = {each.title: each for each in self.study.figures}
+        if isinstance(asked, str) and asked in by_title:
+            return by_title[asked]
+        if isinstance(asked, int) and asked in range(len(self.study.figures)):
+            return self.study.figures[asked]
+        raise ConfigurationError(
+            f"study {self.study.name} has no figure {asked!r}",
+            parameter="figure",
+            value=str(asked),
+            allowed=f"give a number from 0 to {len(by_title) - 1}, or one of {self.figures}",
+        )
+
+    def _drawn(self, figure: Figure, width: int) -> Chart:
+        from perpacket.report import figures
+
+        sketch = figures.sketch_of(figure, figures.material_of(self.study, self.directory))
+        if sketch is None:
+            raise ConfigurationError(
+                f"nothing to draw: no observation of this run shows {figure.title!r}",
+                parameter="figure",
+                value=figure.title,
+            )
+        return sketch.draw(width)
+
+    def comparisons(self) -> Comparisons:
+        """What was published beside this run's values; empty where nothing was."""
+        return Comparisons(self, tuple(self.study.comparisons(self.directory)))
+
+    def report(self, destination: Path | None = None) -> Path:
+        """Write the report, `report.html` in the run directory unless told otherwise."""
+        from perpacket import report
+
+        return report.write_study(
+            self.study, self.directory, destination or self.directory.report_path
+        )
+
+    def _repr_html_(self) -> str:
+        from perpacket.report import answer, tables, told
+        from perpacket.report.voice import voice_of
+
+        observations = self.directory.observations()
+        compared = self.study.comparisons(self.directory)
+        results = self.study.results(self.directory)
+        lead = answer.lead(self.study, observations) or told.lead(results, voice_of(self.study))
+        found = [
+            f"{each.value} {each.bounds} {each.subject}".replace("  ", " ")
+            for each in answer.findings(self.study, observations, compared)
+        ]
+        parts = [self.study.title, self.study.question, lead, *found]
+        shown = "".join(markup.paragraph(part) for part in parts if part)
+        table = markup.of_table(tables.means_table(self.study, observations))
+        return shown + table + markup.paragraph(f"Charts, by plot(): {'; '.join(self.figures)}")
+
+
+@dataclass(frozen=True)
+class Comparisons(Sequence["Comparison"]):
+    """Published values beside those of a run, in the order of the document."""
+
+    run: StudyRun
+    rows: tuple[Comparison, ...]
+
+    def __getitem__(self, index: int) -> Comparison:  # type: ignore[override]
+        """One row."""
+        return self.rows[index]
+
+    def __len__(self) -> int:
+        """How many values were published of this study's points."""
+        return len(self.rows)
+
+    def to_polars(self) -> pl.DataFrame:
+        """A row a published value, with dotted names: `simulated.value`."""
+        import polars
+
+        from perpacket.experiment.observation_file import flatten
+        from perpacket.report.data import comparison_record
+
+        records = []
+        for row in self.rows:
+            record = comparison_record(row) | {"warnings": "; ".join(row.warnings)}
+            records.append(dict(flatten(record | {"simulated": record["simulated"] or {}})))
+        return polars.DataFrame(records, infer_schema_length=None)
+
+    def plot(self, quantity: str = "", *, width: int = 800) -> Chart:
+        """One quantity's published values beside the run's, a row a point.
+
+        The first quantity that has any unless named. Raises `ConfigurationError` on one without.
+        """
+        had = [row.published.quantity for row in self.rows if row.simulated is not None]
+        chosen = quantity or next(iter(had), "")
+        if chosen not in had:
+            raise ConfigurationError(
+                f"nothing published is compared in {chosen!r}",
+                parameter="quantity",
+                value=chosen,
+                allowed=f"give one of {', '.join(dict.fromkeys(had)) or 'none: there is nothing'}",
+            )
+        figure = Figure("paper-beside", chosen.replace("_", " "), "point", chosen)
+        return self.run._drawn(figure, width)
+
+    def _repr_html_(self) -> str:
+        from perpacket.report import agreement, tables
+        from perpacket.report.voice import voice_of
+
+        voice = voice_of(self.run.study)
+        told = markup.paragraph(agreement.headline(self.rows, voice))
+        return told + markup.of_table(tables.comparison_table(self.rows, voice))
+
+
+@dataclass(frozen=True)
+class TwoRuns(Sequence["Ratio"]):
+    """The second of two runs over the first, quantity by quantity and point by point."""
+
+    compared: Compared
+
+    def __getitem__(self, index: int) -> Ratio:  # type: ignore[override]
+        """One ratio."""
+        return self.compared.ratios[index]
+
+    def __len__(self) -> int:
+        """How many ratios there are."""
+        return len(self.compared.ratios)
+
+    def to_polars(self) -> pl.DataFrame:
+        """A row a quantity and point, with dotted names: `interval.low`."""
+        import polars
+
+        from perpacket.experiment.observation_file import flatten
+
+        rows = [
+            asdict(ratio)
+            | {
+                "interval": {} if ratio.interval is None else ratio.interval.as_dict(),
+                "change": str(ratio.change),
+            }
+            for ratio in self.compared.ratios
+        ]
+        return polars.DataFrame([dict(flatten(row)) for row in rows], infer_schema_length=None)
+
+    def plot(self, *, width: int = 800) -> Chart:
+        """Every ratio with its interval, a row each; 1 is no change.
+
+        Raises `ConfigurationError` when no quantity has a ratio.
+        """
+        import polars
+
+        from perpacket.report.ratios import SCHEMA, ratios
+
+        rows = [
+            {
+                "name": f"{ratio.quantity}, {ratio.point}",
+                "ratio": ratio.interval.value,
+                "low": ratio.interval.low if ratio.interval.is_bounded else None,
+                "high": ratio.interval.high if ratio.interval.is_bounded else None,
+            }
+            for ratio in self.compared.ratios
+            if ratio.interval is not None
+        ]
+        if not rows:
+            raise ConfigurationError("nothing to draw: no quantity of these runs has a ratio")
+        return ratios(polars.DataFrame(rows, schema=SCHEMA), width=width)
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (
+                ratio.point,
+                ratio.quantity,
+                "" if ratio.interval is None else str(ratio.interval),
+                str(ratio.change),
+            )
+            for ratio in self.compared.ratios
+        ]
+        names = ("point", "quantity", "ratio", "verdict")
+        shown = markup.table(
+            "The second run over the first", names, rows, (False, False, True, False)
+        )
+        return shown + "".join(markup.paragraph(remark) for remark in self.compared.remarks)
+
+
+def run_study(
+    name: str | Path,
+    directory: str | Path | None = None,
+    *,
+    seeds: Sequence[int] = (),
+    overrides: Sequence[tuple[str, str | float]] = (),
+    workers: int | None = None,
+) -> StudyRun:
+    """Run a study that comes with perpacket, or that of a TOML file, into a new directory.
+
+    `directory` is `runs/STUDY-TIME` unless given; `seeds` replaces the study's own; `overrides` go
+    on top of every point; `workers` changes no result. Raises what `perpacket.studies.find` and
+    `perpacket.experiment.session.run` raise.
+    """
+    study = studies.find(str(name))
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    path = Path(directory) if directory is not None else Path(RUNS) / f"{study.name}-{stamp}"
+    texts = tuple((parameter, str(value)) for parameter, value in overrides)
+    made = session.run(study, path, seeds=tuple(seeds), overrides=texts, workers=workers)
+    return StudyRun(studies.of_run(made.configuration), made)
+
+
+def open_run(directory: str | Path) -> StudyRun:
+    """Find a run again; raises what `RunDirectory.open` and `perpacket.studies.of_run` raise."""
+    found = RunDirectory.open(Path(directory))
+    return StudyRun(studies.of_run(found.configuration), found)
+
+
+def compare_runs(
+    first: StudyRun | str | Path, second: StudyRun | str | Path, quantities: Sequence[str] = ()
+) -> TwoRuns:
+    """What changed from one run to another; raises what `two_runs.compare` raises."""
+    pair = [run if isinstance(run, StudyRun) else open_run(run) for run in (first, second)]
+    return TwoRuns(two_runs.compare(pair[0].directory, pair[1].directory, quantities))
