@@ -92,7 +92,7 @@ def test_a_run_tells_its_answer_its_table_and_its_charts(run: StudyRun) -> None:
     assert run.to_polars().equals(run.directory.observations())
     shown = run._repr_html_()
     assert "<script>" not in shown, "texts of a study are never markup"
-    assert markup.paragraph(f"Handoff {HOSTILE}") in shown
+    assert markup.heading(f"Handoff {HOSTILE}") in shown
     assert all(name in shown for name in RATES)
     assert "+15.0 %" in shown
     assert run.figures[2] == "Rates"
@@ -134,6 +134,8 @@ def test_two_runs_show_what_changed(run: StudyRun, study: Study, tmp_path: Path)
     drawn = [ratio for _, ratio in values(changed.plot(), "name", "ratio")]
     assert drawn == pytest.approx([0.5] * len(RATES))
     assert "requests_per_s" in changed._repr_html_()
+    with pytest.raises(ConfigurationError, match="no ratio of 'nothing'"):
+        changed.plot("nothing")
 
 
 def test_a_profile_tells_its_network_share_and_what_offload_could_gain(tmp_path: Path) -> None:

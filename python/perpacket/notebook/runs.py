@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -100,10 +100,16 @@ class StudyRun:
             f"{each.value} {each.bounds} {each.subject}".replace("  ", " ")
             for each in answer.findings(self.study, observations, compared)
         ]
-        parts = [self.study.title, self.study.question, lead, *found]
-        shown = "".join(markup.paragraph(part) for part in parts if part)
-        table = markup.of_table(tables.means_table(self.study, observations))
-        return shown + table + markup.paragraph(f"Charts, by plot(): {'; '.join(self.figures)}")
+        parts = [part for part in (self.study.question, lead) if part]
+        return "".join(
+            (
+                markup.heading(self.study.title),
+                *map(markup.paragraph, parts),
+                markup.listed(found),
+                markup.of_table(tables.means_table(self.study, observations)),
+                markup.paragraph(f"Charts, by plot(): {'; '.join(self.figures)}"),
+            )
+        )
 
 
 @dataclass(frozen=True)
@@ -146,7 +152,7 @@ class Comparisons(Sequence["Comparison"]):
                 f"nothing published is compared in {chosen!r}",
                 parameter="quantity",
                 value=chosen,
-                allowed=f"give one of {', '.join(dict.fromkeys(had)) or 'none: there is nothing'}",
+                allowed=_one_of(had),
             )
         figure = Figure("paper-beside", chosen.replace("_", " "), "point", chosen)
         return self.run._drawn(figure, width)
@@ -190,28 +196,36 @@ class TwoRuns(Sequence["Ratio"]):
         ]
         return polars.DataFrame([dict(flatten(row)) for row in rows], infer_schema_length=None)
 
-    def plot(self, *, width: int = 800) -> Chart:
-        """Every ratio with its interval, a row each; 1 is no change.
+    def plot(self, quantity: str = "", *, width: int = 800) -> Chart:
+        """One quantity's ratios with their intervals, a row a point; 1 is no change.
 
-        Raises `ConfigurationError` when no quantity has a ratio.
+        The first quantity that has any unless named. Raises `ConfigurationError` on one without.
         """
         import polars
 
         from perpacket.report.ratios import SCHEMA, ratios
 
+        had = [ratio for ratio in self.compared.ratios if ratio.interval is not None]
+        chosen = quantity or next((ratio.quantity for ratio in had), "")
         rows = [
             {
-                "name": f"{ratio.quantity}, {ratio.point}",
+                "name": ratio.point,
                 "ratio": ratio.interval.value,
                 "low": ratio.interval.low if ratio.interval.is_bounded else None,
                 "high": ratio.interval.high if ratio.interval.is_bounded else None,
             }
-            for ratio in self.compared.ratios
-            if ratio.interval is not None
+            for ratio in had
+            if ratio.interval is not None and ratio.quantity == chosen
         ]
         if not rows:
-            raise ConfigurationError("nothing to draw: no quantity of these runs has a ratio")
-        return ratios(polars.DataFrame(rows, schema=SCHEMA), width=width)
+            raise ConfigurationError(
+                f"no ratio of {chosen!r} in these runs",
+                parameter="quantity",
+                value=chosen,
+                allowed=_one_of(ratio.quantity for ratio in had),
+            )
+        frame = polars.DataFrame(rows, schema=SCHEMA)
+        return ratios(frame, quantity=chosen, width=width)
 
     def _repr_html_(self) -> str:
         rows = [
@@ -228,6 +242,12 @@ class TwoRuns(Sequence["Ratio"]):
             "The second run over the first", names, rows, (False, False, True, False)
         )
         return shown + "".join(markup.paragraph(remark) for remark in self.compared.remarks)
+
+
+def _one_of(names: Iterable[str]) -> str:
+    """What may be given, each once."""
+    held = ", ".join(dict.fromkeys(names))
+    return f"give one of {held}" if held else "there is none that could be given"
 
 
 def run_study(

@@ -1,4 +1,4 @@
-"""The chart of one run over another: every quantity's ratio with its interval."""
+"""The chart of one run over another: a quantity's ratio at each point, with its interval."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ LEAST_SPAN: Final = 0.02
 """The axis shows at least so much to either side of 1: smaller changes should look small."""
 
 
-def ratios(frame: pl.DataFrame, *, width: int = look.WIDE) -> alt.LayerChart:
-    """A row per quantity and point in the table's order, and a line where nothing changed.
+def ratios(frame: pl.DataFrame, *, quantity: str, width: int = look.WIDE) -> alt.LayerChart:
+    """A row per point in the table's order, and a line where nothing changed.
 
     Columns: those of `SCHEMA`; `name` is unique.
     """
@@ -27,7 +27,7 @@ def ratios(frame: pl.DataFrame, *, width: int = look.WIDE) -> alt.LayerChart:
     margin = 0.03 * (greatest - least)
     scale = alt.Scale(domain=[least - margin, greatest + margin], nice=False, zero=False)
     ticks = alt.Axis(tickCount=8 if width >= look.WIDE else 4)
-    x = alt.X("ratio:Q", title="second run over the first", scale=scale, axis=ticks)
+    x = alt.X("ratio:Q", title=f"{quantity}: second run over the first", scale=scale, axis=ticks)
     y = alt.Y("name:N", sort=rows, title=None, axis=look.row_axis(width))
     unchanged = alt.Chart(pl.DataFrame({"ratio": [1.0]})).mark_rule(
         color=palette.MUTED.light, strokeWidth=1.25
