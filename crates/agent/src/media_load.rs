@@ -17,6 +17,9 @@ const EXAMPLE: &str = "Example:\n  perpacket-agent load media rtsp://127.0.0.1:8
 /// Longest time of any kind: a week.
 const SECONDS_LIMIT: f64 = 604_800.0;
 
+/// Reasons why clients do not play that the table has room for.
+const REASONS_SHOWN: usize = 8;
+
 /// Options of `load media`.
 #[derive(Debug, clap::Args, Serialize)]
 #[command(after_help = EXAMPLE)]
@@ -44,6 +47,9 @@ pub struct Arguments {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     #[serde(skip_serializing_if = "Option::is_none")]
     files: Option<u32>,
+    /// The number of the first of them.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    first_file: u32,
     /// How packets travel.
     #[arg(long, value_enum, default_value = "udp")]
     transport: Lower,
@@ -100,6 +106,7 @@ impl Arguments {
                 Media::Multiple => Distribution::Multiple,
             },
             files: self.files.unwrap_or(self.clients),
+            first_file: self.first_file,
             transport: match self.transport {
                 Lower::Udp => Transport::Udp,
                 Lower::Tcp => Transport::Tcp,
@@ -146,11 +153,10 @@ pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
         return Ok(Status::Interrupted);
     }
     if report.played == 0 {
-        let reason = report.failures.keys().next().map_or("", String::as_str);
-        return Err(
-            Failure::failed(format!("no client received anything {reason}"))
-                .with_hint("the report above says why; is the URL right, and the server up?"),
-        );
+        let first = report.reasons.first();
+        let why = first.map_or(String::new(), |reason| format!(": {reason}"));
+        return Err(Failure::failed(format!("no client received anything{why}"))
+            .with_hint("is the URL right, and the server up?"));
     }
     Ok(Status::Done)
 }
@@ -196,11 +202,12 @@ fn table(report: &Report) -> String {
         .iter()
         .map(|(name, value)| format!("{name:<20}{value:>16}\n"))
         .collect();
-    for (reason, clients) in &report.failures {
-        text.push_str(&format!("{clients} failed: {reason}\n"));
+    for reason in report.reasons.iter().take(REASONS_SHOWN) {
+        text.push_str(&format!("{reason}\n"));
     }
-    for (code, clients) in &report.refused {
-        text.push_str(&format!("{clients} refused: status {code}\n"));
+    if report.reasons.len() > REASONS_SHOWN {
+        let rest = report.reasons.len() - REASONS_SHOWN;
+        text.push_str(&format!("{rest} more reasons, in --format json\n"));
     }
     if let Some(worst) = worst(&report.streams) {
         let lateness = worst.lateness_us.p99;

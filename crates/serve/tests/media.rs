@@ -13,12 +13,16 @@ use std::time::{Duration, Instant};
 use perpacket_rtp::Header;
 use perpacket_rtp::synthesis::Stream;
 use perpacket_serve::media::{Buffering, Options, Report, Server};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 const STREAM: Stream = Stream {
     seed: 1,
     file: 0,
     rate_bps: 2_000_000,
 };
+
+/// Files that a test of a thousand sessions may have open.
+const DESCRIPTORS: u64 = 4_000;
 
 /// How long anything may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -81,6 +85,25 @@ struct Answer {
     body: String,
 }
 
+impl Answer {
+    /// The header line that names the session.
+    fn session(&self) -> String {
+        let name = self.headers["session"].split(';').next().unwrap();
+        format!("Session: {name}\r\n")
+    }
+}
+
+/// The four ways to buffer.
+const BUFFERINGS: [Buffering; 4] = [
+    Buffering::Single,
+    Buffering::Double,
+    Buffering::Shared,
+    Buffering::Mapped,
+];
+
+/// For packets on the connection.
+const INTERLEAVED: &str = "Transport: RTP/AVP/TCP;interleaved=0-1\r\n";
+
 /// An RTSP connection.
 struct Client {
     socket: BufReader<TcpStream>,
@@ -116,10 +139,10 @@ impl Client {
     }
 
     fn answer(&mut self) -> Answer {
-        let mut line = self.line();
-        while line.starts_with('$') {
-            line = self.line();
+        while self.socket.fill_buf().unwrap().first() == Some(&b'$') {
+            self.frame();
         }
+        let line = self.line();
         let code = line.split(' ').nth(1).unwrap().parse().unwrap();
         let mut headers = HashMap::new();
         loop {
@@ -139,6 +162,16 @@ impl Client {
             headers,
             body: String::from_utf8(body).unwrap(),
         }
+    }
+
+    /// Takes one frame: its channel and what it carries (RFC 2326, section 10.12).
+    fn frame(&mut self) -> (u8, Vec<u8>) {
+        let mut head = [0; 4];
+        self.socket.read_exact(&mut head).unwrap();
+        assert_eq!(head[0], b'$');
+        let mut data = vec![0; usize::from(u16::from_be_bytes([head[2], head[3]]))];
+        self.socket.read_exact(&mut data).unwrap();
+        (head[1], data)
     }
 
     fn line(&mut self) -> String {
@@ -161,12 +194,15 @@ impl Client {
         );
         let answer = self.ask("SETUP", path, &transport);
         assert_eq!(answer.code, 200);
-        let session = answer.headers["session"]
-            .split(';')
-            .next()
-            .unwrap()
-            .to_owned();
-        format!("Session: {session}\r\n")
+        answer.session()
+    }
+
+    /// Sets up a session to a socket of its own and plays it.
+    fn play(&mut self, path: &str) -> (UdpSocket, String) {
+        let (socket, port) = receiver();
+        let session = self.set_up(path, port);
+        assert_eq!(self.ask("PLAY", path, &session).code, 200);
+        (socket, session)
     }
 }
 
@@ -240,13 +276,40 @@ fn a_client_describes_sets_up_plays_pauses_seeks_and_tears_down() {
 }
 
 #[test]
+fn a_connection_that_carries_packets_outlives_a_pause_and_the_end_of_its_stream() {
+    for buffering in BUFFERINGS {
+        let folder = Folder::new();
+        let brief = synthesized(STREAM, 0.5);
+        folder.write("brief.ts", &brief);
+        let server = serve(&folder, |options| options.buffering = buffering);
+        let mut client = Client::new(&server);
+        let session = client.ask("SETUP", "brief.ts", INTERLEAVED).session();
+        assert_eq!(client.ask("PLAY", "brief.ts", &session).code, 200);
+        client.frame();
+        for _ in 0..2 {
+            assert_eq!(client.ask("PAUSE", "brief.ts", &session).code, 200);
+        }
+        let played = client.ask("PLAY", "brief.ts", &format!("{session}Range: npt=0-\r\n"));
+        assert_eq!(played.code, 200);
+        let mut received = Vec::new();
+        while received.len() < brief.len() / 1316 * 1316 {
+            // Reports go on the other channel.
+            if let (0, packet) = client.frame() {
+                received.extend_from_slice(Header::split(&packet).unwrap().1);
+            }
+        }
+        assert!(brief.starts_with(&received), "{buffering:?}");
+        wait_for(&server, |report| report.finished == 1);
+        // A pause of what has ended already, as players ask for before they leave.
+        assert_eq!(client.ask("PAUSE", "brief.ts", &session).code, 200);
+        assert_eq!(client.ask("TEARDOWN", "brief.ts", &session).code, 200);
+        assert_eq!(client.ask("OPTIONS", "brief.ts", "").code, 200);
+    }
+}
+
+#[test]
 fn each_buffering_sends_every_byte_to_the_end() {
-    for buffering in [
-        Buffering::Single,
-        Buffering::Double,
-        Buffering::Shared,
-        Buffering::Mapped,
-    ] {
+    for buffering in BUFFERINGS {
         let folder = Folder::new();
         let fast = Stream {
             rate_bps: 20_000_000,
@@ -255,9 +318,7 @@ fn each_buffering_sends_every_byte_to_the_end() {
         folder.write("fast.ts", &synthesized(fast, 1.0));
         let server = serve(&folder, |options| options.buffering = buffering);
         let mut client = Client::new(&server);
-        let (socket, port) = receiver();
-        let session = client.set_up("fast.ts", port);
-        assert_eq!(client.ask("PLAY", "fast.ts", &session).code, 200);
+        let (socket, _) = client.play("fast.ts");
         let packets = fast.packets_in(1.0) as usize / 7;
         receive(&socket, fast, 0, packets);
         let report = wait_for(&server, |report| report.finished == 1);
@@ -286,7 +347,7 @@ fn what_makes_no_sense_is_answered_with_its_status() {
         assert_eq!(client.ask("PLAY", "a.ts", &headers).code, 457, "{range}");
     }
     folder.write("b.ts", &synthesized(STREAM, 1.0));
-    let transport = format!("Transport: RTP/AVP/TCP;interleaved=0-1\r\n{session}");
+    let transport = format!("{INTERLEAVED}{session}");
     assert_eq!(client.ask("SETUP", "b.ts", &transport).code, 459);
     assert_eq!(client.ask("PLAY", "a.ts", &session).code, 200);
     assert_eq!(client.ask("SETUP", "a.ts", &transport).code, 455);
@@ -361,12 +422,7 @@ fn files_that_are_no_media_are_refused_with_the_reason() {
 
 #[test]
 fn a_file_cut_short_while_it_plays_ends_its_stream_and_no_other() {
-    for buffering in [
-        Buffering::Single,
-        Buffering::Double,
-        Buffering::Shared,
-        Buffering::Mapped,
-    ] {
+    for buffering in BUFFERINGS {
         let folder = Folder::new();
         folder.write("cut.ts", &synthesized(STREAM, 10.0));
         let server = serve(&folder, |options| {
@@ -374,17 +430,14 @@ fn a_file_cut_short_while_it_plays_ends_its_stream_and_no_other() {
             options.cache_bytes = 0;
         });
         let (mut client, mut other) = (Client::new(&server), Client::new(&server));
-        let ((socket, port), (steady, steady_port)) = (receiver(), receiver());
-        let session = client.set_up("cut.ts", port);
-        assert_eq!(client.ask("PLAY", "cut.ts", &session).code, 200);
+        let (socket, _) = client.play("cut.ts");
         receive(&socket, STREAM, 0, 1);
         fs::File::options()
             .write(true)
             .open(folder.0.join("cut.ts"))
             .and_then(|file| file.set_len(1000))
             .unwrap();
-        let session = other.set_up("a.ts", steady_port);
-        assert_eq!(other.ask("PLAY", "a.ts", &session).code, 200);
+        let (steady, _) = other.play("a.ts");
         wait_for(&server, |report| report.failed == 1);
         receive(&steady, STREAM, 0, 50);
     }
@@ -395,17 +448,13 @@ fn a_file_replaced_while_it_plays_plays_on_and_the_next_client_gets_the_new_one(
     let folder = Folder::new();
     let server = serve(&folder, |options| options.cache_bytes = 0);
     let mut client = Client::new(&server);
-    let (socket, port) = receiver();
-    let session = client.set_up("a.ts", port);
-    assert_eq!(client.ask("PLAY", "a.ts", &session).code, 200);
+    let (socket, _) = client.play("a.ts");
     receive(&socket, STREAM, 0, 1);
     let new = Stream { seed: 2, ..STREAM };
     folder.write("new.ts", &synthesized(new, 10.0));
     fs::rename(folder.0.join("new.ts"), folder.0.join("a.ts")).unwrap();
     let mut next = Client::new(&server);
-    let (next_socket, port) = receiver();
-    let session = next.set_up("a.ts", port);
-    assert_eq!(next.ask("PLAY", "a.ts", &session).code, 200);
+    let (next_socket, _) = next.play("a.ts");
     receive(&next_socket, new, 0, 50);
     // Past the first blocks of the old file, which had been read before.
     receive(&socket, STREAM, 7, 450);
@@ -415,18 +464,64 @@ fn a_file_replaced_while_it_plays_plays_on_and_the_next_client_gets_the_new_one(
 fn sessions_beyond_the_limit_are_refused_and_the_others_are_not_disturbed() {
     let folder = Folder::new();
     let server = serve(&folder, |options| options.max_sessions = 20);
-    let transport = "Transport: RTP/AVP/TCP;interleaved=0-1\r\n";
     let mut clients: Vec<Client> = (0..60).map(|_| Client::new(&server)).collect();
     let codes: Vec<u16> = clients
         .iter_mut()
-        .map(|client| client.ask("SETUP", "a.ts", transport).code)
+        .map(|client| client.ask("SETUP", "a.ts", INTERLEAVED).code)
         .collect();
     assert!(codes[..20].iter().all(|&code| code == 200), "{codes:?}");
     assert!(codes[20..].iter().all(|&code| code == 453), "{codes:?}");
     // One leaves, and one more comes in.
     drop(clients.remove(0));
     wait_for(&server, |report| report.sessions_open == 19);
-    assert_eq!(clients[30].ask("SETUP", "a.ts", transport).code, 200);
+    assert_eq!(clients[30].ask("SETUP", "a.ts", INTERLEAVED).code, 200);
+}
+
+#[test]
+fn of_10000_sessions_asked_of_a_server_limited_to_1000_a_thousand_are_given() {
+    // Both ends of the connections are in this process, and those of the tests beside this one.
+    let limit = getrlimit(Resource::Nofile);
+    let has_room = |descriptors: Option<u64>| descriptors.is_none_or(|most| most >= DESCRIPTORS);
+    if !has_room(limit.maximum) {
+        eprintln!("skipped: a process may not have {DESCRIPTORS} files open here");
+        return;
+    }
+    if !has_room(limit.current) {
+        let current = Some(DESCRIPTORS);
+        setrlimit(Resource::Nofile, Rlimit { current, ..limit }).unwrap();
+    }
+    let folder = Folder::new();
+    let server = serve(&folder, |options| options.max_sessions = 1000);
+    let mut kept = Vec::new();
+    for number in 0..10_000 {
+        let mut client = Client::new(&server);
+        match client.ask("SETUP", "a.ts", INTERLEAVED).code {
+            200 => kept.push(client),
+            code => assert_eq!((code, kept.len()), (453, 1000), "session {number}"),
+        }
+    }
+    let report = server.report();
+    assert_eq!(
+        (kept.len(), report.sessions, report.refused),
+        (1000, 1000, 9000)
+    );
+    // Those that have a session are as well off as ever.
+    assert_eq!(kept[999].ask("GET_PARAMETER", "a.ts", "").code, 200);
+}
+
+#[test]
+fn media_cut_off_in_the_middle_of_a_packet_play_as_far_as_they_are_whole() {
+    let folder = Folder::new();
+    folder.write("cut.ts", &synthesized(STREAM, 10.0)[..70 * 188 + 100]);
+    let server = serve(&folder, |_| {});
+    let mut client = Client::new(&server);
+    let (socket, _) = client.play("cut.ts");
+    receive(&socket, STREAM, 0, 10);
+    let report = wait_for(&server, |report| report.finished == 1);
+    assert_eq!(
+        (report.packets, report.bytes, report.failed),
+        (10, 70 * 188, 0)
+    );
 }
 
 #[test]
@@ -449,9 +544,7 @@ fn a_session_that_never_tears_down_ends_by_itself() {
         options.session_timeout = Duration::from_secs(1)
     });
     let mut client = Client::new(&server);
-    let (_socket, port) = receiver();
-    let session = client.set_up("a.ts", port);
-    assert_eq!(client.ask("PLAY", "a.ts", &session).code, 200);
+    let _playing = client.play("a.ts");
     let report = wait_for(&server, |report| report.sessions_open == 0);
     assert_eq!((report.timed_out, report.playing), (1, 0));
     assert!(client.is_closed());
@@ -459,13 +552,11 @@ fn a_session_that_never_tears_down_ends_by_itself() {
 
 #[test]
 fn a_receiver_that_vanishes_is_not_sent_to_for_ever() {
-    for buffering in [Buffering::Shared, Buffering::Single] {
+    for buffering in BUFFERINGS {
         let folder = Folder::new();
         let server = serve(&folder, |options| options.buffering = buffering);
         let mut client = Client::new(&server);
-        let (socket, port) = receiver();
-        let session = client.set_up("a.ts", port);
-        assert_eq!(client.ask("PLAY", "a.ts", &session).code, 200);
+        let (socket, _) = client.play("a.ts");
         receive(&socket, STREAM, 0, 1);
         drop(socket);
         wait_for(&server, |report| {
@@ -484,25 +575,10 @@ fn a_client_that_does_not_read_its_connection_loses_frames_and_delays_nobody() {
     folder.write("fast.ts", &synthesized(fast, 1.5));
     let server = serve(&folder, |_| {});
     let mut slow = Client::new(&server);
-    let answer = slow.ask(
-        "SETUP",
-        "fast.ts",
-        "Transport: RTP/AVP/TCP;interleaved=0-1\r\n",
-    );
-    let session = answer.headers["session"]
-        .split(';')
-        .next()
-        .unwrap()
-        .to_owned();
-    assert_eq!(
-        slow.ask("PLAY", "fast.ts", &format!("Session: {session}\r\n"))
-            .code,
-        200
-    );
+    let session = slow.ask("SETUP", "fast.ts", INTERLEAVED).session();
+    assert_eq!(slow.ask("PLAY", "fast.ts", &session).code, 200);
     let mut client = Client::new(&server);
-    let (socket, port) = receiver();
-    let session = client.set_up("a.ts", port);
-    assert_eq!(client.ask("PLAY", "a.ts", &session).code, 200);
+    let (socket, _) = client.play("a.ts");
     receive(&socket, STREAM, 0, 50);
     wait_for(&server, |report| report.dropped > 0);
 }

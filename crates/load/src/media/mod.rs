@@ -24,7 +24,7 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use thiserror::Error;
 
-pub use report::{Percentiles, Report, Spread, StreamReport};
+pub use report::{Percentiles, Reason, Report, Spread, StreamReport};
 
 use client::{Client, Need, Outcome, Phase, Source};
 use stream::Reading;
@@ -72,6 +72,8 @@ pub struct Options {
     pub distribution: Distribution,
     /// How many media there are in `multiple`.
     pub files: u32,
+    /// The number of the first of them.
+    pub first_file: u32,
     /// How packets travel.
     pub transport: Transport,
     /// Every byte is compared with the synthesized stream it should be.
@@ -301,8 +303,8 @@ impl<'a> Run<'a> {
         let mut clients = Vec::with_capacity(options.clients);
         for number in 0..options.clients as u32 {
             let file = match options.distribution {
-                Distribution::Unique => 0,
-                Distribution::Multiple => number % options.files.max(1),
+                Distribution::Unique => options.first_file,
+                Distribution::Multiple => options.first_file + number % options.files.max(1),
             };
             let has_number = options.url.contains(PLACEHOLDER);
             let url = options.url.replace(PLACEHOLDER, &format!("{file:05}"));

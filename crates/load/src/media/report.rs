@@ -1,6 +1,7 @@
 //! What `load media` found, in total and stream by stream.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use hdrhistogram::{Counter, Histogram};
 use serde::Serialize;
@@ -54,7 +55,8 @@ impl Spread {
             values.get(rank.max(1) - 1).copied().unwrap_or(0.0)
         };
         Self {
-            mean: values.iter().sum::<f64>() / values.len().max(1) as f64,
+            // The sum of nothing is -0.
+            mean: (values.iter().sum::<f64>() + 0.0) / values.len().max(1) as f64,
             p50: at(0.5),
             p99: at(0.99),
             max: at(1.0),
@@ -93,6 +95,30 @@ pub struct StreamReport {
     pub content_errors: u64,
 }
 
+/// Why clients did not play, with the first of them.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Reason {
+    /// `refused`, `timed out` or `failed`.
+    pub outcome: &'static str,
+    /// The status and what the server said of it, or what broke.
+    pub reason: String,
+    /// How many clients.
+    pub clients: usize,
+    /// What the first of them was to play.
+    pub example: String,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, form: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (clients, outcome) = (self.clients, self.outcome);
+        write!(form, "{clients} {outcome}")?;
+        if !self.reason.is_empty() {
+            write!(form, ", {}", self.reason)?;
+        }
+        write!(form, "; the first of them: {}", self.example)
+    }
+}
+
 /// What was found.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
@@ -118,6 +144,8 @@ pub struct Report {
     pub failed: usize,
     /// Why, how often.
     pub failures: BTreeMap<String, usize>,
+    /// Why clients did not play, whatever the kind, the most frequent reason first.
+    pub reasons: Vec<Reason>,
     /// Packets received, without duplicates.
     pub packets: u64,
     /// Payload bytes in them.
@@ -167,7 +195,7 @@ impl Report {
         let (mut refused, mut failures) = (BTreeMap::new(), BTreeMap::new());
         for client in clients {
             match client.outcome() {
-                Outcome::Refused(code) => *refused.entry(code).or_insert(0) += 1,
+                Outcome::Refused { code, .. } => *refused.entry(code).or_insert(0) += 1,
                 Outcome::Failed(reason) => *failures.entry(reason).or_insert(0) += 1,
                 Outcome::Played | Outcome::TimedOut => {}
             }
@@ -194,6 +222,7 @@ impl Report {
             timed_out: number("timed out"),
             failed: number("failed"),
             failures,
+            reasons: reasons(&streams),
             packets: sum(|stream| stream.packets),
             bytes,
             throughput_bps: bytes as f64 * 8.0 / window_s.max(1e-9),
@@ -223,13 +252,36 @@ impl Report {
     }
 }
 
+/// Every reason once, the most frequent first, ties in the order of the clients.
+fn reasons(streams: &[StreamReport]) -> Vec<Reason> {
+    let mut found: Vec<Reason> = Vec::new();
+    for stream in streams.iter().filter(|stream| stream.outcome != "played") {
+        let reason = stream.reason.as_deref().unwrap_or_default();
+        let same = |held: &&mut Reason| held.outcome == stream.outcome && held.reason == reason;
+        match found.iter_mut().find(same) {
+            Some(held) => held.clients += 1,
+            None => found.push(Reason {
+                outcome: stream.outcome,
+                reason: reason.to_owned(),
+                clients: 1,
+                example: stream.url.clone(),
+            }),
+        }
+    }
+    found.sort_by_key(|reason| std::cmp::Reverse(reason.clients));
+    found
+}
+
 fn stream(client: &Client, window_s: f64) -> StreamReport {
     let reading = &client.reading;
     let counts = reading.counts();
     let tick_us = 1e6 / f64::from(reading.clock_hz);
     let (outcome, reason) = match client.outcome() {
         Outcome::Played => ("played", None),
-        Outcome::Refused(code) => ("refused", Some(format!("status {code}"))),
+        Outcome::Refused { code, said } => (
+            "refused",
+            Some(format!("status {code} {said}").trim_end().to_owned()),
+        ),
         Outcome::TimedOut => ("timed out", None),
         Outcome::Failed(reason) => ("failed", Some(reason)),
     };
