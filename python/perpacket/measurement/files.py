@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from perpacket.errors import RunFailed
@@ -77,21 +77,16 @@ def laid_out(testbed: Testbed, plans: Sequence[Plan]) -> Iterator[Files]:
 
     Raises `RunFailed` naming what could not be made.
     """
-    remove_leftovers()
     hosts = [testbed.server, *testbed.clients]
-    folders: dict[str, str] = {}
-    try:
-        for host in hosts:
-            folders[host.name] = _make_folder(host)
+    with ExitStack() as stack:
+        # Hosts may share a name, and then they are one machine.
+        named = {host.name: host for host in hosts}
+        folders = {name: stack.enter_context(made_folder(host)) for name, host in named.items()}
         traces = _make_traces(hosts, folders, plans)
         for name in dict.fromkeys(set_name(plan) for plan in plans):
             of_set = [plan for plan in plans if set_name(plan) == name]
             _make_set(testbed.server, folders[testbed.server.name], name, of_set)
         yield Files(folders, traces)
-    finally:
-        for host in hosts:
-            if host.name in folders:
-                host.run(["rm", "-rf", folders[host.name]], timeout_s=SLOW_S)
 
 
 def remove_leftovers() -> None:
@@ -124,12 +119,17 @@ def _is_alive(pid: int) -> bool:
     return True
 
 
-def _make_folder(host: Host) -> str:
-    """A folder of our own that the server may read after it gave up its rights."""
+@contextmanager
+def made_folder(host: Host) -> Iterator[str]:
+    """A folder of our own that the server may read after it gave up its rights; removed later."""
+    remove_leftovers()
     template = f"{tempfile.gettempdir()}/{PREFIX}{os.getpid()}-XXXXXX"
-    folder = _done(host, ["mktemp", "-d", template], QUICK_S).strip()
-    _done(host, ["chmod", "755", folder], QUICK_S)
-    return folder
+    folder = done(host, ["mktemp", "-d", template], QUICK_S).strip()
+    try:
+        done(host, ["chmod", "755", folder], QUICK_S)
+        yield folder
+    finally:
+        host.run(["rm", "-rf", folder], timeout_s=SLOW_S)
 
 
 def _make_traces(
@@ -155,7 +155,7 @@ def _make_traces(
 def _make_set(server: Host, folder: str, name: str, plans: Sequence[Plan]) -> None:
     """Make one file set on the server's host."""
     plan, into = plans[0], f"{folder}/{name}"
-    _done(server, ["mkdir", "-p", into], QUICK_S)
+    done(server, ["mkdir", "-p", into], QUICK_S)
     match plan.kind:
         case "file":
             for size_bytes in sorted({each.size_bytes for each in plans}):
@@ -176,19 +176,19 @@ def _put_file(server: Host, size_bytes: int, remote: str) -> None:
         local.write((b"perpacket" * (size_bytes // 9 + 1))[:size_bytes])
         local.flush()
         server.put(Path(local.name), remote)
-    _done(server, ["chmod", "644", remote], QUICK_S)
+    done(server, ["chmod", "644", remote], QUICK_S)
 
 
 def _load_files(server: Host, workload: str, into: str, *options: str) -> None:
-    _done(server, [server.agent(), "load", "files", workload, "--into", into, *options], SLOW_S)
+    done(server, [server.agent(), "load", "files", workload, "--into", into, *options], SLOW_S)
 
 
-def _done(host: Host, command: Sequence[str], timeout_s: float) -> str:
-    """Run a command that must succeed; its standard output."""
-    done = host.run(command, timeout_s=timeout_s)
-    if done.returncode:
+def done(host: Host, command: Sequence[str], timeout_s: float) -> str:
+    """Run a command that must succeed; its standard output. Raises `RunFailed`."""
+    ended = host.run(command, timeout_s=timeout_s)
+    if ended.returncode:
         raise RunFailed(
-            f"{' '.join(command[:3])} on {host.name} ended with status {done.returncode}: "
-            f"{programs.said(done)}"
+            f"{' '.join(command[:3])} on {host.name} ended with status {ended.returncode}: "
+            f"{programs.said(ended)}"
         )
-    return done.stdout
+    return ended.stdout

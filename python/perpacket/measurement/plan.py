@@ -6,12 +6,14 @@ about a run and a resumed study asks for the same again.
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from perpacket.errors import ConfigurationError
 from perpacket.experiment.study import Point
+
+P = TypeVar("P", bound="RunPlan")
 
 LoadKind = Literal["stream", "file", "trace", "specweb99", "surge"]
 NetworkKind = Literal["direct", "delayed"]
@@ -45,10 +47,43 @@ OVERHEAD_S = 2.5
 """What starting and stopping the programs takes, about: for the time to go."""
 
 
-class Plan(BaseModel):
-    """One run's parameters; the alias is the name in the point."""
+class RunPlan(BaseModel):
+    """Hosts, times and profile of a run of any kind; the alias is the name in the point."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+    network: NetworkKind = Field(alias="network.kind", default="direct")
+    """Points along latency all go through what adds it, those without any too: else the first of
+    them would differ from the others in more than latency."""
+    congestion_control: str = Field(alias="network.congestion_control", default="reno")
+    """Set where the hosts have networks of their own; elsewhere the machine's stays. Reno is what
+    the published machines had, and what every kernel lets a network namespace have."""
+    testbed: TestbedKind = Field(alias="testbed.kind", default="auto")
+    server_host: str = Field(alias="testbed.server_host", default="")
+    client_hosts: str = Field(alias="testbed.client_hosts", default="")
+    """Machines by commas, as `user@host`."""
+    duration_s: float = Field(alias="run.duration_s", default=4.0, gt=0, allow_inf_nan=False)
+    warmup_s: float = Field(alias="run.warmup_s", default=1.0, ge=0, allow_inf_nan=False)
+    profile_frequency_hz: int = Field(alias="profile.frequency_hz", default=499, ge=1, le=20_000)
+    """More than a live server is asked to bear: it makes every point dearer alike, by some per cent
+    in virtual machines, and short runs need the samples."""
+    profile_events: EventsKind = Field(alias="profile.events", default="best")
+    """`accounts` where perf is forbidden: user, kernel and interrupt time, and no layers; `any` is
+    `best` where perf is allowed and `accounts` elsewhere, for studies that need no layers."""
+
+    @model_validator(mode="after")
+    def has_hosts(self) -> Self:
+        """Hosts are named together, and for machines reached over ssh alone."""
+        host, clients = named("testbed.server_host"), named("testbed.client_hosts")
+        if (self.testbed == "ssh") != bool(self.server_host):
+            raise ValueError(f"expected {host} for {named('testbed.kind')} ssh, and only for it")
+        if bool(self.server_host) != bool(self.client_hosts):
+            raise ValueError(f"expected {host} and {clients} together, or neither")
+        return self
+
+
+class Plan(RunPlan):
+    """A run of a web server or the bulk sender."""
 
     kind: LoadKind = Field(alias="load.kind")
     connections: int = Field(alias="load.connections", default=1, ge=1)
@@ -60,22 +95,10 @@ class Plan(BaseModel):
     trace: str = Field(alias="load.trace", default="")
     """A recorded trace; empty for a synthesized one."""
     trace_requests: int = Field(alias="load.trace_requests", default=200_000, ge=1)
-    network: NetworkKind = Field(alias="network.kind", default="direct")
-    """Points along latency all go through what adds it, those without any too: else the first of
-    them would differ from the others in more than latency."""
     latency_ms: float = Field(alias="network.latency_ms", default=0, ge=0)
     """Added one way."""
-    congestion_control: str = Field(alias="network.congestion_control", default="reno")
-    """Set where the hosts have networks of their own; elsewhere the machine's stays. Reno is what
-    the published machines had, and what every kernel lets a network namespace have."""
-    duration_s: float = Field(alias="run.duration_s", default=4.0, gt=0, allow_inf_nan=False)
     stretch: float = Field(alias="run.stretch", default=1.0, ge=1, allow_inf_nan=False)
     """How many times longer than others a load must be watched that thinks between requests."""
-    warmup_s: float = Field(alias="run.warmup_s", default=1.0, ge=0, allow_inf_nan=False)
-    testbed: TestbedKind = Field(alias="testbed.kind", default="auto")
-    server_host: str = Field(alias="testbed.server_host", default="")
-    client_hosts: str = Field(alias="testbed.client_hosts", default="")
-    """Machines by commas, as `user@host`."""
     server_command: str = Field(alias="server.command", default="")
     """Another server than `serve web`; `{root}`, `{address}` and `{cpus}` are filled in."""
     server_url: str = Field(alias="server.url", default="")
@@ -84,12 +107,6 @@ class Plan(BaseModel):
     server_threads: int = Field(alias="server.threads", default=0, ge=0)
     """Threads or processes in the pool of `serve web`; 0 for its own default."""
     architecture: str = Field(alias="server.architecture", default="events")
-    profile_frequency_hz: int = Field(alias="profile.frequency_hz", default=499, ge=1, le=20_000)
-    """More than a live server is asked to bear: it makes every point dearer alike, by some per cent
-    in virtual machines, and short runs need the samples."""
-    profile_events: EventsKind = Field(alias="profile.events", default="best")
-    """`accounts` where perf is forbidden: user, kernel and interrupt time, and no layers; `any` is
-    `best` where perf is allowed and `accounts` elsewhere, for studies that need no layers."""
 
     @model_validator(mode="after")
     def is_whole(self) -> Self:
@@ -103,11 +120,6 @@ class Plan(BaseModel):
                 f"{named('server.command')} and server.kind {self.server_kind} exclude each other: "
                 "this study has servers of its own"
             )
-        host, clients = named("testbed.server_host"), named("testbed.client_hosts")
-        if (self.testbed == "ssh") != bool(self.server_host):
-            raise ValueError(f"expected {host} for {named('testbed.kind')} ssh, and only for it")
-        if bool(self.server_host) != bool(self.client_hosts):
-            raise ValueError(f"expected {host} and {clients} together, or neither")
         if self.latency_ms and self.network == "direct":
             raise ValueError("expected network.kind delayed where network.latency_ms is not 0")
         if self.kind == "surge" and not self.users:
@@ -151,8 +163,20 @@ def read_plan(point: Point) -> Plan:
 
     Raises `ConfigurationError` naming the parameter and what was expected.
     """
+    return validated(Plan, point)
+
+
+def fitted(plan: P, may_sample: bool) -> P:
+    """The plan with what its profile samples on a machine that may be sampled or not."""
+    if plan.profile_events != "any":
+        return plan
+    return plan.model_copy(update={"profile_events": "best" if may_sample else "accounts"})
+
+
+def validated(model: type[P], point: Point) -> P:
+    """The parameters of a point as `model` reads them; raises as `read_plan` does."""
     try:
-        return Plan.model_validate(dict(point.overrides))
+        return model.model_validate(dict(point.overrides))
     except ValidationError as error:
         problem = error.errors()[0]
         name = ".".join(str(part) for part in problem["loc"])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
 from perpacket.measurement.plan import SEGMENT_BYTES, Plan, named
@@ -17,6 +18,26 @@ from perpacket.testbed.contract import Completed, Host
 STATUS_USAGE = 2
 STATUS_LACKING = 3
 """Exit statuses of the agent: usage, and the machine lacks something."""
+
+
+class Profiled(Protocol):
+    """What a profile needs of a plan."""
+
+    @property
+    def window_s(self) -> float:
+        """How long is profiled."""
+        ...
+
+    @property
+    def profile_events(self) -> str:
+        """Which events are sampled."""
+        ...
+
+    @property
+    def profile_frequency_hz(self) -> int:
+        """Samples a second and processor."""
+        ...
+
 
 Answer = Mapping[str, object]
 """What a program said: one JSON object."""
@@ -140,7 +161,7 @@ def stream_sender(host: Host, plan: Plan, to: str, part: tuple[int, int]) -> lis
     ]
 
 
-def profile(host: Host, plan: Plan, server_pid: int, requests_url: str) -> list[str]:
+def profile(host: Host, plan: Profiled, server_pid: int, requests_url: str) -> list[str]:
     """The profile of the machine under test over the measured window.
 
     The server's process tells its user code from that of others; all processes are profiled.

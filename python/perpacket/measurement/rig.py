@@ -15,7 +15,7 @@ from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
 from perpacket.experiment.study import Holding, Point, Run
 from perpacket.measurement import peers, programs
 from perpacket.measurement.files import QUICK_S, laid_out
-from perpacket.measurement.plan import Plan, named, read_plan
+from perpacket.measurement.plan import Plan, RunPlan, named, read_plan
 from perpacket.measurement.programs import answered
 from perpacket.measurement.runs import MeasuredRun, Stage
 from perpacket.testbed.contract import Host, Testbed
@@ -37,7 +37,7 @@ CONNECTING_LATENCY_US = 1000.0
 """What a testbed with latency is opened with; every run sets its own."""
 
 
-def open_testbed(plan: Plan) -> AbstractContextManager[Testbed]:
+def open_testbed(plan: RunPlan) -> AbstractContextManager[Testbed]:
     """The testbed that a plan asks for, with latency between the hosts where it asks for that.
 
     Raises `MachineLacks` where it cannot be had.
@@ -92,7 +92,7 @@ class MeasuredRig:
             left_out = impossible(plans, lack, direct.server)
             possible = [plan for name, plan in plans.items() if name not in left_out]
             files = stack.enter_context(laid_out(direct, possible))
-            self._stage = Stage(direct, delayed, files, _may_sample(direct.server, possible))
+            self._stage = Stage(direct, delayed, files, may_sample(direct.server, possible))
             try:
                 yield Holding(identity(direct, delayed), facts(direct, delayed), left_out)
             finally:
@@ -186,7 +186,7 @@ def _lack_of_descriptors(plan: Plan) -> str:
     )
 
 
-def _may_sample(server: Host, plans: Iterable[Plan]) -> bool:
+def may_sample(server: Host, plans: Iterable[RunPlan]) -> bool:
     """Whether the server's machine may be sampled, if that decides anything."""
     asked = any(plan.profile_events == "any" for plan in plans)
     return not asked or PERF not in capabilities_lacking(server)

@@ -21,9 +21,9 @@ from perpacket.errors import Interrupted, MachineLacks, RunFailed
 from perpacket.experiment.study import Outcome, Point
 from perpacket.measurement import peers, process_tree, programs
 from perpacket.measurement.files import Files
-from perpacket.measurement.plan import LEAD_S, Plan
+from perpacket.measurement.plan import LEAD_S, Plan, fitted
 from perpacket.measurement.processors import Ticks, idle_share, read_frames, read_ticks
-from perpacket.measurement.programs import Answer
+from perpacket.measurement.programs import Answer, Profiled
 from perpacket.measurement.summary import Answers, summarize
 from perpacket.testbed.contract import Host, Process, Testbed
 
@@ -60,10 +60,7 @@ class Stage:
 
     def fitted(self, plan: Plan) -> Plan:
         """The plan with what its profile samples here."""
-        if plan.profile_events != "any":
-            return plan
-        events = "best" if self.may_sample else "accounts"
-        return plan.model_copy(update={"profile_events": events})
+        return fitted(plan, self.may_sample)
 
     def testbed(self, plan: Plan) -> Testbed:
         """The testbed of a plan, with its latency.
@@ -82,29 +79,28 @@ Setup = Callable[[], Stage]
 """Gives what the rig holds; raises `RunFailed` when it holds nothing."""
 
 
-class MeasuredRun:
-    """A prepared run as the driver wants it."""
+class TimedRun:
+    """What every measured run is to the driver: it takes a time, and can be cancelled."""
 
-    def __init__(self, point: Point, plan: Plan, seed: int, setup: Setup) -> None:
-        """Prepare a run of `plan`; `setup` is asked for the testbed when it begins."""
-        self.point, self.plan, self.seed, self._setup = point, plan, seed, setup
+    def __init__(self, expected_s: float) -> None:
+        """A run that takes about so long."""
+        self._expected_s = expected_s
         self._began_s: float | None = None
         self._cancelled = False
 
     def run(self) -> Outcome:
         """Measure; raises `RunFailed` or `MachineLacks` saying what went wrong."""
-        stage = self._setup()
-        self.plan = stage.fitted(self.plan)
         began_s = self._began_s = time.monotonic()
-        testbed = stage.testbed(self.plan)
-        answers = _web(testbed, stage.files, self) if self.plan.is_web else _stream(testbed, self)
-        result = summarize(self.plan, answers)
-        timing = {"wall_s": time.monotonic() - began_s}
-        return Outcome(result, timing, raw=answers.raw())
+        result, raw = self.measure()
+        return Outcome(result, {"wall_s": time.monotonic() - began_s}, raw=raw)
+
+    def measure(self) -> tuple[Mapping[str, object], Mapping[str, object]]:
+        """The observation, and what the programs said, whole."""
+        raise NotImplementedError
 
     def progress(self) -> tuple[int, int]:
         """Milliseconds since it began, and expected in all."""
-        expected_ms = round(1000 * self.plan.expected_s)
+        expected_ms = round(1000 * self._expected_s)
         if self._began_s is None:
             return 0, expected_ms
         return min(expected_ms, round(1000 * (time.monotonic() - self._began_s))), expected_ms
@@ -121,6 +117,23 @@ class MeasuredRun:
                 raise Interrupted("the run was cancelled")
             watched.check()
             time.sleep(min(POLL_S, left_s))
+
+
+class MeasuredRun(TimedRun):
+    """A prepared run of a web server or the bulk sender."""
+
+    def __init__(self, point: Point, plan: Plan, seed: int, setup: Setup) -> None:
+        """Prepare a run of `plan`; `setup` is asked for the testbed when it begins."""
+        super().__init__(plan.expected_s)
+        self.point, self.plan, self.seed, self._setup = point, plan, seed, setup
+
+    def measure(self) -> tuple[Mapping[str, object], Mapping[str, object]]:
+        """Set up, measure and sum up."""
+        stage = self._setup()
+        self.plan = stage.fitted(self.plan)
+        testbed = stage.testbed(self.plan)
+        answers = _web(testbed, stage.files, self) if self.plan.is_web else _stream(testbed, self)
+        return summarize(self.plan, answers), answers.raw()
 
 
 class Watched:
@@ -172,7 +185,7 @@ def started(
             process.stop()
 
 
-def _ready(watched: Watched, pattern: str) -> re.Match[str]:
+def ready(watched: Watched, pattern: str) -> re.Match[str]:
     """Wait until a program listens; raises `RunFailed` when it ends or takes too long."""
     try:
         return watched.process.wait_for_line(pattern, READY_S)
@@ -194,17 +207,17 @@ def _web(testbed: Testbed, files: Files, run: MeasuredRun) -> Answers:
         else:
             command = programs.serve_web(server, plan, root)
             watched = stack.enter_context(started("the server", server, command))
-            url = _ready(watched, LISTENING_URL)[1].rstrip("/")
+            url = ready(watched, LISTENING_URL)[1].rstrip("/")
             # A full pool answers in seconds, if at all: the profile would wait for it.
             is_pool = plan.architecture in POOLS
             requests_url = "" if is_pool else url + programs.REPORT_PATH
-        idle_frames = _frames(server)
+        idle_frames = frames_of(server)
         clients = [
             stack.enter_context(started("the load", client, command))
             for client, command in _client_commands(testbed, files, run, url)
         ]
         _warm_up(server, run, [watched, *clients], idle_frames)
-        window = _profiled(testbed, run, requests_url, watched, clients)
+        window = profile_of(testbed, run, plan, requests_url, watched, clients)
         loads = [client.stopped() for client in clients]
         watched.check()
         answer = None if plan.is_foreign else watched.stopped()
@@ -254,16 +267,16 @@ def _stream(testbed: Testbed, run: MeasuredRun) -> Answers:
     plan, server, count = run.plan, testbed.server, len(testbed.clients)
     with ExitStack() as stack:
         senders = []
-        idle_frames = _frames(server)
+        idle_frames = frames_of(server)
         for index, client in enumerate(testbed.clients[: plan.connections], 1):
             command = programs.stream_far_end(client)
             far_end = stack.enter_context(started("the far end", client, command))
-            to = _ready(far_end, LISTENING_ADDRESS)[1]
+            to = ready(far_end, LISTENING_ADDRESS)[1]
             part = (index, min(count, plan.connections))
             sender = programs.stream_sender(server, plan, to, part)
             senders.append(stack.enter_context(started("the sender", server, sender)))
         _warm_up(server, run, senders, idle_frames)
-        window = _profiled(testbed, run, "", senders[0], senders)
+        window = profile_of(testbed, run, plan, "", senders[0], senders)
         loads = [sender.stopped() for sender in senders]
         network = testbed.network_report()
     return window.answers(loads, None, network)
@@ -286,21 +299,26 @@ class Window:
         return Answers(self.profile, loads, server, network, *idle, self.server_process)
 
 
-def _profiled(
-    testbed: Testbed, run: MeasuredRun, requests_url: str, watched: Watched, loads: list[Watched]
+def profile_of(
+    testbed: Testbed,
+    run: TimedRun,
+    plan: Profiled,
+    requests_url: str,
+    watched: Watched,
+    loads: Sequence[Watched],
 ) -> Window:
     """The profile of the server, and what the kernel counted of it and its clients meanwhile.
 
     A load that ended within the window would have left part of it without load.
     """
-    plan, server, clients = run.plan, testbed.server, testbed.clients
+    server, clients = testbed.server, testbed.clients
     pid = watched.process.pid
     process_before = process_tree.read(server, pid)
-    before = [_ticks(host) for host in (server, *clients)]
+    before = [ticks_of(host) for host in (server, *clients)]
     command = programs.profile(server, plan, pid, requests_url)
     with started("the profile", server, command) as profile:
         run.sleep(plan.window_s, watched)
-        after = [_ticks(host) for host in (server, *clients)]
+        after = [ticks_of(host) for host in (server, *clients)]
         process_after = process_tree.read(server, pid)
         for load in loads:
             load.check()
@@ -319,7 +337,7 @@ def _warm_up(
 ) -> None:
     """Wait until the load has begun, and then for its warm-up; all programs must live."""
     until_s = time.monotonic() + READY_S
-    while _frames(server) < idle_frames + FLOWING_FRAMES:
+    while frames_of(server) < idle_frames + FLOWING_FRAMES:
         if time.monotonic() > until_s:
             raise RunFailed(f"the load sent nothing within {READY_S:g} s")
         for program in programs_run:
@@ -328,14 +346,16 @@ def _warm_up(
     run.sleep(run.plan.warmup_s + LEAD_S, programs_run[0])
 
 
-def _frames(host: Host) -> int:
+def frames_of(host: Host) -> int:
+    """Frames at the host's interfaces since it started; raises `RunFailed` without the count."""
     done = host.run(["cat", "/proc/net/dev"], timeout_s=GRACE_S)
     if done.returncode:
         raise RunFailed(f"/proc/net/dev on {host.name} cannot be read: {programs.said(done)}")
     return read_frames(done.stdout)
 
 
-def _ticks(host: Host) -> dict[int, Ticks]:
+def ticks_of(host: Host) -> dict[int, Ticks]:
+    """Ticks of the host's processors; raises `RunFailed` when they cannot be read."""
     done = host.run(["cat", "/proc/stat"], timeout_s=GRACE_S)
     if done.returncode:
         raise RunFailed(f"/proc/stat on {host.name} cannot be read: {programs.said(done)}")
