@@ -26,6 +26,9 @@ SERVER_DIES = "FAKE_AGENT_SERVER_DIES"
 HOLD_S = "FAKE_AGENT_HOLD_S"
 """Environment variable: how long a load takes in seconds, unless it is stopped before."""
 
+WRONG_BYTES = "FAKE_AGENT_WRONG_BYTES"
+"""Environment variable: how many packets clients of media find to be wrong."""
+
 LAYERS = {
     "user": 200.0,
     "syscall": 150.0,
@@ -60,6 +63,64 @@ def serve() -> int:
     signal.sigwait([signal.SIGINT, signal.SIGTERM])
     say({"requests": 1000, "cpu_s": {"user": 0.1, "system": 0.4}})
     return 130
+
+
+def serve_media() -> int:
+    """Report what a second of serving adds, whenever asked."""
+    print("listening on rtsp://127.0.0.1:8554", file=sys.stderr, flush=True)
+    asked = 0
+    while signal.sigwait([signal.SIGINT, signal.SIGTERM, signal.SIGUSR1]) == signal.SIGUSR1:
+        asked += 1
+        say(
+            {
+                "uptime_s": 2.0 * asked,
+                "cpu_s": 0.5 * asked,
+                "packets": 1000 * asked,
+                "sends": 500 * asked,
+                "reads": 100 * asked,
+                "starved": 0,
+                "dropped": 0,
+                "playing": 4,
+                "page_faults": {"minor": 20 * asked, "major": 2 * asked},
+                "context_switches": {"voluntary": 300 * asked, "involuntary": 10 * asked},
+            }
+        )
+    return 0
+
+
+def load_media() -> int:
+    hold()
+    clients = float(option("--clients"))
+    say(
+        {
+            "clients": clients,
+            "played": clients - 1,
+            "refused": {"453": 1},
+            "timed_out": 0,
+            "failed": 0,
+            "throughput_bps": 1e6 * clients,
+            "packets": 990,
+            "lost": 10,
+            "reordered": 0,
+            "duplicates": 0,
+            "content_errors": int(os.environ.get(WRONG_BYTES, "0")),
+            "cpu_s": 0.1,
+            "lateness_us": {"p50": clients, "p99": 10 * clients},
+            "start_up_ms": {"p50": 1.0},
+            "jitter_us": {"mean": clients},
+            "mean_gap_difference_us": {"mean": 2 * clients},
+            "streams": [{"url": "rtsp://127.0.0.1:8554/stream-00000.ts"}],
+        }
+    )
+    return 0
+
+
+def synthesize() -> int:
+    folder = Path(option("--into"))
+    folder.mkdir(parents=True)
+    for number in range(int(option("--files"))):
+        (folder / f"stream-{number:05d}.ts").write_bytes(b"G" * 188 * 400)
+    return 0
 
 
 def hold() -> None:
@@ -159,7 +220,7 @@ def probe() -> int:
 
 
 def main() -> int:
-    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT, signal.SIGTERM])
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
     if LOG in os.environ:
         with Path(os.environ[LOG]).open("a") as log:
             log.write(json.dumps(sys.argv[1:]) + "\n")
@@ -168,6 +229,9 @@ def main() -> int:
         "load http": load_http,
         "load stream": load_stream,
         "load files": lambda: 0,
+        "serve media": serve_media,
+        "load media": load_media,
+        "media synthesize": synthesize,
         "profile": profile,
         "probe": probe,
     }

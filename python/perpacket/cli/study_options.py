@@ -79,7 +79,7 @@ OnlyOption = Annotated[
     typer.Option(
         metavar="EXPERIMENTS",
         help="Some experiments by commas: packet-rate, connections, latency, web; ab, surge; size, "
-        "clients; share, connections, handoff.",
+        "clients; share, connections, handoff; unique, multiple.",
         rich_help_panel=MEASURED,
     ),
 ]

@@ -36,6 +36,7 @@ FigureKind = Literal[
     "quantities-beside",
     "ways",
     "laws",
+    "comparisons-beside",
 ]
 
 Order = Literal["random", "as-written"]
@@ -84,6 +85,8 @@ class Figure:
       comma-separated | |
     | `ways` | factor (numeric) | question of the contrasts, one line each way | |
     | `laws` | ignored: one mark a point | `share`, the layers' shares of the busy processor | |
+    | `comparisons-beside` | ignored: one mark a comparison | quantities of the comparisons,
+      comma-separated; those that belong to the whole study, not to a run, are drawn so | |
 
     `where` keeps the observations whose factor (or `configuration`, or `point`) has that level.
     `title` is what the figure shows; `caption` what to look at.

@@ -429,6 +429,20 @@ def _laws(figure: Figure, material: Material) -> Sketch | None:
     )
 
 
+def _comparisons_beside(figure: Figure, material: Material) -> Sketch | None:
+    """Comparisons of the study's own making, each with its published value or bounds."""
+    names = figure.y.split(",")
+    records = [
+        _beside(row.title, row.simulated, row)
+        for row in material.comparisons
+        if row.published.quantity in names and row.simulated is not None
+    ]
+    if not records:
+        return None
+    description = f"{plural(len(records), 'published value')} beside the {material.voice.noun}."
+    return _rows_sketch(records, figure.x_title, description, material.voice)
+
+
 def _timeline(figure: Figure, material: Material) -> Sketch | None:
     """The first kept timeline among the figure's points."""
     kept = {point.name for point in points_of(material.study, figure)}
@@ -488,4 +502,5 @@ SKETCHES: Final[Mapping[FigureKind, Callable[[Figure, Material], Sketch | None]]
     "quantities-beside": _quantities_beside,
     "ways": _ways,
     "laws": _laws,
+    "comparisons-beside": _comparisons_beside,
 }

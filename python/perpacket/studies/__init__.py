@@ -28,11 +28,17 @@ MODULES = {
     "breakdown": "breakdown",
     "web-servers": "web_servers",
     "agreement": "agreement",
+    "media-servers": "media_servers",
+    "sensitivity": "sensitivity",
+    "double-buffer": "double_buffer",
 }
 """Name of each study and the module that builds it; a module is imported when asked for."""
 
-MEASURED = ("tr05-450", "breakdown", "web-servers", "agreement")
-"""Studies of real servers, with cut and with full levels."""
+MEASURED = (
+    *("tr05-450", "breakdown", "web-servers", "agreement"),
+    *("media-servers", "sensitivity", "double-buffer"),
+)
+"""Studies of real servers, with cut and with published levels."""
 
 
 def names() -> list[str]:

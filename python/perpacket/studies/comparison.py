@@ -73,6 +73,7 @@ DOUBTS = {
     "samples_lost": "the profiler lost samples",
     "network_late": "the link between the hosts could not keep its latency",
     "others_ran": "other programs took over 5 % of the server's busy time",
+    "content_wrong": "clients received bytes that were not those of the media",
     "closure_broken": "the profile and the kernel differ by over 2 % of the processor time",
 }
 """What a flag of a measured run says."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from importlib.resources.abc import Traversable
 
 from perpacket.errors import ConfigurationError
 from perpacket.experiment.comparison import Published
 from perpacket.experiment.contest import Contest
-from perpacket.experiment.study import CompareFunction, Figure, Point, Study
+from perpacket.experiment.study import CompareFunction, Figure, Point, Rig, Study
 from perpacket.measurement import plan
 from perpacket.measurement.rig import MeasuredRig
 from perpacket.studies import comparison, published
@@ -79,11 +79,17 @@ class MeasuredStudy:
     published: Traversable
     """The document's figures: see `perpacket.studies.published`."""
     limits: tuple[str, ...]
-    """What this study cannot tell, beside what no measured study can."""
+    """What this study cannot tell, beside what no study of its kind can."""
     seeds: tuple[int, ...] = (1, 2, 3)
     compare: CompareFunction = comparison.compare
     contests: tuple[Contest, ...] = ()
     """Where competitors are compared: who is ahead, and where that changes."""
+    rig: Callable[[], Rig] = MeasuredRig
+    """What holds its machines."""
+    shared_limits: tuple[str, ...] = LIMITS
+    """What no study of its kind can tell."""
+    options: Mapping[str, str] = field(default_factory=lambda: OPTIONS)
+    """Parameters of its runs that have an option of their own."""
 
     def study(self, full: bool, only: tuple[str, ...]) -> Study:
         """The study with cut or published levels, of all experiments or `only` some of them.
@@ -97,7 +103,7 @@ class MeasuredStudy:
         }
         source, rows = published.read(self.published, tuple(everything.values()))
         chosen = self.points(full, checked_only(self.name, only, self.experiments))
-        rig = MeasuredRig()
+        rig = self.rig()
         whole = Study(
             name=self.name,
             title=self.title,
@@ -111,9 +117,9 @@ class MeasuredStudy:
             compare=self.compare,
             contest=contests_of(self.contests) if self.contests else None,
             source=source,
-            limits=(*LIMITS, *self.limits),
+            limits=(*self.shared_limits, *self.limits),
             command=f"perpacket study run {self.name}",
-            options=OPTIONS,
+            options=self.options,
             quantities=QUANTITIES,
         )
         return whole.limited_to(chosen)

@@ -320,8 +320,51 @@ def busy(row: Row) -> float | None:
     return 100 * (1 - idle) if idle is not None else None
 
 
+def where_counted(name: str) -> Callable[[Row], float | None]:
+    """A column that a run has only where its machine could count it."""
+
+    def value(row: Row) -> float | None:
+        return number(row, name) if name in row else None
+
+    return value
+
+
+def of_no_single_run(row: Row) -> float | None:
+    """The value of what only a whole design has: see `perpacket.studies.sensitivity`."""
+    return None
+
+
+def _streams() -> list[Quantity]:
+    """The quantities of stored media: what clients received, and what that took of the server."""
+    columns = {
+        "throughput": ("Throughput", "Mb/s", "throughput_mbps"),
+        "server_cpu": ("Processor time of the server", "% of a core", "server_cpu_percent"),
+        "page_faults": ("Page faults of the server", "1/s", "page_faults_per_s"),
+        "context_switches": ("Context switches of the server", "1/s", "context_switches_per_s"),
+        "cache_misses": ("Last-level cache misses", "1/s", "cache_misses_per_s"),
+        "jitter": (
+            "Jitter (mean difference of inter-arrival times)",
+            "us",
+            "mean_gap_difference_us.mean",
+        ),
+        "lost": ("Packets lost", "packets", "lost"),
+        "threads_per_stream": ("Threads per stream", "threads", "threads_per_stream"),
+    }
+    found = []
+    for name, (title, unit, source) in columns.items():
+        value = where_counted(source) if name == "cache_misses" else column(source)
+        found.append(Quantity(f"stream.{name}", title, unit, value))
+        change = f"Change of {title[0].lower()}{title[1:]}"
+        found.append(Quantity(f"stream.{name} increase", change, "%", value, gain))
+    for part in ("clients", "encoding", "distribution", "interactions", "error"):
+        title = f"Variation explained by {part}"
+        found.append(Quantity(f"variation.{part}", title, "%", of_no_single_run))
+    return found
+
+
 QUANTITIES = {
-    quantity.name: quantity for quantity in (*_simple(), *_by_region(), *_measured(), *_servers())
+    quantity.name: quantity
+    for quantity in (*_simple(), *_by_region(), *_measured(), *_servers(), *_streams())
 }
 """Every quantity by name."""
 

@@ -1,0 +1,409 @@
+"""The studies of stored media: what is run, what becomes of it, and which figures it stands beside.
+
+Most runs here have a stand-in for the agent; one has the agent itself, and only what holds on any
+machine is asked of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import fake_agent
+from perpacket import report, studies, testbed
+from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
+from perpacket.experiment import driver, session
+from perpacket.experiment.study import Holding, Outcome, Point
+from perpacket.measurement.media import disk, memory, programs
+from perpacket.measurement.media.plan import MediaPlan, read_media_plan
+from perpacket.measurement.media.rig import MediaRig, impossible
+from perpacket.measurement.plan import RunPlan
+from perpacket.studies import sensitivity
+from perpacket.testbed import contract as hosts
+from test_driver import FakeRig, FakeRun
+
+NAMES = ("media-servers", "sensitivity", "double-buffer")
+AGENT = Path(fake_agent.__file__)
+QUICK = {"run.duration_s": 0.05, "run.warmup_s": 0, "testbed.kind": "loopback"}
+
+
+def point(name: str, **parameters: object) -> Point:
+    """A point of few clients and little time, with other parameters on top."""
+    all_of_them = {"media.clients": 4, "media.rate_bps": 1_000_000, **QUICK}
+    all_of_them |= {key.replace("__", ".", 1): value for key, value in parameters.items()}
+    pairs = tuple((key, str(value)) for key, value in all_of_them.items())
+    return Point(name, "media", {"name": name}, pairs)
+
+
+def plan(**parameters: object) -> MediaPlan:
+    return read_media_plan(point("any", **parameters))
+
+
+@pytest.fixture
+def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The stand-in in the place of the agent, and where it writes what it was asked."""
+    file = tmp_path / "asked.jsonl"
+    monkeypatch.setenv("PERPACKET_AGENT", str(AGENT))
+    monkeypatch.setenv(fake_agent.LOG, str(file))
+    monkeypatch.setattr("perpacket.measurement.media.runs.LEAD_S", 0.0)
+    monkeypatch.setattr("perpacket.measurement.media.plan.RAMP_LEAST_S", 0.0)
+    return file
+
+
+def asked(log: Path, *verb: str) -> list[dict[str, str]]:
+    """The options of the commands that began with these words."""
+    commands: list[list[str]] = [json.loads(line) for line in log.read_text().splitlines()]
+    return [
+        {name: value for name, value in pairwise(command) if name.startswith("--")}
+        for command in commands
+        if command[: len(verb)] == list(verb)
+    ]
+
+
+def measured(*points: Point) -> tuple[list[Outcome], Holding]:
+    """What a run of each point gave, and what was held meanwhile."""
+    rig = MediaRig()
+    with rig.held(points) as holding:
+        return [rig.prepare(each, 1, timeline=False).run() for each in points], holding
+
+
+def test_an_observation_holds_what_clients_saw_and_what_that_took_of_the_server(log: Path) -> None:
+    (outcome,), holding = measured(point("double", server__buffering="double"))
+    result = outcome.result
+    assert (result["clients"], result["played"], result["refused"]) == (4, 3, 1)
+    assert (result["throughput_mbps"], result["loss_share"]) == (4.0, 0.01)
+    assert result["not_playing_share"] == 0.25
+    # Between two reports of the stand-in pass two seconds, in which it counts so much.
+    assert (result["server_cpu_percent"], result["packets_per_s"]) == (25.0, 500.0)
+    assert (result["page_faults_per_s"], result["context_switches_per_s"]) == (11.0, 155.0)
+    assert result["cpu_us_per_packet"] == 500.0
+    (served,) = asked(log, "serve", "media")
+    assert (served["--buffering"], served["--read-delay-ms"]) == ("double", "0")
+    assert "streams" not in json.dumps(outcome.raw["load"])
+    # Nothing counted cache misses: they are left out, and the reason is kept.
+    assert not [name for name in result if name.startswith("cache_misses")]
+    could_not = holding.facts["could_not"]
+    assert isinstance(could_not, list)
+    assert "pmu: time alone, no cycles" in could_not
+
+
+def test_multiple_media_are_dropped_and_read_slowly_and_the_report_says_so(
+    log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(fake_agent.WRONG_BYTES, "2")
+    slow = point("slow", media__distribution="multiple", disk__read_ms=9_999)
+    (outcome,), holding = measured(slow)
+    assert outcome.result["read_delay_ms"] == 9_999
+    assert asked(log, "serve", "media")[0]["--read-delay-ms"] == "9999"
+    (loaded,) = asked(log, "load", "media")
+    assert (loaded["--files"], loaded["--first-file"]) == ("4", "0")
+    limits = holding.facts["limits"]
+    assert isinstance(limits, list)
+    assert any("A slow disk is emulated" in limit for limit in limits)
+    assert holding.identity["slow_disk"] == "emulated"
+    # Bytes that are not the media's cast doubt on the run.
+    doubts = outcome.result["doubts"]
+    assert isinstance(doubts, dict)
+    assert doubts["content_wrong"]
+    folders = {Path(made["--into"]).parent for made in asked(log, "media", "synthesize")}
+    assert len(folders) == 1
+    assert not any(folder.exists() for folder in folders)
+
+
+def test_a_server_that_does_not_report_fails_the_run(
+    log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("perpacket.measurement.media.runs.REPORT_S", 0.1)
+    monkeypatch.setattr(programs, "reports", lambda text: iter(()))
+    with pytest.raises(RunFailed, match="did not report"):
+        measured(point("any"))
+
+
+def test_media_that_have_no_room_are_refused_with_both_sizes(log: Path) -> None:
+    huge = point(
+        "huge", media__clients=100_000, media__most_files=100_000, media__rate_bps=1_000_000_000
+    )
+    huge = replace(huge, overrides=(*huge.overrides, ("media.distribution", "multiple")))
+    with testbed.loopback() as bed, pytest.raises(MachineLacks, match=r"GB, and .* GB left"):  # noqa: SIM117
+        with disk.laid_out(bed.server, [read_media_plan(huge)]):
+            pass
+
+
+def test_a_file_is_dropped_from_memory_and_a_missing_one_is_named(tmp_path: Path) -> None:
+    for number in range(2):
+        (tmp_path / f"stream-{number:05d}.ts").write_bytes(b"G" * 65_536)
+    with testbed.loopback() as bed:
+        disk.forget(bed.server, str(tmp_path), 2)
+        with pytest.raises(RunFailed, match=r"stream-00002\.ts"):
+            disk.forget(bed.server, str(tmp_path), 3)
+
+
+@dataclass
+class NotingHost:
+    """A host that notes what it is asked and answers as a test says."""
+
+    inner: hosts.Host
+    returncode: int
+
+    def run(self, command: list[str], *, timeout_s: float) -> testbed.Completed:
+        self.asked = command
+        return testbed.Completed(self.returncode, "", "")
+
+
+def test_memory_is_limited_for_multiple_media_alone_and_only_where_it_can_be() -> None:
+    with testbed.loopback() as bed:
+        host = NotingHost(bed.server, 0)
+        group = memory.MemoryGroup(host, "/sys/fs/cgroup/g/memory.max")  # type: ignore[arg-type]
+        many = plan(media__distribution="multiple")
+        command, limit = group.confined(["serve"], many)
+        assert (command[:2], command[-2:]) == (["sh", "-c"], ["/sys/fs/cgroup/g", "serve"])
+        assert limit == memory.OWN_BYTES + 4 * memory.OWN_BYTES_PER_CLIENT + many.cache_bytes
+        assert host.asked[-1] == str(limit)
+        assert group.confined(["serve"], plan()) == (["serve"], None)
+        host.returncode = 1
+        assert group.confined(["serve"], many) == (["serve"], None)
+
+
+def test_a_group_that_limits_memory_is_gone_afterwards_as_is_that_of_a_killed_study() -> None:
+    name = f"perpacket-test-{id(object())}"
+    with testbed.loopback() as bed:
+        with memory.memory_group(bed.server, f"{name}-{os.getpid()}") as group:
+            if not group.can_limit:
+                pytest.skip("no control group can be made here")
+            folder = Path(group.limit).parent
+            left_behind = folder.with_name(f"{name}-{2**22 + 1}")
+            left_behind.mkdir()
+            command, limit = group.confined(
+                ["sh", "-c", "cat /proc/self/cgroup"], plan(media__distribution="multiple")
+            )
+            assert limit is not None
+            assert folder.name in bed.server.run(command, timeout_s=20).stdout
+        assert not folder.exists()
+        with memory.memory_group(bed.server, f"{name}-{os.getpid()}"):
+            assert not left_behind.exists()
+
+
+@given(
+    clients=st.integers(1, 30_000),
+    machines=st.integers(1, 5),
+    most_files=st.integers(1, 2_000),
+)
+def test_every_client_plays_in_one_process_and_every_file_exists(
+    clients: int, machines: int, most_files: int
+) -> None:
+    asked_for = plan(
+        media__clients=clients, media__distribution="multiple", media__most_files=most_files
+    )
+    parts = programs.parts(asked_for, machines)
+    covered = [first + number for _, first, count in parts for number in (0, count - 1) if count]
+    assert sum(count for _, _, count in parts) == clients
+    assert covered == sorted(covered)
+    assert all(count <= programs.CLIENTS_PER_PROCESS for _, _, count in parts)
+    with testbed.loopback() as bed:
+        for _, first, count in parts:
+            command = programs.play(bed.server, asked_for, "rtsp://h", first, count)
+            begin = int(command[command.index("--first-file") + 1])
+            assert begin + int(command[command.index("--files") + 1]) <= asked_for.files
+
+
+@given(cut=st.integers(0, 200))
+def test_reports_are_read_while_the_last_is_being_written(cut: int) -> None:
+    whole = [json.dumps({"uptime_s": number, "page_faults": {}}, indent=1) for number in range(4)]
+    text = "\n".join(whole)[:cut]
+    ends = [len("\n".join(whole[: number + 1])) for number in range(4)]
+    found = list(programs.reports(text))
+    assert [one["uptime_s"] for one in found] == list(range(sum(end <= cut for end in ends)))
+
+
+def test_parameters_that_make_no_sense_are_refused_by_name() -> None:
+    with pytest.raises(ConfigurationError, match=r"media\.clients = 0"):
+        plan(media__clients=0)
+    with pytest.raises(ConfigurationError, match=r"server\.buffering = triple"):
+        plan(server__buffering="triple")
+    with pytest.raises(ConfigurationError, match=r"expected network\.kind direct"):
+        plan(network__kind="delayed")
+    with pytest.raises(ConfigurationError, match=r"load\.connections"):
+        plan(load__connections=3)
+
+
+def test_points_with_more_sockets_than_a_process_may_have_are_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("resource.getrlimit", lambda _: (1024, 4096))
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    plans = {"few": plan(media__clients=1000), "many": plan(media__clients=10_000)}
+    assert list(impossible(plans)) == ["many"]
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    assert not impossible(plans)
+
+
+@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("name", NAMES)
+def test_every_point_can_be_read_as_a_plan_and_is_named_by_its_factors(
+    name: str, full: bool
+) -> None:
+    points = studies.find_measured(name, full=full).points
+    assert len({tuple(point.factors.items()) for point in points}) == len(points)
+    for each in points:
+        asked_for = read_media_plan(each)
+        assert asked_for.clients == each.factors["clients"]
+        assert isinstance(asked_for, RunPlan)
+        assert (asked_for.read_ms > 0) == (asked_for.distribution == "multiple")
+
+
+def test_the_full_levels_are_the_published_ones_and_go_on() -> None:
+    servers = [p.factors for p in studies.find_measured("media-servers", full=True).points]
+    clients = {int(factors["clients"]) for factors in servers}
+    assert {1, 1000} < clients
+    assert max(clients) == 10_000
+    assert {factors["rate_kbps"] for factors in servers} == {56, 300}
+    buffers = [p.factors for p in studies.find_measured("double-buffer", full=True).points]
+    assert {factors["buffering"] for factors in buffers} == {"single", "double", "shared", "mapped"}
+    assert {factors["rate_kbps"] for factors in buffers} == {300}
+    design = [tuple(p.factors.values()) for p in studies.find_measured("sensitivity").points]
+    assert set(design) == {
+        (clients, rate, media)
+        for clients in (1, 1000)
+        for rate in (56, 300)
+        for media in ("unique", "multiple")
+    }
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_figures_of_the_document_are_those_of_the_reference(name: str, shared: Path) -> None:
+    with (shared / "reference" / "isa2003.toml").open("rb") as stream:
+        reference = {row["id"]: row for row in tomllib.load(stream)["figure"]}
+    ours = {"isa2003/56-gain": "isa2003/56-db"}
+    for row in studies.find_measured(name, full=True).published:
+        key = row.figure
+        while key not in reference and key not in ours:
+            key = key.rpartition("-")[0]
+            assert key, row.figure
+        stated = reference[ours.get(key, key)]
+        assert stated["where"].startswith(row.where.partition(",")[0].partition(";")[0])
+        if row.judged == "value" and row.value is not None:
+            assert row.value == stated["value"], row.figure
+    gain = reference["isa2003/56-db"]["value"] / reference["isa2003/56-rtp"]["value"]
+    buffers = {row.figure: row for row in studies.find_measured("double-buffer").published}
+    assert buffers["isa2003/56-gain"].value == pytest.approx(100 * (gain - 1), abs=0.05)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_published_changes_are_between_levels_of_the_cut_study(name: str) -> None:
+    cut, full = studies.find_measured(name), studies.find_measured(name, full=True)
+    assert [row.figure for row in cut.published] == [row.figure for row in full.published]
+
+
+def test_the_variation_is_divided_as_the_design_says() -> None:
+    # 10 + 4 clients + 2 encoding + 1 clients x encoding, with +1 and -1 as levels.
+    responses = [[10 + 4 * a + 2 * b + a * b] * 3 for a, b, _ in sensitivity.design().runs]
+    parts = sensitivity.divided(responses)
+    explained = {part: share.value for part, share in parts.items()}
+    expected = {"clients": 16, "encoding": 4, "distribution": 0, "interactions": 1, "error": 0}
+    assert explained == pytest.approx({part: 100 * n / 21 for part, n in expected.items()})
+    assert all(share.high - share.low == pytest.approx(0, abs=1e-6) for share in parts.values())
+
+
+@given(
+    st.lists(
+        st.lists(st.floats(-1000, 1000), min_size=4, max_size=4), min_size=8, max_size=8
+    ).filter(lambda rows: max(map(max, rows)) - min(map(min, rows)) > 1)
+)
+def test_the_parts_of_the_variation_are_the_whole(responses: list[list[float]]) -> None:
+    parts = sensitivity.divided(responses)
+    assert tuple(parts) == sensitivity.PARTS
+    assert sum(share.value for share in parts.values()) == pytest.approx(100)
+    assert all(0 <= share.low <= share.value + 1e-6 for share in parts.values())
+    assert all(share.value <= share.high + 1e-6 <= 100 + 2e-6 for share in parts.values())
+
+
+class StreamsRig(FakeRig):
+    """A rig whose servers keep up, and pay by clients and rate."""
+
+    def prepare(self, point: Point, seed: int, timeline: bool) -> FakeRun:
+        return StreamsRun(self, point, seed)
+
+
+class StreamsRun(FakeRun):
+    def run(self) -> Outcome:
+        outcome = super().run()
+        clients, rate = float(self.point.factors["clients"]), float(self.point.factors["rate_kbps"])
+        result = {
+            "throughput_mbps": clients * rate / 1000,
+            "server_cpu_percent": 0.1 + 0.01 * clients + 0.001 * self.seed,
+            "page_faults_per_s": 3.0 + self.seed,
+            "context_switches_per_s": 100.0 + clients * rate / 50 + self.seed,
+            "mean_gap_difference_us": {"mean": 50.0 / clients},
+            "lost": 0,
+            "threads_per_stream": 2.0 if "double" in self.point.name else 1.0,
+            "not_playing_share": 0.0,
+            "loss_share": 0.0,
+            "lateness_us": {"p99": 100.0 + self.seed},
+            "doubts": {"client_limited": False},
+        }
+        return replace(outcome, result=result)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_run_is_compared_with_every_figure_and_its_report_draws_them(
+    name: str, tmp_path: Path
+) -> None:
+    study = studies.find_measured(name)
+    rig = StreamsRig()
+    directory = session.run(replace(study, runner=rig, rig=rig), tmp_path / "run")
+    found = studies.of_run(directory.configuration)
+    rows = {row.published.figure: row for row in found.comparisons(directory)}
+    # Charts take time: two of each study.
+    drawn = replace(found, figures=found.figures[:2])
+    page = report.write_study(drawn, directory, tmp_path / "report.html").read_text()
+    assert "Nothing to draw" not in page
+    if name == "sensitivity":
+        assert len(rows) == 5 * len(sensitivity.RESPONSES)
+        clients = rows["isa2003/441-var-clients/server_cpu"]
+        assert clients.published.value == 62.29
+        assert clients.simulated is not None
+        assert clients.simulated.value > 99
+        # Nothing but the replication moves them.
+        error = rows["isa2003/441-var-error/page_faults"]
+        assert error.simulated is not None
+        assert error.simulated.value == pytest.approx(100)
+    elif name == "double-buffer":
+        assert str(rows["isa2003/53-threads"].verdict) == "agrees"
+        assert str(rows["isa2003/54-threads"].verdict) == "agrees"
+    else:
+        # These servers do not break down where the published ones did.
+        assert str(rows["isa2003/48-break"].verdict) == "opposite direction"
+        assert rows["isa2003/46-l2"].simulated is None
+
+
+@contextmanager
+def loopback(_: RunPlan) -> Iterator[hosts.Testbed]:
+    with testbed.loopback() as bed:
+        yield bed
+
+
+def test_the_agent_itself_serves_and_plays_what_a_run_asks_for(tmp_path: Path) -> None:
+    # How many threads and packets there are depends on how far a busy machine came.
+    rig = MediaRig(loopback)
+    quick = {"run__duration_s": 0.3, "run__warmup_s": 1.0, "media__distribution": "multiple"}
+    asked_for = point("real", server__buffering="double", disk__read_ms=5, **quick)
+    study = studies.find_measured("double-buffer")
+    study = replace(study, points=(asked_for,), seeds=(1,), figures=(), published=())
+    study = replace(study, runner=rig, rig=rig)
+    directory = session.run(study, tmp_path / "run")
+    assert not directory.failures()
+    (observation,) = directory.read_observations()
+    result = observation.result
+    assert (result["clients"], result["content_errors"]) == (4, 0)
+    assert result["read_delay_ms"] in (0, 5)
+    assert driver.remaining(directory) == []
