@@ -111,8 +111,8 @@ def compare_share(
     warnings: tuple[str, ...],
 ) -> Comparison:
     """One published share beside that of one response."""
-    title = f"{QUANTITIES[row.quantity].title}, of {QUANTITIES[f'stream.{response}'].title.lower()}"
     part = row.quantity.partition(".")[2]
+    title = f"Variation by {part}: {QUANTITIES[f'stream.{response}'].title.lower()}"
     own = replace(row, figure=f"{row.figure}/{response}", quantity=quantity(part, response))
     return judge(own, study.point(row.point).configuration, share, warnings, title)
 
