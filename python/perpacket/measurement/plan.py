@@ -181,6 +181,8 @@ def validated(model: type[P], point: Point) -> P:
         problem = error.errors()[0]
         name = ".".join(str(part) for part in problem["loc"])
         text = problem["msg"].removeprefix("Value error, ")
+        if problem["type"] == "extra_forbidden":
+            text = "the runs of this study have no such parameter"
         value = dict(point.overrides).get(name, "")
         raise ConfigurationError(
             f"point {point.name}: {named(name)} = {value}: {text}" if name else text,
