@@ -10,7 +10,6 @@ use perpacket_link::{Address, Ends, Link, LinkError, OneWay, Place, Report, Sett
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 
-use crate::config;
 use crate::options::{processors, seconds};
 use crate::output::Shared;
 use crate::status::{Failure, Status};
@@ -121,8 +120,7 @@ struct RightToLeft {
 
 /// Run it.
 pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
-    if arguments.shared.show_config {
-        print!("{}", config::to_toml(arguments)?);
+    if arguments.shared.shows_config(arguments)? {
         return Ok(Status::Done);
     }
     let duration = arguments.duration.map(|s| seconds("duration", s));

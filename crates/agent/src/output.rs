@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use crate::config;
 use crate::status::Failure;
 
 /// How data is printed.
@@ -40,6 +41,14 @@ impl Shared {
     pub fn shows_progress(&self) -> bool {
         use std::io::IsTerminal;
         !self.quiet && io::stderr().is_terminal()
+    }
+
+    /// Whether only the options are to be printed, which it does.
+    pub fn shows_config(&self, options: &impl Serialize) -> Result<bool, Failure> {
+        if self.show_config {
+            print!("{}", config::to_toml(options)?);
+        }
+        Ok(self.show_config)
     }
 
     /// Print a result in the format that was asked for.

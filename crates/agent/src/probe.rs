@@ -5,7 +5,6 @@ use std::fmt::Write;
 use perpacket_profiler::{Capabilities, probe};
 use serde::Serialize;
 
-use crate::config;
 use crate::output::Shared;
 use crate::status::{Failure, Status};
 
@@ -20,8 +19,7 @@ pub struct Arguments {
 
 /// Run it.
 pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
-    if arguments.shared.show_config {
-        print!("{}", config::to_toml(arguments)?);
+    if arguments.shared.shows_config(arguments)? {
         return Ok(Status::Done);
     }
     arguments.shared.print(&probe(), table)?;

@@ -17,7 +17,7 @@ use signal_hook::iterator::Signals;
 use crate::options::refuse_ignored;
 use crate::output::Shared;
 use crate::status::{Failure, Status};
-use crate::{config, stop, table};
+use crate::{stop, table};
 
 /// What `serve` can do.
 #[derive(Subcommand)]
@@ -252,11 +252,10 @@ impl WebArguments {
 
 fn serve_web(arguments: WebArguments) -> Result<Status, Failure> {
     arguments.refuse_ignored()?;
-    if arguments.shared.show_config {
-        print!("{}", config::to_toml(&arguments.resolved())?);
+    let shared = arguments.shared.clone();
+    if shared.shows_config(&arguments.clone().resolved())? {
         return Ok(Status::Done);
     }
-    let shared = arguments.shared.clone();
     let settings = arguments.settings();
     let scheme = if settings.tls.is_some() {
         "https"

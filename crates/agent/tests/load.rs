@@ -6,6 +6,7 @@ mod command;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
+use std::process::Output;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -46,25 +47,20 @@ fn server() -> (SocketAddr, Arc<AtomicBool>) {
     (address, ended)
 }
 
+/// A load on two connections that prints its result as JSON.
+fn json_of(url: &str, options: &[&str]) -> Output {
+    let load = ["load", "http", url, "--connections", "2"];
+    agent(&[&load, options, &["--format", "json"]].concat())
+}
+
 #[test]
 fn a_load_that_was_answered_ends_with_0_and_prints_what_the_contract_names() {
     let (address, ended) = server();
     let url = format!("http://{address}/");
     let directory = tempfile::tempdir().unwrap();
     let histograms = directory.path().join("histograms.json");
-    let output = agent(&[
-        "load",
-        "http",
-        &url,
-        "--connections",
-        "2",
-        "--requests",
-        "50",
-        "--format",
-        "json",
-        "--histograms",
-        histograms.to_str().unwrap(),
-    ]);
+    let file = histograms.to_str().unwrap();
+    let output = json_of(&url, &["--requests", "50", "--histograms", file]);
     ended.store(true, Ordering::SeqCst);
     assert_eq!(output.status.code(), Some(0), "{}", error(&output));
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -121,17 +117,7 @@ fn a_server_that_dies_ends_it_with_4_and_the_result() {
         ended.store(true, Ordering::SeqCst);
     });
     let url = format!("http://{address}/");
-    let output = agent(&[
-        "load",
-        "http",
-        &url,
-        "--connections",
-        "2",
-        "--duration",
-        "60",
-        "--format",
-        "json",
-    ]);
+    let output = json_of(&url, &["--duration", "60"]);
     ender.join().unwrap();
     assert_eq!(output.status.code(), Some(4), "{}", error(&output));
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();

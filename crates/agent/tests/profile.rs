@@ -2,23 +2,19 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod command;
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
-use std::process::{Command, Output};
+use std::process::Command;
+
+use command::{agent, error as error_of};
 
 const AGENT: &str = env!("CARGO_BIN_EXE_perpacket-agent");
 
 /// A user without rights, on every Linux.
 const NOBODY: u32 = 65_534;
-
-fn agent(arguments: &[&str]) -> Output {
-    Command::new(AGENT).args(arguments).output().unwrap()
-}
-
-fn error_of(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
 
 fn probed() -> serde_json::Value {
     let output = agent(&["probe", "--format", "json"]);
@@ -84,6 +80,16 @@ fn every_taxonomy_has_a_table() {
             "{taxonomy}: {text}"
         );
     }
+}
+
+/// The kernel's accounts know no functions: rules have nothing to claim there.
+#[test]
+fn accounts_say_nothing_about_rules() {
+    let output = agent(&["profile", "--events", "accounts", "--duration", "0.3"]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{}", error_of(&output));
+    assert!(text.contains("the kernel's own accounts"), "{text}");
+    assert!(!text.contains("rule"), "{text}");
 }
 
 #[test]

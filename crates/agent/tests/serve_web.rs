@@ -188,6 +188,49 @@ fn processes_share_the_work_and_their_counts_are_summed() {
     assert_eq!(last["requests"], 3);
 }
 
+/// Processes that are alive and have a certain parent.
+fn children_of(parent: u32) -> Vec<String> {
+    let numbers = fs::read_dir("/proc").unwrap().flatten();
+    let names = numbers.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let is_child = |process: &String| {
+        let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+        let fields = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
+        fields.split(' ').nth(1) == Some(parent.to_string().as_str())
+    };
+    names.filter(is_child).collect()
+}
+
+/// A process that has ended may wait for somebody to ask for its status.
+fn is_alive(process: &str) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    let state = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
+    !state.is_empty() && !state.starts_with(['Z', 'X'])
+}
+
+/// Also where it was root's and became another user's, which makes the kernel forget who is to be
+/// told of the parent's end.
+#[test]
+fn killed_outright_it_leaves_no_process_behind() {
+    let mut server = Command::new(AGENT)
+        .args(["serve", "web", "--listen", "127.0.0.1:0", "--quiet"])
+        .args(["--architecture", "processes", "--threads", "3"])
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let until = |is_so: &dyn Fn() -> bool| {
+        (0..600).any(|_| {
+            std::thread::sleep(Duration::from_millis(50));
+            is_so()
+        })
+    };
+    let all_there = until(&|| children_of(server.id()).len() == 3);
+    let children = children_of(server.id());
+    server.kill().unwrap();
+    server.wait().unwrap();
+    assert!(all_there, "{children:?}");
+    assert!(until(&|| !children.iter().any(|child| is_alive(child))));
+}
+
 #[test]
 fn out_of_descriptors_it_sheds_load_and_recovers() {
     let mut shell = Command::new("sh");

@@ -9,7 +9,6 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::failure;
-use crate::config;
 use crate::output::Shared;
 use crate::status::{Failure, Status};
 
@@ -31,8 +30,7 @@ pub struct Arguments {
 
 /// Run it.
 pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
-    if arguments.shared.show_config {
-        print!("{}", config::to_toml(arguments)?);
+    if arguments.shared.shows_config(arguments)? {
         return Ok(Status::Done);
     }
     let comparison = compare(&read(&arguments.a)?, &read(&arguments.b)?).map_err(failure)?;

@@ -6,7 +6,6 @@ use perpacket_load::{FileSet, FileSetReport, make_files};
 use serde::Serialize;
 
 use super::failure;
-use crate::config;
 use crate::options::refuse_ignored;
 use crate::output::Shared;
 use crate::status::{Failure, Status};
@@ -73,8 +72,7 @@ pub struct Arguments {
 /// Run it.
 pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
     let set = arguments.set()?;
-    if arguments.shared.show_config {
-        print!("{}", config::to_toml(&arguments.resolved(&set))?);
+    if arguments.shared.shows_config(&arguments.resolved(&set))? {
         return Ok(Status::Done);
     }
     let report = make_files(&set, &arguments.into, arguments.limit_bytes).map_err(failure)?;

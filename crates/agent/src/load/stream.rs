@@ -10,8 +10,8 @@ use super::failure;
 use crate::options::{processors, refuse_ignored, seconds};
 use crate::output::Shared;
 use crate::status::{Failure, Status};
+use crate::stop;
 use crate::table::rows;
-use crate::{config, stop};
 
 const EXAMPLE: &str = "Examples:
   perpacket-agent load stream --listen 127.0.0.1:5001          (the far end)
@@ -151,8 +151,7 @@ impl Arguments {
 }
 
 fn serve(arguments: &Arguments, listen: SocketAddr, cpus: Vec<usize>) -> Result<Status, Failure> {
-    if arguments.shared.show_config {
-        print!("{}", config::to_toml(arguments)?);
+    if arguments.shared.shows_config(arguments)? {
         return Ok(Status::Done);
     }
     let settings = FarEnd {
@@ -195,8 +194,10 @@ fn load(arguments: &Arguments, to: SocketAddr, cpus: Vec<usize>) -> Result<Statu
         sources,
         ..Settings::new(to, arguments.connections.unwrap_or(DEFAULT_CONNECTIONS))
     };
-    if arguments.shared.show_config {
-        print!("{}", config::to_toml(&arguments.resolved(&settings))?);
+    if arguments
+        .shared
+        .shows_config(&arguments.resolved(&settings))?
+    {
         return Ok(Status::Done);
     }
     let stop = stop::on_signals()?;

@@ -12,7 +12,6 @@ use perpacket_profiler::settings::{DEFAULT_DURATION, DEFAULT_FREQUENCY_HZ, Event
 use perpacket_profiler::{End, Fault, ProfileError, Profiler, Report, Settings};
 use serde::Serialize;
 
-use crate::config;
 use crate::output::{Format, Shared};
 use crate::status::{Failure, Status};
 use crate::stop;
@@ -162,8 +161,7 @@ impl Arguments {
 
 /// Run it.
 pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
-    if arguments.shared.show_config {
-        print!("{}", config::to_toml(arguments)?);
+    if arguments.shared.shows_config(arguments)? {
         return Ok(Status::Done);
     }
     let every = arguments.every.map(|seconds| duration("every", seconds));

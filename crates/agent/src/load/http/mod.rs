@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::failure;
 use crate::output::{ResultFile, Shared};
 use crate::status::{Failure, Status};
-use crate::{config, stop};
+use crate::stop;
 
 const EXAMPLE: &str = "Examples:
   perpacket-agent load http http://127.0.0.1:8080/index.html --connections 64 --duration 10
@@ -234,9 +234,8 @@ pub struct Arguments {
 /// Run it.
 pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
     let settings = arguments.settings()?;
-    if arguments.shared.show_config {
-        let resolved = arguments.resolved(&settings)?;
-        print!("{}", config::to_toml(&resolved)?);
+    let resolved = arguments.resolved(&settings)?;
+    if arguments.shared.shows_config(&resolved)? {
         return Ok(Status::Done);
     }
     let file = |option, path: &Option<PathBuf>| {
