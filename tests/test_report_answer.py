@@ -128,6 +128,14 @@ def test_what_is_compared_with_nothing_tells_its_cost_and_what_offload_could_gai
     assert answer.findings(stated, frame, []) == []
 
 
+@pytest.mark.parametrize(
+    ("percent", "text"),
+    [(-31.8, "−32 %"), (999.0, "+999 %"), (1489.0, "× 16"), (176_000.0, "× 1,761")],
+)
+def test_what_grows_many_times_is_told_in_times(percent: float, text: str) -> None:
+    assert answer.grown(percent) == text
+
+
 def test_an_unfinished_run_is_reported_and_said_to_be_unfinished(
     study: Study, tmp_path: Path
 ) -> None:

@@ -455,3 +455,10 @@ def test_a_run_is_repeated_and_exported(
     table = tmp_path / "t.parquet"
     assert run_verb(capfd, "study", "export", second, "--output", str(table))[0] == 0
     assert polars.read_parquet(table).equals(after.to_polars())
+
+
+@pytest.mark.parametrize("kind", ["simulated", "measured"])
+def test_what_offload_could_gain_is_drawn_where_it_is_measured(kind: str) -> None:
+    points = (Point("a", "file", {"size": 1}), Point("b", "file", {"size": 2}))
+    kinds = [figure.kind for figure in user.figures(kind, points, ("requests_per_s",))]
+    assert kinds == ["curve", "stacked-layers", *["laws"] * (kind == "measured")]

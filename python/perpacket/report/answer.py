@@ -354,7 +354,7 @@ def _changes(
 
 def grown(percent: float) -> str:
     """A change in per cent, or how many times as much where that says it shorter."""
-    return signed(percent) if percent < MOST_PERCENT else f"{number(1 + percent / 100)} times"
+    return signed(percent) if percent < MOST_PERCENT else f"× {1 + percent / 100:,.0f}"
 
 
 def _change(first: float, last: float) -> float | None:
