@@ -27,7 +27,7 @@ fn shown(arguments: &[&str]) -> String {
 }
 
 /// Each verb with what it has to be told.
-const VERBS: [&[&str]; 9] = [
+const VERBS: [&[&str]; 11] = [
     &["load", "http", URL, "--rate", "2.5"],
     &[
         "load",
@@ -45,6 +45,8 @@ const VERBS: [&[&str]; 9] = [
     &["load", "compare", "a.json", "b.json"],
     &["serve", "web", "--cores", "0", "--architecture", "threads"],
     &["profile", "--duration", "3", "--", "ls", "--all"],
+    &["profile", "--event-file", "own.toml"],
+    &["profile", "--self-check"],
 ];
 
 #[test]
@@ -74,6 +76,38 @@ fn what_is_printed_is_what_would_run() {
     assert_eq!(table["workload"].as_str(), Some("file"));
     assert!(table["threads"].as_integer().unwrap() > 0);
     assert!(!table.contains_key("users"), "{text}");
+}
+
+/// Defaults that depend on other options stand in the help as words.
+#[test]
+fn the_help_names_the_defaults_that_would_run() {
+    let cases: [(&[&str], &[&str]); 4] = [
+        (
+            &["serve", "web", "--root", ".", "--architecture", "threads"],
+            &["threads", "sendfile-above", "cache-bytes", "revalidate-ms"],
+        ),
+        (
+            &["load", "stream", "--to", "127.0.0.1:1"],
+            &["connections", "segment-bytes", "direction", "duration"],
+        ),
+        (&["load", "http", URL, "--workload", "surge"], &["users"]),
+        (&["profile"], &["frequency", "taxonomy", "events"]),
+    ];
+    for (arguments, options) in cases {
+        let (verb, _) = verb_of(arguments);
+        let help = agent(&[verb, &["--help"]].concat());
+        let help = String::from_utf8_lossy(&help.stdout).into_owned();
+        let table: toml::Table = shown(arguments).parse().unwrap();
+        for option in options {
+            let value = table[*option].to_string();
+            let value = value.trim_matches('"').trim_end_matches(".0");
+            let (_, rest) = help.split_once(&format!("--{option} ")).unwrap();
+            let end = rest.find("\n      --").unwrap_or(rest.len());
+            let words = rest[..end].split_whitespace().collect::<Vec<_>>().join(" ");
+            let expected = format!("[default: {value}]");
+            assert!(words.contains(&expected), "--{option}: {words}");
+        }
+    }
 }
 
 #[test]
@@ -169,7 +203,7 @@ fn options_that_would_be_ignored_are_refused_with_what_they_belong_to() {
 
 #[test]
 fn what_cannot_be_is_said_with_the_option_s_name_and_what_was_expected() {
-    let cases: [(&[&str], &str); 7] = [
+    let cases: [(&[&str], &str); 8] = [
         (
             &["load", "http", URL, "--duration", "-1"],
             "--duration -1: expected seconds",
@@ -187,6 +221,10 @@ fn what_cannot_be_is_said_with_the_option_s_name_and_what_was_expected() {
         (
             &["profile", "--rules", "/nowhere/rules.toml"],
             "--rules /nowhere/rules.toml",
+        ),
+        (
+            &["profile", "--rules", "f", "--events", "accounts"],
+            "--rules has no effect with --events accounts",
         ),
         (
             &["profile", "--event-file", "/nowhere/set.toml"],

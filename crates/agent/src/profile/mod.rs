@@ -12,6 +12,7 @@ use perpacket_profiler::settings::{DEFAULT_DURATION, DEFAULT_FREQUENCY_HZ, Event
 use perpacket_profiler::{End, Fault, ProfileError, Profiler, Report, Settings};
 use serde::Serialize;
 
+use crate::options::refuse_ignored;
 use crate::output::{Format, Shared};
 use crate::status::{Failure, Status};
 use crate::stop;
@@ -55,7 +56,7 @@ pub enum EventChoice {
 }
 
 /// Options of `profile`.
-#[derive(Debug, clap::Args, Serialize)]
+#[derive(Clone, Debug, clap::Args, Serialize)]
 #[command(after_help = EXAMPLE)]
 pub struct Arguments {
     /// Length of the profile in seconds (10, or as long as the command or a signal lets it).
@@ -70,16 +71,16 @@ pub struct Arguments {
     #[arg(long, value_name = "PID")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pid: Option<u32>,
-    /// What the table shows.
-    #[arg(long, value_enum, default_value = "layers")]
-    taxonomy: Taxonomy,
+    /// What the table shows [default: layers].
+    #[arg(long, value_enum)]
+    taxonomy: Option<Taxonomy>,
     /// Write folded stacks for flame graphs to this file.
     #[arg(long, value_name = "FILE", conflicts_with = "every")]
     #[serde(skip_serializing_if = "Option::is_none")]
     folded: Option<PathBuf>,
-    /// Samples a second and processor.
-    #[arg(long, value_name = "HZ", default_value_t = DEFAULT_FREQUENCY_HZ)]
-    frequency: u32,
+    /// Samples a second and processor [default: 97].
+    #[arg(long, value_name = "HZ")]
+    frequency: Option<u32>,
     /// Page that tells answered requests: JSON with `requests`, or nginx's stub_status.
     #[arg(long, value_name = "URL")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -94,9 +95,9 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     rules: Option<PathBuf>,
-    /// Which events are sampled.
-    #[arg(long, value_enum, default_value = "best")]
-    events: EventChoice,
+    /// Which events are sampled [default: best].
+    #[arg(long, value_enum)]
+    events: Option<EventChoice>,
     /// TOML file of events in place of the built-in sets: `name`, `what`, and `[[passes]]` with
     /// `sample`, `count` and `period`.
     #[arg(long, value_name = "FILE", conflicts_with = "events")]
@@ -106,7 +107,7 @@ pub struct Arguments {
     /// if not. Takes about 20 seconds.
     #[arg(long, conflicts_with_all = [
         "duration", "cpus", "pid", "folded", "frequency", "requests", "every", "events", "event_file",
-        "command",
+        "command", "taxonomy",
     ])]
     self_check: bool,
     /// Command to profile while it runs, after `--`.
@@ -133,23 +134,49 @@ impl From<ProfileError> for Failure {
 }
 
 impl Arguments {
+    /// Options that this profile would not look at are mistakes.
+    fn refuse_ignored(&self) -> Result<(), Failure> {
+        let has_accounts = self.events == Some(EventChoice::Accounts);
+        let why = "with --events accounts, which know no functions";
+        refuse_ignored(&[
+            (self.rules.is_some() && has_accounts, "rules", why),
+            (self.folded.is_some() && has_accounts, "folded", why),
+        ])
+    }
+
+    /// The same options with those filled in that were left to it.
+    fn resolved(&self) -> Result<Self, Failure> {
+        let mut all = self.clone();
+        if self.self_check {
+            return Ok(all);
+        }
+        let settings = self.settings()?;
+        all.duration = settings.duration.map(|duration| duration.as_secs_f64());
+        all.frequency = Some(settings.frequency_hz);
+        all.taxonomy = Some(self.taxonomy.unwrap_or(Taxonomy::Layers));
+        if self.event_file.is_none() {
+            all.events = Some(self.events.unwrap_or(EventChoice::Best));
+        }
+        Ok(all)
+    }
+
     fn settings(&self) -> Result<Settings, Failure> {
         let length = self.duration.map(|seconds| duration("duration", seconds));
         let is_bounded = !self.command.is_empty() || self.every.is_some();
         let default = (!is_bounded).then_some(DEFAULT_DURATION);
         let events = match (&self.event_file, self.events) {
             (Some(file), _) => Events::File(file.clone()),
-            (None, EventChoice::Best) => Events::Best,
-            (None, EventChoice::Clock) => Events::Clock,
-            (None, EventChoice::Counters) => Events::Counters,
-            (None, EventChoice::Accounts) => Events::Accounts,
+            (None, Some(EventChoice::Best) | None) => Events::Best,
+            (None, Some(EventChoice::Clock)) => Events::Clock,
+            (None, Some(EventChoice::Counters)) => Events::Counters,
+            (None, Some(EventChoice::Accounts)) => Events::Accounts,
         };
         Ok(Settings {
             duration: length.transpose()?.or(default),
             cpus: self.cpus.clone(),
             pid: self.pid,
             command: self.command.clone(),
-            frequency_hz: self.frequency,
+            frequency_hz: self.frequency.unwrap_or(DEFAULT_FREQUENCY_HZ),
             requests: self.requests.clone(),
             rules: self.rules.clone(),
             events,
@@ -161,7 +188,8 @@ impl Arguments {
 
 /// Run it.
 pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
-    if arguments.shared.shows_config(arguments)? {
+    arguments.refuse_ignored()?;
+    if arguments.shared.shows_config(&arguments.resolved()?)? {
         return Ok(Status::Done);
     }
     let every = arguments.every.map(|seconds| duration("every", seconds));
@@ -213,7 +241,7 @@ fn once(
             .and_then(|()| out.flush())
             .map_err(|error| unwritable(path, &error))?;
     }
-    let taxonomy = arguments.taxonomy;
+    let taxonomy = arguments.taxonomy.unwrap_or(Taxonomy::Layers);
     arguments
         .shared
         .print(&report, |report| table::render(report, taxonomy))?;
