@@ -34,10 +34,10 @@ pub fn render(report: &Report, taxonomy: Taxonomy) -> String {
         Taxonomy::HostStack => columns.table(&mut text, "host stack", &report.host_stack, None),
     }
     columns.row(&mut text, "total", &report.total);
-    if let Some(server) = &report.server {
-        if tells_more(&server.user, report.layers.get("user")) {
-            columns.row(&mut text, "user: the server", &server.user);
-        }
+    if let Some(server) = &report.server
+        && tells_more(&server.user, report.layers.get("user"))
+    {
+        columns.row(&mut text, "user: the server", &server.user);
     }
     footer(&mut text, report);
     text

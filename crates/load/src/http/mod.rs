@@ -10,6 +10,7 @@ mod exchange;
 mod fault;
 mod feed;
 mod notes;
+mod outcome;
 pub(crate) mod paths;
 mod report;
 mod request;
@@ -39,11 +40,12 @@ pub use target::Target;
 use crate::error::LoadError;
 use crate::limits;
 use feed::Plan;
+use outcome::Outcome;
 use report::Found;
 use request::RequestWriter;
 use request_log::RequestLog;
 use run_state::{Counters, NEVER, RunState};
-use worker::{Outcome, Worker};
+use worker::Worker;
 
 /// How often the threads are looked at.
 const LOOK: Duration = Duration::from_millis(20);

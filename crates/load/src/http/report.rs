@@ -6,10 +6,10 @@ use perpacket_workload::RejectedLine;
 use serde::Serialize;
 
 use super::notes::{self, Leftover};
+use super::outcome::Outcome;
 use super::settings::{Arrivals, Settings};
 use super::step::OPERATION_NAMES;
 use super::tally::Tally;
-use super::worker::Outcome;
 use crate::error::LoadError;
 use crate::latency::{Latency, LatencySummary};
 

@@ -13,11 +13,12 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rustix::event::{Timespec, epoll};
-use rustix::thread::{ClockId, set_current_timer_slack};
+use rustix::thread::set_current_timer_slack;
 
 use super::connection::{Connection, State, Wait, connect};
 use super::fault::Fault;
 use super::feed::Feed;
+use super::outcome::{Outcome, thread_cpu_ns};
 use super::request_log::RequestLog;
 use super::response::DATE_BYTES;
 use super::run_state::{Counters, NEVER, RunState};
@@ -40,28 +41,6 @@ const FIRST_PAUSE_NS: u64 = 1_000_000;
 /// Doublings of that pause.
 const PAUSE_DOUBLINGS: u32 = 7;
 
-/// What a thread found.
-#[derive(Debug)]
-pub(crate) struct Outcome {
-    pub tally: Tally,
-    /// Processor time of the window, in nanoseconds.
-    pub cpu_ns: u64,
-    /// When it stopped.
-    pub end_ns: u64,
-    /// Requests (or sessions, where they arrive) whose time came and that were not sent.
-    pub unsent: u64,
-    /// Some of them because no connection was free.
-    pub was_full: bool,
-    /// Requests begun from the start on, the warm-up's included.
-    pub begun: u64,
-    /// Requests under way at the end.
-    pub unfinished: u64,
-    /// The longest that one of them had waited, from its intended start.
-    pub oldest_unfinished_ns: u64,
-    /// By connection: bytes, responses and failures of the window.
-    pub connections: Vec<(u64, u64, u64)>,
-}
-
 /// One thread's load.
 pub(crate) struct Worker {
     pub(super) run: Arc<RunState>,
@@ -72,7 +51,7 @@ pub(crate) struct Worker {
     first_connection: usize,
     pub(super) wheel: Wheel,
     pub(super) feed: Feed,
-    schedule: Option<Schedule>,
+    pub(super) schedule: Option<Schedule>,
     /// When the next request or session arrives.
     next_arrival_ns: u64,
     /// Open connections without a request; some may have been closed since.
@@ -80,14 +59,14 @@ pub(crate) struct Worker {
     /// Connections without a session.
     pub(super) free: Vec<u32>,
     /// Requests that may still begin.
-    budget: u64,
+    pub(super) budget: u64,
     /// Requests that have begun.
-    begun: u64,
+    pub(super) begun: u64,
     /// What arrived last found every connection busy.
-    is_full: bool,
+    pub(super) is_full: bool,
     pub(super) in_flight: u64,
     measuring: bool,
-    cpu_begin_ns: u64,
+    pub(super) cpu_begin_ns: u64,
     pub(super) tally: Tally,
     pub(super) log: Option<RequestLog>,
     pub(super) buffer: Vec<u8>,
@@ -234,13 +213,13 @@ impl Worker {
     }
 
     /// When the log's next session begins, at the run's speed.
-    fn next_recorded_ns(&mut self) -> u64 {
+    pub(super) fn next_recorded_ns(&mut self) -> u64 {
         let due = self.feed.next_due_ns();
         due.map_or(NEVER, |due_ns| self.at_speed(due_ns))
     }
 
     /// A log's time as the run's.
-    fn at_speed(&self, due_ns: u64) -> u64 {
+    pub(super) fn at_speed(&self, due_ns: u64) -> u64 {
         match self.run.settings.arrivals {
             Arrivals::Recorded { speed } => (due_ns as f64 / speed) as u64,
             _ => due_ns,
@@ -527,7 +506,7 @@ impl Worker {
     }
 
     /// Tells the progress.
-    fn tell(&mut self) {
+    pub(super) fn tell(&mut self) {
         let counters = &self.run.counters[self.index];
         Counters::set(&counters.requests, self.tally.requests);
         Counters::set(&counters.faults, self.tally.faults.total());
@@ -541,80 +520,4 @@ impl Worker {
             self.tally.recent_lag_ns = 0;
         }
     }
-
-    /// What was found until now.
-    fn finish(mut self, now: u64) -> Result<Outcome, LoadError> {
-        let cpu_ns = thread_cpu_ns().saturating_sub(self.cpu_begin_ns);
-        let end_ns = now.min(self.run.window_end_ns);
-        let unsent = self.unsent(end_ns);
-        self.tell();
-        if let Some(log) = &mut self.log {
-            log.finish()?;
-        }
-        let waiting = |own: &&Connection| matches!(own.state, State::Busy | State::Connecting);
-        let oldest = self
-            .connections
-            .iter()
-            .filter(waiting)
-            .map(|own| own.intended_ns)
-            .min();
-        Ok(Outcome {
-            cpu_ns,
-            end_ns,
-            unsent,
-            was_full: unsent > 0 && self.is_full,
-            begun: self.begun,
-            unfinished: self.in_flight,
-            oldest_unfinished_ns: oldest.map_or(0, |intended| end_ns.saturating_sub(intended)),
-            connections: self
-                .connections
-                .iter()
-                .map(|own| (own.window_bytes, own.window_requests, own.window_faults))
-                .collect(),
-            tally: self.tally,
-        })
-    }
-
-    /// Counts what should have been sent before `end_ns` and was not.
-    fn unsent(&mut self, end_ns: u64) -> u64 {
-        if let Some(schedule) = &mut self.schedule {
-            return match self.budget {
-                0 => 0,
-                budget => schedule.take_until(end_ns).min(budget),
-            };
-        }
-        if !matches!(self.run.settings.arrivals, Arrivals::Recorded { .. }) {
-            return 0;
-        }
-        let mut unsent = 0;
-        for connection in 0..self.connections.len() {
-            let waits = matches!(
-                self.connections[connection].state,
-                State::Busy | State::Connecting
-            );
-            let mut is_first = waits;
-            while let Some(step) = self.connections[connection].script.step() {
-                if !is_first && self.at_speed(step.due_ns) < end_ns {
-                    unsent += 1;
-                }
-                is_first = false;
-                self.connections[connection].script.advance();
-            }
-        }
-        let mut script = super::step::Script::default();
-        while self.next_recorded_ns() < end_ns && self.feed.next_session(&mut script) {
-            let due = script
-                .steps
-                .iter()
-                .filter(|step| self.at_speed(step.due_ns) < end_ns);
-            unsent += due.count() as u64;
-        }
-        unsent
-    }
-}
-
-/// Processor time of the calling thread.
-fn thread_cpu_ns() -> u64 {
-    let time = rustix::time::clock_gettime(ClockId::ThreadCPUTime);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
