@@ -198,10 +198,12 @@ fn send_live(
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         let now = Duration::try_from(now).unwrap_or_default();
         let first_ns = (now + SET_UP).as_nanos() as u64;
-        pace.write([first_ns, (1e9 / rate_pps) as u64])?;
-        let each_ns = program.run_live(frame, count)?;
+        let gap_ns = (1e9 / rate_pps) as u64;
+        pace.write([first_ns, gap_ns, first_ns])?;
+        program.run_live(frame, count)?;
+        let [_, _, latest_ns] = pace.read()?;
         sent.frames += u64::from(count);
-        sent.duration_s += f64::from(each_ns) * f64::from(count) / 1e9;
+        sent.duration_s += (latest_ns.saturating_sub(first_ns) + gap_ns) as f64 / 1e9;
     }
     Ok(sent)
 }

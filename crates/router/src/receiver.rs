@@ -117,7 +117,7 @@ impl Receiver {
         match &mut self.kind {
             Kind::Socket(listener) => listener.read(),
             Kind::Xdp { counts, .. } => {
-                let [frames, bytes] = counts.read()?;
+                let [frames, bytes, _] = counts.read()?;
                 Ok(Received {
                     frames,
                     bytes,

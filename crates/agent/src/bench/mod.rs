@@ -15,7 +15,6 @@ use perpacket_microbench::memory::{self, Operation, Progress};
 use perpacket_microbench::switch::{self, Kind};
 use serde::Serialize;
 
-use crate::config;
 use crate::output::Shared;
 use crate::status::{Failure, Status};
 use crate::stop;
@@ -65,15 +64,9 @@ pub struct MemoryArguments {
     /// Leave out the latency of dependent loads.
     #[arg(long)]
     no_chain: bool,
-    /// Most milliseconds for a point whose interval stays wider than that.
-    #[arg(long, value_name = "MS", default_value_t = 40)]
-    point_limit_ms: u64,
     #[command(flatten)]
     #[serde(flatten)]
     repeating: Repeating,
-    #[command(flatten)]
-    #[serde(skip)]
-    shared: Shared,
 }
 
 /// Options of `bench switch`.
@@ -94,15 +87,9 @@ pub struct SwitchArguments {
     /// Whether they are all kept on one processor.
     #[arg(long, value_enum, value_delimiter = ',', default_values = ["yes", "no"])]
     pinned: Vec<YesOrNo>,
-    /// Most milliseconds for a point whose interval stays wider than that.
-    #[arg(long, value_name = "MS", default_value_t = 200)]
-    point_limit_ms: u64,
     #[command(flatten)]
     #[serde(flatten)]
     repeating: Repeating,
-    #[command(flatten)]
-    #[serde(skip)]
-    shared: Shared,
 }
 
 /// Options of both.
@@ -111,12 +98,19 @@ struct Repeating {
     /// Repeat each point until its interval is this share of it to either side, or time is up.
     #[arg(long, value_name = "SHARE", default_value_t = 0.02)]
     precision: f64,
+    /// Most milliseconds for a point whose interval stays wider than that; without it 40 for
+    /// memory, 200 for switches.
+    #[arg(long, value_name = "MS")]
+    point_limit_ms: Option<u64>,
     /// Processor to run on; without it, the one that begins.
     #[arg(long, value_name = "N")]
     cpu: Option<usize>,
     /// Write the rows to this file, as comma-separated values.
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
+    #[command(flatten)]
+    #[serde(skip)]
+    shared: Shared,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum, Serialize)]
@@ -194,10 +188,7 @@ pub fn run(verb: Verb) -> Result<Status, Failure> {
 }
 
 fn run_memory(arguments: &MemoryArguments) -> Result<Status, Failure> {
-    if arguments.shared.show_config {
-        print!("{}", config::to_toml(arguments)?);
-        return Ok(Status::Done);
-    }
+    let defaults = memory::Settings::default();
     let settings = memory::Settings {
         operations: arguments
             .operations
@@ -208,24 +199,21 @@ fn run_memory(arguments: &MemoryArguments) -> Result<Status, Failure> {
         smallest_bytes: arguments.smallest.0,
         largest_bytes: arguments.largest.map(|size| size.0),
         precision: arguments.repeating.precision,
-        point_limit: Duration::from_millis(arguments.point_limit_ms),
+        point_limit: arguments.repeating.limit(defaults.point_limit),
         chain: !arguments.no_chain,
         cpu: arguments.repeating.cpu,
     };
-    let report = memory::run(&settings, watch(&arguments.shared)?).map_err(failure)?;
-    end_progress(&arguments.shared);
-    if let Some(file) = &arguments.repeating.csv {
-        write_csv(file, &memory_csv(&report))?;
-    }
-    arguments.shared.print(&report, memory_table)?;
-    Ok(status(report.complete))
+    arguments.repeating.carry_out(
+        arguments,
+        |watch| memory::run(&settings, watch),
+        memory_csv,
+        memory_table,
+        |report| report.complete,
+    )
 }
 
 fn run_switch(arguments: &SwitchArguments) -> Result<Status, Failure> {
-    if arguments.shared.show_config {
-        print!("{}", config::to_toml(arguments)?);
-        return Ok(Status::Done);
-    }
+    let defaults = switch::Settings::default();
     let settings = switch::Settings {
         kinds: arguments.kinds.iter().map(|name| name.value()).collect(),
         members: arguments.members.clone(),
@@ -236,16 +224,52 @@ fn run_switch(arguments: &SwitchArguments) -> Result<Status, Failure> {
             .map(|&pinned| pinned == YesOrNo::Yes)
             .collect(),
         precision: arguments.repeating.precision,
-        point_limit: Duration::from_millis(arguments.point_limit_ms),
+        point_limit: arguments.repeating.limit(defaults.point_limit),
         cpu: arguments.repeating.cpu,
     };
-    let report = switch::run(&settings, watch(&arguments.shared)?).map_err(failure)?;
-    end_progress(&arguments.shared);
-    if let Some(file) = &arguments.repeating.csv {
-        write_csv(file, &switch_csv(&report))?;
+    arguments.repeating.carry_out(
+        arguments,
+        |watch| switch::run(&settings, watch),
+        switch_csv,
+        switch_table,
+        |report| report.complete,
+    )
+}
+
+/// Told how far a benchmark has come; it says whether to go on.
+type Watch<'a> = &'a mut dyn FnMut(Progress) -> ControlFlow<()>;
+
+impl Repeating {
+    fn limit(&self, default: Duration) -> Duration {
+        self.point_limit_ms.map_or(default, Duration::from_millis)
     }
-    arguments.shared.print(&report, switch_table)?;
-    Ok(status(report.complete))
+
+    /// Shows the configuration if that was asked for, else measures and prints.
+    fn carry_out<A: Serialize, R: Serialize>(
+        &self,
+        arguments: &A,
+        measure: impl FnOnce(Watch<'_>) -> Result<R, BenchError>,
+        csv: impl FnOnce(&R) -> String,
+        table: impl FnOnce(&R) -> String,
+        is_complete: impl FnOnce(&R) -> bool,
+    ) -> Result<Status, Failure> {
+        if self.shared.shows_config(arguments)? {
+            return Ok(Status::Done);
+        }
+        let report = measure(&mut watch(&self.shared)?).map_err(failure)?;
+        if self.shared.shows_progress() {
+            eprintln!();
+        }
+        if let Some(file) = &self.csv {
+            write_csv(file, &csv(&report))?;
+        }
+        self.shared.print(&report, table)?;
+        Ok(if is_complete(&report) {
+            Status::Done
+        } else {
+            Status::Interrupted
+        })
+    }
 }
 
 impl OperationName {
@@ -289,20 +313,6 @@ fn watch(shared: &Shared) -> Result<impl FnMut(Progress) -> ControlFlow<()>, Fai
             ControlFlow::Continue(())
         }
     })
-}
-
-fn end_progress(shared: &Shared) {
-    if shared.shows_progress() {
-        eprintln!();
-    }
-}
-
-fn status(complete: bool) -> Status {
-    if complete {
-        Status::Done
-    } else {
-        Status::Interrupted
-    }
 }
 
 fn failure(error: BenchError) -> Failure {

@@ -19,7 +19,6 @@ use perpacket_router::trial::Wire;
 use perpacket_router::{RouterError, Stream};
 use serde::Serialize;
 
-use crate::config;
 use crate::output::Shared;
 use crate::status::{Failure, Status};
 use crate::stop;
@@ -104,9 +103,6 @@ pub struct ThroughputArguments {
     /// Instead of a search, the loss at these rates, frames a second.
     #[arg(long, value_name = "PPS", value_delimiter = ',')]
     rates: Vec<f64>,
-    /// Seconds each trial sends; RFC 2544 asks for 60 in the end.
-    #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
-    trial: f64,
     #[command(flatten)]
     #[serde(flatten)]
     search: SearchOptions,
@@ -125,9 +121,6 @@ pub struct SelfTestArguments {
     /// Frames that may wait in it.
     #[arg(long, value_name = "N", default_value_t = 0.0)]
     queue_frames: f64,
-    /// Seconds each trial sends.
-    #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
-    trial: f64,
     #[command(flatten)]
     #[serde(flatten)]
     search: SearchOptions,
@@ -175,6 +168,9 @@ struct SearchOptions {
     /// Share of frames that may be lost; RFC 2544 has none.
     #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
     tolerated_loss: f64,
+    /// Seconds each trial sends; RFC 2544 asks for 60 in the end.
+    #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
+    trial: f64,
     /// Trials that a rate must pass.
     #[arg(long, value_name = "N", default_value_t = search::Settings::default().confirmations)]
     confirmations: u32,
@@ -246,8 +242,7 @@ pub fn run(verb: Verb) -> Result<Status, Failure> {
 }
 
 fn check(arguments: &CheckArguments) -> Result<Status, Failure> {
-    if arguments.shared.show_config {
-        print!("{}", config::to_toml(arguments)?);
+    if arguments.shared.shows_config(arguments)? {
         return Ok(Status::Done);
     }
     let ports: Result<Vec<Port>, Failure> = arguments.port.iter().map(|text| port(text)).collect();
@@ -276,12 +271,11 @@ fn check(arguments: &CheckArguments) -> Result<Status, Failure> {
 }
 
 fn throughput(arguments: &ThroughputArguments) -> Result<Status, Failure> {
-    if arguments.shared.show_config {
-        print!("{}", config::to_toml(arguments)?);
+    if arguments.shared.shows_config(arguments)? {
         return Ok(Status::Done);
     }
     let settings = arguments.search.settings()?;
-    let duration = seconds("--trial", arguments.trial)?;
+    let duration = seconds("--trial", arguments.search.trial)?;
     for rate in &arguments.rates {
         if !(rate.is_finite() && *rate >= 1.0) {
             return Err(Failure::usage(format!(
@@ -325,7 +319,7 @@ fn throughput(arguments: &ThroughputArguments) -> Result<Status, Failure> {
         schema: SCHEMA,
         complete: goes(),
         frame_bytes: arguments.frame_bytes,
-        trial_s: arguments.trial,
+        trial_s: arguments.search.trial,
         generator: Some(method),
         receiver: Some(counted),
         known_pps: None,
@@ -360,12 +354,11 @@ fn open_receiver(
 }
 
 fn self_test(arguments: &SelfTestArguments) -> Result<Status, Failure> {
-    if arguments.shared.show_config {
-        print!("{}", config::to_toml(arguments)?);
+    if arguments.shared.shows_config(arguments)? {
         return Ok(Status::Done);
     }
     let settings = arguments.search.settings()?;
-    seconds("--trial", arguments.trial)?;
+    seconds("--trial", arguments.search.trial)?;
     let sound = |rate: f64| rate.is_finite() && rate >= 0.0;
     if !sound(arguments.capacity_pps) || !sound(arguments.queue_frames) {
         return Err(Failure::usage(
@@ -376,7 +369,7 @@ fn self_test(arguments: &SelfTestArguments) -> Result<Status, Failure> {
         capacity_pps: arguments.capacity_pps,
         queue_frames: arguments.queue_frames,
         generator_pps: f64::INFINITY,
-        duration_s: arguments.trial,
+        duration_s: arguments.search.trial,
     };
     let known_pps = dropper.throughput_pps();
     let Ok(found) = search::throughput(&settings, &mut dropper, || true);
@@ -384,7 +377,7 @@ fn self_test(arguments: &SelfTestArguments) -> Result<Status, Failure> {
         schema: SCHEMA,
         complete: true,
         frame_bytes: 64,
-        trial_s: arguments.trial,
+        trial_s: arguments.search.trial,
         generator: None,
         receiver: None,
         known_pps: Some(known_pps),
@@ -393,7 +386,7 @@ fn self_test(arguments: &SelfTestArguments) -> Result<Status, Failure> {
     arguments.shared.print(&report, throughput_table)?;
     let low = known_pps.min(settings.highest_pps) / (1.0 + settings.resolution);
     // A trial counts whole frames, so a rate may be one frame a trial too high and pass.
-    let high = known_pps + 1.0 / arguments.trial;
+    let high = known_pps + 1.0 / arguments.search.trial;
     match report.found.throughput_pps {
         Some(rate_pps) if (low * 0.999..=high * 1.001).contains(&rate_pps) => Ok(Status::Done),
         None if known_pps < settings.lowest_pps => Ok(Status::Done),
@@ -404,8 +397,7 @@ fn self_test(arguments: &SelfTestArguments) -> Result<Status, Failure> {
 }
 
 fn forward(arguments: &PlaneArguments) -> Result<Status, Failure> {
-    if arguments.shared.show_config {
-        print!("{}", config::to_toml(arguments)?);
+    if arguments.shared.shows_config(arguments)? {
         return Ok(Status::Done);
     }
     let duration = arguments

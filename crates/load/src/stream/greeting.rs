@@ -4,8 +4,9 @@
 const MAGIC: [u8; 4] = *b"PPS1";
 /// Bytes of a greeting.
 pub(crate) const GREETING_BYTES: usize = 24;
-/// Longest segment that can be asked for.
-pub(crate) const SEGMENT_LIMIT_BYTES: u32 = 65_483;
+/// Longest segment that can be asked for: a message of 64 KiB, which the kernel cuts to the path's
+/// size.
+pub(crate) const SEGMENT_LIMIT_BYTES: u32 = 65_536;
 
 /// Who sends on a connection, and how.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -89,7 +89,10 @@ pub struct Link {
     pub mode: Mode,
 }
 
-/// Two numbers shared with a program.
+/// How many numbers are shared with a program.
+const SHARED: usize = 3;
+
+/// Some numbers shared with a program.
 #[derive(Debug)]
 pub struct Numbers {
     fd: OwnedFd,
@@ -236,11 +239,9 @@ impl Program {
     }
 
     /// Runs it on copies of a frame and does with them what it says (Documentation/bpf/bpf_prog_run).
-    /// Gives the nanoseconds that a copy took in the mean, without what the call sets up.
-    ///
     /// # Errors
     /// The kernel cannot, or not as this user.
-    pub fn run_live(&self, frame: &[u8], copies: u32) -> Result<u32, RouterError> {
+    pub fn run_live(&self, frame: &[u8], copies: u32) -> Result<(), RouterError> {
         let mut attributes = ProgramRun {
             program_fd: self.fd.as_raw_fd() as u32,
             data_size_in: frame.len() as u32,
@@ -250,13 +251,13 @@ impl Program {
             ..ProgramRun::default()
         };
         sys::bpf(command::PROGRAM_RUN, &mut attributes)
-            .map(|_| attributes.duration_ns)
+            .map(|_| ())
             .map_err(failed("run a program on live frames"))
     }
 }
 
 impl Numbers {
-    /// Two numbers, both zero.
+    /// Numbers that are all zero.
     ///
     /// # Errors
     /// The kernel makes no maps, or not for this user.
@@ -264,7 +265,7 @@ impl Numbers {
         let mut attributes = MapCreate {
             map_type: ARRAY,
             key_size: 4,
-            value_size: 16,
+            value_size: size_of::<[u64; SHARED]>() as u32,
             max_entries: 1,
             map_flags: 0,
         };
@@ -278,11 +279,11 @@ impl Numbers {
         self.fd.as_raw_fd()
     }
 
-    /// Sets both numbers.
+    /// Sets all numbers.
     ///
     /// # Errors
     /// The kernel does not take them.
-    pub fn write(&self, values: [u64; 2]) -> Result<(), RouterError> {
+    pub fn write(&self, values: [u64; SHARED]) -> Result<(), RouterError> {
         let key = 0_u32;
         let mut attributes = MapElement {
             map_fd: self.fd.as_raw_fd() as u32,
@@ -295,13 +296,13 @@ impl Numbers {
             .map_err(failed("write a map"))
     }
 
-    /// Both numbers.
+    /// All numbers.
     ///
     /// # Errors
     /// The kernel does not give them.
-    pub fn read(&self) -> Result<[u64; 2], RouterError> {
+    pub fn read(&self) -> Result<[u64; SHARED], RouterError> {
         let key = 0_u32;
-        let mut values = [0_u64; 2];
+        let mut values = [0_u64; SHARED];
         let mut attributes = MapElement {
             map_fd: self.fd.as_raw_fd() as u32,
             key: (&raw const key) as u64,

@@ -60,7 +60,9 @@ const MOST_LOOKS: i32 = 4096;
 
 /// Sends every frame out by an interface, with the headers of a stream, each at its time: the first
 /// number of `pace` is when the next one is due (monotonic, in ns), the second how far they are
-/// apart. The program keeps the time itself, since a call that runs it takes milliseconds to set up.
+/// apart, the third is set to when the latest one went. The program keeps the time itself, since a
+/// call that runs it takes milliseconds to set up and the kernel's account of it leaves out the time
+/// that it gave to others.
 ///
 /// All headers are written each time: pages of frames come back from the receiver as it left them,
 /// and a router leaves other addresses, fewer hops and another checksum.
@@ -96,6 +98,7 @@ pub fn redirect(
         .add(R8, 1)
         .jump_if(R8, Below, MOST_LOOKS, "early")
         .label("due")
+        .store(Double, R6, 16, R0)
         .load(Double, R1, R6, 0)
         .load(Double, R2, R6, 8)
         .add_register(R1, R2)
