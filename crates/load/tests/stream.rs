@@ -2,7 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "tests panic on errors")]
 
-use std::net::SocketAddr;
+use std::io::Write;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
@@ -171,4 +172,33 @@ fn a_congestion_control_that_the_kernel_has_not_is_refused() {
     let error = run(&settings, &AtomicBool::new(false), &mut |_| ()).unwrap_err();
     assert!(error.to_string().contains("carrier-pigeon"), "{error}");
     far.end();
+}
+
+#[test]
+fn an_end_that_comes_together_with_the_last_bytes_is_seen() {
+    const BYTES: usize = 10_000;
+    let far = Far::start(true);
+    let mut stream = TcpStream::connect(far.address).unwrap();
+    // A greeting that this end sends segments of 1000 bytes, the bytes, and the end, all at once.
+    let mut words = b"PPS1".to_vec();
+    words.extend([0; 4]);
+    words.extend(1000_u32.to_be_bytes());
+    words.resize(24 + BYTES, 0);
+    stream.write_all(&words).unwrap();
+    drop(stream);
+    // A far end that misses the end would wait for ever: it is stopped then, and found out.
+    let (stop, waited) = (Arc::clone(&far.stop), Arc::new(AtomicBool::new(false)));
+    let was_stopped = Arc::clone(&waited);
+    let (over, is_over) = mpsc::channel::<()>();
+    let watch = thread::spawn(move || {
+        if is_over.recv_timeout(Duration::from_secs(30)) == Err(mpsc::RecvTimeoutError::Timeout) {
+            was_stopped.store(true, Ordering::SeqCst);
+            stop.store(true, Ordering::SeqCst);
+        }
+    });
+    let report = far.thread.join().unwrap();
+    drop(over);
+    watch.join().unwrap();
+    assert!(!waited.load(Ordering::SeqCst), "the end was not seen");
+    assert_eq!((report.connections, report.bytes), (1, BYTES as u64));
 }

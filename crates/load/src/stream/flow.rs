@@ -137,8 +137,14 @@ impl Flow {
     }
 
     /// Takes what is there; false at the end. A far end drops the bytes in the kernel, the machine
-    /// under test copies them as a server would.
-    pub(crate) fn receive(&mut self, buffer: &mut [u8], drops: bool) -> io::Result<bool> {
+    /// under test copies them as a server would. With `ended` the peer sends no more, and its end is
+    /// looked for behind what is there: no event will tell of it again.
+    pub(crate) fn receive(
+        &mut self,
+        buffer: &mut [u8],
+        drops: bool,
+        ended: bool,
+    ) -> io::Result<bool> {
         loop {
             let read = match drops {
                 true => recv(&self.stream, &mut *buffer, RecvFlags::TRUNC)
@@ -150,7 +156,7 @@ impl Flow {
                 Ok(0) => return Ok(false),
                 Ok(bytes) => {
                     self.received_bytes += bytes as u64;
-                    if bytes < buffer.len() {
+                    if bytes < buffer.len() && !ended {
                         return Ok(true);
                     }
                 }

@@ -141,7 +141,8 @@ impl Pump {
             if sends {
                 self.push(place, now);
             } else {
-                self.pull(place);
+                // The peer's end may have come with its greeting.
+                self.pull(place, true);
             }
         }
     }
@@ -252,7 +253,10 @@ impl Pump {
                     self.push(place, self.now());
                 }
             }
-            Role::Receiving => self.pull(place),
+            Role::Receiving => {
+                let ended = flags.intersects(epoll::EventFlags::HUP | epoll::EventFlags::RDHUP);
+                self.pull(place, ended);
+            }
         }
     }
 
@@ -277,13 +281,13 @@ impl Pump {
         }
     }
 
-    /// Lets a receiver take what is there.
-    fn pull(&mut self, place: u32) {
+    /// Lets a receiver take what is there; `ended` as [`Flow::receive`] has it.
+    fn pull(&mut self, place: u32, ended: bool) {
         let drops = self.listener.is_some();
         let Some(flow) = &mut self.flows[place as usize] else {
             return;
         };
-        match flow.receive(&mut self.buffer, drops) {
+        match flow.receive(&mut self.buffer, drops, ended) {
             Ok(true) => {}
             Ok(false) if drops => self.remove(place),
             Ok(false) => self.drop_broken(place, io::ErrorKind::UnexpectedEof.into()),
