@@ -7,8 +7,8 @@
 
 `contract.py` says what a testbed and a host are, `hosting.py` how all of them end; `local.py` has
 hosts of this machine and loopback, `namespaces.py` and `network.py` those in network namespaces,
-`machines.py` those reached by ssh. `record.py` finds and removes what a killed run left. Heavy
-packages are imported where they are used.
+`routed.py` a router among them, `machines.py` those reached by ssh. `record.py` finds and removes
+what a killed run left. Heavy packages are imported where they are used.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from perpacket.testbed.local import Loopback
 from perpacket.testbed.machines import Machines
 from perpacket.testbed.namespaces import Namespaces
 from perpacket.testbed.processors import divide
+from perpacket.testbed.routed import Routed
 
 __all__ = [
     "Completed",
@@ -31,6 +32,7 @@ __all__ = [
     "loopback",
     "machines",
     "namespaces",
+    "routed",
 ]
 
 
@@ -75,6 +77,21 @@ def namespaces(
         use_netem=use_netem,
         sysctls=sysctls,
     )
+
+
+def routed(
+    hosts: int = 4,
+    *,
+    router_cpus: Sequence[int] | None = None,
+    host_cpus: Sequence[int] | None = None,
+    sysctls: Mapping[str, str] | None = None,
+) -> Routed:
+    """A router with an interface for each of `hosts` hosts, all in network namespaces.
+
+    `sysctls` are set in the router too. Raises `MachineLacks` where namespaces or devices cannot
+    be made, `ConfigurationError` for values that no testbed can have.
+    """
+    return Routed(divide(router_cpus, host_cpus), hosts=hosts, sysctls=sysctls)
 
 
 def machines(server: str, clients: Sequence[str], *, ssh_options: Sequence[str] = ()) -> Testbed:

@@ -104,7 +104,39 @@ def documents(text: str) -> list[dict[str, object]]:
     return found
 
 
-class Namespaces(LocalTestbed):
+class NamespaceTestbed(LocalTestbed):
+    """What testbeds of namespaces have in common: they make them, and let go of them."""
+
+    def __init__(self, division: Division) -> None:
+        """Nothing is made yet."""
+        super().__init__(division)
+        self._all: list[Namespace] = []
+
+    def _record_names(self, hosts: list[str]) -> None:
+        """Write down what will be made, before it is."""
+        self._record.namespaces = [self._record.name(host) for host in hosts]
+        self._record.write()
+
+    def _namespace(self, host: str, cpus: tuple[int, ...]) -> Namespace:
+        namespace = Namespace.create(self._record, host, cpus)
+        self._all.append(namespace)
+        return namespace
+
+    def _host(
+        self, name: str, address: str, cpus: tuple[int, ...], namespace: Namespace
+    ) -> LocalHost:
+        return LocalHost(name, address, cpus, self._record.run, namespace.descriptor)
+
+    def take_down(self) -> None:
+        """Stop all processes, then the network, and remove the namespaces."""
+        try:
+            super().take_down()
+        finally:
+            for namespace in self._all:
+                namespace.close()
+
+
+class Namespaces(NamespaceTestbed):
     """A server and its clients, each a network namespace."""
 
     def __init__(
@@ -127,13 +159,11 @@ class Namespaces(LocalTestbed):
         self._queue_packets = queue_packets
         self._use_netem = use_netem
         self._link: Link | None = None
-        self._all: list[Namespace] = []
         self.network = "veth"
         names = ["server", *(f"client{number}" for number in range(1, clients + 1))]
         switch = ["switch"] if clients > 1 else []
-        self._record.namespaces = [self._record.name(host) for host in (*names, *switch, "probe")]
         try:
-            self._record.write()
+            self._record_names([*names, *switch, "probe"])
             self._hosts = [
                 self._namespace(name, division.clients if number else division.server)
                 for number, name in enumerate(names)
@@ -164,19 +194,13 @@ class Namespaces(LocalTestbed):
                 "give microseconds, at least 0",
             )
 
-    def _namespace(self, host: str, cpus: tuple[int, ...]) -> Namespace:
-        namespace = Namespace.create(self._record, host, cpus)
-        self._all.append(namespace)
-        return namespace
-
     def _add_hosts(self, names: list[str], division: Division) -> None:
         self.server, *clients = (
-            LocalHost(
+            self._host(
                 name,
                 wiring.address(number),
                 division.clients if number else division.server,
-                self._record.run,
-                namespace.descriptor,
+                namespace,
             )
             for number, (name, namespace) in enumerate(zip(names, self._hosts, strict=True))
         )
@@ -212,14 +236,6 @@ class Namespaces(LocalTestbed):
         if self._link is not None:
             self._link.stop()
             self._link = None
-
-    def take_down(self) -> None:
-        """Stop all processes, then the link, and remove the namespaces."""
-        try:
-            super().take_down()
-        finally:
-            for namespace in self._all:
-                namespace.close()
 
     def _join_clients(self, switch: Namespace) -> None:
         """The bridge, with a port for each client."""

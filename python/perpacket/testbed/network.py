@@ -8,6 +8,7 @@ clients. In each host the device is called `net0`.
 from __future__ import annotations
 
 import os
+import socket
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -27,6 +28,16 @@ BRIDGE = "bridge0"
 
 SERVER_PORT = "server0"
 """Name of the bridge's port towards the server."""
+
+PERMANENT = 0x80
+"""A neighbour that is never asked for again: NUD_PERMANENT of include/uapi/linux/neighbour.h."""
+
+OFFLOADS = (
+    *("tx-tcp", "tx-udp-segmentation", "tx-sctp-segmentation", "tx-generic-segmentation"),
+    *("tx-checksum", "rx-gro", "tx-scatter-gather-fraglist"),
+)
+"""How the names begin of the features by which a device takes several frames for one, or frames
+without checksum (net/ethtool/common.c)."""
 
 PREFIX_BITS = 16
 """Length of the network's prefix: 10.77.0.1 is the server, the clients follow."""
@@ -146,12 +157,14 @@ def remove_device(namespace: Namespace, device: str) -> None:
             netlink.link("del", index=index)
 
 
-def bring_up(namespace: Namespace, device: str, host_address: str | None) -> None:
+def bring_up(
+    namespace: Namespace, device: str, host_address: str | None, prefix_bits: int = PREFIX_BITS
+) -> None:
     """Give a device its address, if it is a host's, and let it carry packets."""
     with namespace.netlink() as netlink:
         index = index_of(netlink, device)
         if host_address is not None:
-            netlink.addr("add", index=index, address=host_address, prefixlen=PREFIX_BITS)
+            netlink.addr("add", index=index, address=host_address, prefixlen=prefix_bits)
         netlink.link("set", index=index, state="up")
 
 
@@ -174,6 +187,63 @@ def make_port(switch: Namespace, device: str) -> None:
     with switch.netlink() as netlink:
         index = index_of(netlink, device)
         netlink.link("set", index=index, master=index_of(netlink, BRIDGE), state="up")
+
+
+def add_route(namespace: Namespace, network: str, router: str) -> None:
+    """A static route to a network, such as `10.77.1.0/24`."""
+    with namespace.netlink() as netlink:
+        netlink.route("add", dst=network, gateway=router)
+
+
+def know_neighbours(left: Namespace, left_device: str, right: Namespace, right_device: str) -> None:
+    """Tell both ends of a pair the other's hardware address for good: nobody asks for it."""
+    ends = ((left, left_device), (right, right_device))
+    for (namespace, device), (other, other_device) in (ends, ends[::-1]):
+        with other.netlink() as netlink:
+            index = index_of(netlink, other_device)
+            hardware = netlink.get_links(index)[0].get_attr("IFLA_ADDRESS")
+            (found,) = netlink.get_addr(index=index, family=socket.AF_INET)
+            host_address = found.get_attr("IFA_ADDRESS")
+        with namespace.netlink() as netlink:
+            netlink.neigh(
+                "replace",
+                dst=host_address,
+                lladdr=hardware,
+                ifindex=index_of(netlink, device),
+                state=PERMANENT,
+            )
+
+
+def turn_off_offloads(namespace: Namespace, device: str) -> None:
+    """Let a device pass nothing but whole frames with checksums, as a wire does.
+
+    Without this a frame that is counted may be a UDP or TCP segment of 64 KiB, and its checksum is
+    never made: a program in XDP would pass on frames that no host takes.
+    """
+
+    def turn_off() -> None:
+        from pyroute2.ethtool import Ethtool
+
+        ethtool = Ethtool()
+        try:
+            features = ethtool.get_features(device)
+            for name, feature in features.features.items():
+                if name.startswith(OFFLOADS) and feature.available:
+                    feature.enable = False
+            ethtool.set_features(device, features)
+        finally:
+            ethtool.close()
+
+    from pyroute2.ethtool.ioctl import EthtoolError
+    from pyroute2.netlink.exceptions import NetlinkError
+
+    try:
+        namespace.inside(turn_off)
+    except (OSError, EthtoolError, NetlinkError) as error:
+        raise MachineLacks(
+            f"the offloads of {namespace.name}:{device} cannot be turned off: {error}",
+            "without that frames cannot be counted; see what this kernel's ethtool can do",
+        ) from error
 
 
 def set_netem(namespace: Namespace, device: str, one_way_us: float, rate_bps: int | None) -> None:
