@@ -14,6 +14,7 @@ from perpacket.errors import ConfigurationError
 from perpacket.experiment.study import Point
 
 P = TypeVar("P", bound="RunPlan")
+ModelT = TypeVar("ModelT", bound=BaseModel)
 
 LoadKind = Literal["stream", "file", "trace", "specweb99", "surge"]
 NetworkKind = Literal["direct", "delayed"]
@@ -173,7 +174,7 @@ def fitted(plan: P, may_sample: bool) -> P:
     return plan.model_copy(update={"profile_events": "best" if may_sample else "accounts"})
 
 
-def validated(model: type[P], point: Point) -> P:
+def validated(model: type[ModelT], point: Point) -> ModelT:
     """The parameters of a point as `model` reads them; raises as `read_plan` does."""
     try:
         return model.model_validate(dict(point.overrides))

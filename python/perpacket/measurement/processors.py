@@ -14,6 +14,9 @@ from perpacket.errors import RunFailed
 IDLE_FIELDS = (3, 4)
 """Fields of a processor's line that are idle time: `idle` and `iowait`."""
 
+USER_FIELDS = (0, 1)
+"""Fields of a processor's line that are the code of programs: `user` and `nice`."""
+
 RECEIVED_FIELD, SENT_FIELD = 1, 9
 """Fields of an interface's line that count frames, after its name."""
 
@@ -27,6 +30,8 @@ class Ticks:
 
     idle: int
     total: int
+    user: int = 0
+    """Time in the code of programs, `nice`d ones included."""
 
 
 def read_ticks(text: str) -> dict[int, Ticks]:
@@ -36,7 +41,9 @@ def read_ticks(text: str) -> dict[int, Ticks]:
         name, *fields = line.split()[: COUNTED_FIELDS + 1] or [""]
         if name.startswith("cpu") and name[3:].isdigit():
             ticks = [int(field) for field in fields]
-            found[int(name[3:])] = Ticks(sum(ticks[field] for field in IDLE_FIELDS), sum(ticks))
+            idle = sum(ticks[field] for field in IDLE_FIELDS)
+            user = sum(ticks[field] for field in USER_FIELDS)
+            found[int(name[3:])] = Ticks(idle, sum(ticks), user)
     return found
 
 
@@ -58,12 +65,29 @@ def idle_share(
 
     Raises `RunFailed` when a processor is not there or no time has passed on any.
     """
+    total = _passed(before, after, cpus)
+    idle = sum(after[cpu].idle - before[cpu].idle for cpu in cpus)
+    # Idle time is counted anew at each look and may fall back by a tick.
+    return min(1.0, max(0.0, idle / total))
+
+
+def user_share(
+    before: Mapping[int, Ticks], after: Mapping[int, Ticks], cpus: Sequence[int]
+) -> float:
+    """The share of their time that `cpus` spent in the code of programs, 0 to 1.
+
+    Raises as `idle_share` does.
+    """
+    total = _passed(before, after, cpus)
+    return sum(after[cpu].user - before[cpu].user for cpu in cpus) / total
+
+
+def _passed(before: Mapping[int, Ticks], after: Mapping[int, Ticks], cpus: Sequence[int]) -> int:
+    """The ticks that passed on `cpus` between two looks."""
     missing = [cpu for cpu in cpus if cpu not in before or cpu not in after]
     if missing:
         raise RunFailed(f"processor {missing[0]} is not in /proc/stat: it is offline or not there")
     total = sum(after[cpu].total - before[cpu].total for cpu in cpus)
-    idle = sum(after[cpu].idle - before[cpu].idle for cpu in cpus)
     if total <= 0:
         raise RunFailed("no time passed on the processors between two looks at /proc/stat")
-    # Idle time is counted anew at each look and may fall back by a tick.
-    return min(1.0, max(0.0, idle / total))
+    return total

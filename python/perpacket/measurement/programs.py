@@ -154,10 +154,17 @@ def stream_sender(host: Host, plan: Plan, to: str, part: tuple[int, int]) -> lis
     connections = _part_of(plan.connections, index, count)
     rate_bps = round(plan.rate_mbps * 1e6 * connections / plan.connections)
     return [
-        *(host.agent(), "load", "stream", "--to", to, "--direction", "send"),
-        *("--connections", str(connections), "--segment-bytes", str(SEGMENT_BYTES)),
+        *bulk_sender(host, to, connections, SEGMENT_BYTES),
         *(("--rate", str(rate_bps)) if rate_bps else ()),
         *_window(plan, host),
+    ]
+
+
+def bulk_sender(host: Host, to: str, connections: int, write_bytes: int) -> list[str]:
+    """A bulk sender that writes so many bytes at a time, nothing held back."""
+    return [
+        *(host.agent(), "load", "stream", "--to", to, "--direction", "send"),
+        *("--connections", str(connections), "--segment-bytes", str(write_bytes)),
     ]
 
 
@@ -167,11 +174,17 @@ def profile(host: Host, plan: Profiled, server_pid: int, requests_url: str) -> l
     The server's process tells its user code from that of others; all processes are profiled.
     """
     return [
-        *(host.agent(), "profile", "--duration", f"{plan.window_s:g}"),
-        *("--cpus", cpu_list(host.cpus), "--pid", str(server_pid)),
-        *("--events", plan.profile_events, "--frequency", str(plan.profile_frequency_hz)),
+        *profile_of(host, plan.window_s, plan.profile_events, plan.profile_frequency_hz),
+        *("--pid", str(server_pid)),
         *(("--requests", requests_url) if requests_url else ()),
-        *("--format", "json"),
+    ]
+
+
+def profile_of(host: Host, window_s: float, events: str, frequency_hz: int) -> list[str]:
+    """The profile of a host's processors, with the packets of its network namespace."""
+    return [
+        *(host.agent(), "profile", "--duration", f"{window_s:g}", "--cpus", cpu_list(host.cpus)),
+        *("--events", events, "--frequency", str(frequency_hz), "--format", "json"),
     ]
 
 

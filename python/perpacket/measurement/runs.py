@@ -113,10 +113,22 @@ class TimedRun:
         """Wait while the watched process must live."""
         until_s = time.monotonic() + duration_s
         while (left_s := until_s - time.monotonic()) > 0:
-            if self._cancelled:
-                raise Interrupted("the run was cancelled")
+            self.check_cancelled()
             watched.check()
             time.sleep(min(POLL_S, left_s))
+
+    def finish(self, watched: Watched, timeout_s: float) -> Answer:
+        """Wait for a process to end by itself; what it answered."""
+        until_s = time.monotonic() + timeout_s
+        while watched.process.poll() is None and time.monotonic() < until_s:
+            self.check_cancelled()
+            time.sleep(POLL_S)
+        return programs.answered(watched.name, watched.host, watched.process.result(POLL_S))
+
+    def check_cancelled(self) -> None:
+        """Raise `Interrupted` once the run was cancelled."""
+        if self._cancelled:
+            raise Interrupted("the run was cancelled")
 
 
 class MeasuredRun(TimedRun):
@@ -216,7 +228,7 @@ def _web(testbed: Testbed, files: Files, run: MeasuredRun) -> Answers:
             stack.enter_context(started("the load", client, command))
             for client, command in _client_commands(testbed, files, run, url)
         ]
-        _warm_up(server, run, [watched, *clients], idle_frames)
+        warm_up(server, run, plan.warmup_s, [watched, *clients], idle_frames)
         window = profile_of(testbed, run, plan, requests_url, watched, clients)
         loads = [client.stopped() for client in clients]
         watched.check()
@@ -275,7 +287,7 @@ def _stream(testbed: Testbed, run: MeasuredRun) -> Answers:
             part = (index, min(count, plan.connections))
             sender = programs.stream_sender(server, plan, to, part)
             senders.append(stack.enter_context(started("the sender", server, sender)))
-        _warm_up(server, run, senders, idle_frames)
+        warm_up(server, run, plan.warmup_s, senders, idle_frames)
         window = profile_of(testbed, run, plan, "", senders[0], senders)
         loads = [sender.stopped() for sender in senders]
         network = testbed.network_report()
@@ -332,8 +344,12 @@ def profile_of(
     return Window(answer, idle[0], min(idle[1:]), counted)
 
 
-def _warm_up(
-    server: Host, run: MeasuredRun, programs_run: Sequence[Watched], idle_frames: int
+def warm_up(
+    server: Host,
+    run: TimedRun,
+    warmup_s: float,
+    programs_run: Sequence[Watched],
+    idle_frames: int,
 ) -> None:
     """Wait until the load has begun, and then for its warm-up; all programs must live."""
     until_s = time.monotonic() + READY_S
@@ -343,20 +359,22 @@ def _warm_up(
         for program in programs_run:
             program.check()
         time.sleep(POLL_S)
-    run.sleep(run.plan.warmup_s + LEAD_S, programs_run[0])
+    run.sleep(warmup_s + LEAD_S, programs_run[0])
 
 
 def frames_of(host: Host) -> int:
-    """Frames at the host's interfaces since it started; raises `RunFailed` without the count."""
-    done = host.run(["cat", "/proc/net/dev"], timeout_s=GRACE_S)
-    if done.returncode:
-        raise RunFailed(f"/proc/net/dev on {host.name} cannot be read: {programs.said(done)}")
-    return read_frames(done.stdout)
+    """Frames at all interfaces of a host; raises `RunFailed` when they cannot be read."""
+    return read_frames(text_of(host, "/proc/net/dev"))
 
 
 def ticks_of(host: Host) -> dict[int, Ticks]:
-    """Ticks of the host's processors; raises `RunFailed` when they cannot be read."""
-    done = host.run(["cat", "/proc/stat"], timeout_s=GRACE_S)
+    """What the processors of a host did; raises `RunFailed` when it cannot be read."""
+    return read_ticks(text_of(host, "/proc/stat"))
+
+
+def text_of(host: Host, path: str) -> str:
+    """One of the kernel's text files on a host; raises `RunFailed` naming it."""
+    done = host.run(["cat", path], timeout_s=GRACE_S)
     if done.returncode:
-        raise RunFailed(f"/proc/stat on {host.name} cannot be read: {programs.said(done)}")
-    return read_ticks(done.stdout)
+        raise RunFailed(f"{path} on {host.name} cannot be read: {programs.said(done)}")
+    return done.stdout
