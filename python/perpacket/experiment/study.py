@@ -37,6 +37,7 @@ FigureKind = Literal[
     "ways",
     "laws",
     "comparisons-beside",
+    "heat-map",
 ]
 
 Order = Literal["random", "as-written"]
@@ -87,6 +88,8 @@ class Figure:
     | `laws` | ignored: one mark a point | `share`, the layers' shares of the busy processor | |
     | `comparisons-beside` | ignored: one mark a comparison | quantities of the comparisons,
       comma-separated; those that belong to the whole study, not to a run, are drawn so | |
+    | `heat-map` | factor (numeric) | column of the observations, told by colour | factor
+      (numeric): the rows |
 
     `where` keeps the observations whose factor (or `configuration`, or `point`) has that level.
     `title` is what the figure shows; `caption` what to look at.

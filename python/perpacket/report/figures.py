@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import polars as pl
 
 from perpacket.experiment.comparison import Verdict
-from perpacket.report import charts, contrasts, drawing, look, means, quantities
+from perpacket.report import charts, contrasts, drawing, heat_map, look, means, quantities
 from perpacket.report.answer import PUBLISHED_GAINS, points_of
 from perpacket.report.laws import SCHEMA as LAWS_SCHEMA
 from perpacket.report.laws import laws_curve
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from perpacket.experiment.contrast import Contrast
     from perpacket.experiment.run_directory import RunDirectory
     from perpacket.experiment.study import Figure, FigureKind, Level, Point, Study
+    from perpacket.report.tables import Table
     from perpacket.statistics import Interval
 
 BESIDE_SCHEMA: Final = {
@@ -70,6 +71,8 @@ class Drawing:
     """What the chart shows, in a sentence; also the text for those who do not see it."""
     wide: str = ""
     narrow: str = ""
+    table: Table | None = None
+    """The same numbers for those who cannot tell the chart's colours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +81,7 @@ class Sketch:
 
     draw: Callable[[int], Chart]
     description: str
+    table: Table | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +138,10 @@ def _drawing(identifier: str, figure: Figure, material: Material) -> Drawing:
         )
         for name, width in (("wide", look.WIDE), ("narrow", look.NARROW))
     )
-    return Drawing(identifier, figure.title, figure.caption, sketch.description, wide, narrow)
+    table = sketch.table and replace(sketch.table, identifier=f"{identifier}-table")
+    return Drawing(
+        identifier, figure.title, figure.caption, sketch.description, wide, narrow, table
+    )
 
 
 def _paper_beside(figure: Figure, material: Material) -> Sketch | None:
@@ -443,6 +450,58 @@ def _comparisons_beside(figure: Figure, material: Material) -> Sketch | None:
     return _rows_sketch(records, figure.x_title, description, material.voice)
 
 
+def _heat_map(figure: Figure, material: Material) -> Sketch | None:
+    """A column's mean over two factors, in the order of their levels."""
+    interval_of = means.per_point(material.observations, figure.y)
+    held: dict[tuple[float, float], Interval] = {}
+    for point in points_of(material.study, figure):
+        levels = (_level(point, figure.series or ""), _level(point, figure.x))
+        down, across = (one if isinstance(one, int | float) else None for one in levels)
+        if point.name in interval_of and down is not None and across is not None:
+            held[down, across] = interval_of[point.name]
+    if not held:
+        return None
+    name = figure.series or ""
+    downs = sorted({down for down, _ in held})
+    acrosses = sorted({across for _, across in held})
+    row_of = {down: heat_map.level_text(name, down) for down in downs}
+    column_of = {across: heat_map.level_text(figure.x, across) for across in acrosses}
+    frame = pl.DataFrame(
+        [
+            {"x": column_of[across], "row": row_of[down], "value": float(held[down, across].value)}
+            for down in downs
+            for across in acrosses
+            if (down, across) in held
+        ]
+    )
+    best = max(held, key=lambda place: held[place].value)
+    worst = min(held, key=lambda place: held[place].value)
+    x_title, value_title = _titles(figure)
+    # The levels have their unit with them.
+    row_title = in_words(name.removesuffix("_bytes"))
+    ends = [
+        f"{word} {number(held[place].value)} at {row_of[place[0]]} and {column_of[place[1]]}"
+        for word, place in (("highest", best), ("lowest", worst))
+    ]
+    table = heat_map.cell_table(
+        "",
+        f"{figure.title}: {value_title}",
+        f"{row_title}, by {x_title}",
+        list(column_of.values()),
+        {
+            row_of[down]: {column_of[a]: held[down, a] for a in acrosses if (down, a) in held}
+            for down in downs
+        },
+    )
+    return Sketch(
+        lambda width: heat_map.heat_map(
+            frame, x_title=x_title, row_title=row_title, value_title=value_title, width=width
+        ),
+        f"{value_title}, {' and '.join(ends)}.",
+        table,
+    )
+
+
 def _timeline(figure: Figure, material: Material) -> Sketch | None:
     """The first kept timeline among the figure's points."""
     kept = {point.name for point in points_of(material.study, figure)}
@@ -503,4 +562,5 @@ SKETCHES: Final[Mapping[FigureKind, Callable[[Figure, Material], Sketch | None]]
     "ways": _ways,
     "laws": _laws,
     "comparisons-beside": _comparisons_beside,
+    "heat-map": _heat_map,
 }
