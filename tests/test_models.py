@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 
 from perpacket.cli.app import run
 from perpacket.errors import ConfigurationError
-from perpacket.models import bounds, handoff, laws, memory, profiled, saturation, segments
+from perpacket.models import (
+    bandwidth,
+    bounds,
+    handoff,
+    laws,
+    memory,
+    profiled,
+    saturation,
+    segments,
+)
 
 fractions = st.floats(0.001, 1.0)
 ratios = st.floats(0.01, 100.0)
@@ -126,6 +135,35 @@ def test_a_catalogue_of_ones_own_is_checked(tmp_path: Path) -> None:
         bounds.read_catalogue(file)
     file.write_text(file.read_text().replace("coppy", "copy"))
     assert [item.mbps for item in bounds.all_bounds(bounds.read_catalogue(file))] == [4000]
+
+
+def bench_report(working_set_bytes: int) -> dict[str, object]:
+    """A report of `bench memory` with one row, from a machine with 32 MiB of last cache."""
+    row = {"operation": "copy", "stride_words": 1, "working_set_bytes": working_set_bytes}
+    row |= {"mbytes_per_s": 8000.0, "low": 7900.0, "high": 8100.0, "n": 24}
+    smaller = row | {"working_set_bytes": 4096, "mbytes_per_s": 90_000.0}
+    caches = [{"level": 1, "size_bytes": 2**15}, {"level": 3, "size_bytes": 2**25}]
+    return {"machine": {"caches": caches}, "surface": [row, smaller]}
+
+
+def test_bench_memory_gives_the_bandwidth_of_its_largest_copy() -> None:
+    found = bandwidth.of_bench(bench_report(2**27), "b.json")
+    assert (found.value, found.low, found.high, found.n) == (8000.0, 7900.0, 8100.0, 24)
+
+
+@pytest.mark.parametrize(
+    ("report", "complaint"),
+    [
+        (bench_report(2**25), "the cache"),
+        ({"surface": []}, "no copy at stride 1"),
+        ({"layers": {}}, "no copy at stride 1"),
+    ],
+)
+def test_a_report_that_holds_no_memory_bandwidth_is_refused(
+    report: dict[str, object], complaint: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=complaint):
+        bandwidth.of_bench(report, "b.json")
 
 
 def test_stalls_and_overhead_are_those_of_the_source() -> None:

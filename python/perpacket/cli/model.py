@@ -121,14 +121,14 @@ def share_of(network_share: float | None, profile: Path | None) -> float:
     return share
 
 
-def read_json(file: Path) -> Mapping[str, object]:
+def read_json(file: Path, option: str = "--profile") -> Mapping[str, object]:
     """A JSON document; raises `ConfigurationError` when it is none."""
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise ConfigurationError(f"--profile {file}: cannot be read: {error}") from None
+        raise ConfigurationError(f"{option} {file}: cannot be read: {error}") from None
     if not isinstance(content, dict):
-        raise ConfigurationError(f"--profile {file}: expected a JSON object")
+        raise ConfigurationError(f"{option} {file}: expected a JSON object")
     return content
 
 
@@ -204,8 +204,12 @@ def bounds(
     measure: Annotated[
         bool, typer.Option("--measure", help="Also this machine, its memory measured.")
     ] = False,
+    bench: Annotated[
+        Path | None,
+        typer.Option(help="Also the machine of a `bench memory --format json`, with its memory."),
+    ] = None,
     io_mbytes_per_s: Annotated[
-        float | None, typer.Option(help="With --measure: this machine's I/O bus, MB/s.")
+        float | None, typer.Option(help="That machine's I/O bus, MB/s (--measure or --bench).")
     ] = None,
     output_format: FormatOption = Format.TABLE,
     quiet: QuietOption = False,
@@ -221,8 +225,8 @@ def bounds(
             hint="give --measure too, or put the server into a --catalogue",
         )
     known = model.read_catalogue(catalogue)
-    if measure:
-        known.server.append(measured_server(io_mbytes_per_s, quiet))
+    if measure or bench is not None:
+        known.server.append(measured_server(bench, io_mbytes_per_s, quiet))
     found = model.all_bounds(known, as_printed=as_printed, overlap=overlap)
     if output_format is Format.JSON:
         rows = [
@@ -245,22 +249,24 @@ def bounds(
     progress.note(model.PRINTED_DIFFERENCE, quiet)
 
 
-def measured_server(io_mbytes_per_s: float | None, quiet: bool) -> Server:
-    """The machine at hand as a server of the catalogue."""
+def measured_server(bench: Path | None, io_mbytes_per_s: float | None, quiet: bool) -> Server:
+    """The machine at hand, or that of a report of `bench memory`, as a server of the catalogue."""
     from perpacket.models import bandwidth
     from perpacket.models.bounds import Server as Described
 
-    copied = bandwidth.copy_mbytes_per_s()
+    if bench is None:
+        name, copied = "this machine", bandwidth.copy_mbytes_per_s()
+    else:
+        name = f"machine of {bench.name}"
+        copied = bandwidth.of_bench(read_json(bench, "--bench"), str(bench))
     progress.note(f"memory, copied by one core: {copied} MB/s read and written", quiet)
     buses = {"memory": copied.value}
     if io_mbytes_per_s is not None:
         buses["io"] = io_mbytes_per_s
     else:
         progress.note(
-            "this machine's I/O bus cannot be measured without a device that fills it: give "
+            "a machine's I/O bus cannot be measured without a device that fills it: give "
             "--io-mbytes-per-s for transactions that cross it",
             quiet,
         )
-    return Described(
-        name="this machine", buses_mbytes_per_s=buses, source="measured, one core copying"
-    )
+    return Described(name=name, buses_mbytes_per_s=buses, source="measured, one core copying")

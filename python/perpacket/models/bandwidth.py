@@ -1,15 +1,29 @@
-"""Memory bandwidth of this machine, measured, for `perpacket.models.bounds`."""
+"""Memory bandwidth of this machine, measured, for `perpacket.models.bounds`.
+
+Here by copying an array; better by `perpacket bench memory`, whose report is read.
+"""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 
+from perpacket.errors import ConfigurationError
 from perpacket.statistics import Interval, median
 
 COPY_BYTES = 256 * 2**20
 """Larger than last-level caches, so that it is memory that is measured."""
 
 REPETITIONS = 11
+
+COPY = ("copy", 1)
+"""Operation and stride in words of the row that is taken from a report of `bench memory`."""
+
+PAST_CACHES = 2
+"""Working sets of so many last caches are memory's: no more than half of one is ever found."""
+
+BENCH_CONFIDENCE = 0.95
+"""What the intervals of `bench memory` aim at."""
 
 
 def copy_mbytes_per_s() -> Interval:
@@ -29,3 +43,53 @@ def copy_mbytes_per_s() -> Interval:
         np.copyto(target, source)
         rates.append(2 * COPY_BYTES / (time.perf_counter() - begin) / 1e6)
     return median(rates)
+
+
+def of_bench(report: Mapping[str, object], name: str) -> Interval:
+    """The same from the report of `bench memory`: copying at stride 1, the largest working set.
+
+    `name` is what messages call the report. Raises `ConfigurationError` where it holds no such row,
+    or none past the last cache: a cache's bandwidth is no bus's.
+    """
+    surface = report.get("surface")
+    rows = [
+        row
+        for row in (surface if isinstance(surface, list) else [])
+        if isinstance(row, Mapping) and (row.get("operation"), row.get("stride_words")) == COPY
+    ]
+    if not rows:
+        raise ConfigurationError(
+            f"{name}: no copy at stride 1: expected the report of `bench memory`",
+            parameter="--bench",
+            value=name,
+            hint="make it with `perpacket bench memory --format json`",
+        )
+    row = max(rows, key=lambda row: _number(row, "working_set_bytes", name))
+    last_cache_bytes = max(
+        (_number(cache, "size_bytes", name) for cache in _caches(report)), default=0
+    )
+    if _number(row, "working_set_bytes", name) < PAST_CACHES * last_cache_bytes:
+        raise ConfigurationError(
+            f"{name}: its largest working set is no {PAST_CACHES} times the last cache: what was "
+            "measured is the cache",
+            parameter="--bench",
+            value=name,
+            hint="leave out --largest, or give more",
+        )
+    value, low, high = (_number(row, key, name) for key in ("mbytes_per_s", "low", "high"))
+    return Interval(value, low, high, int(_number(row, "n", name)), BENCH_CONFIDENCE)
+
+
+def _caches(report: Mapping[str, object]) -> list[Mapping[str, object]]:
+    machine = report.get("machine")
+    caches = machine.get("caches") if isinstance(machine, Mapping) else None
+    return [cache for cache in caches if isinstance(cache, Mapping)] if caches else []
+
+
+def _number(row: Mapping[str, object], key: str, name: str) -> float:
+    value = row.get(key)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ConfigurationError(
+            f"{name}: {key} is {value!r}, expected a number", parameter="--bench", value=name
+        )
+    return float(value)
