@@ -39,6 +39,7 @@ from perpacket.cli.study_options import (
     FullOption,
     NameArgument,
     OnlyOption,
+    PlaneOption,
     ReplicationsOption,
     SeedsOption,
     ServerHostOption,
@@ -139,6 +140,7 @@ def run(
     packets: PacketsOption = None,
     full: FullOption = False,
     only: OnlyOption = None,
+    plane: PlaneOption = None,
     replications: ReplicationsOption = None,
     seed: FirstSeedOption = None,
     duration_s: DurationOption = None,
@@ -172,14 +174,14 @@ def run(
         load__trace=None if trace is None else existing(trace),
     )
     where = executor_of(executor, cluster, workers)
-    study = chosen(name, full, only)
+    study = chosen(name, full, only, plane)
     if study.is_measured:
         parallel = {"--workers": workers, "--executor": executor, "--cluster": cluster}
         refuse_simulated(study, name, {"--seeds": seeds}, parallel, of_simulation)
         blocks = blocks_of(study, replications, seed)
     else:
         wrong = {"--full": full or None, "--only": only, "--replications": replications}
-        refuse(name, "measured", wrong | {"--seed": seed}, of_measurement)
+        refuse(name, "measured", wrong | {"--plane": plane, "--seed": seed}, of_measurement)
         own = None if study.definition else SIMULATED_SEEDS
         blocks = blocks_of(study, seeds or own, None if study.definition else 1)
     path = directory or fresh_path(study)
@@ -194,15 +196,17 @@ def run(
     finish(made, output_format, quiet)
 
 
-def chosen(name: str, full: bool, only: str | None) -> Study:
+def chosen(name: str, full: bool, only: str | None, plane: str | None) -> Study:
     """The study of that name or file, with the scope asked for where it has scopes."""
     from perpacket import studies
 
     if name in studies.MEASURED:
-        return studies.find_measured(name, full=full, only=tuple(only.split(",")) if only else ())
+        experiments = tuple(only.split(",")) if only else ()
+        return studies.find_measured(name, full=full, only=experiments, plane=plane)
     study = studies.find(name)
     if study.is_measured:
-        refuse(name, "built-in measured", {"--full": full or None, "--only": only}, [])
+        given = {"--full": full or None, "--only": only, "--plane": plane}
+        refuse(name, "built-in measured", given, [])
     return study
 
 

@@ -16,6 +16,13 @@ MEASURED = "Measured studies"
 """Panels of the help."""
 
 
+class PlaneChoice(StrEnum):
+    """Who forwards in a router study."""
+
+    KERNEL = "kernel"
+    XDP = "xdp"
+
+
 class TestbedChoice(StrEnum):
     """Where a measured study runs."""
 
@@ -78,8 +85,15 @@ OnlyOption = Annotated[
     str | None,
     typer.Option(
         metavar="EXPERIMENTS",
-        help="Some experiments by commas: packet-rate, connections, latency, web; ab, surge; size, "
-        "clients; share, connections, handoff; unique, multiple.",
+        help="Some experiments by commas; a name that is none lists those of a study.",
+        rich_help_panel=MEASURED,
+    ),
+]
+PlaneOption = Annotated[
+    PlaneChoice | None,
+    typer.Option(
+        "--plane",
+        help="Study router: the experiments over the kernel or over XDP alone.",
         rich_help_panel=MEASURED,
     ),
 ]

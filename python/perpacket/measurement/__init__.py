@@ -9,6 +9,9 @@
     summary.py      the answers of the programs as one observation
     runs.py         one run: set up, warm up, measure, take down
     rig.py          the testbed that is held while a study runs
+    router/         runs through a router, and its rig
+    microbenches.py what memory and context switches cost here, as functions
+    bench_rig.py    their runs as points of a study
 
 Depends on `perpacket.testbed`, `perpacket.traces`, `perpacket.experiment` and `perpacket.errors`.
 Which points a study has and what they are compared with is not known here.

@@ -21,6 +21,7 @@ from perpacket.report.voice import Voice, voice_of
 from perpacket.report.wording import (
     column_in_words,
     factor_in_words,
+    in_words,
     number,
     plural,
     points_in_words,

@@ -31,12 +31,16 @@ MODULES = {
     "media-servers": "media_servers",
     "sensitivity": "sensitivity",
     "double-buffer": "double_buffer",
+    "router": "router",
+    "memory-surface": "machine_numbers.memory",
+    "switch-cost": "machine_numbers.switches",
 }
 """Name of each study and the module that builds it; a module is imported when asked for."""
 
 MEASURED = (
     *("tr05-450", "breakdown", "web-servers", "agreement"),
     *("media-servers", "sensitivity", "double-buffer"),
+    *("router", "memory-surface", "switch-cost"),
 )
 """Studies of real servers, with cut and with published levels."""
 
@@ -64,11 +68,13 @@ def is_file(name: str) -> bool:
     return name.endswith(".toml")
 
 
-def find_measured(name: str, *, full: bool = False, only: tuple[str, ...] = ()) -> Study:
+def find_measured(
+    name: str, *, full: bool = False, only: tuple[str, ...] = (), plane: str | None = None
+) -> Study:
     """A measured study with published levels (`full`) or cut ones, of `only` some experiments.
 
-    Raises `MissingStudy` as `find` does, and `ConfigurationError` when the study is simulated or
-    has no such experiment.
+    `plane` keeps a router's experiments over that plane. Raises `MissingStudy` as `find` does, and
+    `ConfigurationError` when the study is simulated or has no such experiment or plane.
     """
     if name in MODULES and name not in MEASURED:
         raise ConfigurationError(
@@ -77,8 +83,34 @@ def find_measured(name: str, *, full: bool = False, only: tuple[str, ...] = ()) 
             value=name,
             hint=f"--full and --only are for {', '.join(MEASURED)}",
         )
-    study: Study = _module(name).study(full=full, only=only)
+    module = _module(name)
+    if plane is not None:
+        only = _over_plane(name, module.EXPERIMENTS, only, plane)
+    study: Study = module.study(full=full, only=only)
     return study
+
+
+def _over_plane(
+    name: str, experiments: tuple[str, ...], only: tuple[str, ...], plane: str
+) -> tuple[str, ...]:
+    """The experiments over a plane, their names' last part; `tcp` is one over whichever it is."""
+    found = tuple(one for one in experiments if one.endswith(f"-{plane}"))
+    if not found:
+        raise ConfigurationError(
+            f"study {name} has no --plane {plane}: that is for routers",
+            parameter="--plane",
+            value=plane,
+            hint="leave it out, or run study router",
+        )
+    wanted = {f"{one.removesuffix(f'-{plane}')}-{plane}" for one in only}
+    if wanted - set(found):
+        raise ConfigurationError(
+            f"--only {','.join(only)} over --plane {plane}: no such experiment",
+            parameter="--only",
+            value=",".join(only),
+            hint=f"study {name} has {', '.join(experiments)}",
+        )
+    return tuple(one for one in found if not only or one in wanted)
 
 
 def of_run(configuration: RunConfiguration) -> Study:
@@ -97,7 +129,7 @@ def of_run(configuration: RunConfiguration) -> Study:
     if name not in MEASURED:
         return find(name)
     names = {point.name for point in configuration.points}
-    for full, only in _scopes(_module(name).EXPERIMENTS):
+    for full, only in _scopes(_module(name)):
         study = find_measured(name, full=full, only=only)
         own = {point.name: point for point in study.points}
         if names <= own.keys() and all(
@@ -116,12 +148,13 @@ def of_run(configuration: RunConfiguration) -> Study:
     )
 
 
-def _scopes(experiments: tuple[str, ...]) -> Iterator[tuple[bool, tuple[str, ...]]]:
-    """Every way to ask for a study, the smaller ones first."""
-    for count in range(1, len(experiments)):
+def _scopes(module: ModuleType) -> Iterator[tuple[bool, tuple[str, ...]]]:
+    """Every way to ask for a study, the smaller ones first; what is run unasked has no names."""
+    experiments: tuple[str, ...] = module.EXPERIMENTS
+    unasked: tuple[str, ...] = getattr(module, "DEFAULT", experiments)
+    for count in range(1, len(experiments) + 1):
         for only in combinations(experiments, count):
-            yield from ((full, only) for full in (False, True))
-    yield from ((full, ()) for full in (False, True))
+            yield from ((full, () if only == unasked else only) for full in (False, True))
 
 
 def _module(name: str) -> ModuleType:

@@ -67,6 +67,7 @@ def balance_warnings(rows: Mapping[int, Row]) -> Iterable[str]:
 
 DOUBTS = {
     "client_limited": "the clients were nearly busy and may have been the limit",
+    "generator_limited": "the generator may have been the limit, not the router,",
     "rate_missed": "the sender fell short of its rate",
     "many_errors": "over 1 % of the requests failed",
     "not_conforming": "not every connection got its bandwidth",

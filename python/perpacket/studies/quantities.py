@@ -362,9 +362,35 @@ def _streams() -> list[Quantity]:
     return found
 
 
+def _counted() -> list[Quantity]:
+    """What a router, memory and the scheduler are asked for, each with its change."""
+    found = []
+    for name, title, unit, value in (
+        ("forwarded", "Forwarded", "Mb/s", column("forwarded_mbps")),
+        (
+            "machine_switches",
+            "Context switches of the machine",
+            "1/s",
+            column("context_switches_per_s"),
+        ),
+        ("router_busy", "Busy processors of the router", "%", busy),
+        ("router_user", "User code on the router's processors", "%", column("router_user", 100)),
+        ("active_pages", "Active pages", "pages", column("active_pages")),
+        ("memory_bandwidth", "Memory bandwidth", "MB/s", column("mbytes_per_s")),
+        ("switch_cost", "Cost of a context switch", "ns", column("ns_per_switch")),
+    ):
+        found.append(Quantity(name, title, unit, value))
+        change = f"Change of {title[0].lower()}{title[1:]}"
+        found.append(Quantity(f"{name} increase", change, "%", value, gain))
+    return found
+
+
 QUANTITIES = {
     quantity.name: quantity
-    for quantity in (*_simple(), *_by_region(), *_measured(), *_servers(), *_streams())
+    for quantity in (
+        *(*_simple(), *_by_region(), *_measured(), *_servers()),
+        *(*_streams(), *_counted()),
+    )
 }
 """Every quantity by name."""
 

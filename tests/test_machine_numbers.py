@@ -1,0 +1,270 @@
+"""The microbenchmarks from Python, their studies, and the heat map that shows them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from perpacket import report, studies
+from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
+from perpacket.experiment import configuration_file, driver, session
+from perpacket.experiment.run_directory import RunDirectory
+from perpacket.experiment.study import Figure, Outcome, Point, Study
+from perpacket.measurement import bench_rig, microbenches
+from perpacket.measurement.bench_rig import BenchPlan, BenchRig
+from perpacket.measurement.microbenches import Memory, Switch
+from perpacket.measurement.plan import validated
+from perpacket.report import drawing, heat_map
+from perpacket.statistics import Interval
+from perpacket.studies.machine_numbers import memory, switches
+
+QUICK = (("run.duration_s", "0.001"),)
+
+
+@pytest.fixture(scope="module")
+def needs_agent() -> None:
+    from perpacket.testbed import agent
+
+    try:
+        agent.find()
+    except MachineLacks as error:
+        pytest.skip(f"no agent: {error}")
+
+
+# The studies.
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_a_surface_has_every_stride_that_fits_a_block(full: bool) -> None:
+    factors = [point.factors for point in memory.points(full, ("surface",))]
+
+    def strides(operation: str) -> set[object]:
+        """Those of the smallest working set."""
+        smallest = {"operation": operation, "working_set_bytes": 512}
+        return {f["stride_words"] for f in factors if smallest.items() <= f.items()}
+
+    # 64 words: two of them are 32 apart at most, and 16 in either half.
+    assert strides("load") == {stride for stride in memory.STRIDES_WORDS[full] if stride <= 32}
+    assert strides("copy") == {stride for stride in memory.STRIDES_WORDS[full] if stride <= 16}
+    sizes = [f["working_set_bytes"] for f in factors]
+    assert {512, memory.LARGEST_BYTES[full]} <= set(sizes)
+
+
+def test_rings_have_the_published_numbers_of_threads() -> None:
+    members = {point.factors["members"] for point in switches.points(full=True)}
+    assert members == {2, 4, 8, 16, 32, 64, 128}
+
+
+@pytest.mark.parametrize("name", ["memory-surface", "switch-cost"])
+@pytest.mark.parametrize("full", [False, True])
+def test_every_point_is_a_plan_and_its_factors_are_asked_for(name: str, full: bool) -> None:
+    class Here:
+        name, address, cpus = "here", "127.0.0.1", (0, 3)
+
+        def agent(self) -> str:
+            return "agent"
+
+    for point in studies.find_measured(name, full=full).points:
+        plan = validated(BenchPlan, point)
+        command = " ".join(plan.benchmark().command(Here()))  # type: ignore[arg-type]
+        assert "--cpu 3" in command
+        if plan.kind == "surface":
+            size = point.factors["working_set_bytes"]
+            assert f"--operations {point.factors['operation']}" in command
+            assert f"--smallest {size} --largest {size} --no-chain" in command
+        if plan.kind == "switch":
+            assert f"--kinds {point.factors['kind']} --members {plan.members} " in command
+            assert ("--pinned yes" in command) == (point.factors["placed"] == "pinned")
+
+
+def test_working_sets_beyond_memory_are_left_out_with_the_reason() -> None:
+    plans = {
+        point.name: validated(BenchPlan, point)
+        for point in memory.points(full=True, experiments=("surface",))
+    }
+    left_out = bench_rig.too_large(plans, memory_bytes=512 * 2**20)
+    assert left_out.keys() == {name for name in plans if "-536870912b-" in name}
+    assert "256 MiB" not in next(iter(left_out.values()))
+    assert "512 MiB available" in next(iter(left_out.values()))
+
+
+def test_edges_are_named_by_the_caches_that_end_there() -> None:
+    rows = [
+        {"level": 1, "working_set_bytes": 49152, "before_ns": 1.0, "after_ns": 3.5},
+        {"level": None, "working_set_bytes": 4096, "before_ns": 3.5, "after_ns": 9.0},
+    ]
+    found = bench_rig.edges({"edges": rows})
+    assert found["l1"] == {"working_set_bytes": 49152, "before_ns": 1.0, "after_ns": 3.5}
+    assert "unnamed" in found
+    with pytest.raises(RunFailed, match="no surface"):
+        microbenches.only_row({"surface": []}, "surface")
+
+
+# The real benchmarks, as short as they go.
+
+
+def test_both_benchmarks_can_be_run_from_python(needs_agent: None) -> None:
+    copied = Memory(
+        operations=("copy",),
+        strides=(1, 8),
+        smallest_bytes=4096,
+        largest_bytes=8192,
+        chain=False,
+        point_limit_ms=1,
+    )
+    surface = microbenches.run(copied)
+    rows = surface["surface"]
+    assert isinstance(rows, list)
+    places = {(row["working_set_bytes"], row["stride_words"]) for row in rows}
+    assert places == {(4096, 1), (4096, 8), (8192, 1), (8192, 8)}
+    ring = Switch(
+        kinds=("processes",),
+        members=(2, 3),
+        working_sets_bytes=(0,),
+        pinned=(True,),
+        point_limit_ms=1,
+    )
+    row = microbenches.only_row(microbenches.run(ring), "rows")
+    assert (row["kind"], row["members"], row["pinned"]) == ("processes", 3, True)
+
+
+def test_what_a_benchmark_cannot_be_asked_is_refused(needs_agent: None) -> None:
+    with pytest.raises(ConfigurationError, match="strides = 3"):
+        microbenches.run(Memory(strides=(3,)))
+    with pytest.raises(ConfigurationError, match="members = 1"):
+        microbenches.run(Switch(members=(1,)))
+
+
+def test_the_driver_runs_each_kind_of_point(needs_agent: None, tmp_path: Path) -> None:
+    surface = studies.find_measured("memory-surface")
+    switched = studies.find_measured("switch-cost")
+    wanted = {
+        "load-8192b-4w": "mbytes_per_s",
+        "chain-8192b": "latency_ns",
+        "threads-2-0b-pinned": "ns_per_switch",
+    }
+    for study in (surface, switched):
+        points = tuple(point for point in study.points if point.name in wanted)
+        chosen = study.limited_to(points)
+        configuration = configuration_file.resolve(chosen, "1", (1,), QUICK)
+        directory = driver.begin(BenchRig(), tmp_path / study.name, configuration)
+        told = directory.environment()["testbed"]
+        assert isinstance(told, dict)
+        assert told["machine"]["page_bytes"] >= 4096
+        for one in directory.read_observations():
+            assert isinstance(one.result[wanted[one.point]], float)
+            assert "working_set_bytes" not in one.result
+        assert not directory.failures()
+
+
+# The heat map.
+
+
+class InventedRun:
+    """A bandwidth that is the product of its levels."""
+
+    def __init__(self, point: Point, seed: int) -> None:
+        self.point, self.seed = point, seed
+
+    def run(self) -> Outcome:
+        across, down = (self.point.factors[name] for name in ("stride_words", "set_bytes"))
+        assert isinstance(across, int)
+        assert isinstance(down, int)
+        return Outcome({"mbytes_per_s": float(down / across + self.seed)})
+
+    def progress(self) -> tuple[int, int]:
+        return 1, 1
+
+    def cancel(self) -> None:
+        """Nothing to cancel."""
+
+
+class InventedRunner:
+    def prepare(self, point: Point, seed: int, timeline: bool) -> InventedRun:
+        return InventedRun(point, seed)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Study, RunDirectory]:
+    study = Study(
+        name="invented",
+        title="Invented",
+        question="Which is the brightest?",
+        points=tuple(
+            Point(f"p-{size}-{stride}", "invented", {"stride_words": stride, "set_bytes": size})
+            for size in (512, 2048, 2**20)
+            for stride in (1, 16)
+            if (size, stride) != (512, 16)
+        ),
+        seeds=(1, 2, 3),
+        runner=InventedRunner(),
+        figures=(
+            Figure(
+                "heat-map",
+                "Bandwidth",
+                "stride_words",
+                "mbytes_per_s",
+                series="set_bytes",
+                x_title="stride (words)",
+                y_title="MB/s",
+            ),
+        ),
+    )
+    return study, session.run(study, tmp_path_factory.mktemp("runs") / "run")
+
+
+def test_every_cell_stands_in_the_chart_and_in_the_table_beside_it(
+    run: tuple[Study, RunDirectory],
+) -> None:
+    study, directory = run
+    page = report.write_study(study, directory, directory.path / "report.html").read_text()
+    figure = re.search(r'<figure id="figure-1".*?</figure>', page, re.DOTALL)
+    assert figure is not None
+    table = re.search(r'<table id="figure-1-table".*?</table>', figure[0], re.DOTALL)
+    assert table is not None
+    assert [text for text in ("512 B", "2 KiB", "1 MiB") if f">{text}</th>" in table[0]] == [
+        *("512 B", "2 KiB", "1 MiB")
+    ]
+    assert ">514<" in table[0]
+    assert table[0].count("<td") == 6
+    chart = figure[0].partition('<div class="narrow">')[0]
+    fills = re.findall(r'<path[^>]*fill="(rgb\([^"]*\)|#[0-9a-f]{6})"', chart)
+    assert len(set(fills)) >= 5, "five cells have five values"
+    assert "highest 1,048,578 at 1 MiB and 1" in figure[0]
+    assert 'role="img"' in chart
+
+
+def test_colours_grow_lighter_with_the_value() -> None:
+    """Cividis tells values by lightness alone: nobody needs to tell hues apart."""
+    frame = pl.DataFrame({"x": ["1"] * 4, "row": list("abcd"), "value": [1.0, 10.0, 100.0, 1000.0]})
+    chart = heat_map.heat_map(frame, x_title="x", row_title="row", value_title="v")
+    svg = drawing.svg(chart, identifier="c", title="t", description="d")
+    cells = re.findall(r'<path[^>]*fill="rgb\((\d+), (\d+), (\d+)\)"', svg)
+    weights = (0.2126, 0.7152, 0.0722)
+    light = [sum(w * int(part) for w, part in zip(weights, cell, strict=True)) for cell in cells]
+    assert len(light) == 4
+    assert light == sorted(light)
+
+
+def test_levels_are_told_with_binary_prefixes_where_they_are_bytes() -> None:
+    def text(name: str, level: float) -> str:
+        return heat_map.level_text(name, level)
+
+    assert [text("set_bytes", size) for size in (512, 1024, 1536, 3 * 2**20, 0)] == [
+        *("512 B", "1 KiB", "1536 B", "3 MiB", "0 B")
+    ]
+    assert text("stride_words", 256) == "256"
+    assert text("share", 0.5) == "0.5"
+
+
+def test_a_cell_without_a_run_is_empty_in_the_table() -> None:
+    table = heat_map.cell_table(
+        "t", "c", "corner", ["1", "2"], {"a": {"1": Interval(7, 6, 8, 3, 0.95)}}
+    )
+    assert [cell.text for cell in table.rows[0]] == ["a", "7", ""]
+    assert table.rows[0][1].remark
+    assert replace(table, identifier="u").columns == ("corner", "1", "2")

@@ -1,0 +1,457 @@
+"""A router between hosts: what its study asks, what its testbed is, and what a run tells."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from perpacket import studies, testbed
+from perpacket.cli import app
+from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
+from perpacket.experiment import configuration_file, driver
+from perpacket.experiment.study import Point
+from perpacket.measurement.plan import validated
+from perpacket.measurement.router.plan import RouterPlan, flows
+from perpacket.measurement.router.rig import RouterRig
+from perpacket.measurement.router.runs import RoutedTestbed, RouterStage
+from perpacket.measurement.router.summary import (
+    Window,
+    layers,
+    loss_at,
+    summarize_loss,
+    summarize_search,
+    summarize_tcp,
+)
+from perpacket.studies import router
+from perpacket.studies.quantities import QUANTITIES
+from perpacket.testbed.routed import Port, Routed
+
+ETHERNET_MOST_BYTES = 1514
+"""A frame without its check sequence on a device with an MTU of 1500."""
+
+TOO_BUSY = "nothing while it was profiled|sent nothing within|does not listen|still running after"
+"""Why a run can fail on a machine whose processors are given to others for seconds."""
+
+
+# Which host sends to which.
+
+
+def test_the_eight_configurations_are_those_of_the_document() -> None:
+    assert flows(1) == ((0, 1),)
+    assert flows(3) == ((0, 1), (2, 3))
+    assert flows(5) == ((0, 1), (0, 2), (0, 3))
+    assert flows(7) == ((0, 1), (1, 2), (2, 3), (3, 0))
+    for simplex in (1, 3, 5, 7):
+        duplex = flows(simplex + 1)
+        assert duplex[: len(duplex) // 2] == flows(simplex)
+        assert set(duplex) == {pair for way in flows(simplex) for pair in (way, way[::-1])}
+
+
+# The study.
+
+
+def test_every_configuration_meets_every_message_size() -> None:
+    chosen = [point.factors for point in router.points(full=False, experiments=("tcp-kernel",))]
+    assert {(one["configuration"], one["bytes"]) for one in chosen} == {
+        (configuration, size) for configuration in range(1, 9) for size in (64, 10_240, 65_536)
+    }
+
+
+def test_the_full_search_has_the_frame_sizes_of_rfc_2544() -> None:
+    chosen = router.points(full=True, experiments=("search-xdp",))
+    assert [point.factors["bytes"] for point in chosen] == [64, 128, 256, 512, 1024, 1280, 1518]
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_every_point_is_a_plan(full: bool) -> None:
+    for point in router.points(full, router.EXPERIMENTS):
+        plan = validated(RouterPlan, point)
+        assert (plan.kind, plan.plane) == (point.factors["load"], point.factors["plane"])
+
+
+@pytest.mark.parametrize("name", ["router", "memory-surface", "switch-cost"])
+def test_the_cut_levels_take_ten_minutes_at_most(name: str) -> None:
+    study = studies.find_measured(name)
+    runs = [study.runner.prepare(point, 1, timeline=False) for point in study.points]
+    assert sum(run.progress()[1] for run in runs) * len(study.seeds) <= 600_000
+
+
+def test_a_plane_keeps_its_experiments() -> None:
+    def names(**chosen: object) -> set[str]:
+        study = studies.find_measured("router", **chosen)  # type: ignore[arg-type]
+        return {f"{p.factors['load']}-{p.factors['plane']}" for p in study.points}
+
+    assert names() == set(router.DEFAULT)
+    assert names(plane="xdp") == {"tcp-xdp", "search-xdp", "loss-xdp"}
+    assert names(plane="kernel", only=("tcp",)) == {"tcp-kernel"}
+    with pytest.raises(ConfigurationError, match="no --plane xdp"):
+        studies.find_measured("breakdown", plane="xdp")
+    with pytest.raises(ConfigurationError, match="--only trees over --plane kernel"):
+        names(plane="kernel", only=("trees",))
+
+
+@pytest.mark.parametrize("only", [(), ("tcp-xdp",), router.EXPERIMENTS])
+def test_a_run_finds_its_study_again(only: tuple[str, ...]) -> None:
+    study = studies.find_measured("router", only=only)
+    run = configuration_file.resolve(study, "1", (1,), ())
+    again = studies.of_run(run)
+    assert {point.name for point in again.points} == {point.name for point in study.points}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["osdi06", "--plane", "xdp"], "osdi06 has no --plane"),
+        (["router", "--set", "router.configuration=9"], "router.configuration = 9"),
+        (["router", "--set", "load.frame_bytes=63"], "load.frame_bytes = 63"),
+        (["router", "--testbed", "loopback"], "(testbed.kind) = loopback"),
+    ],
+)
+def test_what_a_router_cannot_be_asked_is_refused(
+    arguments: list[str], complaint: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    status = app.run(["study", "run", *arguments, "--output", str(tmp_path / "run")])
+    assert (status, complaint in capfd.readouterr().err) == (2, True)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("name", ["router", "memory-surface", "switch-cost"])
+def test_published_figures_are_those_of_the_reference(name: str, shared: Path) -> None:
+    with (shared / "reference" / "isa2003.toml").open("rb") as stream:
+        reference = {row["id"]: row for row in tomllib.load(stream)["figure"]}
+    for row in studies.find_measured(name, full=True).published:
+        key = row.figure
+        while key not in reference:
+            key, _, cut = key.rpartition("-")
+            assert cut, f"{row.figure} is no figure of the document"
+        assert row.where == reference[key]["where"], row.figure
+        assert row.statement == reference[key]["statement"], row.figure
+        # Rates of a machine of 2003 are told in notes; only its share of the processor is compared.
+        if row.value is not None:
+            assert row.value == reference[key]["value"], row.figure
+        assert row.quantity in QUANTITIES
+
+
+# What a run tells.
+
+
+def window(**changed: object) -> Window:
+    """A window of a second in which 1000 frames came in and were sent on."""
+    profile: dict[str, object] = {
+        "window_s": 2.0,
+        "packets": {"sent": 1000, "received": 1000},
+        "bytes": {"sent": 1_500_000, "received": 1_500_000},
+        "interfaces": {
+            "lo": {"bytes_sent": 7, "bytes_received": 7},
+            "port0": {"bytes_sent": 100_000, "bytes_received": 1_400_000},
+        },
+        "context_switches": 4000,
+        "layers": {
+            "user": {"cpu_s": 0.5, "share": 0.2},
+            "ip": {"cpu_s": 0.001, "share": 0.3},
+            "driver": {"cpu_s": 0.002, "share": 0.5},
+        },
+        "closure": {"stat_cpu_s": 0.5, "difference": 0.0, "resolution": 0.1},
+    }
+    return Window(
+        profile={**profile, **changed},
+        loads=[{"goodput_bps": 4e6}, {"goodput_bps": 1e6}],
+        router_idle=0.4,
+        router_user=0.0,
+        hosts_idle=0.05,
+        active_bytes=8192.0,
+    )
+
+
+def plan(**parameters: str) -> RouterPlan:
+    given = {"load.kind": "tcp"} | {k.replace("__", "."): v for k, v in parameters.items()}
+    return validated(RouterPlan, Point("p", "tcp", overrides=tuple(given.items())))
+
+
+def test_what_is_forwarded_counts_once_and_bytes_are_told_by_interface() -> None:
+    result = summarize_tcp(plan(), window())
+    assert result["forwarded_packets_per_s"] == 500
+    assert result["packets_per_s"] == 1000
+    assert result["forwarded_mbps"] == 6.0
+    assert result["goodput_mbps"] == 5.0
+    assert result["mean_packet_bytes"] == 1500
+    assert result["interfaces"] == {"port0": {"received_mbps": 5.6, "sent_mbps": 0.4}}
+    assert (result["context_switches_per_s"], result["active_pages"]) == (2000, 2)
+    doubts = result["doubts"]
+    assert isinstance(doubts, dict)
+    assert {name for name, held in doubts.items() if held} == {"client_limited", "others_ran"}
+
+
+def test_user_code_is_no_cost_of_a_forwarded_packet() -> None:
+    found = layers(window().profile, 1000)
+    assert "cpu_ns_per_forwarded_packet" not in found["user"]  # type: ignore[operator]
+    assert found["ip"]["cpu_ns_per_forwarded_packet"] == pytest.approx(1000)  # type: ignore[index]
+
+
+def test_in_xdp_the_routers_processors_tell_nothing() -> None:
+    result = summarize_tcp(plan(router__plane="xdp"), window())
+    assert (result["server_idle"], result["layers"]) == (None, None)
+
+
+def test_a_router_that_forwards_nothing_is_no_observation() -> None:
+    with pytest.raises(RunFailed, match="forwarded nothing"):
+        summarize_tcp(plan(), window(packets={"sent": 0, "received": 9}))
+
+
+def test_a_search_tells_its_rate_the_loss_above_it_and_who_was_the_limit() -> None:
+    steps = [
+        {"rate_pps": 2000.0, "loss": 0.25},
+        {"rate_pps": 1000.0, "loss": 0.0},
+        {"rate_pps": 2000.0, "loss": 0.5},
+    ]
+    answer = {
+        "throughput_pps": 1000.0,
+        "failed_pps": 2000.0,
+        "generator_limited": True,
+        "steps": steps,
+    }
+    result = summarize_search(plan(load__kind="search", load__frame_bytes="125"), answer)
+    assert (result["throughput_pps"], result["throughput_mbps"]) == (1000, 1)
+    assert (result["loss_at_failed"], result["trials"]) == (0.5, 3)
+    assert result["doubts"] == {"generator_limited": True}
+    assert loss_at(steps, 3000.0) is None
+    none = summarize_search(plan(load__kind="search"), {**answer, "throughput_pps": None})
+    assert (none["throughput_pps"], none["throughput_mbps"]) == (None, None)
+    with pytest.raises(RunFailed, match="no trial"):
+        summarize_search(plan(load__kind="search"), {"steps": []})
+
+
+def test_a_trial_tells_its_loss_and_whether_the_rate_was_offered() -> None:
+    step = {"rate_pps": 1000.0, "sent": 500, "received": 400, "loss": 0.2, "duration_s": 0.5}
+    asked = plan(load__kind="loss", load__rate_pps="1000")
+    kept = summarize_loss(asked, {"steps": [step]})
+    assert (kept["loss"], kept["sent_pps"]) == (0.2, 1000)
+    assert kept["doubts"] == {"generator_limited": False}
+    slow = summarize_loss(asked, {"steps": [step | {"duration_s": 1.0}]})
+    assert slow["doubts"] == {"generator_limited": True}
+    with pytest.raises(RunFailed, match="not made"):
+        summarize_loss(asked, {"steps": []})
+
+
+# What the kernel forbids is done without, and said.
+
+
+@dataclass
+class Said:
+    """A command that ended."""
+
+    returncode: int
+    stdout: str = ""
+    stderr: str = ""
+
+
+@dataclass
+class Refused:
+    """A process that was refused at once."""
+
+    said: Said
+    pid: int = 1
+
+    def poll(self) -> int:
+        return self.said.returncode
+
+    def stop(self, timeout_s: float = 5) -> int:
+        return self.said.returncode
+
+    def result(self, timeout_s: float | None = None) -> Said:
+        return self.said
+
+    def wait_for_line(self, pattern: str, timeout_s: float) -> re.Match[str]:
+        raise RunFailed("ended without a line")
+
+
+@dataclass
+class FakeHost:
+    """A host whose kernel forbids BPF, and whose router breaks one rule."""
+
+    name: str = "host"
+    address: str = "10.77.0.2"
+    cpus: tuple[int, ...] = (0,)
+    FORBIDDEN = Said(3, stderr="error: cannot load a program: operation not permitted")
+
+    def agent(self) -> str:
+        return "agent"
+
+    def put(self, local: Path, remote: str) -> None:
+        raise NotImplementedError
+
+    def start(self, command: Sequence[str], *, cpus: Sequence[int] | None = None) -> Refused:
+        assert command[1:3] == ["route", "plane"]
+        return Refused(self.FORBIDDEN)
+
+    def run(
+        self, command: Sequence[str], *, timeout_s: float, cpus: Sequence[int] | None = None
+    ) -> Said:
+        if command[1:3] == ["route", "check"]:
+            cases = [{"case": "TTL 1", "breach": "nothing came"}, {"case": "MTU", "breach": None}]
+            return Said(4, json.dumps({"cases": cases}))
+        if command[1:3] == ["route", "throughput"]:
+            return self.FORBIDDEN
+        return Said(0, json.dumps({"capabilities": []}))
+
+
+@dataclass
+class FakeRouted:
+    """A router among fake hosts."""
+
+    network: str = "veth"
+    limits: tuple[str, ...] = ("It is invented.",)
+    server: FakeHost = field(default_factory=FakeHost)
+    clients: tuple[FakeHost, ...] = field(default_factory=lambda: (FakeHost(),) * 4)
+    ports: tuple[Port, ...] = tuple(Port(f"r:port{n}", f"h{n}:net0") for n in range(4))
+
+    def set_latency(self, one_way_us: float) -> None:
+        raise NotImplementedError
+
+    def network_report(self) -> None:
+        return None
+
+
+def test_without_bpf_the_router_is_loaded_by_batches_and_points_in_xdp_are_left_out() -> None:
+    rig = RouterRig(lambda plan: nullcontext(cast("RoutedTestbed", FakeRouted())))
+    points = router.points(full=False, experiments=("search-kernel", "search-xdp"))
+    with rig.held(points) as holding:
+        assert holding.identity["generator"] == "socket"
+        assert holding.left_out.keys() == {f"search-xdp-{size}b" for size in (64, 512, 1518)}
+        assert "operation not permitted" in next(iter(holding.left_out.values()))
+        assert holding.facts["oracle"] == {"kernel": "2 cases, 1 wrong"}
+        told = holding.facts["limits"]
+        assert isinstance(told, list)
+        assert any("first TTL 1: nothing came" in limit for limit in told)
+        assert any("batches from a packet socket" in limit for limit in told)
+
+
+@pytest.mark.parametrize(
+    ("asked", "may_sample", "sampled"),
+    [("any", True, "best"), ("any", False, "accounts"), ("clock", False, "clock")],
+)
+def test_where_perf_is_forbidden_the_kernels_accounts_do(
+    asked: str, may_sample: bool, sampled: str
+) -> None:
+    stage = RouterStage(cast("RoutedTestbed", FakeRouted()), "socket", may_sample)
+    assert stage.events(plan(profile__events=asked)) == sampled
+
+
+# The testbed, where namespaces can be made.
+
+
+@pytest.fixture(scope="module")
+def bed() -> Iterator[Routed]:
+    try:
+        opened = testbed.routed(hosts=3)
+    except MachineLacks as error:
+        pytest.skip(f"no network namespaces: {error}")
+    with opened as routed:
+        yield routed
+
+
+def test_hosts_reach_each_other_through_the_router_alone(bed: Routed) -> None:
+    def forwarded() -> int:
+        done = bed.server.run(["cat", "/proc/net/snmp"], timeout_s=20)
+        lines = [line.split() for line in done.stdout.splitlines() if line.startswith("Ip: ")]
+        return int(dict(zip(*lines, strict=True))["ForwDatagrams"])
+
+    before = forwarded()
+    first, _, last = bed.clients
+    listen = [last.agent(), "load", "stream", "--listen", f"{last.address}:5001", "--once"]
+    far_end = last.start([*listen, "--format", "json"])
+    far_end.wait_for_line("listening on", 20)
+    send = [first.agent(), "load", "stream", "--to", f"{last.address}:5001", "--duration", "0.05"]
+    sent = first.run([*send, "--segment-bytes", "65536", "--format", "json"], timeout_s=60)
+    assert sent.returncode == 0, sent.stderr
+    received = json.loads(far_end.result(60).stdout)
+    assert received["bytes"] > 0
+    # Whole frames cross: no fewer packets than the bytes fill.
+    assert forwarded() - before >= received["bytes"] / ETHERNET_MOST_BYTES
+
+
+def test_no_device_takes_several_frames_for_one_or_leaves_checksums_out(bed: Routed) -> None:
+    from pyroute2.ethtool import Ethtool
+
+    from perpacket.testbed.network import OFFLOADS, Namespace
+
+    def look() -> None:
+        ethtool = Ethtool()
+        try:
+            features = ethtool.get_features("net0").features
+            on.extend(name for name, one in features.items() if one.enable)
+        finally:
+            ethtool.close()
+
+    on: list[str] = []
+    name, _, device = bed.ports[0].host.rpartition(":")
+    assert device == "net0"
+    with (Path("/run/netns") / name).open() as held:
+        Namespace(name, held.fileno()).inside(look)
+    assert on
+    assert not [name for name in on if name.startswith(OFFLOADS)]
+
+
+def test_a_router_goes_as_it_came_and_adds_no_latency() -> None:
+    try:
+        opened = testbed.routed(hosts=2)
+    except MachineLacks as error:
+        pytest.skip(f"no network namespaces: {error}")
+    with opened as routed:
+        names = [port.router.rpartition(":")[0] for port in routed.ports]
+        assert all((Path("/run/netns") / name).exists() for name in names)
+        routed.set_latency(0)
+        with pytest.raises(MachineLacks, match="latency"):
+            routed.set_latency(5)
+    assert not any((Path("/run/netns") / name).exists() for name in names)
+
+
+@pytest.mark.parametrize("hosts", [1, 251])
+def test_a_router_has_two_hosts_at_least(hosts: int) -> None:
+    with pytest.raises(ConfigurationError, match="hosts"):
+        testbed.routed(hosts=hosts)
+
+
+def test_the_real_router_makes_observations(tmp_path: Path) -> None:
+    """A window of bulk TCP and a search, through the driver; no number of time is judged."""
+    wanted = {"kernel-2-10240b", "search-kernel-512b"}
+    study = studies.find_measured("router")
+    chosen = tuple(point for point in study.points if point.name in wanted)
+    study = replace(study.limited_to(chosen), seeds=(1,))
+    quick = (
+        ("run.duration_s", "0.5"),
+        ("run.warmup_s", "0"),
+        ("search.trial_s", "0.02"),
+        ("search.resolution", "0.9"),
+        ("profile.events", "accounts"),
+    )
+    configuration = configuration_file.resolve(study, "1", (1,), quick)
+    try:
+        directory = driver.begin(RouterRig(), tmp_path / "run", configuration)
+    except MachineLacks as error:
+        pytest.skip(f"no router here: {error}")
+    told = directory.environment()["testbed"]
+    assert isinstance(told, dict)
+    # What the oracle says of Linux is tested beside it; here it was asked, and its words were kept.
+    assert int(str(told["oracle"]["kernel"]).partition(" cases, ")[0]) > 60
+    reasons = [failure.reason for failure in directory.failures()]
+    if reasons and all(re.search(TOO_BUSY, reason) for reason in reasons):
+        pytest.skip(f"the machine is too busy to forward in time: {reasons[0]}")
+    results = {one.point: one.result for one in directory.read_observations()}
+    assert results.keys() == wanted, reasons
+    tcp = results["kernel-2-10240b"]
+    assert isinstance(tcp["interfaces"], dict)
+    assert {"port0", "port1"} <= tcp["interfaces"].keys()
+    assert isinstance(tcp["mean_packet_bytes"], float)
+    assert 40 < tcp["mean_packet_bytes"] <= ETHERNET_MOST_BYTES
+    trials = results["search-kernel-512b"]["trials"]
+    assert isinstance(trials, int)
+    assert trials >= 1
