@@ -101,11 +101,11 @@ def test_links_lead_to_where_a_page_is_shown() -> None:
 
 def test_docstrings_keep_their_tables_lists_code_and_blocks() -> None:
     written = [
-        *("| key | meaning |", "|---|---|", "| `a_` | one", "  line |", ""),
+        *("| key | meaning |", "|---|---|", "| `a_` | one", "  line |", "| b |", "  two |", ""),
         *("A name_ and `code`s:", "- first", "- second", "", "Then", "", "    as it is"),
     ]
     text = "\n".join(docstrings.translated(written))
-    assert "* - `a_`\n     - one line" in text
+    assert "* - `a_`\n     - one line\n   * - b\n     - two" in text
     assert r"A name\_ and `code`\ s:" in text
     assert "s:\n\n- first\n- second" in text
     assert "Then\n\n::\n\n    as it is" in text

@@ -27,13 +27,16 @@ def plain(lines: Sequence[str]) -> Iterator[str]:
 
 
 def with_tables(lines: Iterator[str]) -> Iterator[str]:
-    """Tables between bars as tables of lists; a row may go over several lines."""
+    """Tables between bars as tables of lists; a row may go over several lines.
+
+    An empty line ends a table.
+    """
     rows: list[str] = []
     for line in [*lines, ""]:
         text = line.strip()
         if text.startswith("|"):
             rows.append(text)
-        elif rows and not rows[-1].endswith("|") and text:
+        elif rows and text:
             rows[-1] += f" {text}"
         else:
             yield from table_of_lists(rows)
