@@ -106,10 +106,11 @@ def run_script(text: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """Run a script in a folder with this tree's `perpacket`; nothing it started is left."""
     programs = folder / "bin"
     programs.mkdir()
-    starter = programs / "perpacket"
-    starter.write_text(f'#!/bin/sh\nexec {sys.executable} -m perpacket.cli "$@"\n')
-    starter.chmod(0o755)
-    (programs / "python3").symlink_to(sys.executable)
+    # Scripts, not links: through a link Python would not find its environment.
+    for name, arguments in (("perpacket", "-m perpacket.cli "), ("python3", "")):
+        starter = programs / name
+        starter.write_text(f'#!/bin/sh\nexec {sys.executable} {arguments}"$@"\n')
+        starter.chmod(0o755)
     path = os.pathsep.join([str(programs), os.environ["PATH"], "/usr/sbin", "/sbin"])
     work = folder / "work"
     work.mkdir()
