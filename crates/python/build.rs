@@ -6,7 +6,14 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::{env, fs};
 
+/// How far a build looks beyond a crate; whoever asks for one decides for both.
+const OPTIMIZATION: &str = "CARGO_PROFILE_RELEASE_LTO";
+
 fn main() -> Result<(), Box<dyn Error>> {
+    println!("cargo:rerun-if-env-changed=RUSTC_WORKSPACE_WRAPPER");
+    if env::var_os("RUSTC_WORKSPACE_WRAPPER").is_some() {
+        return Ok(()); // a linter looks at the code alone, and makes no wheel
+    }
     // Everything the agent is built from; a change in anything else needs no new agent.
     for name in [
         "agent",
@@ -37,14 +44,15 @@ fn main() -> Result<(), Box<dyn Error>> {
             "--target-dir",
         ])
         .arg(&target)
-        // Flags meant for this build, such as a linter's wrapper, are not meant for that one.
+        // Flags meant for this build are not meant for that one.
         .env_remove("CARGO_ENCODED_RUSTFLAGS")
-        .env_remove("RUSTC_WORKSPACE_WRAPPER")
         // Its symbols stay, for profiles of our own server; what debuggers need would be most of it.
         .env("CARGO_PROFILE_RELEASE_STRIP", "debuginfo")
-        // Whole-program optimization is for the simulator; here it would only take minutes.
-        .env("CARGO_PROFILE_RELEASE_LTO", "thin")
         .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
+    if env::var_os(OPTIMIZATION).is_none() {
+        // Whole-program optimization is for the simulator; here it would only take minutes.
+        cargo.env(OPTIMIZATION, "thin");
+    }
     if !cargo.status()?.success() {
         return Err("the agent could not be built; the messages above say why".into());
     }
