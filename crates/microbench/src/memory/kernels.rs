@@ -1,13 +1,15 @@
 //! The loops that are timed.
 //!
 //! One function an operation, compiled once for each stride: with the stride known the compiler
-//! addresses words without multiplying and without bounds checks, and at stride 1 it uses vectors,
-//! as it would in anybody's program. Working blocks go through `black_box` before each walk, so
+//! addresses words without multiplying and without bounds checks. At stride 1 it uses the widest
+//! vectors that the processor has, found when it runs, as a program built for this machine would;
+//! at others it must not, as gathering words of several lines at once is another access. Working blocks go through `black_box` before each walk, so
 //! that walks cannot be merged.
 
 use std::hint::black_box;
 use std::ops::Range;
 
+use multiversion::multiversion;
 use serde::Serialize;
 
 use super::pattern::{COLUMNS_TOGETHER, WORD_BYTES};
@@ -73,6 +75,7 @@ pub trait Walk {
     fn walk<const STRIDE: usize>(&mut self, columns: Range<usize>);
 
     /// As `walk`, with a stride known only now. Strides that are not offered walk nothing.
+    #[inline(always)]
     fn walk_stride(&mut self, stride_words: usize, columns: Range<usize>) {
         match stride_words {
             1 => self.walk::<1>(columns),
@@ -98,7 +101,7 @@ pub struct Load<'a> {
 }
 
 impl Walk for Load<'_> {
-    #[inline(never)]
+    #[inline(always)]
     fn walk<const STRIDE: usize>(&mut self, columns: Range<usize>) {
         let (rows, _) = black_box(self.words).as_chunks::<STRIDE>();
         let mut sum = self.sum;
@@ -120,7 +123,7 @@ pub struct Store<'a> {
 }
 
 impl Walk for Store<'_> {
-    #[inline(never)]
+    #[inline(always)]
     fn walk<const STRIDE: usize>(&mut self, columns: Range<usize>) {
         let (rows, _) = black_box(&mut *self.words).as_chunks_mut::<STRIDE>();
         for column in columns {
@@ -143,7 +146,7 @@ pub struct Copy<'a> {
 }
 
 impl Walk for Copy<'_> {
-    #[inline(never)]
+    #[inline(always)]
     fn walk<const STRIDE: usize>(&mut self, columns: Range<usize>) {
         let (from, _) = black_box(self.from).as_chunks::<STRIDE>();
         let (to, _) = black_box(&mut *self.to).as_chunks_mut::<STRIDE>();
@@ -167,7 +170,7 @@ pub struct Triad<'a> {
 }
 
 impl Walk for Triad<'_> {
-    #[inline(never)]
+    #[inline(always)]
     fn walk<const STRIDE: usize>(&mut self, _: Range<usize>) {
         let plain = black_box(self.plain);
         let scaled = black_box(self.scaled);
@@ -225,6 +228,26 @@ pub fn run(
     stride_words: usize,
     groups: Range<usize>,
 ) -> u64 {
+    match stride_words {
+        1 => contiguous(operation, buffer, bytes, groups),
+        _ => walk_all(operation, buffer, bytes, stride_words, groups),
+    }
+}
+
+/// `walk_all` at stride 1, compiled for each width of vectors.
+#[multiversion(targets("x86_64+avx512f+avx512vl+avx512dq", "x86_64+avx2+fma"))]
+fn contiguous(operation: Operation, buffer: &mut [u64], bytes: usize, groups: Range<usize>) -> u64 {
+    walk_all(operation, buffer, bytes, 1, groups)
+}
+
+#[inline(always)]
+fn walk_all(
+    operation: Operation,
+    buffer: &mut [u64],
+    bytes: usize,
+    stride_words: usize,
+    groups: Range<usize>,
+) -> u64 {
     let parts = Parts::of(operation, bytes);
     let words = parts.words();
     let buffer = &mut buffer[..parts.buffer_words()];
@@ -276,6 +299,7 @@ pub fn groups_of(stride_words: usize) -> usize {
     stride_words.div_ceil(COLUMNS_TOGETHER)
 }
 
+#[inline(always)]
 fn walk_groups(walk: &mut impl Walk, stride_words: usize, groups: Range<usize>) {
     let together = stride_words.min(COLUMNS_TOGETHER);
     let all = groups_of(stride_words);
