@@ -15,7 +15,7 @@ from perpacket.cli import app
 from perpacket.errors import ConfigurationError
 from perpacket.experiment import session
 from perpacket.experiment.run_directory import RunDirectory
-from perpacket.statistics import paired_ratio
+from perpacket.statistics import paired_ratio, unpaired_ratio
 from perpacket.studies import two_runs, user
 from perpacket.studies.two_runs import Change, Ratio
 from test_user_studies import SIMULATED, FakeRunner
@@ -82,7 +82,7 @@ def test_runs_without_common_seeds_are_two_samples_as_welch_has_them(tmp_path: P
     stats = pytest.importorskip("scipy.stats")
     first = [101.0, 104.0, 99.0, 102.5, 97.0]
     second = [111.0, 90.0, 105.0, 118.0]
-    own = two_runs.unpaired_ratio(second, first, 0.95)
+    own = unpaired_ratio(second, first, 0.95)
     logs = [[math.log(value) for value in values] for values in (second, first)]
     oracle = stats.ttest_ind(*logs, equal_var=False).confidence_interval(0.95)
     # Degrees of freedom are rounded down: the interval is that of the oracle or a little wider.
@@ -167,8 +167,13 @@ def test_a_broken_rule_fails_and_the_table_is_printed_all_the_same(
     assert status == 1
     assert "requests_per_s < 0.97: at mips=400 it is 0.9" in err
     assert json.loads(out)["rules"] == [
-        {"rule": "requests_per_s < 0.97", "broken_at": ["mips=400"], "certain_at": ["mips=400"]},
-        {"rule": "requests_per_s > 2", "broken_at": [], "certain_at": []},
+        {
+            "rule": "requests_per_s < 0.97",
+            "broken_at": ["mips=400"],
+            "certain_at": ["mips=400"],
+            "unjudged_at": [],
+        },
+        {"rule": "requests_per_s > 2", "broken_at": [], "certain_at": [], "unjudged_at": []},
     ]
 
 
@@ -201,3 +206,23 @@ def test_many_comparisons_are_said_to_differ_by_chance(tmp_path: Path) -> None:
     second = a_run(tmp_path / "b", lambda mips, seed: noise.uniform(90, 110), levels)
     compared = two_runs.compare(first, second)
     assert "of 40 comparisons at 95 %, about 2 would show" in compared.remarks[0]
+
+
+def test_a_second_run_that_broke_down_at_a_point_fails_the_gate(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    a_run(tmp_path / "a", before)
+    a_run(tmp_path / "zero", lambda mips, seed: 0.0 if mips == 400 else before(mips, seed))
+    a_run(tmp_path / "failed", before, levels="[800, 1200]")
+    for second in ("zero", "failed"):
+        runs = (str(tmp_path / "a"), str(tmp_path / second))
+        rule = ("--fail-if", "requests_per_s < 0.97", "--format", "json")
+        status, out, err = verb(capfd, *runs, *rule)
+        assert status == 1
+        assert "requests_per_s < 0.97: it cannot be judged at mips=400" in err
+        assert json.loads(out)["rules"][0]["unjudged_at"] == ["mips=400"]
+
+
+def test_a_ratio_beyond_what_a_float_holds_is_infinite() -> None:
+    found = unpaired_ratio([1e300, 1e-300], [1e-300, 1e-300], 0.95)
+    assert (found.low, found.high) == (0.0, math.inf)

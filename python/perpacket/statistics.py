@@ -274,6 +274,24 @@ def paired_ratio(
     return mean(logarithms, confidence).map(_exp)
 
 
+def unpaired_ratio(
+    numerators: Sequence[float],
+    denominators: Sequence[float],
+    confidence: float = DEFAULT_CONFIDENCE,
+) -> Interval:
+    """The ratio of the geometric means of two samples that have no seeds in common.
+
+    Welch's interval of the logarithms (see `difference`). Raises `StatisticsError` when a number is
+    not positive.
+    """
+    check_values(numerators)
+    check_values(denominators)
+    if min(*numerators, *denominators) <= 0:
+        raise StatisticsError("a ratio needs positive numbers: a run came to zero or below")
+    first, second = ([math.log(value) for value in one] for one in (denominators, numerators))
+    return difference(first, second, confidence).map(_exp)
+
+
 def _exp(logarithm: float) -> float:
     """The exponential, infinite where a float cannot hold it."""
     try:

@@ -40,7 +40,8 @@ def compare(
         typer.Option(
             metavar="RULE",
             help='A ratio B/A that must not be, as "requests_per_s < 0.97": then the exit status '
-            "is 1. May be repeated; asked of the ratio's value at every point.",
+            "is 1. May be repeated; asked of the ratio's value at every point of A, and failed "
+            "where there is none.",
         ),
     ] = None,
     output_format: FormatOption = Format.TABLE,
@@ -80,11 +81,7 @@ def compare(
         + ("" if rule.is_certain(ratio) else ", which may be chance")
         for rule, ratio in broken
     ]
-    failed += [
-        f"{rule}: it cannot be judged, no point has a ratio"
-        for rule in rules
-        if not rule.is_judged(compared.ratios)
-    ]
+    failed += [f"{rule}: {reason}" for rule in rules if (reason := rule.unjudged(compared))]
     if failed:
         raise CheckFailed(
             "; ".join(failed), hint="more replications (or blocks) narrow the intervals"
@@ -92,12 +89,13 @@ def compare(
 
 
 def describe(rule: Rule, compared: Compared) -> dict[str, object]:
-    """A rule for JSON: where it is broken, and where for certain."""
+    """A rule for JSON: where it is broken, where for certain, and where nobody can tell."""
     broken = [ratio for ratio in compared.ratios if rule.is_broken_by(ratio)]
     return {
         "rule": str(rule),
         "broken_at": [ratio.point for ratio in broken],
         "certain_at": [ratio.point for ratio in broken if rule.is_certain(ratio)],
+        "unjudged_at": list(compared.unjudged.get(rule.quantity, ())),
     }
 
 

@@ -24,7 +24,7 @@ from perpacket.statistics import (
     decimals_for,
     format_number,
     paired_ratio,
-    t_quantile,
+    unpaired_ratio,
 )
 from perpacket.studies.columns import columns, quantity
 from perpacket.studies.comparison import Rows, rows_of
@@ -136,11 +136,15 @@ class Rule:
             return False
         return OPERATORS[self.sign](ratio.interval.value, self.limit)
 
-    def is_judged(self, ratios: Sequence[Ratio]) -> bool:
-        """Whether any of these ratios tells how it stands."""
-        return any(
-            ratio.quantity == self.quantity and ratio.interval is not None for ratio in ratios
-        )
+    def unjudged(self, compared: Compared) -> str:
+        """Why it is not known how it stands, as `cannot be judged at POINT`; else nothing.
+
+        A second run that came to zero, or failed, has no ratio to be asked of, and is no success.
+        """
+        if points := compared.unjudged.get(self.quantity):
+            return f"it cannot be judged at {', '.join(points)}"
+        asked = [ratio for ratio in compared.ratios if ratio.quantity == self.quantity]
+        return "" if asked else "it cannot be judged, no point has a ratio"
 
     def is_certain(self, ratio: Ratio) -> bool:
         """Whether the whole interval is as it must not be."""
@@ -173,6 +177,8 @@ class Compared:
 
     ratios: tuple[Ratio, ...]
     remarks: tuple[str, ...]
+    unjudged: Mapping[str, tuple[str, ...]]
+    """Of each named quantity the points of the first run that have no ratio of it."""
 
 
 def compare(
@@ -218,7 +224,9 @@ def compare(
         for point in common
         if (found := ratio_at(point, name, rows, confidence)) is not None
     ]
-    return Compared(tuple(ratios), tuple(_remarks(first, second, rows, common, ratios, confidence)))
+    remarks = _remarks(first, second, rows, common, ratios, confidence)
+    unjudged = {name: _unjudged(name, first, rows) for name in names}
+    return Compared(tuple(ratios), tuple(remarks), unjudged)
 
 
 def known_names(rows: Sequence[Row]) -> list[str]:
@@ -262,32 +270,22 @@ def ratio_at(point: str, name: str, rows: tuple[Rows, Rows], confidence: float) 
     return Ratio(point, name, means[0], means[1], interval, bool(seeds))
 
 
-def unpaired_ratio(
-    numerators: Sequence[float], denominators: Sequence[float], confidence: float
-) -> Interval:
-    """The ratio of the geometric means of two samples, with Welch's interval.
+def _unjudged(name: str, first: RunDirectory, rows: tuple[Rows, Rows]) -> tuple[str, ...]:
+    """The points of the first run at which there is no ratio of a quantity that there should be.
 
-    Raises `StatisticsError` when a number is not positive.
+    What neither run has at a point that both ran is no quantity of that point.
     """
-    if min(*numerators, *denominators) <= 0:
-        raise StatisticsError("a ratio needs positive numbers: a run came to zero or below")
-    logs = [[math.log(value) for value in values] for values in (numerators, denominators)]
-    centres = [math.fsum(values) / len(values) for values in logs]
-    distance, n = centres[0] - centres[1], len(numerators) + len(denominators)
-    if min(map(len, logs)) < 2:
-        return Interval(math.exp(distance), -math.inf, math.inf, n, confidence)
-    errors = [
-        math.fsum((value - centre) ** 2 for value in values) / (len(values) - 1) / len(values)
-        for values, centre in zip(logs, centres, strict=True)
-    ]
-    half = 0.0
-    if sum(errors) > 0:
-        parts = (error**2 / (len(values) - 1) for error, values in zip(errors, logs, strict=True))
-        # Rounded down, which widens the interval: Student's t is had for whole degrees alone.
-        degrees = max(1, math.floor(sum(errors) ** 2 / math.fsum(parts)))
-        half = t_quantile(confidence, degrees) * math.sqrt(sum(errors))
-    low, high = math.exp(distance - half), math.exp(distance + half)
-    return Interval(math.exp(distance), low, high, n, confidence)
+    found = []
+    for point in first.configuration.points:
+        both = all(point.name in side for side in rows)
+        if both and not any(
+            _value(name, row) is not None for side in rows for row in side[point.name].values()
+        ):
+            continue
+        ratio = ratio_at(point.name, name, rows, DEFAULT_CONFIDENCE) if both else None
+        if ratio is None or ratio.interval is None:
+            found.append(point.name)
+    return tuple(found)
 
 
 def _remarks(
