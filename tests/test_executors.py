@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import pickle
 import signal
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
 
@@ -20,13 +23,13 @@ import perpacket
 from perpacket import studies
 from perpacket.cli import app
 from perpacket.errors import ConfigurationError, Interrupted, MachineLacks, RunFailed
-from perpacket.experiment import configuration_file, session
+from perpacket.experiment import configuration_file, processes, session
 from perpacket.experiment.cluster import ClusterExecutor, perform
 from perpacket.experiment.executor import Progress, execute
-from perpacket.experiment.jobs import MOST_DEATHS, Job
+from perpacket.experiment.jobs import MOST_DEATHS, Finished, Job
 from perpacket.experiment.processes import ProcessExecutor
 from perpacket.experiment.run_directory import RunDirectory
-from perpacket.experiment.study import Point, Study
+from perpacket.experiment.study import Outcome, Point, Study
 from perpacket.experiment.threads import ThreadExecutor
 from travelling import TravellingRunner
 
@@ -218,3 +221,49 @@ def test_a_scheduler_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPat
     ) as caught:
         ClusterExecutor("tcp://127.0.0.1:1").check()
     assert "dask scheduler" in caught.value.hint
+
+
+class Unsendable(TravellingRunner):
+    """Prepares runs, and goes nowhere."""
+
+    def __reduce__(self) -> str:
+        raise TypeError("a lock cannot be copied")
+
+
+def test_a_job_that_cannot_travel_is_a_failed_job() -> None:
+    point = Point("p", "web")
+    jobs = [Job(Unsendable(), point, 1, False), Job(TravellingRunner(), point, 2, False)]
+    found = {one.job.seed: one.outcome for one in ProcessExecutor(1).run(jobs) if one is not None}
+    assert isinstance(found[1], RunFailed)
+    assert "a lock cannot be copied" in str(found[1])
+    assert isinstance(found[2], Outcome)
+
+
+def test_a_worker_that_closes_its_pipe_and_lives_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "STOPPING_S", 0.2)
+    context = multiprocessing.get_context("spawn")
+    ours, its = context.Pipe()
+    process = context.Process(target=time.sleep, args=(600,), daemon=True)
+    process.start()
+    its.close()
+    worker = processes._Worker(process, ours, Job(TravellingRunner(), Point("p", "web"), 1, False))
+    executor = ProcessExecutor(1)
+    executor._pool.append(worker)
+    waiting: deque[Job] = deque()
+    assert executor._hear(worker, waiting) is None
+    assert not process.is_alive()
+    assert [job.seed for job in waiting] == [1]
+
+
+def test_the_reason_of_a_failure_is_told_before_others_are_stopped_by_it() -> None:
+    executor = ThreadExecutor(1)
+    stopped_when_told: list[bool] = []
+
+    class Told(SimpleQueue[Finished]):
+        def put(self, item: Finished, block: bool = True, timeout: float | None = None) -> None:
+            stopped_when_told.append(executor._stopped)
+
+    job = Job(TravellingRunner(failing="p-1"), Point("p", "web"), 1, False)
+    executor._perform(job, Told())
+    assert stopped_when_told == [False]
+    assert executor._stopped

@@ -13,7 +13,7 @@ import os
 import signal
 import threading
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing.connection import Connection, wait
@@ -67,7 +67,7 @@ class ProcessExecutor:
         self._deaths.clear()
         try:
             while waiting or any(worker.job for worker in self._pool):
-                self._hand_out(waiting)
+                yield from self._hand_out(waiting)
                 ready = set(wait([worker.channel for worker in self._pool], POLL_S))
                 for worker in [worker for worker in self._pool if worker.channel in ready]:
                     one = self._hear(worker, waiting)
@@ -77,8 +77,11 @@ class ProcessExecutor:
         finally:
             self._end_all()
 
-    def _hand_out(self, waiting: deque[Job]) -> None:
-        """Give each idle worker a job; make workers while there are jobs for them."""
+    def _hand_out(self, waiting: deque[Job]) -> Iterator[Finished]:
+        """Give each idle worker a job; make workers while there are jobs for them.
+
+        Gives back the jobs that cannot travel.
+        """
         while waiting:
             idle = next((worker for worker in self._pool if worker.job is None), None)
             if idle is None:
@@ -86,12 +89,16 @@ class ProcessExecutor:
                     return
                 idle = _started()
                 self._pool.append(idle)
-            idle.job, idle.progress = waiting.popleft(), (0, 0)
+            job = waiting.popleft()
+            idle.job, idle.progress = job, (0, 0)
             try:
-                idle.channel.send(idle.job)
+                idle.channel.send(job)
             except OSError:
                 # It died idle: the end of its pipe says so to `_hear`, which takes the job back.
                 continue
+            except Exception as error:  # pickle raises what the job's parts raise
+                idle.job = None
+                yield Finished(job, failure(error))
 
     def _hear(self, worker: _Worker, waiting: deque[Job]) -> Finished | None:
         """What a worker says; when it has died, its job is done again before all others."""
@@ -108,7 +115,7 @@ class ProcessExecutor:
     def _bury(self, worker: _Worker, waiting: deque[Job]) -> Finished | None:
         self._pool.remove(worker)
         worker.channel.close()
-        worker.process.join(STOPPING_S)
+        _end(worker.process)
         job = worker.job
         if job is None:
             return None
@@ -133,10 +140,7 @@ class ProcessExecutor:
             worker.channel.close()
             worker.process.terminate()
         for worker in self._pool:
-            worker.process.join(STOPPING_S)
-            if worker.process.is_alive():
-                worker.process.kill()
-                worker.process.join()
+            _end(worker.process)
         self._pool.clear()
 
     def active(self) -> Sequence[tuple[int, int]]:
@@ -157,6 +161,14 @@ def _started() -> _Worker:
     # Only the worker may hold its end: then its death ends the pipe.
     its.close()
     return _Worker(process, ours)
+
+
+def _end(process: BaseProcess) -> None:
+    """Wait for the end of a process, and kill it when it does not come."""
+    process.join(STOPPING_S)
+    if process.is_alive():
+        process.kill()
+        process.join()
 
 
 def _how_it_ended(status: int | None) -> str:

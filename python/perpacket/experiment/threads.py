@@ -51,8 +51,9 @@ class ThreadExecutor:
             finished.put(Finished(job, self._outcome(job)))
         except BaseException as error:  # a panic of the core is no Exception
             # A failure ends the study: no other run need begin, before anybody has read of it.
-            self._stopped = True
+            # It is told before any run that finds itself stopped by it: it is the reason.
             finished.put(Finished(job, failure(error)))
+            self._stopped = True
 
     def _outcome(self, job: Job) -> Outcome:
         """Prepare a run and run it, where `_stop` and `active` can reach it."""
