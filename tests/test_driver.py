@@ -302,3 +302,35 @@ def test_blocks_are_repeated_for_the_points_that_are_not_known_well_enough(tmp_p
     assert session.resume(replace(study, rig=again, runner=again), directory) == enough - 1
     assert directory.missing() == []
     assert {name for name, _ in again.ran} == {"web-16c"}
+
+
+def test_a_fault_in_a_run_costs_that_run_alone_and_is_told_with_its_place(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def fail(point: Point, seed: int) -> None:
+        if (point.name, seed) == ("web-16c", 2):
+            raise KeyError("layers")
+
+    rig = FakeRig(fail)
+    directory = run(rig, tmp_path / "run")
+    assert len(rig.ran) == len(POINTS) * len(SEEDS)
+    (failure,) = directory.failures()
+    assert failure.reason == "KeyError: 'layers': this is a fault of perpacket"
+    err = capfd.readouterr().err
+    assert "Traceback" in err
+    assert "in fail" in err
+
+
+def test_a_row_of_failures_is_counted_over_the_batches_of_a_rule(tmp_path: Path) -> None:
+    """The first batch ends with three failures, the next begins with three."""
+
+    def fail(point: Point, seed: int) -> None:
+        if seed > 2 or (seed == 2 and point in POINTS[3:]):
+            raise RunFailed("the server died")
+
+    rig = FakeRig(fail)
+    rule = Stopping("requests_per_s", within=1e-6, least=2)
+    study = replace(make_study(rig), stopping=rule, seeds=tuple(range(1, 9)), order="as-written")
+    with pytest.raises(RunFailed, match="5 runs in a row failed"):
+        session.run(study, tmp_path / "run")
+    assert len(rig.ran) == 2 * len(POINTS) + 2

@@ -13,7 +13,9 @@ row of failures ends it, because then something is wrong with all of them.
 from __future__ import annotations
 
 import random
+import sys
 import time
+import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -158,13 +160,16 @@ def execute(
     """
     finished = 0
     tried: set[tuple[str, int]] = set()
+    failed_in_a_row: list[Failure] = []
     with directory.locked():
         # More may be due once these are there: a rule may ask whether a point ran often enough.
         while due := [
             run for run in remaining(directory, only) if (run[0].name, run[1]) not in tried
         ]:
             tried |= {(point.name, seed) for point, seed in due}
-            finished += _run_all(directory, rig, due, on_progress, directory.planned(only))
+            finished += _run_all(
+                directory, rig, due, on_progress, directory.planned(only), failed_in_a_row
+            )
     return finished
 
 
@@ -174,10 +179,14 @@ def _run_all(
     due: Sequence[tuple[Point, int]],
     on_progress: ProgressFunction | None,
     total: int,
+    failed_in_a_row: list[Failure],
 ) -> int:
-    """Run these, one after another; returns how many observations that gave."""
+    """Run these, one after another; returns how many observations that gave.
+
+    `failed_in_a_row` goes on from batch to batch.
+    """
     runs = [_Planned(point, seed, rig.prepare(point, seed, timeline=False)) for point, seed in due]
-    session = _Session(directory, runs, total - len(runs), total)
+    session = _Session(directory, runs, total - len(runs), total, failed_in_a_row)
     try:
         with _ticking(on_progress, session.progress):
             for planned in runs:
@@ -217,18 +226,34 @@ class _Planned:
         return self.run.progress()[1]
 
 
+def _outcome(run: Run) -> Outcome:
+    """What a run comes to; its fault costs that run alone, and is told where it can be mended."""
+    try:
+        return run.run()
+    except PerpacketError:
+        raise
+    except Exception as error:
+        traceback.print_exception(error, file=sys.stderr)
+        raise RunFailed(f"{type(error).__name__}: {error}: this is a fault of perpacket") from error
+
+
 class _Session:
     """What one session of the driver has done."""
 
     def __init__(
-        self, directory: RunDirectory, runs: Sequence[_Planned], before: int, total: int
+        self,
+        directory: RunDirectory,
+        runs: Sequence[_Planned],
+        before: int,
+        total: int,
+        failed_in_a_row: list[Failure],
     ) -> None:
         self.directory, self.before, self.total = directory, before, total
         self.finished = 0
         self._began_s = time.monotonic()
         self._planned_ms = sum(planned.expected_ms for planned in runs) or 1
         self._done_ms = 0
-        self._failed_in_a_row: list[Failure] = []
+        self._failed_in_a_row = failed_in_a_row
         self._current: _Planned | None = None
         self._latest: tuple[Point, int, Outcome] | None = None
 
@@ -241,7 +266,7 @@ class _Session:
         """Run one point once, and keep the observation or why there is none."""
         self._current = planned
         try:
-            outcome = planned.run.run()
+            outcome = _outcome(planned.run)
             self.directory.record(planned.point, planned.seed, outcome)
             self.finished += 1
             self._latest = (planned.point, planned.seed, outcome)
