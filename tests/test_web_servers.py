@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 
 from perpacket import report, studies, testbed
 from perpacket.cli import app
+from perpacket.errors import ConfigurationError
 from perpacket.experiment import session
 from perpacket.experiment.contest import Contest, Contested, contested
 from perpacket.experiment.run_directory import RunDirectory
@@ -451,3 +452,13 @@ def test_a_server_is_measured_with_its_whole_tree(
     assert row["server_process.processes"] >= least
     assert row["server_process.resident_pages"] > 0
     assert row["server_process.context_switches_per_s"] >= 0
+
+
+def test_two_points_for_one_place_of_a_contest_are_named() -> None:
+    points = [
+        Point(f"a-1-{cpus}", "a", {"server": "a", "size": 1.0, "cpus": cpus}) for cpus in (1, 2)
+    ]
+    values = {point.name: {1: 10.0} for point in points}
+    contest = Contest("Who leads", "server", "size", "requests_per_s")
+    with pytest.raises(ConfigurationError, match="a-1-1 and a-1-2 are both a at size = 1"):
+        contested(contest, points, values)

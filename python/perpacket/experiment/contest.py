@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations, pairwise
 
+from perpacket.errors import ConfigurationError
 from perpacket.experiment.study import Level, Point
 from perpacket.statistics import Interval, mean
 
@@ -86,13 +87,25 @@ def contested(
     unit: str = "",
     doubts: Mapping[str, Sequence[str]] | None = None,
 ) -> Contested:
-    """The standings at each level and the crossings between them; `doubts` are by point."""
+    """The standings at each level and the crossings between them; `doubts` are by point.
+
+    Raises `ConfigurationError` when two points are one competitor at one level.
+    """
     table: dict[float, dict[str, Point]] = {}
     for point in points:
         level = point.factors.get(contest.along)
         kept = all(point.factors.get(name) == held for name, held in contest.where.items())
         if kept and isinstance(level, int | float) and values.get(point.name):
-            table.setdefault(float(level), {})[str(point.factors[contest.competitor])] = point
+            cell = table.setdefault(float(level), {})
+            name = str(point.factors[contest.competitor])
+            if name in cell:
+                raise ConfigurationError(
+                    f"contest {contest.title!r}: {cell[name].name} and {point.name} are both "
+                    f"{name} at {contest.along} = {level:g}",
+                    parameter="where",
+                    hint="name the levels of the other factors in its `where`",
+                )
+            cell[name] = point
     rounds = [_Round(contest, level, table[level], values) for level in sorted(table)]
     standings = tuple(one.standing(doubts or {}) for one in rounds)
     return Contested(contest, title, unit, standings, tuple(_crossings(rounds)))
