@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -17,8 +18,8 @@ import pytest
 
 from perpacket import testbed
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
-from perpacket.testbed import agent, contract, record
-from perpacket.testbed.namespaces import documents
+from perpacket.testbed import agent, contract, network, record
+from perpacket.testbed.namespaces import Namespaces, documents
 from perpacket.testbed.network import address
 from perpacket.testbed.processors import SHARED, Division, divide
 
@@ -519,3 +520,38 @@ def test_machines_run_the_same_over_ssh_and_keep_nothing_of_a_killed_run(tmp_pat
 def test_a_machine_that_is_none_is_named() -> None:
     with pytest.raises(ConfigurationError, match="-oProxyCommand"):
         testbed.machines("-oProxyCommand=x", ["a"])
+
+
+@pytest.mark.parametrize("refused", ["prepare", "join_by_veth"])
+@pytest.mark.usefixtures("needs_namespaces")
+def test_a_network_that_is_refused_halfway_falls_back_to_loopback_and_leaves_nothing(
+    refused: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a container whose /proc/sys is read-only, or whose kernel has no veth."""
+    from pyroute2.netlink.exceptions import NetlinkError
+
+    before, open_files = ours(), len(os.listdir("/proc/self/fd"))
+
+    def prepare(cpus: tuple[int, ...]) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    def join_by_veth(*_: object) -> None:
+        with network.allowed("a pair of virtual Ethernet devices"):
+            raise NetlinkError(errno.EOPNOTSUPP, "Operation not supported")
+
+    monkeypatch.setattr(network, refused, {"prepare": prepare}.get(refused, join_by_veth))
+    with testbed.best() as bed:
+        assert bed.network == "loopback"
+        assert any("There are no network namespaces here" in limit for limit in bed.limits)
+    assert ours() == before
+    assert len(os.listdir("/proc/self/fd")) == open_files
+
+
+@pytest.mark.usefixtures("needs_namespaces")
+def test_netlinks_refusals_are_lacks_of_the_machine() -> None:
+    with testbed.namespaces() as bed:
+        assert isinstance(bed, Namespaces)
+        (server, _) = bed._hosts
+        network.make_bridge(server)
+        with pytest.raises(MachineLacks, match="a bridge"):
+            network.make_bridge(server)

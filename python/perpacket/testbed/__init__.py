@@ -2,7 +2,7 @@
 
     with testbed.best(one_way_latency_us=5000) as bed:
         server = bed.server.start([bed.server.agent(), "serve", "web", ...])
-        server.wait_for_line("ready", timeout_s=10)
+        server.wait_for_line("ready", timeout_s=60)
         bed.clients[0].run([...], timeout_s=60)
 
 `contract.py` says what a testbed and a host are, `hosting.py` how all of them end; `local.py` has

@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,6 +55,26 @@ def address(number: int) -> str:
     return f"10.77.{(number + 1) // 256}.{(number + 1) % 256}"
 
 
+@contextmanager
+def allowed(what: str) -> Iterator[None]:
+    """Say which part of a network this machine does not allow, as `MachineLacks`."""
+    from pyroute2.netlink.exceptions import NetlinkError
+
+    try:
+        yield
+    except (OSError, NetlinkError) as error:
+        raise MachineLacks(
+            f"{what}: {reason_of(error)}",
+            "run as root (CAP_SYS_ADMIN and CAP_NET_ADMIN) where /proc/sys can be written, or use "
+            "loopback",
+        ) from error
+
+
+def reason_of(error: Exception) -> str:
+    """Why the kernel refused, in its words."""
+    return (getattr(error, "strerror", None) or str(error)).lower()
+
+
 @dataclass(frozen=True)
 class Namespace:
     """A network namespace of ours."""
@@ -71,19 +91,16 @@ class Namespace:
         from pyroute2 import netns
 
         name = record.name(host)
-        try:
+        with allowed(f"network namespace {name}"):
             netns.create(name)
-            descriptor = os.open(NAMESPACES / name, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError as error:
-            reason = (error.strerror or str(error)).lower()
-            raise MachineLacks(
-                f"network namespace {name}: {reason}",
-                "run as root (CAP_SYS_ADMIN and CAP_NET_ADMIN), or use loopback",
-            ) from error
-        namespace = cls(name, descriptor)
-        namespace.inside(lambda: prepare(cpus))
-        with namespace.netlink() as netlink:
-            netlink.link("set", index=1, state="up")
+            namespace = cls(name, os.open(NAMESPACES / name, os.O_RDONLY | os.O_CLOEXEC))
+            try:
+                namespace.inside(lambda: prepare(cpus))
+                with namespace.netlink() as netlink:
+                    netlink.link("set", index=1, state="up")
+            except BaseException:
+                namespace.close()
+                raise
         return namespace
 
     def netlink(self) -> Any:
@@ -119,8 +136,9 @@ class Namespace:
         try:
             self.inside(write)
         except OSError as error:
-            reason = (error.strerror or str(error)).lower()
-            raise MachineLacks(f"{name} = {value}: {reason}", "see what this kernel has") from error
+            raise MachineLacks(
+                f"{name} = {value}: {reason_of(error)}", "see what this kernel has"
+            ) from error
 
     def close(self) -> None:
         """Let go of the namespace."""
@@ -157,6 +175,7 @@ def remove_device(namespace: Namespace, device: str) -> None:
             netlink.link("del", index=index)
 
 
+@allowed("a host's device")
 def bring_up(
     namespace: Namespace, device: str, host_address: str | None, prefix_bits: int = PREFIX_BITS
 ) -> None:
@@ -168,6 +187,7 @@ def bring_up(
         netlink.link("set", index=index, state="up")
 
 
+@allowed("a pair of virtual Ethernet devices")
 def join_by_veth(left: Namespace, left_device: str, right: Namespace, right_device: str) -> None:
     """A pair of virtual Ethernet devices, one end in each namespace, still down."""
     with left.netlink() as netlink:
@@ -175,6 +195,7 @@ def join_by_veth(left: Namespace, left_device: str, right: Namespace, right_devi
         netlink.link("add", ifname=left_device, kind="veth", peer=peer)
 
 
+@allowed("a bridge")
 def make_bridge(switch: Namespace) -> None:
     """The bridge of the switch."""
     with switch.netlink() as netlink:
@@ -182,6 +203,7 @@ def make_bridge(switch: Namespace) -> None:
         netlink.link("set", index=index_of(netlink, BRIDGE), state="up")
 
 
+@allowed("a port of a bridge")
 def make_port(switch: Namespace, device: str) -> None:
     """Make a device of the switch's namespace a port of its bridge, and bring it up."""
     with switch.netlink() as netlink:
@@ -189,12 +211,14 @@ def make_port(switch: Namespace, device: str) -> None:
         netlink.link("set", index=index, master=index_of(netlink, BRIDGE), state="up")
 
 
+@allowed("a route")
 def add_route(namespace: Namespace, network: str, router: str) -> None:
     """A static route to a network, such as `10.77.1.0/24`."""
     with namespace.netlink() as netlink:
         netlink.route("add", dst=network, gateway=router)
 
 
+@allowed("a permanent neighbour")
 def know_neighbours(left: Namespace, left_device: str, right: Namespace, right_device: str) -> None:
     """Tell both ends of a pair the other's hardware address for good: nobody asks for it."""
     ends = ((left, left_device), (right, right_device))
