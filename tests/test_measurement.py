@@ -33,6 +33,7 @@ from perpacket.measurement.processors import Ticks, idle_share, read_frames, rea
 from perpacket.measurement.rig import MeasuredRig
 from perpacket.measurement.summary import Answers, summarize
 from perpacket.testbed import Host, Testbed
+from perpacket.testbed.record import own_name
 
 AGENT = Path(fake_agent.__file__)
 PATIENCE_S = 600.0
@@ -211,11 +212,13 @@ def test_files_of_a_dead_study_are_removed_and_those_of_a_living_one_stay(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
-    for maker in (str(dead.pid), str(os.getpid()), "nobody"):
+    # A number that was given to another process since is no sign of life.
+    taken = f"{os.getpid()}-1"
+    for maker in (f"{dead.pid}-1", taken, own_name(), "nobody"):
         (tmp_path / f"{files.PREFIX}{maker}-abc").mkdir()
     files.remove_leftovers()
     left = {folder.name for folder in tmp_path.iterdir()}
-    assert left == {f"{files.PREFIX}{os.getpid()}-abc", f"{files.PREFIX}nobody-abc"}
+    assert left == {f"{files.PREFIX}{own_name()}-abc", f"{files.PREFIX}nobody-abc"}
 
 
 def test_a_server_that_dies_is_a_failed_run_with_its_last_words(
@@ -362,17 +365,6 @@ def test_where_cycles_were_sampled_a_layers_time_is_its_share_of_the_busy_time()
     layers = summarize(read_plan(FILE), answers)["layers"]
     assert isinstance(layers, dict)
     assert layers["tcp"]["cpu_ns_per_segment"] == pytest.approx(0.5 * 1.01e9 / 200)
-
-
-def test_what_other_programs_do_in_their_own_code_is_no_cost_of_a_segment() -> None:
-    busy = {
-        "layers": {"user": {"cpu_s": 0.9, "share": 0.6}, "tcp": {"cpu_s": 0.6, "share": 0.4}},
-        "server": {"pid": 7, "user": {"cpu_s": 0.3, "share": 0.2}},
-    }
-    answers = Answers(PROFILE | busy, [LOAD], None, None, 0.1, 0.5)
-    layers = summarize(read_plan(FILE), answers)["layers"]
-    assert isinstance(layers, dict)
-    assert layers["user"]["cpu_ns_per_segment"] == pytest.approx(0.3 * 1e9 / 200)
 
 
 def test_several_clients_add_up_and_the_slowest_tells_the_latency() -> None:
@@ -530,3 +522,42 @@ def test_server_load_and_profile_of_the_real_agent_make_an_observation(
     assert web["profiled_requests"] > 0
     assert table.filter(point="bulk").row(0, named=True)["goodput_mbps"] > 0
     assert directory.environment()["testbed"]
+
+
+def test_each_of_two_own_traces_is_replayed_where_it_is_asked_for(
+    beds: Beds, log: Path, tmp_path: Path
+) -> None:
+    """Both are called `trace.log`: a trace is its path, not its name."""
+    texts = {"one": "the first", "two": "the second"}
+    plans = {}
+    for name, text in texts.items():
+        file = tmp_path / name / "trace.log"
+        file.parent.mkdir()
+        file.write_text(text)
+        plans[name] = read_plan(point(name, "trace", load__trace=str(file)))
+    with testbed.loopback() as bed:
+        names = {name: files.trace_name(plan) for name, plan in plans.items()}
+        folders = {host.name: str(tmp_path / "host") for host in (bed.server, *bed.clients)}
+        hosts = [bed.server, *bed.clients]
+        made = files.Files(folders, files._make_traces(hosts, folders, list(plans.values())))
+        assert len(set(names.values())) == 2
+        assert len({files.set_name(plan) for plan in plans.values()}) == 2
+        for name, plan in plans.items():
+            assert Path(made.trace(bed.clients[0], plan)).read_text() == texts[name]
+
+
+def test_a_probe_that_fails_is_asked_once_and_leaves_out_nothing(
+    beds: Beds, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked_hosts: list[Host] = []
+
+    def fail(host: Host) -> dict[str, str]:
+        asked_hosts.append(host)
+        raise RunFailed("the probe said nothing")
+
+    monkeypatch.setattr("perpacket.measurement.rig.capabilities_lacking", fail)
+    points = (FILE, point("any", "file", profile__events="any"))
+    with MeasuredRig(beds.open).held(points) as holding:
+        assert not holding.left_out
+        assert "not known: the probe said nothing" in str(holding.facts["could_not"])
+    assert len(asked_hosts) == 1

@@ -26,11 +26,13 @@ from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
 from perpacket.experiment import driver, session
 from perpacket.experiment.study import Holding, Outcome, Point
 from perpacket.measurement.media import disk, memory, programs
+from perpacket.measurement.media import summary as media_summary
 from perpacket.measurement.media.plan import MediaPlan, read_media_plan
 from perpacket.measurement.media.rig import MediaRig, impossible
 from perpacket.measurement.plan import RunPlan
 from perpacket.studies import sensitivity
 from perpacket.testbed import contract as hosts
+from perpacket.testbed.record import own_name
 from test_driver import FakeRig, FakeRun
 
 NAMES = ("media-servers", "sensitivity", "double-buffer")
@@ -191,20 +193,26 @@ def test_memory_is_limited_for_multiple_media_alone_and_only_where_it_can_be() -
 def test_a_group_that_limits_memory_is_gone_afterwards_as_is_that_of_a_killed_study() -> None:
     name = f"perpacket-test-{id(object())}"
     with testbed.loopback() as bed:
-        with memory.memory_group(bed.server, f"{name}-{os.getpid()}") as group:
+        with memory.memory_group(bed.server, f"{name}-{own_name()}") as group:
             if not group.can_limit:
                 pytest.skip("no control group can be made here")
             folder = Path(group.limit).parent
-            left_behind = folder.with_name(f"{name}-{2**22 + 1}")
-            left_behind.mkdir()
+            # Of a process that is gone, and of one whose number another process has since.
+            left_behind = [
+                folder.with_name(f"{name}-{maker}")
+                for maker in (f"{2**22 + 1}-1", f"{os.getpid()}-1")
+            ]
+            for left in left_behind:
+                left.mkdir()
+            with memory.memory_group(bed.server, f"{name}-1-1"):
+                assert folder.exists()
             command, limit = group.confined(
                 ["sh", "-c", "cat /proc/self/cgroup"], plan(media__distribution="multiple")
             )
             assert limit is not None
             assert folder.name in bed.server.run(command, timeout_s=20).stdout
         assert not folder.exists()
-        with memory.memory_group(bed.server, f"{name}-{os.getpid()}"):
-            assert not left_behind.exists()
+        assert not any(left.exists() for left in left_behind)
 
 
 @settings(deadline=None)
@@ -423,3 +431,18 @@ def test_the_agent_itself_serves_and_plays_what_a_run_asks_for(tmp_path: Path) -
     assert (result["clients"], result["content_errors"]) == (4, 0)
     assert result["read_delay_ms"] in (0, 5)
     assert driver.remaining(directory) == []
+
+
+def test_clients_of_which_none_played_have_no_start_up_and_spoil_no_other() -> None:
+    playing = {
+        "clients": 2,
+        "played": 2,
+        "lateness_us": {"p50": 10.0, "p99": 40.0},
+        "start_up_ms": {"p99": 7.0},
+        "jitter_us": {"mean": 3.0},
+        "mean_gap_difference_us": {"mean": 1.0},
+    }
+    found = media_summary._clients([playing, {"clients": 1, "played": 0}])
+    assert found["lateness_us"] == {"p50": 10.0, "p99": 40.0}
+    assert found["start_up_ms"] == {"p99": 7.0}
+    assert found["jitter_us"] == {"mean": 3.0}

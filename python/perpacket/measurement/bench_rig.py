@@ -19,7 +19,7 @@ from perpacket.measurement import microbenches
 from perpacket.measurement.microbenches import Benchmark, Memory, Switch
 from perpacket.measurement.plan import validated
 from perpacket.measurement.programs import Answer
-from perpacket.measurement.runs import TimedRun, started, text_of
+from perpacket.measurement.runs import TimedRun, memory_bytes, started, text_of
 from perpacket.measurement.summary import numbers
 from perpacket.testbed.contract import Host
 
@@ -175,11 +175,7 @@ def machine_of(host: Host) -> Mapping[str, object]:
 
 def available_bytes(host: Host) -> float:
     """Memory that programs can still have: `MemAvailable` of proc_meminfo(5)."""
-    for line in text_of(host, "/proc/meminfo").splitlines():
-        name, _, rest = line.partition(":")
-        if name == "MemAvailable":
-            return float(rest.split()[0]) * 1024
-    raise RunFailed("/proc/meminfo tells no available memory")
+    return memory_bytes(host, "MemAvailable")
 
 
 def too_large(plans: Mapping[str, BenchPlan], memory_bytes: float) -> dict[str, str]:

@@ -1,13 +1,15 @@
 """What the server under test serves, on the server's host, and the traces the clients replay.
 
 Made once before the first run, because making half a gigabyte takes longer than a run, and removed
-after the last. A folder carries the process id of who made it: what a killed study left behind is
-removed by the next one on the same machine.
+after the last. A folder carries the process id of who made it, and when that process started: what
+a killed study left behind is removed by the next one on the same machine.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -17,8 +19,12 @@ from perpacket.errors import RunFailed
 from perpacket.measurement import programs
 from perpacket.measurement.plan import Plan
 from perpacket.testbed.contract import Host, Testbed
+from perpacket.testbed.record import is_alive, own_name
 
 PREFIX = "perpacket-study-"
+OWNER = re.compile("([0-9]+-[0-9]+)-")
+"""How a folder's name goes on: who made it, as `own_name` has it."""
+
 TRACE_NAME = "requests.log"
 TRACE_SEED = 1
 """Seed of a synthesized trace: every run of a study replays the same requests."""
@@ -68,7 +74,10 @@ def set_name(plan: Plan) -> str:
 
 def trace_name(plan: Plan) -> str:
     """The name of a plan's trace among the files; plans with one name replay one trace."""
-    return f"{plan.trace_requests}-{TRACE_NAME}" if not plan.trace else f"own-{TRACE_NAME}"
+    if not plan.trace:
+        return f"{plan.trace_requests}-{TRACE_NAME}"
+    # Two traces may have one file name: the whole path tells them apart.
+    return f"own-{hashlib.sha256(os.fsencode(plan.trace)).hexdigest()[:16]}-{TRACE_NAME}"
 
 
 @contextmanager
@@ -93,8 +102,8 @@ def remove_leftovers() -> None:
     """Remove folders on this machine whose maker is no longer alive."""
     parent = Path(tempfile.gettempdir())
     for folder in parent.glob(f"{PREFIX}*"):
-        maker = folder.name.removeprefix(PREFIX).partition("-")[0]
-        if not maker.isdigit() or _is_alive(int(maker)):
+        maker = OWNER.match(folder.name.removeprefix(PREFIX))
+        if maker is None or is_alive(maker[1]):
             continue
         try:
             if folder.lstat().st_uid == os.getuid():
@@ -109,21 +118,11 @@ def _remove_tree(folder: Path) -> None:
     rmtree(folder, ignore_errors=True)
 
 
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
-
-
 @contextmanager
 def made_folder(host: Host) -> Iterator[str]:
     """A folder of our own that the server may read after it gave up its rights; removed later."""
     remove_leftovers()
-    template = f"{tempfile.gettempdir()}/{PREFIX}{os.getpid()}-XXXXXX"
+    template = f"{tempfile.gettempdir()}/{PREFIX}{own_name()}-XXXXXX"
     folder = done(host, ["mktemp", "-d", template], QUICK_S).strip()
     try:
         done(host, ["chmod", "755", folder], QUICK_S)
@@ -137,7 +136,7 @@ def _make_traces(
 ) -> frozenset[str]:
     """Put each trace that is replayed on every host; the names of those there are."""
     wanted = {trace_name(plan): plan for plan in plans if plan.kind == "trace"}
-    with tempfile.TemporaryDirectory(prefix=f"{PREFIX}{os.getpid()}-") as scratch:
+    with tempfile.TemporaryDirectory(prefix=f"{PREFIX}{own_name()}-") as scratch:
         for name, plan in wanted.items():
             local = Path(plan.trace) if plan.trace else Path(scratch) / name
             if not plan.trace:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import resource
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
 
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
 from perpacket.experiment.study import Holding, Point, Run
@@ -89,12 +90,13 @@ class MeasuredRig:
             direct = stack.enter_context(self._open(first))
             delayed, lack = self._with_latency(stack, list(plans.values()))
             check_server_command(direct.server, plans.values())
-            left_out = impossible(plans, lack, direct.server)
+            known = probed(direct.server)
+            left_out = impossible(plans, lack, direct.server, known)
             possible = [plan for name, plan in plans.items() if name not in left_out]
             files = stack.enter_context(laid_out(direct, possible))
-            self._stage = Stage(direct, delayed, files, may_sample(direct.server, possible))
+            self._stage = Stage(direct, delayed, files, may_sample(known, possible))
             try:
-                yield Holding(identity(direct, delayed), facts(direct, delayed), left_out)
+                yield Holding(identity(direct, delayed), facts(direct, delayed, known), left_out)
             finally:
                 self._stage = None
 
@@ -131,13 +133,15 @@ def check_server_command(server: Host, plans: Iterable[Plan]) -> None:
             )
 
 
-def impossible(plans: Mapping[str, Plan], lack_of_latency: str, server: Host) -> dict[str, str]:
+def impossible(
+    plans: Mapping[str, Plan], lack_of_latency: str, server: Host, known: Probed
+) -> dict[str, str]:
     """The points that cannot run here, and why."""
     kinds = {plan.server_kind for plan in plans.values() if plan.is_web}
     lacks_of_servers = {kind: peers.lack(server, kind) for kind in kinds if kind != "perpacket"} | {
-        "uring": _lack_of_uring(server, plans.values())
+        "uring": _lack_of_uring(server, plans.values(), known)
     }
-    lack_of_perf = _lack_of_perf(server, plans.values())
+    lack_of_perf = _lack_of_perf(server, plans.values(), known)
     reasons: dict[str, str] = {}
     for name, plan in plans.items():
         which = plan.architecture if plan.server_kind == "perpacket" else plan.server_kind
@@ -152,22 +156,17 @@ def impossible(plans: Mapping[str, Plan], lack_of_latency: str, server: Host) ->
     return reasons
 
 
-def _lack_of_uring(server: Host, plans: Iterable[Plan]) -> str:
+def _lack_of_uring(server: Host, plans: Iterable[Plan], known: Probed) -> str:
     """Why the server's machine cannot run the architecture `uring`, if a plan asks for it."""
     wanted = any(plan.architecture == "uring" and not plan.is_foreign for plan in plans)
-    lacking = capabilities_lacking(server) if wanted else {}
-    return f"{server.name} has no io_uring" if "io_uring" in lacking else ""
+    return f"{server.name} has no io_uring" if wanted and "io_uring" in known.lacking else ""
 
 
-def _lack_of_perf(server: Host, plans: Iterable[Plan]) -> str:
+def _lack_of_perf(server: Host, plans: Iterable[Plan], known: Probed) -> str:
     """Why layers cannot be told on the server's machine, if a plan asks for them."""
-    if all(plan.profile_events in LAYERLESS for plan in plans):
+    if known.may_sample or all(plan.profile_events in LAYERLESS for plan in plans):
         return ""
-    try:
-        lacking = capabilities_lacking(server)
-    except (ConfigurationError, MachineLacks, RunFailed):
-        return ""  # what is not known is tried
-    return f"perf cannot sample the processors of {server.name}" if PERF in lacking else ""
+    return f"perf cannot sample the processors of {server.name}"
 
 
 def _lack_of_descriptors(plan: Plan) -> str:
@@ -186,10 +185,9 @@ def _lack_of_descriptors(plan: Plan) -> str:
     )
 
 
-def may_sample(server: Host, plans: Iterable[RunPlan]) -> bool:
+def may_sample(known: Probed, plans: Iterable[RunPlan]) -> bool:
     """Whether the server's machine may be sampled, if that decides anything."""
-    asked = any(plan.profile_events == "any" for plan in plans)
-    return not asked or PERF not in capabilities_lacking(server)
+    return known.may_sample or all(plan.profile_events != "any" for plan in plans)
 
 
 def identity(direct: Testbed, delayed: Testbed | None) -> dict[str, object]:
@@ -205,7 +203,7 @@ def identity(direct: Testbed, delayed: Testbed | None) -> dict[str, object]:
     }
 
 
-def facts(direct: Testbed, delayed: Testbed | None) -> dict[str, object]:
+def facts(direct: Testbed, delayed: Testbed | None, known: Probed) -> dict[str, object]:
     """What else is worth knowing: the testbeds' limits, and what the server's machine lacks."""
     limits = list(direct.limits)
     if delayed is not None:
@@ -213,17 +211,38 @@ def facts(direct: Testbed, delayed: Testbed | None) -> dict[str, object]:
     return {
         "clients": len(direct.clients),
         "limits": limits,
-        "could_not": lacks(direct.server),
+        "could_not": known.sentences,
     }
 
 
-def lacks(host: Host) -> list[str]:
-    """What the agent finds missing on a host, as `what: what that costs`."""
+@dataclass(frozen=True, slots=True)
+class Probed:
+    """What a machine lacks, asked once; what is not known is tried."""
+
+    lacking: Mapping[str, str]
+    """What is missing by name, with what that costs."""
+    unknown: str = ""
+    """Why nothing is known."""
+
+    @property
+    def may_sample(self) -> bool:
+        """Whether its processors may be sampled, as far as is known."""
+        return PERF not in self.lacking
+
+    @property
+    def sentences(self) -> list[str]:
+        """What is missing, as `what: what that costs`."""
+        if self.unknown:
+            return [f"what the machine can do is not known: {self.unknown}"]
+        return [f"{name}: {cost}" for name, cost in self.lacking.items()]
+
+
+def probed(host: Host) -> Probed:
+    """What the agent finds missing on a host; a probe that fails says nothing is."""
     try:
-        lacking = capabilities_lacking(host)
+        return Probed(capabilities_lacking(host))
     except (ConfigurationError, MachineLacks, RunFailed) as error:
-        return [f"what the machine can do is not known: {error}"]
-    return [f"{name}: {cost}" for name, cost in lacking.items()]
+        return Probed({}, str(error))
 
 
 def capabilities_lacking(host: Host) -> dict[str, str]:

@@ -378,3 +378,12 @@ def text_of(host: Host, path: str) -> str:
     if done.returncode:
         raise RunFailed(f"{path} on {host.name} cannot be read: {programs.said(done)}")
     return done.stdout
+
+
+def memory_bytes(host: Host, name: str) -> float:
+    """One amount of proc_meminfo(5), such as `MemAvailable`; raises `RunFailed` naming it."""
+    for line in text_of(host, "/proc/meminfo").splitlines():
+        found, _, rest = line.partition(":")
+        if found == name:
+            return float(rest.split()[0]) * 1024
+    raise RunFailed(f"/proc/meminfo on {host.name} has no {name}")

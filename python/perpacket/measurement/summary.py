@@ -107,14 +107,14 @@ def _rates(plan: Plan, loads: Sequence[Answer]) -> dict[str, object]:
         requests = sum(number(load.get("requests", 0)) for load in loads)
         errors = sum(error_count(load) for load in loads)
         found["error_share"] = errors / (requests + errors) if requests + errors else 0.0
-        found["latency_us"] = _worst([load.get("latency_us") for load in loads])
+        found["latency_us"] = worst([load.get("latency_us") for load in loads])
         conforming = [load["conforming"] for load in loads if load.get("conforming") is not None]
         if conforming and plan.kind == "specweb99":
             found["conforming"] = sum(number(value) for value in conforming)
     else:
         for name in ("segments", "retransmissions"):
             found[name] = sum(number(load.get(name, 0)) for load in loads)
-        found["rtt_us"] = _worst([load.get("rtt_us") for load in loads])
+        found["rtt_us"] = worst([load.get("rtt_us") for load in loads])
     return found
 
 
@@ -132,17 +132,17 @@ def error_count(load: Answer) -> float:
     return sum(number(count) for count in errors.values()) if isinstance(errors, Mapping) else 0.0
 
 
-def _worst(answers: Sequence[object]) -> dict[str, object]:
+def worst(answers: Sequence[object]) -> dict[str, object]:
     """The greatest of each number over the clients: quantiles of several cannot be averaged."""
-    worst: dict[str, object] = {}
+    found: dict[str, object] = {}
     for answer in answers:
         for name, value in numbers(answer).items():
-            held = worst.get(name)
+            held = found.get(name)
             if isinstance(value, Mapping):
-                worst[name] = _worst([held, value])
+                found[name] = worst([held, value])
             elif isinstance(value, int | float) and not isinstance(value, bool):
-                worst[name] = max(value, held) if isinstance(held, int | float) else value
-    return worst
+                found[name] = max(value, held) if isinstance(held, int | float) else value
+    return found
 
 
 def _packets(profile: Answer) -> dict[str, object]:
@@ -175,21 +175,14 @@ def _segments(profile: Answer) -> float:
 
 
 def _timed(profile: Answer) -> dict[str, object]:
-    """The layers with their processor time per segment; `user` is the server's code alone.
+    """The layers with their processor time per segment.
 
     Where counters were sampled there is no time: then a layer's is its share of the busy time.
     """
     busy_s = numbers(profile.get("closure")).get("stat_cpu_s")
     segments = _segments(profile)
     found: dict[str, object] = {}
-    layers = numbers(profile["layers"])
-    server = numbers(profile.get("server")).get("user")
-    if isinstance(server, Mapping):
-        # What other programs do in their own code is no cost of the server's packets; the share
-        # stays that of all user code, since shares are of all that ran.
-        timed = {name: server.get(name) for name in ("cpu_s", "cpu_ns_per_packet")}
-        layers["user"] = {**numbers(layers.get("user")), **timed}
-    for name, cost in layers.items():
+    for name, cost in numbers(profile["layers"]).items():
         filled = dict(cost) if isinstance(cost, Mapping) else {}
         cpu_s = filled.get("cpu_s")
         if cpu_s is None and busy_s is not None:

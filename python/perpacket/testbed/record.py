@@ -56,6 +56,18 @@ def start_ticks(pid: int) -> int | None:
     return None if fields[0] in "ZX" else int(fields[19])
 
 
+def own_name() -> str:
+    """Who we are, as part of a name: process number and start, which no later process has both."""
+    pid = os.getpid()
+    return f"{pid}-{start_ticks(pid)}"
+
+
+def is_alive(name: str) -> bool:
+    """Whether the process of that `own_name` still runs."""
+    pid, _, start = name.partition("-")
+    return str(start_ticks(int(pid))) == start
+
+
 @dataclass
 class Record:
     """A testbed's run and what it makes."""

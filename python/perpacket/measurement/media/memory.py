@@ -22,8 +22,11 @@ OWN_BYTES_PER_CLIENT = MIB // 4
 
 MAKE = """
 for parent in /sys/fs/cgroup /sys/fs/cgroup/memory; do
-    for left in "$parent/${0%-*}"-*; do
-        [ -d "$left" ] && [ ! -d "/proc/${left##*-}" ] && rmdir "$left" 2>/dev/null
+    for left in "$parent/${0%-*-*}"-*-*; do
+        [ -d "$left" ] || continue
+        owner="${left#"$parent/${0%-*-*}-"}"
+        started=$(sed 's/.*) //' "/proc/${owner%-*}/stat" 2>/dev/null | cut -d ' ' -f 20)
+        [ "$started" = "${owner#*-}" ] || rmdir "$left" 2>/dev/null
     done
     group="$parent/$0"
     mkdir "$group" 2>/dev/null || continue
@@ -35,7 +38,8 @@ done
 exit 1
 """
 """Version 2 of control groups has the one file, version 1 the other (cgroups(7)). A group's name
-ends in the process id of who made it: what a killed study left behind goes first."""
+ends in the process id of who made it and the start of that process, field 22 of proc_pid_stat(5):
+what a killed study left behind goes first."""
 
 ENTER = 'echo $$ > "$0/cgroup.procs" && exec "$@"'
 
@@ -72,7 +76,7 @@ class MemoryGroup:
 def memory_group(host: Host, name: str) -> Iterator[MemoryGroup]:
     """A group on a host, removed afterwards; one without a limit where none can be.
 
-    `name` ends in a hyphen and the process id of who asks.
+    `name` ends in a hyphen and who asks, as `testbed.record.own_name` has it.
     """
     made = host.run(["sh", "-c", MAKE, name], timeout_s=QUICK_S)
     limit = made.stdout.strip() if made.returncode == 0 else ""

@@ -16,8 +16,9 @@ from perpacket.measurement.media.plan import MediaPlan, read_media_plan
 from perpacket.measurement.media.programs import CLIENTS_PER_PROCESS
 from perpacket.measurement.media.runs import MediaRun, MediaStage
 from perpacket.measurement.plan import RunPlan
-from perpacket.measurement.rig import facts, identity, may_sample, open_testbed
+from perpacket.measurement.rig import facts, identity, may_sample, open_testbed, probed
 from perpacket.testbed.contract import Testbed
+from perpacket.testbed.record import own_name
 
 DESCRIPTORS_BESIDE = 64
 SOCKETS_PER_CLIENT = 3
@@ -67,11 +68,12 @@ class MediaRig:
             testbed = stack.enter_context(self._open(possible[0]))
             server = testbed.server
             media = stack.enter_context(disk.laid_out(server, possible))
-            memory = stack.enter_context(memory_group(server, f"{PREFIX}{os.getpid()}"))
-            self._stage = MediaStage(testbed, media, memory, may_sample(server, possible))
+            memory = stack.enter_context(memory_group(server, f"{PREFIX}{own_name()}"))
+            known = probed(server)
+            self._stage = MediaStage(testbed, media, memory, may_sample(known, possible))
             slowed = any(media.read_delay_ms(plan) for plan in possible)
             held = {"slow_disk": "emulated" if slowed else "none or the machine's own"}
-            told = facts(testbed, None)
+            told = facts(testbed, None, known)
             told["limits"] = [*testbed.limits, *_sentences(media, memory, possible)]
             told["disk_read_ms"] = media.read_ms
             try:

@@ -14,7 +14,7 @@ from perpacket.errors import RunFailed
 from perpacket.measurement.media.plan import MediaPlan
 from perpacket.measurement.media.programs import MIB
 from perpacket.measurement.programs import Answer
-from perpacket.measurement.summary import CLIENT_IDLE_LEAST, OTHERS_MOST, number, numbers
+from perpacket.measurement.summary import CLIENT_IDLE_LEAST, OTHERS_MOST, number, numbers, worst
 
 MISSES = "llc_misses_per_packet"
 """What the profiler counts of the caches, by layer."""
@@ -103,8 +103,7 @@ def _clients(loads: Sequence[Answer]) -> dict[str, object]:
         "client_cpu_s": sum(number(load.get("cpu_s", 0)) for load in loads),
     }
     for name in WORST_OF:
-        spread = [numbers(load.get(name)) for load in loads]
-        found[name] = {key: max(number(one[key]) for one in spread) for key in spread[0]}
+        found[name] = worst([load.get(name) for load in loads])
     for name in MEAN_OF:
         found[name] = _mean([(numbers(load.get(name)), load) for load in loads], played)
     return found
@@ -114,7 +113,9 @@ def _mean(spreads: Sequence[tuple[Mapping[str, object], Answer]], played: float)
     """The mean over all streams; None where none played."""
     if not played:
         return None
-    total = sum(number(one["mean"]) * number(load["played"]) for one, load in spreads)
+    # Clients of which none played have no mean.
+    playing = [(one, number(load.get("played", 0))) for one, load in spreads]
+    total = sum(number(one.get("mean")) * streams for one, streams in playing if streams)
     return {"mean": total / played}
 
 

@@ -15,7 +15,7 @@ from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
 from perpacket.experiment.study import Holding, Point, Run
 from perpacket.measurement import programs
 from perpacket.measurement.plan import validated
-from perpacket.measurement.rig import capabilities_lacking, facts, identity
+from perpacket.measurement.rig import Probed, facts, identity, probed
 from perpacket.measurement.router.plan import HOSTS, PlaneKind, RouterPlan
 from perpacket.measurement.router.runs import (
     LIVE_LOWEST_PPS,
@@ -90,23 +90,25 @@ class RouterRig:
                 generator, lack = best_generator(testbed)
                 limits += [lack] if lack else []
             left_out = {name: lacks[p.plane] for name, p in plans.items() if p.plane in lacks}
-            may_sample = "perf_cpu_wide" not in capabilities_lacking(testbed.server)
-            self._stage = RouterStage(testbed, generator, may_sample)
+            known = probed(testbed.server)
+            self._stage = RouterStage(testbed, generator, known.may_sample)
             try:
                 yield Holding(
                     identity(testbed, None) | {"generator": generator or None},
-                    told(testbed, judged, limits),
+                    told(testbed, known, judged, limits),
                     left_out,
                 )
             finally:
                 self._stage = None
 
 
-def told(testbed: RoutedTestbed, judged: dict[str, object], limits: list[str]) -> dict[str, object]:
+def told(
+    testbed: RoutedTestbed, known: Probed, judged: dict[str, object], limits: list[str]
+) -> dict[str, object]:
     """What is worth knowing about the router."""
-    known = facts(testbed, None)
-    own = known["limits"]
-    return known | {
+    found = facts(testbed, None, known)
+    own = found["limits"]
+    return found | {
         "limits": [*(own if isinstance(own, list) else []), *limits],
         "oracle": judged,
     }

@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
-from perpacket.errors import MachineLacks, RunFailed
+from perpacket.errors import RunFailed
 from perpacket.experiment.study import Point
 from perpacket.measurement import programs
 from perpacket.measurement.processors import Ticks, idle_share, user_share
@@ -30,9 +30,9 @@ from perpacket.measurement.runs import (
     TimedRun,
     Watched,
     frames_of,
+    memory_bytes,
     ready,
     started,
-    text_of,
     ticks_of,
     warm_up,
 )
@@ -235,8 +235,4 @@ def _idle_of(before: Mapping[int, Ticks], after: Mapping[int, Ticks], host: Host
 
 def _active_bytes(host: Host) -> float:
     """Memory in use lately, of the whole machine: `Active` of proc_meminfo(5)."""
-    for line in text_of(host, "/proc/meminfo").splitlines():
-        name, _, rest = line.partition(":")
-        if name == "Active":
-            return float(rest.split()[0]) * 1024
-    raise MachineLacks("/proc/meminfo tells no active memory")
+    return memory_bytes(host, "Active")

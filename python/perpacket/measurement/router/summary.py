@@ -27,9 +27,6 @@ from perpacket.measurement.summary import (
 PAGE_BYTES = 4096
 """Pages in which active memory is told, as published: `isa2003/46-page`."""
 
-CHECK_BYTES = 4
-"""The check sequence, part of a frame's size in RFC 2544 and on no virtual interface."""
-
 
 @dataclass(slots=True)
 class Window:
