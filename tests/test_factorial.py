@@ -99,3 +99,11 @@ def test_responses_that_do_not_fit_the_design_are_refused() -> None:
     for responses in ([[1.0]], [[1.0], [1.0, 2.0]], [[1.0], [math.nan]]):
         with pytest.raises(StatisticsError):
             factorial.allocate(design, responses)
+
+
+def test_effects_are_confounded_where_their_signs_are_equal_in_every_run() -> None:
+    design = factorial.fraction(["A", "B", "C"], {"D": ["A", "B"], "E": ["A", "B", "C"]})
+    groups: dict[tuple[int, ...], list[factorial.Effect]] = {}
+    for effect in factorial.every_effect(design.factors):
+        groups.setdefault(design.column(effect), []).append(effect)
+    assert design.confounded() == tuple(map(tuple, groups.values()))

@@ -13,7 +13,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import combinations, product
+from operator import xor
 
 from perpacket.statistics import (
     DEFAULT_CONFIDENCE,
@@ -53,9 +55,16 @@ class Design:
 
     def confounded(self) -> tuple[tuple[Effect, ...], ...]:
         """The effects that cannot be told from each other, simplest first; all apart when full."""
-        groups: dict[tuple[int, ...], list[Effect]] = {}
+        base = [factor for factor in self.factors if factor not in self.generators]
+        masks = {factor: 1 << place for place, factor in enumerate(base)}
+        # A factor squared is the mean: products of factors are exclusive ors of their bits, and
+        # two effects with the same bits have the same signs in every run.
+        for added, parts in self.generators.items():
+            masks[added] = reduce(xor, (masks[part] for part in parts))
+        groups: dict[int, list[Effect]] = {}
         for effect in every_effect(self.factors):
-            groups.setdefault(self.column(effect), []).append(effect)
+            bits = reduce(xor, (masks[factor] for factor in effect), 0)
+            groups.setdefault(bits, []).append(effect)
         return tuple(tuple(effects) for effects in groups.values())
 
     @property
