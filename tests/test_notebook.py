@@ -192,3 +192,9 @@ def test_the_public_names_are_found_and_cost_nothing_before_they_are_used() -> N
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert set(perpacket.HOMES) < set(perpacket.__all__)
+
+
+def test_an_idle_profile_shows_itself_and_promises_nothing() -> None:
+    layers = {"idle": {"share": 1.0, "cpu_ns_per_packet": None}}
+    shown = Profile({"layers": layers}, "idle.json")._repr_html_()
+    assert "offload could gain 0 % at most" in shown

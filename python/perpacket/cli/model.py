@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -109,7 +107,9 @@ def share_of(network_share: float | None, profile: Path | None) -> float:
     if network_share is not None:
         return network_share
     assert profile is not None
-    share = profiled.network_share(read_json(profile), str(profile))
+    share = profiled.network_share(
+        profiled.read_document(profile, f"--profile {profile}"), str(profile)
+    )
     if not share:
         raise ConfigurationError(
             f"--profile {profile}: its network layers took no processor time, so that there is "
@@ -119,17 +119,6 @@ def share_of(network_share: float | None, profile: Path | None) -> float:
             hint="profile the server while it is under load",
         )
     return share
-
-
-def read_json(file: Path, option: str = "--profile") -> Mapping[str, object]:
-    """A JSON document; raises `ConfigurationError` when it is none."""
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ConfigurationError(f"{option} {file}: cannot be read: {error}") from None
-    if not isinstance(content, dict):
-        raise ConfigurationError(f"{option} {file}: expected a JSON object")
-    return content
 
 
 def print_published(form: Format) -> None:
@@ -251,14 +240,15 @@ def bounds(
 
 def measured_server(bench: Path | None, io_mbytes_per_s: float | None, quiet: bool) -> Server:
     """The machine at hand, or that of a report of `bench memory`, as a server of the catalogue."""
-    from perpacket.models import bandwidth
+    from perpacket.models import bandwidth, profiled
     from perpacket.models.bounds import Server as Described
 
     if bench is None:
         name, copied = "this machine", bandwidth.copy_mbytes_per_s()
     else:
         name = f"machine of {bench.name}"
-        copied = bandwidth.of_bench(read_json(bench, "--bench"), str(bench))
+        document = profiled.read_document(bench, f"--bench {bench}")
+        copied = bandwidth.of_bench(document, str(bench))
     progress.note(f"memory, copied by one core: {copied} MB/s read and written", quiet)
     buses = {"memory": copied.value}
     if io_mbytes_per_s is not None:

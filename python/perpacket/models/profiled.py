@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from pathlib import Path
 
 from perpacket.errors import ConfigurationError
 
@@ -12,6 +14,17 @@ NETWORK_LAYERS = ("socket", "tcp", "udp", "ip", "ethernet", "driver", "interrupt
 *Communication Breakdown* counts stack and driver. System calls and the copy between user and
 socket are what the application asks for; a profile has the copy in `socket`.
 """
+
+
+def read_document(file: Path, place: str) -> Mapping[str, object]:
+    """A JSON document; raises `ConfigurationError` when it is none, which calls it `place`."""
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"{place}: cannot be read: {error}") from None
+    if not isinstance(content, dict):
+        raise ConfigurationError(f"{place}: expected a JSON object")
+    return content
 
 
 def network_share(profile: Mapping[str, object], place: str) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,11 +98,12 @@ class Profile:
             (name, _text(layer.get("share"), 100), _text(layer.get(COST), 1))
             for name, layer in self.layers.items()
         ]
-        gain = 100 * float(self.laws().gain)
+        from perpacket.report.offload import gain_percent
+
         caption = (
             f"{self.place}: {self.document.get('backend', 'profile')}; the network has "
             f"{100 * self.network_share:.1f} % of the busy processor, and offload could gain "
-            f"{gain:.0f} % at most"
+            f"{gain_percent(self.network_share):.0f} % at most"
         )
         names = ("layer", "share (%)", "per packet (ns)")
         return markup.table(caption, names, rows, (False, True, True))
@@ -118,12 +118,7 @@ def _text(value: object, scale: float) -> str:
 
 def read_profile(file: str | Path) -> Profile:
     """Read a profile; raises `ConfigurationError` naming the file when it is none."""
-    try:
-        content = json.loads(Path(file).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ConfigurationError(f"{file}: cannot be read: {error}") from None
-    if not isinstance(content, dict):
-        raise ConfigurationError(f"{file}: expected a JSON object")
+    content = profiled.read_document(Path(file), str(file))
     profile = Profile(content, str(file))
     # What has no shares is found here, where the file is named.
     profiled.network_share(content, str(file))

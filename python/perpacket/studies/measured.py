@@ -9,6 +9,7 @@ from importlib.resources.abc import Traversable
 from perpacket.errors import ConfigurationError
 from perpacket.experiment.comparison import Published
 from perpacket.experiment.contest import Contest
+from perpacket.experiment.contrast import WIDEST_POINTS
 from perpacket.experiment.study import CompareFunction, Figure, Point, Rig, Study
 from perpacket.measurement import plan
 from perpacket.measurement.rig import MeasuredRig
@@ -30,10 +31,6 @@ LIMITS = (
     "Published changes are of cycles, measured ones of processor time: a clock rate that changes "
     "with load moves the one and not the other.",
 )
-
-
-WIDEST_POINTS = 20.0
-"""A share known to no more than this many points agrees with nothing."""
 
 
 def decidable(rows: tuple[Published, ...]) -> tuple[Published, ...]:

@@ -14,7 +14,7 @@ from perpacket.errors import ConfigurationError
 from perpacket.experiment.contrast import Contrast, Estimate
 from perpacket.models import handoff, laws
 from perpacket.studies.agreement import costs
-from perpacket.studies.agreement.pairs import Axis
+from perpacket.studies.agreement.pairs import NOTABLY_IDLE, Axis
 from perpacket.studies.agreement.scenarios import FEEDING, SIMULATED
 from perpacket.studies.comparison import Rows
 from perpacket.studies.quantities import Row, number
@@ -23,9 +23,6 @@ QUESTION = "handoff"
 TITLE = "Gain in requests by handoff"
 PARTIAL = "partial handoff"
 LAWS = "LAWS"
-
-NOTABLY_IDLE = 0.05
-"""A host that is idle for more than this share waits for somebody."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,9 @@ from perpacket.experiment.contrast import Contrast, Estimate, contrasted
 from perpacket.studies.comparison import doubt_warnings, replication_warnings
 from perpacket.studies.quantities import Row
 
+NOTABLY_IDLE = 0.05
+"""A host that is idle for more than this share waits for somebody: it sets no pace alone."""
+
 
 @dataclass(frozen=True, slots=True)
 class Axis:

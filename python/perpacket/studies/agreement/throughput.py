@@ -13,7 +13,7 @@ from perpacket.experiment.contrast import Contrast, Estimate
 from perpacket.measurement.summary import CLIENT_IDLE_LEAST
 from perpacket.models import saturation
 from perpacket.studies.agreement import costs
-from perpacket.studies.agreement.pairs import Axis
+from perpacket.studies.agreement.pairs import NOTABLY_IDLE, Axis
 from perpacket.studies.agreement.scenarios import MEASURED, SIMULATED, WAYS
 from perpacket.studies.comparison import Rows
 from perpacket.studies.quantities import Row, number
@@ -21,9 +21,6 @@ from perpacket.studies.quantities import Row, number
 QUESTION = "connections"
 TITLE = "Throughput over that at {} connections"
 MODEL = "bound by the server, {}"
-
-NOTABLY_IDLE = 0.05
-"""A server that is idle for more than this share did not set the pace alone."""
 
 
 def contrasts(rows: Rows, names: Mapping[str, Mapping[int, str]]) -> list[Contrast]:
