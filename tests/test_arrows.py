@@ -24,7 +24,7 @@ CRATES: dict[str, set[str]] = {
     "microbench": {"memory"},
     "router": set(),
     "agent": {"profiler", "serve", "load", "link", "microbench", "router", "rtp"},
-    "python": {"cost", "workload", "memory", "simulate"},
+    "python": {"simulate", "workload"},
 }
 """What each Rust crate may depend on, of our own."""
 

@@ -17,6 +17,9 @@ import perpacket
 SCHEMA = 1
 """Version of the file's layout."""
 
+GIT_S = 60.0
+"""How long git may take: a large checkout on a slow disk, whose every file it looks at."""
+
 PACKAGES = ("numpy", "polars", "altair", "typer", "pydantic")
 """Packages whose version may matter to a result or its report."""
 
@@ -92,7 +95,9 @@ def git_state() -> str | None:
     here = Path(__file__).resolve().parent
     command = ["git", "-C", str(here), "describe", "--always", "--dirty"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=GIT_S)
+    except subprocess.TimeoutExpired:
+        return "not known: timed out"
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip() or None

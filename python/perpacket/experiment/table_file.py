@@ -47,21 +47,3 @@ def write(directory: RunDirectory, destination: Path) -> polars.DataFrame:
     with settle(temporary, destination):
         temporary.write_bytes(content.getbuffer())
     return table
-
-
-def read_schema(file: Path) -> int:
-    """The version of a file's layout; raises `ConfigurationError` when the file does not say one.
-
-    A reader of another version should ask this first.
-    """
-    import polars
-
-    try:
-        return int(polars.read_parquet_metadata(file)[SCHEMA_KEY])
-    except (KeyError, ValueError):
-        raise ConfigurationError(
-            f"{file} was not written by perpacket: it has no {SCHEMA_KEY}",
-            parameter="file",
-            value=str(file),
-            hint="write one with `perpacket study export`",
-        ) from None
