@@ -6,6 +6,7 @@ No simulator is needed: the runner here invents its numbers from the point and t
 from __future__ import annotations
 
 import json
+import subprocess
 import threading
 import time
 from collections.abc import Callable
@@ -354,3 +355,15 @@ def test_points_that_cannot_be_files_or_have_no_baseline_are_refused(
 ) -> None:
     with pytest.raises(StudyError, match=complaint):
         Study("s", "t", "q", (point,), (1,), FakeRunner())
+
+
+def test_a_checkout_too_slow_to_describe_is_not_called_no_checkout(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def never_ends(command: list[str], timeout: float, **_: object) -> None:
+        raise subprocess.TimeoutExpired(command, timeout)
+
+    monkeypatch.setattr(subprocess, "run", never_ends)
+    facts = environment.describe()
+    assert facts["git"] == "not known: timed out"
+    assert "not a git checkout" not in str(facts["lacks"])
