@@ -4,17 +4,34 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 import fake_core as fake
 import invented
 import perpacket
+from patience import be_patient
 from perpacket import report
 from perpacket.experiment import session
 from perpacket.experiment.run_directory import RunDirectory
 from perpacket.experiment.study import Study
+
+# How long an example takes is the machine's business, and the same examples are tried each time.
+settings.register_profile(
+    "tests", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("tests")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def patience() -> Iterator[None]:
+    """No test fails because a busy machine starts or ends a program late."""
+    with pytest.MonkeyPatch.context() as patch:
+        be_patient(patch.setattr)
+        yield
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ simulating. `python tests/fake_core.py ARGUMENTS` is the command line on top of 
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
@@ -18,6 +19,12 @@ import perpacket
 
 RUN_S = "FAKE_CORE_RUN_S"
 """Environment variable: how long a run takes, in seconds."""
+
+HOLD_AFTER = "FAKE_CORE_HOLD_AFTER"
+"""Environment variable: after so many runs of a process, each waits until it is cancelled."""
+
+begun = itertools.count(1)
+"""Numbers the runs of this process."""
 
 STARTED = "FAKE_CORE_STARTED"
 """Environment variable: a file to make when a run has begun."""
@@ -70,9 +77,10 @@ class Simulation:
 
     def run(self) -> str:
         began = time.monotonic()
+        is_held = next(begun) > int(os.environ.get(HOLD_AFTER, sys.maxsize))
         if STARTED in os.environ:
             Path(os.environ[STARTED]).touch()
-        while time.monotonic() - began < float(os.environ.get(RUN_S, "0")):
+        while is_held or time.monotonic() - began < float(os.environ.get(RUN_S, "0")):
             if self.cancelled:
                 raise Interrupted
             time.sleep(0.005)

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from patience import PATIENCE_S
 from perpacket.errors import ConfigurationError, Interrupted, MachineLacks, RunFailed
 from perpacket.experiment import configuration_file, driver, session
 from perpacket.experiment.comparison import Published
@@ -234,10 +235,14 @@ KILLED = """
 import sys, time
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
+from patience import PATIENCE_S
 from test_driver import FakeRig, make_study, session
 
 def body(point, seed):
-    time.sleep(0.05)
+    # The fifth run stays until we are killed.
+    if len(list((Path(sys.argv[1]) / "observations").glob("*.json"))) == 4:
+        print("waiting", flush=True)
+        time.sleep(PATIENCE_S)
 
 session.run(make_study(FakeRig(body)), Path(sys.argv[1]))
 """
@@ -246,17 +251,15 @@ session.run(make_study(FakeRig(body)), Path(sys.argv[1]))
 def test_a_study_that_is_killed_is_resumed_and_counts_nothing_twice(tmp_path: Path) -> None:
     path = tmp_path / "run"
     folder = str(Path(__file__).parent)
-    process = subprocess.Popen([sys.executable, "-c", KILLED, str(path), folder])
-    deadline = time.monotonic() + 60
-    while len(list((path / "observations").glob("*.json"))) < 4:
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    process.wait(timeout=30)
+    command = [sys.executable, "-c", KILLED, str(path), folder]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "waiting\n"
+        process.send_signal(signal.SIGKILL)
+        process.wait(timeout=PATIENCE_S)
     directory = RunDirectory.open(path)
     kept = len(directory.read_observations())
-    assert 4 <= kept < 18
+    assert kept == 4
     before = {file.name: file.read_bytes() for file in (path / "observations").glob("*.json")}
     rig = FakeRig()
     assert session.resume(make_study(rig), directory) == 18 - kept

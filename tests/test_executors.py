@@ -20,6 +20,7 @@ from queue import SimpleQueue
 import pytest
 
 import perpacket
+from patience import PATIENCE_S
 from perpacket import studies
 from perpacket.cli import app
 from perpacket.errors import ConfigurationError, Interrupted, MachineLacks, RunFailed
@@ -173,15 +174,15 @@ def cluster(folder: Path, workers: int) -> Iterator[tuple[str, list[subprocess.P
     with ExitStack() as stack:
         here = ("--host", "127.0.0.1", "--port", "0")
         stack.enter_context(dask("scheduler", *here, "--scheduler-file", str(file)))
-        until_s = time.monotonic() + 60
+        until_s = time.monotonic() + PATIENCE_S
         while not file.exists() or not file.read_text().endswith("}"):
             assert time.monotonic() < until_s, "the scheduler does not start"
             time.sleep(0.05)
         address = str(json.loads(file.read_text())["address"])
         one = ("--nthreads", "1", "--no-nanny", "--local-directory", str(folder))
         started = [stack.enter_context(dask("worker", address, *one)) for _ in range(workers)]
-        with Client(address, set_as_default=False) as client:
-            client.wait_for_workers(workers, timeout=60)
+        with Client(address, timeout=PATIENCE_S, set_as_default=False) as client:
+            client.wait_for_workers(workers, timeout=PATIENCE_S)
         yield address, started
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import killed
+from patience import PATIENCE_S
 from perpacket.errors import ConfigurationError, CorruptObservation
 from perpacket.experiment import session, table_file
 from perpacket.experiment.run_directory import RunDirectory
@@ -75,7 +76,7 @@ def nursery(study: Path) -> Iterator[subprocess.Popen[str]]:
         assert process.stdin is not None
         process.stdin.close()
         try:
-            process.wait(timeout=60)
+            process.wait(timeout=PATIENCE_S)
         except subprocess.TimeoutExpired:
             process.kill()
             raise
@@ -152,7 +153,7 @@ raise SystemExit(app.run(sys.argv[2:]))
 def on_full_disk(size_bytes: int, *arguments: str) -> subprocess.CompletedProcess[str]:
     # Without -B the interpreter would keep half of a module's compiled form, and believe it later.
     command = [sys.executable, "-B", "-c", FULL, str(size_bytes), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
 
 
 def test_a_full_disk_is_named_and_costs_only_what_was_in_flight(tmp_path: Path) -> None:

@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import fake_agent
+from patience import PATIENCE_S, skip_if_too_busy
 from perpacket import report, studies, testbed
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
 from perpacket.experiment import driver, session
@@ -210,12 +211,11 @@ def test_a_group_that_limits_memory_is_gone_afterwards_as_is_that_of_a_killed_st
                 ["sh", "-c", "cat /proc/self/cgroup"], plan(media__distribution="multiple")
             )
             assert limit is not None
-            assert folder.name in bed.server.run(command, timeout_s=20).stdout
+            assert folder.name in bed.server.run(command, timeout_s=PATIENCE_S).stdout
         assert not folder.exists()
         assert not any(left.exists() for left in left_behind)
 
 
-@settings(deadline=None)
 @given(
     clients=st.integers(1, 30_000),
     machines=st.integers(1, 5),
@@ -238,7 +238,6 @@ def test_every_client_plays_in_one_process_and_every_file_exists(
         assert begin + int(command[command.index("--files") + 1]) <= asked_for.files
 
 
-@settings(deadline=None)
 @given(cut=st.integers(0, 200))
 def test_reports_are_read_while_the_last_is_being_written(cut: int) -> None:
     whole = [json.dumps({"uptime_s": number, "page_faults": {}}, indent=1) for number in range(4)]
@@ -337,7 +336,6 @@ def test_the_variation_is_divided_as_the_design_says() -> None:
     assert all(share.high - share.low == pytest.approx(0, abs=1e-6) for share in parts.values())
 
 
-@settings(deadline=None)
 @given(
     st.lists(
         st.lists(st.floats(-1000, 1000), min_size=4, max_size=4), min_size=8, max_size=8
@@ -425,7 +423,8 @@ def test_the_agent_itself_serves_and_plays_what_a_run_asks_for(tmp_path: Path) -
     study = replace(study, points=(asked_for,), seeds=(1,), figures=(), published=())
     study = replace(study, runner=rig, rig=rig)
     directory = session.run(study, tmp_path / "run")
-    assert not directory.failures()
+    skip_if_too_busy(directory)
+    assert [failure.reason for failure in directory.failures()] == []
     (observation,) = directory.read_observations()
     result = observation.result
     assert (result["clients"], result["content_errors"]) == (4, 0)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from patience import PATIENCE_S
 from perpacket import statistics
 from perpacket.statistics import Interval, StatisticsError
 
@@ -235,6 +236,6 @@ def test_importing_statistics_loads_nothing_heavy() -> None:
         "import sys, perpacket.statistics; print('numpy' in sys.modules or 'scipy' in sys.modules)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE_S
     )
     assert done.stdout == "False\n"

@@ -22,6 +22,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from patience import PATIENCE_S, eventually, skip_if_too_busy
 from perpacket import report, studies, testbed
 from perpacket.cli import app
 from perpacket.errors import ConfigurationError
@@ -34,10 +35,9 @@ from perpacket.measurement.plan import read_plan
 from perpacket.measurement.rig import MeasuredRig
 from perpacket.studies import web_servers
 from test_driver import FakeRig, FakeRun
-from test_measurement import be_patient, real_agent
+from test_measurement import real_agent
 
 PEERS: tuple[peers.PeerKind, ...] = ("nginx", "apache")
-PATIENCE_S = 120.0
 
 
 def peer_point(kind: str) -> Point:
@@ -74,7 +74,7 @@ def test_a_peer_serves_keeps_connections_and_ends_with_all_its_workers(
         process = host.start(prepared.command)
         place = urlsplit(prepared.url)
         wait_until_it_answers(process, f"{prepared.url}/one.bin")
-        with closing(HTTPConnection(place.hostname or "", place.port, timeout=60)) as kept:
+        with closing(HTTPConnection(place.hostname or "", place.port, timeout=PATIENCE_S)) as kept:
             kept.connect()
             socket = kept.sock
             for _ in range(1100):
@@ -87,7 +87,8 @@ def test_a_peer_serves_keeps_connections_and_ends_with_all_its_workers(
         assert counts.processes == 1 + len(host.cpus)
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
         process.stop()
-        assert not any(Path(f"/proc/{child}/exe").exists() for child in children)
+        exes = [Path(f"/proc/{child}/exe") for child in children]
+        assert eventually(lambda: not any(exe.exists() for exe in exes))
 
 
 def wait_until_it_answers(process: testbed.Process, url: str) -> None:
@@ -433,17 +434,17 @@ def test_values_over_many_decades_are_drawn_in_logarithms(
 
 @pytest.mark.parametrize("server", ["processes", *PEERS])
 def test_a_server_is_measured_with_its_whole_tree(
-    server: str, host: testbed.Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: str, host: testbed.Host, tmp_path: Path
 ) -> None:
     """One short run each with the real agent: requests, none failed, and the kernel's counts."""
     real_agent()
-    be_patient(monkeypatch.setattr)
     if server != "processes":
         skip_without(host, "nginx" if server == "nginx" else "apache")
     rig = MeasuredRig()
     study = Study("tiny", "A study", "What?", (peer_point(server),), (1,), runner=rig, rig=rig)
     quick = (("run.duration_s", "0.3"), ("run.warmup_s", "0"), ("testbed.kind", "loopback"))
     directory = session.run(study, tmp_path / "run", overrides=quick)
+    skip_if_too_busy(directory)
     assert [failure.reason for failure in directory.failures()] == []
     row = directory.observations().row(0, named=True)
     assert row["requests_per_s"] > 0

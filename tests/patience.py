@@ -1,0 +1,84 @@
+"""How long a test waits for what must happen: longer than any busy machine needs.
+
+A deadline in a test is there so that a hang ends, not to judge how fast a program is.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import time
+from collections.abc import Callable
+
+import pytest
+
+from perpacket.experiment.run_directory import RunDirectory
+
+PATIENCE_S = 600
+"""What nothing on a busy machine takes."""
+
+DEADLINES = (
+    "experiment.cluster.ANSWER_S",
+    "experiment.cluster.WORKERLESS_S",
+    "live.GRACE_S",
+    "machine.disciplines.LIMIT_S",
+    "machine.kernel.PROBE_LIMIT_S",
+    "measurement.files.QUICK_S",
+    "measurement.media.disk.QUICK_S",
+    "measurement.media.memory.QUICK_S",
+    "measurement.media.runs.QUICK_S",
+    "measurement.media.runs.REPORT_S",
+    "measurement.peers.FIND_S",
+    "measurement.process_tree.READ_S",
+    "measurement.rig.QUICK_S",
+    "measurement.router.rig.CHECK_S",
+    "measurement.router.runs.GRACE_S",
+    "measurement.router.runs.PLANE_READY_S",
+    "measurement.runs.GRACE_S",
+    "measurement.runs.READY_S",
+    "testbed.machines.COMMAND_S",
+    "testbed.machines.CONNECT_S",
+    "testbed.namespaces.READY_S",
+    "testbed.namespaces.REPORT_S",
+)
+"""Ours, each under every name by which a module knows it."""
+
+
+TOO_BUSY = "|".join(
+    (
+        "nothing while it was profiled",
+        "sent nothing within",
+        "does not listen",
+        "still running after",
+        "ended before the profile did",
+        "no time passed",
+        "no packet crossed",
+        "no client received anything",
+    )
+)
+"""Why a run can fail on a machine whose processors are given to others for seconds."""
+
+
+def be_patient(setattr_of: Callable[[object, str, object], None]) -> None:
+    """Let programs take as long as they need: on a busy machine one starts in seconds."""
+    for place in DEADLINES:
+        module, _, name = place.rpartition(".")
+        # By the module's name: `testbed.machines` is a function too.
+        setattr_of(importlib.import_module(f"perpacket.{module}"), name, PATIENCE_S)
+
+
+def eventually(what: Callable[[], bool], timeout_s: float = PATIENCE_S) -> bool:
+    """Whether it happens before patience ends."""
+    end_s = time.monotonic() + timeout_s
+    while not what():
+        if time.monotonic() > end_s:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def skip_if_too_busy(directory: RunDirectory) -> None:
+    """Skip the test where its runs failed for nothing but that the machine let them wait."""
+    reasons = [failure.reason for failure in directory.failures()]
+    if reasons and all(re.search(TOO_BUSY, reason) for reason in reasons):
+        pytest.skip(f"the machine is too busy for so short a run: {reasons[0]}")
