@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+import quiet
 from patience import PATIENCE_S
 from perpacket import statistics, testbed
 from perpacket.errors import MachineLacks
@@ -25,6 +26,9 @@ UNCLAIMED_MOST = 0.02
 
 KERNEL_SAMPLES_LEAST = 1000
 """Fewer kernel samples say nothing about a share of two in a hundred."""
+
+MISSING_MOST = 0.05
+"""Largest share of a timer's samples that may be missing where their number is judged."""
 
 FREQUENCY_HZ = 1999
 SPIN = Path(__file__).with_name("xdp_spin.py")
@@ -87,7 +91,9 @@ def test_under_two_percent_of_kernel_samples_of_web_serving_are_unclaimed(networ
         command = [bed.server.agent(), "profile", "--duration", "4", "--format", "json", "--quiet"]
         command += ["--frequency", str(FREQUENCY_HZ), "--pid", str(server.pid)]
         command += ["--requests", f"{url}/.perpacket/report"]
+        before = quiet.Look()
         done = bed.server.run(command, timeout_s=PATIENCE_S)
+        disturbance = before.disturbance()
     assert done.returncode == 0, done.stderr
     profile = json.loads(done.stdout)
     busy = profile["total"]["cpu_s"] * FREQUENCY_HZ
@@ -99,6 +105,8 @@ def test_under_two_percent_of_kernel_samples_of_web_serving_are_unclaimed(networ
         pytest.skip(f"only {kernel:.0f} kernel samples on this busy machine")
     for layer in ("user", "syscall", "socket", "tcp", "ip", "ethernet", "driver"):
         assert profile["layers"][layer]["share"] > 0, layer
+    if disturbance:
+        pytest.skip(f"what is unclaimed may be another program's: {disturbance}")
     assert profile["unclaimed_share"] < UNCLAIMED_MOST, profile["unclaimed_top"]
 
 
@@ -108,12 +116,18 @@ def test_user_code_of_the_load_generator_is_not_the_servers() -> None:
         server, _ = serve(bed)
         command = [bed.server.agent(), "profile", "--duration", "2", "--format", "json", "--quiet"]
         command += ["--frequency", str(FREQUENCY_HZ)]
+        before = quiet.Look()
         both = json.loads(bed.server.run(command, timeout_s=PATIENCE_S).stdout)
         command += ["--pid", str(server.pid)]
         named = json.loads(bed.server.run(command, timeout_s=PATIENCE_S).stdout)
+        disturbance = before.disturbance()
     assert named["layers"]["user"] == named["server"]["user"]
     rows = {row["pid"]: row["user_cpu_s"] for row in named["processes"]}
     assert named["layers"]["user"]["cpu_s"] == pytest.approx(rows[server.pid])
+    if disturbance:
+        pytest.skip(f"two windows cannot be compared: {disturbance}")
+    if min(one["samples"] for one in (both, named)) < KERNEL_SAMPLES_LEAST:
+        pytest.skip("too few samples on this busy machine")
     assert named["categories"]["other_programs"]["share"] > 0
     assert both["layers"]["user"]["share"] > named["layers"]["user"]["share"]
 
@@ -124,7 +138,9 @@ def test_a_known_cost_of_each_frame_in_the_driver_comes_back() -> None:
         # The rate is given, so that both programs see the same frames and batches.
         serve(bed, ("--rate", "4000"))
         command = [sys.executable, str(SPIN), bed.server.agent(), DEVICE, str(PAIRS)]
+        before = quiet.Look()
         done = bed.server.run(command, timeout_s=PATIENCE_S)
+        disturbance = before.disturbance()
     if done.returncode == 3:
         pytest.skip(done.stderr)
     assert done.returncode == 0, done.stderr
@@ -144,6 +160,11 @@ def test_a_known_cost_of_each_frame_in_the_driver_comes_back() -> None:
         f"off by {error.value:.0f} ({error.low:.0f} to {error.high:.0f})"
     )
     assert known.value > 5000
+    missing = max(one["missing_share"] for pair in document["pairs"] for one in pair.values())
+    if missing > MISSING_MOST:
+        pytest.skip(f"{missing:.0%} of the timer's samples never came")
+    if disturbance:
+        pytest.skip(f"the frames were not alone: {disturbance}")
     if error.high - error.low > known.value:
         pytest.skip("the machine is too busy to tell: the interval would hold everything")
     # Sampling interrupts what it measures, and its time falls on what it interrupts; the driver's

@@ -7,7 +7,8 @@ frame it receives, so what the program takes is the driver's. Two programs take 
 one that computes for about 20 us and one that passes the frame on at once; a profile is taken
 beside each. It prints one JSON document: `pairs`, each with what `spin` and `pass` took a frame by
 the profile (`found_ns`) and by the kernel's own clock around the program (`known_ns`; bpf(2),
-BPF_ENABLE_STATS), and `calibrated_ns`, the program's time by BPF_PROG_TEST_RUN.
+BPF_ENABLE_STATS), with the share of samples that never came; and `calibrated_ns`, the program's
+time by BPF_PROG_TEST_RUN.
 
 Instructions are written out, as compilers for them are rarely installed: a loop with a bound that
 the verifier follows to its end. Exit status 3 says that the kernel refuses.
@@ -166,6 +167,7 @@ def profiled(agent: str, device: str, program: int) -> dict[str, float]:
         "frames": frames,
         "found_ns": profile["layers"]["driver"]["cpu_s"] * 1e9 / frames,
         "known_ns": (time_after_ns - time_ns) / (runs_after - runs),
+        "missing_share": profile["missing_share"] or 0,
     }
 
 

@@ -1,0 +1,86 @@
+"""Whether the machine was quiet enough over a window to judge a number measured in it."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+OTHERS_MOST = 0.2
+"""Processors that programs of others may take."""
+
+STEAL_MOST = 0.01
+"""Share of the processors' time that the machine below may give to others."""
+
+KERNEL_THREADS = 2
+"""Number of the process that is the parent of the kernel's own."""
+
+TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class Process:
+    """One process as /proc/PID/stat tells of it."""
+
+    parent: int
+    cpu_s: float
+    began_ticks: int
+
+
+def processor_ticks() -> list[int]:
+    """User, nice, system, idle, iowait, irq, softirq, steal and guests' ticks, see proc_stat(5)."""
+    return [int(word) for word in Path("/proc/stat").read_text().split("\n")[0].split()[1:]]
+
+
+def all_processes() -> dict[int, Process]:
+    """Every process there is now."""
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            # The name in parentheses may hold anything; the state is the first field after it.
+            text = (folder / "stat").read_text(encoding="utf-8", errors="replace")
+            fields = text.rpartition(")")[2].split()
+            cpu_s = (int(fields[11]) + int(fields[12])) * TICK_S
+            found[int(folder.name)] = Process(int(fields[1]), cpu_s, int(fields[19]))
+    return found
+
+
+@dataclass(frozen=True)
+class Look:
+    """What the kernel has counted up to a moment."""
+
+    at_s: float = field(default_factory=time.monotonic)
+    processors: list[int] = field(default_factory=processor_ticks)
+    processes: dict[int, Process] = field(default_factory=all_processes)
+
+    def disturbance(self) -> str:
+        """What disturbed the time since this look; empty where nothing did."""
+        now = Look()
+        passed = [end - begin for begin, end in zip(self.processors, now.processors, strict=True)]
+        steal = passed[7] / max(sum(passed[:8]), 1)
+        if steal > STEAL_MOST:
+            return f"the machine below took {steal:.0%} of the processors' time"
+        others = sum(
+            process.cpu_s - (known.cpu_s if known else 0)
+            for pid, process in now.processes.items()
+            if not is_ours(pid, now.processes)
+            for known in [self.processes.get(pid)]
+            if known is None or known.began_ticks == process.began_ticks
+        )
+        others /= now.at_s - self.at_s
+        if others > OTHERS_MOST:
+            return f"other programs took {others:.2f} processors"
+        return ""
+
+
+def is_ours(pid: int, processes: dict[int, Process]) -> bool:
+    """Whether a process is this one, descends from it, or is the kernel's."""
+    seen = set()
+    while pid in processes and pid not in seen:
+        if pid in (os.getpid(), KERNEL_THREADS):
+            return True
+        seen.add(pid)
+        pid = processes[pid].parent
+    return False
