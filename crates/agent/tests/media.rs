@@ -60,7 +60,7 @@ impl Drop for Served {
 fn run(program: &str, arguments: &[&str]) -> String {
     // Whatever hangs is ended, and then fails.
     let output = Command::new("timeout")
-        .arg("40")
+        .arg("600")
         .arg(program)
         .args(arguments)
         .output()
@@ -393,7 +393,7 @@ fn gstreamer_receives_the_file_as_it_is_over_both_transports() {
             &sink,
         ];
         let mut player = Command::new("timeout");
-        player.args(["40", "gst-launch-1.0"]).args(arguments);
+        player.args(["600", "gst-launch-1.0"]).args(arguments);
         player.stderr(Stdio::null()).status().unwrap();
         let received = fs::read(&output).unwrap();
         assert!(

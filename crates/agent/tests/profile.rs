@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod command;
+#[path = "../../profiler/tests/quiet/mod.rs"]
+mod quiet;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -201,7 +203,8 @@ fn a_known_user_time_of_each_request_is_found() {
         return;
     }
     // An interval misses one time in twenty, and more often where a busy hypervisor takes time away
-    // unseen: a profile that is wrong is so each time.
+    // unseen: a profile that is wrong is so each time. On a machine that is not quiet nothing is said.
+    let before = quiet::Look::now();
     let is_found = (0..3).any(|_| {
         let output = agent(&["profile", "--self-check", "--format", "json"]);
         let check: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -212,5 +215,9 @@ fn a_known_user_time_of_each_request_is_found() {
         assert_eq!(error_of(&output).contains("hint: "), !is_found);
         is_found
     });
+    if let Some(disturbance) = before.disturbance().filter(|_| !is_found) {
+        eprintln!("skipped: what is found cannot be judged: {disturbance}");
+        return;
+    }
     assert!(is_found);
 }

@@ -74,7 +74,7 @@ impl Host {
     fn socket(&self, address: &'static str) -> UdpSocket {
         let socket = self.run(move || UdpSocket::bind(address).unwrap());
         socket
-            .set_read_timeout(Some(Duration::from_secs(20)))
+            .set_read_timeout(Some(Duration::from_secs(600)))
             .unwrap();
         socket
     }

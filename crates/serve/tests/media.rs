@@ -25,7 +25,7 @@ const STREAM: Stream = Stream {
 const DESCRIPTORS: u64 = 4_000;
 
 /// How long anything may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// A folder of its own, removed at the end.
 struct Folder(PathBuf);

@@ -25,7 +25,7 @@ pub fn settings(server: &Server, connections: u32) -> Settings {
     Settings {
         threads: Some(1),
         duration: Some(Duration::from_millis(500)),
-        timeout: Duration::from_secs(5),
+        timeout: Duration::from_secs(600),
         ..Settings::new(&server.url("/file"), connections)
     }
 }

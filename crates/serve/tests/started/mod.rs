@@ -21,7 +21,7 @@ use std::time::Duration;
 use perpacket_serve::{Architecture, Report, Reporter, Server, Settings};
 
 /// Longest wait for anything: far beyond what it takes.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(600);
 
 /// A running server.
 pub struct Started {
