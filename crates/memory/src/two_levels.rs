@@ -48,8 +48,11 @@ impl TwoLevels<'_> {
             tally.misses[1] += 1;
             let now = started + tally.stall_cycles;
             self.fill_second(line);
+            self.first.insert(line);
             tally.stall_cycles += u64::from(self.dram.read(now));
+            // After the line is in place: what the next one evicts may be in the same set of the first.
             self.prefetch_next_line(line, now);
+            return;
         }
         self.first.insert(line);
     }
