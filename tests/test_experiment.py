@@ -367,3 +367,9 @@ def test_a_checkout_too_slow_to_describe_is_not_called_no_checkout(
     facts = environment.describe()
     assert facts["git"] == "not known: timed out"
     assert "not a git checkout" not in str(facts["lacks"])
+
+
+def test_the_package_lists_its_public_names() -> None:
+    import perpacket
+
+    assert set(perpacket.__all__) <= set(dir(perpacket))

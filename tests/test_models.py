@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -217,7 +219,7 @@ def test_a_profile_without_network_time_has_nothing_to_offload(
 
 def test_an_io_bus_of_no_machine_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["model", "bounds", "--io-mbytes-per-s", "5000"]) == 2
-    assert "which only --measure adds" in capsys.readouterr().err
+    assert "only --measure or --bench adds" in capsys.readouterr().err
 
 
 def test_laws_gives_gamma_and_gain_as_fractions(capsys: pytest.CaptureFixture[str]) -> None:
@@ -294,3 +296,146 @@ def test_a_server_neither_outpaces_its_connections_nor_itself(
 def test_a_server_that_never_works_has_no_bound() -> None:
     with pytest.raises(ConfigurationError, match="utilization"):
         saturation.relative_throughput(4, 1, 0.0)
+
+
+CATALOGUE = """
+[[path]]
+name = "copy"
+crossings = { memory = 2 }
+source = "test"
+[[path]]
+name = "nic"
+crossings = { io = 1 }
+source = "test"
+[[transaction]]
+name = "send"
+paths = { copy = 1, nic = 1 }
+source = "test"
+[[transaction]]
+name = "think"
+paths = { copy = 1 }
+source = "test"
+[[server]]
+name = "small"
+buses_mbytes_per_s = { memory = 100 }
+source = "test"
+"""
+
+
+@pytest.mark.parametrize(
+    ("part", "instead", "says"),
+    [
+        ("{ memory = 2 }", "{ memory = 0 }", "path copy: crossings of memory is 0"),
+        ("{ memory = 2 }", "{ memory = -1 }", "path copy: crossings of memory is -1"),
+        ("{ memory = 2 }", "{}", "path copy: crossings: there is none"),
+        ("{ memory = 100 }", "{ memory = inf }", "server small: bandwidth of memory is inf"),
+        ("copy = 1, nic = 1", "copy = nan", "transaction send: paths of copy is nan"),
+        ('name = "nic"', 'name = "copy"', "path copy is there more than once"),
+    ],
+)
+def test_a_catalogue_of_impossible_numbers_or_doubled_names_is_refused(
+    tmp_path: Path, part: str, instead: str, says: str
+) -> None:
+    file = tmp_path / "own.toml"
+    assert part in CATALOGUE
+    file.write_text(CATALOGUE.replace(part, instead))
+    with pytest.raises(ConfigurationError, match=says):
+        bounds.read_catalogue(file)
+
+
+def test_a_transaction_over_a_bus_that_a_server_lacks_is_said_to_be_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "own.toml"
+    file.write_text(CATALOGUE)
+    assert run(["model", "bounds", "--catalogue", str(file), "--overlap"]) == 0
+    remark = "small: no bound for send: it has no bandwidth of io"
+    assert f"note: {remark}" in capsys.readouterr().err
+    command = ["model", "bounds", "--catalogue", str(file), "--overlap", "--format", "json"]
+    assert run(command) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["left_out"] == [remark]
+    assert found["overlap"] is True
+    assert [row["transaction"] for row in found["rows"]] == ["think"]
+
+
+def test_the_machine_of_a_bench_takes_an_io_bus(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "bench.json"
+    file.write_text(json.dumps(bench_report(2**27)))
+    bench = ["model", "bounds", "--bench", str(file), "--format", "json"]
+    assert run([*bench, "--io-mbytes-per-s", "2000"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert "machine of bench.json" in {row["server"] for row in rows}
+    assert run(bench) == 0
+    assert any("bench.json" in remark for remark in json.loads(capsys.readouterr().out)["left_out"])
+    for wrong in ("-1", "0", "nan", "inf"):
+        assert run([*bench, "--io-mbytes-per-s", wrong]) == 2
+        assert "--io-mbytes-per-s" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
+def test_the_models_take_finite_numbers_alone(value: float) -> None:
+    calls: list[Callable[[], object]] = [
+        lambda: laws.offload(value),
+        lambda: laws.offload(1.0, 0.0, alpha=value),
+        lambda: laws.offload(1.0, sigma=value),
+        lambda: memory.stall_cycles(1.0, 0.0, value),
+        lambda: handoff.Costs(1.0, 0.5, value, 0.0),
+    ]
+    for call in calls:
+        with pytest.raises(ConfigurationError, match="expected"):
+            call()
+
+
+def test_nothing_offloaded_gains_nothing() -> None:
+    for alpha, beta in ((0.0, 1.0), (1e300, 1.0), (2.0, 0.0)):
+        assert laws.offload(3.0, 0.0, alpha=alpha, beta=beta).gain == 0
+
+
+def handoff_of(*costs_us: int) -> list[str]:
+    names = ("--host-us", "--saved-us", "--nic-host-us", "--nic-extra-us")
+    return ["handoff", *(f"{name}={cost}" for name, cost in zip(names, costs_us, strict=True))]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "place"),
+    [
+        (["laws", "--network-share", "1"], ("gain",)),
+        (
+            handoff_of(4, 4, 0, 0),
+            ("best", "gain"),
+        ),
+    ],
+)
+def test_an_endless_gain_is_null_in_json(
+    arguments: list[str], place: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(constant: str) -> float:
+        raise AssertionError(f"{constant} is no JSON")
+
+    assert run(["model", *arguments, "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out, parse_constant=refuse)
+    for key in place:
+        found = found[key]
+    assert found is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["laws", "--published", "--network-share", "0.3"], "--network-share does nothing beside"),
+        (["laws", "--published", "--sweep"], "--sweep does nothing beside --published"),
+        (["laws", "--network-share", "0.3", "--sweep", "-p", "0.4"], "--offloaded does nothing"),
+        (
+            handoff_of(40, 50, 1, 1),
+            "--saved-us 50: expected at most --host-us 40",
+        ),
+    ],
+)
+def test_options_are_refused_in_the_words_they_were_given_in(
+    arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["model", *arguments]) == 2
+    assert says in capsys.readouterr().err

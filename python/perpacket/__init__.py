@@ -61,3 +61,8 @@ def __getattr__(name: str) -> object:
         except PackageNotFoundError:
             return "0+uninstalled"
     raise AttributeError(f"module 'perpacket' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """The public names too, which are loaded when they are asked for."""
+    return sorted({*globals(), *__all__})

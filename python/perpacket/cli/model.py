@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -33,7 +35,10 @@ ProfileOption = Annotated[
     Path | None, typer.Option(help="Take the share from `perpacket profile --format json`.")
 ]
 OffloadedOption = Annotated[
-    float, typer.Option("--offloaded", "-p", help="Share p of the communication work offloaded.")
+    float | None,
+    typer.Option(
+        "--offloaded", "-p", help="Share p of the communication work offloaded, 1 unless given."
+    ),
 ]
 LagOption = Annotated[
     float, typer.Option(help="NIC's time for work over the host's; 0: the NIC never limits.")
@@ -51,7 +56,7 @@ SweepOption = Annotated[bool, typer.Option("--sweep", help="Over the share offlo
 def laws(
     network_share: ShareOption = None,
     profile: ProfileOption = None,
-    offloaded: OffloadedOption = 1.0,
+    offloaded: OffloadedOption = None,
     alpha: LagOption = 0.0,
     beta: StructuralOption = 1.0,
     sigma: WireOption = 0.0,
@@ -66,23 +71,42 @@ def laws(
     from perpacket.models import laws as model
 
     if published:
+        own = {
+            "--network-share": network_share,
+            "--profile": profile,
+            "--offloaded": offloaded,
+            "--alpha": alpha or None,
+            "--beta": None if beta == 1.0 else beta,
+            "--sigma": sigma or None,
+            "--sweep": sweep or None,
+        }
+        refuse_beside("--published", own, "the published table has its own shares")
         print_published(output_format)
         return
+    if sweep:
+        refuse_beside("--sweep", {"--offloaded": offloaded}, "a sweep goes over every share p")
     share = share_of(network_share, profile)
     gamma = float(model.gamma_of_share(share))
-    shares = [step / SWEEP_STEPS for step in range(SWEEP_STEPS + 1)] if sweep else [offloaded]
+    shares = (
+        [step / SWEEP_STEPS for step in range(SWEEP_STEPS + 1)]
+        if sweep
+        else [1.0 if offloaded is None else offloaded]
+    )
     found = model.offload(gamma, shares, alpha=alpha, beta=beta, sigma=sigma)
-    limits = [model.LIMITS[index] for index in found.limit]
+    limits = [
+        model.LIMITS[index] if math.isfinite(gain) else None
+        for index, gain in zip(found.limit, found.gain, strict=True)
+    ]
     if output_format is Format.JSON:
         points = [
-            {"p": p, "gain": float(gain), "limit": limit}
+            {"p": p, "gain": output.finite(float(gain)), "limit": limit}
             for p, gain, limit in zip(shares, found.gain, limits, strict=True)
         ]
         result: dict[str, object] = {"schema": SCHEMA, "network_share": share, "gamma": gamma}
         output.write_json(result | ({"sweep": points} if sweep else points[0]))
         return
     rows = [
-        (f"{p:.2f}", f"{100 * gain:.2f}", limit)
+        (f"{p:.2f}", f"{100 * gain:.2f}", limit or "nothing")
         for p, gain, limit in zip(shares, found.gain, limits, strict=True)
     ]
     title = f"Network share {100 * share:.3g} %, gamma {gamma:.4g}: throughput gained by offload"
@@ -92,6 +116,18 @@ def laws(
         "documentation of perpacket.models.laws.",
         quiet,
     )
+
+
+def refuse_beside(option: str, others: Mapping[str, object], why: str) -> None:
+    """Raise `ConfigurationError` on the first of `others` that was given: it would do nothing."""
+    for name, value in others.items():
+        if value is not None:
+            raise ConfigurationError(
+                f"{name} does nothing beside {option}: {why}",
+                parameter=name,
+                value=str(value),
+                hint="give one of them",
+            )
 
 
 def share_of(network_share: float | None, profile: Path | None) -> float:
@@ -157,7 +193,20 @@ def handoff(
 ) -> None:
     """How many of the connections a NIC should take over, and what that gains."""
     from perpacket.models import handoff as model
+    from perpacket.models.checks import numbers
 
+    # Here in the user's own words and units; the model would name its own.
+    numbers("--host-us", host_us, positive=True)
+    numbers("--saved-us", saved_us)
+    numbers("--nic-host-us", nic_host_us)
+    numbers("--nic-extra-us", nic_extra_us)
+    if saved_us > host_us:
+        raise ConfigurationError(
+            f"--saved-us {saved_us:g}: expected at most --host-us {host_us:g}",
+            parameter="--saved-us",
+            value=f"{saved_us:g}",
+            hint="a request cannot save more than it costs",
+        )
     costs = model.Costs(*(value / 1e6 for value in (host_us, saved_us, nic_host_us, nic_extra_us)))
     best = model.best_share(costs)
     shares = sorted({step / SWEEP_STEPS for step in range(SWEEP_STEPS + 1)} | {best})
@@ -165,7 +214,11 @@ def handoff(
     gains = model.gain(costs, shares)
     if output_format is Format.JSON:
         points = [
-            {"share": share, "requests_per_s": float(rate), "gain": float(gain)}
+            {
+                "share": share,
+                "requests_per_s": output.finite(float(rate)),
+                "gain": output.finite(float(gain)),
+            }
             for share, rate, gain in zip(shares, rates, gains, strict=True)
         ]
         chosen = points[shares.index(best)]
@@ -206,17 +259,13 @@ def bounds(
     """How fast servers can be when nothing but moving data costs anything."""
     from perpacket.models import bounds as model
 
-    if io_mbytes_per_s is not None and not measure:
-        raise ConfigurationError(
-            "--io-mbytes-per-s describes this machine, which only --measure adds",
-            parameter="--io-mbytes-per-s",
-            value=str(io_mbytes_per_s),
-            hint="give --measure too, or put the server into a --catalogue",
-        )
+    if io_mbytes_per_s is not None:
+        check_io(io_mbytes_per_s, measure or bench is not None)
     known = model.read_catalogue(catalogue)
     if measure or bench is not None:
         known.server.append(measured_server(bench, io_mbytes_per_s, quiet))
     found = model.all_bounds(known, as_printed=as_printed, overlap=overlap)
+    missing = model.left_out(known)
     if output_format is Format.JSON:
         rows = [
             {
@@ -227,7 +276,15 @@ def bounds(
             }
             for item in found
         ]
-        output.write_json({"schema": SCHEMA, "as_printed": as_printed, "rows": rows})
+        output.write_json(
+            {
+                "schema": SCHEMA,
+                "as_printed": as_printed,
+                "overlap": overlap,
+                "rows": rows,
+                "left_out": missing,
+            }
+        )
         return
     cells = [
         (item.server, item.transaction, f"{item.mbps:,.0f}", item.limiting_bus) for item in found
@@ -236,6 +293,22 @@ def bounds(
     names = ("server", "transaction", "Mb/s", "busiest bus")
     output.write_table(title, names, cells, right=("Mb/s",))
     progress.note(model.PRINTED_DIFFERENCE, quiet)
+    for remark in missing:
+        progress.note(f"note: {remark}", quiet)
+
+
+def check_io(io_mbytes_per_s: float, is_described: bool) -> None:
+    """Raise `ConfigurationError` where the bus is of no machine, or is no bus."""
+    from perpacket.models.checks import numbers
+
+    numbers("--io-mbytes-per-s", io_mbytes_per_s, positive=True)
+    if not is_described:
+        raise ConfigurationError(
+            "--io-mbytes-per-s describes a machine that only --measure or --bench adds",
+            parameter="--io-mbytes-per-s",
+            value=str(io_mbytes_per_s),
+            hint="give one of them too, or put the server into a --catalogue",
+        )
 
 
 def measured_server(bench: Path | None, io_mbytes_per_s: float | None, quiet: bool) -> Server:

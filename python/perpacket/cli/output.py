@@ -12,8 +12,13 @@ PIPE_WIDTH = 200
 
 
 def write_json(content: object) -> None:
-    """One JSON document."""
-    sys.stdout.write(json.dumps(content, indent=2) + "\n")
+    """One JSON document; raises `ValueError` on a number that JSON does not have."""
+    sys.stdout.write(json.dumps(content, indent=2, allow_nan=False) + "\n")
+
+
+def finite(value: float) -> float | None:
+    """A number for JSON, which has no infinite ones: None, null there, in their place."""
+    return value if math.isfinite(value) else None
 
 
 def write_line(text: str) -> None:

@@ -11,7 +11,9 @@ caches and DMA. Both assume that processing is free.
 
 from __future__ import annotations
 
+import math
 import tomllib
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
@@ -100,7 +102,24 @@ def read_catalogue(file: Path | None = None) -> Catalogue:
 
 
 def check_names(place: str, catalogue: Catalogue) -> None:
-    """Raise `ConfigurationError` when a path or a bus is used that is not there."""
+    """Raise `ConfigurationError` on a path that is not there, a doubled name, a wrong number."""
+    for kind, listed in (
+        ("path", catalogue.path),
+        ("transaction", catalogue.transaction),
+        ("server", catalogue.server),
+    ):
+        twice = [name for name, times in Counter(item.name for item in listed).items() if times > 1]
+        if twice:
+            raise ConfigurationError(
+                f"{place}: {kind} {twice[0]} is there more than once",
+                hint=f"give each {kind} a name of its own",
+            )
+    for path in catalogue.path:
+        check_numbers(f"{place}: path {path.name}: crossings", path.crossings)
+    for transaction in catalogue.transaction:
+        check_numbers(f"{place}: transaction {transaction.name}: paths", transaction.paths)
+    for server in catalogue.server:
+        check_numbers(f"{place}: server {server.name}: bandwidth", server.buses_mbytes_per_s)
     paths = {path.name for path in catalogue.path}
     for transaction in catalogue.transaction:
         for name in transaction.paths.keys() - paths:
@@ -108,13 +127,18 @@ def check_names(place: str, catalogue: Catalogue) -> None:
                 f"{place}: transaction {transaction.name}: no path {name!r}",
                 hint=f"there are {', '.join(sorted(paths))}",
             )
-    for server in catalogue.server:
-        for bus, bandwidth in server.buses_mbytes_per_s.items():
-            if not bandwidth > 0:
-                raise ConfigurationError(
-                    f"{place}: server {server.name}: bandwidth of {bus} is {bandwidth:g}, "
-                    "expected more than 0"
-                )
+
+
+def check_numbers(place: str, numbers: Mapping[str, float]) -> None:
+    """Raise `ConfigurationError` when there is none, or one that is not finite and above 0."""
+    if not numbers:
+        raise ConfigurationError(f"{place}: there is none, expected one at least")
+    for name, number in numbers.items():
+        if not (number > 0 and math.isfinite(number)):
+            raise ConfigurationError(
+                f"{place} of {name} is {number:g}, expected a finite number above 0",
+                hint="leave it out where there is none",
+            )
 
 
 def bound(
@@ -166,14 +190,33 @@ def all_bounds(
     found = []
     for server in catalogue.server:
         for transaction in catalogue.transaction:
-            crossed = {
-                bus
-                for path in catalogue.path
-                if transaction.paths.get(path.name)
-                for bus in path.crossings
-            }
-            if crossed <= server.buses_mbytes_per_s.keys():
+            if not lacking(catalogue, server, transaction):
                 found.append(
                     bound(catalogue, server, transaction, as_printed=as_printed, overlap=overlap)
                 )
+    return found
+
+
+def lacking(catalogue: Catalogue, server: Server, transaction: Transaction) -> set[str]:
+    """The buses that a transaction crosses and a server has no bandwidth of."""
+    crossed = {
+        bus for path in catalogue.path if transaction.paths.get(path.name) for bus in path.crossings
+    }
+    return crossed - server.buses_mbytes_per_s.keys()
+
+
+def left_out(catalogue: Catalogue) -> list[str]:
+    """For each server, the transactions that have no bound there, and the buses it lacks."""
+    found = []
+    for server in catalogue.server:
+        without = {
+            transaction.name: buses
+            for transaction in catalogue.transaction
+            if (buses := lacking(catalogue, server, transaction))
+        }
+        if without:
+            found.append(
+                f"{server.name}: no bound for {', '.join(without)}: it has no bandwidth of "
+                f"{', '.join(sorted(set().union(*without.values())))}"
+            )
     return found

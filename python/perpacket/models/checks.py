@@ -22,19 +22,19 @@ def numbers(
     high: float = math.inf,
     positive: bool = False,
 ) -> Numbers:
-    """`values` as an array of floats, all within `low` to `high`; above `low` when `positive`.
+    """`values` as an array of finite floats within `low` to `high`; above `low` when `positive`.
 
-    Infinity is a value where `high` is infinite: a wire or a NIC that is never the limit. Raises
+    What is never the limit takes no time, 0, so that no model needs an infinite number. Raises
     `ConfigurationError` with the name, the first value that does not fit, and what does.
     """
     import numpy as np
 
     found = np.asarray(values, dtype=np.float64)
-    fits = (found > low if positive else found >= low) & (found <= high)
+    fits = (found > low if positive else found >= low) & (found <= high) & np.isfinite(found)
     if not np.all(fits):
         wrong = found[~fits].flat[0]
         floor = f"above {low:g}" if positive else f"at least {low:g}"
-        allowed = floor if math.isinf(high) else f"{floor} and at most {high:g}"
+        allowed = f"{floor} and finite" if math.isinf(high) else f"{floor} and at most {high:g}"
         raise ConfigurationError(
             f"{name} = {wrong:g}: expected {allowed}",
             parameter=name,

@@ -10,7 +10,6 @@ nothing beyond what `p` leaves it, and that latency and memory never limit.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -83,7 +82,8 @@ def offload(
         with    = min(1/sigma, (gamma+1)/(gamma+1-p), (gamma+1)/(p beta alpha))
         gain    = with/without - 1
 
-    Where only the host limits this is p/(gamma-p+1), and 1/gamma for p = 1.
+    Where only the host limits this is p/(gamma-p+1), and 1/gamma for p = 1: infinite where all of
+    a host's work is offloaded (gamma = 0) to a NIC that never limits.
     """
     import numpy as np
 
@@ -112,4 +112,4 @@ def best_share(gamma: float, alpha: float, beta: float = 1.0) -> float:
     """
     application = float(numbers("gamma", gamma))
     work = float(numbers("alpha", alpha)) * float(numbers("beta", beta))
-    return min(1.0, (application + 1.0) / (1.0 + work)) if not math.isinf(work) else 0.0
+    return min(1.0, (application + 1.0) / (1.0 + work))
