@@ -20,7 +20,7 @@ import pytest
 
 from fake_core import HOLD_AFTER, RUN_S, STARTED
 from patience import PATIENCE_S
-from perpacket.cli import app
+from perpacket.cli import app, termination
 
 FAKE = Path(__file__).with_name("fake_core.py")
 HEAVY = ("polars", "altair", "numpy", "great_tables", "perpacket._core")
@@ -492,3 +492,47 @@ def test_progress_is_silent_when_standard_error_is_no_terminal() -> None:
     )
     assert done.stderr == ""
     assert json.loads(done.stdout)["schema"] == 1
+
+
+def test_sigterm_keeps_what_is_finished_and_exits_with_143(
+    perpacket: CommandLine, tmp_path: Path
+) -> None:
+    path = tmp_path / "stopped"
+    process = start_study(path)
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=PATIENCE_S)
+    kept = len(observation_results(path))
+    assert (process.returncode, out) == (143, "")
+    assert f"{kept} of 70 observations are kept" in err
+    assert f"perpacket study resume {path}" in err
+
+
+def test_a_second_sigterm_does_not_break_off_what_the_first_one_began() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with termination.heeded() as told:
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
+    assert told.is_told
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [("study list", 0), ("study new", 0), ("model laws --published", 0), ("simulate bulk", 0)],
+)
+def test_a_reader_who_has_gone_changes_no_exit_status(arguments: str, status: int) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, str(FAKE), *split(arguments)],
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
+    )
+    os.close(writing)
+    assert done.returncode == status, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "BrokenPipe" not in done.stderr

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -253,3 +255,32 @@ def test_the_table_says_which_schema_it_has(tmp_path: Path) -> None:
     assert told[table_file.SCHEMA_KEY] == str(table_file.SCHEMA)
     assert told[table_file.STUDY_KEY] == directory.configuration.study
     assert table.equals(directory.to_polars())
+
+
+def test_a_text_where_other_runs_have_a_number_is_damage(tmp_path: Path) -> None:
+    directory = begun(tmp_path)
+    point = directory.configuration.points[0].name
+    seed = next(one.seed for one in directory.read_observations() if one.point == point)
+    file = directory.observation_path(point, seed)
+    content = json.loads(file.read_text())
+    content["result"]["requests_per_s"] = "abc"
+    file.write_text(json.dumps(content))
+    with pytest.raises(CorruptObservation, match=r"requests_per_s is 'abc', expected a number"):
+        directory.read_observations()
+
+
+def test_a_damaged_environment_says_what_to_do(tmp_path: Path) -> None:
+    directory = begun(tmp_path)
+    (directory.path / "environment.json").write_text("{")
+    with pytest.raises(CorruptObservation, match=r"environment\.json") as caught:
+        directory.environment()
+    assert "move it away" in caught.value.hint
+
+
+def test_lost_folders_of_a_run_are_made_again(tmp_path: Path) -> None:
+    directory = begun(tmp_path)
+    for name in ("observations", "raw"):
+        shutil.rmtree(directory.path / name)
+    with directory.locked():
+        assert directory.observation_path("a", 1).parent.is_dir()
+    assert directory.read_observations() == []

@@ -462,3 +462,41 @@ def test_what_offload_could_gain_is_drawn_where_it_is_measured(kind: str) -> Non
     points = (Point("a", "file", {"size": 1}), Point("b", "file", {"size": 2}))
     kinds = [figure.kind for figure in user.figures(kind, points, ("requests_per_s",))]
     assert kinds == ["curve", "stacked-layers", *["laws"] * (kind == "measured")]
+
+
+def test_runs_that_lack_a_number_are_counted(tmp_path: Path) -> None:
+    study = simulated("factors.nic.mips = [400, 800]", lambda _, seed: 100.0 + seed)
+    directory = session.run(study, tmp_path / "run")
+    file = directory.observation_path("mips=400", 2)
+    content = json.loads(file.read_text())
+    content["result"] = {"packets_per_s": 1.0}
+    file.write_text(json.dumps(content))
+    results = study.results(directory)
+    assert results is not None
+    assert "mips=400: 1 of 3 runs gave no requests_per_s" in results.remarks
+
+
+def test_factors_that_cannot_be_told_from_each_other_are_said_to() -> None:
+    base, made = ["lowat", "mips"], ["memory_mib", "connections"]
+    factors = "".join(f"factors.nic.{name} = [1, 2]\n" for name in base + made)
+    alike = "".join(f'generators."nic.{name}" = ["nic.lowat", "nic.mips"]\n' for name in made)
+    told = " ".join(user.build('design = "fraction"\n' + SIMULATED + factors + alike, HERE).remarks)
+    assert "of resolution 2" in told
+    assert "some factors always change together here and cannot be told from each other" in told
+
+
+def test_what_is_refused_is_not_said_to_take_time(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    measured = tmp_path / "measured.toml"
+    measured.write_text(MEASURED + "[factors]\nnetwork.latency_ms = [0, 5]")
+    command = ["study", "run", str(measured), "--output", str(tmp_path / "run")]
+    status, _, err = run_verb(capfd, *command, "--set", "network.latency_ms=1")
+    assert status == 2
+    assert "to go" not in err
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "mine.txt").write_text("kept")
+    status, _, err = run_verb(capfd, *command)
+    assert status == 2
+    assert err.startswith("error: ")
+    assert "exists already" in err

@@ -10,7 +10,18 @@ from typing import Annotated
 
 import typer
 
-from perpacket.cli import agent_verbs, demo, doctor, model, simulate, study, top, trace
+from perpacket.cli import (
+    agent_verbs,
+    demo,
+    doctor,
+    model,
+    pipes,
+    simulate,
+    study,
+    termination,
+    top,
+    trace,
+)
 from perpacket.cli.failure import ExitStatus, show, show_error, status_of
 from perpacket.errors import PerpacketError
 
@@ -62,15 +73,27 @@ def run(arguments: Sequence[str] | None = None) -> int:
         show("standard output is closed", "send it to a file, or to /dev/null")
         return ExitStatus.FAILED
     given = sys.argv[1:] if arguments is None else list(arguments)
+    with termination.heeded() as told:
+        status = run_verb(given)
+    return ExitStatus.TERMINATED if told.is_told else status
+
+
+def run_verb(given: Sequence[str]) -> int:
+    """Run one command line and return its exit status; errors are shown."""
     try:
         if given and given[0] in agent_verbs.VERBS:
             agent_verbs.become(given)
-        status = app(args=given, prog_name="perpacket", standalone_mode=False)
+        status = app(args=list(given), prog_name="perpacket", standalone_mode=False)
     except typer.TyperException as error:
         if not error.format_message():  # no verb was given, and the help was printed
             return ExitStatus.USAGE
         show(error.format_message(), "`--help` after a verb lists its options with an example")
         return ExitStatus.USAGE
+    except SystemExit as error:
+        if not isinstance(error.__context__, BrokenPipeError):
+            raise
+        pipes.discard(sys.stdout)  # else Python would write what waits in it, and fail
+        return ExitStatus.UNREAD
     except (PerpacketError, OSError) as error:
         show_error(error)
         return status_of(error)

@@ -6,6 +6,7 @@ import errno
 import sys
 from enum import IntEnum
 
+from perpacket.cli import pipes
 from perpacket.errors import (
     ConfigurationError,
     CorruptObservation,
@@ -29,6 +30,8 @@ class ExitStatus(IntEnum):
     MACHINE_LACKS = 3
     FAILED = 4
     INTERRUPTED = 130
+    UNREAD = 141
+    TERMINATED = 143
 
 
 class CheckFailed(PerpacketError):
@@ -54,9 +57,9 @@ def status_of(error: Exception) -> ExitStatus:
 
 def show(message: str, hint: str = "") -> None:
     """An error on standard error: one line, then a blank line and what to do next."""
-    sys.stderr.write(f"error: {message}\n")
+    pipes.write(sys.stderr, f"error: {message}\n")
     if hint:
-        sys.stderr.write(f"\nhint: {hint}\n")
+        pipes.write(sys.stderr, f"\nhint: {hint}\n")
 
 
 def show_error(error: Exception) -> None:

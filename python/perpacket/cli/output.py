@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import sys
 from collections.abc import Iterable, Sequence
+
+from perpacket.cli import pipes
 
 PIPE_WIDTH = 200
 """Columns of a table that goes into a pipe or a file, where nothing tells the width."""
@@ -13,7 +16,7 @@ PIPE_WIDTH = 200
 
 def write_json(content: object) -> None:
     """One JSON document; raises `ValueError` on a number that JSON does not have."""
-    sys.stdout.write(json.dumps(content, indent=2, allow_nan=False) + "\n")
+    write_text(json.dumps(content, indent=2, allow_nan=False) + "\n")
 
 
 def finite(value: float) -> float | None:
@@ -21,9 +24,14 @@ def finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
+def write_text(text: str) -> None:
+    """Data as it is."""
+    pipes.write(sys.stdout, text)
+
+
 def write_line(text: str) -> None:
     """A line of data beside a table."""
-    sys.stdout.write(f"{text}\n")
+    write_text(f"{text}\n")
 
 
 def write_table(
@@ -48,10 +56,10 @@ def write_table(
     if sys.stdout.isatty():
         Console().print(heading_line, table, sep="\n")
         return
-    console = Console(width=PIPE_WIDTH)
+    console = Console(width=PIPE_WIDTH, file=io.StringIO())
     with console.capture() as capture:
         console.print(heading_line, table, sep="\n")
-    sys.stdout.writelines(f"{line.rstrip()}\n" for line in capture.get().splitlines())
+    write_text("".join(f"{line.rstrip()}\n" for line in capture.get().splitlines()))
 
 
 def number_text(value: object) -> str:

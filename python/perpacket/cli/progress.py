@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from perpacket.cli import pipes
+
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
@@ -21,7 +23,7 @@ def is_shown(quiet: bool) -> bool:
 def note(text: str, quiet: bool) -> None:
     """A remark on standard error."""
     if not quiet:
-        sys.stderr.write(f"{text}\n")
+        pipes.write(sys.stderr, f"{text}\n")
 
 
 @contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import sys
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -147,7 +146,7 @@ def simulate(
         write_timeline(timeline, simulation.timeline())
         progress.note(f"timeline: {timeline}", quiet)
     if output_format is Format.JSON:
-        sys.stdout.write(text if text.endswith("\n") else text + "\n")
+        output.write_text(text if text.endswith("\n") else text + "\n")
     else:
         print_result(result)
     if result.get("conserved") is False:

@@ -186,9 +186,11 @@ def run(
         blocks = blocks_of(study, seeds or own, None if study.definition else 1)
     path = directory or fresh_path(study)
     overrides = tuple(of_simulation + of_measurement + parse_settings(settings))
+    session.check(study, path, blocks, overrides)
+    to_go = time_to_go(study, blocks, overrides) if study.is_measured else ""
     progress.note(f"run directory: {path}", quiet)
-    if study.is_measured:
-        progress.note(time_to_go(study, blocks, overrides), quiet)
+    if to_go:
+        progress.note(to_go, quiet)
     with progress.of_study(quiet) as on_progress:
         made = session.run(
             study, path, seeds=blocks, overrides=overrides, executor=where, on_progress=on_progress

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import tomllib
 from enum import StrEnum
 from pathlib import Path
@@ -40,7 +39,7 @@ def new(
     if output_format is Format.JSON:
         output.write_json(tomllib.loads(text))
         return
-    sys.stdout.write(text)
+    output.write_text(text)
     progress.note("Write it to a file that ends in .toml, then `perpacket study run FILE`.", quiet)
 
 

@@ -107,6 +107,23 @@ def flatten(content: Mapping[str, object], prefix: str = "") -> Iterator[tuple[s
             yield f"{prefix}{key}", value
 
 
+def texts_for_numbers(
+    observations: Sequence[Observation],
+) -> Iterator[tuple[Observation, str]]:
+    """The observations that have a text where other runs of their point have a number.
+
+    Each with what is wrong. Left alone, such a run would drop out of every mean without a word.
+    """
+    numbers: dict[str, set[str]] = {}
+    for one in observations:
+        own = numbers.setdefault(one.point, set())
+        own |= {name for name, value in flatten(one.result) if type(value) in (int, float)}
+    for one in observations:
+        for name, value in flatten(one.result):
+            if isinstance(value, str) and name in numbers[one.point]:
+                yield one, f"result.{name} is {value!r}, expected a number as in its other runs"
+
+
 def number(observation: Observation, name: str) -> float | None:
     """A number of the result by its dotted name, None where there is none."""
     found: object = observation.result

@@ -78,13 +78,7 @@ class RunDirectory:
         cannot be made. What a run leaves that was killed before it wrote its configuration counts
         as nothing.
         """
-        if path.exists() and not _is_vacant(path):
-            raise ConfigurationError(
-                f"{path} exists already",
-                parameter="output",
-                value=str(path),
-                hint=f"continue it with `perpacket study resume {path}`, or name another --output",
-            )
+        check_vacant(path)
         for folder in (OBSERVATIONS, RAW):
             _make_folder(path, path / folder)
         write_whole(path / ENVIRONMENT, json.dumps(environment, indent=2) + "\n")
@@ -118,8 +112,11 @@ class RunDirectory:
     def locked(self) -> Iterator[None]:
         """Hold the directory for writing; the kernel frees it even when the process is killed.
 
+        Folders that are lost, as an archive without empty ones leaves them out, are made again.
         Raises `RunFailed` when another process holds it.
         """
+        for folder in (OBSERVATIONS, RAW):
+            _make_folder(self.path, self.path / folder)
         with (self.path / LOCK).open("w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -148,7 +145,8 @@ class RunDirectory:
         No result depends on them. Raises `CorruptObservation` when the file is damaged.
         """
         file = self.path / ENVIRONMENT
-        return read_json(file) if file.exists() else {}
+        hint = "no result depends on it: restore it from a copy, or move it away"
+        return read_json(file, hint) if file.exists() else {}
 
     def observation_path(self, point: str, seed: int) -> Path:
         """The file of one observation, whether it exists or not."""
@@ -252,6 +250,10 @@ class RunDirectory:
                     continue
                 except CorruptObservation as error:
                     damaged.append(str(error))
+        damaged += [
+            f"{self.observation_path(one.point, one.seed)}: damaged: {problem}"
+            for one, problem in observation_file.texts_for_numbers(found)
+        ]
         if damaged:
             raise CorruptObservation(
                 "; ".join(damaged),
@@ -287,6 +289,17 @@ class RunDirectory:
         return polars.DataFrame(read_json(self.timeline_path(point, seed)))
 
 
+def check_vacant(path: Path) -> None:
+    """Raise `ConfigurationError` when `path` exists and holds something."""
+    if path.exists() and not _is_vacant(path):
+        raise ConfigurationError(
+            f"{path} exists already",
+            parameter="output",
+            value=str(path),
+            hint=f"continue it with `perpacket study resume {path}`, or name another --output",
+        )
+
+
 def _make_folder(path: Path, folder: Path) -> None:
     """Make a folder of a run directory; raises `ConfigurationError` naming the directory."""
     try:
@@ -319,14 +332,14 @@ def _is_vacant(path: Path) -> bool:
     )
 
 
-def read_json(file: Path) -> dict[str, object]:
-    """The object in a JSON file; raises `CorruptObservation` when it holds none."""
+def read_json(file: Path, hint: str = "") -> dict[str, object]:
+    """The object in a JSON file; raises `CorruptObservation` with the hint when it holds none."""
     try:
         content = observation_file.parse(file.read_bytes())
     except (OSError, ValueError) as error:
-        raise CorruptObservation(f"{file}: cannot be read: {error}") from None
+        raise CorruptObservation(f"{file}: cannot be read: {error}", hint) from None
     if not isinstance(content, dict):
-        raise CorruptObservation(f"{file}: expected a JSON object")
+        raise CorruptObservation(f"{file}: expected a JSON object", hint)
     return content
 
 

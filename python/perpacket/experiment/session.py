@@ -12,7 +12,7 @@ from perpacket.experiment import configuration_file, driver, environment, parts
 from perpacket.experiment.configuration_file import RunConfiguration
 from perpacket.experiment.executor import ProgressFunction, execute
 from perpacket.experiment.jobs import Executor
-from perpacket.experiment.run_directory import RunDirectory
+from perpacket.experiment.run_directory import RunDirectory, check_vacant
 from perpacket.experiment.study import Study
 from perpacket.experiment.threads import ThreadExecutor
 
@@ -36,6 +36,14 @@ def run(
     """
     configuration = configuration_file.resolve(study, perpacket.__version__, seeds, overrides)
     return _begin(study, path, configuration, executor, workers, on_progress)
+
+
+def check(
+    study: Study, path: Path, seeds: tuple[int, ...], overrides: tuple[tuple[str, str], ...]
+) -> None:
+    """Raise what `run` would raise of its arguments alone, before it holds or writes anything."""
+    configuration_file.resolve(study, perpacket.__version__, seeds, overrides)
+    check_vacant(path)
 
 
 def rerun(

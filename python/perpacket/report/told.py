@@ -40,7 +40,10 @@ def lead(results: Results | None, voice: Voice) -> str:
     ]
     rest = f"the spread of {voice.replications} is {100 * first.error_share:.0f} %"
     if not told:
-        return f"Nothing is shown to change {first.quantity}: of its variation, {rest}."
+        return (
+            f"Nothing is shown to change {first.quantity}: of its variation, {rest}. So no "
+            f"change of {first.quantity} that is listed here is significant."
+        )
     return f"Of the variation of {first.quantity}, {', '.join(told[:MOST_LED])}; {rest}."
 
 

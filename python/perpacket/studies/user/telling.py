@@ -77,6 +77,8 @@ class Teller:
                     found for seed in sorted(own) if (found := of.value(own[seed])) is not None
                 ]
                 warnings = list(replication_warnings(values, of.unit))
+                if 0 < len(values) < len(own):
+                    warnings.append(f"{len(own) - len(values)} of {len(own)} runs gave no {name}")
                 if number == 0:  # these are about the runs, not about one quantity
                     warnings += [*balance_warnings(own), *doubt_warnings(own)]
                 interval = mean(values, confidence) if values else None
@@ -160,7 +162,12 @@ def design_remarks(two_level: TwoLevel) -> list[str]:
             f"this is a part of the design, of resolution {design.resolution}: each effect stands "
             f"for the sum of those it is confounded with: {'; '.join(confounding(design))}"
         )
-        if design.resolution <= FINEST_RESOLUTION:
+        if design.resolution < FINEST_RESOLUTION:
+            found.append(
+                "some factors always change together here and cannot be told from each other: give "
+                "each a generator of its own"
+            )
+        elif design.resolution == FINEST_RESOLUTION:
             found.append("a factor cannot be told from interactions of two others here")
     return found
 
