@@ -265,3 +265,9 @@ def test_importing_the_report_draws_nothing_in() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_legend_has_no_more_columns_than_its_longest_name_leaves_room_for() -> None:
+    assert look.legend_columns(look.WIDE, ["a", "b"]) > 4
+    assert look.legend_columns(look.WIDE, ["a", "x" * 40]) == 2
+    assert look.legend_columns(look.NARROW, ["x" * 200]) == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -500,3 +501,19 @@ def test_what_is_refused_is_not_said_to_take_time(
     assert status == 2
     assert err.startswith("error: ")
     assert "exists already" in err
+
+
+def test_a_part_of_a_design_has_its_effects_drawn(tmp_path: Path) -> None:
+    def value(factors: Mapping[str, object], seed: int) -> float:
+        return 1000.0 * (factors["lowat"] == 2) + [3, 1, 2][seed - 1] * (factors["mips"] == 1)
+
+    factors = "".join(f"factors.nic.{name} = [1, 2]\n" for name in ("lowat", "mips", "memory_mib"))
+    text = 'design = "fraction"\n' + SIMULATED + factors
+    text += 'generators."nic.memory_mib" = ["nic.lowat", "nic.mips"]'
+    study = replace(user.build(text, HERE), runner=FakeRunner(value))
+    page = assemble(study, session.run(study, tmp_path / "run"))
+    (drawing,) = (one for one in page.drawings if one.title == "Effects on requests_per_s")
+    assert drawing.description.startswith("Effects that are there: lowat 500")
+    for svg in (drawing.wide, drawing.narrow):
+        assert {"lowat", "mips", "memory_mib"} <= set(re.findall(r">(\w+)</text>", svg))
+        assert "<svg" in svg

@@ -38,6 +38,7 @@ FigureKind = Literal[
     "laws",
     "comparisons-beside",
     "heat-map",
+    "effects",
 ]
 
 Order = Literal["random", "as-written"]
@@ -90,6 +91,8 @@ class Figure:
       comma-separated; those that belong to the whole study, not to a run, are drawn so | |
     | `heat-map` | factor (numeric) | column of the observations, told by colour | factor
       (numeric): the rows |
+    | `effects` | ignored: one bar an effect | quantity that the effects of a two-level design are
+      on | |
 
     `where` keeps the observations whose factor (or `configuration`, or `point`) has that level.
     `title` is what the figure shows; `caption` what to look at.

@@ -123,8 +123,9 @@ def curve(
     tones = [tone.light for tone in look.cycled(palette.SERIES_TONES, len(series))]
     color_scale = alt.Scale(domain=series, range=tones)
     dash_scale = alt.Scale(domain=series, range=look.cycled(look.DASHES, len(series)))
-    columns = max(1, (width - 60) // (50 + 7 * max(len(name) for name in series)))
-    legend = look.line_legend(width, columns) if len(series) > 1 else None
+    legend = (
+        look.line_legend(width, look.legend_columns(width, series)) if len(series) > 1 else None
+    )
     color = alt.Color("series:N", sort=series, title=None, legend=legend, scale=color_scale)
     dash = alt.StrokeDash("series:N", sort=series, title=None, legend=legend, scale=dash_scale)
     base = alt.Chart(frame.drop_nulls("y")).encode(x=_numeric_x(frame["x"], x_title))

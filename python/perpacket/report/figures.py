@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Final
 import polars as pl
 
 from perpacket.experiment.comparison import Verdict
-from perpacket.report import charts, contrasts, drawing, heat_map, look, means, quantities
+from perpacket.report import (
+    charts,
+    contrasts,
+    drawing,
+    effects,
+    heat_map,
+    look,
+    means,
+    quantities,
+)
 from perpacket.report.answer import PUBLISHED_GAINS, points_of
 from perpacket.report.laws import SCHEMA as LAWS_SCHEMA
 from perpacket.report.laws import laws_curve
@@ -553,6 +562,21 @@ def _ways(figure: Figure, material: Material) -> Sketch | None:
     )
 
 
+def _effects(figure: Figure, material: Material) -> Sketch | None:
+    """What each factor of a two-level design does to a quantity, with its interval."""
+    results = material.study.results(material.run_directory)
+    found = [one for one in (results.effects if results else ()) if one.quantity == figure.y]
+    rows = effects.told(found[0]) if found else []
+    if not rows:
+        return None
+    unit = f" ({found[0].unit})" if found[0].unit else ""
+    x_title = f"effect on {column_in_words(figure.y)}{unit}"
+    return Sketch(
+        lambda width: effects.effect_bars(effects.rows_of(rows), x_title=x_title, width=width),
+        effects.described(rows),
+    )
+
+
 SKETCHES: Final[Mapping[FigureKind, Callable[[Figure, Material], Sketch | None]]] = {
     "paper-beside": _paper_beside,
     "stacked-layers": _stacked_layers,
@@ -564,4 +588,5 @@ SKETCHES: Final[Mapping[FigureKind, Callable[[Figure, Material], Sketch | None]]
     "laws": _laws,
     "comparisons-beside": _comparisons_beside,
     "heat-map": _heat_map,
+    "effects": _effects,
 }

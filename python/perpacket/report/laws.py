@@ -113,8 +113,7 @@ def _marks(points: pl.DataFrame, width: int) -> alt.Chart:
     shapes = ["diamond", *look.cycled(SHAPES, len(own))]
     fills = [palette.PAPER.light, *[palette.VERMILLION.light] * len(own)]
     strokes = [palette.MUTED.light, *[palette.INK.light] * len(own)]
-    columns = 4 if width >= look.WIDE else 1
-    legend = look.legend(width, columns=min(columns, len(names)))
+    legend = look.legend(width, columns=min(look.legend_columns(width, names), len(names)))
     channels = {
         channel.__name__.lower(): channel(
             "name:N",

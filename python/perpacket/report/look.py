@@ -56,6 +56,11 @@ def cycled(items: Sequence[ItemT], count: int) -> list[ItemT]:
     return list(islice(cycle(items), count))
 
 
+def legend_columns(width: int, names: Sequence[str]) -> int:
+    """As many columns of a legend as fit beside each other with the longest of these names."""
+    return max(1, (width - 60) // (50 + 7 * max(len(name) for name in names)))
+
+
 def legend(width: int, columns: int, **options: Any) -> alt.Legend:
     """A legend above the chart. Its labels are never cut."""
     return alt.Legend(

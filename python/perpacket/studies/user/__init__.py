@@ -134,7 +134,10 @@ def _study(file: StudyFile, laid: Laid, points: tuple[Point, ...]) -> Study:
         seeds=tuple(range(file.seed, file.seed + count)),
         runner=runner,
         rig=rig,
-        figures=figures(file.kind, points, told),
+        figures=(
+            *figures(file.kind, points, told),
+            *(effect_figures(told) if two_level is not None else ()),
+        ),
         tell=Teller(two_level),
         told=told,
         remarks=tuple(design_remarks(two_level)) if two_level is not None else (),
@@ -205,6 +208,20 @@ def figures(kind: str, points: tuple[Point, ...], told: tuple[str, ...]) -> tupl
     if kind == "measured":
         found.append(Figure("laws", "What offload could gain at most", "", "share", caption=LAWS))
     return tuple(figure for figure in found if figure.has_enough(points))
+
+
+EFFECTS = (
+    "Half the change from the lower to the upper level, with its interval. Where the design is a "
+    "part of a full one, a bar is the sum of the effects that cannot be told apart: the table of "
+    "effects names them."
+)
+
+
+def effect_figures(told: tuple[str, ...]) -> tuple[Figure, ...]:
+    """The effects of a two-level design on each quantity."""
+    return tuple(
+        Figure("effects", f"Effects on {name}", "", name, caption=EFFECTS) for name in told
+    )
 
 
 def _held(where: Mapping[str, Level]) -> str:
