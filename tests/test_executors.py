@@ -25,7 +25,7 @@ from perpacket import studies
 from perpacket.cli import app
 from perpacket.errors import ConfigurationError, Interrupted, MachineLacks, RunFailed
 from perpacket.experiment import configuration_file, processes, session
-from perpacket.experiment.cluster import ClusterExecutor, perform
+from perpacket.experiment.cluster import ClusterExecutor, Watch, perform
 from perpacket.experiment.executor import Progress, execute
 from perpacket.experiment.jobs import MOST_DEATHS, Finished, Job
 from perpacket.experiment.processes import ProcessExecutor
@@ -268,3 +268,26 @@ def test_the_reason_of_a_failure_is_told_before_others_are_stopped_by_it() -> No
     executor._perform(job, Told())
     assert stopped_when_told == [False]
     assert executor._stopped
+
+
+class CountedWorkers:
+    """A cluster's client that only knows how many workers there are."""
+
+    def __init__(self, *counts: int) -> None:
+        self.counts = list(counts)
+
+    def nthreads(self) -> dict[str, int]:
+        return {f"worker {n}": 1 for n in range(self.counts.pop(0))}
+
+
+def test_a_cluster_that_lost_its_workers_is_said_to_be_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("perpacket.experiment.cluster.LOOK_S", 0.0)
+    told: list[str] = []
+    watch = Watch(ClusterExecutor("tcp://127.0.0.1:1", told.append), CountedWorkers(2, 0, 0, 1, 1))
+    for _ in range(5):
+        watch.look()
+    assert len(told) == 2
+    assert "has no worker left: waiting" in told[0]
+    assert told[1].endswith("has workers again")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from perpacket.cli import progress
 from perpacket.cli.study_options import ExecutorChoice
 from perpacket.errors import ConfigurationError
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def executor_of(
-    choice: ExecutorChoice | None, cluster: str | None, workers: int | None
+    choice: ExecutorChoice | None, cluster: str | None, workers: int | None, quiet: bool = False
 ) -> Executor | None:
     """The executor that was asked for, None where the usual one will do.
 
@@ -29,7 +30,7 @@ def executor_of(
                 )
         from perpacket.experiment.cluster import ClusterExecutor
 
-        return ClusterExecutor(cluster)
+        return ClusterExecutor(cluster, lambda remark: progress.note(f"note: {remark}", quiet))
     if choice is ExecutorChoice.PROCESSES:
         from perpacket.experiment.processes import ProcessExecutor
 

@@ -173,7 +173,7 @@ def run(
         server__url=url,
         load__trace=None if trace is None else existing(trace),
     )
-    where = executor_of(executor, cluster, workers)
+    where = executor_of(executor, cluster, workers, quiet)
     study = chosen(name, full, only, plane)
     if study.is_measured:
         parallel = {"--workers": workers, "--executor": executor, "--cluster": cluster}
@@ -315,7 +315,7 @@ def resume(
     """Run what an interrupted run is missing, then report as `study run` does."""
     from perpacket.experiment import session
 
-    where = executor_of(executor, cluster, workers)
+    where = executor_of(executor, cluster, workers, quiet)
     found, study = reopen(directory)
     with progress.of_study(quiet) as on_progress:
         count = session.resume(study, found, executor=where, on_progress=on_progress)
@@ -340,7 +340,7 @@ def rerun(
     """
     from perpacket.experiment import session
 
-    where = executor_of(executor, cluster, workers)
+    where = executor_of(executor, cluster, workers, quiet)
     found, study = reopen(directory)
     if study.is_measured:
         parallel = {"--workers": workers, "--executor": executor, "--cluster": cluster}

@@ -9,10 +9,11 @@ Jobs travel pickled, so that a cluster must be one's own: who can reach its port
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
@@ -43,8 +44,13 @@ LOOK_S = 2.0
 class ClusterExecutor:
     """Runs jobs on the cluster of one scheduler."""
 
-    def __init__(self, address: str) -> None:
-        """The cluster at `address`, as `tcp://HOST:8786`; raises `ConfigurationError` at others."""
+    def __init__(
+        self, address: str, on_remark: Callable[[str], None] = lambda remark: None
+    ) -> None:
+        """The cluster at `address`, as `tcp://HOST:8786`; raises `ConfigurationError` at others.
+
+        `on_remark` is told when no worker is left, and when there is one again.
+        """
         if not ADDRESS.fullmatch(address):
             raise ConfigurationError(
                 f"--cluster {address}: this is no address of a scheduler",
@@ -53,6 +59,7 @@ class ClusterExecutor:
                 allowed="give one such as tcp://127.0.0.1:8786, as `dask scheduler` prints it",
             )
         self.address = address
+        self.on_remark = on_remark
         self._left = 0
         self._threads = 0
 
@@ -84,7 +91,7 @@ class ClusterExecutor:
                     future = client.submit(perform, job, key=key)
                     pending[key] = (job, future)
                     future.add_done_callback(ended.put)
-                watch = _Watch(self, client)
+                watch = Watch(self, client)
                 while pending:
                     self._left = len(pending)
                     try:
@@ -125,7 +132,7 @@ class ClusterExecutor:
                 f"no scheduler answers at {self.address}: {error}",
                 hint="start one with `dask scheduler`",
             ) from None
-        with client:
+        with client, _quiet_logger():
             yield client
 
     def _count(self, client: Client) -> None:
@@ -140,12 +147,25 @@ class ClusterExecutor:
         return {"kind": "cluster", "workers": self._threads}
 
 
-class _Watch:
+@contextmanager
+def _quiet_logger() -> Iterator[None]:
+    """Keep Dask's client from printing tracebacks of what is told as an error here."""
+    logger = logging.getLogger("distributed.client")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
+class Watch:
     """Looks now and then whether a cluster still has workers."""
 
     def __init__(self, executor: ClusterExecutor, client: Client) -> None:
         self.executor, self.client = executor, client
         self._looked_s = self._had_workers_s = time.monotonic()
+        self._is_waiting = False
 
     def look(self) -> None:
         """Count the workers; raises `RunFailed` when there were none for too long."""
@@ -159,11 +179,19 @@ class _Watch:
         except OSError as error:
             raise RunFailed(f"the scheduler at {address} was lost: {error}") from None
         if self.executor._threads:
-            self._had_workers_s = now_s
+            if self._is_waiting:
+                self.executor.on_remark(f"the cluster at {address} has workers again")
+            self._had_workers_s, self._is_waiting = now_s, False
         elif now_s - self._had_workers_s > WORKERLESS_S:
             raise RunFailed(
                 f"the cluster at {address} has been without workers for {WORKERLESS_S:.0f} s",
                 hint=f"start some with `dask worker {address}`, then resume the study",
+            )
+        elif not self._is_waiting:
+            self._is_waiting = True
+            self.executor.on_remark(
+                f"the cluster at {address} has no worker left: waiting {WORKERLESS_S:.0f} s for "
+                f"one (`dask worker {address}`)"
             )
 
 

@@ -570,7 +570,7 @@ def _effects(figure: Figure, material: Material) -> Sketch | None:
     if not rows:
         return None
     unit = f" ({found[0].unit})" if found[0].unit else ""
-    x_title = f"effect on {column_in_words(figure.y)}{unit}"
+    x_title = f"effect on {figure.y}{unit}"
     return Sketch(
         lambda width: effects.effect_bars(effects.rows_of(rows), x_title=x_title, width=width),
         effects.described(rows),
