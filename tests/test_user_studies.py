@@ -517,3 +517,10 @@ def test_a_part_of_a_design_has_its_effects_drawn(tmp_path: Path) -> None:
     for svg in (drawing.wide, drawing.narrow):
         assert {"lowat", "mips", "memory_mib"} <= set(re.findall(r">(\w+)</text>", svg))
         assert "<svg" in svg
+
+
+def test_where_no_effect_is_shown_the_changes_below_are_said_to_be_chance(tmp_path: Path) -> None:
+    study = simulated(MEMORY_AND_CACHE, lambda _, seed: 100.0 + 5 * seed)
+    lead = assemble(study, session.run(study, tmp_path / "run")).lead
+    assert lead.startswith("Nothing is shown to change requests_per_s")
+    assert lead.endswith("So no change of requests_per_s that is listed here is significant.")
