@@ -5,7 +5,9 @@
     failure.py      exit statuses and how errors are shown
     options.py      options that several verbs share
     output.py       tables and JSON on standard output
+    pipes.py        writing where the reader may have gone
     progress.py     bars on standard error
+    termination.py  SIGTERM, heeded like Ctrl-C
 
 Nothing heavy is imported before a verb needs it: help and version come at once.
 """

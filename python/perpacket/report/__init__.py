@@ -6,6 +6,7 @@
     stacks.py    cycles per packet by layer
     laws.py      what offload could gain, with the run's points on the curve
     ratios.py    one run over another
+    effects.py   the effects of a two-level design, a bar each
     heat_map.py  a column over two factors, by colour, with the same as a table
     timeline.py  a NIC's state over time
     drawing.py   a chart as inline SVG
