@@ -536,3 +536,16 @@ def test_a_reader_who_has_gone_changes_no_exit_status(arguments: str, status: in
     assert done.returncode == status, done.stderr
     assert "Traceback" not in done.stderr
     assert "BrokenPipe" not in done.stderr
+
+
+def test_a_fork_that_is_terminated_just_ends() -> None:
+    """The library for namespaces forks, and ends its forks by SIGTERM."""
+    with termination.heeded() as told:
+        child = os.fork()
+        if not child:
+            while True:
+                signal.pause()
+        os.kill(child, signal.SIGTERM)
+        _, status = os.waitpid(child, 0)
+    assert os.WTERMSIG(status) == signal.SIGTERM
+    assert not told.is_told

@@ -5,11 +5,12 @@ A measured study holds namespaces, links and files of its own; a process that ju
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass
@@ -17,10 +18,15 @@ class Termination:
     """Whether the program was told to end."""
 
     is_told: bool = False
+    process: int = field(default_factory=os.getpid)
 
     def tell(self, number: int, frame: object) -> None:
         """End as after Ctrl-C, once: a second signal would break off the taking down."""
-        if not self.is_told:
+        if os.getpid() != self.process:
+            # A fork of ours, as pyroute2 makes for a namespace: it holds nothing and just ends.
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+        elif not self.is_told:
             self.is_told = True
             raise KeyboardInterrupt
 
