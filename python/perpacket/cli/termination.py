@@ -10,7 +10,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 
 @dataclass
@@ -18,29 +18,59 @@ class Termination:
     """Whether the program was told to end."""
 
     is_told: bool = False
-    process: int = field(default_factory=os.getpid)
 
     def tell(self, number: int, frame: object) -> None:
         """End as after Ctrl-C, once: a second signal would break off the taking down."""
-        if os.getpid() != self.process:
-            # A fork of ours, as pyroute2 makes for a namespace: it holds nothing and just ends.
-            signal.signal(number, signal.SIG_DFL)
-            os.kill(os.getpid(), number)
-        elif not self.is_told:
+        if not self.is_told:
             self.is_told = True
             raise KeyboardInterrupt
+
+    def heed(self) -> None:
+        """Take SIGTERM from now on, where signals arrive: in the main thread."""
+        if is_main_thread():
+            signal.signal(signal.SIGTERM, self.tell)
+
+
+_heeding: list[Termination] = []
+"""Who takes SIGTERM now, the last one first."""
+
+
+def is_main_thread() -> bool:
+    """Whether this thread is the one that may say what signals do."""
+    return threading.current_thread() is threading.main_thread()
+
+
+def _before_fork() -> None:
+    """A fork of ours holds nothing: SIGTERM just ends it, from its first instruction on.
+
+    pyroute2 forks for each namespace and ends its forks so; the interpreter of a fork forgets
+    signals that came before it was up, and one with a handler would then live for ever.
+    """
+    if _heeding and is_main_thread():
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _after_fork() -> None:
+    if _heeding:
+        _heeding[-1].heed()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork)
 
 
 @contextmanager
 def heeded() -> Iterator[Termination]:
-    """Turn SIGTERM into `KeyboardInterrupt` meanwhile, where signals arrive: in the main thread."""
+    """Turn SIGTERM into `KeyboardInterrupt` meanwhile, in the main thread alone."""
     told = Termination()
-    if threading.current_thread() is not threading.main_thread():
+    if not is_main_thread():
         yield told
         return
     # A handler, not SIG_IGN: that one would be inherited by every program that is started.
-    before = signal.signal(signal.SIGTERM, told.tell)
+    before = signal.getsignal(signal.SIGTERM)
+    told.heed()
+    _heeding.append(told)
     try:
         yield told
     finally:
+        _heeding.pop()
         signal.signal(signal.SIGTERM, before)
