@@ -89,6 +89,13 @@ fn folder(name: &str) -> PathBuf {
     path
 }
 
+/// A folder with one stream of three seconds.
+fn short_stream(name: &str) -> PathBuf {
+    let root = folder(name);
+    synthesize(&root, "1", "400000", "3");
+    root
+}
+
 fn synthesize(root: &Path, files: &str, rate: &str, seconds: &str) {
     let into = root.to_str().unwrap();
     run(
@@ -203,8 +210,7 @@ fn ffmpeg_receives_the_data_of_a_synthesized_stream_over_both_transports() {
     if !has("ffmpeg") {
         return;
     }
-    let root = folder("ffmpeg-data");
-    synthesize(&root, "1", "400000", "3");
+    let root = short_stream("ffmpeg-data");
     let stream = Stream {
         seed: 1,
         file: 0,
@@ -370,8 +376,7 @@ fn gstreamer_receives_the_file_as_it_is_over_both_transports() {
     if !has("gst-launch-1.0") {
         return;
     }
-    let root = folder("gstreamer");
-    synthesize(&root, "1", "400000", "3");
+    let root = short_stream("gstreamer");
     let expected = fs::read(root.join("stream-00000.ts")).unwrap();
     let served = Served::start(&root, &[]);
     for transport in ["udp", "tcp"] {

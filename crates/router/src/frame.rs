@@ -248,11 +248,11 @@ fn address(bytes: &[u8], at: usize) -> Ipv4Addr {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn example() -> UdpFrame {
+    pub(crate) fn example() -> UdpFrame {
         UdpFrame {
             source_mac: [2, 0, 0, 0, 0, 1],
             target_mac: [2, 0, 0, 0, 0, 2],

@@ -71,20 +71,13 @@ impl Stream {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use std::net::Ipv4Addr;
+    use crate::frame::tests::example;
 
     pub(crate) fn stream(frame_bytes: usize) -> Stream {
         Stream {
             headers: UdpFrame {
-                source_mac: [2, 0, 0, 0, 0, 1],
-                target_mac: [2, 0, 0, 0, 0, 2],
-                source: Ipv4Addr::new(10, 0, 0, 2),
-                target: Ipv4Addr::new(10, 0, 1, 2),
-                source_port: 9,
-                target_port: 9,
-                ttl: 64,
                 identification: 0,
-                dont_fragment: true,
+                ..example()
             },
             number: 7,
             frame_bytes,
