@@ -1,18 +1,27 @@
-"""Whether the machine was quiet enough over a window to judge a number measured in it."""
+"""Whether the machine was quiet enough to judge a number, and how often it has to be wrong."""
 
 from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import pytest
 
 OTHERS_MOST = 0.2
 """Processors that programs of others may take."""
 
 STEAL_MOST = 0.01
 """Share of the processors' time that the machine below may give to others."""
+
+TRIES = 3
+"""How often a number is measured before it is called wrong.
+
+Chance and a busy machine may spoil one time, a mistake in the program spoils each.
+"""
 
 KERNEL_THREADS = 2
 """Number of the process that is the parent of the kernel's own."""
@@ -84,3 +93,21 @@ def is_ours(pid: int, processes: dict[int, Process]) -> bool:
         seen.add(pid)
         pid = processes[pid].parent
     return False
+
+
+def judge(measure: Callable[[], str]) -> None:
+    """Measure until a number is right: until nothing is told of it.
+
+    Skips where something disturbed the machine meanwhile; `measure` skips where it saw too little.
+    """
+    wrong = []
+    for _ in range(TRIES):
+        before = Look()
+        told = measure()
+        if not told:
+            return
+        if disturbance := before.disturbance():
+            pytest.skip(f"this cannot be judged here: {told}: {disturbance}")
+        print(f"wrong: {told}")
+        wrong.append(told)
+    pytest.fail(f"wrong each time: {'; '.join(wrong)}")

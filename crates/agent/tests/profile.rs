@@ -12,8 +12,14 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use command::{agent, error as error_of};
+use quiet::Verdict;
 
 const AGENT: &str = env!("CARGO_BIN_EXE_perpacket-agent");
+
+/// What may be found of 20 us a request before the profile is called wrong: a machine that is slowed
+/// down unseen, by its hypervisor or its clock, gives wide intervals that may miss.
+const FOUND_LEAST_US: f64 = 15.0;
+const FOUND_MOST_US: f64 = 25.0;
 
 /// A user without rights, on every Linux.
 const NOBODY: u32 = 65_534;
@@ -202,22 +208,22 @@ fn a_known_user_time_of_each_request_is_found() {
     if cannot_profile() {
         return;
     }
-    // An interval misses one time in twenty, and more often where a busy hypervisor takes time away
-    // unseen: a profile that is wrong is so each time. On a machine that is not quiet nothing is said.
-    let before = quiet::Look::now();
-    let is_found = (0..3).any(|_| {
+    quiet::judge(|| {
         let output = agent(&["profile", "--self-check", "--format", "json"]);
         let check: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         eprintln!("{check}");
-        assert_eq!(check["injected_us"], 20.0);
+        let number = |key: &str| check[key].as_f64().unwrap();
+        assert_eq!(number("injected_us"), 20.0);
         let is_found = check["is_found"].as_bool().unwrap();
         assert_eq!(output.status.code(), Some(if is_found { 0 } else { 4 }));
         assert_eq!(error_of(&output).contains("hint: "), !is_found);
-        is_found
+        let (low_us, high_us) = (number("low_us"), number("high_us"));
+        if is_found {
+            Verdict::Right
+        } else if low_us < FOUND_MOST_US && high_us > FOUND_LEAST_US {
+            Verdict::Open(format!("it lies between {low_us:.1} and {high_us:.1} us"))
+        } else {
+            Verdict::Wrong(format!("{low_us:.1} to {high_us:.1} us of 20 us"))
+        }
     });
-    if let Some(disturbance) = before.disturbance().filter(|_| !is_found) {
-        eprintln!("skipped: what is found cannot be judged: {disturbance}");
-        return;
-    }
-    assert!(is_found);
 }

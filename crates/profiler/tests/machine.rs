@@ -20,6 +20,7 @@ use std::thread;
 use std::time::Duration;
 
 use perpacket_profiler::{End, ProfileError, Profiler, Report, Settings, probe};
+use quiet::Verdict;
 use rustix::time::{ClockId, clock_gettime};
 
 /// What makes this test program a server.
@@ -34,25 +35,16 @@ const MISSING_MOST: f64 = 0.05;
 /// Busy time in which every layer of a server under load has samples, in seconds.
 const BUSY_LEAST_S: f64 = 0.5;
 
-/// Whether the samples of a profile say too little; prints why.
-fn is_scant(report: &Report) -> bool {
+/// Why the work of a profile is too little to judge it, if it is.
+fn scant(report: &Report) -> Option<String> {
     let busy_s = report.total.cpu_s.unwrap_or(0.0);
-    let scant = busy_s < BUSY_LEAST_S;
-    if scant {
-        eprintln!("skipped: only {busy_s:.2} s of work on this busy machine");
-    }
-    scant
+    (busy_s < BUSY_LEAST_S).then(|| format!("only {busy_s:.2} s of work on this busy machine"))
 }
 
-/// Whether the machine was too busy to judge a number; prints why.
-fn is_disturbed(before: &quiet::Look, missing_share: f64) -> bool {
-    let missing = (missing_share > MISSING_MOST)
-        .then(|| format!("{missing_share:.2} of the timer's samples never came"));
-    let disturbance = missing.or_else(|| before.disturbance());
-    if let Some(why) = &disturbance {
-        eprintln!("skipped: what is found cannot be judged: {why}");
-    }
-    disturbance.is_some()
+/// Why the samples of a profile are too few to judge it, if they are.
+fn lacks(missing_share: f64) -> Option<String> {
+    (missing_share > MISSING_MOST)
+        .then(|| format!("{missing_share:.2} of the timer's samples never came"))
 }
 
 fn cannot_profile() -> bool {
@@ -245,24 +237,27 @@ fn a_known_cost_of_a_request_comes_back_within_its_interval() {
     if cannot_profile() {
         return;
     }
-    let mut server = Server::start();
-    let before = quiet::Look::now();
-    let [with_ns, with_half, with_missing] = server.profiled(true);
-    let [without_ns, without_half, without_missing] = server.profiled(false);
-    let is_disturbed = is_disturbed(&before, with_missing.max(without_missing));
-    let known_ns = server.end();
-    let found_ns = with_ns - without_ns;
-    let half = with_half.hypot(without_half);
-    eprintln!("injected {known_ns:.0} ns a request, found {found_ns:.0} +- {half:.0}");
-    if is_disturbed {
-        return;
-    }
-    if half > known_ns / 4.0 {
-        eprintln!("skipped: the machine is too busy, the interval is wider than the cost allows");
-        return;
-    }
-    // One interval in twenty misses: a quarter more of the cost is let pass.
-    assert!((found_ns - known_ns).abs() < half + known_ns / 4.0);
+    quiet::judge(|| {
+        let mut server = Server::start();
+        let [with_ns, with_half, with_missing] = server.profiled(true);
+        let [without_ns, without_half, without_missing] = server.profiled(false);
+        let known_ns = server.end();
+        let found_ns = with_ns - without_ns;
+        let half = with_half.hypot(without_half);
+        let found =
+            format!("injected {known_ns:.0} ns a request, found {found_ns:.0} +- {half:.0}");
+        eprintln!("{found}");
+        if let Some(why) = lacks(with_missing.max(without_missing)) {
+            Verdict::Open(why)
+        } else if half > known_ns / 4.0 {
+            Verdict::Open("the interval is wider than the cost allows".to_owned())
+        } else if (found_ns - known_ns).abs() < half + known_ns / 4.0 {
+            // One interval in twenty misses: a quarter more of the cost is let pass.
+            Verdict::Right
+        } else {
+            Verdict::Wrong(found)
+        }
+    });
 }
 
 #[test]
@@ -270,30 +265,34 @@ fn serving_over_loopback_leaves_little_unclaimed_and_layers_sum_to_the_total() {
     if cannot_profile() || no_symbols() {
         return;
     }
-    let mut server = Server::start();
-    let settings = Settings {
-        duration: Some(Duration::from_secs(2)),
-        ..Settings::default()
-    };
-    let before = quiet::Look::now();
-    let (report, end) = run(settings).unwrap();
-    let is_disturbed = is_disturbed(&before, report.missing_share.unwrap_or(0.0));
-    server.end();
-    assert_eq!(end, End::Duration);
-    let shares: f64 = report.layers.0.iter().map(|(_, cost)| cost.share).sum();
-    assert!((shares - 1.0).abs() < 1e-9);
-    if is_scant(&report) {
-        return;
-    }
-    for layer in ["tcp", "ip", "ethernet", "user", "syscall"] {
-        assert!(report.layers.get(layer).unwrap().share > 0.0, "{layer}");
-    }
-    assert!(report.packets.sent > 0 && report.packets.segments_sent > 0);
-    if is_disturbed {
-        return;
-    }
-    // Whatever else the machine does is in it too, so more than a quiet machine's 1 % is let pass.
-    assert!(report.unclaimed_share < 0.05, "{:?}", report.unclaimed_top);
+    quiet::judge(|| {
+        let mut server = Server::start();
+        let settings = Settings {
+            duration: Some(Duration::from_secs(2)),
+            ..Settings::default()
+        };
+        let (report, end) = run(settings).unwrap();
+        server.end();
+        assert_eq!(end, End::Duration);
+        let shares: f64 = report.layers.0.iter().map(|(_, cost)| cost.share).sum();
+        assert!((shares - 1.0).abs() < 1e-9);
+        assert!(report.packets.sent > 0 && report.packets.segments_sent > 0);
+        let scant = scant(&report).or_else(|| lacks(report.missing_share.unwrap_or(0.0)));
+        if let Some(why) = scant {
+            return Verdict::Open(why);
+        }
+        for layer in ["tcp", "ip", "ethernet", "user", "syscall"] {
+            if report.layers.get(layer).unwrap().share == 0.0 {
+                return Verdict::Wrong(format!("nothing was seen in {layer}"));
+            }
+        }
+        // Whatever else the machine does is in it too: more than a quiet machine's 1 % is let pass.
+        if report.unclaimed_share < 0.05 {
+            Verdict::Right
+        } else {
+            Verdict::Wrong(format!("unclaimed: {:?}", report.unclaimed_top))
+        }
+    });
 }
 
 #[test]
@@ -315,7 +314,8 @@ fn folded_stacks_name_programs_and_kernel_functions() {
     let text = String::from_utf8(bytes).unwrap();
     let samples = |line: &str| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap();
     assert_eq!(text.lines().map(samples).sum::<u64>(), report.samples);
-    if is_scant(&report) {
+    if let Some(why) = scant(&report) {
+        eprintln!("skipped: {why}");
         return;
     }
     assert!(text.lines().any(|line| line.contains(";tcp_")), "{text}");

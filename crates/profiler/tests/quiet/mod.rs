@@ -1,4 +1,5 @@
-//! Whether the machine was quiet enough over a window to judge a number measured in it.
+//! Whether the machine was quiet enough over a window to judge a number measured in it, and how
+//! often it has to be wrong.
 
 use std::collections::HashMap;
 use std::fs;
@@ -13,8 +14,46 @@ const STEAL_MOST: f64 = 0.01;
 /// The parent of the kernel's own processes.
 const KERNEL_THREADS: u32 = 2;
 
+/// How often a number is measured before it is called wrong: chance and a busy machine may spoil one
+/// time, a mistake in the program spoils each.
+const TRIES: usize = 3;
+
 /// Ticks of `/proc` in a second: `USER_HZ` is 100 on every architecture that this builds for.
 const TICKS_PER_S: f64 = 100.0;
+
+/// What a measured number says.
+pub enum Verdict {
+    /// It is as it has to be.
+    Right,
+    /// It is not.
+    Wrong(String),
+    /// Too little was seen to say it.
+    Open(String),
+}
+
+/// Measures until the number is right. Prints why where nothing can be said, and panics where it is
+/// wrong each time on a quiet machine.
+pub fn judge(mut measure: impl FnMut() -> Verdict) {
+    let mut wrong = Vec::new();
+    for _ in 0..TRIES {
+        let before = Look::now();
+        let why = match measure() {
+            Verdict::Right => return,
+            Verdict::Open(why) => why,
+            Verdict::Wrong(what) => match before.disturbance() {
+                Some(why) => why,
+                None => {
+                    eprintln!("wrong: {what}");
+                    wrong.push(what);
+                    continue;
+                }
+            },
+        };
+        eprintln!("skipped: what is found cannot be judged: {why}");
+        return;
+    }
+    panic!("wrong each time: {}", wrong.join("; "));
+}
 
 /// A process as `/proc/PID/stat` tells of it.
 struct Process {
@@ -24,7 +63,7 @@ struct Process {
 }
 
 /// What the kernel had counted up to a moment.
-pub struct Look {
+struct Look {
     at: Instant,
     processors: Vec<u64>,
     processes: HashMap<u32, Process>,
@@ -32,7 +71,7 @@ pub struct Look {
 
 impl Look {
     /// What it has counted by now.
-    pub fn now() -> Self {
+    fn now() -> Self {
         Self {
             at: Instant::now(),
             processors: processors(),
@@ -41,7 +80,7 @@ impl Look {
     }
 
     /// What disturbed the time since then.
-    pub fn disturbance(&self) -> Option<String> {
+    fn disturbance(&self) -> Option<String> {
         let now = Self::now();
         let passed = |from: usize, to: usize| -> u64 {
             (from..to)
