@@ -2,6 +2,7 @@
 
     .venv/bin/python benches/serve_against_nginx.py
     .venv/bin/python benches/serve_against_nginx.py --rounds 15 --sizes 10240 --architecture uring
+    .venv/bin/python benches/serve_against_nginx.py --coalesce-us 20
 
 Both servers are pinned to one CPU and the client to another. Each round runs both on the same file
 right after each other, the first one in turn. What a round's server used is the run time that the
@@ -78,7 +79,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--client", choices=REQUESTS, default="wrk")
     parser.add_argument("--server-cpu", type=int, default=0)
     parser.add_argument("--client-cpu", type=int, default=1)
-    parser.add_argument("--more", nargs="*", default=[], help="more options for serve web")
+    parser.add_argument("--coalesce-us", type=int, help="as serve web has it")
     return parser.parse_args()
 
 
@@ -180,7 +181,9 @@ def main() -> None:
         configuration.write_text(NGINX.format(folder=folder, port=port, mask=mask))
         ours = [asked.agent, "serve", "web", "--root", str(folder / "site")]
         ours += ["--listen", "127.0.0.1:0", "--cores", str(asked.server_cpu), "--quiet"]
-        ours += ["--architecture", asked.architecture, *asked.more]
+        ours += ["--architecture", asked.architecture]
+        if asked.coalesce_us is not None:
+            ours += ["--coalesce-us", str(asked.coalesce_us)]
         with (
             started(ours, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL) as agent,
             started(["nginx", "-c", str(configuration), "-p", name]) as nginx,
@@ -197,7 +200,8 @@ def measure(asked: argparse.Namespace, urls: list[str], processes: list[list[int
     """All sizes, all rounds."""
     version = subprocess.run(["nginx", "-v"], capture_output=True, text=True, check=True).stderr
     print(f"# {platform.platform()}, {os.cpu_count()} CPUs, {processor()}")
-    print(f"# {version.strip()}; serve web --architecture {asked.architecture}")
+    coalescing = "" if asked.coalesce_us is None else f" --coalesce-us {asked.coalesce_us}"
+    print(f"# {version.strip()}; serve web --architecture {asked.architecture}{coalescing}")
     print(f"# {asked.client}, {asked.connections} connections kept alive, {asked.rounds} rounds")
     print(f"{'bytes':>9} {'ours us':>10} {'nginx us':>10} {'ratio':>7} {'95 %':<14} {'bar':>8}")
     for size in asked.sizes:

@@ -62,6 +62,10 @@ pub struct WebArguments {
     /// Send files larger than this by sendfile, smaller ones from memory [default: 131072].
     #[arg(long, value_name = "BYTES")]
     sendfile_above: Option<u64>,
+    /// Let clients gather for so long where few were ready: less processor time, more latency
+    /// [default: 0].
+    #[arg(long, value_name = "US")]
+    coalesce_us: Option<u64>,
     /// Memory for files: of each loop, each process, or all threads together [default: 268435456].
     #[arg(long, value_name = "BYTES")]
     cache_bytes: Option<u64>,
@@ -170,6 +174,10 @@ impl WebArguments {
             self.architecture,
             ArchitectureName::Threads | ArchitectureName::Processes
         );
+        let waits_by_epoll = matches!(
+            self.architecture,
+            ArchitectureName::Events | ArchitectureName::Single
+        );
         let has_files = self.root.is_some();
         let of_files = "without --root: only files are cached";
         refuse_ignored(&[
@@ -182,6 +190,12 @@ impl WebArguments {
                 self.sendfile_above.is_some() && !has_files,
                 "sendfile-above",
                 of_files,
+            ),
+            (
+                self.coalesce_us.is_some() && !waits_by_epoll,
+                "coalesce-us",
+                "without --architecture events or single: the others wait for one client at a time, \
+                 or let the ring gather",
             ),
             (
                 self.cache_bytes.is_some() && !has_files,
@@ -212,6 +226,7 @@ impl WebArguments {
             cores: self.cores.map(|list| list.cores).unwrap_or_default(),
             threads: self.threads.unwrap_or(default.threads),
             sendfile_above: self.sendfile_above.unwrap_or(default.sendfile_above),
+            coalesce_us: self.coalesce_us.unwrap_or(default.coalesce_us),
             cache_bytes: self.cache_bytes.unwrap_or(default.cache_bytes),
             revalidate_ms: self.revalidate_ms.unwrap_or(default.revalidate_ms),
             max_connections: self.max_connections,
@@ -241,6 +256,11 @@ impl WebArguments {
             Architecture::Threads | Architecture::Processes
         );
         self.threads = has_pool.then_some(settings.threads);
+        let waits_by_epoll = matches!(
+            settings.architecture,
+            Architecture::Events | Architecture::Single
+        );
+        self.coalesce_us = waits_by_epoll.then_some(settings.coalesce_us);
         if settings.root.is_some() {
             self.sendfile_above = Some(settings.sendfile_above);
             self.cache_bytes = Some(settings.cache_bytes);

@@ -81,7 +81,7 @@ fn what_is_printed_is_what_would_run() {
 /// Defaults that depend on other options stand in the help as words.
 #[test]
 fn the_help_names_the_defaults_that_would_run() {
-    let cases: [(&[&str], &[&str]); 4] = [
+    let cases: [(&[&str], &[&str]); 5] = [
         (
             &["serve", "web", "--root", ".", "--architecture", "threads"],
             &["threads", "sendfile-above", "cache-bytes", "revalidate-ms"],
@@ -91,6 +91,7 @@ fn the_help_names_the_defaults_that_would_run() {
             &["connections", "segment-bytes", "direction", "duration"],
         ),
         (&["load", "http", URL, "--workload", "surge"], &["users"]),
+        (&["serve", "web"], &["coalesce-us"]),
         (&["profile"], &["frequency", "taxonomy", "events"]),
     ];
     for (arguments, options) in cases {

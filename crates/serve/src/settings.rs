@@ -90,6 +90,13 @@ pub struct Settings {
     /// at 10 KB. The default is a little above that threshold because only files in memory are
     /// searched for the advertisements of SPECweb99, whose pages have up to 92,160 bytes.
     pub sendfile_above: u64,
+    /// How long, in microseconds, a loop waits for more after it found few clients ready: what
+    /// adaptive interrupt coalescing does in a NIC, done for the server. 0: it does not wait. Only
+    /// `events` and `single` do.
+    ///
+    /// `benches/serve_against_nginx.py` says what it saves where a server on a core of its own is
+    /// faster than its clients, and so finds one or two at a time. It costs up to so much latency.
+    pub coalesce_us: u64,
     /// Memory for files, in bytes: of each loop, each process, or all threads together.
     pub cache_bytes: u64,
     /// How long, in milliseconds, a cached file is served without asking whether it changed.
@@ -123,6 +130,7 @@ impl Default for Settings {
             cores: Vec::new(),
             threads: 64,
             sendfile_above: 131_072,
+            coalesce_us: 0,
             cache_bytes: 256 << 20,
             revalidate_ms: 1000,
             max_connections: None,
@@ -141,6 +149,7 @@ impl Default for Settings {
 /// Limits that the options must keep, by name: smallest and largest.
 const HEADER_LIMITS: (usize, usize) = (256, 1 << 20);
 const THREAD_LIMITS: (usize, usize) = (1, 10_000);
+const COALESCE_LIMITS_US: (u64, u64) = (0, 100_000);
 const TIMEOUT_LIMITS_S: (f64, f64) = (0.05, 86_400.0);
 
 impl Settings {
@@ -163,6 +172,13 @@ impl Settings {
         within("--threads", self.threads, THREAD_LIMITS)?;
         if let Some(connections) = self.max_connections {
             within("--max-connections", connections, (1, 10_000_000))?;
+        }
+        let (low, high) = COALESCE_LIMITS_US;
+        if !(low..=high).contains(&self.coalesce_us) {
+            return Err(ServeError::Setting {
+                setting: "--coalesce-us",
+                problem: format!("{} given, expected {low} to {high}", self.coalesce_us),
+            });
         }
         for (setting, seconds) in [
             ("--idle-timeout-s", self.idle_timeout_s),

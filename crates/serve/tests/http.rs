@@ -3,8 +3,9 @@
 mod started;
 
 use std::fs;
+use std::time::{Duration, Instant};
 
-use perpacket_serve::{Architecture, ServeError, Server};
+use perpacket_serve::{Architecture, ServeError, Server, Settings};
 use started::{Started, pattern, settings};
 
 /// A server of each architecture that this machine can run in a thread of a test. `processes`
@@ -290,4 +291,37 @@ fn work_takes_the_time_that_it_was_told() {
         "of CPU time, however long it took"
     );
     assert_eq!(server.get("/work?us=x", "").status, 400);
+}
+
+/// A client that asks as soon as it is answered meets a loop that waits for others: each of its
+/// requests but the first comes while the loop sleeps, or later.
+#[test]
+fn clients_that_gather_are_all_answered_and_each_wait_is_as_long_as_asked() {
+    const REQUESTS: u32 = 5;
+    let coalesced = Duration::from_millis(20);
+    let server = Started::new(Settings {
+        coalesce_us: 20_000,
+        cores: vec![rustix::thread::sched_getcpu()],
+        ..settings(Architecture::Events)
+    });
+    let mut clients: Vec<_> = (0..40).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        client.send("GET /a.txt HTTP/1.1\r\nHost: h\r\n\r\n");
+    }
+    for client in &mut clients {
+        assert_eq!(client.answer().body, pattern(612));
+    }
+    let begin = Instant::now();
+    for _ in 0..REQUESTS {
+        clients[0].send("GET /a.txt HTTP/1.1\r\nHost: h\r\n\r\n");
+        assert_eq!(clients[0].answer().status, 200);
+    }
+    let least = coalesced * (REQUESTS - 1);
+    assert!(begin.elapsed() >= least, "{:?}", begin.elapsed());
+    let settings = Settings {
+        coalesce_us: 100_001,
+        ..settings(Architecture::Events)
+    };
+    let message = settings.check().unwrap_err().to_string();
+    assert!(message.contains("--coalesce-us: 100001"), "{message}");
 }
