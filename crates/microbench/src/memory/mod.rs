@@ -24,6 +24,7 @@ pub use pattern::{STRIDES, WORD_BYTES, order};
 use crate::error::BenchError;
 use crate::interval::{Patience, Repetitions};
 use crate::machine::{Machine, Pinned};
+use crate::sys::Words;
 use chain::Chain;
 use kernels::Parts;
 
@@ -183,7 +184,7 @@ pub fn run(
     };
     let mut repetitions = Repetitions::default();
     let mut surface = Vec::with_capacity(points.len());
-    let mut broken = measure_surface(&points, patience, &mut repetitions, &mut surface, &mut step);
+    let mut broken = measure_surface(&points, patience, &mut repetitions, &mut surface, &mut step)?;
     let mut latencies = Vec::with_capacity(sets.len());
     let mut chain_pages = None;
     if broken.is_continue() && !sets.is_empty() {
@@ -282,13 +283,16 @@ fn measure_surface(
     repetitions: &mut Repetitions,
     surface: &mut Vec<SurfaceRow>,
     step: &mut impl FnMut() -> ControlFlow<()>,
-) -> ControlFlow<()> {
+) -> Result<ControlFlow<()>, BenchError> {
     let words = points
         .iter()
         .map(|&(operation, bytes, _)| Parts::of(operation, bytes).buffer_words())
         .max();
+    // Straight from the kernel, at the beginning of a page: vectors that straddle lines, as those of
+    // memory from an allocator do, are slower by an eighth even from memory.
+    let mut buffer = Words::new(words.unwrap_or(1), false)?;
     // Ones as doubles: the triad adds them, and small or endless numbers might take longer.
-    let mut buffer = vec![1.0_f64.to_bits(); words.unwrap_or(0)];
+    buffer.fill(1.0_f64.to_bits());
     let mut operation_before = None;
     for &(operation, bytes, stride) in points {
         if operation == Operation::Triad && operation_before != Some(operation) {
@@ -301,9 +305,11 @@ fn measure_surface(
             repetitions,
             patience,
         ));
-        step()?;
+        if step().is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
     }
-    ControlFlow::Continue(())
+    Ok(ControlFlow::Continue(()))
 }
 
 /// The bandwidth of one point.
