@@ -111,7 +111,7 @@ class Figure:
 
     def keeps(self, point: Point) -> bool:
         """Whether the figure is about a point."""
-        held = {**point.factors, "point": point.name, "configuration": point.configuration}
+        held = {"point": point.name, "configuration": point.configuration, **point.factors}
         return all(held.get(key) == level for key, level in self.where.items())
 
     def has_enough(self, points: tuple[Point, ...]) -> bool:

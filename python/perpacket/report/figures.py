@@ -535,8 +535,8 @@ def _timeline(figure: Figure, material: Material) -> Sketch | None:
 
 
 def _level(point: Point, name: str) -> Level | None:
-    """A point's level of a factor; its name and configuration count as factors too."""
-    held = {**point.factors, "configuration": point.configuration, "point": point.name}
+    """A point's level of a factor; its name and configuration count where no factor is so named."""
+    held = {"configuration": point.configuration, "point": point.name, **point.factors}
     return held.get(name)
 
 
