@@ -231,6 +231,17 @@ def test_an_interval_shows_no_more_digits_than_its_width_can_bear(
     assert str(interval) == text
 
 
+def test_an_interval_is_cut_to_what_can_be_and_none_is_made_where_there_was_none() -> None:
+    assert Interval(0.9, 0.7, 1.1, 3, 0.95).within(0, 1) == Interval(0.9, 0.7, 1, 3, 0.95)
+    alone = statistics.mean([0.9])
+    assert alone.within(0, 1) == alone
+
+
+def test_what_has_no_interval_says_whether_that_is_for_want_of_runs() -> None:
+    assert str(statistics.mean([5.0])) == "5.00 (one run)"
+    assert str(Interval(5.0, -math.inf, math.inf, 2, 0.0)) == "5.00 (no interval)"
+
+
 def test_importing_statistics_loads_nothing_heavy() -> None:
     code = (
         "import sys, perpacket.statistics; print('numpy' in sys.modules or 'scipy' in sys.modules)"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 
@@ -64,6 +64,12 @@ class Interval:
         low, high = sorted((function(self.low), function(self.high)))
         return Interval(function(self.value), low, high, self.n, self.confidence)
 
+    def within(self, least: float, most: float) -> Interval:
+        """The interval without what cannot be, as a share above one; one without bounds stays."""
+        if not self.is_bounded:
+            return self
+        return replace(self, low=max(self.low, least), high=min(self.high, most))
+
     def as_dict(self) -> dict[str, float | int | None]:
         """The fields for JSON, which knows no infinity: missing bounds are null."""
         return {
@@ -91,7 +97,9 @@ class Interval:
             format_number(number, min(most_decimals, self.decimals))
             for number in (self.value, self.low, self.high)
         )
-        return f"{value} [{low}, {high}]" if self.is_bounded else f"{value} (one run)"
+        if self.is_bounded:
+            return f"{value} [{low}, {high}]"
+        return f"{value} (one run)" if self.n == 1 else f"{value} (no interval)"
 
 
 def decimals_for(magnitude: float, digits: int = 2) -> int:

@@ -152,7 +152,7 @@ def print_comparisons(study: Study, comparisons: list[Comparison]) -> None:
     rows = [
         (
             row.configuration if row.configuration in shorthands(study) else row.published.point,
-            row.title,
+            told(row),
             row.published.unit,
             row.published.text + (" c" if row.published.calibration else ""),
             row.simulated_text,
@@ -164,6 +164,12 @@ def print_comparisons(study: Study, comparisons: list[Comparison]) -> None:
     marks = "" if study.is_measured else "; c: used to calibrate"
     title = f"{study.title}: published and {own} [95 % interval]{marks}"
     output.write_table(title, headings, rows, right=("published", own))
+
+
+def told(row: Comparison) -> str:
+    """A row's quantity; a change is from somewhere, and several may be of one quantity."""
+    published = row.published
+    return f"{row.title} from {published.against}" if published.judged == "direction" else row.title
 
 
 def shorthands(study: Study) -> set[str]:

@@ -84,6 +84,11 @@ class Measure:
     column: str
     scale: float = 1.0
 
+    @property
+    def ends(self) -> tuple[float, float]:
+        """What the number can be: a share is between nothing and all."""
+        return (0.0, 100.0) if self.title.endswith("(%)") else (-math.inf, math.inf)
+
 
 # The result's numbers that a reader looks for first. Columns without any number are left out.
 MEASURES: Final = (
@@ -107,6 +112,22 @@ MEASURES: Final = (
     Measure("Server's context switches/s", "server_process.context_switches_per_s"),
     Measure("Server's pages in memory", "server_process.resident_pages"),
     Measure("Drops", "drops"),
+    Measure("Forwarded (Mb/s)", "forwarded_mbps"),
+    Measure("Forwarded packets/s", "forwarded_packets_per_s"),
+    Measure("Highest rate without loss (frames/s)", "throughput_pps"),
+    Measure("Throughput (Mb/s)", "throughput_mbps"),
+    Measure("Frames lost (%)", "loss", 100),
+    Measure("Lateness, 99 % (µs)", "lateness_us.p99"),
+    Measure("Jitter, mean difference of gaps (µs)", "mean_gap_difference_us.mean"),
+    Measure("Packets lost", "lost"),
+    Measure("Clients that timed out", "timed_out"),
+    Measure("Server's processor time (% of a core)", "server_cpu_percent"),
+    Measure("Page faults/s", "page_faults_per_s"),
+    Measure("Context switches/s", "context_switches_per_s"),
+    Measure("Active pages", "active_pages"),
+    Measure("Bandwidth (MB/s)", "mbytes_per_s"),
+    Measure("Dependent load (ns)", "latency_ns"),
+    Measure("Context switch (ns)", "ns_per_switch"),
 )
 GAIN_TITLE: Final = "Gain in requests (%)"
 LAYER_SUMS: Final = (
@@ -190,7 +211,7 @@ def means_table(study: Study, observations: pl.DataFrame) -> Table:
     for measure in MEASURES:
         scaled = partial(operator.mul, measure.scale)
         intervals = {
-            name: interval.map(scaled)
+            name: interval.map(scaled).within(*measure.ends)
             for name, interval in means.per_point(observations, measure.column).items()
         }
         if intervals:

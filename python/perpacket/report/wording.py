@@ -154,7 +154,8 @@ def signed_interval(interval: Interval, unit: str = "%") -> tuple[str, str]:
     value, low, high = (
         signed_text(number, decimals) for number in (interval.value, interval.low, interval.high)
     )
-    return f"{value} {unit}".rstrip(), f"[{low}, {high}]" if interval.is_bounded else "one run"
+    alone = "one run" if interval.n == 1 else "no interval"
+    return f"{value} {unit}".rstrip(), f"[{low}, {high}]" if interval.is_bounded else alone
 
 
 def place(where: str) -> str:

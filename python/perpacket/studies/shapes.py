@@ -14,7 +14,7 @@ from itertools import combinations
 from perpacket.experiment.comparison import Comparison, Published, judge
 from perpacket.experiment.run_directory import RunDirectory
 from perpacket.experiment.study import Study
-from perpacket.statistics import Interval, mean
+from perpacket.statistics import mean
 from perpacket.studies.comparison import Rows, rows_of
 from perpacket.studies.quantities import QUANTITIES, SEVEN, Row
 
@@ -87,16 +87,8 @@ def compare_order(study: Study, point: str, shares: Mapping[str, float], rows: R
         note=f"1 is the same order, 0 none, -1 the reverse; published: {ordered(shares)}; "
         f"measured: {ordered(means) or 'nothing'}",
     )
-    interval = bounded(mean(taus)) if taus else None
+    interval = mean(taus).within(-1.0, 1.0) if taus else None
     return judge(published, study.point(point).configuration, interval, title=TITLE)
-
-
-def bounded(interval: Interval) -> Interval:
-    """The interval within what tau can be."""
-    if not interval.is_bounded:
-        return interval
-    low, high = max(-1.0, interval.low), min(1.0, interval.high)
-    return Interval(interval.value, low, high, interval.n, interval.confidence)
 
 
 def measured_shares(row: Row) -> dict[str, float]:

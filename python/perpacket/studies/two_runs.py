@@ -87,7 +87,7 @@ class Ratio:
             return "-"
         ends = self.interval.value, self.interval.low, self.interval.high
         if not self.interval.is_bounded:
-            return f"{_digits(ends[0])} (one run)"
+            return f"{_digits(ends[0])} ({'one run' if self.interval.n == 1 else 'no interval'})"
         value, low, high = map(_digits, ends)
         return f"{value} [{low}, {high}]"
 
