@@ -10,6 +10,8 @@ import polars as pl
 import pytest
 
 from perpacket import report, studies
+from perpacket.cli import study_output
+from perpacket.cli.options import Format
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
 from perpacket.experiment import configuration_file, driver, session
 from perpacket.experiment.run_directory import RunDirectory
@@ -268,3 +270,12 @@ def test_a_cell_without_a_run_is_empty_in_the_table() -> None:
     assert [cell.text for cell in table.rows[0]] == ["a", "7", ""]
     assert table.rows[0][1].remark
     assert replace(table, identifier="u").columns == ("corner", "1", "2")
+
+
+def test_no_table_is_printed_where_nothing_is_compared(
+    run: tuple[Study, RunDirectory], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study_output.conclude(*run, tmp_path / "report.html", Format.TABLE, quiet=False)
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert "note: nothing published is compared with these points" in told.err

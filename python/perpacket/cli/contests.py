@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 
 
 def print_contests(contests: Sequence[Contested]) -> None:
-    """Where the winner changes, then who is ahead at each level."""
+    """Where the winner changes, then who is ahead at each level; nothing without contests."""
+    if not contests:
+        return
     crossings = [
         (
             one.contest.title,

@@ -64,9 +64,10 @@ def conclude(
     elif contrasts:
         print_contrasts(contrasts)
     else:
+        if not comparisons and not contests:
+            progress.note("note: nothing published is compared with these points", quiet)
         print_comparisons(study, comparisons)
-        if contests:
-            print_contests(contests)
+        print_contests(contests)
     for remark in results.remarks if results is not None else ():
         progress.note(f"note: {remark}", quiet)
     for warning in rankings(study, directory):
@@ -144,9 +145,14 @@ def doubts(
 
 
 def print_comparisons(study: Study, comparisons: list[Comparison]) -> None:
-    """Published beside the runs' own; `c` marks figures the simulator may be calibrated on."""
+    """Published beside the runs' own; `c` marks figures the simulator may be calibrated on.
+
+    Nothing is printed where nothing is compared.
+    """
     from perpacket.experiment.comparison import Verdict
 
+    if not comparisons:
+        return
     own = "measured" if study.is_measured else "simulated"
     nothing = "cannot be told" if study.is_measured else str(Verdict.NOT_SIMULATED)
     rows = [
