@@ -100,7 +100,10 @@ impl Arguments {
             clients: self.clients as usize,
             ramp: seconds("--ramp-s", self.ramp_s)?,
             warmup: seconds("--warmup", self.warmup)?,
-            duration: seconds("--duration", self.duration)?,
+            duration: match seconds("--duration", self.duration)? {
+                Duration::ZERO => return Err(Failure::usage("--duration 0: expected more than 0")),
+                duration => duration,
+            },
             distribution: match self.distribution {
                 Media::Unique => Distribution::Unique,
                 Media::Multiple => Distribution::Multiple,

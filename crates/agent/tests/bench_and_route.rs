@@ -88,6 +88,14 @@ fn the_search_passes_its_own_test() {
 }
 
 #[test]
+fn more_memory_than_there_are_addresses_is_what_the_machine_lacks() {
+    let output = agent("bench memory --operations load --strides 1 --largest 1000000GiB");
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{complaint}");
+    assert!(complaint.contains("bytes of memory") && complaint.contains("--largest"));
+}
+
+#[test]
 fn mistakes_end_with_status_2_and_name_the_option_or_the_place() {
     for (arguments, named) in [
         ("bench memory --strides 3", "strides = 3"),
@@ -99,6 +107,7 @@ fn mistakes_end_with_status_2_and_name_the_option_or_the_place() {
             "nowhere",
         ),
         ("route self-test --trial 0", "--trial 0"),
+        ("load media rtsp://127.0.0.1/x --duration 0", "--duration 0"),
         ("route self-test --resolution 7", "resolution = 7"),
     ] {
         let output = agent(arguments);

@@ -31,7 +31,9 @@ impl Words {
     /// `length` words. With `huge`, the kernel is asked for large pages, which it may not have.
     pub fn new(length: usize, huge: bool) -> Result<Self, BenchError> {
         let spare_bytes = if huge { HUGE_PAGE_BYTES } else { 0 };
-        let mapped_bytes = length * size_of::<u64>() + spare_bytes;
+        let mapped_bytes = length
+            .saturating_mul(size_of::<u64>())
+            .saturating_add(spare_bytes);
         let mapping: NonNull<u64> = map(mapped_bytes, MapFlags::PRIVATE)?.cast();
         let mut start = mapping;
         if huge {

@@ -137,12 +137,12 @@ pub fn throughput<T: Trial>(
     };
     let mut rate_pps = settings.highest_pps;
     while goes() {
-        let (passed, kept_rate) = offer(settings, trial, rate_pps, &mut found.steps)?;
+        let (passed, generated) = offer(settings, trial, rate_pps, &mut found.steps)?;
         if passed {
             found.throughput_pps = Some(rate_pps);
         } else {
             found.failed_pps = Some(rate_pps);
-            found.generator_limited = !kept_rate;
+            found.generator_limited = !generated;
         }
         rate_pps = match (found.throughput_pps, found.failed_pps) {
             (Some(_), None) => break,
@@ -161,8 +161,8 @@ pub fn throughput<T: Trial>(
     Ok(found)
 }
 
-/// Offers a rate until it fails or has passed often enough; whether it passed, and whether the
-/// generator kept it.
+/// Offers a rate until it fails or has passed often enough; whether it passed, and whether it was
+/// not for the generator that it did not.
 fn offer<T: Trial>(
     settings: &Settings,
     trial: &mut T,
@@ -180,7 +180,8 @@ fn offer<T: Trial>(
             passed,
         });
         if !passed {
-            return Ok((false, kept_rate));
+            // Loss is the router's, however slow the generator was.
+            return Ok((false, kept_rate || outcome.loss() > settings.tolerated_loss));
         }
     }
     Ok((true, true))
@@ -349,6 +350,18 @@ mod tests {
         assert!(found.generator_limited);
         // The generator counts as keeping a rate when 99 % of the frames go out.
         assert!((290_000.0..305_000.0).contains(&found.throughput_pps.unwrap()));
+    }
+
+    #[test]
+    fn a_slow_generator_is_no_limit_where_what_it_sent_was_lost() {
+        let mut trial = KnownDropper {
+            generator_pps: 500.0,
+            ..dropper(0.0)
+        };
+        let found = search(&mut trial);
+        assert_eq!(found.throughput_pps, None);
+        assert!(found.steps.iter().all(|step| !step.outcome.kept_rate()));
+        assert!(!found.generator_limited);
     }
 
     #[test]

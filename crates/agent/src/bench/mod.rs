@@ -49,10 +49,10 @@ Sizes are bytes, or end in KiB or MiB.";
 #[derive(Debug, clap::Args, Serialize)]
 #[command(after_help = MEMORY_EXAMPLE)]
 pub struct MemoryArguments {
-    /// What is done to memory.
+    /// What is done to memory, by commas.
     #[arg(long, value_enum, value_delimiter = ',', default_values = ["load", "store", "copy"])]
     operations: Vec<OperationName>,
-    /// Words of 8 bytes from one access to the next: powers of two from 1 to 256.
+    /// Words of 8 bytes from one access to the next, by commas: powers of two from 1 to 256.
     #[arg(long, value_name = "WORDS", value_delimiter = ',', default_values_t = memory::STRIDES)]
     strides: Vec<usize>,
     /// Smallest working set.
@@ -73,18 +73,18 @@ pub struct MemoryArguments {
 #[derive(Debug, clap::Args, Serialize)]
 #[command(after_help = SWITCH_EXAMPLE)]
 pub struct SwitchArguments {
-    /// What passes the token on.
+    /// What passes the token on, by commas.
     #[arg(long, value_enum, value_delimiter = ',', default_values = ["threads", "processes"])]
     kinds: Vec<KindName>,
-    /// How many of them, from 2 to 4096.
+    /// How many of them, by commas, each from 2 to 4096.
     #[arg(long, value_name = "N", value_delimiter = ',',
           default_values_t = [2, 4, 8, 16, 32, 64, 128])]
     members: Vec<usize>,
-    /// What each of them reads when it has the token.
+    /// What each of them reads when it has the token, by commas.
     #[arg(long, value_name = "SIZE", value_delimiter = ',',
           default_values_t = [0, 4 << 10, 16 << 10, 64 << 10].map(Size))]
     working_sets: Vec<Size>,
-    /// Whether they are all kept on one processor.
+    /// Whether they are all kept on one processor, by commas where both are asked.
     #[arg(long, value_enum, value_delimiter = ',', default_values = ["yes", "no"])]
     pinned: Vec<YesOrNo>,
     #[command(flatten)]

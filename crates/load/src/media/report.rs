@@ -32,6 +32,16 @@ impl Percentiles {
             max: histogram.max() as f64,
         }
     }
+
+    /// Those of a part, by the largest of the whole: a part's own counters are coarser, and round up.
+    fn at_most(self, largest: f64) -> Self {
+        Self {
+            p50: self.p50.min(largest),
+            p99: self.p99.min(largest),
+            p999: self.p999.min(largest),
+            max: self.max.min(largest),
+        }
+    }
 }
 
 /// Mean and extremes over streams.
@@ -188,9 +198,10 @@ impl Report {
         window_s: f64,
         interrupted: bool,
     ) -> Self {
+        let lateness_us = Percentiles::of(lateness);
         let streams: Vec<StreamReport> = clients
             .iter()
-            .map(|client| stream(client, window_s))
+            .map(|client| stream(client, window_s, lateness_us.max))
             .collect();
         let (mut refused, mut failures) = (BTreeMap::new(), BTreeMap::new());
         for client in clients {
@@ -233,7 +244,7 @@ impl Report {
             checked: options.check,
             packets_checked: clients.iter().map(|client| client.reading.checked).sum(),
             content_errors: sum(|stream| stream.content_errors),
-            lateness_us: Percentiles::of(lateness),
+            lateness_us,
             jitter_us: Spread::of(played().map(|stream| stream.jitter_us).collect()),
             mean_gap_difference_us: Spread::of(
                 played()
@@ -272,7 +283,8 @@ fn reasons(streams: &[StreamReport]) -> Vec<Reason> {
     found
 }
 
-fn stream(client: &Client, window_s: f64) -> StreamReport {
+/// What one client's stream came to; no packet of any was later than `latest_us`.
+fn stream(client: &Client, window_s: f64, latest_us: f64) -> StreamReport {
     let reading = &client.reading;
     let counts = reading.counts();
     let tick_us = 1e6 / f64::from(reading.clock_hz);
@@ -297,8 +309,24 @@ fn stream(client: &Client, window_s: f64) -> StreamReport {
         duplicates: counts.duplicates,
         jitter_us: reading.reception.jitter_ticks() * tick_us,
         mean_gap_difference_us: mean.map(|ticks| ticks * tick_us),
-        lateness_us: Percentiles::of(&reading.lateness),
+        lateness_us: Percentiles::of(&reading.lateness).at_most(latest_us),
         start_up_ms: client.start_up_ns().map(|time_ns| time_ns as f64 / 1e6),
         content_errors: reading.content_errors,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_part_is_later_than_the_whole() {
+        let mut fine = Histogram::<u64>::new(3).unwrap();
+        let mut coarse = Histogram::<u16>::new(1).unwrap();
+        fine.record(19_679).unwrap();
+        coarse.record(19_679).unwrap();
+        let (whole, part) = (Percentiles::of(&fine), Percentiles::of(&coarse));
+        assert!(part.p99 > whole.max);
+        assert_eq!(part.at_most(whole.max).p99, whole.max);
     }
 }

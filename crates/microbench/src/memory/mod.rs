@@ -184,7 +184,16 @@ pub fn run(
     };
     let mut repetitions = Repetitions::default();
     let mut surface = Vec::with_capacity(points.len());
-    let mut broken = measure_surface(&points, patience, &mut repetitions, &mut surface, &mut step)?;
+    let mut buffer = buffer_for(&points)?;
+    let mut broken = measure_surface(
+        &points,
+        &mut buffer,
+        patience,
+        &mut repetitions,
+        &mut surface,
+        &mut step,
+    );
+    drop(buffer);
     let mut latencies = Vec::with_capacity(sets.len());
     let mut chain_pages = None;
     if broken.is_continue() && !sets.is_empty() {
@@ -279,20 +288,12 @@ fn points(settings: &Settings, largest_bytes: usize) -> Vec<Point> {
 
 fn measure_surface(
     points: &[Point],
+    buffer: &mut [u64],
     patience: Patience,
     repetitions: &mut Repetitions,
     surface: &mut Vec<SurfaceRow>,
     step: &mut impl FnMut() -> ControlFlow<()>,
-) -> Result<ControlFlow<()>, BenchError> {
-    let words = points
-        .iter()
-        .map(|&(operation, bytes, _)| Parts::of(operation, bytes).buffer_words())
-        .max();
-    // Straight from the kernel, at the beginning of a page: vectors that straddle lines, as those of
-    // memory from an allocator do, are slower by an eighth even from memory.
-    let mut buffer = Words::new(words.unwrap_or(1), false)?;
-    // Ones as doubles: the triad adds them, and small or endless numbers might take longer.
-    buffer.fill(1.0_f64.to_bits());
+) -> ControlFlow<()> {
     let mut operation_before = None;
     for &(operation, bytes, stride) in points {
         if operation == Operation::Triad && operation_before != Some(operation) {
@@ -300,16 +301,27 @@ fn measure_surface(
         }
         operation_before = Some(operation);
         surface.extend(measure(
-            &mut buffer,
+            buffer,
             (operation, bytes, stride),
             repetitions,
             patience,
         ));
-        if step().is_break() {
-            return Ok(ControlFlow::Break(()));
-        }
+        step()?;
     }
-    Ok(ControlFlow::Continue(()))
+    ControlFlow::Continue(())
+}
+
+/// Memory for the largest of some points, straight from the kernel and so at the beginning of a page:
+/// vectors that straddle lines, as those in memory from an allocator may, are slower by an eighth.
+fn buffer_for(points: &[Point]) -> Result<Words, BenchError> {
+    let words = points
+        .iter()
+        .map(|&(operation, bytes, _)| Parts::of(operation, bytes).buffer_words())
+        .max();
+    let mut buffer = Words::new(words.unwrap_or(1), false)?;
+    // Ones as doubles: the triad adds them, and small or endless numbers might take longer.
+    buffer.fill(1.0_f64.to_bits());
+    Ok(buffer)
 }
 
 /// The bandwidth of one point.
