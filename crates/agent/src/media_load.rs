@@ -53,7 +53,7 @@ pub struct Arguments {
     /// How packets travel.
     #[arg(long, value_enum, default_value = "udp")]
     transport: Lower,
-    /// Compare every byte with the stream that `media synthesize` made.
+    /// Compare every byte with the stream that `media synthesize` made; exit status 4 if one is wrong.
     #[arg(long)]
     check: bool,
     /// CPUs to run on: 1 or 1,2; all by default.
@@ -160,6 +160,17 @@ pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
         let why = first.map_or(String::new(), |reason| format!(": {reason}"));
         return Err(Failure::failed(format!("no client received anything{why}"))
             .with_hint("is the URL right, and the server up?"));
+    }
+    if report.content_errors > 0 {
+        let Report {
+            content_errors,
+            packets_checked,
+            ..
+        } = report;
+        return Err(Failure::failed(format!(
+            "{content_errors} of {packets_checked} packets compared are not of such a stream"
+        ))
+        .with_hint("--check is for media that `media synthesize` made"));
     }
     Ok(Status::Done)
 }

@@ -164,6 +164,31 @@ fn every_buffering_brings_every_byte_to_clients_of_one_and_of_many_media() {
 }
 
 #[test]
+fn a_wrong_byte_is_told_and_ends_with_status_4() {
+    let root = short_stream("wrong");
+    let file = root.join("stream-00000.ts");
+    let mut bytes = fs::read(&file).unwrap();
+    // One in each packet of 188 bytes, behind what says where in the stream it is.
+    for packet in bytes.chunks_exact_mut(188) {
+        packet[187] ^= 1;
+    }
+    fs::write(&file, bytes).unwrap();
+    let served = Served::start(&root, &[]);
+    let url = format!("{}/stream-00000.ts", served.url);
+    let output = Command::new(AGENT)
+        .args(["load", "media", &url, "--check", "--ramp-s", "0"])
+        .args(["--warmup", "0", "--duration", "2.5", "--format", "json"])
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(4), "{told}");
+    assert!(told.contains("packets compared are not"), "{told}");
+    assert!(report["content_errors"].as_u64() > Some(0), "{report}");
+    fs::remove_dir_all(root).unwrap();
+}
+
+#[test]
 fn clients_that_are_all_refused_end_with_status_4_and_say_why() {
     let root = folder("refused");
     synthesize(&root, "1", "1000000", "2");
