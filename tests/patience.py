@@ -38,6 +38,7 @@ DEADLINES = (
     "measurement.runs.READY_S",
     "testbed.machines.COMMAND_S",
     "testbed.machines.CONNECT_S",
+    "testbed.machines.COPY_S",
     "testbed.namespaces.READY_S",
     "testbed.namespaces.REPORT_S",
 )

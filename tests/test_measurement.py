@@ -34,7 +34,7 @@ from perpacket.measurement.processors import Ticks, idle_share, read_frames, rea
 from perpacket.measurement.rig import MeasuredRig
 from perpacket.measurement.summary import Answers, summarize
 from perpacket.testbed import Host, Testbed
-from perpacket.testbed.record import own_name
+from perpacket.testbed.record import own_name, remove_folders
 
 AGENT = Path(fake_agent.__file__)
 QUICK = (("run.duration_s", "0.05"), ("run.warmup_s", "0"), ("testbed.kind", "loopback"))
@@ -206,7 +206,7 @@ def test_files_of_a_dead_study_are_removed_and_those_of_a_living_one_stay(
     taken = f"{os.getpid()}-1"
     for maker in (f"{dead.pid}-1", taken, own_name(), "nobody"):
         (tmp_path / f"{files.PREFIX}{maker}-abc").mkdir()
-    files.remove_leftovers()
+    remove_folders(files.PREFIX)
     left = {folder.name for folder in tmp_path.iterdir()}
     assert left == {f"{files.PREFIX}{own_name()}-abc", f"{files.PREFIX}nobody-abc"}
 

@@ -1,7 +1,7 @@
 """What the server under test serves, on the server's host, and the traces the clients replay.
 
 Made once before the first run, because making half a gigabyte takes longer than a run, and removed
-after the last. A folder carries the process id of who made it, and when that process started: what
+after the last. A folder carries the process id of who holds it, and when that process started: what
 a killed study left behind is removed by the next one on the same machine.
 """
 
@@ -9,21 +9,19 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from perpacket.errors import RunFailed
 from perpacket.measurement import programs
 from perpacket.measurement.plan import Plan
 from perpacket.testbed.contract import Host, Testbed
-from perpacket.testbed.record import is_alive, own_name
+from perpacket.testbed.record import own_name, remove_folders
 
 PREFIX = "perpacket-study-"
-OWNER = re.compile("([0-9]+-[0-9]+)-")
-"""How a folder's name goes on: who made it, as `own_name` has it."""
+"""How the name of a folder begins; it goes on with who holds it, as `own_name` has it."""
 
 TRACE_NAME = "requests.log"
 TRACE_SEED = 1
@@ -98,37 +96,16 @@ def laid_out(testbed: Testbed, plans: Sequence[Plan]) -> Iterator[Files]:
         yield Files(folders, traces)
 
 
-def remove_leftovers() -> None:
-    """Remove folders on this machine whose maker is no longer alive."""
-    parent = Path(tempfile.gettempdir())
-    for folder in parent.glob(f"{PREFIX}*"):
-        maker = OWNER.match(folder.name.removeprefix(PREFIX))
-        if maker is None or is_alive(maker[1]):
-            continue
-        try:
-            if folder.lstat().st_uid == os.getuid():
-                _remove_tree(folder)
-        except OSError:
-            continue  # somebody else removes it, or it is not ours to remove
-
-
-def _remove_tree(folder: Path) -> None:
-    from shutil import rmtree
-
-    rmtree(folder, ignore_errors=True)
-
-
 @contextmanager
 def made_folder(host: Host) -> Iterator[str]:
     """A folder of our own that the server may read after it gave up its rights; removed later."""
-    remove_leftovers()
-    template = f"{tempfile.gettempdir()}/{PREFIX}{own_name()}-XXXXXX"
-    folder = done(host, ["mktemp", "-d", template], QUICK_S).strip()
+    folder = host.make_folder(PREFIX)
     try:
-        done(host, ["chmod", "755", folder], QUICK_S)
         yield folder
     finally:
-        host.run(["rm", "-rf", folder], timeout_s=SLOW_S)
+        # Where the host is gone, what ended the run is to be told; the next run removes the folder.
+        with suppress(RunFailed):
+            host.run(["rm", "-rf", folder], timeout_s=SLOW_S)
 
 
 def _make_traces(
@@ -136,6 +113,7 @@ def _make_traces(
 ) -> frozenset[str]:
     """Put each trace that is replayed on every host; the names of those there are."""
     wanted = {trace_name(plan): plan for plan in plans if plan.kind == "trace"}
+    remove_folders(PREFIX)
     with tempfile.TemporaryDirectory(prefix=f"{PREFIX}{own_name()}-") as scratch:
         for name, plan in wanted.items():
             local = Path(plan.trace) if plan.trace else Path(scratch) / name

@@ -88,6 +88,7 @@ class MeasuredRig:
         with ExitStack() as stack:
             first = next(iter(plans.values())).model_copy(update={"network": "direct"})
             direct = stack.enter_context(self._open(first))
+            check_agents(direct)
             delayed, lack = self._with_latency(stack, list(plans.values()))
             check_server_command(direct.server, plans.values())
             known = probed(direct.server)
@@ -111,6 +112,15 @@ class MeasuredRig:
         except MachineLacks as error:
             return None, f"nothing can add latency here: {error}"
         return delayed, ""
+
+
+def check_agents(testbed: Testbed) -> None:
+    """Raise `MachineLacks` when a host has no agent that runs, and can get none.
+
+    Before the first run: else every run would fail for the same reason.
+    """
+    for host in (testbed.server, *testbed.clients):
+        host.agent()
 
 
 def check_server_command(server: Host, plans: Iterable[Plan]) -> None:
@@ -166,7 +176,10 @@ def _lack_of_perf(server: Host, plans: Iterable[Plan], known: Probed) -> str:
     """Why layers cannot be told on the server's machine, if a plan asks for them."""
     if known.may_sample or all(plan.profile_events in LAYERLESS for plan in plans):
         return ""
-    return f"perf cannot sample the processors of {server.name}"
+    return (
+        f"perf cannot sample the processors of {server.name}: be root there, or set "
+        "kernel.perf_event_paranoid to -1"
+    )
 
 
 def _lack_of_descriptors(plan: Plan) -> str:

@@ -93,6 +93,18 @@ class Host(Protocol):
     def put(self, local: Path, remote: str) -> None:
         """Copy a file to the host, folders above it included."""
 
+    def holder(self) -> str:
+        """Who holds what we leave on this host: `own_name` of a process there that lives as we do.
+
+        A run that finds a name with a holder that is dead, looking on that host, may remove it.
+        """
+
+    def make_folder(self, prefix: str) -> str:
+        """A new folder for temporary files that all may read; its name is `prefix` and the holder.
+
+        What dead holders left under that prefix goes first. Whoever asked removes the folder.
+        """
+
 
 class Testbed(AbstractContextManager["Testbed"], Protocol):
     """A server, its clients and the network between them. Leaving it takes everything down."""

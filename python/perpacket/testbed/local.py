@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -12,7 +13,7 @@ from perpacket.testbed import agent
 from perpacket.testbed.hosting import HeldTestbed, ProcessHost
 from perpacket.testbed.process import LocalProcess
 from perpacket.testbed.processors import Division
-from perpacket.testbed.record import Record, remove_leftovers
+from perpacket.testbed.record import Record, own_name, remove_folders, remove_leftovers
 
 LOOPBACK_LIMITS = (
     "Everything runs on loopback: packets pass no device driver, segments of up to 64 KiB cross "
@@ -55,6 +56,17 @@ class LocalHost(ProcessHost):
         place.parent.mkdir(parents=True, exist_ok=True)
         with suppress(shutil.SameFileError):
             shutil.copy(local, place)
+
+    def holder(self) -> str:
+        """Ourselves."""
+        return own_name()
+
+    def make_folder(self, prefix: str) -> str:
+        """A new folder for temporary files that all may read; what the dead left goes first."""
+        remove_folders(prefix)
+        folder = Path(tempfile.mkdtemp(prefix=f"{prefix}{own_name()}-"))
+        folder.chmod(0o755)
+        return str(folder)
 
 
 class LocalTestbed(HeldTestbed):

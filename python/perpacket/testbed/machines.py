@@ -2,7 +2,8 @@
 
 One connection a machine is kept open and shared by all commands. The agent is copied once and known
 by its digest. A process on a machine ends when its connection does: its standard input is held open
-from here, and a guard beside it waits for the end of that.
+from here, and a guard beside it waits for the end of that. What lies on a machine is held by a
+process there, so that whoever looks there, and only there, can tell what a dead run left.
 """
 
 from __future__ import annotations
@@ -11,11 +12,9 @@ import re
 import shlex
 import signal
 import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from re import Match
 
@@ -24,13 +23,29 @@ from perpacket.testbed import agent
 from perpacket.testbed.contract import Completed
 from perpacket.testbed.hosting import HeldTestbed, ProcessHost
 from perpacket.testbed.process import LocalProcess
-from perpacket.testbed.record import Record, remove_leftovers
+from perpacket.testbed.record import Record, remove_leftovers, start_of
 
 CONNECT_S = 10
 """How long a machine may take to answer."""
 
 COMMAND_S = 60.0
 """How long our own small commands may take."""
+
+COPY_S = 600.0
+"""How long copying a file there may take, or removing what a dead run left."""
+
+SILENCE_S, SILENCES = 15, 4
+"""A connection is gone when the other side keeps silent so long, so often: a server under full load
+may well let it wait for some seconds."""
+
+PLAIN = (
+    *("BatchMode=yes", "LogLevel=ERROR"),
+    *("ControlPersist=no", "RequestTTY=no", "RemoteCommand=none", "PermitLocalCommand=no"),
+    *("ClearAllForwardings=yes", f"ServerAliveInterval={SILENCE_S}"),
+    f"ServerAliveCountMax={SILENCES}",
+)
+"""Options of every ssh: it asks nothing, and what a user's configuration wants of a shell of theirs
+is not for our commands. A terminal would mix their outputs, a persistent connection outlive us."""
 
 SSH_FAILED = 255
 """The exit status by which ssh says that it failed itself."""
@@ -46,13 +61,50 @@ WATCHED = """
 exec 3<&0
 process=$$
 { cat <&3 >/dev/null
-  kill -INT $process && sleep 3 && kill -KILL $process
+  kill -INT $process && sleep 3
+  kill -KILL -- -$process || kill -KILL $process
 } >/dev/null 2>&1 &
 echo "perpacket-process $process" >&2
 exec "$@" </dev/null 3<&-
 """
 """Runs on the machine: tells the process's number, becomes the command, and interrupts it when
-nobody holds its standard input any more."""
+nobody holds its standard input any more. What it started goes with it: where sshd began a session
+for it, and a login shell became it, its group bears its number. The guard is of that group, so that
+nobody else can have the number meanwhile."""
+
+GREETING = """
+echo perpacket
+sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/self/status
+"""
+"""Asked of every machine first: a login shell may talk of its own, or run nothing at all. The last
+line is the processors that our processes may use there."""
+
+CACHE = 'cd && echo "${XDG_CACHE_HOME:-$(pwd -P)/.cache}"'
+"""Where the agent goes there."""
+
+COPY = """
+new="$2.new-$$"
+trap 'rm -f -- "$new"' EXIT
+mkdir -p -- "$1" && cat >"$new" || exit
+[ "$(wc -c <"$new")" -eq "$4" ] || { echo "cut short: is the disk full?" >&2; exit 1; }
+chmod "$3" "$new" && mv -f -- "$new" "$2"
+"""
+"""Keeps its input as the file $2 in the folder $1 if it has its $4 bytes: the input also ends when
+we are killed."""
+
+MAKE_FOLDER = """
+cd -- "${TMPDIR:-/tmp}" || exit
+for left in "$1"[0-9]*-[0-9]*-*; do
+    [ -d "$left" ] && [ ! -L "$left" ] && [ -O "$left" ] || continue
+    holder="${left#"$1"}"
+    holder="${holder%-*}"
+    started=$(sed 's/.*) //' "/proc/${holder%-*}/stat" 2>/dev/null | cut -d ' ' -f 20)
+    [ "$started" = "${holder#*-}" ] || rm -rf -- "$left"
+done
+folder=$(mktemp -d "$(pwd -P)/$1$2-XXXXXX") && chmod 755 "$folder" && echo "$folder"
+"""
+"""Removes what dead holders left under the prefix $1 and makes a folder for the holder $2: as
+`record.remove_folders` and `LocalHost.make_folder`, where there is no Python."""
 
 
 class Connection:
@@ -70,13 +122,15 @@ class Connection:
         port = ["-p", match[2]] if match[2] else []
         destination = target.rpartition(f":{match[2]}")[0] if match[2] else target
         self._options = [
-            *("-o", f"ControlPath={folder}/%C", "-o", "BatchMode=yes"),
-            *("-o", f"ConnectTimeout={CONNECT_S}", "-o", "LogLevel=ERROR"),
+            *("-o", f"ControlPath={folder}/%C", "-o", f"ConnectTimeout={CONNECT_S}"),
+            *(word for option in PLAIN for word in ("-o", option)),
             *port,
             *options,
         ]
         self._destination = destination.replace("[", "").replace("]", "")
-        self._shared = LocalProcess(["ssh", *self._options, "-M", "-N", self._destination], run=run)
+        self._by_hand = " ".join(["ssh", *port, self._destination, "true"])
+        master = ["-o", "ControlMaster=yes", *self._options, "-N", self._destination]
+        self._shared = LocalProcess(["ssh", *master], run=run)
         try:
             self._wait_until_open()
         except BaseException:
@@ -90,35 +144,52 @@ class Connection:
         while subprocess.run(check, capture_output=True, check=False).returncode != 0:
             ended = self._shared.poll() is not None
             if ended or time.monotonic() > end_s:
-                words = self._shared.stderr.strip() or "no answer"
+                # Of a host key that has changed, ssh tells in a dozen lines.
+                words = self._shared.stderr.strip().rpartition("\n")[2] or "no answer"
                 raise MachineLacks(
                     f"machine {self.target}: {words}",
-                    f"`ssh {self._destination}` must work without a question",
+                    f"`{self._by_hand}` must work without a question",
                 )
             time.sleep(0.05)
 
     def command(self, *remote: str) -> list[str]:
-        """The local command that runs one there."""
-        return ["ssh", *self._options, self._destination, shlex.join(remote)]
+        """The local command that runs one there; raises `RunFailed` once the connection is gone.
 
-    def run(self, *remote: str, given: bytes | None = None) -> subprocess.CompletedProcess[str]:
+        Without it each command would try to connect for itself, one after another.
+        """
+        if self._shared.poll() is not None:
+            raise self._gone(self._shared.stderr)
+        shared = ["-o", "ControlMaster=no", *self._options]
+        return ["ssh", *shared, self._destination, shlex.join(remote)]
+
+    def _gone(self, words: str) -> RunFailed:
+        said = words.strip().rpartition("\n")[2] or "ssh said nothing"
+        return RunFailed(
+            f"machine {self.target}: the connection is gone: {said}",
+            f"see whether `{self._by_hand}` works again",
+        )
+
+    def run(
+        self, *remote: str, given: bytes = b"", limit_s: float | None = None
+    ) -> subprocess.CompletedProcess[str]:
         """Run a small command there and return its end; it may read what is given."""
+        limit_s = COMMAND_S if limit_s is None else limit_s
         try:
             done = subprocess.run(
                 self.command(*remote),
-                input=given if given is not None else b"",
+                input=given,
                 capture_output=True,
-                timeout=COMMAND_S,
+                timeout=limit_s,
                 check=False,
             )
         except subprocess.TimeoutExpired as error:
             raise RunFailed(
-                f"machine {self.target}: {remote[0]} did not end within {COMMAND_S:g} s",
+                f"machine {self.target}: {remote[0]} did not end within {limit_s:g} s",
                 "see whether the machine still answers",
             ) from error
         out, err = (text.decode(errors="replace") for text in (done.stdout, done.stderr))
         if done.returncode == SSH_FAILED:
-            raise RunFailed(f"machine {self.target}: {err.strip()}", "the connection is gone")
+            raise self._gone(err)
         return subprocess.CompletedProcess(done.args, done.returncode, out, err)
 
     def close(self) -> None:
@@ -169,8 +240,10 @@ class RemoteProcess:
         """End it: SIGINT, then SIGTERM, then SIGKILL."""
         with self._stopping:
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
-                with suppress(RunFailed):
+                try:
                     self.send_signal(number)
+                except RunFailed:
+                    break
                 end_s = time.monotonic() + timeout_s
                 while self.poll() is None and time.monotonic() < end_s:
                     time.sleep(0.01)
@@ -190,12 +263,11 @@ class Machine(ProcessHost):
 
     def __init__(self, name: str, connection: Connection, run: str) -> None:
         """A host for an open connection."""
-        counted = connection.run("getconf", "_NPROCESSORS_ONLN").stdout.strip()
-        cpus = tuple(range(int(counted) if counted.isdigit() else 1))
-        super().__init__(name, connection.host, cpus)
+        super().__init__(name, connection.host, _greeted(connection))
         self._connection = connection
         self._run = run
         self._agent: str | None = None
+        self._holder: str | None = None
 
     def open(self, command: Sequence[str], cpus: Sequence[int] | None) -> RemoteProcess:
         """Start a process, on those processors if any are given, that nobody keeps."""
@@ -212,44 +284,93 @@ class Machine(ProcessHost):
     def agent(self) -> str:
         """Path of the agent there, which has the digest of ours; copied if it is not there yet."""
         if self._agent is None:
-            local = agent.find()
-            digest = agent.sha256(local)
-            home = self._connection.run("sh", "-c", "cd && pwd -P").stdout.strip()
-            place = f"{home}/.cache/perpacket/agent-{digest[:16]}"
-            if self._digest(place) != digest:
-                self.put(local, place)
-            if self._digest(place) != digest:
-                raise RunFailed(
-                    f"{place} on {self._connection.target}: not what was copied there",
-                    "see whether the disk is full",
-                )
-            started = self._connection.run(place, "--version")
-            if started.returncode != 0:
-                raise MachineLacks(
-                    f"perpacket-agent on {self._connection.target}: {started.stderr.strip()}",
-                    "the machine needs the same architecture and C library as this one",
-                )
-            self._agent = place
+            self._agent = self._copied_agent()
         return self._agent
+
+    def _copied_agent(self) -> str:
+        """Raises `MachineLacks` when it cannot be copied or does not run."""
+        target = self._connection.target
+        local = agent.find()
+        digest = agent.sha256(local)
+        asked = self._connection.run("sh", "-c", CACHE)
+        if asked.returncode != 0:
+            raise MachineLacks(
+                f"perpacket-agent on {target}: no home directory: {asked.stderr.strip()}",
+                "name a user who has one",
+            )
+        place = f"{asked.stdout.strip()}/perpacket/agent-{digest[:16]}"
+        if self._digest(place) != digest:
+            copied = self._copy(local, place)
+            if copied.returncode != 0 or self._digest(place) != digest:
+                words = copied.stderr.strip() or "not what was copied there"
+                raise MachineLacks(
+                    f"perpacket-agent on {target}: cannot be copied to {place}: {words}",
+                    "make that place writable, or set XDG_CACHE_HOME there to one that is",
+                )
+        started = self._connection.run(place, "--version")
+        if started.returncode != 0:
+            raise MachineLacks(
+                f"perpacket-agent on {target}: {place} does not run: {started.stderr.strip()}",
+                "the machine needs the same architecture and C library as this one, and a file "
+                "system there from which programs may run",
+            )
+        return place
 
     def _digest(self, place: str) -> str:
         return self._connection.run("sha256sum", place).stdout.partition(" ")[0]
 
     def put(self, local: Path, remote: str) -> None:
         """Copy a file, folders above it included; it appears whole or not at all."""
-        mode = oct(local.stat().st_mode & 0o777)[2:]
-        script = (
-            'mkdir -p -- "$1" && cat >"$2.new" && chmod "$3" "$2.new" && mv -f -- "$2.new" "$2"'
-        )
-        parent = str(PurePosixPath(remote).parent)
-        copied = self._connection.run(
-            "sh", "-c", script, "perpacket", parent, remote, mode, given=local.read_bytes()
-        )
+        copied = self._copy(local, remote)
         if copied.returncode != 0:
             raise RunFailed(
                 f"{remote} on {self._connection.target}: {copied.stderr.strip()}",
                 "see whether the place can be written",
             )
+
+    def _copy(self, local: Path, remote: str) -> subprocess.CompletedProcess[str]:
+        mode = oct(local.stat().st_mode & 0o777)[2:]
+        content = local.read_bytes()
+        words = (str(PurePosixPath(remote).parent), remote, mode, str(len(content)))
+        command = ("sh", "-c", COPY, "perpacket", *words)
+        return self._connection.run(*command, given=content, limit_s=COPY_S)
+
+    def holder(self) -> str:
+        """A process there that does nothing, and ends when we or the connection do."""
+        if self._holder is None:
+            pid = self.start(["tail", "-f", "/dev/null"]).pid
+            stat = self._connection.run("cat", f"/proc/{pid}/stat").stdout
+            self._holder = f"{pid}-{start_of(stat)}"
+        return self._holder
+
+    def make_folder(self, prefix: str) -> str:
+        """A new folder for temporary files that all may read; what the dead left goes first."""
+        command = ("sh", "-c", MAKE_FOLDER, "perpacket", prefix, self.holder())
+        made = self._connection.run(*command, limit_s=COPY_S)
+        if made.returncode != 0:
+            raise MachineLacks(
+                f"{self._connection.target}: no folder for temporary files: {made.stderr.strip()}",
+                "make /tmp writable there, or set TMPDIR there to a folder that is",
+            )
+        return made.stdout.strip()
+
+
+def _greeted(connection: Connection) -> tuple[int, ...]:
+    """The processors of a machine whose login shell does what it is told, and no more."""
+    said = connection.run("sh", "-c", GREETING)
+    match = re.fullmatch(r"perpacket\n(\d[\d,-]*)\n", said.stdout)
+    if match is None:
+        lines = f"{said.stdout}\n{said.stderr}".splitlines()
+        words = next((line for line in lines if line not in ("", "perpacket")), "nothing")
+        raise MachineLacks(
+            f"machine {connection.target}: expected a login shell that runs commands and prints "
+            f"nothing of its own, on Linux; it said: {words}",
+            "let its start files print nothing where there is no terminal, or name another user",
+        )
+    ranges = [part.partition("-") for part in match[1].split(",")]
+    return tuple(
+        cpu for first, _, last in ranges for cpu in range(int(first), int(last or first) + 1)
+    )
 
 
 class Machines(HeldTestbed):
@@ -264,16 +385,15 @@ class Machines(HeldTestbed):
             raise ConfigurationError("clients: none given", "clients", "", "name at least one")
         remove_leftovers()
         self._record = Record()
-        self._folder = tempfile.TemporaryDirectory(prefix="perpacket-")
         self._hosts: list[Machine] = []
         self._connections: dict[str, Connection] = {}
         try:
             self._record.write()
-            run = self._record.run
+            run, folder = self._record.run, self._record.sockets
+            folder.mkdir(mode=0o700)
             for number, target in enumerate((server, *clients)):
                 name = f"client{number}" if number else "server"
                 if target not in self._connections:
-                    folder = Path(self._folder.name)
                     self._connections[target] = Connection(target, folder, ssh_options, run)
                 self._hosts.append(Machine(name, self._connections[target], run))
         except BaseException:
@@ -303,4 +423,3 @@ class Machines(HeldTestbed):
             for connection in self._connections.values():
                 connection.close()
             self._record.take_down()
-            self._folder.cleanup()

@@ -2,15 +2,17 @@
 
 A record names its owner, by process number and start time, and the namespaces it makes. A run that
 finds a record whose owner is dead ends the processes that carry that run's mark, removes the
-namespaces the record names, and touches nothing else. Devices stand in the namespaces and vanish
-with them.
+namespaces the record names and the sockets beside it, and touches nothing else. Devices stand in
+the namespaces and vanish with them. Folders for temporary files say who holds them in their names.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
+import shutil
 import signal
 import tempfile
 from collections.abc import Iterator
@@ -51,9 +53,15 @@ def start_ticks(pid: int) -> int | None:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
+    start = start_of(text)
+    return int(start) if start else None
+
+
+def start_of(stat: str) -> str:
+    """The start of a process in its stat, field 22 of proc_pid_stat(5); empty where it ended."""
     # The name in parentheses may hold anything; state is the first field after it, start the 20th.
-    fields = text.rpartition(")")[2].split()
-    return None if fields[0] in "ZX" else int(fields[19])
+    fields = stat.rpartition(")")[2].split()
+    return "" if not fields or fields[0] in "ZX" else fields[19]
 
 
 def own_name() -> str:
@@ -82,6 +90,11 @@ class Record:
         """Where it is kept."""
         return folder() / f"{self.run}.json"
 
+    @property
+    def sockets(self) -> Path:
+        """The folder of the run's sockets: their paths must be short, and no other place is."""
+        return folder() / self.run
+
     def name(self, host: str) -> str:
         """The name of a host's namespace."""
         return f"{PREFIX}{self.run}-{host}"
@@ -99,6 +112,7 @@ class Record:
         end_marked(self.run)
         for name in self.namespaces:
             remove_namespace(name)
+        shutil.rmtree(self.sockets, ignore_errors=True)
         self.file.unlink(missing_ok=True)
 
 
@@ -119,6 +133,18 @@ def remove_leftovers() -> list[str]:
         Record(run, [name for name in names if name.startswith(f"{PREFIX}{run}-")]).take_down()
         removed.append(run)
     return removed
+
+
+def remove_folders(prefix: str) -> None:
+    """Remove folders for temporary files of this machine whose holder is no longer alive."""
+    for place in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
+        holder = re.match("([0-9]+-[0-9]+)-", place.name.removeprefix(prefix))
+        if holder is None or is_alive(holder[1]):
+            continue
+        # Somebody else may remove it meanwhile, or it is not ours to remove.
+        with suppress(OSError):
+            if place.lstat().st_uid == os.getuid():
+                shutil.rmtree(place, ignore_errors=True)
 
 
 def marked(run: str) -> Iterator[int]:

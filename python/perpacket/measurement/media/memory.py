@@ -8,9 +8,10 @@ has. Where not, the files are only dropped from the cache before each run.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
+from perpacket.errors import RunFailed
 from perpacket.measurement.files import QUICK_S
 from perpacket.measurement.media.plan import MediaPlan
 from perpacket.measurement.media.programs import MIB
@@ -38,7 +39,7 @@ done
 exit 1
 """
 """Version 2 of control groups has the one file, version 1 the other (cgroups(7)). A group's name
-ends in the process id of who made it and the start of that process, field 22 of proc_pid_stat(5):
+ends in the process id of who holds it and the start of that process, field 22 of proc_pid_stat(5):
 what a killed study left behind goes first."""
 
 ENTER = 'echo $$ > "$0/cgroup.procs" && exec "$@"'
@@ -76,7 +77,7 @@ class MemoryGroup:
 def memory_group(host: Host, name: str) -> Iterator[MemoryGroup]:
     """A group on a host, removed afterwards; one without a limit where none can be.
 
-    `name` ends in a hyphen and who asks, as `testbed.record.own_name` has it.
+    `name` ends in a hyphen and the host's holder.
     """
     made = host.run(["sh", "-c", MAKE, name], timeout_s=QUICK_S)
     limit = made.stdout.strip() if made.returncode == 0 else ""
@@ -84,4 +85,5 @@ def memory_group(host: Host, name: str) -> Iterator[MemoryGroup]:
         yield MemoryGroup(host, limit)
     finally:
         if limit:
-            host.run(["rmdir", limit.rpartition("/")[0]], timeout_s=QUICK_S)
+            with suppress(RunFailed):
+                host.run(["rmdir", limit.rpartition("/")[0]], timeout_s=QUICK_S)

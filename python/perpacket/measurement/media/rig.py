@@ -16,9 +16,15 @@ from perpacket.measurement.media.plan import MediaPlan, read_media_plan
 from perpacket.measurement.media.programs import CLIENTS_PER_PROCESS
 from perpacket.measurement.media.runs import MediaRun, MediaStage
 from perpacket.measurement.plan import RunPlan
-from perpacket.measurement.rig import facts, identity, may_sample, open_testbed, probed
+from perpacket.measurement.rig import (
+    check_agents,
+    facts,
+    identity,
+    may_sample,
+    open_testbed,
+    probed,
+)
 from perpacket.testbed.contract import Testbed
-from perpacket.testbed.record import own_name
 
 DESCRIPTORS_BESIDE = 64
 SOCKETS_PER_CLIENT = 3
@@ -66,9 +72,10 @@ class MediaRig:
             )
         with ExitStack() as stack:
             testbed = stack.enter_context(self._open(possible[0]))
+            check_agents(testbed)
             server = testbed.server
             media = stack.enter_context(disk.laid_out(server, possible))
-            memory = stack.enter_context(memory_group(server, f"{PREFIX}{own_name()}"))
+            memory = stack.enter_context(memory_group(server, f"{PREFIX}{server.holder()}"))
             known = probed(server)
             self._stage = MediaStage(testbed, media, memory, may_sample(known, possible))
             slowed = any(media.read_delay_ms(plan) for plan in possible)
