@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from far import far_machine
 from patience import PATIENCE_S, eventually
 from perpacket import testbed
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
@@ -457,8 +458,6 @@ def test_files_that_are_no_records_stay(records: Path) -> None:
 
 # Machines: an ssh server in one namespace, the testbed's run in another.
 
-SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
-
 REMOTE = """
 import os, sys
 from pathlib import Path
@@ -468,9 +467,8 @@ from perpacket.testbed import agent
 
 machines = sys.modules["perpacket.testbed.machines"]
 machines.CONNECT_S = machines.COMMAND_S = 600
-target, key, work = sys.argv[1:]
-options = ["-i", key, "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null"]
-with testbed.machines(target, [target], ssh_options=options) as bed:
+target, work = sys.argv[1:]
+with testbed.machines(target, [target]) as bed:
     server = bed.server
     done = server.run(["sh", "-c", "echo out; echo err >&2; exit 3"], timeout_s=600)
     assert (done.returncode, done.stdout, done.stderr) == (3, "out\\n", "err\\n"), done
@@ -492,51 +490,17 @@ with testbed.machines(target, [target], ssh_options=options) as bed:
         server.start(["no-such-program"])
     except MachineLacks as error:
         assert "no-such-program" in str(error)
-    left = server.start(["sleep", "3600"])
-    print(left.pid, flush=True)
+    # What it starts goes with it.
+    left = server.start(["sh", "-c", "sleep 3600 & echo $!; wait"])
+    print(left.wait_for_line(r"^(\\d+)$", 600)[1], flush=True)
     if not sys.stdin.isatty():
         os.kill(os.getpid(), 9)
 """
 
 
-@pytest.mark.usefixtures("needs_namespaces", "needs_agent")
 def test_machines_run_the_same_over_ssh_and_keep_nothing_of_a_killed_run(tmp_path: Path) -> None:
-    if not Path(SSHD).exists() or shutil.which("ssh-keygen") is None:
-        pytest.skip("OpenSSH's server is not installed")
-    for name in ("host", "key"):
-        command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / name)]
-        subprocess.run(command, check=True)
-    (tmp_path / "authorized").write_text((tmp_path / "key.pub").read_text())
-    (tmp_path / "home").mkdir()
-    Path("/run/sshd").mkdir(exist_ok=True)
-    with testbed.namespaces() as bed:
-        settings: dict[str, object] = {
-            "ListenAddress": bed.server.address,
-            "Port": "2222",
-            "HostKey": tmp_path / "host",
-            "PidFile": "none",
-            "AuthorizedKeysFile": tmp_path / "authorized",
-            "PasswordAuthentication": "no",
-            "StrictModes": "no",
-            "UsePAM": "no",
-            "PermitRootLogin": "yes",
-            # What is copied to the machine stays in the test's folder.
-            "SetEnv": f"HOME={tmp_path / 'home'}",
-        }
-        words = [word for name, value in settings.items() for word in ("-o", f"{name}={value}")]
-        sshd = bed.server.start([SSHD, "-D", "-e", "-f", "/dev/null", *words])
-        sshd.wait_for_line("listening on", PATIENCE_S)
-        target = f"root@{bed.server.address}:2222"
-        environment = {
-            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-            "PERPACKET_AGENT": str(agent.find()),
-            "HOME": str(tmp_path),
-        }
-        command = ["env", *(f"{name}={value}" for name, value in environment.items())]
-        done = bed.clients[0].run(
-            [*command, PYTHON, "-c", REMOTE, target, str(tmp_path / "key"), str(tmp_path)],
-            timeout_s=PATIENCE_S,
-        )
+    with far_machine(tmp_path) as far:
+        done = far.python(REMOTE, far.target, str(tmp_path))
         assert done.returncode == -signal.SIGKILL, done.stderr
         left = int(done.stdout)
         assert eventually(lambda: not is_running(left)), "the guard ends what nobody holds"

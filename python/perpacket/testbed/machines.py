@@ -62,7 +62,7 @@ exec 3<&0
 process=$$
 { cat <&3 >/dev/null
   kill -INT $process && sleep 3
-  kill -KILL -- -$process || kill -KILL $process
+  kill -s KILL -- -$process || kill -s KILL $process
 } >/dev/null 2>&1 &
 echo "perpacket-process $process" >&2
 exec "$@" </dev/null 3<&-
@@ -98,7 +98,7 @@ for left in "$1"[0-9]*-[0-9]*-*; do
     [ -d "$left" ] && [ ! -L "$left" ] && [ -O "$left" ] || continue
     holder="${left#"$1"}"
     holder="${holder%-*}"
-    started=$(sed 's/.*) //' "/proc/${holder%-*}/stat" 2>/dev/null | cut -d ' ' -f 20)
+    started=$(sed -n 's/.*) [^ZX] /- /p' "/proc/${holder%-*}/stat" 2>/dev/null | cut -d ' ' -f 20)
     [ "$started" = "${holder#*-}" ] || rm -rf -- "$left"
 done
 folder=$(mktemp -d "$(pwd -P)/$1$2-XXXXXX") && chmod 755 "$folder" && echo "$folder"
@@ -110,8 +110,8 @@ folder=$(mktemp -d "$(pwd -P)/$1$2-XXXXXX") && chmod 755 "$folder" && echo "$fol
 class Connection:
     """A shared connection to a machine, `user@host[:port]`."""
 
-    def __init__(self, target: str, folder: Path, options: Sequence[str], run: str) -> None:
-        """Open it; its socket stands in that folder."""
+    def __init__(self, target: str, socket: Path, options: Sequence[str], run: str) -> None:
+        """Open it at that socket, whose path has to be short: unix(7)."""
         match = re.fullmatch(r"(?:[^@\s]+@)?(\[[^\]\s]+\]|[^:@\s-][^:@\s]*)(?::(\d+))?", target)
         if match is None:
             raise ConfigurationError(
@@ -122,7 +122,7 @@ class Connection:
         port = ["-p", match[2]] if match[2] else []
         destination = target.rpartition(f":{match[2]}")[0] if match[2] else target
         self._options = [
-            *("-o", f"ControlPath={folder}/%C", "-o", f"ConnectTimeout={CONNECT_S}"),
+            *("-o", f"ControlPath={socket}", "-o", f"ConnectTimeout={CONNECT_S}"),
             *(word for option in PLAIN for word in ("-o", option)),
             *port,
             *options,
@@ -163,7 +163,8 @@ class Connection:
         return ["ssh", *shared, self._destination, shlex.join(remote)]
 
     def _gone(self, words: str) -> RunFailed:
-        said = words.strip().rpartition("\n")[2] or "ssh said nothing"
+        silent = f"nothing came for {SILENCE_S * SILENCES} s, or ssh was ended"
+        said = words.strip().rpartition("\n")[2] or silent
         return RunFailed(
             f"machine {self.target}: the connection is gone: {said}",
             f"see whether `{self._by_hand}` works again",
@@ -394,7 +395,8 @@ class Machines(HeldTestbed):
             for number, target in enumerate((server, *clients)):
                 name = f"client{number}" if number else "server"
                 if target not in self._connections:
-                    self._connections[target] = Connection(target, folder, ssh_options, run)
+                    socket = folder / str(number)
+                    self._connections[target] = Connection(target, socket, ssh_options, run)
                 self._hosts.append(Machine(name, self._connections[target], run))
         except BaseException:
             self.take_down()

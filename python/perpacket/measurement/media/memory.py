@@ -26,7 +26,8 @@ for parent in /sys/fs/cgroup /sys/fs/cgroup/memory; do
     for left in "$parent/${0%-*-*}"-*-*; do
         [ -d "$left" ] || continue
         owner="${left#"$parent/${0%-*-*}-"}"
-        started=$(sed 's/.*) //' "/proc/${owner%-*}/stat" 2>/dev/null | cut -d ' ' -f 20)
+        stat="/proc/${owner%-*}/stat"
+        started=$(sed -n 's/.*) [^ZX] /- /p' "$stat" 2>/dev/null | cut -d ' ' -f 20)
         [ "$started" = "${owner#*-}" ] || rmdir "$left" 2>/dev/null
     done
     group="$parent/$0"

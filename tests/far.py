@@ -1,0 +1,109 @@
+"""Another machine for tests: an ssh server in a network namespace, and hosts that reach it.
+
+Its files are this machine's, its network is not. Its own keys and its home stand in a test's
+folder, and the `ssh` that a test's programs find reads no configuration but the test's.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from patience import PATIENCE_S
+from perpacket import testbed
+from perpacket.errors import MachineLacks
+from perpacket.testbed import agent, contract
+
+SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
+PORT = 2222
+
+CONFIGURATION = """\
+Host {address}
+    IdentityFile {folder}/key
+    IdentitiesOnly yes
+    UserKnownHostsFile {folder}/known
+# What people have in theirs, and what is not for our commands.
+Host *
+    ControlMaster auto
+    ControlPersist 600
+    RequestTTY force
+    RemoteCommand echo not this
+"""
+
+
+@dataclass(frozen=True)
+class Far:
+    """The machine, and where programs run that reach it."""
+
+    target: str
+    """How `ssh` is told of it."""
+    folder: Path
+    """Its `home` and `temporary` files, and the keys `key`, `known` and `authorized`."""
+    near: contract.Host
+    environment: Mapping[str, str]
+
+    @property
+    def temporary(self) -> Path:
+        """Where temporary files are there."""
+        return self.folder / "temporary"
+
+    def python(self, script: str, *words: str) -> contract.Completed:
+        """Run a script that finds our packages and tests, and the machine."""
+        given = [f"{name}={value}" for name, value in self.environment.items()]
+        command = ["env", *given, sys.executable, "-c", script, *words]
+        return self.near.run(command, timeout_s=PATIENCE_S)
+
+
+@contextmanager
+def far_machine(folder: Path, settings: Sequence[str] = ()) -> Iterator[Far]:
+    """A machine with these settings of sshd_config(5); skips the test where none can be."""
+    if not Path(SSHD).exists() or shutil.which("ssh-keygen") is None:
+        pytest.skip("OpenSSH's server is not installed")
+    try:
+        agent.find()
+        bed = testbed.namespaces()
+    except MachineLacks as error:
+        pytest.skip(str(error))
+    with bed:
+        address = bed.server.address
+        _make_files(folder, address)
+        Path("/run/sshd").mkdir(exist_ok=True)
+        options = [
+            *("-o", f"ListenAddress={address}", "-o", f"Port={PORT}", "-o", "PidFile=none"),
+            *("-o", f"HostKey={folder}/host", "-o", f"AuthorizedKeysFile={folder}/authorized"),
+            *("-o", "PasswordAuthentication=no", "-o", "StrictModes=no", "-o", "UsePAM=no"),
+            *("-o", "PermitRootLogin=yes"),
+            # What is put on the machine stays in the test's folder.
+            *("-o", f"SetEnv=HOME={folder}/home TMPDIR={folder}/temporary"),
+            *(word for setting in settings for word in ("-o", setting)),
+        ]
+        sshd = bed.server.start([SSHD, "-D", "-e", "-f", "/dev/null", *options])
+        sshd.wait_for_line("listening on", PATIENCE_S)
+        environment = {
+            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+            "PERPACKET_AGENT": str(agent.find()),
+            "PATH": f"{folder}/bin{os.pathsep}{os.environ['PATH']}",
+        }
+        yield Far(f"root@{address}:{PORT}", folder, bed.clients[0], environment)
+
+
+def _make_files(folder: Path, address: str) -> None:
+    for name in ("home", "temporary", "bin"):
+        (folder / name).mkdir()
+    for name in ("host", "key"):
+        command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)]
+        subprocess.run(command, check=True)
+    (folder / "authorized").write_text((folder / "key.pub").read_text())
+    (folder / "known").write_text(f"[{address}]:{PORT} {(folder / 'host.pub').read_text()}")
+    (folder / "config").write_text(CONFIGURATION.format(address=address, folder=folder))
+    ssh = folder / "bin/ssh"
+    ssh.write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} -F {folder}/config "$@"\n')
+    ssh.chmod(0o755)

@@ -1,0 +1,165 @@
+"""Studies over ssh, as users run them: what they give, what they leave, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from far import Far, far_machine
+from patience import eventually, skip_if_too_busy
+from perpacket.experiment.run_directory import RunDirectory
+from perpacket.measurement.files import PREFIX
+from perpacket.testbed import record
+
+STUDY = """
+schema = 1
+name = "tiny"
+kind = "measured"
+title = "A web server by connections"
+question = "Does it answer?"
+quantities = ["requests_per_s"]
+replications = 1
+
+[scenario]
+"load.kind" = "file"
+"load.size_bytes" = 512
+"run.warmup_s" = 0.0
+"run.duration_s" = 0.1
+"profile.events" = "any"
+
+[factors]
+"load.connections" = [1, 2]
+"""
+
+PERPACKET = """
+import os, sys
+from pathlib import Path
+import patience
+patience.be_patient(setattr)
+from perpacket import report
+from perpacket.cli import main
+from perpacket.experiment.run_directory import RunDirectory
+from perpacket.testbed import record
+
+records, number, *arguments = sys.argv[1:]
+record.folder = lambda: Path(records)
+keep = RunDirectory.record
+def keep_and_end(self, *observation):
+    keep(self, *observation)
+    os.kill(os.getpid(), int(number))
+if int(number):
+    RunDirectory.record = keep_and_end
+# Drawing it has tests of its own.
+report.write_study = lambda study, directory, path: path
+sys.argv = ["perpacket", *arguments]
+main()
+"""
+"""`perpacket` that gets a signal of that number, unless 0, once it has kept an observation."""
+
+REFUSED = """
+import json, sys
+from pathlib import Path
+from perpacket import testbed
+from perpacket.errors import PerpacketError
+from perpacket.testbed import record
+
+folder, target, *options = sys.argv[1:]
+record.folder = lambda: Path(folder)
+try:
+    with testbed.machines(target, [target], ssh_options=options) as bed:
+        bed.server.agent()
+except PerpacketError as error:
+    print(json.dumps([type(error).__name__, str(error), error.hint]))
+"""
+
+
+@pytest.fixture
+def records() -> Iterator[Path]:
+    """A folder of records with a short path: sockets stand in it."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
+
+
+def left_there(far: Far) -> list[str]:
+    """What studies have put among the machine's temporary files."""
+    return sorted(place.name for place in far.temporary.glob(f"{PREFIX}*"))
+
+
+def test_a_study_over_ssh_goes_on_after_a_kill_and_leaves_nothing_there(
+    tmp_path: Path, records: Path
+) -> None:
+    study, path = tmp_path / "tiny.toml", tmp_path / "run"
+    study.write_text(STUDY)
+    with far_machine(tmp_path) as far:
+        # Held by a process that lives, here: nobody may remove it.
+        of_another = far.temporary / f"{PREFIX}{record.own_name()}-abc"
+        of_another.mkdir()
+        hosts = ["--testbed", "ssh", "--server-host", far.target, "--client-host", far.target]
+        begin = ["study", "run", str(study), *hosts, "--output", str(path), "--quiet"]
+        resume = ["study", "resume", str(path), "--quiet"]
+
+        killed = far.python(PERPACKET, str(records), "9", *begin)
+        if killed.returncode == 4:
+            skip_if_too_busy(RunDirectory.open(path))
+        assert killed.returncode == -9, killed.stderr
+        holders = [name.removeprefix(PREFIX).rpartition("-")[0] for name in left_there(far)]
+        assert len(holders) == 3
+        holders.remove(record.own_name())
+        assert eventually(lambda: not any(map(record.is_alive, holders)))
+        assert [place.suffix for place in sorted(records.iterdir())] == ["", ".json"]
+
+        done = far.python(PERPACKET, str(records), "0", *resume)
+        directory = RunDirectory.open(path)
+        skip_if_too_busy(directory)
+        assert done.returncode == 0, done.stderr
+        assert len(directory.read_observations()) == 2
+        assert directory.environment()["testbed"]["network"] == "machines"  # type: ignore[index]
+        assert left_there(far) == [of_another.name]
+        assert list(records.iterdir()) == []
+        assert [place.name for place in (far.folder / "home").iterdir()] == [".cache"]
+
+
+def test_what_a_machine_refuses_is_told_with_the_machine_and_what_to_do(
+    tmp_path: Path, records: Path
+) -> None:
+    with far_machine(tmp_path, ["PermitUserEnvironment=yes"]) as far:
+        (tmp_path / "wrong").write_text(
+            (tmp_path / "known").read_text().replace(key(tmp_path, "host"), key(tmp_path, "key"))
+        )
+        public = (tmp_path / "key.pub").read_text()
+
+        def refused(target: str, *options: str) -> list[str]:
+            asked = far.python(REFUSED, str(records), target, *options)
+            assert asked.returncode == 0, asked.stderr
+            answer: list[str] = json.loads(asked.stdout)
+            assert answer[0] == "MachineLacks"
+            assert target in answer[1]
+            assert list(records.iterdir()) == []
+            return answer[1:]
+
+        text, hint = refused(far.target, "-o", f"UserKnownHostsFile={tmp_path / 'wrong'}")
+        assert text.endswith("Host key verification failed.")
+        destination, _, port = far.target.rpartition(":")
+        assert f"`ssh -p {port} {destination} true` must work" in hint
+
+        text, _ = refused(f"{destination}:{int(port) + 1}")
+        assert "refused" in text
+
+        (tmp_path / "authorized").write_text(f'command="echo no shell for you" {public}')
+        text, _ = refused(far.target)
+        assert "login shell" in text
+        assert "no shell for you" in text
+
+        (tmp_path / "authorized").write_text(f'environment="XDG_CACHE_HOME=/dev/null" {public}')
+        text, hint = refused(far.target)
+        assert "cannot be copied to /dev/null/perpacket/agent-" in text
+        assert "XDG_CACHE_HOME" in hint
+
+
+def key(folder: Path, name: str) -> str:
+    """The public key of that name, without its comment."""
+    return (folder / f"{name}.pub").read_text().split()[1]
