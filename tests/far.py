@@ -24,9 +24,14 @@ from perpacket.testbed import agent, contract
 
 SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
 PORT = 2222
+ALIAS = "the-far-one"
+"""The machine's name in the configuration, which nobody else knows."""
 
 CONFIGURATION = """\
-Host {address}
+Host {address} {ALIAS}
+    HostName {address}
+    Port {PORT}
+    User root
     IdentityFile {folder}/key
     IdentitiesOnly yes
     UserKnownHostsFile {folder}/known
@@ -103,7 +108,9 @@ def _make_files(folder: Path, address: str) -> None:
         subprocess.run(command, check=True)
     (folder / "authorized").write_text((folder / "key.pub").read_text())
     (folder / "known").write_text(f"[{address}]:{PORT} {(folder / 'host.pub').read_text()}")
-    (folder / "config").write_text(CONFIGURATION.format(address=address, folder=folder))
+    (folder / "config").write_text(
+        CONFIGURATION.format(address=address, folder=folder, ALIAS=ALIAS, PORT=PORT)
+    )
     ssh = folder / "bin/ssh"
     ssh.write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} -F {folder}/config "$@"\n')
     ssh.chmod(0o755)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from far import Far, far_machine
+from far import ALIAS, Far, far_machine
 from patience import eventually, skip_if_too_busy
 from perpacket.experiment.run_directory import RunDirectory
 from perpacket.measurement.files import PREFIX
@@ -98,7 +98,7 @@ def test_a_study_over_ssh_goes_on_after_a_kill_and_leaves_nothing_there(
         # Held by a process that lives, here: nobody may remove it.
         of_another = far.temporary / f"{PREFIX}{record.own_name()}-abc"
         of_another.mkdir()
-        hosts = ["--testbed", "ssh", "--server-host", far.target, "--client-host", far.target]
+        hosts = ["--testbed", "ssh", "--server-host", ALIAS, "--client-host", far.target]
         begin = ["study", "run", str(study), *hosts, "--output", str(path), "--quiet"]
         resume = ["study", "resume", str(path), "--quiet"]
 

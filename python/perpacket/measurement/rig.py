@@ -32,6 +32,9 @@ LAYERLESS = ("accounts", "any")
 
 CONGESTION_CONTROL = "/proc/sys/net/ipv4/tcp_congestion_control"
 
+PROCESSOR = ["sed", "-n", "s/^model name[[:space:]]*: *//p", "/proc/cpuinfo"]
+"""Prints the name of each processor of a host, where its architecture tells one."""
+
 OpenTestbed = Callable[[Plan], AbstractContextManager[Testbed]]
 
 CONNECTING_LATENCY_US = 1000.0
@@ -210,6 +213,7 @@ def identity(direct: Testbed, delayed: Testbed | None) -> dict[str, object]:
         "network": direct.network,
         "network_with_latency": delayed.network if delayed is not None else None,
         "server_kernel": _line(server, ["uname", "-sr"]),
+        "server_processor": _line(server, PROCESSOR),
         "congestion_control": _line(server, ["cat", CONGESTION_CONTROL]),
         "server_cpus": list(server.cpus),
         "client_cpus": [list(client.cpus) for client in direct.clients],

@@ -54,6 +54,8 @@ LIMITS = (
     "The machines' own network joins them: its latency, bandwidth and loss are what they are, and "
     "nothing here sets or watches them.",
     "The machines' clocks are not compared.",
+    "The run's own kernel, processor and caches are those of the machine that drove it; the "
+    "server's stand with the testbed.",
 )
 """What a testbed of machines leaves out."""
 
@@ -118,7 +120,6 @@ class Connection:
                 f"machine {target!r}", "machine", target, "expected [user@]host[:port]"
             )
         self.target = target
-        self.host = match[1].strip("[]")
         port = ["-p", match[2]] if match[2] else []
         destination = target.rpartition(f":{match[2]}")[0] if match[2] else target
         self._options = [
@@ -129,6 +130,7 @@ class Connection:
         ]
         self._destination = destination.replace("[", "").replace("]", "")
         self._by_hand = " ".join(["ssh", *port, self._destination, "true"])
+        self.host = self._host_name() or match[1].strip("[]")
         master = ["-o", "ControlMaster=yes", *self._options, "-N", self._destination]
         self._shared = LocalProcess(["ssh", *master], run=run)
         try:
@@ -136,6 +138,16 @@ class Connection:
         except BaseException:
             self.close()
             raise
+
+    def _host_name(self) -> str:
+        """Where the machine is by the user's ssh configuration, which other machines lack."""
+        asked = ["ssh", *self._options, "-G", self._destination]
+        try:
+            shown = subprocess.run(asked, capture_output=True, text=True, check=False).stdout
+        except FileNotFoundError:
+            return ""
+        found = re.search(r"^hostname (\S+)$", shown, re.MULTILINE)
+        return found[1] if found else ""
 
     def _wait_until_open(self) -> None:
         """Until commands can share the connection."""
