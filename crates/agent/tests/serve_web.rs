@@ -9,7 +9,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Output, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -83,6 +83,11 @@ impl Web {
     /// Ends it with a signal; its status and the rest of its output.
     fn finish(mut self) -> (Option<i32>, String) {
         self.signal("-INT");
+        self.end()
+    }
+
+    /// Its status and the rest of its output, once it has ended.
+    fn end(&mut self) -> (Option<i32>, String) {
         let mut text = String::new();
         let mut output = self.child.stdout.take().unwrap();
         output.read_to_string(&mut text).unwrap();
@@ -146,6 +151,23 @@ fn a_signal_prints_a_report_of_one_line() {
     assert_eq!(report["responses"]["200"], 1);
     web.child.stdout = Some(output.into_inner());
     assert_eq!(web.finish().0, Some(0));
+}
+
+/// As timeout(1) sends them: to its command, and to the group that the command is in.
+#[test]
+fn signals_in_a_row_are_one() {
+    let mut web = Web::start(&["--format", "json"]);
+    let begin = Instant::now();
+    web.signal("-TERM");
+    web.signal("-INT");
+    if begin.elapsed() > Duration::from_millis(400) {
+        eprintln!("skipped: they came too far apart on this busy machine");
+        return;
+    }
+    let (status, text) = web.end();
+    assert_eq!(status, Some(0));
+    let report: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(report["schema"], 1);
 }
 
 #[test]
