@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from perpacket.statistics import Interval, StatisticsError, mean, paired_ratio
@@ -16,12 +17,20 @@ if TYPE_CHECKING:
 
 
 def per_point(observations: pl.DataFrame, column: str) -> dict[str, Interval]:
-    """The mean of a column over each point's runs; points without a number are left out."""
+    """The mean of a column over each point's runs; points without a number are left out.
+
+    Rates, times and counts are nothing at least: an interval of few runs is cut there.
+    """
     if column not in observations.columns or not observations[column].dtype.is_numeric():
         return {}
     held = observations.select("point", column).drop_nulls().filter(_finite(column))
     groups = held.group_by("point", maintain_order=True).agg(column)
-    return {point: mean(values) for point, values in groups.iter_rows()}
+    return {point: _mean_of(values) for point, values in groups.iter_rows()}
+
+
+def _mean_of(values: Sequence[float]) -> Interval:
+    least = 0.0 if min(values) >= 0 else -math.inf
+    return mean(values).within(least, math.inf)
 
 
 def _finite(column: str) -> pl.Expr:

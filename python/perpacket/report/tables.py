@@ -87,7 +87,7 @@ class Measure:
     @property
     def ends(self) -> tuple[float, float]:
         """What the number can be: a share is between nothing and all."""
-        return (0.0, 100.0) if self.title.endswith("(%)") else (-math.inf, math.inf)
+        return (0.0, 100.0) if self.title.endswith("(%)") else (0.0, math.inf)
 
 
 # The result's numbers that a reader looks for first. Columns without any number are left out.
