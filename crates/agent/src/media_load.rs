@@ -53,7 +53,7 @@ pub struct Arguments {
     /// How packets travel.
     #[arg(long, value_enum, default_value = "udp")]
     transport: Lower,
-    /// Compare every byte with the stream that `media synthesize` made; exit status 4 if one is wrong.
+    /// Compare every byte with the stream that `media synthesize` made; exit status 1 if one is wrong.
     #[arg(long)]
     check: bool,
     /// CPUs to run on: 1 or 1,2; all by default.
@@ -167,7 +167,7 @@ pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
             packets_checked,
             ..
         } = report;
-        return Err(Failure::failed(format!(
+        return Err(Failure::unmet(format!(
             "{content_errors} of {packets_checked} packets compared are not of such a stream"
         ))
         .with_hint("--check is for media that `media synthesize` made"));

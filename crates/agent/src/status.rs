@@ -10,6 +10,8 @@ use crate::program::as_typed;
 pub enum Status {
     /// It did what was asked.
     Done = 0,
+    /// It ran, and a check did not hold.
+    Unmet = 1,
     /// Options or configuration were wrong.
     Usage = 2,
     /// The machine lacks something that was demanded.
@@ -51,6 +53,11 @@ impl Failure {
     /// A run that failed.
     pub fn failed(message: impl fmt::Display) -> Self {
         Self::new(Status::Failed, message)
+    }
+
+    /// A check that did not hold.
+    pub fn unmet(message: impl fmt::Display) -> Self {
+        Self::new(Status::Unmet, message)
     }
 
     /// The same failure with a next step.

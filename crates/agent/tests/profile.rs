@@ -215,7 +215,7 @@ fn a_known_user_time_of_each_request_is_found() {
         let number = |key: &str| check[key].as_f64().unwrap();
         assert_eq!(number("injected_us"), 20.0);
         let is_found = check["is_found"].as_bool().unwrap();
-        assert_eq!(output.status.code(), Some(if is_found { 0 } else { 4 }));
+        assert_eq!(output.status.code(), Some(if is_found { 0 } else { 1 }));
         assert_eq!(error_of(&output).contains("hint: "), !is_found);
         let (low_us, high_us) = (number("low_us"), number("high_us"));
         if is_found {

@@ -15,9 +15,10 @@ from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
 from perpacket.measurement.plan import SEGMENT_BYTES, Plan, named
 from perpacket.testbed.contract import Completed, Host
 
+STATUS_UNMET = 1
 STATUS_USAGE = 2
 STATUS_LACKING = 3
-"""Exit statuses of the agent: usage, and the machine lacks something."""
+"""Exit statuses of the agent: a check does not hold, usage, and the machine lacks something."""
 
 
 class Profiled(Protocol):

@@ -103,7 +103,7 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE", conflicts_with = "events")]
     #[serde(skip_serializing_if = "Option::is_none")]
     event_file: Option<PathBuf>,
-    /// Put a known cost into a server of its own and say whether the profile finds it; exit status 4
+    /// Put a known cost into a server of its own and say whether the profile finds it; exit status 1
     /// if not. Takes about 20 seconds.
     #[arg(long, conflicts_with_all = [
         "duration", "cpus", "pid", "folded", "frequency", "requests", "every", "events", "event_file",

@@ -151,7 +151,7 @@ pub(super) fn run(arguments: &Arguments, stop: &AtomicBool) -> Result<Status, Fa
     if check.is_found {
         return Ok(Status::Done);
     }
-    let failure = Failure::failed(format!(
+    let failure = Failure::unmet(format!(
         "the profile found {:.2} us (95 % interval {:.2} to {:.2}) of {INJECTED_US} us user time a request",
         check.found_us, check.low_us, check.high_us
     ));

@@ -43,7 +43,7 @@ Example: a router in namespace R with hosts A and B:
 
   perpacket-agent route check --port R:r0=A:a0 --port R:r1=B:b0
 
-Exit status 4 if a frame was wrong. Let the router send all messages about trouble
+Exit status 1 if a frame was wrong. Let the router send all messages about trouble
 (sysctl net.ipv4.icmp_ratemask=0), or those it leaves out count as missing.";
 
 /// Shown after the options of `route throughput`.
@@ -266,7 +266,7 @@ fn check(arguments: &CheckArguments) -> Result<Status, Failure> {
     Ok(match (interrupted, report.wrong) {
         (true, _) => Status::Interrupted,
         (false, 0) => Status::Done,
-        (false, _) => Status::Failed,
+        (false, _) => Status::Unmet,
     })
 }
 
@@ -390,7 +390,7 @@ fn self_test(arguments: &SelfTestArguments) -> Result<Status, Failure> {
     match report.found.throughput_pps {
         Some(rate_pps) if (low * 0.999..=high * 1.001).contains(&rate_pps) => Ok(Status::Done),
         None if known_pps < settings.lowest_pps => Ok(Status::Done),
-        other => Err(Failure::failed(format!(
+        other => Err(Failure::unmet(format!(
             "the search found {other:?} frames a second, expected {known_pps:.0}"
         ))),
     }

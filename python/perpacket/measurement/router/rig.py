@@ -28,9 +28,6 @@ from perpacket.measurement.router.runs import (
 CHECK_S = 120.0
 """How long the oracle may take: it waits for frames that must not come."""
 
-STATUS_FAILED = 4
-"""What the agent ends with when a frame was wrong."""
-
 OpenRouted = Callable[[RouterPlan], AbstractContextManager[RoutedTestbed]]
 
 
@@ -125,7 +122,7 @@ def judged_by_oracle(testbed: RoutedTestbed, kind: PlaneKind) -> tuple[str, str]
         command += ["--port", f"{port.router}={port.host}"]
     with plane(testbed, kind):
         done = router.run(command, timeout_s=CHECK_S, cpus=testbed.clients[0].cpus)
-    if done.returncode == STATUS_FAILED and done.stdout.strip():
+    if done.returncode == programs.STATUS_UNMET and done.stdout.strip():
         answer: programs.Answer = json.loads(done.stdout)
     else:
         answer = programs.answered("the oracle", router, done)
