@@ -313,8 +313,10 @@ def _column_courses(
         if change is None or first is last:
             continue
         line = f", {factor_in_words(figure.series, level)}" if figure.series else ""
+        measure = f", {figure.y_title}" if figure.y_title else ""
         subject = (
-            f"{figure.title}{line}: from {interval_of[first.name]} to {interval_of[last.name]} "
+            f"{figure.title}{line}{measure}: "
+            f"from {interval_of[first.name]} to {interval_of[last.name]} "
             f"with {figure.x_title or in_words(figure.x)} from {first.factors[figure.x]} "
             f"to {last.factors[figure.x]}"
         )
