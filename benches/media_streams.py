@@ -40,6 +40,8 @@ GSTREAMER = Path(__file__).with_name("gstreamer_server.py")
 SYSTEM_PYTHON = "/usr/bin/python3"
 BARS = {"single": 10.0, "gstreamer": 3.0}
 """How many times the streams of another server `shared` is to carry at the same lateness."""
+OTHERS = {"double": 800, "single": 800, "gstreamer": 200}
+"""What it is held against, and the streams that are tried first."""
 
 
 @dataclass(frozen=True)
@@ -163,15 +165,15 @@ def full(agent: Path, root: Path, rounds: int) -> None:
         print(f"shared: {outcome}: {'carried' if outcome.is_carried else 'not carried'}")
 
 
-def against(agent: Path, root: Path, rounds: int, limit: int) -> None:
+def against(agent: Path, root: Path, rounds: int, limit: int, others: list[str]) -> None:
     """The ratios: streams at the same lateness, the servers in turn in every round."""
-    kinds = {"shared": 8000, "double": 800, "single": 800, "gstreamer": 200}
+    kinds = {"shared": 8000} | {kind: OTHERS[kind] for kind in others}
     bindings = [SYSTEM_PYTHON, "-c", "import gi; gi.require_version('GstRtspServer', '1.0')"]
     try:
         subprocess.run(bindings, check=True, capture_output=True)
     except (OSError, subprocess.CalledProcessError):
         print("without GStreamer's server: its Python bindings are not installed")
-        del kinds["gstreamer"]
+        kinds.pop("gstreamer", None)
     carried: dict[str, list[float]] = {kind: [] for kind in kinds}
     for number in range(rounds):
         # Every other round backwards, so that no server always comes after the same one.
@@ -225,6 +227,7 @@ def main() -> None:
     parser.add_argument("--agent", type=Path, default=Path("target/release/perpacket-agent"))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--limit", type=int, default=12_000, help="most streams that are tried")
+    parser.add_argument("--others", nargs="+", choices=OTHERS, default=list(OTHERS))
     arguments = parser.parse_args()
     agent: Path = arguments.agent
     if not agent.exists():
@@ -246,7 +249,7 @@ def main() -> None:
         elif arguments.what == "disk":
             disk(agent, root, arguments.rounds)
         else:
-            against(agent, root, arguments.rounds, arguments.limit)
+            against(agent, root, arguments.rounds, arguments.limit, arguments.others)
         print(f"{time.monotonic() - started:.0f} s")
 
 
