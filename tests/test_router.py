@@ -295,7 +295,7 @@ class FakeHost:
     ) -> Said:
         if command[1:3] == ["route", "check"]:
             cases = [{"case": "TTL 1", "breach": "nothing came"}, {"case": "MTU", "breach": None}]
-            return Said(4, json.dumps({"cases": cases}))
+            return Said(1, json.dumps({"cases": cases}))
         if command[1:3] == ["route", "throughput"]:
             return self.FORBIDDEN
         return Said(0, json.dumps({"capabilities": []}))
