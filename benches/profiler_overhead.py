@@ -166,12 +166,13 @@ def in_turn(options: argparse.Namespace, server: int) -> tuple[list[Window], lis
 def main() -> None:
     """Measure and print."""
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    options.add_argument("--agent", default=str(agent.find()))
+    options.add_argument("--agent", help="of the installation unless given")
     options.add_argument("--pairs", type=int, default=120)
     options.add_argument("--frequency", help="samples a second; the profiler's own unless given")
     options.add_argument("--server-cpu", type=int, default=0)
     options.add_argument("--client-cpu", type=int, default=1)
     arguments = options.parse_args()
+    arguments.agent = arguments.agent or str(agent.find())
     for needed in ("nginx", "wrk", "taskset", arguments.agent):
         if shutil.which(needed) is None:
             print(f"skipped: {needed} is not here")

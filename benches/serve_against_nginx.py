@@ -2,7 +2,7 @@
 
     .venv/bin/python benches/serve_against_nginx.py
     .venv/bin/python benches/serve_against_nginx.py --rounds 15 --sizes 10240 --architecture uring
-    .venv/bin/python benches/serve_against_nginx.py --coalesce-us 20
+    .venv/bin/python benches/serve_against_nginx.py --coalesce-us 100
 
 Both servers are pinned to one CPU and the client to another. Each round runs both on the same file
 right after each other, the first one in turn. What a round's server used is the run time that the

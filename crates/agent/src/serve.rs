@@ -123,6 +123,18 @@ enum ArchitectureName {
     Uring,
 }
 
+impl ArchitectureName {
+    /// Whether threads or processes are made beforehand.
+    fn has_pool(self) -> bool {
+        matches!(self, Self::Threads | Self::Processes)
+    }
+
+    /// Whether connections are waited for by epoll.
+    fn has_epoll_loop(self) -> bool {
+        matches!(self, Self::Events | Self::Single)
+    }
+}
+
 impl From<ArchitectureName> for Architecture {
     fn from(name: ArchitectureName) -> Self {
         match name {
@@ -170,19 +182,11 @@ pub fn run(verb: Verb) -> Result<Status, Failure> {
 impl WebArguments {
     /// Options that this server would not look at are mistakes.
     fn refuse_ignored(&self) -> Result<(), Failure> {
-        let has_pool = matches!(
-            self.architecture,
-            ArchitectureName::Threads | ArchitectureName::Processes
-        );
-        let waits_by_epoll = matches!(
-            self.architecture,
-            ArchitectureName::Events | ArchitectureName::Single
-        );
         let has_files = self.root.is_some();
         let of_files = "without --root: only files are cached";
         refuse_ignored(&[
             (
-                self.threads.is_some() && !has_pool,
+                self.threads.is_some() && !self.architecture.has_pool(),
                 "threads",
                 "without --architecture threads or processes; the others have a loop for each of --cores",
             ),
@@ -192,10 +196,9 @@ impl WebArguments {
                 of_files,
             ),
             (
-                self.coalesce_us.is_some() && !waits_by_epoll,
+                self.coalesce_us.is_some() && !self.architecture.has_epoll_loop(),
                 "coalesce-us",
-                "without --architecture events or single: the others wait for one client at a time, \
-                 or let the ring gather",
+                "without --architecture events or single: the others have no epoll loop",
             ),
             (
                 self.cache_bytes.is_some() && !has_files,
@@ -251,16 +254,10 @@ impl WebArguments {
     /// The same options with those filled in that were left to the server and have a meaning for it.
     fn resolved(mut self) -> Self {
         let settings = self.clone().settings();
-        let has_pool = matches!(
-            settings.architecture,
-            Architecture::Threads | Architecture::Processes
-        );
-        self.threads = has_pool.then_some(settings.threads);
-        let waits_by_epoll = matches!(
-            settings.architecture,
-            Architecture::Events | Architecture::Single
-        );
-        self.coalesce_us = waits_by_epoll.then_some(settings.coalesce_us);
+        let is_pool = self.architecture.has_pool();
+        self.threads = is_pool.then_some(settings.threads);
+        let is_loop = self.architecture.has_epoll_loop();
+        self.coalesce_us = is_loop.then_some(settings.coalesce_us);
         if settings.root.is_some() {
             self.sendfile_above = Some(settings.sendfile_above);
             self.cache_bytes = Some(settings.cache_bytes);

@@ -85,9 +85,9 @@ class Measure:
     scale: float = 1.0
 
     @property
-    def ends(self) -> tuple[float, float]:
-        """What the number can be: a share is between nothing and all."""
-        return (0.0, 100.0) if self.title.endswith("(%)") else (0.0, math.inf)
+    def most(self) -> float:
+        """What the number can be: a share is all at most."""
+        return 100.0 if self.title.endswith("(%)") else math.inf
 
 
 # The result's numbers that a reader looks for first. Columns without any number are left out.
@@ -211,7 +211,7 @@ def means_table(study: Study, observations: pl.DataFrame) -> Table:
     for measure in MEASURES:
         scaled = partial(operator.mul, measure.scale)
         intervals = {
-            name: interval.map(scaled).within(*measure.ends)
+            name: interval.map(scaled).within(-math.inf, measure.most)
             for name, interval in means.per_point(observations, measure.column).items()
         }
         if intervals:

@@ -3,8 +3,8 @@
 //! One function an operation, compiled once for each stride: with the stride known the compiler
 //! addresses words without multiplying and without bounds checks. At stride 1 it uses the widest
 //! vectors that the processor has, found when it runs, as a program built for this machine would;
-//! at others it must not, as gathering words of several lines at once is another access. Working blocks go through `black_box` before each walk, so
-//! that walks cannot be merged.
+//! at others it must not, as gathering words of several lines at once is another access. Working
+//! blocks go through `black_box` before each walk, so that walks cannot be merged.
 
 use std::hint::black_box;
 use std::ops::Range;

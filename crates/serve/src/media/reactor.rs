@@ -150,7 +150,7 @@ impl Reactor {
             listener,
             address,
             rtp: Arc::new(rtp),
-            // The other half carries twice as many streams as it would with sockets of their own.
+            // The other half carries twice as many streams as it would with a socket for each.
             descriptors_own: descriptors / 2,
             descriptors_all: descriptors / 100 * 98,
             connections: Vec::new(),
