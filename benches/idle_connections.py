@@ -16,13 +16,14 @@ import argparse
 import os
 import platform
 import resource
-import shutil
 import socket
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+
+from perpacket.testbed.agent import find as installed_agent
 
 BAR_BYTES = 10_000
 """Memory of the process for a connection, wanted at most."""
@@ -36,7 +37,7 @@ REQUEST = b"GET /f HTTP/1.1\r\nHost: h\r\n\r\n"
 def options() -> argparse.Namespace:
     """What was asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--agent", default=os.environ.get("PERPACKET_AGENT", "perpacket-agent"))
+    parser.add_argument("--agent", default=str(installed_agent()), help="the installation's")
     parser.add_argument("--architecture", default="events")
     parser.add_argument("--connections", type=int, default=10_000)
     parser.add_argument("--seconds", type=float, default=10.0)
@@ -76,9 +77,6 @@ def connect(port: int, count: int) -> list[socket.socket]:
 def main() -> None:
     """Measure and print."""
     asked = options()
-    if shutil.which(asked.agent) is None:
-        print(f"skipped: {asked.agent} is not here")
-        return
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     if hard < asked.connections + 200:

@@ -2,10 +2,9 @@
 
 Both run in turn against one nginx, each for a few seconds, and their CPU time is what the kernel
 charges to the process. The bar is a ratio of at least 1.0 for files of 612 B and 10 KB on 64 kept
-connections. Needs nginx and wrk, and a release build of the agent:
+connections. Needs nginx and wrk.
 
-    cargo build --release -p perpacket-agent
-    .venv/bin/python benches/load_against_wrk.py --agent target/release/perpacket-agent
+    .venv/bin/python benches/load_against_wrk.py
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ import time
 from pathlib import Path
 
 from perpacket.statistics import paired_ratio
+from perpacket.testbed.agent import find as installed_agent
 
 CONNECTIONS = 64
 FILES = {"612 B": 612, "10 KB": 10_240}
@@ -78,7 +78,7 @@ def wrk(url: str, seconds: int) -> float:
 def main() -> None:
     """Measure and print one line a file."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--agent", default="target/release/perpacket-agent")
+    parser.add_argument("--agent", default=str(installed_agent()), help="the installation's")
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--seconds", type=int, default=2)
     arguments = parser.parse_args()

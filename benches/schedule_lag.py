@@ -1,10 +1,9 @@
 """How late `load http` takes up its requests at 10,000 a second.
 
 The bar is a p99 under 100 us on an idle core: bind the client to a core of its own with --cpus, and
-the server to another. On a busy machine the figure is the machine's. Needs nginx and a release
-build.
+the server to another. On a busy machine the figure is the machine's. Needs nginx.
 
-    .venv/bin/python benches/schedule_lag.py --agent target/release/perpacket-agent --cpus 1
+    .venv/bin/python benches/schedule_lag.py --cpus 1
 """
 
 from __future__ import annotations
@@ -22,12 +21,13 @@ from pathlib import Path
 from load_against_wrk import CONFIGURATION, free_port, run
 
 from perpacket.statistics import mean
+from perpacket.testbed.agent import find as installed_agent
 
 
 def main() -> None:
     """Measure and print the percentiles of every round, and their mean."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--agent", default="target/release/perpacket-agent")
+    parser.add_argument("--agent", default=str(installed_agent()), help="the installation's")
     parser.add_argument("--rate", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=3)

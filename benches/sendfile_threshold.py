@@ -19,9 +19,10 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from serve_against_nginx import children, cpu_us, processor, started, wait_for
+from serve_against_nginx import children, processor, spent, started, wait_for
 
 from perpacket.statistics import paired_ratio
+from perpacket.testbed.agent import find as installed_agent
 
 SIZES = [65_536, 131_072, 262_144, 524_288, 1_048_576, 2_097_152, 4_194_304]
 """File sizes, in bytes."""
@@ -30,7 +31,7 @@ SIZES = [65_536, 131_072, 262_144, 524_288, 1_048_576, 2_097_152, 4_194_304]
 def options() -> argparse.Namespace:
     """What was asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--agent", default=os.environ.get("PERPACKET_AGENT", "perpacket-agent"))
+    parser.add_argument("--agent", default=str(installed_agent()), help="the installation's")
     parser.add_argument("--architecture", default="events")
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, metavar="BYTES")
     parser.add_argument("--rounds", type=int, default=8)
@@ -46,7 +47,7 @@ def options() -> argparse.Namespace:
 def main() -> None:
     """Measure and print."""
     asked = options()
-    for tool in (asked.client, "taskset", asked.agent):
+    for tool in (asked.client, "taskset"):
         if shutil.which(tool) is None:
             print(f"skipped: {tool} is not here")
             return
@@ -82,7 +83,7 @@ def measure(asked: argparse.Namespace, servers: list[subprocess.Popen[str]]) -> 
             wait_for(f"{url}/f{size}")
         for number in range(asked.rounds):
             for side in (0, 1) if number % 2 == 0 else (1, 0):
-                times[side].append(cpu_us(asked, f"{urls[side]}/f{size}", processes[side]))
+                times[side].append(spent(asked, f"{urls[side]}/f{size}", processes[side]).us)
         ratio = paired_ratio(times[0], times[1])
         middle = [sorted(values)[len(values) // 2] for values in times]
         print(

@@ -2,19 +2,27 @@
 
     .venv/bin/python benches/serve_against_nginx.py
     .venv/bin/python benches/serve_against_nginx.py --rounds 15 --sizes 10240 --architecture uring
-    .venv/bin/python benches/serve_against_nginx.py --coalesce-us 100
+    .venv/bin/python benches/serve_against_nginx.py --client wrk --coalesce-us 100
 
 Both servers are pinned to one CPU and the client to another. Each round runs both on the same file
 right after each other, the first one in turn. What a round's server used is the run time that the
 scheduler counted for its threads (`/proc/PID/task/*/schedstat`, nanoseconds), the kernel's work on
 its behalf included; what it answered is what the client counted. nginx runs as it is best here:
 one worker, sendfile off, files and their descriptors cached, nothing logged.
+
+`busy` is the share of its core that a server used. Where it is far below 1 the client is the
+bottleneck, and the server pays for waiting and for being woken as well: the client here is
+`load http`, because one core of wrk is slower than one of `serve web` (`--client wrk` shows it).
+
+A bar is met when the whole interval of the ratio lies within it, missed when none of it does, and
+undecided otherwise: then ask for more rounds, or a quieter machine.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import platform
 import re
@@ -26,9 +34,13 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
+from typing import Any
 
 from perpacket.statistics import Interval, paired_ratio
+from perpacket.testbed.agent import find as installed_agent
 
 BARS = {612: 0.75, 10_240: 0.70, 1_048_576: 1.0}
 """Largest ratio wanted, by file size in bytes."""
@@ -61,22 +73,39 @@ http {{
 }}
 """
 
-REQUESTS = {
-    "wrk": re.compile(r"(\d+) requests in"),
-    "ab": re.compile(r"Complete requests:\s+(\d+)"),
+CLIENTS = {
+    "load": lambda said: faultless(json.loads(said)),
+    "wrk": lambda said: found(r"(\d+) requests in", said),
+    "ab": lambda said: found(r"Complete requests:\s+(\d+)", said),
 }
+"""Requests answered, by what a client says."""
+
+
+def faultless(said: dict[str, Any]) -> int:
+    """Requests of a run in which nothing went wrong."""
+    if said["errors"]:
+        sys.exit(f"the client says: {said['errors']}")
+    return int(said["requests"])
+
+
+def found(pattern: str, said: str) -> int:
+    """A number that a client must have said, of requests that all were answered well."""
+    match = re.search(pattern, said)
+    if match is None or "Non-2xx" in said:
+        sys.exit(f"the client says:\n{said}")
+    return int(match.group(1))
 
 
 def options() -> argparse.Namespace:
     """What was asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--agent", default=os.environ.get("PERPACKET_AGENT", "perpacket-agent"))
+    parser.add_argument("--agent", default=str(installed_agent()), help="the installation's")
     parser.add_argument("--architecture", default="events")
     parser.add_argument("--sizes", type=int, nargs="+", default=list(BARS), metavar="BYTES")
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--seconds", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--seconds", type=int, default=1)
     parser.add_argument("--connections", type=int, default=64)
-    parser.add_argument("--client", choices=REQUESTS, default="wrk")
+    parser.add_argument("--client", choices=CLIENTS, default="load")
     parser.add_argument("--server-cpu", type=int, default=0)
     parser.add_argument("--client-cpu", type=int, default=1)
     parser.add_argument("--coalesce-us", type=int, help="as serve web has it")
@@ -128,44 +157,64 @@ def started(command: list[str], **more: object) -> Iterator[subprocess.Popen[str
         process.wait(timeout=20)
 
 
-def load(asked: argparse.Namespace, url: str) -> int:
+def answered(asked: argparse.Namespace, url: str) -> int:
     """Put load on a server; requests answered."""
-    pinned = ["taskset", "-c", str(asked.client_cpu)]
-    connections = str(asked.connections)
-    if asked.client == "wrk":
-        command = ["wrk", "-t1", "-c", connections, "-d", f"{asked.seconds}s", url]
-    else:
-        limit = str(asked.seconds)
-        command = ["ab", "-q", "-k", "-c", connections, "-t", limit, "-n", "100000000", url]
-    output = subprocess.run([*pinned, *command], capture_output=True, text=True, check=True).stdout
-    found = REQUESTS[asked.client].search(output)
-    if found is None or "Non-2xx" in output:
-        sys.exit(f"{asked.client} says:\n{output}")
-    return int(found.group(1))
+    connections, seconds = str(asked.connections), str(asked.seconds)
+    load = ["load", "http", url, "--format", "json", "--quiet"]
+    commands = {
+        "load": [asked.agent, *load, "--connections", connections, "--duration", seconds],
+        "wrk": ["wrk", "-t1", "-c", connections, "-d", f"{seconds}s", url],
+        "ab": ["ab", "-q", "-k", "-c", connections, "-t", seconds, "-n", "100000000", url],
+    }
+    command = ["taskset", "-c", str(asked.client_cpu), *commands[asked.client]]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return CLIENTS[asked.client](said)
 
 
-def cpu_us(asked: argparse.Namespace, url: str, processes: list[int]) -> float:
-    """CPU time of a server per request, in microseconds."""
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What a server spent in a round: its processor time a request, and its share of a core."""
+
+    us: float
+    busy: float
+
+
+def spent(asked: argparse.Namespace, url: str, processes: list[int]) -> Spent:
+    """Put load on a server, and say what it spent."""
     before_ns = run_time_ns(processes)
-    requests = load(asked, url)
-    return (run_time_ns(processes) - before_ns) / requests / 1000
+    requests = answered(asked, url)
+    used_ns = run_time_ns(processes) - before_ns
+    return Spent(us=used_ns / requests / 1000, busy=used_ns / 1e9 / asked.seconds)
 
 
-def line(size: int, ours: list[float], theirs: list[float], ratio: Interval) -> str:
+def verdict(ratio: Interval, bar: float | None) -> str:
+    """What a ratio says of a bar, if there is one."""
+    if bar is None:
+        return ""
+    if ratio.low > bar:
+        return "missed"
+    return "met" if ratio.high <= bar else "undecided"
+
+
+def line(size: int, rounds: list[tuple[Spent, Spent]]) -> str:
     """One row of the table."""
     bar = BARS.get(size)
-    verdict = "" if bar is None else ("met" if ratio.value <= bar else "missed")
-    middle = [sorted(values)[len(values) // 2] for values in (ours, theirs)]
-    return (
-        f"{size:>9} {middle[0]:>10.2f} {middle[1]:>10.2f} {ratio.value:>7.3f} "
-        f"[{ratio.low:.3f}, {ratio.high:.3f}] {bar if bar is not None else '-':>6} {verdict}"
-    )
+    ours, theirs = zip(*rounds, strict=True)
+    ratio = paired_ratio([one.us for one in ours], [one.us for one in theirs])
+    columns = [f"{size:>9}"]
+    for side in (ours, theirs):
+        columns.append(f"{median([one.us for one in side]):>10.2f}")
+        columns.append(f"{median([one.busy for one in side]):>5.2f}")
+    columns.append(f"{ratio.value:>7.3f} [{ratio.low:.3f}, {ratio.high:.3f}]")
+    columns.append(f"{bar if bar is not None else '-':>6} {verdict(ratio, bar)}")
+    return " ".join(columns)
 
 
 def main() -> None:
     """Measure and print."""
     asked = options()
-    for tool in (asked.client, "nginx", "taskset", asked.agent):
+    tools = ["nginx", "taskset", *([] if asked.client == "load" else [asked.client])]
+    for tool in tools:
         if shutil.which(tool) is None:
             print(f"skipped: {tool} is not here")
             return
@@ -185,14 +234,14 @@ def main() -> None:
         if asked.coalesce_us is not None:
             ours += ["--coalesce-us", str(asked.coalesce_us)]
         with (
-            started(ours, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL) as agent,
+            started(ours, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL) as server,
             started(["nginx", "-c", str(configuration), "-p", name]) as nginx,
         ):
-            assert agent.stderr is not None
-            urls = [agent.stderr.readline().split()[-1], f"http://127.0.0.1:{port}"]
+            assert server.stderr is not None
+            urls = [server.stderr.readline().split()[-1], f"http://127.0.0.1:{port}"]
             for url in urls:
                 wait_for(f"{url}/f{asked.sizes[0]}")
-            processes = [[agent.pid, *children(agent.pid)], children(nginx.pid)]
+            processes = [[server.pid, *children(server.pid)], children(nginx.pid)]
             measure(asked, urls, processes)
 
 
@@ -203,14 +252,18 @@ def measure(asked: argparse.Namespace, urls: list[str], processes: list[list[int
     coalescing = "" if asked.coalesce_us is None else f" --coalesce-us {asked.coalesce_us}"
     print(f"# {version.strip()}; serve web --architecture {asked.architecture}{coalescing}")
     print(f"# {asked.client}, {asked.connections} connections kept alive, {asked.rounds} rounds")
-    print(f"{'bytes':>9} {'ours us':>10} {'nginx us':>10} {'ratio':>7} {'95 %':<14} {'bar':>8}")
+    print(
+        f"{'bytes':>9} {'ours us':>10} {'busy':>5} {'nginx us':>10} {'busy':>5} {'ratio':>7} "
+        f"{'95 %':<14} {'bar':>8}"
+    )
     for size in asked.sizes:
-        times: list[list[float]] = [[], []]
+        rounds = []
         for number in range(asked.rounds):
-            order = (0, 1) if number % 2 == 0 else (1, 0)
-            for side in order:
-                times[side].append(cpu_us(asked, f"{urls[side]}/f{size}", processes[side]))
-        print(line(size, times[0], times[1], paired_ratio(times[0], times[1])), flush=True)
+            sides: dict[int, Spent] = {}
+            for side in (0, 1) if number % 2 == 0 else (1, 0):
+                sides[side] = spent(asked, f"{urls[side]}/f{size}", processes[side])
+            rounds.append((sides[0], sides[1]))
+        print(line(size, rounds), flush=True)
 
 
 def processor() -> str:

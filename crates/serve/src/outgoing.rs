@@ -29,7 +29,13 @@ const ENOUGH_BYTES: u64 = 1 << 20;
 const ENOUGH_PIECES: usize = 128;
 
 /// Most pieces of one sendmsg. The kernel takes 1024; 64 hold what a turn gathers, mostly.
-const GATHERED: usize = 64;
+pub const GATHERED: usize = 64;
+
+/// A head and its body: what most messages are. Room for more is room to be filled with zeros.
+pub const FEW: usize = 2;
+
+/// Memory that a buffer keeps while nobody needs it, in bytes.
+const KEPT_BYTES: usize = 1 << 14;
 
 /// Most bytes of one sendfile, so that one client does not hold a loop for long.
 pub const FILE_PART_BYTES: u64 = 1 << 20;
@@ -95,6 +101,17 @@ impl Outgoing {
         self.pieces.clear();
         self.first = 0;
         self.left_bytes = 0;
+    }
+
+    /// Gives back most of the memory of a buffer that grew.
+    pub fn trim(&mut self) {
+        self.text.shrink_to(KEPT_BYTES);
+        self.pieces.shrink_to(GATHERED);
+    }
+
+    /// Whether it is at most [`FEW`] pieces in memory.
+    pub fn is_few(&self) -> bool {
+        self.pieces.len() - self.first <= FEW
     }
 
     /// Appends what `write` writes to the buffer.
@@ -215,7 +232,17 @@ impl Outgoing {
         if let [Piece::Text(range)] = left {
             return rustix::net::send(socket, &self.text[range.clone()], SendFlags::NOSIGNAL);
         }
-        let mut slices = [IoSlice::new(&[]); GATHERED];
+        if self.is_few() {
+            self.send_gathered::<FEW>(socket)
+        } else {
+            self.send_gathered::<GATHERED>(socket)
+        }
+    }
+
+    /// One sendmsg of at most `MOST` pieces in memory.
+    fn send_gathered<const MOST: usize>(&self, socket: impl AsFd) -> Result<usize, Errno> {
+        let left = &self.pieces[self.first..];
+        let mut slices = [IoSlice::new(&[]); MOST];
         let count = self.gather(&mut slices);
         let mut flags = SendFlags::NOSIGNAL;
         if left.iter().any(|piece| matches!(piece, Piece::File(..))) {

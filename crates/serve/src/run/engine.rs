@@ -1,5 +1,6 @@
 //! What a loop does for a connection that is ready: send, answer, read, in turn, until one of
-//! them has to wait.
+//! them has to wait. What is answered is left with the connection and sent in its next turn, so
+//! that a loop can first take in what all have asked for.
 //!
 //! Bytes are read into one buffer of the loop and answered there. A connection has memory of its
 //! own only while a part of a request or of a response is left over, so that an idle one costs its
@@ -25,8 +26,8 @@ const LINGER_MS: u64 = 2000;
 /// Bytes thrown away at a time of a client that was refused, in reads of the buffer.
 const THROWN_READS: usize = 16;
 
-/// Outgoing buffers kept for use again.
-const SPARES: usize = 32;
+/// Outgoing buffers kept for use again: as many as a loop takes events at a time.
+const SPARES: usize = 256;
 
 /// Whether a connection goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,8 +168,9 @@ impl Engine {
     }
 
     /// Takes a buffer back for use again.
-    pub fn give_back(&mut self, out: Box<Outgoing>) {
+    pub fn give_back(&mut self, mut out: Box<Outgoing>) {
         if self.spares.len() < SPARES {
+            out.trim();
             self.spares.push(out);
         }
     }
@@ -249,8 +251,22 @@ impl Engine {
         }
         let stop = self.worker.refuse(Status::UNAVAILABLE, &mut self.out);
         self.follow(connection, &stop);
-        self.keep_rest(connection);
+        self.keep(connection);
         false
+    }
+
+    /// Reads and answers, if the connection waits for nothing else; sends nothing.
+    #[inline]
+    pub fn take_in(&mut self, connection: &mut Connection) -> Fate {
+        let asks = connection.is_readable
+            && connection.is_free()
+            && !connection.has_requests
+            && connection.waiting != Waiting::Lingering;
+        if asks {
+            self.read(connection)
+        } else {
+            Fate::Stays
+        }
     }
 
     /// Reads once, and answers what came.
@@ -344,10 +360,10 @@ impl Engine {
         }
     }
 
-    /// Answers; returns how much of the input is done with. What is to be sent is kept by
-    /// [`Self::keep_rest`].
+    /// Answers; returns how much of the input is done with. What is to be sent is left with the
+    /// connection.
     #[inline]
-    pub fn answer_only(&mut self, connection: &mut Connection, input: &[u8]) -> usize {
+    pub fn answer(&mut self, connection: &mut Connection, input: &[u8]) -> usize {
         let before = connection.talk.answered;
         let turn = self
             .worker
@@ -359,29 +375,8 @@ impl Engine {
         if let Stop::Job(job) = turn.stop {
             connection.job = Some(Box::new(job));
         }
+        self.keep(connection);
         turn.used
-    }
-
-    /// Answers, and sends what there is to send; returns how much of the input is done with.
-    #[inline]
-    fn answer(&mut self, connection: &mut Connection, input: &[u8]) -> usize {
-        let used = self.answer_only(connection, input);
-        if !self.out.is_empty() {
-            let mut out = std::mem::take(&mut self.out);
-            match self.send(connection, &mut out) {
-                Ok(Sent::All) => self.out = out,
-                Ok(Sent::Blocked | Sent::Cold) => {
-                    self.out = out;
-                    self.keep_rest(connection);
-                }
-                Err(_) => {
-                    out.clear();
-                    self.out = out;
-                    connection.ending = Some(false);
-                }
-            }
-        }
-        used
     }
 
     fn follow(&self, connection: &mut Connection, stop: &Stop) {
@@ -391,8 +386,8 @@ impl Engine {
         }
     }
 
-    /// Leaves what is not sent with the connection.
-    pub fn keep_rest(&mut self, connection: &mut Connection) {
+    /// Leaves what is to be sent with the connection.
+    fn keep(&mut self, connection: &mut Connection) {
         if self.out.is_empty() {
             return;
         }

@@ -1,11 +1,12 @@
 //! An epoll loop: one thread, its own listener, its own cache.
 //!
 //! A request on an open connection costs three system calls: wait, read, send. Connections are
-//! registered once, edge-triggered, for reading and writing, and never again. A loop that is faster
-//! than its clients finds one or two ready each time it wakes, and pays a wait, and often a sleep and
-//! a wakeup, for each; with `--coalesce-us` it lets them gather. What is done for a
-//! connection when it is ready stands in [`super::engine`]; here is who is ready, who comes, and
-//! who has waited too long.
+//! registered once, edge-triggered, for reading and writing, and never again. Of all that are
+//! ready a loop first takes in what they ask, then sends: the kernel's code of one kind stays in
+//! the processor's nearest cache. A loop that is faster than its clients finds one or two ready
+//! each time it wakes, and pays a wait, and often a sleep and a wakeup, for each; with
+//! `--coalesce-us` it lets them gather. What is done for a connection when it is ready stands in
+//! [`super::engine`]; here is who is ready, who comes, and who has waited too long.
 
 use std::io;
 use std::num::NonZeroU64;
@@ -41,7 +42,7 @@ const ACCEPTS: usize = 64;
 const PAUSE_MS: u64 = 100;
 
 /// Clients ready at a time that are not few: more of them save little more of the wait they share.
-const GATHERED: usize = 16;
+const GATHERED: usize = 32;
 
 /// Open connections from which on more clients may come while a loop waits for them.
 const GATHERED_OF: usize = 2 * GATHERED;
@@ -49,6 +50,12 @@ const GATHERED_OF: usize = 2 * GATHERED;
 /// How late the kernel may wake a loop that waits for so little, in nanoseconds; its own default is
 /// 50 microseconds (prctl(2), PR_SET_TIMERSLACK).
 const TIMER_SLACK_NS: NonZeroU64 = NonZeroU64::new(1000).unwrap();
+
+/// No wait at all.
+const AT_ONCE: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 0,
+};
 
 struct Loop<'a> {
     engine: Engine,
@@ -88,13 +95,17 @@ pub fn run(
     let gather = gathering(this.engine.worker.site.settings.coalesce_us);
     let mut events = Vec::with_capacity(EVENTS);
     while !halt.load(Ordering::Relaxed) {
-        this.turn(&mut events)?;
+        events.clear();
+        let timeout = this.timeout();
+        this.wait(&mut events, timeout.as_ref())?;
         let few = (1..GATHERED).contains(&events.len());
         if let Some(time) = gather.filter(|_| few && this.connections.len() >= GATHERED_OF) {
             this.engine.worker.counters().system_calls.add(1);
             // A signal ends it early, and nothing is lost.
             let _ = nanosleep(&time);
+            this.wait(&mut events, Some(&AT_ONCE))?;
         }
+        this.turn(&events)?;
     }
     Ok(())
 }
@@ -113,22 +124,30 @@ fn gathering(coalesce_us: u64) -> Option<Timespec> {
 }
 
 impl Loop<'_> {
-    /// Waits once and does what there is to do.
-    fn turn(&mut self, events: &mut Vec<Event>) -> io::Result<()> {
-        events.clear();
-        let timeout = self.timeout();
+    /// Adds what is ready to the events.
+    fn wait(&self, events: &mut Vec<Event>, timeout: Option<&Timespec>) -> io::Result<()> {
         self.engine.worker.counters().system_calls.add(1);
-        match epoll::wait(&self.epoll, spare_capacity(events), timeout.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
+        match epoll::wait(&self.epoll, spare_capacity(events), timeout) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
         }
+    }
+
+    /// Does what there is to do.
+    fn turn(&mut self, events: &[Event]) -> io::Result<()> {
         self.engine.worker.clock.tick();
-        for event in events.iter() {
+        for event in events {
             let (token, flags) = (event.data.u64(), event.flags);
             match token {
                 LISTENER => self.accept_some()?,
                 BELL => self.take_outcomes(),
-                _ => self.react(token, flags),
+                _ => self.take_in(token, flags),
+            }
+        }
+        for event in events {
+            let token = event.data.u64();
+            if !matches!(token, LISTENER | BELL) {
+                self.advance(token);
             }
         }
         let now_ms = self.engine.worker.clock.now_ms;
@@ -158,9 +177,9 @@ impl Loop<'_> {
         })
     }
 
-    /// An event of a connection.
+    /// An event of a connection: notes it, and reads and answers what came.
     #[inline]
-    fn react(&mut self, token: u64, flags: EventFlags) {
+    fn take_in(&mut self, token: u64, flags: EventFlags) {
         let Some(connection) = self.connections.get(token) else {
             return;
         };
@@ -173,12 +192,13 @@ impl Loop<'_> {
             // not be taken for all there is.
             connection.is_half_closed |= flags.contains(EventFlags::RDHUP);
         }
-        if self.engine.advance(connection, token) == Fate::Ends {
+        if self.engine.take_in(connection) == Fate::Ends {
             self.close(token);
         }
     }
 
-    /// Does for a connection that a helper worked for what can be done now.
+    /// Does for a connection what can be done now: sends, and goes on.
+    #[inline]
     fn advance(&mut self, token: u64) {
         let Some(connection) = self.connections.get(token) else {
             return;

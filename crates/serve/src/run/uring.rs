@@ -186,9 +186,8 @@ impl Loop<'_> {
             Ok(_) => {
                 let bytes = self.ring.received();
                 if connection.input.is_empty() && connection.is_free() {
-                    let used = self.engine.answer_only(connection, bytes);
+                    let used = self.engine.answer(connection, bytes);
                     connection.input.extend_from_slice(&bytes[used..]);
-                    self.engine.keep_rest(connection);
                 } else {
                     connection.input.extend_from_slice(bytes);
                     connection.has_requests = true;
@@ -265,10 +264,9 @@ impl Loop<'_> {
                 connection.flight.is_closing = !lingers;
             } else if connection.has_requests {
                 let input = std::mem::take(&mut connection.input);
-                let used = self.engine.answer_only(connection, &input);
+                let used = self.engine.answer(connection, &input);
                 connection.input = input;
                 connection.input.drain(..used);
-                self.engine.keep_rest(connection);
             } else if connection.is_half_closed {
                 connection.flight.is_closing = true;
             } else {

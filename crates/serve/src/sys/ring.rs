@@ -14,7 +14,7 @@ use std::time::Duration;
 use io_uring::types::{BufRingEntry, Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
 
-use crate::outgoing::Outgoing;
+use crate::outgoing::{FEW, GATHERED, Outgoing};
 
 /// Operations that are submitted with one system call at most.
 const ENTRIES: u32 = 1024;
@@ -28,8 +28,8 @@ const BUFFER_BYTES: usize = 16_384;
 /// The group of these buffers: the only one.
 const GROUP: u16 = 0;
 
-/// Most pieces of one message.
-const PIECES: usize = 64;
+/// Messages kept for use again.
+const SPARES: usize = 256;
 
 /// What came of an operation.
 #[derive(Debug)]
@@ -55,11 +55,45 @@ enum Operation {
     SendPart(u64, Box<Part>),
 }
 
-/// Pieces in memory, and what the kernel needs to know of them.
+/// Pieces in memory, and what the kernel needs to know of them. One that is kept for use again has
+/// nothing to send.
 struct Message {
-    out: Box<Outgoing>,
+    out: Option<Box<Outgoing>>,
     pieces: Vec<libc::iovec>,
     header: libc::msghdr,
+}
+
+impl Message {
+    /// One with nothing to send.
+    fn boxed() -> Box<Self> {
+        Box::new(Self {
+            out: None,
+            pieces: Vec::new(),
+            // SAFETY: a message header of zeros is an empty one.
+            header: unsafe { std::mem::zeroed() },
+        })
+    }
+
+    /// Takes what comes next: the bytes lie in the heap behind `out` and do not move with it.
+    fn take(&mut self, out: Box<Outgoing>) {
+        self.pieces.clear();
+        if out.is_few() {
+            self.point_to::<FEW>(&out);
+        } else {
+            self.point_to::<GATHERED>(&out);
+        }
+        self.out = Some(out);
+    }
+
+    fn point_to<const MOST: usize>(&mut self, out: &Outgoing) {
+        let mut slices = [IoSlice::new(&[]); MOST];
+        let count = out.gather(&mut slices);
+        let pieces = slices[..count].iter().map(|slice| libc::iovec {
+            iov_base: slice.as_ptr().cast_mut().cast(),
+            iov_len: slice.len(),
+        });
+        self.pieces.extend(pieces);
+    }
 }
 
 /// A part of a file.
@@ -75,6 +109,11 @@ pub struct Ring {
     operations: Vec<Option<Operation>>,
     free: Vec<usize>,
     waiting: Vec<squeue::Entry>,
+    #[expect(
+        clippy::vec_box,
+        reason = "the kernel knows a message by its address"
+    )]
+    spares: Vec<Box<Message>>,
     buffers: NonNull<u8>,
     entries: NonNull<BufRingEntry>,
     tail: u16,
@@ -115,6 +154,7 @@ impl Ring {
             operations: Vec::new(),
             free: Vec::new(),
             waiting: Vec::new(),
+            spares: Vec::new(),
             buffers,
             entries,
             tail: 0,
@@ -168,24 +208,9 @@ impl Ring {
                 .build();
             return self.submit(Operation::Read(token, part), entry);
         }
-        let mut slices = [IoSlice::new(&[]); PIECES];
-        let count = out.gather(&mut slices);
         let socket = Fd(socket.as_raw_fd());
-        let pieces: Vec<libc::iovec> = slices[..count]
-            .iter()
-            .map(|slice| libc::iovec {
-                iov_base: slice.as_ptr().cast_mut().cast(),
-                iov_len: slice.len(),
-            })
-            .collect();
-        // SAFETY: a message header of zeros is an empty one.
-        let header = unsafe { std::mem::zeroed() };
-        // The bytes lie in the heap behind `out` and do not move with it.
-        let mut message = Box::new(Message {
-            out,
-            pieces,
-            header,
-        });
+        let mut message = self.spares.pop().unwrap_or_else(Message::boxed);
+        message.take(out);
         let entry = if let [piece] = *message.pieces {
             opcode::Send::new(socket, piece.iov_base.cast(), piece.iov_len as u32)
                 .flags(libc::MSG_NOSIGNAL)
@@ -302,7 +327,13 @@ impl Ring {
                 }
                 Completion::Received(token, result)
             }
-            Operation::Send(token, message) => Completion::Sent(token, message.out, result),
+            Operation::Send(token, mut message) => {
+                let out = message.out.take()?;
+                if self.spares.len() < SPARES {
+                    self.spares.push(message);
+                }
+                Completion::Sent(token, out, result)
+            }
             Operation::SendPart(token, part) => Completion::Sent(token, part.out, result),
             Operation::Read(token, part) => {
                 let Part { out, mut bytes, .. } = *part;
