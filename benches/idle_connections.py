@@ -37,11 +37,13 @@ REQUEST = b"GET /f HTTP/1.1\r\nHost: h\r\n\r\n"
 def options() -> argparse.Namespace:
     """What was asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--agent", default=str(installed_agent()), help="the installation's")
+    parser.add_argument("--agent", help="of the installation unless given")
     parser.add_argument("--architecture", default="events")
     parser.add_argument("--connections", type=int, default=10_000)
     parser.add_argument("--seconds", type=float, default=10.0)
-    return parser.parse_args()
+    asked = parser.parse_args()
+    asked.agent = asked.agent or str(installed_agent())
+    return asked
 
 
 def kilobytes(file: str, name: str) -> int:

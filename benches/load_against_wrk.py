@@ -78,10 +78,11 @@ def wrk(url: str, seconds: int) -> float:
 def main() -> None:
     """Measure and print one line a file."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--agent", default=str(installed_agent()), help="the installation's")
+    parser.add_argument("--agent", help="of the installation unless given")
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--seconds", type=int, default=2)
     arguments = parser.parse_args()
+    arguments.agent = arguments.agent or str(installed_agent())
     for tool in ("nginx", "wrk"):
         if shutil.which(tool) is None:
             print(f"skipped: {tool} is not installed")

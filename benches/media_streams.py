@@ -225,12 +225,12 @@ def main() -> None:
     """Make the media and run what was asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=["full", "against", "disk"])
-    parser.add_argument("--agent", type=Path, default=installed_agent(), help="the installation's")
+    parser.add_argument("--agent", type=Path, help="of the installation unless given")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--limit", type=int, default=12_000, help="most streams that are tried")
     parser.add_argument("--others", nargs="+", choices=OTHERS, default=list(OTHERS))
     arguments = parser.parse_args()
-    agent: Path = arguments.agent
+    agent: Path = arguments.agent or installed_agent()
     if len(os.sched_getaffinity(0)) < 2:
         sys.exit("one CPU: the server and its clients need one each")
     print(f"{platform.machine()}, {os.cpu_count()} CPUs, Linux {platform.release()}")

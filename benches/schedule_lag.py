@@ -27,13 +27,14 @@ from perpacket.testbed.agent import find as installed_agent
 def main() -> None:
     """Measure and print the percentiles of every round, and their mean."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--agent", default=str(installed_agent()), help="the installation's")
+    parser.add_argument("--agent", help="of the installation unless given")
     parser.add_argument("--rate", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=3)
     parser.add_argument("--cpus", default=str((os.cpu_count() or 1) - 1))
     parser.add_argument("--server-cpu", default="0")
     arguments = parser.parse_args()
+    arguments.agent = arguments.agent or str(installed_agent())
     if shutil.which("nginx") is None or shutil.which("taskset") is None:
         print("skipped: nginx or taskset is not installed")
         return

@@ -31,7 +31,7 @@ SIZES = [65_536, 131_072, 262_144, 524_288, 1_048_576, 2_097_152, 4_194_304]
 def options() -> argparse.Namespace:
     """What was asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--agent", default=str(installed_agent()), help="the installation's")
+    parser.add_argument("--agent", help="of the installation unless given")
     parser.add_argument("--architecture", default="events")
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, metavar="BYTES")
     parser.add_argument("--rounds", type=int, default=8)
@@ -40,6 +40,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--server-cpu", type=int, default=0)
     parser.add_argument("--client-cpu", type=int, default=1)
     asked = parser.parse_args()
+    asked.agent = asked.agent or str(installed_agent())
     asked.client = "wrk"
     return asked
 

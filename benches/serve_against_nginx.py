@@ -99,7 +99,7 @@ def found(pattern: str, said: str) -> int:
 def options() -> argparse.Namespace:
     """What was asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--agent", default=str(installed_agent()), help="the installation's")
+    parser.add_argument("--agent", help="of the installation unless given")
     parser.add_argument("--architecture", default="events")
     parser.add_argument("--sizes", type=int, nargs="+", default=list(BARS), metavar="BYTES")
     parser.add_argument("--rounds", type=int, default=20)
@@ -109,7 +109,9 @@ def options() -> argparse.Namespace:
     parser.add_argument("--server-cpu", type=int, default=0)
     parser.add_argument("--client-cpu", type=int, default=1)
     parser.add_argument("--coalesce-us", type=int, help="as serve web has it")
-    return parser.parse_args()
+    asked = parser.parse_args()
+    asked.agent = asked.agent or str(installed_agent())
+    return asked
 
 
 def run_time_ns(processes: list[int]) -> int:
@@ -167,7 +169,7 @@ def answered(asked: argparse.Namespace, url: str) -> int:
         "ab": ["ab", "-q", "-k", "-c", connections, "-t", seconds, "-n", "100000000", url],
     }
     command = ["taskset", "-c", str(asked.client_cpu), *commands[asked.client]]
-    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    said = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
     return CLIENTS[asked.client](said)
 
 

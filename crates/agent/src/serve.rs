@@ -62,8 +62,8 @@ pub struct WebArguments {
     /// Send files larger than this by sendfile, smaller ones from memory [default: 131072].
     #[arg(long, value_name = "BYTES")]
     sendfile_above: Option<u64>,
-    /// Let clients gather for so long where few were ready: less processor time, more latency
-    /// [default: 0].
+    /// Let clients gather for so long where few of 64 or more were ready: less processor time,
+    /// more latency [default: 0].
     #[arg(long, value_name = "US")]
     coalesce_us: Option<u64>,
     /// Memory for files: of each loop, each process, or all threads together [default: 268435456].

@@ -68,6 +68,8 @@ pub struct Worker {
     pub site: Arc<Site>,
     /// The time.
     pub clock: Clock,
+    /// What is not in the cache stays for later: it may take long, and others have their answers.
+    pub defers: bool,
     shelf: Shelf,
     slot: usize,
     asks_helpers: bool,
@@ -84,6 +86,8 @@ pub enum Stop {
     Output,
     /// A helper must do this first; then the same input again.
     Job(Job),
+    /// The next request is not for now, see [`Worker::defers`]; then the same input again.
+    Later,
     /// The last response stands; the connection ends when it is sent. `true` if the client may
     /// still be sending what will not be read.
     Close(bool),
@@ -102,6 +106,18 @@ pub struct Turn {
 enum Answered {
     Done,
     Job(Job),
+    Later,
+}
+
+impl Answered {
+    /// Why a worker stops here; none if it is done and may go on.
+    fn stop(self) -> Option<Stop> {
+        match self {
+            Self::Done => None,
+            Self::Job(job) => Some(Stop::Job(job)),
+            Self::Later => Some(Stop::Later),
+        }
+    }
 }
 
 impl Worker {
@@ -110,6 +126,7 @@ impl Worker {
         Self {
             site,
             clock: Clock::new(),
+            defers: false,
             shelf,
             slot,
             asks_helpers,
@@ -197,17 +214,14 @@ impl Worker {
         talk.searched = 0;
         if request.framing == Framing::None || request.framing == Framing::Length(0) {
             talk.closing = !request.keep_alive;
-            return match self.dispatch(&request, &[], talk, out) {
-                Answered::Done => {
-                    talk.answered = talk.answered.wrapping_add(1);
-                    *used += head_bytes;
-                    None
-                }
-                Answered::Job(job) => {
-                    talk.closing = false;
-                    Some(Stop::Job(job))
-                }
-            };
+            let stop = self.dispatch(&request, &[], talk, out).stop();
+            if stop.is_none() {
+                talk.answered = talk.answered.wrapping_add(1);
+                *used += head_bytes;
+            } else {
+                talk.closing = false;
+            }
+            return stop;
         }
         match BodyReader::new(request.framing, self.site.settings.max_body_bytes) {
             Err(status) => Some(self.refuse(status, out)),
@@ -248,17 +262,14 @@ impl Worker {
             return Some(self.refuse(Status::INTERNAL, out));
         };
         talk.closing = !request.keep_alive;
-        match self.dispatch(&request, body, talk, out) {
-            Answered::Done => {
-                talk.answered = talk.answered.wrapping_add(1);
-                None
-            }
-            Answered::Job(job) => {
-                talk.closing = false;
-                talk.pending = Some(pending);
-                Some(Stop::Job(job))
-            }
+        let stop = self.dispatch(&request, body, talk, out).stop();
+        if stop.is_none() {
+            talk.answered = talk.answered.wrapping_add(1);
+        } else {
+            talk.closing = false;
+            talk.pending = Some(pending);
         }
+        stop
     }
 
     /// Answers one request whose body is all here.
@@ -277,6 +288,9 @@ impl Worker {
         {
             self.send_entry(request, &entry, out);
             return Answered::Done;
+        }
+        if self.defers {
+            return Answered::Later;
         }
         self.dispatch_unknown(request, body, talk, out)
     }

@@ -35,7 +35,7 @@ pub const GATHERED: usize = 64;
 pub const FEW: usize = 2;
 
 /// Memory that a buffer keeps while nobody needs it, in bytes.
-const KEPT_BYTES: usize = 1 << 14;
+const KEPT_BYTES: usize = 1 << 16;
 
 /// Most bytes of one sendfile, so that one client does not hold a loop for long.
 pub const FILE_PART_BYTES: u64 = 1 << 20;
@@ -109,9 +109,11 @@ impl Outgoing {
         self.pieces.shrink_to(GATHERED);
     }
 
-    /// Whether it is at most [`FEW`] pieces in memory.
+    /// Whether [`Self::gather`] finds at most [`FEW`] slices.
     pub fn is_few(&self) -> bool {
-        self.pieces.len() - self.first <= FEW
+        let left = &self.pieces[self.first..];
+        // A pattern is as many slices as its size takes.
+        left.len() <= FEW && !left.iter().any(|piece| matches!(piece, Piece::Pattern(_)))
     }
 
     /// Appends what `write` writes to the buffer.
@@ -367,6 +369,22 @@ mod tests {
             assert_eq!(&*slices[0], b"head");
             out.clear();
         }
+    }
+
+    #[test]
+    fn a_head_and_its_body_are_few_pieces_and_a_pattern_is_as_many_as_it_takes() {
+        let memory = Content::filled(5000, |bytes| {
+            bytes.resize(bytes.len() + 5000, 1);
+            Ok(())
+        });
+        let mut out = Outgoing::default();
+        out.text(|text| text.extend_from_slice(b"head"));
+        out.body(&Body::Memory(Arc::new(memory.unwrap())), 0..5000);
+        assert!(out.is_few());
+        out.clear();
+        out.text(|text| text.extend_from_slice(b"head"));
+        out.pattern(10 << 20);
+        assert!(!out.is_few(), "one message takes as much of it as it can");
     }
 
     proptest! {

@@ -90,9 +90,9 @@ pub struct Settings {
     /// at 10 KB. The default is a little above that threshold because only files in memory are
     /// searched for the advertisements of SPECweb99, whose pages have up to 92,160 bytes.
     pub sendfile_above: u64,
-    /// How long, in microseconds, a loop waits for more after it found few clients ready: what
-    /// adaptive interrupt coalescing does in a NIC, done for the server. 0: it does not wait. Only
-    /// `events` and `single` do.
+    /// How long, in microseconds, a loop waits for more when it finds few of 64 or more clients
+    /// ready: what adaptive interrupt coalescing does in a NIC, done for the server. 0: it does not
+    /// wait. Only `events` and `single` do.
     ///
     /// `benches/serve_against_nginx.py` says what it saves where a server on a core of its own is
     /// faster than its clients, and so finds one or two at a time. It costs up to so much latency.

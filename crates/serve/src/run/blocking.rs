@@ -143,8 +143,8 @@ impl Blocking<'_> {
                         break;
                     }
                     Stop::Output => {}
-                    // Only who asks helpers gets one.
-                    Stop::Job(_) => return Ok(()),
+                    // Only who asks helpers gets one, and only a loop defers.
+                    Stop::Job(_) | Stop::Later => return Ok(()),
                     Stop::Close(is_sending) => {
                         return self.end(socket, &mut tls, is_sending);
                     }

@@ -32,7 +32,7 @@ pub struct Connection {
     pub talk: Talk,
     /// Bytes that came and are not answered: a part of a request, or requests that have to wait.
     pub input: Vec<u8>,
-    /// What the socket did not take; none if there is nothing to send.
+    /// What is answered and not sent, or not all; none if there is nothing to send.
     pub out: Option<Box<Outgoing>>,
     /// TLS, if it is spoken.
     pub tls: Option<Box<TlsSession>>,

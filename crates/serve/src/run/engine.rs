@@ -1,10 +1,10 @@
 //! What a loop does for a connection that is ready: send, answer, read, in turn, until one of
-//! them has to wait. What is answered is left with the connection and sent in its next turn, so
+//! them has to wait. What is answered is left with the connection and sent in the next step, so
 //! that a loop can first take in what all have asked for.
 //!
 //! Bytes are read into one buffer of the loop and answered there. A connection has memory of its
-//! own only while a part of a request or of a response is left over, so that an idle one costs its
-//! slot alone.
+//! own only while a part of a request or a response is there, so that an idle one costs its slot
+//! alone.
 
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
@@ -181,7 +181,7 @@ impl Engine {
         self.next_deadline_ms = self.next_deadline_ms.min(connection.deadline_ms);
     }
 
-    /// Sends what was left over; `Ok(true)` if it is all sent.
+    /// Sends what there is to send; `Ok(true)` if it is all sent.
     fn send_rest(&mut self, connection: &mut Connection, token: u64) -> std::io::Result<bool> {
         if connection.waiting == Waiting::Helper {
             return Ok(false);
@@ -193,7 +193,10 @@ impl Engine {
             let left_bytes = out.left_bytes();
             match self.send(connection, &mut out)? {
                 Sent::All => {
-                    connection.waiting = Waiting::Idle;
+                    // Who waits for a request that began earlier waits no longer for it than before.
+                    if connection.waiting == Waiting::Sending {
+                        connection.waiting = Waiting::Idle;
+                    }
                     self.give_back(out);
                     return Ok(true);
                 }
@@ -255,18 +258,23 @@ impl Engine {
         false
     }
 
-    /// Reads and answers, if the connection waits for nothing else; sends nothing.
+    /// Reads, and answers what takes no time, if the connection waits for nothing else. What is to
+    /// be sent, and what takes longer, is for [`Self::advance`]; TLS, whose handshakes take long, is
+    /// all for it.
     #[inline]
     pub fn take_in(&mut self, connection: &mut Connection) -> Fate {
         let asks = connection.is_readable
+            && connection.tls.is_none()
             && connection.is_free()
             && !connection.has_requests
             && connection.waiting != Waiting::Lingering;
-        if asks {
-            self.read(connection)
-        } else {
-            Fate::Stays
+        if !asks {
+            return Fate::Stays;
         }
+        self.worker.defers = true;
+        let fate = self.read(connection);
+        self.worker.defers = false;
+        fate
     }
 
     /// Reads once, and answers what came.
@@ -380,7 +388,7 @@ impl Engine {
     }
 
     fn follow(&self, connection: &mut Connection, stop: &Stop) {
-        connection.has_requests = matches!(stop, Stop::Output | Stop::Job(_));
+        connection.has_requests = matches!(stop, Stop::Output | Stop::Job(_) | Stop::Later);
         if let Stop::Close(is_sending) = stop {
             connection.ending = Some(*is_sending);
         }
@@ -451,5 +459,125 @@ impl Engine {
             }
         }
         Fate::Ends
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::cache::{Cache, Shelf};
+    use crate::settings::Settings;
+    use crate::site::Site;
+    use crate::sys::CounterTable;
+    use std::io::{Read, Write};
+    use std::net::Ipv4Addr;
+    use std::os::unix::net::UnixStream;
+    use std::sync::Arc;
+
+    /// An engine that serves a folder with one file.
+    fn engine(folder: &std::path::Path) -> Engine {
+        std::fs::write(folder.join("a.txt"), "short").unwrap();
+        let settings = Settings {
+            root: Some(folder.to_owned()),
+            ..Settings::default()
+        };
+        let counters = Arc::new(CounterTable::new(1).unwrap());
+        let site = Site::new(settings, counters, 10).unwrap();
+        let shelf = Shelf::Own(Box::new(Cache::new(1 << 20)));
+        Engine::new(Worker::new(Arc::new(site), 0, shelf, false), None)
+    }
+
+    /// A connection on which a client has just asked for something.
+    fn asking(path: &str) -> (UnixStream, Connection) {
+        let (mut client, socket) = UnixStream::pair().unwrap();
+        socket.set_nonblocking(true).unwrap();
+        write!(client, "GET {path} HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+        let mut connection = Connection::new(socket.into(), Ipv4Addr::LOCALHOST.into(), None);
+        connection.is_readable = true;
+        (client, connection)
+    }
+
+    /// The first line of an answer that is there.
+    fn status_line(client: &mut UnixStream) -> String {
+        let mut answer = [0; 4096];
+        let count = client.read(&mut answer).unwrap();
+        let text = String::from_utf8_lossy(&answer[..count]).into_owned();
+        text.lines().next().unwrap_or_default().to_owned()
+    }
+
+    #[test]
+    fn only_what_lies_in_the_cache_is_answered_before_others_have_their_answers() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut engine = engine(folder.path());
+        let (mut client, mut first) = asking("/a.txt");
+        assert_eq!(engine.take_in(&mut first), Fate::Stays);
+        assert!(first.out.is_none(), "the file has to be read first");
+        assert_eq!(engine.advance(&mut first, 0), Fate::Stays);
+        assert_eq!(status_line(&mut client), "HTTP/1.1 200 OK");
+
+        let (mut short_client, mut short) = asking("/a.txt");
+        let (mut long_client, mut long) = asking("/work?us=1");
+        assert_eq!(engine.take_in(&mut short), Fate::Stays);
+        assert_eq!(engine.take_in(&mut long), Fate::Stays);
+        assert!(short.out.is_some(), "answered from the cache");
+        assert!(long.out.is_none() && long.has_requests, "for later");
+        assert_eq!(engine.advance(&mut short, 1), Fate::Stays);
+        assert_eq!(status_line(&mut short_client), "HTTP/1.1 200 OK");
+        assert_eq!(engine.advance(&mut long, 2), Fate::Stays);
+        assert_eq!(status_line(&mut long_client), "HTTP/1.1 200 OK");
+        assert!(!long.has_requests && long.input.is_empty() && long.out.is_none());
+    }
+
+    #[test]
+    fn a_client_that_is_told_to_go_on_has_no_more_time_for_its_request_than_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut engine = engine(folder.path());
+        let (mut client, socket) = UnixStream::pair().unwrap();
+        socket.set_nonblocking(true).unwrap();
+        let mut connection = Connection::new(socket.into(), Ipv4Addr::LOCALHOST.into(), None);
+        for part in [
+            "POST /a.txt HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n",
+            "Expect: 100-continue\r\n\r\n",
+        ] {
+            client.write_all(part.as_bytes()).unwrap();
+            connection.is_readable = true;
+            assert_eq!(engine.advance(&mut connection, 0), Fate::Stays);
+            engine.worker.clock.now_ms += 1000;
+        }
+        assert_eq!(status_line(&mut client), "HTTP/1.1 100 Continue");
+        assert_eq!(connection.waiting, Waiting::Request);
+        let since_ms = connection.deadline_ms - engine.request_ms;
+        assert_eq!(
+            since_ms,
+            engine.worker.clock.now_ms - 2000,
+            "since it began"
+        );
+    }
+
+    #[test]
+    fn a_body_that_is_here_is_not_lost_where_its_answer_is_for_later() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut engine = engine(folder.path());
+        let (mut client, mut connection) = asking("/");
+        write!(
+            client,
+            "POST /a.txt HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc\
+             GET /a.txt HTTP/1.1\r\nHost: h\r\n\r\n"
+        )
+        .unwrap();
+        assert_eq!(engine.take_in(&mut connection), Fate::Stays);
+        assert_eq!(engine.advance(&mut connection, 0), Fate::Stays);
+        let mut answers = [0; 65_536];
+        let count = client.read(&mut answers).unwrap();
+        let text = String::from_utf8_lossy(&answers[..count]).into_owned();
+        let found: Vec<&str> = text
+            .lines()
+            .filter(|line| line.starts_with("HTTP/"))
+            .collect();
+        assert_eq!(found.len(), 3, "{text}");
+        assert!(
+            found[1].contains(" 405 ") && found[2].contains(" 200 "),
+            "{text}"
+        );
     }
 }

@@ -2,10 +2,10 @@
 //!
 //! A request on an open connection costs three system calls: wait, read, send. Connections are
 //! registered once, edge-triggered, for reading and writing, and never again. Of all that are
-//! ready a loop first takes in what they ask, then sends: the kernel's code of one kind stays in
-//! the processor's nearest cache. A loop that is faster than its clients finds one or two ready
-//! each time it wakes, and pays a wait, and often a sleep and a wakeup, for each; with
-//! `--coalesce-us` it lets them gather. What is done for a connection when it is ready stands in
+//! ready a loop first takes in what they ask and answers what lies in the cache, then sends: the
+//! kernel's code of one kind stays in the processor's nearest cache. A loop that is faster than its
+//! clients finds one or two ready each time it wakes, and pays a wait, and often a sleep and a
+//! wakeup, for each; with `--coalesce-us` it lets them gather. What is done for a connection when it is ready stands in
 //! [`super::engine`]; here is who is ready, who comes, and who has waited too long.
 
 use std::io;
@@ -177,7 +177,7 @@ impl Loop<'_> {
         })
     }
 
-    /// An event of a connection: notes it, and reads and answers what came.
+    /// An event of a connection: notes it, and takes in what came.
     #[inline]
     fn take_in(&mut self, token: u64, flags: EventFlags) {
         let Some(connection) = self.connections.get(token) else {
@@ -197,7 +197,7 @@ impl Loop<'_> {
         }
     }
 
-    /// Does for a connection what can be done now: sends, and goes on.
+    /// Does for a connection all that can be done now.
     #[inline]
     fn advance(&mut self, token: u64) {
         let Some(connection) = self.connections.get(token) else {

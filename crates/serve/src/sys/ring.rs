@@ -109,10 +109,7 @@ pub struct Ring {
     operations: Vec<Option<Operation>>,
     free: Vec<usize>,
     waiting: Vec<squeue::Entry>,
-    #[expect(
-        clippy::vec_box,
-        reason = "the kernel knows a message by its address"
-    )]
+    #[expect(clippy::vec_box, reason = "the kernel knows a message by its address")]
     spares: Vec<Box<Message>>,
     buffers: NonNull<u8>,
     entries: NonNull<BufRingEntry>,
