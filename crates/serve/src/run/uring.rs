@@ -1,6 +1,7 @@
 //! An io_uring for each core: what waits, reads and sends is submitted and completes later.
 //!
-//! A loop makes one system call for all connections that are ready together. A connection has at
+//! A loop makes one system call for all connections that are ready together. What takes longer than
+//! a look into the cache is done when the others' answers are on their way. A connection has at
 //! most one read and one send under way; the read takes its buffer from a pool when bytes arrive,
 //! so an idle connection holds none. What is answered, and when a client is too slow, is the
 //! engine's, as for epoll. Files above `--sendfile-above` are read by the ring, in parts.
@@ -50,6 +51,10 @@ struct Loop<'a> {
     mailbox: Arc<Mailbox>,
     reserve: Reserve,
     accept_again_ms: Option<u64>,
+    /// Whose requests may take longer.
+    later: Vec<u64>,
+    /// The helpers are done with something.
+    has_outcomes: bool,
 }
 
 /// Runs the loop until `halt` is true and the mailbox rings.
@@ -70,6 +75,8 @@ pub fn run(
         mailbox,
         reserve: Reserve::new(),
         accept_again_ms: None,
+        later: Vec::new(),
+        has_outcomes: false,
     };
     this.ring.accept(listener.as_fd());
     this.ring.poll(this.mailbox.bell());
@@ -84,9 +91,12 @@ impl Loop<'_> {
         self.engine.worker.counters().system_calls.add(1);
         self.ring.wait(limit)?;
         self.engine.worker.clock.tick();
+        self.engine.worker.defers = true;
         while let Some(completion) = self.ring.next() {
             self.react(completion);
         }
+        self.engine.worker.defers = false;
+        self.go_on()?;
         let now_ms = self.engine.worker.clock.now_ms;
         if now_ms >= self.engine.next_deadline_ms {
             self.sweep();
@@ -94,6 +104,22 @@ impl Loop<'_> {
         if self.accept_again_ms.is_some_and(|again| now_ms >= again) {
             self.accept_again_ms = None;
             self.ring.accept(self.listener.as_fd());
+        }
+        Ok(())
+    }
+
+    /// Does what may take longer, when what is done before is on its way.
+    fn go_on(&mut self) -> io::Result<()> {
+        if !self.later.is_empty() {
+            self.engine.worker.counters().system_calls.add(1);
+            self.ring.flush()?;
+        }
+        for token in std::mem::take(&mut self.later) {
+            self.advance(token);
+        }
+        if std::mem::take(&mut self.has_outcomes) {
+            self.take_outcomes();
+            self.ring.poll(self.mailbox.bell());
         }
         Ok(())
     }
@@ -112,10 +138,7 @@ impl Loop<'_> {
 
     fn react(&mut self, completion: Completion) {
         match completion {
-            Completion::Bell => {
-                self.take_outcomes();
-                self.ring.poll(self.mailbox.bell());
-            }
+            Completion::Bell => self.has_outcomes = true,
             Completion::Client(result, more) => {
                 match result {
                     Ok(socket) => self.enter(socket),
@@ -262,6 +285,8 @@ impl Loop<'_> {
             {
                 let lingers = is_sending && self.engine.linger(connection);
                 connection.flight.is_closing = !lingers;
+            } else if connection.has_requests && self.engine.worker.defers {
+                return self.later.push(token);
             } else if connection.has_requests {
                 let input = std::mem::take(&mut connection.input);
                 let used = self.engine.answer(connection, &input);

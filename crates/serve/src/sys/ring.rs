@@ -247,6 +247,23 @@ impl Ring {
     /// # Errors
     /// The ring is broken.
     pub fn wait(&mut self, limit: Duration) -> io::Result<()> {
+        self.submit_most()?;
+        let limit = Timespec::from(limit);
+        let arguments = SubmitArgs::new().timespec(&limit);
+        unless_broken(self.uring.submitter().submit_with_args(1, &arguments))
+    }
+
+    /// Submits all operations.
+    ///
+    /// # Errors
+    /// The ring is broken.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.submit_most()?;
+        unless_broken(self.uring.submit())
+    }
+
+    /// Leaves as many operations to be submitted as the ring has room for.
+    fn submit_most(&mut self) -> io::Result<()> {
         loop {
             let mut queue = self.uring.submission();
             while let Some(entry) = self.waiting.last() {
@@ -258,18 +275,9 @@ impl Ring {
             }
             drop(queue);
             if self.waiting.is_empty() {
-                break;
+                return Ok(());
             }
             self.uring.submit()?;
-        }
-        let limit = Timespec::from(limit);
-        let arguments = SubmitArgs::new().timespec(&limit);
-        match self.uring.submitter().submit_with_args(1, &arguments) {
-            Ok(_) => Ok(()),
-            Err(error) => match error.raw_os_error() {
-                Some(libc::ETIME | libc::EINTR | libc::EBUSY) => Ok(()),
-                _ => Err(error),
-            },
         }
     }
 
@@ -388,6 +396,21 @@ impl Drop for Ring {
                 libc::munmap(self.entries.as_ptr().cast(), RING_BYTES);
             }
         }
+    }
+}
+
+/// What is no fault of the ring: time is up, a signal came, completions have to be taken first.
+fn unless_broken(result: io::Result<usize>) -> io::Result<()> {
+    match result {
+        Err(error)
+            if !matches!(
+                error.raw_os_error(),
+                Some(libc::ETIME | libc::EINTR | libc::EBUSY)
+            ) =>
+        {
+            Err(error)
+        }
+        _ => Ok(()),
     }
 }
 

@@ -217,6 +217,14 @@ impl Client {
         answer
     }
 
+    /// Whether nothing comes for so long.
+    pub fn is_silent_for(&mut self, time: Duration) -> bool {
+        self.stream.set_read_timeout(Some(time)).unwrap();
+        let came = self.more();
+        self.stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        !came && self.unread.is_empty()
+    }
+
     /// Whether the server closed the connection and sent nothing more.
     pub fn is_ended(&mut self) -> bool {
         !self.more() && self.unread.is_empty()
