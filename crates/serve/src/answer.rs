@@ -68,7 +68,7 @@ pub struct Worker {
     pub site: Arc<Site>,
     /// The time.
     pub clock: Clock,
-    /// What is not in the cache stays for later: it may take long, and others have their answers.
+    /// What is not in the cache stays for later: it may take long, and others wait for theirs.
     pub defers: bool,
     shelf: Shelf,
     slot: usize,

@@ -29,10 +29,10 @@ const ENOUGH_BYTES: u64 = 1 << 20;
 const ENOUGH_PIECES: usize = 128;
 
 /// Most pieces of one sendmsg. The kernel takes 1024; 64 hold what a turn gathers, mostly.
-pub const GATHERED: usize = 64;
+const GATHERED: usize = 64;
 
 /// A head and its body: what most messages are. Room for more is room to be filled with zeros.
-pub const FEW: usize = 2;
+const FEW: usize = 2;
 
 /// Memory that a buffer keeps while nobody needs it, in bytes.
 const KEPT_BYTES: usize = 1 << 16;
@@ -110,7 +110,7 @@ impl Outgoing {
     }
 
     /// Whether [`Self::gather`] finds at most [`FEW`] slices.
-    pub fn is_few(&self) -> bool {
+    fn is_few(&self) -> bool {
         let left = &self.pieces[self.first..];
         // A pattern is as many slices as its size takes.
         left.len() <= FEW && !left.iter().any(|piece| matches!(piece, Piece::Pattern(_)))
@@ -234,25 +234,26 @@ impl Outgoing {
         if let [Piece::Text(range)] = left {
             return rustix::net::send(socket, &self.text[range.clone()], SendFlags::NOSIGNAL);
         }
-        if self.is_few() {
-            self.send_gathered::<FEW>(socket)
-        } else {
-            self.send_gathered::<GATHERED>(socket)
-        }
-    }
-
-    /// One sendmsg of at most `MOST` pieces in memory.
-    fn send_gathered<const MOST: usize>(&self, socket: impl AsFd) -> Result<usize, Errno> {
-        let left = &self.pieces[self.first..];
-        let mut slices = [IoSlice::new(&[]); MOST];
-        let count = self.gather(&mut slices);
         let mut flags = SendFlags::NOSIGNAL;
         if left.iter().any(|piece| matches!(piece, Piece::File(..))) {
             // Else a head is a packet of its own, and wakes the client for nothing.
             flags |= SendFlags::MORE;
         }
         let mut control = SendAncillaryBuffer::default();
-        rustix::net::sendmsg(socket, &slices[..count], &mut control, flags)
+        self.with_slices(|slices| rustix::net::sendmsg(socket, slices, &mut control, flags))
+    }
+
+    /// Gives the pieces in memory up to the next file, as many as one message takes.
+    pub fn with_slices<T>(&self, take: impl FnOnce(&[IoSlice<'_>]) -> T) -> T {
+        if self.is_few() {
+            let mut slices = [IoSlice::new(&[]); FEW];
+            let count = self.gather(&mut slices);
+            take(&slices[..count])
+        } else {
+            let mut slices = [IoSlice::new(&[]); GATHERED];
+            let count = self.gather(&mut slices);
+            take(&slices[..count])
+        }
     }
 
     /// The pieces in memory up to the next file; returns how many slices they are.

@@ -80,7 +80,7 @@ impl Engine {
     pub fn advance(&mut self, connection: &mut Connection, token: u64) -> Fate {
         loop {
             if connection.out.is_some() {
-                match self.send_rest(connection, token) {
+                match self.send_kept(connection, token) {
                     Ok(true) => {}
                     Ok(false) => return Fate::Stays,
                     Err(_) => return Fate::Ends,
@@ -182,7 +182,7 @@ impl Engine {
     }
 
     /// Sends what there is to send; `Ok(true)` if it is all sent.
-    fn send_rest(&mut self, connection: &mut Connection, token: u64) -> std::io::Result<bool> {
+    fn send_kept(&mut self, connection: &mut Connection, token: u64) -> std::io::Result<bool> {
         if connection.waiting == Waiting::Helper {
             return Ok(false);
         }

@@ -4,7 +4,7 @@
 //! and its completion gives it back; what is still under way when the ring is dropped is leaked.
 
 use std::ffi::c_void;
-use std::io::{self, IoSlice};
+use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use std::time::Duration;
 use io_uring::types::{BufRingEntry, Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
 
-use crate::outgoing::{FEW, GATHERED, Outgoing};
+use crate::outgoing::Outgoing;
 
 /// Operations that are submitted with one system call at most.
 const ENTRIES: u32 = 1024;
@@ -77,22 +77,13 @@ impl Message {
     /// Takes what comes next: the bytes lie in the heap behind `out` and do not move with it.
     fn take(&mut self, out: Box<Outgoing>) {
         self.pieces.clear();
-        if out.is_few() {
-            self.point_to::<FEW>(&out);
-        } else {
-            self.point_to::<GATHERED>(&out);
-        }
-        self.out = Some(out);
-    }
-
-    fn point_to<const MOST: usize>(&mut self, out: &Outgoing) {
-        let mut slices = [IoSlice::new(&[]); MOST];
-        let count = out.gather(&mut slices);
-        let pieces = slices[..count].iter().map(|slice| libc::iovec {
-            iov_base: slice.as_ptr().cast_mut().cast(),
-            iov_len: slice.len(),
+        out.with_slices(|slices| {
+            self.pieces.extend(slices.iter().map(|slice| libc::iovec {
+                iov_base: slice.as_ptr().cast_mut().cast(),
+                iov_len: slice.len(),
+            }));
         });
-        self.pieces.extend(pieces);
+        self.out = Some(out);
     }
 }
 
