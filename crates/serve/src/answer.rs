@@ -25,8 +25,11 @@ use crate::site::Site;
 use crate::talk::{PendingBody, Talk};
 
 mod computed;
+mod ready;
 mod respond;
 mod statics;
+
+use ready::Ready;
 
 /// The time, looked at once for everything that came in together.
 #[derive(Debug)]
@@ -71,6 +74,7 @@ pub struct Worker {
     /// What is not in the cache stays for later: it may take long, and others wait for theirs.
     pub defers: bool,
     shelf: Shelf,
+    ready: Ready,
     slot: usize,
     asks_helpers: bool,
     delivered: Option<Outcome>,
@@ -128,6 +132,7 @@ impl Worker {
             clock: Clock::new(),
             defers: false,
             shelf,
+            ready: Ready::new(),
             slot,
             asks_helpers,
             delivered: None,

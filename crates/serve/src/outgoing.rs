@@ -161,6 +161,13 @@ impl Outgoing {
         }
     }
 
+    /// Appends a head and its body that lie together in memory.
+    pub fn whole(&mut self, response: Arc<Content>) {
+        self.left_bytes += response.len() as u64;
+        let all = 0..response.len();
+        self.pieces.push(Piece::Memory(response, all));
+    }
+
     /// Appends so many bytes that mean nothing.
     pub fn pattern(&mut self, bytes: u64) {
         if bytes > 0 {
@@ -231,8 +238,13 @@ impl Outgoing {
     /// One send or sendmsg of the pieces that are in memory.
     fn send_pieces(&self, socket: impl AsFd) -> Result<usize, Errno> {
         let left = &self.pieces[self.first..];
-        if let [Piece::Text(range)] = left {
-            return rustix::net::send(socket, &self.text[range.clone()], SendFlags::NOSIGNAL);
+        let single = match left {
+            [Piece::Text(range)] => Some(&self.text[range.clone()]),
+            [Piece::Memory(content, range)] => Some(&content[range.clone()]),
+            _ => None,
+        };
+        if let Some(bytes) = single {
+            return rustix::net::send(socket, bytes, SendFlags::NOSIGNAL);
         }
         let mut flags = SendFlags::NOSIGNAL;
         if left.iter().any(|piece| matches!(piece, Piece::File(..))) {

@@ -9,7 +9,9 @@ use std::os::unix::fs::symlink;
 use std::time::Duration;
 
 use perpacket_serve::{Architecture, Settings};
-use rustix::net::sockopt::set_socket_linger;
+use rustix::net::sockopt::{
+    set_socket_linger, set_socket_recv_buffer_size, set_socket_send_buffer_size,
+};
 use started::{Started, pattern, settings};
 
 /// An event loop and blocking calls: the two ways in which faults are met.
@@ -114,6 +116,44 @@ fn a_client_that_takes_no_byte_is_closed() {
 }
 
 #[test]
+fn of_a_client_that_asks_and_reads_nothing_no_more_is_taken_than_the_kernel_holds() {
+    const MOST_BYTES: usize = 100 << 20;
+    let request = format!("GET /a.txt HTTP/1.1\r\nHost: {}\r\n\r\n", "h".repeat(400));
+    for architecture in BOTH {
+        let server = Started::new(settings(architecture));
+        let mut client = server.connect();
+        // A read stands only for those who were answered before.
+        client.send(&request);
+        assert_eq!(client.answer().body, pattern(612));
+        set_socket_recv_buffer_size(&client.stream, 1 << 16).unwrap();
+        set_socket_send_buffer_size(&client.stream, 1 << 16).unwrap();
+        client.stream.set_nonblocking(true).unwrap();
+        let text = request.repeat(100);
+        let (mut sent, mut waits) = (0, 0);
+        while waits < 20 && sent < MOST_BYTES {
+            match client.stream.write(&text.as_bytes()[sent % text.len()..]) {
+                Ok(bytes) => (sent, waits) = (sent + bytes, 0),
+                Err(_) => {
+                    std::thread::sleep(Duration::from_millis(50));
+                    waits += 1;
+                }
+            }
+        }
+        assert!(sent < MOST_BYTES, "all was taken");
+        client.stream.set_nonblocking(false).unwrap();
+        let mut writer = client.stream.try_clone().unwrap();
+        let left = text.as_bytes()[sent % request.len()..request.len()].to_vec();
+        let rest = std::thread::spawn(move || writer.write_all(&left));
+        for _ in 0..sent.div_ceil(request.len()) {
+            assert_eq!(client.answer().body, pattern(612));
+        }
+        rest.join().unwrap().unwrap();
+        client.send(&request);
+        assert_eq!(client.answer().body, pattern(612));
+    }
+}
+
+#[test]
 fn a_half_closed_client_gets_its_answers() {
     for architecture in BOTH {
         let server = Started::new(settings(architecture));
@@ -201,6 +241,16 @@ fn a_file_that_changes_is_served_anew_and_one_that_vanishes_is_gone() {
         tick();
         fs::write(&path, "new").unwrap();
         assert_eq!(server.get("/a.txt", "").text(), "new");
+        // One that is often asked for too.
+        let mut client = server.connect();
+        for text in ["new", "newer"] {
+            fs::write(&path, text).unwrap();
+            tick();
+            for _ in 0..20 {
+                client.send("GET /a.txt HTTP/1.1\r\nHost: h\r\n\r\n");
+                assert_eq!(client.answer().text(), text);
+            }
+        }
         tick();
         fs::remove_file(&path).unwrap();
         assert_eq!(server.get("/a.txt", "").status, 404);

@@ -91,6 +91,42 @@ fn a_response_is_a_whole_number_of_cache_lines_long() {
 }
 
 #[test]
+fn what_many_ask_for_is_answered_to_each_as_if_alone() {
+    for server in each() {
+        fs::write(server.root().join("b"), pattern(10_240)).unwrap();
+        let mut client = server.connect();
+        for (target, bytes) in [("/a.txt", 612), ("/b", 10_240), ("/large", 3 << 20)] {
+            let get = format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n");
+            client.send(&get);
+            let first = client.answer();
+            assert!(first.body == pattern(bytes), "{target}");
+            for _ in 0..40 {
+                client.send(&get);
+                let answer = client.answer();
+                assert!(answer.body == first.body, "{target}");
+                assert_eq!(answer.head.len(), first.head.len());
+                assert_eq!(answer.field("ETag"), first.field("ETag"));
+            }
+            // Others that need another head get it, also in the same second.
+            client.send(&get.replace("GET", "HEAD"));
+            assert_eq!(client.answer_to("HEAD").status, 200);
+            client.send(&format!(
+                "{}Range: bytes=5-9\r\n\r\n",
+                &get[..get.len() - 2]
+            ));
+            assert_eq!(client.answer().body, &pattern(bytes)[5..10]);
+            client.send(&get.repeat(3));
+            for _ in 0..3 {
+                assert!(client.answer().body == first.body, "{target}");
+            }
+            let old = server.ask(&format!("GET {target} HTTP/1.0\r\n\r\n"));
+            assert_eq!(old.field("Connection"), Some("close"));
+            assert!(old.body == first.body, "{target}");
+        }
+    }
+}
+
+#[test]
 fn pipelined_requests_are_answered_in_order() {
     for server in each() {
         let mut client = server.connect();

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use super::{Stop, Worker};
+use super::{Clock, Stop, Worker};
 use crate::files::content::LINE_BYTES;
 use crate::http::request::{Method, Request};
 use crate::http::status::Status;
@@ -32,31 +32,6 @@ impl Worker {
         counters.responses[status.place()].add(1);
     }
 
-    /// What ends every head: the date, the connection's fate where it is not the version's own,
-    /// and padding.
-    ///
-    /// With the padding the head, which begins at `start`, and the body of `body_bytes` are a whole
-    /// number of cache lines long, see [`crate::files::content`]. White space behind a field's
-    /// value means nothing (RFC 9112, section 5).
-    #[inline]
-    pub fn end_head(
-        &self,
-        request: &Request<'_>,
-        (start, body_bytes): (usize, u64),
-        text: &mut Vec<u8>,
-    ) {
-        text.extend_from_slice(&self.clock.date);
-        text.extend_from_slice(match (request.keep_alive, request.minor_version) {
-            (true, 1) => b"\r\nServer: perpacket",
-            (true, _) => b"\r\nConnection: keep-alive\r\nServer: perpacket",
-            (false, _) => b"\r\nConnection: close\r\nServer: perpacket",
-        });
-        let bytes = text.len() - start + HEAD_END.len() + body_bytes as usize;
-        let padding = bytes.wrapping_neg() % LINE_BYTES;
-        text.extend_from_slice(&[b' '; LINE_BYTES][..padding]);
-        text.extend_from_slice(HEAD_END);
-    }
-
     /// Appends a head for a body of `length` bytes.
     pub fn head(
         &self,
@@ -82,7 +57,7 @@ impl Worker {
             }
             text.extend_from_slice(extra.lines.as_bytes());
             text.extend_from_slice(b"Date: ");
-            self.end_head(request, (start, body_bytes), text);
+            end_head(&self.clock, request, (start, body_bytes), text);
         });
     }
 
@@ -144,6 +119,31 @@ impl Worker {
         text.extend_from_slice(&self.clock.date);
         let _ = write!(text, "\r\n\r\n{body}");
     }
+}
+
+/// What ends every head: the date, the connection's fate where it is not the version's own,
+/// and padding.
+///
+/// With the padding the head, which begins at `start`, and the body of `body_bytes` are a whole
+/// number of cache lines long, see [`crate::files::content`]. White space behind a field's
+/// value means nothing (RFC 9112, section 5).
+#[inline]
+pub fn end_head(
+    clock: &Clock,
+    request: &Request<'_>,
+    (start, body_bytes): (usize, u64),
+    text: &mut Vec<u8>,
+) {
+    text.extend_from_slice(&clock.date);
+    text.extend_from_slice(match (request.keep_alive, request.minor_version) {
+        (true, 1) => b"\r\nServer: perpacket",
+        (true, _) => b"\r\nConnection: keep-alive\r\nServer: perpacket",
+        (false, _) => b"\r\nConnection: close\r\nServer: perpacket",
+    });
+    let bytes = text.len() - start + HEAD_END.len() + body_bytes as usize;
+    let padding = bytes.wrapping_neg() % LINE_BYTES;
+    text.extend_from_slice(&[b' '; LINE_BYTES][..padding]);
+    text.extend_from_slice(HEAD_END);
 }
 
 fn begin_head(text: &mut Vec<u8>, status: Status) {

@@ -1,11 +1,12 @@
 //! A connection of a loop: what it waits for, and since when.
 
 use std::net::IpAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use super::tls::TlsSession;
 use crate::files::helpers::Job;
 use crate::outgoing::Outgoing;
+use crate::sys::ring::{Registered, Standing, Target};
 use crate::talk::Talk;
 
 /// What ends a connection that does nothing.
@@ -52,6 +53,8 @@ pub struct Connection {
     pub job: Option<Box<Job>>,
     /// A helper read the next part of a file.
     pub is_warmed: bool,
+    /// Its place in an io_uring's table, if it has one.
+    pub registered: Option<Registered>,
     /// What is under way, where reads and sends complete later.
     pub flight: Flight,
 }
@@ -60,11 +63,25 @@ pub struct Connection {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Flight {
     /// A read.
-    pub is_receiving: bool,
+    pub receiving: Receiving,
     /// A send, or the read of what is sent.
     pub is_sending: bool,
     /// The connection ends when nothing is under way.
     pub is_closing: bool,
+}
+
+/// How an io_uring reads from a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Receiving {
+    /// Not.
+    #[default]
+    Not,
+    /// Once, when bytes arrive.
+    Once,
+    /// Whenever bytes arrive.
+    Always(Standing),
+    /// It is told to end.
+    Stopping,
 }
 
 impl Connection {
@@ -84,7 +101,17 @@ impl Connection {
             ending: None,
             job: None,
             is_warmed: false,
+            registered: None,
             flight: Flight::default(),
+        }
+    }
+
+    /// Its socket, as an io_uring has it at the least cost.
+    #[inline]
+    pub fn target(&self) -> Target<'_> {
+        match self.registered {
+            Some(registered) => Target::Registered(registered),
+            None => Target::Descriptor(self.socket.as_fd()),
         }
     }
 

@@ -34,6 +34,8 @@ const SPARES: usize = 256;
 pub enum Fate {
     /// It waits for something.
     Stays,
+    /// Its next request is not for now, see [`Worker::defers`].
+    Later,
     /// It is to be closed.
     Ends,
 }
@@ -97,6 +99,8 @@ impl Engine {
                 }
             } else if let Some(is_sending) = connection.ending {
                 return self.end(connection, is_sending);
+            } else if connection.has_requests && self.worker.defers {
+                return Fate::Later;
             } else if connection.has_requests {
                 self.answer_saved(connection);
             } else if !connection.is_readable {
@@ -258,9 +262,8 @@ impl Engine {
         false
     }
 
-    /// Reads, and answers what takes no time, if the connection waits for nothing else. What is to
-    /// be sent, and what takes longer, is for [`Self::advance`]; TLS, whose handshakes take long, is
-    /// all for it.
+    /// Reads and answers, if the connection waits for nothing else. What is to be sent is for
+    /// [`Self::advance`]; TLS, whose handshakes take long, is all for it.
     #[inline]
     pub fn take_in(&mut self, connection: &mut Connection) -> Fate {
         let asks = connection.is_readable
@@ -271,10 +274,7 @@ impl Engine {
         if !asks {
             return Fate::Stays;
         }
-        self.worker.defers = true;
-        let fate = self.read(connection);
-        self.worker.defers = false;
-        fate
+        self.read(connection)
     }
 
     /// Reads once, and answers what came.
@@ -510,19 +510,25 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut engine = engine(folder.path());
         let (mut client, mut first) = asking("/a.txt");
+        engine.worker.defers = true;
         assert_eq!(engine.take_in(&mut first), Fate::Stays);
         assert!(first.out.is_none(), "the file has to be read first");
+        assert_eq!(engine.advance(&mut first, 0), Fate::Later);
+        engine.worker.defers = false;
         assert_eq!(engine.advance(&mut first, 0), Fate::Stays);
         assert_eq!(status_line(&mut client), "HTTP/1.1 200 OK");
 
         let (mut short_client, mut short) = asking("/a.txt");
         let (mut long_client, mut long) = asking("/work?us=1");
+        engine.worker.defers = true;
         assert_eq!(engine.take_in(&mut short), Fate::Stays);
         assert_eq!(engine.take_in(&mut long), Fate::Stays);
         assert!(short.out.is_some(), "answered from the cache");
         assert!(long.out.is_none() && long.has_requests, "for later");
         assert_eq!(engine.advance(&mut short, 1), Fate::Stays);
         assert_eq!(status_line(&mut short_client), "HTTP/1.1 200 OK");
+        assert_eq!(engine.advance(&mut long, 2), Fate::Later);
+        engine.worker.defers = false;
         assert_eq!(engine.advance(&mut long, 2), Fate::Stays);
         assert_eq!(status_line(&mut long_client), "HTTP/1.1 200 OK");
         assert!(!long.has_requests && long.input.is_empty() && long.out.is_none());
@@ -565,7 +571,10 @@ mod tests {
              GET /a.txt HTTP/1.1\r\nHost: h\r\n\r\n"
         )
         .unwrap();
+        engine.worker.defers = true;
         assert_eq!(engine.take_in(&mut connection), Fate::Stays);
+        assert_eq!(engine.advance(&mut connection, 0), Fate::Later);
+        engine.worker.defers = false;
         assert_eq!(engine.advance(&mut connection, 0), Fate::Stays);
         let mut answers = [0; 65_536];
         let count = client.read(&mut answers).unwrap();

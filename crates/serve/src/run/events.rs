@@ -2,10 +2,11 @@
 //!
 //! A request on an open connection costs three system calls: wait, read, send. Connections are
 //! registered once, edge-triggered, for reading and writing, and never again. Of all that are
-//! ready a loop first takes in what they ask and answers what lies in the cache, then sends: the
-//! kernel's code of one kind stays in the processor's nearest cache. A loop that is faster than its
-//! clients finds one or two ready each time it wakes, and pays a wait, and often a sleep and a
-//! wakeup, for each; with `--coalesce-us` it lets them gather. What is done for a connection when it is ready stands in
+//! ready a loop first takes in what they ask and answers what lies in the cache, then sends, then
+//! does what takes longer: the kernel's code of one kind stays in the processor's nearest cache,
+//! and no long answer holds back a short one. A loop that is faster than its clients finds one or
+//! two ready each time it wakes, and pays a wait, and often a sleep and a wakeup, for each; with
+//! `--coalesce-us` it lets them gather. What is done for a connection when it is ready stands in
 //! [`super::engine`]; here is who is ready, who comes, and who has waited too long.
 
 use std::io;
@@ -66,6 +67,10 @@ struct Loop<'a> {
     tls: Option<&'a Arc<rustls::ServerConfig>>,
     reserve: Reserve,
     paused_until_ms: Option<u64>,
+    /// Whose requests may take longer.
+    later: Vec<u64>,
+    /// The helpers are done with something.
+    has_outcomes: bool,
 }
 
 /// Runs the loop until `halt` is true and the mailbox rings.
@@ -87,6 +92,8 @@ pub fn run(
         tls,
         reserve: Reserve::new(),
         paused_until_ms: None,
+        later: Vec::new(),
+        has_outcomes: false,
     };
     let bell = EventData::new_u64(BELL);
     epoll::add(&this.epoll, this.mailbox.bell(), bell, EventFlags::IN)?;
@@ -136,11 +143,12 @@ impl Loop<'_> {
     /// Does what there is to do.
     fn turn(&mut self, events: &[Event]) -> io::Result<()> {
         self.engine.worker.clock.tick();
+        self.engine.worker.defers = true;
         for event in events {
             let (token, flags) = (event.data.u64(), event.flags);
             match token {
                 LISTENER => self.accept_some()?,
-                BELL => self.take_outcomes(),
+                BELL => self.has_outcomes = true,
                 _ => self.take_in(token, flags),
             }
         }
@@ -150,6 +158,8 @@ impl Loop<'_> {
                 self.advance(token);
             }
         }
+        self.engine.worker.defers = false;
+        self.go_on();
         let now_ms = self.engine.worker.clock.now_ms;
         if now_ms >= self.engine.next_deadline_ms {
             self.sweep();
@@ -203,8 +213,20 @@ impl Loop<'_> {
         let Some(connection) = self.connections.get(token) else {
             return;
         };
-        if self.engine.advance(connection, token) == Fate::Ends {
-            self.close(token);
+        match self.engine.advance(connection, token) {
+            Fate::Stays => {}
+            Fate::Later => self.later.push(token),
+            Fate::Ends => self.close(token),
+        }
+    }
+
+    /// Does what may take longer, when what is done before is sent.
+    fn go_on(&mut self) {
+        for token in std::mem::take(&mut self.later) {
+            self.advance(token);
+        }
+        if std::mem::take(&mut self.has_outcomes) {
+            self.take_outcomes();
         }
     }
 

@@ -3,7 +3,8 @@
 //! A loop makes one system call for all connections that are ready together. What takes longer than
 //! a look into the cache is done when the others' answers are on their way. A connection has at
 //! most one read and one send under way; the read takes its buffer from a pool when bytes arrive,
-//! so an idle connection holds none. What is answered, and when a client is too slow, is the
+//! so an idle connection holds none. Who was answered before is expected to ask again: its read
+//! stands, and the ring knows its socket by a place of its own. What is answered, and when a client is too slow, is the
 //! engine's, as for epoll. Files above `--sendfile-above` are read by the ring, in parts.
 
 use std::io;
@@ -16,10 +17,11 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::net::{Shutdown, getpeername, shutdown};
 
-use super::connection::{Connection, Connections, Waiting};
+use super::connection::{Connection, Connections, Receiving, Waiting};
 use super::engine::Engine;
 use super::listener::{Reserve, turn_away};
 use crate::answer::Worker;
+use crate::counters::Counters;
 use crate::error::ServeError;
 use crate::files::helpers::{HelperDesk, Mailbox};
 use crate::outgoing::Outgoing;
@@ -30,6 +32,9 @@ const LONG_WAIT: Duration = Duration::from_secs(3600);
 
 /// How long no client is taken when there is nothing to turn one away with.
 const PAUSE_MS: u64 = 100;
+
+/// Most bytes of requests that wait for their turn: then no more are read until it comes.
+const HELD_BYTES: usize = 65_536;
 
 /// Turns that a loop waits at its end for what is under way, of [`LAST_WAIT`] each.
 const LAST_TURNS: usize = 20;
@@ -148,7 +153,7 @@ impl Loop<'_> {
                     self.ring.accept(self.listener.as_fd());
                 }
             }
-            Completion::Received(token, result) => self.received(token, result),
+            Completion::Received(token, result, more) => self.received(token, result, more),
             Completion::Sent(token, out, result) => self.sent(token, out, result),
             Completion::Read(token, out, result) => self.read(token, out, result),
         }
@@ -195,14 +200,20 @@ impl Loop<'_> {
         }
     }
 
-    fn received(&mut self, token: u64, result: io::Result<usize>) {
+    fn received(&mut self, token: u64, result: io::Result<usize>, more: bool) {
         let Some(connection) = self.connections.get(token) else {
             return;
         };
-        connection.flight.is_receiving = false;
+        if !more {
+            connection.flight.receiving = Receiving::Not;
+        }
         match result {
-            // All buffers were in use: they are back by now.
-            Err(error) if error.raw_os_error() == Some(Errno::NOBUFS.raw_os_error()) => {}
+            // All buffers were in use, and are back by now; or it was stopped.
+            Err(error)
+                if matches!(
+                    Errno::from_io_error(&error),
+                    Some(Errno::NOBUFS | Errno::CANCELED)
+                ) => {}
             Err(_) => connection.flight.is_closing = true,
             Ok(0) => connection.is_half_closed = true,
             Ok(_) if connection.waiting == Waiting::Lingering => {}
@@ -214,6 +225,12 @@ impl Loop<'_> {
                 } else {
                     connection.input.extend_from_slice(bytes);
                     connection.has_requests = true;
+                }
+                if let Receiving::Always(standing) = connection.flight.receiving
+                    && connection.input.len() > HELD_BYTES
+                {
+                    self.ring.stop(standing);
+                    connection.flight.receiving = Receiving::Stopping;
                 }
             }
         }
@@ -249,8 +266,7 @@ impl Loop<'_> {
         };
         match result {
             Ok(bytes) if !bytes.is_empty() && !connection.flight.is_closing => {
-                self.ring
-                    .send_part(token, connection.socket.as_fd(), out, bytes);
+                self.ring.send_part(token, connection.target(), out, bytes);
             }
             // The file became shorter than promised, or the disk failed.
             Ok(_) | Err(_) => {
@@ -276,7 +292,7 @@ impl Loop<'_> {
             if let Some(out) = connection.out.take() {
                 connection.flight.is_sending = true;
                 self.engine.wait_sending(connection);
-                return self.ring.send(token, connection.socket.as_fd(), out);
+                return self.ring.send(token, connection.target(), out);
             }
             if let Some(job) = connection.job.take() {
                 self.engine.send_job(connection, token, *job);
@@ -298,9 +314,10 @@ impl Loop<'_> {
                 if connection.waiting != Waiting::Lingering {
                     self.engine.rest(connection);
                 }
-                if !connection.flight.is_receiving {
-                    connection.flight.is_receiving = true;
-                    self.ring.receive(token, connection.socket.as_fd());
+                if connection.flight.receiving == Receiving::Not {
+                    let counters = self.engine.worker.counters();
+                    connection.flight.receiving =
+                        receive(&mut self.ring, token, connection, counters);
                 }
                 return;
             }
@@ -332,11 +349,14 @@ impl Loop<'_> {
         let Some(connection) = self.connections.get(token) else {
             return;
         };
-        if connection.flight.is_receiving || connection.flight.is_sending {
+        if connection.flight.receiving != Receiving::Not || connection.flight.is_sending {
             // Makes both complete; a peer that is gone already does so too.
             let _ = shutdown(&connection.socket, Shutdown::Both);
             self.engine.worker.counters().system_calls.add(1);
             return;
+        }
+        if let Some(registered) = connection.registered {
+            self.ring.release(registered);
         }
         self.connections.remove(token);
         let counters = self.engine.worker.counters();
@@ -361,4 +381,23 @@ impl Loop<'_> {
         }
         Ok(())
     }
+}
+
+/// Reads what a client sends next. Who was answered before will go on: for it a read stands, and its
+/// socket gets a place, which would be too much for who asks but once.
+fn receive(
+    ring: &mut Ring,
+    token: u64,
+    connection: &mut Connection,
+    counters: &Counters,
+) -> Receiving {
+    if connection.talk.answered == 0 {
+        ring.receive(token, connection.target());
+        return Receiving::Once;
+    }
+    if connection.registered.is_none() {
+        counters.system_calls.add(1);
+        connection.registered = ring.register(connection.socket.as_fd());
+    }
+    Receiving::Always(ring.receive_always(token, connection.target()))
 }

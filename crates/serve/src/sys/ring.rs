@@ -3,6 +3,7 @@
 //! The kernel uses the memory of an operation until it completes. So an operation takes its memory,
 //! and its completion gives it back; what is still under way when the ring is dropped is leaked.
 
+use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -11,8 +12,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
-use io_uring::types::{BufRingEntry, Fd, SubmitArgs, Timespec};
+use io_uring::types::{BufRingEntry, Fd, Fixed, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
+use rustix::process::{Resource, getrlimit};
 
 use crate::outgoing::Outgoing;
 
@@ -28,6 +30,9 @@ const BUFFER_BYTES: usize = 16_384;
 /// The group of these buffers: the only one.
 const GROUP: u16 = 0;
 
+/// Most sockets that a ring knows by their places.
+const REGISTERED: u64 = 16_384;
+
 /// Messages kept for use again.
 const SPARES: usize = 256;
 
@@ -38,18 +43,55 @@ pub enum Completion {
     Client(io::Result<OwnedFd>, bool),
     /// The mailbox rang.
     Bell,
-    /// Bytes of a connection: as many, in [`Ring::received`].
-    Received(u64, io::Result<usize>),
+    /// Bytes of a connection: as many, in [`Ring::received`]; and whether more will come without
+    /// asking again.
+    Received(u64, io::Result<usize>, bool),
     /// So many bytes of what was to be sent are sent.
     Sent(u64, Box<Outgoing>, io::Result<usize>),
     /// A part of a file, which comes next in what is to be sent.
     Read(u64, Box<Outgoing>, io::Result<Vec<u8>>),
 }
 
+/// An operation that stands until it is stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing(usize);
+
+/// The place of a socket in the ring's own table: whoever names it so has it at once, where a
+/// descriptor is looked up and counted each time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Registered(u32);
+
+/// A socket, as an operation names it.
+#[derive(Clone, Copy, Debug)]
+pub enum Target<'a> {
+    /// By its descriptor.
+    Descriptor(BorrowedFd<'a>),
+    /// By its place.
+    Registered(Registered),
+}
+
+/// Builds an operation on a socket, whichever way that is named.
+macro_rules! on {
+    ($target:expr, |$socket:ident| $operation:expr) => {
+        match $target {
+            Target::Descriptor(descriptor) => {
+                let $socket = Fd(descriptor.as_raw_fd());
+                $operation
+            }
+            Target::Registered(Registered(place)) => {
+                let $socket = Fixed(place);
+                $operation
+            }
+        }
+    };
+}
+
 enum Operation {
     Accept,
     Poll,
     Receive(u64),
+    Stop,
+    Release(Registered),
     Send(u64, Box<Message>),
     Read(u64, Box<Part>),
     SendPart(u64, Box<Part>),
@@ -99,7 +141,8 @@ pub struct Ring {
     uring: IoUring,
     operations: Vec<Option<Operation>>,
     free: Vec<usize>,
-    waiting: Vec<squeue::Entry>,
+    places: Vec<Registered>,
+    waiting: VecDeque<squeue::Entry>,
     #[expect(clippy::vec_box, reason = "the kernel knows a message by its address")]
     spares: Vec<Box<Message>>,
     buffers: NonNull<u8>,
@@ -120,11 +163,8 @@ impl Ring {
     /// # Errors
     /// The kernel has no io_uring, forbids it, or is older than 6.1.
     pub fn new() -> io::Result<Self> {
-        let uring = IoUring::builder()
-            .setup_single_issuer()
-            .setup_defer_taskrun()
-            .setup_cqsize(ENTRIES * 8)
-            .build(ENTRIES)?;
+        let uring = build()?;
+        let places = places(&uring);
         let buffers = map(POOL_BYTES)?;
         let entries = map(RING_BYTES)?.cast();
         // SAFETY: the entries are a mapping of their own, aligned to a page, of this many entries,
@@ -141,7 +181,8 @@ impl Ring {
             uring,
             operations: Vec::new(),
             free: Vec::new(),
-            waiting: Vec::new(),
+            places,
+            waiting: VecDeque::new(),
             spares: Vec::new(),
             buffers,
             entries,
@@ -173,17 +214,53 @@ impl Ring {
         self.submit(Operation::Poll, entry);
     }
 
+    /// Gives a socket a place, if there is one. It is to be released before the socket is closed.
+    pub fn register(&mut self, socket: BorrowedFd<'_>) -> Option<Registered> {
+        let registered = self.places.pop()?;
+        let update = self
+            .uring
+            .submitter()
+            .register_files_update(registered.0, &[socket.as_raw_fd()]);
+        if update.is_err() {
+            self.places.push(registered);
+            return None;
+        }
+        Some(registered)
+    }
+
+    /// Takes a place back. Nothing may be under way there.
+    pub fn release(&mut self, registered: Registered) {
+        let entry = opcode::Close::new(Fixed(registered.0)).build();
+        self.submit(Operation::Release(registered), entry);
+    }
+
     /// Reads once from a connection, into a buffer that is taken when bytes are there.
-    pub fn receive(&mut self, token: u64, socket: BorrowedFd<'_>) {
-        let entry = opcode::Recv::new(Fd(socket.as_raw_fd()), ptr::null_mut(), 0)
-            .buf_group(GROUP)
-            .build()
-            .flags(squeue::Flags::BUFFER_SELECT);
+    pub fn receive(&mut self, token: u64, socket: Target<'_>) {
+        let entry = on!(socket, |socket| opcode::Recv::new(
+            socket,
+            ptr::null_mut(),
+            0
+        ))
+        .buf_group(GROUP)
+        .build()
+        .flags(squeue::Flags::BUFFER_SELECT);
         self.submit(Operation::Receive(token), entry);
     }
 
+    /// Reads from a connection whenever bytes arrive, until its end, an error or [`Self::stop`].
+    pub fn receive_always(&mut self, token: u64, socket: Target<'_>) -> Standing {
+        let entry = on!(socket, |socket| opcode::RecvMulti::new(socket, GROUP)).build();
+        Standing(self.submit(Operation::Receive(token), entry))
+    }
+
+    /// Ends an operation that stands: it completes once more, without more to come.
+    pub fn stop(&mut self, standing: Standing) {
+        let entry = opcode::AsyncCancel::new(standing.0 as u64).build();
+        self.submit(Operation::Stop, entry);
+    }
+
     /// Sends what comes next: pieces in memory, or a part of a file, which is read first.
-    pub fn send(&mut self, token: u64, socket: BorrowedFd<'_>, out: Box<Outgoing>) {
+    pub fn send(&mut self, token: u64, socket: Target<'_>, out: Box<Outgoing>) {
         if let Some((file, offset, length)) = out.next_file_part() {
             let mut part = Box::new(Part {
                 out,
@@ -194,19 +271,21 @@ impl Ring {
             let entry = opcode::Read::new(Fd(file.as_raw_fd()), start, bytes)
                 .offset(offset)
                 .build();
-            return self.submit(Operation::Read(token, part), entry);
+            self.submit(Operation::Read(token, part), entry);
+            return;
         }
-        let socket = Fd(socket.as_raw_fd());
         let mut message = self.spares.pop().unwrap_or_else(Message::boxed);
         message.take(out);
         let entry = if let [piece] = *message.pieces {
-            opcode::Send::new(socket, piece.iov_base.cast(), piece.iov_len as u32)
+            let (start, bytes) = (piece.iov_base.cast(), piece.iov_len as u32);
+            on!(socket, |socket| opcode::Send::new(socket, start, bytes))
                 .flags(libc::MSG_NOSIGNAL)
                 .build()
         } else {
             message.header.msg_iov = message.pieces.as_mut_ptr();
             message.header.msg_iovlen = message.pieces.len();
-            opcode::SendMsg::new(socket, &raw const message.header)
+            let header = &raw const message.header;
+            on!(socket, |socket| opcode::SendMsg::new(socket, header))
                 .flags(libc::MSG_NOSIGNAL as u32)
                 .build()
         };
@@ -217,7 +296,7 @@ impl Ring {
     pub fn send_part(
         &mut self,
         token: u64,
-        socket: BorrowedFd<'_>,
+        socket: Target<'_>,
         out: Box<Outgoing>,
         bytes: Vec<u8>,
     ) {
@@ -227,7 +306,7 @@ impl Ring {
             bytes,
             _file: None,
         });
-        let entry = opcode::Send::new(Fd(socket.as_raw_fd()), start, length)
+        let entry = on!(socket, |socket| opcode::Send::new(socket, start, length))
             .flags(libc::MSG_NOSIGNAL)
             .build();
         self.submit(Operation::SendPart(token, part), entry);
@@ -257,12 +336,12 @@ impl Ring {
     fn submit_most(&mut self) -> io::Result<()> {
         loop {
             let mut queue = self.uring.submission();
-            while let Some(entry) = self.waiting.last() {
+            while let Some(entry) = self.waiting.front() {
                 // SAFETY: an operation's memory is kept in `operations` until it completes.
                 if unsafe { queue.push(entry) }.is_err() {
                     break;
                 }
-                self.waiting.pop();
+                self.waiting.pop_front();
             }
             drop(queue);
             if self.waiting.is_empty() {
@@ -282,7 +361,7 @@ impl Ring {
         }
     }
 
-    fn submit(&mut self, operation: Operation, entry: squeue::Entry) {
+    fn submit(&mut self, operation: Operation, entry: squeue::Entry) -> usize {
         let place = self.free.pop().unwrap_or_else(|| {
             self.operations.push(None);
             self.operations.len() - 1
@@ -291,8 +370,9 @@ impl Ring {
         let entry = entry.user_data(place as u64);
         // SAFETY: an operation's memory is kept in `operations` until it completes.
         if unsafe { self.uring.submission().push(&entry) }.is_err() {
-            self.waiting.push(entry);
+            self.waiting.push_back(entry);
         }
+        place
     }
 
     fn complete(&mut self, entry: &cqueue::Entry) -> Option<Completion> {
@@ -303,10 +383,12 @@ impl Ring {
         };
         let more = cqueue::more(entry.flags());
         let operation = self.operations.get_mut(place)?.take()?;
-        if more {
-            self.operations[place] = Some(Operation::Accept);
-        } else {
-            self.free.push(place);
+        match operation {
+            Operation::Accept if more => self.operations[place] = Some(Operation::Accept),
+            Operation::Receive(token) if more => {
+                self.operations[place] = Some(Operation::Receive(token));
+            }
+            _ => self.free.push(place),
         }
         Some(match operation {
             Operation::Accept => {
@@ -315,13 +397,18 @@ impl Ring {
                 Completion::Client(socket, more)
             }
             Operation::Poll => Completion::Bell,
+            Operation::Stop => return None,
+            Operation::Release(registered) => {
+                self.places.push(registered);
+                return None;
+            }
             Operation::Receive(token) => {
                 self.received.clear();
                 if let Some(number) = cqueue::buffer_select(entry.flags()) {
                     let count = *result.as_ref().unwrap_or(&0);
                     self.take_buffer(number, count);
                 }
-                Completion::Received(token, result)
+                Completion::Received(token, result, more)
             }
             Operation::Send(token, mut message) => {
                 let out = message.out.take()?;
@@ -390,6 +477,35 @@ impl Drop for Ring {
     }
 }
 
+/// A ring, with what this kernel has of what makes it faster.
+fn build() -> io::Result<IoUring> {
+    let mut builder = IoUring::builder();
+    builder
+        .setup_single_issuer()
+        .setup_defer_taskrun()
+        .setup_cqsize(ENTRIES * 8);
+    let plain = builder.clone();
+    builder
+        .setup_no_sqarray()
+        .build(ENTRIES)
+        .or_else(|_| plain.build(ENTRIES))
+}
+
+/// Places for sockets; none where the kernel keeps one that was released as long as anything else is
+/// under way, which it did before 6.13 (`io_uring/rsrc.c`). The first feature that tells a newer
+/// one is of 6.15.
+fn places(uring: &IoUring) -> Vec<Registered> {
+    if !uring.params().is_feature_no_iowait() {
+        return Vec::new();
+    }
+    let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(REGISTERED);
+    let count = descriptors.min(REGISTERED) as u32;
+    match uring.submitter().register_files_sparse(count) {
+        Ok(()) => (0..count).rev().map(Registered).collect(),
+        Err(_) => Vec::new(),
+    }
+}
+
 /// What is no fault of the ring: time is up, a signal came, completions have to be taken first.
 fn unless_broken(result: io::Result<usize>) -> io::Result<()> {
     match result {
@@ -422,4 +538,76 @@ fn map(bytes: usize) -> io::Result<NonNull<u8>> {
         return Err(io::Error::last_os_error());
     }
     NonNull::new(base.cast()).ok_or_else(io::Error::last_os_error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+
+    const SOON: Duration = Duration::from_secs(60);
+
+    /// A ring; none on a kernel that has none for us.
+    fn ring() -> Option<Ring> {
+        Ring::new()
+            .inspect_err(|error| eprintln!("skipped: {error}"))
+            .ok()
+    }
+
+    /// The next completion of a read: how many bytes or which error, and whether more come.
+    fn received(ring: &mut Ring) -> (Result<usize, Option<i32>>, bool) {
+        loop {
+            match ring.next() {
+                Some(Completion::Received(7, result, more)) => {
+                    return (result.map_err(|error| error.raw_os_error()), more);
+                }
+                Some(other) => panic!("{other:?}"),
+                None => ring.wait(SOON).unwrap(),
+            }
+        }
+    }
+
+    #[test]
+    fn a_read_stands_until_it_is_stopped() {
+        let Some(mut ring) = ring() else { return };
+        let (mut client, socket) = UnixStream::pair().unwrap();
+        let standing = ring.receive_always(7, Target::Descriptor(socket.as_fd()));
+        for text in ["one", "three"] {
+            client.write_all(text.as_bytes()).unwrap();
+            assert_eq!(received(&mut ring), (Ok(text.len()), true));
+            assert_eq!(ring.received(), text.as_bytes());
+        }
+        ring.stop(standing);
+        let canceled = Some(libc::ECANCELED);
+        assert_eq!(received(&mut ring), (Err(canceled), false));
+        client.write_all(b"again").unwrap();
+        ring.receive(7, Target::Descriptor(socket.as_fd()));
+        assert_eq!(received(&mut ring), (Ok(5), false));
+    }
+
+    #[test]
+    fn a_socket_with_a_place_works_by_it_and_is_closed_once_that_is_released() {
+        let Some(mut ring) = ring() else { return };
+        let (mut client, socket) = UnixStream::pair().unwrap();
+        let Some(registered) = ring.register(socket.as_fd()) else {
+            eprintln!("skipped: this kernel is older than 6.15 and gives no places");
+            return;
+        };
+        let places = ring.places.len();
+        ring.receive(7, Target::Registered(registered));
+        client.write_all(b"ask").unwrap();
+        assert_eq!(received(&mut ring), (Ok(3), false));
+        drop(socket);
+        client.set_nonblocking(true).unwrap();
+        let error = client.read(&mut [0]).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock, "the ring has it");
+        ring.release(registered);
+        ring.flush().unwrap();
+        client.set_nonblocking(false).unwrap();
+        assert_eq!(client.read(&mut [0]).unwrap(), 0, "closed");
+        assert!(ring.next().is_none());
+        assert_eq!(ring.places.len(), places + 1);
+    }
 }
