@@ -31,6 +31,9 @@ mod statics;
 
 use ready::Ready;
 
+/// Of a worker's own cache, as much again may be taken by responses that are ready.
+const READY_SHARE: u64 = 16;
+
 /// The time, looked at once for everything that came in together.
 #[derive(Debug)]
 pub struct Clock {
@@ -131,8 +134,8 @@ impl Worker {
             site,
             clock: Clock::new(),
             defers: false,
+            ready: Ready::new(shelf.own_bytes() / READY_SHARE),
             shelf,
-            ready: Ready::new(),
             slot,
             asks_helpers,
             delivered: None,

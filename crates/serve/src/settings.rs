@@ -97,7 +97,8 @@ pub struct Settings {
     /// `benches/serve_against_nginx.py` says what it saves where a server on a core of its own is
     /// faster than its clients, and so finds one or two at a time. It costs up to so much latency.
     pub coalesce_us: u64,
-    /// Memory for files, in bytes: of each loop, each process, or all threads together.
+    /// Memory for files, in bytes: of each loop, each process, or all threads together. Loops and
+    /// processes take up to a sixteenth more for whole responses that many ask for.
     pub cache_bytes: u64,
     /// How long, in milliseconds, a cached file is served without asking whether it changed.
     pub revalidate_ms: u64,

@@ -14,8 +14,8 @@ use rustix::net::sockopt::{
 };
 use started::{Started, pattern, settings};
 
-/// An event loop and blocking calls: the two ways in which faults are met.
-const BOTH: [Architecture; 3] = [
+/// Two event loops and blocking calls: the ways in which faults are met.
+const WAYS: [Architecture; 3] = [
     Architecture::Events,
     Architecture::Threads,
     Architecture::Uring,
@@ -72,13 +72,14 @@ fn malformed_and_oversized_requests_are_told_so_and_the_connection_ends() {
             400,
         ),
     ];
-    for architecture in BOTH {
+    for architecture in WAYS {
         let server = Started::new(settings(architecture));
         for (request, status) in &cases {
-            let mut client = server.connect();
-            client.send(request);
-            assert_eq!(client.answer().status, *status, "{request:.60}");
-            assert!(client.is_ended());
+            for mut client in server.both() {
+                client.send(request);
+                assert_eq!(client.answer().status, *status, "{request:.60}");
+                assert!(client.is_ended());
+            }
         }
         assert_eq!(server.get("/a.txt", "").status, 200);
     }
@@ -86,45 +87,52 @@ fn malformed_and_oversized_requests_are_told_so_and_the_connection_ends() {
 
 #[test]
 fn slow_clients_are_closed_and_idle_ones_too() {
-    for architecture in BOTH {
+    for architecture in WAYS {
         let server = Started::new(quick(architecture));
-        let mut slow = server.connect();
-        slow.send("GET / HT");
-        let mut idle = server.connect();
-        assert_eq!(slow.answer().status, 408);
-        assert!(slow.is_ended());
-        assert!(idle.is_ended());
-        let mut dripping = server.connect();
-        dripping.send("GET / HTTP/1.1\r\n");
-        // Bytes now and then do not make a request: the limit is for all of it.
-        while dripping.stream.write_all(b"A: b\r\n").is_ok() {
-            std::thread::sleep(Duration::from_millis(40));
+        for mut slow in server.both() {
+            slow.send("GET / HT");
+            assert_eq!(slow.answer().status, 408);
+            assert!(slow.is_ended());
         }
-        server.until(|report| report.connections.timed_out == 3 && report.connections.open == 0);
+        for mut idle in server.both() {
+            assert!(idle.is_ended());
+        }
+        for mut dripping in server.both() {
+            dripping.send("GET / HTTP/1.1\r\n");
+            // Bytes now and then do not make a request: the limit is for all of it.
+            while dripping.stream.write_all(b"A: b\r\n").is_ok() {
+                std::thread::sleep(Duration::from_millis(40));
+            }
+        }
+        server.until(|report| report.connections.timed_out == 6 && report.connections.open == 0);
     }
 }
 
 #[test]
 fn a_client_that_takes_no_byte_is_closed() {
-    for architecture in BOTH {
+    for architecture in WAYS {
         let server = Started::new(quick(architecture));
-        let mut client = server.connect();
-        client.send("GET /bytes/100000000 HTTP/1.1\r\nHost: h\r\n\r\n");
-        server.until(|report| report.connections.timed_out == 1 && report.connections.open == 0);
-        assert!(client.rest().len() < 100_000_000);
+        let clients = server.both().map(|mut client| {
+            client.send("GET /bytes/100000000 HTTP/1.1\r\nHost: h\r\n\r\n");
+            client
+        });
+        server.until(|report| report.connections.timed_out == 2 && report.connections.open == 0);
+        for mut client in clients {
+            assert!(client.rest().len() < 100_000_000);
+        }
     }
 }
 
 #[test]
 fn of_a_client_that_asks_and_reads_nothing_no_more_is_taken_than_the_kernel_holds() {
-    const MOST_BYTES: usize = 100 << 20;
+    const MOST_BYTES: usize = 300 << 20;
     let request = format!("GET /a.txt HTTP/1.1\r\nHost: {}\r\n\r\n", "h".repeat(400));
-    for architecture in BOTH {
-        let server = Started::new(settings(architecture));
-        let mut client = server.connect();
-        // A read stands only for those who were answered before.
-        client.send(&request);
-        assert_eq!(client.answer().body, pattern(612));
+    for architecture in WAYS {
+        let server = Started::new(Settings {
+            request_timeout_s: 600.0,
+            ..settings(architecture)
+        });
+        let mut client = server.connect_and_ask();
         set_socket_recv_buffer_size(&client.stream, 1 << 16).unwrap();
         set_socket_send_buffer_size(&client.stream, 1 << 16).unwrap();
         client.stream.set_nonblocking(true).unwrap();
@@ -142,9 +150,11 @@ fn of_a_client_that_asks_and_reads_nothing_no_more_is_taken_than_the_kernel_hold
         assert!(sent < MOST_BYTES, "all was taken");
         client.stream.set_nonblocking(false).unwrap();
         let mut writer = client.stream.try_clone().unwrap();
-        let left = text.as_bytes()[sent % request.len()..request.len()].to_vec();
+        let requests = sent.div_ceil(request.len());
+        let left_bytes = requests * request.len() - sent;
+        let left = request.as_bytes()[request.len() - left_bytes..].to_vec();
         let rest = std::thread::spawn(move || writer.write_all(&left));
-        for _ in 0..sent.div_ceil(request.len()) {
+        for _ in 0..requests {
             assert_eq!(client.answer().body, pattern(612));
         }
         rest.join().unwrap().unwrap();
@@ -155,25 +165,30 @@ fn of_a_client_that_asks_and_reads_nothing_no_more_is_taken_than_the_kernel_hold
 
 #[test]
 fn a_half_closed_client_gets_its_answers() {
-    for architecture in BOTH {
+    for architecture in WAYS {
         let server = Started::new(settings(architecture));
-        let mut client = server.connect();
-        client.send(
-            "GET /large HTTP/1.1\r\nHost: h\r\n\r\nGET /a.txt HTTP/1.1\r\nHost: h\r\n\r\nGET /cut",
-        );
-        client.half_close();
-        assert!(client.answer().body == pattern(3 << 20));
-        assert_eq!(client.answer().body, pattern(612));
-        assert!(client.is_ended());
+        for mut client in server.both() {
+            client.send(
+                "GET /large HTTP/1.1\r\nHost: h\r\n\r\nGET /a.txt HTTP/1.1\r\nHost: h\r\n\r\nGET /cut",
+            );
+            client.half_close();
+            assert!(client.answer().body == pattern(3 << 20));
+            assert_eq!(client.answer().body, pattern(612));
+            assert!(client.is_ended());
+        }
     }
 }
 
 #[test]
 fn clients_that_reset_their_connections_leave_nothing_behind() {
-    for architecture in BOTH {
+    for architecture in WAYS {
         let server = Started::new(settings(architecture));
         for number in 0..40 {
-            let mut client = server.connect();
+            let mut client = if number < 20 {
+                server.connect()
+            } else {
+                server.connect_and_ask()
+            };
             match number % 4 {
                 0 => {}
                 1 => client.send("GET /a.t"),
@@ -192,7 +207,7 @@ fn clients_that_reset_their_connections_leave_nothing_behind() {
 
 #[test]
 fn nothing_outside_the_root_is_served() {
-    for architecture in BOTH {
+    for architecture in WAYS {
         let outside = tempfile::tempdir().unwrap();
         fs::write(outside.path().join("secret"), "secret").unwrap();
         let server = Started::new(settings(architecture));
@@ -229,7 +244,7 @@ fn a_pipe_in_the_root_blocks_nobody() {
 
 #[test]
 fn a_file_that_changes_is_served_anew_and_one_that_vanishes_is_gone() {
-    for architecture in BOTH {
+    for architecture in WAYS {
         let server = Started::new(Settings {
             revalidate_ms: 0,
             ..settings(architecture)
@@ -261,7 +276,7 @@ fn a_file_that_changes_is_served_anew_and_one_that_vanishes_is_gone() {
 
 #[test]
 fn a_file_cut_while_it_is_sent_ends_the_connection_not_the_server() {
-    for architecture in BOTH {
+    for architecture in WAYS {
         let server = Started::new(settings(architecture));
         let path = server.root().join("huge");
         let file = fs::File::create(&path).unwrap();
@@ -281,7 +296,7 @@ fn a_file_cut_while_it_is_sent_ends_the_connection_not_the_server() {
 
 #[test]
 fn a_file_that_is_read_while_it_is_deleted_comes_whole() {
-    for architecture in BOTH {
+    for architecture in WAYS {
         let server = Started::new(settings(architecture));
         let mut client = server.connect();
         client.send("GET /large HTTP/1.1\r\nHost: h\r\n\r\n");
@@ -294,7 +309,7 @@ fn a_file_that_is_read_while_it_is_deleted_comes_whole() {
 #[test]
 fn a_disk_error_is_500_and_costs_nobody_else() {
     // The kernel answers EIO to a read of address 0 of a process: a disk error at will.
-    for architecture in BOTH {
+    for architecture in WAYS {
         let server = Started::new(Settings {
             root: Some("/proc/self".into()),
             ..settings(architecture)
@@ -307,7 +322,7 @@ fn a_disk_error_is_500_and_costs_nobody_else() {
 
 #[test]
 fn more_clients_than_allowed_are_told_to_come_again() {
-    for architecture in BOTH {
+    for architecture in WAYS {
         let server = Started::new(Settings {
             max_connections: Some(2),
             ..settings(architecture)

@@ -9,41 +9,45 @@ use std::sync::{Arc, Weak};
 use crate::files::content::Content;
 use crate::files::entry::{Body, Entry};
 
-/// Files that have such a response at a time: two that share a place have to take turns.
-const PLACES: usize = 64;
+/// Most files that have such a response at a time.
+const PLACES: u64 = 64;
 
 /// From so many requests within a second on, copying the body once is worth it.
 const OFTEN: u32 = 8;
 
 /// Largest body of such a response, in bytes: with larger ones the head does not matter.
-const LARGEST_BYTES: usize = 1 << 16;
+const LARGEST_BYTES: u64 = 1 << 16;
 
-/// One worker's responses. What they take is bounded by [`PLACES`] times [`LARGEST_BYTES`].
+/// One worker's responses of this second.
 #[derive(Debug)]
 pub struct Ready {
-    places: [Place; PLACES],
+    second: i64,
+    places: Box<[Place]>,
 }
 
-#[derive(Debug, Default)]
+/// Taken by the first file that is asked for in a second.
+#[derive(Clone, Debug, Default)]
 struct Place {
+    /// Keeps the address from being another's meanwhile, not the file.
     entry: Weak<Entry>,
-    second: i64,
     asked: u32,
     response: Option<Arc<Content>>,
 }
 
 impl Ready {
-    /// None yet.
-    pub fn new() -> Self {
+    /// None yet, and never more than so many bytes, beside what is still being sent.
+    pub fn new(most_bytes: u64) -> Self {
+        let places = (most_bytes / LARGEST_BYTES).min(PLACES);
         Self {
-            places: std::array::from_fn(|_| Place::default()),
+            second: 0,
+            places: vec![Place::default(); places as usize].into(),
         }
     }
 
     /// The response with a file in this second, if it is asked for often enough.
     ///
-    /// `write_head` writes the head for a body of so many bytes; head and body are a whole number
-    /// of cache lines, see [`crate::files::content`].
+    /// `write_head` writes the head for the whole body, so that both are a whole number of cache
+    /// lines, see [`crate::files::content`].
     #[inline]
     pub fn response(
         &mut self,
@@ -51,41 +55,46 @@ impl Ready {
         second: i64,
         write_head: impl FnOnce(&mut Vec<u8>),
     ) -> Option<Arc<Content>> {
-        let place = &mut self.places[place_of(entry)];
-        if place.second != second {
-            place.start(entry, second);
-        } else if place.entry.as_ptr() != Arc::as_ptr(entry) {
+        if self.places.is_empty() {
+            return None;
+        }
+        if self.second != second {
+            self.second = second;
+            self.places.fill_with(Place::default);
+        }
+        let place = &mut self.places[hash(entry) % self.places.len()];
+        if place.entry.as_ptr() != Arc::as_ptr(entry) && !place.take(entry) {
             return None;
         }
         if let Some(response) = &place.response {
             return Some(Arc::clone(response));
         }
         place.asked += 1;
-        if place.asked != OFTEN {
-            return None;
+        if place.asked == OFTEN {
+            place.response = put_together(entry, write_head);
         }
-        place.response = put_together(entry, write_head);
         place.response.clone()
     }
 }
 
 impl Place {
-    /// Gives the place to a file for a second.
-    fn start(&mut self, entry: &Arc<Entry>, second: i64) {
-        if self.entry.as_ptr() != Arc::as_ptr(entry) {
+    /// Gives the place to a file, if it is free and the file is small enough.
+    fn take(&mut self, entry: &Arc<Entry>) -> bool {
+        let is_small =
+            matches!(&entry.body, Body::Memory(body) if body.len() as u64 <= LARGEST_BYTES);
+        let takes = self.asked == 0 && is_small;
+        if takes {
             self.entry = Arc::downgrade(entry);
         }
-        self.second = second;
-        self.asked = 0;
-        self.response = None;
+        takes
     }
 }
 
-/// Where a file's response is: entries are apart by some hundred bytes.
+/// Entries are apart by some hundred bytes.
 #[inline]
-fn place_of(entry: &Arc<Entry>) -> usize {
+fn hash(entry: &Arc<Entry>) -> usize {
     let address = Arc::as_ptr(entry).addr();
-    (address >> 7 ^ address >> 13) % PLACES
+    address >> 7 ^ address >> 13
 }
 
 #[cold]
@@ -93,9 +102,6 @@ fn put_together(entry: &Entry, write_head: impl FnOnce(&mut Vec<u8>)) -> Option<
     let Body::Memory(body) = &entry.body else {
         return None;
     };
-    if body.len() > LARGEST_BYTES {
-        return None;
-    }
     let mut head = Vec::with_capacity(512);
     write_head(&mut head);
     let whole = Content::filled(head.len() + body.len(), |bytes| {
@@ -136,7 +142,7 @@ mod tests {
 
     #[test]
     fn it_is_put_together_once_a_second_for_what_is_asked_for_often() {
-        let (mut ready, entry) = (Ready::new(), entry(3));
+        let (mut ready, entry) = (Ready::new(1 << 20), entry(3));
         assert!(asked(&mut ready, &entry, 1, OFTEN - 1).is_none());
         let first = asked(&mut ready, &entry, 1, 1).unwrap();
         assert_eq!(**first, *b"1:xxx");
@@ -151,29 +157,34 @@ mod tests {
 
     #[test]
     fn another_file_in_the_same_place_gets_none_until_the_next_second() {
-        let mut ready = Ready::new();
-        let mut entries: Vec<_> = (0..=PLACES).map(|size| entry(size + 1)).collect();
-        entries.sort_by_key(place_of);
-        let [first, second] = entries
-            .windows(2)
-            .find(|two| place_of(&two[0]) == place_of(&two[1]))
-            .and_then(|two| <&[_; 2]>::try_from(two).ok())
-            .unwrap();
-        assert!(asked(&mut ready, first, 1, OFTEN).is_some());
-        assert!(asked(&mut ready, second, 1, 2 * OFTEN).is_none());
-        assert!(asked(&mut ready, first, 1, 1).is_some());
-        let other = asked(&mut ready, second, 2, OFTEN).unwrap();
-        assert_eq!(other.len() as u64, 2 + second.stamp.size_bytes);
+        let mut ready = Ready::new(LARGEST_BYTES);
+        let (first, second) = (entry(3), entry(4));
+        assert!(asked(&mut ready, &first, 1, OFTEN).is_some());
+        assert!(asked(&mut ready, &second, 1, 2 * OFTEN).is_none());
+        assert!(asked(&mut ready, &first, 1, 1).is_some());
+        assert_eq!(**asked(&mut ready, &second, 2, OFTEN).unwrap(), *b"2:xxxx");
     }
 
     #[test]
-    fn large_files_and_those_that_are_gone_take_no_memory() {
-        let mut ready = Ready::new();
-        let large = entry(LARGEST_BYTES + 1);
+    fn a_file_that_is_too_large_takes_no_place() {
+        let mut ready = Ready::new(LARGEST_BYTES);
+        let (large, small) = (entry(LARGEST_BYTES as usize + 1), entry(5));
         assert!(asked(&mut ready, &large, 1, 3 * OFTEN).is_none());
-        let small = entry(5);
-        let response = asked(&mut ready, &small, 2, OFTEN).unwrap();
-        assert_eq!(Arc::strong_count(&small), 1);
-        assert_eq!(Arc::strong_count(&response), 2);
+        assert!(asked(&mut ready, &small, 1, OFTEN).is_some());
+    }
+
+    #[test]
+    fn what_was_ready_is_gone_with_its_second_and_keeps_no_file() {
+        let mut ready = Ready::new(1 << 20);
+        let (old, new) = (entry(5), entry(6));
+        let response = asked(&mut ready, &old, 1, OFTEN).unwrap();
+        assert_eq!(Arc::strong_count(&old), 1);
+        assert!(asked(&mut ready, &new, 2, 1).is_none());
+        assert_eq!(Arc::strong_count(&response), 1);
+    }
+
+    #[test]
+    fn without_room_there_is_none() {
+        assert!(asked(&mut Ready::new(0), &entry(3), 1, 2 * OFTEN).is_none());
     }
 }

@@ -154,7 +154,7 @@ impl Worker {
     #[inline]
     fn send_whole(&mut self, request: &Request<'_>, entry: &Arc<Entry>, out: &mut Outgoing) {
         self.count(Status::OK);
-        // Behind others it is cheaper copied into theirs.
+        // Behind others its head is written behind theirs, and a small body with it.
         if out.is_empty() && is_plain(request) {
             let clock = &self.clock;
             let response = self.ready.response(entry, clock.second, |head| {

@@ -133,6 +133,14 @@ pub enum Shelf {
 }
 
 impl Shelf {
+    /// Most bytes of a cache that is nobody else's.
+    pub fn own_bytes(&self) -> u64 {
+        match self {
+            Self::Own(cache) => cache.budget_bytes,
+            Self::Shared(_) => 0,
+        }
+    }
+
     /// Does something with the cache.
     #[inline]
     pub fn with<R>(&mut self, action: impl FnOnce(&mut Cache) -> R) -> R {

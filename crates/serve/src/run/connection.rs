@@ -45,6 +45,8 @@ pub struct Connection {
     pub is_readable: bool,
     /// There may be whole requests in the input.
     pub has_requests: bool,
+    /// The next of them takes longer, and others come first.
+    pub is_deferred: bool,
     /// The client will send no more.
     pub is_half_closed: bool,
     /// The connection ends when all is sent; `Some(true)` if the client may still be sending.
@@ -53,7 +55,7 @@ pub struct Connection {
     pub job: Option<Box<Job>>,
     /// A helper read the next part of a file.
     pub is_warmed: bool,
-    /// Its place in an io_uring's table, if it has one.
+    /// Its slot in an io_uring's table, if it has one.
     pub registered: Option<Registered>,
     /// What is under way, where reads and sends complete later.
     pub flight: Flight,
@@ -80,8 +82,6 @@ pub enum Receiving {
     Once,
     /// Whenever bytes arrive.
     Always(Standing),
-    /// It is told to end.
-    Stopping,
 }
 
 impl Connection {
@@ -97,6 +97,7 @@ impl Connection {
             deadline_ms: 0,
             is_readable: false,
             has_requests: false,
+            is_deferred: false,
             is_half_closed: false,
             ending: None,
             job: None,

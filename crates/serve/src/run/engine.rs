@@ -99,7 +99,7 @@ impl Engine {
                 }
             } else if let Some(is_sending) = connection.ending {
                 return self.end(connection, is_sending);
-            } else if connection.has_requests && self.worker.defers {
+            } else if connection.is_deferred && self.worker.defers {
                 return Fate::Later;
             } else if connection.has_requests {
                 self.answer_saved(connection);
@@ -359,7 +359,7 @@ impl Engine {
     }
 
     /// Answers what was read before.
-    fn answer_saved(&mut self, connection: &mut Connection) {
+    pub fn answer_saved(&mut self, connection: &mut Connection) {
         let input = std::mem::take(&mut connection.input);
         let used = self.answer(connection, &input);
         if used < input.len() {
@@ -389,6 +389,7 @@ impl Engine {
 
     fn follow(&self, connection: &mut Connection, stop: &Stop) {
         connection.has_requests = matches!(stop, Stop::Output | Stop::Job(_) | Stop::Later);
+        connection.is_deferred = matches!(stop, Stop::Later);
         if let Stop::Close(is_sending) = stop {
             connection.ending = Some(*is_sending);
         }
@@ -440,6 +441,7 @@ impl Engine {
             return false;
         }
         connection.input = Vec::new();
+        connection.has_requests = false;
         self.wait(connection, Waiting::Lingering, LINGER_MS);
         true
     }

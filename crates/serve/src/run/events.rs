@@ -222,11 +222,11 @@ impl Loop<'_> {
 
     /// Does what may take longer, when what is done before is sent.
     fn go_on(&mut self) {
-        for token in std::mem::take(&mut self.later) {
-            self.advance(token);
-        }
         if std::mem::take(&mut self.has_outcomes) {
             self.take_outcomes();
+        }
+        for token in std::mem::take(&mut self.later) {
+            self.advance(token);
         }
     }
 

@@ -4,7 +4,7 @@
 //! a look into the cache is done when the others' answers are on their way. A connection has at
 //! most one read and one send under way; the read takes its buffer from a pool when bytes arrive,
 //! so an idle connection holds none. Who was answered before is expected to ask again: its read
-//! stands, and the ring knows its socket by a place of its own. What is answered, and when a client is too slow, is the
+//! stands, and its socket has a slot in the ring's table. What is answered, and when a client is too slow, is the
 //! engine's, as for epoll. Files above `--sendfile-above` are read by the ring, in parts.
 
 use std::io;
@@ -33,7 +33,8 @@ const LONG_WAIT: Duration = Duration::from_secs(3600);
 /// How long no client is taken when there is nothing to turn one away with.
 const PAUSE_MS: u64 = 100;
 
-/// Most bytes of requests that wait for their turn: then no more are read until it comes.
+/// Bytes of requests that wait for their turn, from which on a standing read is stopped until it
+/// comes. What the kernel had read before it was told comes on top.
 const HELD_BYTES: usize = 65_536;
 
 /// Turns that a loop waits at its end for what is under way, of [`LAST_WAIT`] each.
@@ -115,18 +116,21 @@ impl Loop<'_> {
 
     /// Does what may take longer, when what is done before is on its way.
     fn go_on(&mut self) -> io::Result<()> {
-        if !self.later.is_empty() {
-            self.engine.worker.counters().system_calls.add(1);
-            self.ring.flush()?;
-        }
-        for token in std::mem::take(&mut self.later) {
-            self.advance(token);
-        }
         if std::mem::take(&mut self.has_outcomes) {
+            self.flush()?;
             self.take_outcomes();
             self.ring.poll(self.mailbox.bell());
         }
+        for token in std::mem::take(&mut self.later) {
+            self.flush()?;
+            self.advance(token);
+        }
         Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.engine.worker.counters().system_calls.add(1);
+        self.ring.flush()
     }
 
     /// How long to wait: until a connection may be overdue.
@@ -230,7 +234,6 @@ impl Loop<'_> {
                     && connection.input.len() > HELD_BYTES
                 {
                     self.ring.stop(standing);
-                    connection.flight.receiving = Receiving::Stopping;
                 }
             }
         }
@@ -301,13 +304,10 @@ impl Loop<'_> {
             {
                 let lingers = is_sending && self.engine.linger(connection);
                 connection.flight.is_closing = !lingers;
-            } else if connection.has_requests && self.engine.worker.defers {
+            } else if connection.is_deferred && self.engine.worker.defers {
                 return self.later.push(token);
             } else if connection.has_requests {
-                let input = std::mem::take(&mut connection.input);
-                let used = self.engine.answer(connection, &input);
-                connection.input = input;
-                connection.input.drain(..used);
+                self.engine.answer_saved(connection);
             } else if connection.is_half_closed {
                 connection.flight.is_closing = true;
             } else {
@@ -384,7 +384,7 @@ impl Loop<'_> {
 }
 
 /// Reads what a client sends next. Who was answered before will go on: for it a read stands, and its
-/// socket gets a place, which would be too much for who asks but once.
+/// socket gets a slot, which would be too much for who asks but once.
 fn receive(
     ring: &mut Ring,
     token: u64,
@@ -396,8 +396,10 @@ fn receive(
         return Receiving::Once;
     }
     if connection.registered.is_none() {
-        counters.system_calls.add(1);
         connection.registered = ring.register(connection.socket.as_fd());
+        counters
+            .system_calls
+            .add(connection.registered.is_some().into());
     }
     Receiving::Always(ring.receive_always(token, connection.target()))
 }

@@ -30,8 +30,8 @@ const BUFFER_BYTES: usize = 16_384;
 /// The group of these buffers: the only one.
 const GROUP: u16 = 0;
 
-/// Most sockets that a ring knows by their places.
-const REGISTERED: u64 = 16_384;
+/// Most sockets in a ring's own table.
+const SLOTS: u64 = 16_384;
 
 /// Messages kept for use again.
 const SPARES: usize = 256;
@@ -56,8 +56,8 @@ pub enum Completion {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing(usize);
 
-/// The place of a socket in the ring's own table: whoever names it so has it at once, where a
-/// descriptor is looked up and counted each time.
+/// A socket's slot in the ring's own table: what is named so is there at once, where a descriptor
+/// is looked up and counted each time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Registered(u32);
 
@@ -66,7 +66,7 @@ pub struct Registered(u32);
 pub enum Target<'a> {
     /// By its descriptor.
     Descriptor(BorrowedFd<'a>),
-    /// By its place.
+    /// By its slot.
     Registered(Registered),
 }
 
@@ -78,8 +78,8 @@ macro_rules! on {
                 let $socket = Fd(descriptor.as_raw_fd());
                 $operation
             }
-            Target::Registered(Registered(place)) => {
-                let $socket = Fixed(place);
+            Target::Registered(Registered(slot)) => {
+                let $socket = Fixed(slot);
                 $operation
             }
         }
@@ -141,7 +141,7 @@ pub struct Ring {
     uring: IoUring,
     operations: Vec<Option<Operation>>,
     free: Vec<usize>,
-    places: Vec<Registered>,
+    slots: Vec<Registered>,
     waiting: VecDeque<squeue::Entry>,
     #[expect(clippy::vec_box, reason = "the kernel knows a message by its address")]
     spares: Vec<Box<Message>>,
@@ -164,7 +164,7 @@ impl Ring {
     /// The kernel has no io_uring, forbids it, or is older than 6.1.
     pub fn new() -> io::Result<Self> {
         let uring = build()?;
-        let places = places(&uring);
+        let slots = slots(&uring);
         let buffers = map(POOL_BYTES)?;
         let entries = map(RING_BYTES)?.cast();
         // SAFETY: the entries are a mapping of their own, aligned to a page, of this many entries,
@@ -181,7 +181,7 @@ impl Ring {
             uring,
             operations: Vec::new(),
             free: Vec::new(),
-            places,
+            slots,
             waiting: VecDeque::new(),
             spares: Vec::new(),
             buffers,
@@ -214,21 +214,21 @@ impl Ring {
         self.submit(Operation::Poll, entry);
     }
 
-    /// Gives a socket a place, if there is one. It is to be released before the socket is closed.
+    /// Gives a socket a slot, if there is one. The socket stays open until that is released.
     pub fn register(&mut self, socket: BorrowedFd<'_>) -> Option<Registered> {
-        let registered = self.places.pop()?;
+        let registered = self.slots.pop()?;
         let update = self
             .uring
             .submitter()
             .register_files_update(registered.0, &[socket.as_raw_fd()]);
         if update.is_err() {
-            self.places.push(registered);
+            self.slots.push(registered);
             return None;
         }
         Some(registered)
     }
 
-    /// Takes a place back. Nothing may be under way there.
+    /// Takes a slot back. Nothing may be under way there.
     pub fn release(&mut self, registered: Registered) {
         let entry = opcode::Close::new(Fixed(registered.0)).build();
         self.submit(Operation::Release(registered), entry);
@@ -253,7 +253,8 @@ impl Ring {
         Standing(self.submit(Operation::Receive(token), entry))
     }
 
-    /// Ends an operation that stands: it completes once more, without more to come.
+    /// Ends an operation that stands: it completes once more, without more to come. Saying so again
+    /// before that does no harm.
     pub fn stop(&mut self, standing: Standing) {
         let entry = opcode::AsyncCancel::new(standing.0 as u64).build();
         self.submit(Operation::Stop, entry);
@@ -347,7 +348,11 @@ impl Ring {
             if self.waiting.is_empty() {
                 return Ok(());
             }
-            self.uring.submit()?;
+            match self.uring.submit() {
+                // Completions have to be taken first; what is left goes with the next call.
+                Err(error) if error.raw_os_error() == Some(libc::EBUSY) => return Ok(()),
+                result => result?,
+            };
         }
     }
 
@@ -399,7 +404,7 @@ impl Ring {
             Operation::Poll => Completion::Bell,
             Operation::Stop => return None,
             Operation::Release(registered) => {
-                self.places.push(registered);
+                self.slots.push(registered);
                 return None;
             }
             Operation::Receive(token) => {
@@ -491,15 +496,15 @@ fn build() -> io::Result<IoUring> {
         .or_else(|_| plain.build(ENTRIES))
 }
 
-/// Places for sockets; none where the kernel keeps one that was released as long as anything else is
-/// under way, which it did before 6.13 (`io_uring/rsrc.c`). The first feature that tells a newer
-/// one is of 6.15.
-fn places(uring: &IoUring) -> Vec<Registered> {
+/// Slots for sockets; none where the kernel keeps one that was released as long as anything else is
+/// under way, which it did before 6.13 (`io_uring/rsrc.c`). The first newer feature that can be
+/// asked for here is of 6.15.
+fn slots(uring: &IoUring) -> Vec<Registered> {
     if !uring.params().is_feature_no_iowait() {
         return Vec::new();
     }
-    let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(REGISTERED);
-    let count = descriptors.min(REGISTERED) as u32;
+    let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(SLOTS);
+    let count = descriptors.min(SLOTS) as u32;
     match uring.submitter().register_files_sparse(count) {
         Ok(()) => (0..count).rev().map(Registered).collect(),
         Err(_) => Vec::new(),
@@ -546,8 +551,10 @@ mod tests {
     use std::io::{Read, Write};
     use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
+    use std::time::Instant;
 
-    const SOON: Duration = Duration::from_secs(60);
+    /// Far beyond what anything here takes.
+    const LONG: Duration = Duration::from_secs(600);
 
     /// A ring; none on a kernel that has none for us.
     fn ring() -> Option<Ring> {
@@ -564,7 +571,11 @@ mod tests {
                     return (result.map_err(|error| error.raw_os_error()), more);
                 }
                 Some(other) => panic!("{other:?}"),
-                None => ring.wait(SOON).unwrap(),
+                None => {
+                    let asked = Instant::now();
+                    ring.wait(LONG).unwrap();
+                    assert!(asked.elapsed() < LONG, "nothing came");
+                }
             }
         }
     }
@@ -588,14 +599,14 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_with_a_place_works_by_it_and_is_closed_once_that_is_released() {
+    fn a_socket_with_a_slot_works_by_it_and_is_closed_once_that_is_released() {
         let Some(mut ring) = ring() else { return };
         let (mut client, socket) = UnixStream::pair().unwrap();
         let Some(registered) = ring.register(socket.as_fd()) else {
-            eprintln!("skipped: this kernel is older than 6.15 and gives no places");
+            eprintln!("skipped: this kernel is older than 6.15 and gives no slots");
             return;
         };
-        let places = ring.places.len();
+        let slots = ring.slots.len();
         ring.receive(7, Target::Registered(registered));
         client.write_all(b"ask").unwrap();
         assert_eq!(received(&mut ring), (Ok(3), false));
@@ -606,8 +617,9 @@ mod tests {
         ring.release(registered);
         ring.flush().unwrap();
         client.set_nonblocking(false).unwrap();
+        client.set_read_timeout(Some(LONG)).unwrap();
         assert_eq!(client.read(&mut [0]).unwrap(), 0, "closed");
         assert!(ring.next().is_none());
-        assert_eq!(ring.places.len(), places + 1);
+        assert_eq!(ring.slots.len(), slots + 1);
     }
 }

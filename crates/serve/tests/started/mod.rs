@@ -96,6 +96,19 @@ impl Started {
         }
     }
 
+    /// A client that was answered before: a ring reads from such a one in another way.
+    pub fn connect_and_ask(&self) -> Client {
+        let mut client = self.connect();
+        client.send("GET /a.txt HTTP/1.1\r\nHost: h\r\n\r\n");
+        assert_eq!(client.answer().body, pattern(612));
+        client
+    }
+
+    /// A client of each kind.
+    pub fn both(&self) -> [Client; 2] {
+        [self.connect(), self.connect_and_ask()]
+    }
+
     /// One request on a connection of its own; the whole answer.
     pub fn ask(&self, request: &str) -> Answer {
         let mut client = self.connect();
