@@ -1,14 +1,15 @@
 """CPU time per request of `serve web` over nginx's, on one core each, in alternation.
 
     .venv/bin/python benches/serve_against_nginx.py
-    .venv/bin/python benches/serve_against_nginx.py --rounds 15 --sizes 10240 --architecture uring
+    .venv/bin/python benches/serve_against_nginx.py --rounds 200 --sizes 10240 --architecture uring
     .venv/bin/python benches/serve_against_nginx.py --client wrk --coalesce-us 100
 
 Both servers are pinned to one CPU and the client to another. Each round runs both on the same file
-right after each other, the first one in turn. What a round's server used is the run time that the
-scheduler counted for its threads (`/proc/PID/task/*/schedstat`, nanoseconds), the kernel's work on
-its behalf included; what it answered is what the client counted. nginx runs as it is best here:
-one worker, sendfile off, files and their descriptors cached, nothing logged.
+right after each other, the first one in turn. Many short rounds tell more than few long ones: a
+machine that shares its caches with others changes within seconds. What a round's server used is the
+run time that the scheduler counted for its threads (`/proc/PID/task/*/schedstat`, nanoseconds), the
+kernel's work on its behalf included; what it answered is what the client counted. nginx runs as it
+is best here: one worker, sendfile off, files and their descriptors cached, nothing logged.
 
 `busy` is the share of its core that a server used. Where it is far below 1 the client is the
 bottleneck, and the server pays for waiting and for being woken as well: the client here is
@@ -102,8 +103,10 @@ def options() -> argparse.Namespace:
     parser.add_argument("--agent", help="of the installation unless given")
     parser.add_argument("--architecture", default="events")
     parser.add_argument("--sizes", type=int, nargs="+", default=list(BARS), metavar="BYTES")
-    parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--seconds", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=80)
+    parser.add_argument(
+        "--seconds", type=float, help="of each window: 0.25; wrk and ab take 1, 2, ..."
+    )
     parser.add_argument("--connections", type=int, default=64)
     parser.add_argument("--client", choices=CLIENTS, default="load")
     parser.add_argument("--server-cpu", type=int, default=0)
@@ -111,6 +114,10 @@ def options() -> argparse.Namespace:
     parser.add_argument("--coalesce-us", type=int, help="as serve web has it")
     asked = parser.parse_args()
     asked.agent = asked.agent or str(installed_agent())
+    if asked.seconds is None:
+        asked.seconds = 0.25 if asked.client == "load" else 1.0
+    if asked.client != "load" and not asked.seconds.is_integer():
+        parser.error(f"--seconds {asked.seconds}: {asked.client} takes whole seconds")
     return asked
 
 
@@ -161,7 +168,7 @@ def started(command: list[str], **more: object) -> Iterator[subprocess.Popen[str
 
 def answered(asked: argparse.Namespace, url: str) -> int:
     """Put load on a server; requests answered."""
-    connections, seconds = str(asked.connections), str(asked.seconds)
+    connections, seconds = str(asked.connections), f"{asked.seconds:g}"
     load = ["load", "http", url, "--format", "json", "--quiet"]
     commands = {
         "load": [asked.agent, *load, "--connections", connections, "--duration", seconds],

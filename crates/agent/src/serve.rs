@@ -59,7 +59,8 @@ pub struct WebArguments {
     /// Threads or processes in the pools of `threads` and `processes` [default: 64].
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// Send files larger than this by sendfile, smaller ones from memory [default: 131072].
+    /// Send files larger than this by sendfile, smaller ones from memory; `uring`, which has no
+    /// sendfile, sends them in parts, and from 4194304 on unless told [default: 131072].
     #[arg(long, value_name = "BYTES")]
     sendfile_above: Option<u64>,
     /// Let clients gather for so long where few of 64 or more were ready: less processor time,
@@ -221,14 +222,15 @@ impl WebArguments {
     /// What was typed as what it means.
     fn settings(self) -> Settings {
         let default = Settings::default();
+        let architecture = Architecture::from(self.architecture);
         let key = self.tls_key;
         Settings {
             root: self.root,
             listen: self.listen,
-            architecture: self.architecture.into(),
+            architecture,
             cores: self.cores.map(|list| list.cores).unwrap_or_default(),
             threads: self.threads.unwrap_or(default.threads),
-            sendfile_above: self.sendfile_above.unwrap_or(default.sendfile_above),
+            sendfile_above: self.sendfile_above.unwrap_or(architecture.sendfile_above()),
             coalesce_us: self.coalesce_us.unwrap_or(default.coalesce_us),
             cache_bytes: self.cache_bytes.unwrap_or(default.cache_bytes),
             revalidate_ms: self.revalidate_ms.unwrap_or(default.revalidate_ms),
