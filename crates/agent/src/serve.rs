@@ -60,7 +60,7 @@ pub struct WebArguments {
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
     /// Send files larger than this by sendfile, smaller ones from memory; `uring`, which has no
-    /// sendfile, sends them in parts, and from 4194304 on unless told [default: 131072].
+    /// sendfile, sends them in parts, and only above 4194304 unless told [default: 131072].
     #[arg(long, value_name = "BYTES")]
     sendfile_above: Option<u64>,
     /// Let clients gather for so long where few of 64 or more were ready: less processor time,
