@@ -31,7 +31,7 @@ mod statics;
 
 use ready::Ready;
 
-/// Of a worker's own cache, as much again may be taken by responses that are ready.
+/// Responses that are ready take up to one part in so many of a worker's own cache, on top of it.
 const READY_SHARE: u64 = 16;
 
 /// The time, looked at once for everything that came in together.

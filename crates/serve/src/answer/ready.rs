@@ -35,7 +35,7 @@ struct Place {
 }
 
 impl Ready {
-    /// None yet, and never more than so many bytes, beside what is still being sent.
+    /// None yet, and never bodies of more than so many bytes, beside what is still being sent.
     pub fn new(most_bytes: u64) -> Self {
         let places = (most_bytes / LARGEST_BYTES).min(PLACES);
         Self {

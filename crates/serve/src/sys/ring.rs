@@ -4,31 +4,24 @@
 //! and its completion gives it back; what is still under way when the ring is dropped is leaked.
 
 use std::collections::VecDeque;
-use std::ffi::c_void;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::ptr::{self, NonNull};
+use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
-use io_uring::types::{BufRingEntry, Fd, Fixed, SubmitArgs, Timespec};
+use io_uring::types::{Fd, Fixed, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
 use rustix::process::{Resource, getrlimit};
 
 use crate::outgoing::Outgoing;
 
+mod buffers;
+
+use buffers::{BUFFER_BYTES, Buffers, GROUP};
+
 /// Operations that are submitted with one system call at most.
 const ENTRIES: u32 = 1024;
-
-/// Buffers that the kernel picks from when bytes arrive: a power of two.
-const BUFFERS: u16 = 256;
-
-/// Size of such a buffer. Whoever sends more is read again.
-const BUFFER_BYTES: usize = 16_384;
-
-/// The group of these buffers: the only one.
-const GROUP: u16 = 0;
 
 /// Most sockets in a ring's own table.
 const SLOTS: u64 = 16_384;
@@ -145,17 +138,9 @@ pub struct Ring {
     waiting: VecDeque<squeue::Entry>,
     #[expect(clippy::vec_box, reason = "the kernel knows a message by its address")]
     spares: Vec<Box<Message>>,
-    buffers: NonNull<u8>,
-    entries: NonNull<BufRingEntry>,
-    tail: u16,
+    buffers: Buffers,
     received: Vec<u8>,
 }
-
-/// Bytes of all buffers.
-const POOL_BYTES: usize = BUFFERS as usize * BUFFER_BYTES;
-
-/// Bytes of the ring that tells the kernel of them.
-const RING_BYTES: usize = BUFFERS as usize * size_of::<BufRingEntry>();
 
 impl Ring {
     /// A ring for the calling thread alone.
@@ -165,19 +150,8 @@ impl Ring {
     pub fn new() -> io::Result<Self> {
         let uring = build()?;
         let slots = slots(&uring);
-        let buffers = map(POOL_BYTES)?;
-        let entries = map(RING_BYTES)?.cast();
-        // SAFETY: the entries are a mapping of their own, aligned to a page, of this many entries,
-        // and stay mapped as long as the ring is there.
-        unsafe {
-            uring.submitter().register_buf_ring_with_flags(
-                entries.as_ptr() as u64,
-                BUFFERS,
-                GROUP,
-                0,
-            )?;
-        }
-        let mut ring = Self {
+        let buffers = Buffers::new(&uring.submitter())?;
+        Ok(Self {
             uring,
             operations: Vec::new(),
             free: Vec::new(),
@@ -185,14 +159,8 @@ impl Ring {
             waiting: VecDeque::new(),
             spares: Vec::new(),
             buffers,
-            entries,
-            tail: 0,
             received: Vec::with_capacity(BUFFER_BYTES),
-        };
-        for number in 0..BUFFERS {
-            ring.provide(number);
-        }
-        Ok(ring)
+        })
     }
 
     /// The bytes of the last [`Completion::Received`].
@@ -411,7 +379,7 @@ impl Ring {
                 self.received.clear();
                 if let Some(number) = cqueue::buffer_select(entry.flags()) {
                     let count = *result.as_ref().unwrap_or(&0);
-                    self.take_buffer(number, count);
+                    self.buffers.take(number, count, &mut self.received);
                 }
                 Completion::Received(token, result, more)
             }
@@ -433,35 +401,6 @@ impl Ring {
             }
         })
     }
-
-    /// Copies what the kernel put into a buffer, and gives the buffer back.
-    fn take_buffer(&mut self, number: u16, count: usize) {
-        let offset = usize::from(number % BUFFERS) * BUFFER_BYTES;
-        // SAFETY: the buffer lies within the pool, the kernel filled `count` bytes of it and does
-        // not touch it again before it is provided anew.
-        let bytes = unsafe {
-            std::slice::from_raw_parts(self.buffers.as_ptr().add(offset), count.min(BUFFER_BYTES))
-        };
-        self.received.extend_from_slice(bytes);
-        self.provide(number);
-    }
-
-    /// Gives the kernel a buffer.
-    fn provide(&mut self, number: u16) {
-        let place = usize::from(self.tail & (BUFFERS - 1));
-        let offset = usize::from(number % BUFFERS) * BUFFER_BYTES;
-        self.tail = self.tail.wrapping_add(1);
-        // SAFETY: `place` is within the mapping of entries, which only this thread writes; the
-        // tail is an aligned u16 in the first entry that the kernel reads atomically.
-        unsafe {
-            let entry = &mut *self.entries.as_ptr().add(place);
-            entry.set_addr(self.buffers.as_ptr().add(offset) as u64);
-            entry.set_len(BUFFER_BYTES as u32);
-            entry.set_bid(number);
-            let tail = BufRingEntry::tail(self.entries.as_ptr()).cast_mut();
-            AtomicU16::from_ptr(tail).store(self.tail, Ordering::Release);
-        }
-    }
 }
 
 impl Drop for Ring {
@@ -471,14 +410,8 @@ impl Drop for Ring {
             std::mem::forget(std::mem::take(&mut self.operations));
             return;
         }
-        // SAFETY: nothing is under way, so the kernel touches neither mapping any more, and nobody
-        // else has them.
-        unsafe {
-            libc::munmap(self.buffers.as_ptr().cast(), POOL_BYTES);
-            if self.uring.submitter().unregister_buf_ring(GROUP).is_ok() {
-                libc::munmap(self.entries.as_ptr().cast(), RING_BYTES);
-            }
-        }
+        // SAFETY: nothing is under way, and the buffers are not used again.
+        unsafe { self.buffers.free(&self.uring.submitter()) };
     }
 }
 
@@ -526,35 +459,16 @@ fn unless_broken(result: io::Result<usize>) -> io::Result<()> {
     }
 }
 
-/// Zeroed memory, aligned to a page.
-fn map(bytes: usize) -> io::Result<NonNull<u8>> {
-    // SAFETY: an anonymous mapping at no given address touches no memory of ours.
-    let base: *mut c_void = unsafe {
-        libc::mmap(
-            ptr::null_mut(),
-            bytes,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-            -1,
-            0,
-        )
-    };
-    if base == libc::MAP_FAILED {
-        return Err(io::Error::last_os_error());
-    }
-    NonNull::new(base.cast()).ok_or_else(io::Error::last_os_error)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::io::{Read, Write};
     use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
-    use std::time::Instant;
 
-    /// Far beyond what anything here takes.
-    const LONG: Duration = Duration::from_secs(600);
+    /// Far beyond what anything here takes, in turns of [`TURN`].
+    const TURNS: usize = 600;
+    const TURN: Duration = Duration::from_secs(1);
 
     /// A ring; none on a kernel that has none for us.
     fn ring() -> Option<Ring> {
@@ -565,19 +479,16 @@ mod tests {
 
     /// The next completion of a read: how many bytes or which error, and whether more come.
     fn received(ring: &mut Ring) -> (Result<usize, Option<i32>>, bool) {
-        loop {
+        for _ in 0..TURNS {
             match ring.next() {
                 Some(Completion::Received(7, result, more)) => {
                     return (result.map_err(|error| error.raw_os_error()), more);
                 }
                 Some(other) => panic!("{other:?}"),
-                None => {
-                    let asked = Instant::now();
-                    ring.wait(LONG).unwrap();
-                    assert!(asked.elapsed() < LONG, "nothing came");
-                }
+                None => ring.wait(TURN).unwrap(),
             }
         }
+        panic!("nothing came");
     }
 
     #[test]
@@ -617,7 +528,7 @@ mod tests {
         ring.release(registered);
         ring.flush().unwrap();
         client.set_nonblocking(false).unwrap();
-        client.set_read_timeout(Some(LONG)).unwrap();
+        client.set_read_timeout(Some(TURN * 600)).unwrap();
         assert_eq!(client.read(&mut [0]).unwrap(), 0, "closed");
         assert!(ring.next().is_none());
         assert_eq!(ring.slots.len(), slots + 1);
