@@ -1,5 +1,5 @@
 //! System calls that no crate in use wraps safely. All `unsafe` code of this crate stands in this
-//! file and in `sys/ring.rs`.
+//! file and in `sys/ring`, which wraps an io_uring.
 #![expect(
     unsafe_code,
     reason = "each call is wrapped here, with its reason to be sound"
@@ -35,26 +35,31 @@ impl CounterTable {
     /// No memory.
     pub fn new(workers: usize) -> io::Result<Self> {
         let bytes = workers.max(1) * size_of::<Counters>();
-        // SAFETY: an anonymous mapping at no given address touches no memory of ours.
-        let base = unsafe {
-            libc::mmap(
-                ptr::null_mut(),
-                bytes,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED | libc::MAP_ANONYMOUS,
-                -1,
-                0,
-            )
-        };
-        if base == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let base = NonNull::new(base.cast()).ok_or_else(io::Error::last_os_error)?;
+        let base = map(bytes, libc::MAP_SHARED)?;
         Ok(Self {
             base,
             workers: workers.max(1),
         })
     }
+}
+
+/// Zeroed memory, aligned to a page; `sharing` says whether forked processes see each other's.
+fn map<T>(bytes: usize, sharing: c_int) -> io::Result<NonNull<T>> {
+    // SAFETY: an anonymous mapping at no given address touches no memory of ours.
+    let base = unsafe {
+        libc::mmap(
+            ptr::null_mut(),
+            bytes,
+            libc::PROT_READ | libc::PROT_WRITE,
+            sharing | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        )
+    };
+    if base == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    NonNull::new(base.cast()).ok_or_else(io::Error::last_os_error)
 }
 
 impl Deref for CounterTable {

@@ -1,12 +1,13 @@
 //! Buffers that the kernel picks from when bytes arrive.
 
-use std::ffi::c_void;
 use std::io;
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 use io_uring::Submitter;
 use io_uring::types::BufRingEntry;
+
+use crate::sys::map;
 
 /// How many there are: a power of two.
 const BUFFERS: u16 = 256;
@@ -36,8 +37,8 @@ impl Buffers {
     /// # Errors
     /// No memory, or a kernel before 5.19.
     pub fn new(submitter: &Submitter<'_>) -> io::Result<Self> {
-        let memory = map(POOL_BYTES)?;
-        let entries = map(RING_BYTES)?.cast();
+        let memory = map(POOL_BYTES, libc::MAP_PRIVATE)?;
+        let entries = map(RING_BYTES, libc::MAP_PRIVATE)?;
         // SAFETY: the entries are a mapping of their own, aligned to a page, of this many entries,
         // and stay mapped as long as the ring is there.
         unsafe {
@@ -97,23 +98,4 @@ impl Buffers {
             }
         }
     }
-}
-
-/// Zeroed memory, aligned to a page.
-fn map(bytes: usize) -> io::Result<NonNull<u8>> {
-    // SAFETY: an anonymous mapping at no given address touches no memory of ours.
-    let base: *mut c_void = unsafe {
-        libc::mmap(
-            ptr::null_mut(),
-            bytes,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-            -1,
-            0,
-        )
-    };
-    if base == libc::MAP_FAILED {
-        return Err(io::Error::last_os_error());
-    }
-    NonNull::new(base.cast()).ok_or_else(io::Error::last_os_error)
 }
