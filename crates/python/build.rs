@@ -20,10 +20,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         "cost",
         "link",
         "load",
+        "media",
         "microbench",
         "profiler",
         "router",
-        "rtp",
         "serve",
         "workload",
     ] {

@@ -3,8 +3,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use perpacket_rtp::rtcp;
-use perpacket_rtp::rtsp::{Limits, Range, Request, Response, Transport, Unit, split};
+use perpacket_media::wire::rtcp;
+use perpacket_media::wire::rtsp::{Limits, Range, Request, Response, Transport, Unit, split};
 
 fuzz_target!(|bytes: &[u8]| {
     let mut rest = bytes;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Subcommand;
-use perpacket_rtp::synthesis::{RATES_BPS, Stream};
+use perpacket_media::wire::synthesis::{RATES_BPS, Stream};
 use serde::Serialize;
 
 use crate::output::Shared;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use perpacket_load::media::{
+use perpacket_media::client::{
     self, Distribution, Error, Options, Progress, Report, StreamReport, Transport,
 };
 use serde::Serialize;
@@ -140,7 +140,7 @@ pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
             eprint!("\r{elapsed_s:.0} of {total_s:.0} s, {playing} clients play ");
         }
     };
-    let report = media::run(&options, &stop, &mut on_progress).map_err(|error| match error {
+    let report = client::run(&options, &stop, &mut on_progress).map_err(|error| match error {
         Error::Url { .. } | Error::Host { .. } => Failure::usage(&error),
         Error::Cpus { .. } => Failure::lacking(&error).with_hint("--cpus names CPUs from 0"),
         Error::Descriptors { .. } => Failure::lacking(&error).with_hint(

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use perpacket_serve::media::{Buffering, Error, Options, Report, Server};
+use perpacket_media::server::{Buffering, Error, Options, Report, Server};
 use serde::Serialize;
 use signal_hook::consts::SIGUSR1;
 

@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use perpacket_rtp::synthesis::Stream;
+use perpacket_media::wire::synthesis::Stream;
 
 const AGENT: &str = env!("CARGO_BIN_EXE_perpacket-agent");
 

@@ -15,7 +15,6 @@ mod files;
 pub mod http;
 mod latency;
 mod limits;
-pub mod media;
 mod sources;
 pub mod stream;
 mod wheel;

@@ -1,4 +1,4 @@
-//! The servers under test: HTTP/1.1 over files and a few computed routes, in five architectures.
+//! The web server under test: HTTP/1.1 over files and a few computed routes, in five architectures.
 //!
 //! A server's architecture is a factor of the experiment, as it was when the Flash server was
 //! published (Pai, Druschel and Zwaenepoel, USENIX 1999). For the factor to mean something, all
@@ -14,18 +14,14 @@
 //! | `routes` | what is computed: SPECweb99's operations, `/work`, `/bytes` |
 //! | `answer`, `outgoing`, `talk` | the request path |
 //! | `run` | the architectures, TLS, the listener |
-//! | `media` | stored media over RTSP and RTP: a server of its own, with four ways of buffering |
 //! | `counters`, `report` | what happened, and what it cost |
 //! | `sys` | the system calls that no crate wraps safely: the only `unsafe` code |
-//!
-//! Of this workspace it uses `rtp`, the wire formats.
 
 mod answer;
 mod counters;
 mod error;
 mod files;
 pub mod http;
-pub mod media;
 mod outgoing;
 mod report;
 mod routes;

@@ -7,8 +7,8 @@
 
 use thiserror::Error;
 
-use crate::transport_stream::{self as ts, PACKET_BYTES, PACKETS_PER_RTP};
-use crate::wav;
+use crate::wire::transport_stream::{self as ts, PACKET_BYTES, PACKETS_PER_RTP};
+use crate::wire::wav;
 
 /// Sound is sent in packets of this time (RFC 3551, section 4.2), unless they would be too large.
 const SOUND_MS: u64 = 20;
@@ -329,7 +329,7 @@ fn transport(name: &str, length_bytes: u64, head: &[u8], tail: &[u8]) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::synthesis::Stream;
+    use crate::wire::synthesis::Stream;
     use proptest::prelude::*;
 
     fn synthesized(rate_bps: u64, packets: u64) -> Vec<u8> {

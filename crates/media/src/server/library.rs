@@ -11,8 +11,8 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use perpacket_rtp::media::PROBE_BYTES;
-use perpacket_rtp::{Media, MediaError};
+use crate::wire::media::PROBE_BYTES;
+use crate::wire::{Media, MediaError};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
 use thiserror::Error;
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex};
 
-use perpacket_rtp::rtsp::Request;
+use crate::wire::rtsp::Request;
 
 use super::blocks::Block;
 use super::library::Medium;

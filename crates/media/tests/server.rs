@@ -10,9 +10,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use perpacket_rtp::Header;
-use perpacket_rtp::synthesis::Stream;
-use perpacket_serve::media::{Buffering, Options, Report, Server};
+use perpacket_media::server::{Buffering, Options, Report, Server};
+use perpacket_media::wire::Header;
+use perpacket_media::wire::synthesis::Stream;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 const STREAM: Stream = Stream {

@@ -14,7 +14,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use perpacket_rtp::Media;
+use crate::wire::Media;
 use rustix::fd::{AsFd, OwnedFd};
 
 use super::library::{Library, Medium, OpenError};

@@ -8,7 +8,7 @@
 //! The tables come about every 0.4 s and the clock about every 40 ms, within the limits of ISO/IEC
 //! 13818-1 (0.1 s between clock references) for rates from 46 kb/s up.
 
-use crate::transport_stream::{CLOCK_HZ, PACKET_BYTES, PACKETS_PER_RTP, SYNC, clock_field};
+use crate::wire::transport_stream::{CLOCK_HZ, PACKET_BYTES, PACKETS_PER_RTP, SYNC, clock_field};
 
 /// The PID of the program map table.
 const TABLE_PID: u16 = 0x1000;
@@ -210,7 +210,7 @@ fn checksum(bytes: &[u8]) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transport_stream::clock_references;
+    use crate::wire::transport_stream::clock_references;
 
     const STREAM: Stream = Stream {
         seed: 1,

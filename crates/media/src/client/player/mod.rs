@@ -10,8 +10,8 @@ mod sockets;
 use std::io;
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 
-use perpacket_rtp::rtcp::{self, Packet, ReportBlock};
-use perpacket_rtp::rtsp;
+use crate::wire::rtcp::{self, Packet, ReportBlock};
+use crate::wire::rtsp;
 
 use super::stream::Reading;
 use super::{Error, Ports, Transport, sys};

@@ -5,12 +5,12 @@
 //! that starts at once would have to bridge. Packets that come early are on time. A server whose
 //! first packet was late looks better by that much, whichever server it is.
 
+use crate::wire::synthesis::Stream as Synthesized;
+use crate::wire::{Arrival, Header, Reception};
 use hdrhistogram::Histogram;
-use perpacket_rtp::synthesis::Stream as Synthesized;
-use perpacket_rtp::{Arrival, Header, Reception};
 
 /// Bytes of a transport stream's packet.
-const PACKET_BYTES: usize = perpacket_rtp::transport_stream::PACKET_BYTES;
+const PACKET_BYTES: usize = crate::wire::transport_stream::PACKET_BYTES;
 
 /// Clock of payloads that nobody described: that of video.
 const DEFAULT_CLOCK_HZ: u32 = 90_000;

@@ -1,6 +1,6 @@
 //! RTCP: sender reports, receiver reports, source descriptions and goodbyes (RFC 3550, section 6).
 
-use crate::header::VERSION;
+use crate::wire::header::VERSION;
 
 /// Packet types of RFC 3550, section 12.1.
 const SENDER_REPORT: u8 = 200;

@@ -8,8 +8,8 @@ use std::os::fd::AsFd;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use perpacket_rtp::rtcp::{self, SenderReport};
-use perpacket_rtp::{HEADER_BYTES, Header, rtsp};
+use crate::wire::rtcp::{self, SenderReport};
+use crate::wire::{HEADER_BYTES, Header, rtsp};
 use socket2::SockAddr;
 
 use super::blocks::Block;

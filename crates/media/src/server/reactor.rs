@@ -11,8 +11,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 
-use perpacket_rtp::rtcp::{self, Packet};
-use perpacket_rtp::rtsp::{Limits, Request, Status, Unit, split};
+use crate::wire::rtcp::{self, Packet};
+use crate::wire::rtsp::{Limits, Request, Status, Unit, split};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::process::{Resource, getrlimit};

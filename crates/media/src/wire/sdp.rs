@@ -4,7 +4,7 @@
 use core::net::IpAddr;
 use std::fmt::Write;
 
-use crate::media::Media;
+use crate::wire::media::Media;
 
 /// What a receiver takes from a description's first stream.
 #[derive(Clone, Debug, PartialEq)]

@@ -6,7 +6,7 @@ use std::fmt;
 use hdrhistogram::{Counter, Histogram};
 use serde::Serialize;
 
-use super::client::{Client, Outcome};
+use super::player::{Client, Outcome};
 use super::{Distribution, Options, Transport};
 
 /// Percentiles, in microseconds; all zero where nothing was measured.

@@ -3,8 +3,8 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, TcpStream};
 
-use perpacket_rtp::rtsp::{self, Limits, Lower, Message, Response, Unit, split};
-use perpacket_rtp::sdp;
+use crate::wire::rtsp::{self, Limits, Lower, Message, Response, Unit, split};
+use crate::wire::sdp;
 
 use super::super::{Ports, Transport};
 use super::{Client, Need, Outcome, Phase, REPORT_INTERVAL_NS, sockets};

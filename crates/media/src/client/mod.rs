@@ -4,7 +4,7 @@
 //! Packets are counted, timed and, if the stream was synthesized, compared byte by byte; nothing is
 //! decoded. Any RTSP server will do.
 
-mod client;
+mod player;
 mod report;
 mod stream;
 mod sys;
@@ -26,7 +26,7 @@ use thiserror::Error;
 
 pub use report::{Percentiles, Reason, Report, Spread, StreamReport};
 
-use client::{Client, Need, Outcome, Phase, Source};
+use player::{Client, Need, Outcome, Phase, Source};
 use stream::Reading;
 
 /// Default port of RTSP (RFC 2326, section 3.2).
@@ -320,7 +320,7 @@ impl<'a> Run<'a> {
             lateness: Histogram::new_with_bounds(1, 600_000_000, 3)?,
             // Runs at the same time do not try for the same ports in the same order.
             ports: Ports(unix_ns() as u16 % Ports::PAIRS),
-            buffer: client::buffer(),
+            buffer: player::buffer(),
             started_ns,
             begun: 0,
             swept_ns: started_ns,

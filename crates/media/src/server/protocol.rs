@@ -8,8 +8,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 
-use perpacket_rtp::rtsp::{Lower, Message, Range, Request, Status, Transport};
-use perpacket_rtp::sdp;
+use crate::wire::rtsp::{Lower, Message, Range, Request, Status, Transport};
+use crate::wire::sdp;
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use super::Buffering;
