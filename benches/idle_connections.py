@@ -23,7 +23,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from perpacket.testbed.agent import find as installed_agent
+from perpacket.measure.agent import find as installed_agent
 
 BAR_BYTES = 10_000
 """Memory of the process for a connection, wanted at most."""

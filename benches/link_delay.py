@@ -25,16 +25,17 @@ import time
 from pathlib import Path
 from typing import Any
 
-from perpacket import statistics, testbed
+from perpacket.analysis import statistics
 from perpacket.errors import PerpacketError
-from perpacket.experiment.environment import describe
+from perpacket.measure import hosts
+from perpacket.run.environment import describe
 
 PORT = 9000
 PACKET_BYTES = 1472
 
 
 def measure(
-    bed: testbed.Testbed, blast: str, to_client: bool, rate_bps: int, duration_s: float
+    bed: hosts.Testbed, blast: str, to_client: bool, rate_bps: int, duration_s: float
 ) -> dict[str, Any]:
     """One stream: what its receiver saw."""
     ends = (bed.server, bed.clients[0])
@@ -50,7 +51,7 @@ def measure(
     return {**received, "lost": lost, "rate_bps": sent["rate_bps"]}
 
 
-def idle_share(bed: testbed.Testbed, duration_s: float) -> float:
+def idle_share(bed: hosts.Testbed, duration_s: float) -> float:
     """The share of a processor that the link uses when nothing passes."""
     before = bed.network_report() or {}
     time.sleep(duration_s)
@@ -75,10 +76,10 @@ def main() -> None:
     for number in range(options.rounds):
         to_client = number % 2 == 0
         stream = (blast, to_client, options.rate_bps, options.seconds)
-        with testbed.namespaces(use_netem=False) as bed:
+        with hosts.namespaces(use_netem=False) as bed:
             direct = measure(bed, *stream)
         delay_us = options.delay_us
-        with testbed.namespaces(one_way_latency_us=delay_us, use_netem=False) as bed:
+        with hosts.namespaces(one_way_latency_us=delay_us, use_netem=False) as bed:
             idle = idle_share(bed, 0.5)
             delayed = measure(bed, *stream)
             report: Any = bed.network_report()

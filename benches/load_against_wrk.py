@@ -22,8 +22,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from perpacket.statistics import paired_ratio
-from perpacket.testbed.agent import find as installed_agent
+from perpacket.analysis.statistics import paired_ratio
+from perpacket.measure.agent import find as installed_agent
 
 CONNECTIONS = 64
 FILES = {"612 B": 612, "10 KB": 10_240}

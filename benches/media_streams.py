@@ -28,8 +28,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from perpacket.statistics import paired_ratio
-from perpacket.testbed.agent import find as installed_agent
+from perpacket.analysis.statistics import paired_ratio
+from perpacket.measure.agent import find as installed_agent
 
 LATENESS_LIMIT_US = 5000.0
 RATE_BPS = 300_000

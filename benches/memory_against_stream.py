@@ -26,8 +26,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from perpacket.statistics import Interval, median, paired_ratio
-from perpacket.testbed import agent
+from perpacket.analysis.statistics import Interval, median, paired_ratio
+from perpacket.measure import agent
 
 SOURCE = Path(__file__).with_suffix(".c")
 FLAGS = ("-O3", "-march=native", "-funroll-loops")

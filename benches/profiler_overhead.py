@@ -29,8 +29,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from perpacket.statistics import Interval, paired_ratio
-from perpacket.testbed import agent
+from perpacket.analysis.statistics import Interval, paired_ratio
+from perpacket.measure import agent
 
 WANTED = 0.99
 """Least throughput with the profiler, as a share of that without."""

@@ -20,8 +20,8 @@ from pathlib import Path
 
 from load_against_wrk import CONFIGURATION, free_port, run
 
-from perpacket.statistics import mean
-from perpacket.testbed.agent import find as installed_agent
+from perpacket.analysis.statistics import mean
+from perpacket.measure.agent import find as installed_agent
 
 
 def main() -> None:

@@ -21,8 +21,8 @@ from pathlib import Path
 
 from serve_against_nginx import children, processor, spent, started, wait_for
 
-from perpacket.statistics import paired_ratio
-from perpacket.testbed.agent import find as installed_agent
+from perpacket.analysis.statistics import paired_ratio
+from perpacket.measure.agent import find as installed_agent
 
 SIZES = [65_536, 131_072, 262_144, 524_288, 1_048_576, 2_097_152, 4_194_304]
 """File sizes, in bytes."""

@@ -40,8 +40,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from perpacket.statistics import Interval, paired_ratio
-from perpacket.testbed.agent import find as installed_agent
+from perpacket.analysis.statistics import Interval, paired_ratio
+from perpacket.measure.agent import find as installed_agent
 
 BARS = {612: 0.75, 10_240: 0.70, 1_048_576: 1.0}
 """Largest ratio wanted, by file size in bytes."""

@@ -14,10 +14,10 @@ import fake_core as fake
 import invented
 import perpacket
 from patience import be_patient
-from perpacket import report
-from perpacket.experiment import session
-from perpacket.experiment.run_directory import RunDirectory
-from perpacket.experiment.study import Study
+from perpacket.run import start
+from perpacket.run.directory import RunDirectory
+from perpacket.show import html as report
+from perpacket.study.study import Study
 
 # How long an example takes is the machine's business, and the same examples are tried each time.
 settings.register_profile(
@@ -45,8 +45,8 @@ def fake_core(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def fake_report(monkeypatch: pytest.MonkeyPatch) -> None:
     """Write a stub in place of the report: drawing takes seconds and has tests of its own."""
-    monkeypatch.setattr("perpacket.report.write_study", fake.stub_report)
-    monkeypatch.setattr("perpacket.report.write_charts", fake.stub_charts)
+    monkeypatch.setattr("perpacket.show.html.write_study", fake.stub_report)
+    monkeypatch.setattr("perpacket.show.html.write_charts", fake.stub_charts)
 
 
 @pytest.fixture(scope="session")
@@ -68,7 +68,7 @@ def study() -> Study:
 @pytest.fixture(scope="session")
 def run_directory(study: Study, tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
     """A run of it; tests that change one make their own."""
-    return session.run(study, tmp_path_factory.mktemp("runs") / "run")
+    return start.run(study, tmp_path_factory.mktemp("runs") / "run")
 
 
 @pytest.fixture(scope="session")

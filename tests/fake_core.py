@@ -201,9 +201,9 @@ def stub_charts(
 
 
 if __name__ == "__main__":
-    from perpacket import report
     from perpacket.cli import main
+    from perpacket.show import html
 
     sys.modules["perpacket._core"] = perpacket._core = module()
-    report.write_study = stub_report
+    html.write_study = stub_report
     main()

@@ -18,9 +18,9 @@ from pathlib import Path
 import pytest
 
 from patience import PATIENCE_S
-from perpacket import testbed
 from perpacket.errors import MachineLacks
-from perpacket.testbed import agent, contract
+from perpacket.measure import agent, hosts
+from perpacket.measure.hosts import contract
 
 SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
 PORT = 2222
@@ -74,7 +74,7 @@ def far_machine(folder: Path, settings: Sequence[str] = ()) -> Iterator[Far]:
         pytest.skip("OpenSSH's server is not installed")
     try:
         agent.find()
-        bed = testbed.namespaces()
+        bed = hosts.namespaces()
     except MachineLacks as error:
         pytest.skip(str(error))
     with bed:

@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from html.parser import HTMLParser
 
-from perpacket.experiment.comparison import Comparison, Published, judge
-from perpacket.experiment.run_directory import RunDirectory
-from perpacket.experiment.study import Figure, Outcome, Point, Study
-from perpacket.statistics import mean, paired_ratio
+from perpacket.analysis.published import Comparison, Published, judge
+from perpacket.analysis.statistics import mean, paired_ratio
+from perpacket.run.directory import RunDirectory
+from perpacket.study.study import Figure, Outcome, Point, Study
 
 RATES = {
     "W-0-N-N-FCFS-400": 20_000.0,

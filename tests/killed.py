@@ -11,9 +11,9 @@ import os
 import sys
 from pathlib import Path
 
-from perpacket.experiment import session
-from perpacket.experiment.run_directory import CONFIGURATION, RunDirectory
-from perpacket.studies import user
+from perpacket.run import start
+from perpacket.run.directory import CONFIGURATION, RunDirectory
+from perpacket.study import user
 
 WORKERS = 2
 
@@ -22,9 +22,9 @@ def run_or_resume(study: Path, path: Path) -> None:
     """Begin the study in `path`, or go on with it where it was begun."""
     if (path / CONFIGURATION).exists():
         directory = RunDirectory.open(path)
-        session.resume(user.of_run(directory.configuration), directory, workers=WORKERS)
+        start.resume(user.of_run(directory.configuration), directory, workers=WORKERS)
     else:
-        session.run(user.load(study), path, workers=WORKERS)
+        start.run(user.load(study), path, workers=WORKERS)
 
 
 def main() -> None:

@@ -12,35 +12,35 @@ from collections.abc import Callable
 
 import pytest
 
-from perpacket.experiment.run_directory import RunDirectory
+from perpacket.run.directory import RunDirectory
 
 PATIENCE_S = 600
 """What nothing on a busy machine takes."""
 
 DEADLINES = (
-    "experiment.cluster.ANSWER_S",
-    "experiment.cluster.WORKERLESS_S",
-    "live.GRACE_S",
+    "run.cluster.ANSWER_S",
+    "run.cluster.WORKERLESS_S",
+    "measure.live.GRACE_S",
     "machine.disciplines.LIMIT_S",
     "machine.kernel.PROBE_LIMIT_S",
-    "measurement.files.QUICK_S",
-    "measurement.media.disk.QUICK_S",
-    "measurement.media.memory.QUICK_S",
-    "measurement.media.runs.QUICK_S",
-    "measurement.media.runs.REPORT_S",
-    "measurement.peers.FIND_S",
-    "measurement.process_tree.READ_S",
-    "measurement.rig.QUICK_S",
-    "measurement.router.rig.CHECK_S",
-    "measurement.router.runs.GRACE_S",
-    "measurement.router.runs.PLANE_READY_S",
-    "measurement.runs.GRACE_S",
-    "measurement.runs.READY_S",
-    "testbed.machines.COMMAND_S",
-    "testbed.machines.CONNECT_S",
-    "testbed.machines.COPY_S",
-    "testbed.namespaces.READY_S",
-    "testbed.namespaces.REPORT_S",
+    "measure.web.files.QUICK_S",
+    "measure.media.disk.QUICK_S",
+    "measure.media.memory.QUICK_S",
+    "measure.media.runs.QUICK_S",
+    "measure.media.runs.REPORT_S",
+    "measure.web.peers.FIND_S",
+    "measure.process_tree.READ_S",
+    "measure.web.rig.QUICK_S",
+    "measure.router.rig.CHECK_S",
+    "measure.router.runs.GRACE_S",
+    "measure.router.runs.PLANE_READY_S",
+    "measure.web.runs.GRACE_S",
+    "measure.web.runs.READY_S",
+    "measure.hosts.machines.COMMAND_S",
+    "measure.hosts.machines.CONNECT_S",
+    "measure.hosts.machines.COPY_S",
+    "measure.hosts.namespaces.READY_S",
+    "measure.hosts.namespaces.REPORT_S",
 )
 """Ours, each under every name by which a module knows it."""
 

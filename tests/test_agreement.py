@@ -14,16 +14,16 @@ from pathlib import Path
 
 import pytest
 
-from perpacket import studies
+from perpacket.analysis.methods import Agreement, Contrast, Estimate, contrasted
 from perpacket.cli import app
 from perpacket.errors import MachineLacks
-from perpacket.experiment import configuration_file, session
-from perpacket.experiment.contrast import Agreement, Contrast, Estimate, contrasted
-from perpacket.experiment.run_directory import RunDirectory
-from perpacket.experiment.study import Holding, Outcome, Point, Study
-from perpacket.measurement.plan import read_plan
+from perpacket.measure.web.plan import read_plan
 from perpacket.models import handoff
-from perpacket.studies.agreement.scenarios import FEEDING
+from perpacket.run import configuration_file, start
+from perpacket.run.directory import RunDirectory
+from perpacket.study import library
+from perpacket.study.library.agreement.scenarios import FEEDING
+from perpacket.study.study import Holding, Outcome, Point, Study
 
 SEEDS = (1, 2, 3)
 COSTS = handoff.Costs(40e-6, 15e-6, 15e-6, 30e-6)
@@ -137,7 +137,7 @@ class Runner:
 
 def invented(runner: Runner, *only: str) -> Study:
     """The study with invented runs."""
-    return replace(studies.find_measured("agreement", only=only), runner=runner, rig=runner)
+    return replace(library.find_measured("agreement", only=only), runner=runner, rig=runner)
 
 
 def by_pair(contrasts: list[Contrast]) -> dict[tuple[str, str, str], Contrast]:
@@ -147,12 +147,12 @@ def by_pair(contrasts: list[Contrast]) -> dict[tuple[str, str, str], Contrast]:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
-    return session.run(invented(Runner()), tmp_path_factory.mktemp("a") / "run", seeds=SEEDS)
+    return start.run(invented(Runner()), tmp_path_factory.mktemp("a") / "run", seeds=SEEDS)
 
 
 @pytest.fixture(scope="module")
 def contrasts(run: RunDirectory) -> dict[tuple[str, str, str], Contrast]:
-    return by_pair(studies.of_run(run.configuration).contrasts(run))
+    return by_pair(library.of_run(run.configuration).contrasts(run))
 
 
 def test_a_way_that_follows_a_model_agrees_with_it(
@@ -212,7 +212,7 @@ def test_what_feeds_a_model_is_not_called_its_prediction(
 def test_simulations_run_before_anything_is_measured(tmp_path: Path) -> None:
     runner = Runner()
     study = invented(runner, "share")
-    session.run(study, tmp_path / "run", seeds=SEEDS)
+    start.run(study, tmp_path / "run", seeds=SEEDS)
     assert runner.log == ["simulated"] * 9 + ["measured"] * 9
 
 
@@ -220,14 +220,14 @@ def test_where_nothing_can_be_measured_the_rest_runs_and_that_is_said(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     runner = Runner(lack="perf is forbidden")
-    directory = session.run(invented(runner), tmp_path / "run", seeds=SEEDS)
+    directory = start.run(invented(runner), tmp_path / "run", seeds=SEEDS)
     assert set(runner.log) == {"simulated"}
     assert directory.missing() == []
-    study = studies.of_run(directory.configuration)
+    study = library.of_run(directory.configuration)
     rows = by_pair(study.contrasts(directory))
     assert rows["files of 509 B", "measured", "simulated"].verdict is Agreement.LEFT_OUT
     assert rows["4,096 connections on the NIC", "simulated", "LAWS"].verdict is Agreement.DIFFER
-    assert session.resume(replace(study, runner=runner, rig=runner), directory) == 0
+    assert start.resume(replace(study, runner=runner, rig=runner), directory) == 0
     assert app.run(["study", "report", str(directory.path)]) == 0
     out, err = capfd.readouterr()
     assert "left out" in out
@@ -237,16 +237,16 @@ def test_where_nothing_can_be_measured_the_rest_runs_and_that_is_said(
 def test_a_part_of_either_kind_that_is_missing_is_run_again(tmp_path: Path) -> None:
     runner = Runner()
     study = invented(runner, "connections")
-    directory = session.run(study, tmp_path / "run", seeds=SEEDS)
+    directory = start.run(study, tmp_path / "run", seeds=SEEDS)
     for point in (study.points[0], study.points[-1]):
         directory.observation_path(point.name, 2).unlink()
     runner.log = []
-    assert session.resume(study, directory) == 2
+    assert start.resume(study, directory) == 2
     assert runner.log == ["simulated", "measured"]
 
 
 def test_each_part_gets_the_parameters_that_are_its_own() -> None:
-    study = studies.find("agreement")
+    study = library.find("agreement")
     given = (("run.duration_s", "1"), ("run.packets", "5000"), ("nic.lowat", "128"))
     for point in configuration_file.resolve(study, "1", (), given).points:
         parameters = dict(point.overrides)
@@ -260,15 +260,15 @@ def test_each_part_gets_the_parameters_that_are_its_own() -> None:
 
 @pytest.mark.parametrize("full", [False, True])
 def test_a_run_is_found_again_with_its_scope(full: bool) -> None:
-    study = studies.find_measured("agreement", full=full, only=("share", "handoff"))
-    found = studies.of_run(configuration_file.resolve(study, "1", (1,), (("run.packets", "9"),)))
+    study = library.find_measured("agreement", full=full, only=("share", "handoff"))
+    found = library.of_run(configuration_file.resolve(study, "1", (1,), (("run.packets", "9"),)))
     assert found.points == study.points
     assert found.command.endswith("--only share,handoff")
     assert found.simulated == study.simulated
 
 
 def test_the_usual_run_takes_four_minutes_at_most_on_the_measured_side() -> None:
-    study = studies.find("agreement")
+    study = library.find("agreement")
     points = [point for point in study.points if point.name not in study.simulated]
     assert sum(read_plan(point).expected_s for point in points) * len(study.seeds) <= 240
 

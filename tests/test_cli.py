@@ -23,7 +23,7 @@ from patience import PATIENCE_S
 from perpacket.cli import app, termination
 
 FAKE = Path(__file__).with_name("fake_core.py")
-HEAVY = ("polars", "altair", "numpy", "great_tables", "perpacket._core")
+HEAVY = ("polars", "altair", "numpy", "perpacket._core")
 
 pytestmark = pytest.mark.usefixtures("fake_core", "fake_report")
 
@@ -299,7 +299,7 @@ def test_a_panic_of_the_core_is_our_fault_and_exits_with_4(
 def test_an_unexpected_error_shows_where_it_arose_and_exits_with_4(
     perpacket: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("perpacket.studies.names", lambda: 1 / 0)
+    monkeypatch.setattr("perpacket.study.library.names", lambda: 1 / 0)
     done = perpacket("study", "list")
     assert done.status == 4
     assert "Traceback" in done.err

@@ -19,13 +19,13 @@ from pathlib import Path
 import pytest
 
 from patience import PATIENCE_S
+from perpacket.analysis.published import Published
 from perpacket.errors import ConfigurationError, Interrupted, MachineLacks, RunFailed
-from perpacket.experiment import configuration_file, driver, session
-from perpacket.experiment.comparison import Published
-from perpacket.experiment.executor import Progress
-from perpacket.experiment.run_directory import RunDirectory
-from perpacket.experiment.stopping import Stopping
-from perpacket.experiment.study import Holding, Outcome, Point, Study
+from perpacket.run import configuration_file, measured_runs, start
+from perpacket.run.directory import RunDirectory
+from perpacket.run.simulated_runs import Progress
+from perpacket.run.stopping import Stopping
+from perpacket.study.study import Holding, Outcome, Point, Study
 
 POINTS = tuple(
     Point(f"web-{connections}c", "web", {"connections": connections})
@@ -90,7 +90,7 @@ def make_study(rig: FakeRig) -> Study:
 
 
 def run(rig: FakeRig, path: Path) -> RunDirectory:
-    return session.run(make_study(rig), path)
+    return start.run(make_study(rig), path)
 
 
 def blocks(ran: list[tuple[str, int]]) -> list[list[str]]:
@@ -126,10 +126,10 @@ def test_a_resumed_study_goes_on_in_the_order_it_began_with(tmp_path: Path) -> N
     assert "perpacket study resume" in caught.value.hint
     resumed = FakeRig()
     directory = RunDirectory.open(tmp_path / "run")
-    assert session.resume(make_study(resumed), directory) == 11
+    assert start.resume(make_study(resumed), directory) == 11
     assert stopped.ran[:7] + resumed.ran == whole.ran
     assert directory.missing() == []
-    assert session.resume(make_study(FakeRig()), directory) == 0
+    assert start.resume(make_study(FakeRig()), directory) == 0
 
 
 def test_a_failed_run_costs_no_other_and_is_tried_again_on_resume(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_a_failed_run_costs_no_other_and_is_tried_again_on_resume(tmp_path: Path
     assert "died in the middle" in directory.failures()[0].reason
     assert directory.missing() == [(POINTS[2], 2)]
     again = FakeRig()
-    assert session.resume(make_study(again), directory) == 1
+    assert start.resume(make_study(again), directory) == 1
     assert again.ran == [("web-16c", 2)]
     assert directory.failures() == []
     assert not list((directory.path / "failures").iterdir())
@@ -172,7 +172,7 @@ def test_failures_that_good_runs_part_do_not_end_it(tmp_path: Path) -> None:
 
 def test_a_mistake_in_what_is_asked_stops_before_anything_is_written(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="wrong = 1"):
-        session.run(make_study(FakeRig()), tmp_path / "run", overrides=(("wrong", "1"),))
+        start.run(make_study(FakeRig()), tmp_path / "run", overrides=(("wrong", "1"),))
     assert not (tmp_path / "run").exists()
 
 
@@ -203,7 +203,7 @@ def test_a_study_is_not_resumed_on_another_testbed(tmp_path: Path) -> None:
     directory.observation_path("web-1c", 1).unlink()
     other = FakeRig(holding=Holding({"network": "loopback"}))
     with pytest.raises(ConfigurationError, match="begun with network veth, here it is loopback"):
-        session.resume(make_study(other), directory)
+        start.resume(make_study(other), directory)
     assert other.ran == []
 
 
@@ -215,7 +215,7 @@ def test_what_the_programs_said_is_kept_whole_beside_the_observation(tmp_path: P
 def test_progress_tells_what_is_kept_and_ends_complete(tmp_path: Path) -> None:
     seen: list[Progress] = []
     study = make_study(FakeRig(lambda point, seed: time.sleep(0.02)))
-    session.run(study, tmp_path / "run", on_progress=seen.append)
+    start.run(study, tmp_path / "run", on_progress=seen.append)
     assert seen[-1].share == 1.0
     assert (seen[-1].finished, seen[-1].total) == (18, 18)
     assert seen[-1].remaining_s == 0
@@ -236,7 +236,7 @@ import sys, time
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from patience import PATIENCE_S
-from test_driver import FakeRig, make_study, session
+from test_driver import FakeRig, make_study, start
 
 def body(point, seed):
     # The fifth run stays until we are killed.
@@ -244,7 +244,7 @@ def body(point, seed):
         print("waiting", flush=True)
         time.sleep(PATIENCE_S)
 
-session.run(make_study(FakeRig(body)), Path(sys.argv[1]))
+start.run(make_study(FakeRig(body)), Path(sys.argv[1]))
 """
 
 
@@ -262,7 +262,7 @@ def test_a_study_that_is_killed_is_resumed_and_counts_nothing_twice(tmp_path: Pa
     assert kept == 4
     before = {file.name: file.read_bytes() for file in (path / "observations").glob("*.json")}
     rig = FakeRig()
-    assert session.resume(make_study(rig), directory) == 18 - kept
+    assert start.resume(make_study(rig), directory) == 18 - kept
     assert len(rig.ran) == len(set(rig.ran)) == 18 - kept
     assert not {f"{name}.seed-{seed}.json" for name, seed in rig.ran} & before.keys()
     assert all((path / "observations" / name).read_bytes() == text for name, text in before.items())
@@ -271,13 +271,13 @@ def test_a_study_that_is_killed_is_resumed_and_counts_nothing_twice(tmp_path: Pa
 def test_blocks_of_a_fresh_directory_are_those_of_the_driver(tmp_path: Path) -> None:
     configuration = configuration_file.resolve(make_study(FakeRig()), "1.2.3")
     directory = RunDirectory.create(tmp_path / "run", configuration, {})
-    planned = [point.name for point, seed in driver.remaining(directory) if seed == 2]
-    assert planned == [point.name for point in driver.order(POINTS, 2)]
+    planned = [point.name for point, seed in measured_runs.remaining(directory) if seed == 2]
+    assert planned == [point.name for point in measured_runs.order(POINTS, 2)]
 
 
 def test_points_run_as_they_are_written_where_a_study_asks_for_that(tmp_path: Path) -> None:
     rig = FakeRig()
-    session.run(replace(make_study(rig), order="as-written"), tmp_path / "run")
+    start.run(replace(make_study(rig), order="as-written"), tmp_path / "run")
     assert blocks(rig.ran) == [[point.name for point in POINTS]] * len(SEEDS)
 
 
@@ -290,7 +290,7 @@ def test_blocks_are_repeated_for_the_points_that_are_not_known_well_enough(tmp_p
     seeds = tuple(range(1, 9))
     rig = FakeRig(fail)
     study = replace(make_study(rig), stopping=rule, seeds=seeds)
-    directory = session.run(study, tmp_path / "run")
+    directory = start.run(study, tmp_path / "run")
     enough = rule.runs_enough([100.0 * seed for seed in seeds])
     assert enough is not None
     assert 2 < enough < 8
@@ -302,7 +302,7 @@ def test_blocks_are_repeated_for_the_points_that_are_not_known_well_enough(tmp_p
     assert found == expected | {"web-16c": [1]}
     assert len(rig.ran) == len(set(rig.ran))
     again = FakeRig()
-    assert session.resume(replace(study, rig=again, runner=again), directory) == enough - 1
+    assert start.resume(replace(study, rig=again, runner=again), directory) == enough - 1
     assert directory.missing() == []
     assert {name for name, _ in again.ran} == {"web-16c"}
 
@@ -335,5 +335,5 @@ def test_a_row_of_failures_is_counted_over_the_batches_of_a_rule(tmp_path: Path)
     rule = Stopping("requests_per_s", within=1e-6, least=2)
     study = replace(make_study(rig), stopping=rule, seeds=tuple(range(1, 9)), order="as-written")
     with pytest.raises(RunFailed, match="5 runs in a row failed"):
-        session.run(study, tmp_path / "run")
+        start.run(study, tmp_path / "run")
     assert len(rig.ran) == 2 * len(POINTS) + 2

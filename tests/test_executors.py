@@ -21,17 +21,17 @@ import pytest
 
 import perpacket
 from patience import PATIENCE_S
-from perpacket import studies
 from perpacket.cli import app
 from perpacket.errors import ConfigurationError, Interrupted, MachineLacks, RunFailed
-from perpacket.experiment import configuration_file, processes, session
-from perpacket.experiment.cluster import ClusterExecutor, Watch, perform
-from perpacket.experiment.executor import Progress, execute
-from perpacket.experiment.jobs import MOST_DEATHS, Finished, Job
-from perpacket.experiment.processes import ProcessExecutor
-from perpacket.experiment.run_directory import RunDirectory
-from perpacket.experiment.study import Outcome, Point, Study
-from perpacket.experiment.threads import ThreadExecutor
+from perpacket.run import configuration_file, processes, start
+from perpacket.run.cluster import ClusterExecutor, Watch, perform
+from perpacket.run.directory import RunDirectory
+from perpacket.run.jobs import MOST_DEATHS, Finished, Job
+from perpacket.run.processes import ProcessExecutor
+from perpacket.run.simulated_runs import Progress, execute
+from perpacket.run.threads import ThreadExecutor
+from perpacket.study import library
+from perpacket.study.study import Outcome, Point, Study
 from travelling import TravellingRunner
 
 POINTS = tuple(Point(name, "bulk", {"name": name}) for name in ("a", "b", "c"))
@@ -56,8 +56,8 @@ def results(directory: RunDirectory) -> dict[str, bytes]:
 
 def test_threads_and_processes_give_the_same_bytes(tmp_path: Path) -> None:
     runner = TravellingRunner()
-    threads = session.run(study(runner), tmp_path / "threads", executor=ThreadExecutor(3))
-    processes = session.run(study(runner), tmp_path / "processes", executor=ProcessExecutor(2))
+    threads = start.run(study(runner), tmp_path / "threads", executor=ThreadExecutor(3))
+    processes = start.run(study(runner), tmp_path / "processes", executor=ProcessExecutor(2))
     assert results(threads) == results(processes)
     assert len(results(threads)) == len(POINTS) * len(SEEDS)
     where = {observation.timing["process"] for observation in processes.read_observations()}
@@ -71,7 +71,7 @@ def test_a_run_whose_process_dies_is_done_again(tmp_path: Path) -> None:
     died = begin(tmp_path / "died", runner)
     assert execute(died, runner, executor=ProcessExecutor(2)) == len(POINTS) * len(SEEDS)
     assert (tmp_path / "b-2").exists()
-    whole = session.run(study(TravellingRunner()), tmp_path / "whole")
+    whole = start.run(study(TravellingRunner()), tmp_path / "whole")
     assert results(died) == results(whole)
 
 
@@ -110,7 +110,7 @@ def test_ctrl_c_ends_the_processes_and_keeps_what_is_done(tmp_path: Path) -> Non
     assert executor.active() == []
     kept = len(directory.read_observations())
     assert 2 <= kept < len(POINTS) * len(SEEDS)
-    assert session.resume(study(TravellingRunner()), directory) == 9 - kept
+    assert start.resume(study(TravellingRunner()), directory) == 9 - kept
 
 
 def test_a_job_travels_and_is_refused_by_another_version() -> None:
@@ -126,8 +126,8 @@ def test_a_job_travels_and_is_refused_by_another_version() -> None:
 
 def test_a_measured_study_never_goes_through_a_cluster(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="one at a time on its own hosts"):
-        session.run(
-            studies.find("breakdown"), tmp_path / "run", executor=ClusterExecutor("tcp://[::1]:1")
+        start.run(
+            library.find("breakdown"), tmp_path / "run", executor=ClusterExecutor("tcp://[::1]:1")
         )
     assert not (tmp_path / "run").exists()
 
@@ -197,18 +197,18 @@ def test_a_cluster_gives_the_same_bytes_though_a_worker_dies(tmp_path: Path) -> 
                 workers[0].send_signal(signal.SIGKILL)
                 workers[0].wait()
 
-        there = session.run(study(runner), tmp_path / "there", executor=executor, on_progress=kill)
+        there = start.run(study(runner), tmp_path / "there", executor=executor, on_progress=kill)
         assert workers[0].returncode == -signal.SIGKILL
         assert workers[1].poll() is None
         # What is there is not run again, by whomever.
-        assert session.resume(study(runner), there, executor=executor) == 0
+        assert start.resume(study(runner), there, executor=executor) == 0
         where = {observation.timing["process"] for observation in there.read_observations()}
         assert where <= {worker.pid for worker in workers}
 
         failing = TravellingRunner(failing="b-1")
         with pytest.raises(RunFailed, match="point b, seed 1: b-1 cannot be run"):
-            session.run(study(failing), tmp_path / "failing", executor=ClusterExecutor(address))
-    here = session.run(study(TravellingRunner()), tmp_path / "here")
+            start.run(study(failing), tmp_path / "failing", executor=ClusterExecutor(address))
+    here = start.run(study(TravellingRunner()), tmp_path / "here")
     assert results(there) == results(here)
     assert len(results(there)) == len(POINTS) * len(SEEDS)
     assert there.environment()["executor"] == {"kind": "cluster", "workers": 2}
@@ -216,7 +216,7 @@ def test_a_cluster_gives_the_same_bytes_though_a_worker_dies(tmp_path: Path) -> 
 
 def test_a_scheduler_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed", reason="the extra `cluster` is not installed")
-    monkeypatch.setattr("perpacket.experiment.cluster.ANSWER_S", 0.2)
+    monkeypatch.setattr("perpacket.run.cluster.ANSWER_S", 0.2)
     with pytest.raises(
         MachineLacks, match=r"no scheduler answers at tcp://127\.0\.0\.1:1"
     ) as caught:
@@ -283,7 +283,7 @@ class CountedWorkers:
 def test_a_cluster_that_lost_its_workers_is_said_to_be_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("perpacket.experiment.cluster.LOOK_S", 0.0)
+    monkeypatch.setattr("perpacket.run.cluster.LOOK_S", 0.0)
     told: list[str] = []
     watch = Watch(ClusterExecutor("tcp://127.0.0.1:1", told.append), CountedWorkers(2, 0, 0, 1, 1))
     for _ in range(5):

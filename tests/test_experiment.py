@@ -22,10 +22,10 @@ from perpacket.errors import (
     MissingStudy,
     RunFailed,
 )
-from perpacket.experiment import configuration_file, environment, session
-from perpacket.experiment.executor import Progress, execute
-from perpacket.experiment.run_directory import RunDirectory, write_whole
-from perpacket.experiment.study import Outcome, Point, Study, StudyError
+from perpacket.run import configuration_file, environment, start
+from perpacket.run.directory import RunDirectory, write_whole
+from perpacket.run.simulated_runs import Progress, execute
+from perpacket.study.study import Outcome, Point, Study, StudyError
 
 SEEDS = (1, 2, 3)
 POINTS = tuple(
@@ -110,15 +110,15 @@ def begin(path: Path) -> RunDirectory:
 
 
 def test_results_are_the_same_bytes_with_one_worker_and_with_four(tmp_path: Path) -> None:
-    one = session.run(make_study(), tmp_path / "one", workers=1)
-    four = session.run(make_study(), tmp_path / "four", workers=4)
+    one = start.run(make_study(), tmp_path / "one", workers=1)
+    four = start.run(make_study(), tmp_path / "four", workers=4)
     assert deterministic_parts(one) == deterministic_parts(four)
     assert len(deterministic_parts(one)) == len(POINTS) * len(SEEDS)
     assert (one.path / "config.toml").read_bytes() == (four.path / "config.toml").read_bytes()
 
 
 def test_the_table_has_a_row_for_each_run_with_factors_and_dotted_names(tmp_path: Path) -> None:
-    table = session.run(make_study(), tmp_path / "run").observations()
+    table = start.run(make_study(), tmp_path / "run").observations()
     assert table.height == len(POINTS) * len(SEEDS)
     assert {"point", "configuration", "seed", "connections", "order"} <= set(table.columns)
     assert {"requests_per_s", "layers.tcp.cycles_per_packet", "timing.wall_s"} <= set(table.columns)
@@ -126,19 +126,19 @@ def test_the_table_has_a_row_for_each_run_with_factors_and_dotted_names(tmp_path
 
 
 def test_the_timeline_is_kept_for_the_first_seed_alone(tmp_path: Path) -> None:
-    directory = session.run(make_study(), tmp_path / "run")
+    directory = start.run(make_study(), tmp_path / "run")
     assert directory.timelines() == [("W-1024", 1)]
     assert directory.timeline("W-1024", 1).columns == ["time_s", "soft_limit"]
 
 
 def test_resuming_runs_what_is_missing_and_nothing_else(tmp_path: Path) -> None:
-    directory = session.run(make_study(), tmp_path / "run")
+    directory = start.run(make_study(), tmp_path / "run")
     whole = deterministic_parts(directory)
     directory.observation_path("W-256", 2).unlink()
     directory.observation_path("W-0", 3).unlink()
     runner = FakeRunner()
     found = RunDirectory.open(directory.path)
-    assert session.resume(make_study(runner), found) == 2
+    assert start.resume(make_study(runner), found) == 2
     assert {(run.point.name, run.seed) for run in runner.prepared} == {("W-256", 2), ("W-0", 3)}
     assert deterministic_parts(found) == whole
 
@@ -173,11 +173,11 @@ def test_what_a_killed_run_left_half_written_is_not_an_observation(tmp_path: Pat
 def test_a_damaged_observation_is_named_and_left_alone(
     tmp_path: Path, damage: Callable[[str], str], complaint: str
 ) -> None:
-    directory = session.run(make_study(), tmp_path / "run")
+    directory = start.run(make_study(), tmp_path / "run")
     file = directory.observation_path("W-256", 2)
     file.write_text(damage(file.read_text()))
     before = file.read_bytes()
-    for use in (directory.observations, lambda: session.resume(make_study(), directory)):
+    for use in (directory.observations, lambda: start.resume(make_study(), directory)):
         with pytest.raises(CorruptObservation, match=complaint) as caught:
             use()
         assert file.name in str(caught.value)
@@ -191,10 +191,10 @@ def test_a_failure_names_its_point_and_keeps_what_is_finished(tmp_path: Path) ->
             raise ValueError("the wheel came off")
 
     with pytest.raises(RunFailed, match="point W-256, seed 2: the wheel came off"):
-        session.run(make_study(FakeRunner(fail)), tmp_path / "run", workers=1)
+        start.run(make_study(FakeRunner(fail)), tmp_path / "run", workers=1)
     directory = RunDirectory.open(tmp_path / "run")
     assert len(directory.read_observations()) == 4
-    assert session.resume(make_study(), directory) == 5
+    assert start.resume(make_study(), directory) == 5
 
 
 def test_ctrl_c_cancels_what_runs_keeps_what_is_done_and_says_how_to_go_on(tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ def test_ctrl_c_cancels_what_runs_keeps_what_is_done_and_says_how_to_go_on(tmp_p
 
 def test_progress_knows_runs_under_way_and_ends_with_everything_done(tmp_path: Path) -> None:
     seen: list[Progress] = []
-    session.run(make_study(), tmp_path / "run", workers=2, on_progress=seen.append)
+    start.run(make_study(), tmp_path / "run", workers=2, on_progress=seen.append)
     assert seen[-1].finished == seen[-1].total == len(POINTS) * len(SEEDS)
     assert seen[-1].share == 1.0
     assert seen[-1].remaining_s == 0.0
@@ -240,7 +240,7 @@ def test_a_directory_with_something_in_it_is_not_written_over(tmp_path: Path) ->
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "mine.txt").write_text("precious")
     with pytest.raises(ConfigurationError, match="exists already") as caught:
-        session.run(make_study(), tmp_path / "run")
+        start.run(make_study(), tmp_path / "run")
     assert "resume" in caught.value.hint
     assert [file.name for file in (tmp_path / "run").iterdir()] == ["mine.txt"]
 
@@ -251,7 +251,7 @@ def test_a_point_that_cannot_be_run_is_found_before_anything_is_written(tmp_path
             raise ConfigurationError("nic.mips is 0", "nic.mips", "0", "give 1 or more")
 
     with pytest.raises(ConfigurationError, match=r"nic\.mips is 0") as caught:
-        session.run(make_study(Refusing()), tmp_path / "run")
+        start.run(make_study(Refusing()), tmp_path / "run")
     assert caught.value.hint == "give 1 or more"
     assert not (tmp_path / "run").exists()
 
@@ -259,11 +259,11 @@ def test_a_point_that_cannot_be_run_is_found_before_anything_is_written(tmp_path
 def test_another_version_may_not_continue_a_run(tmp_path: Path) -> None:
     directory = begin(tmp_path / "run")
     with pytest.raises(ConfigurationError, match=r"begun by perpacket 1\.2\.3"):
-        session.resume(make_study(), directory)
+        start.resume(make_study(), directory)
 
 
 def test_the_configuration_file_says_everything_that_was_run(tmp_path: Path) -> None:
-    directory = session.run(
+    directory = start.run(
         make_study(), tmp_path / "run", seeds=(4, 9), overrides=(("nic.lowat", '1"2\\'),)
     )
     read = RunDirectory.open(directory.path).configuration
@@ -297,7 +297,7 @@ def test_a_configuration_file_with_a_mistake_is_refused_naming_file_and_key(
 
 def test_a_run_with_no_workers_makes_no_directory(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="workers = 0"):
-        session.run(make_study(), tmp_path / "run", workers=0)
+        start.run(make_study(), tmp_path / "run", workers=0)
     assert not (tmp_path / "run").exists()
 
 
@@ -305,13 +305,13 @@ def test_what_a_run_leaves_that_never_began_is_not_in_the_way(tmp_path: Path) ->
     path = begin(tmp_path / "run").path
     (path / "config.toml").rename(path / "config.toml.part")
     (path / "environment.json.part").write_text("{")
-    assert session.run(make_study(), path).missing() == []
+    assert start.run(make_study(), path).missing() == []
 
     other = begin(tmp_path / "other").path
     (other / "config.toml").unlink()
     (other / "observations" / "W-0.seed-1.json").write_text("{}")
     with pytest.raises(ConfigurationError, match="exists already"):
-        session.run(make_study(), other)
+        start.run(make_study(), other)
 
 
 def test_a_run_without_its_environment_file_is_still_read(tmp_path: Path) -> None:

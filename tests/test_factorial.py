@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perpacket import factorial
-from perpacket.statistics import StatisticsError
+from perpacket.analysis import factorial
+from perpacket.analysis.statistics import StatisticsError
 
 MEMORY_AND_CACHE = [[15.0, 18.0, 12.0], [45.0, 48.0, 51.0], [25.0, 28.0, 19.0], [75.0, 75.0, 81.0]]
 """Jain, example 18.1: a 2^2 3 design."""

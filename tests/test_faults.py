@@ -19,9 +19,9 @@ import pytest
 import killed
 from patience import PATIENCE_S
 from perpacket.errors import ConfigurationError, CorruptObservation
-from perpacket.experiment import session, table_file
-from perpacket.experiment.run_directory import RunDirectory
-from perpacket.studies import user
+from perpacket.run import start, table_file
+from perpacket.run.directory import RunDirectory
+from perpacket.study import user
 
 pytest.importorskip("perpacket._core", reason="the compiled core is not installed")
 
@@ -104,7 +104,7 @@ def test_a_study_killed_at_random_moments_and_resumed_equals_an_uninterrupted_on
 ) -> None:
     study = write_study(tmp_path)
     began_s = time.monotonic()
-    whole = session.run(user.load(study), tmp_path / "whole", workers=killed.WORKERS)
+    whole = start.run(user.load(study), tmp_path / "whole", workers=killed.WORKERS)
     latest_s = LATEST * (time.monotonic() - began_s)
     expected = results(whole)
     moments = random.Random(SEED)
@@ -121,9 +121,9 @@ def test_a_study_killed_at_random_moments_and_resumed_equals_an_uninterrupted_on
     for path in paths:
         if (path / "config.toml").exists():
             directory = RunDirectory.open(path)
-            session.resume(user.of_run(directory.configuration), directory)
+            start.resume(user.of_run(directory.configuration), directory)
         else:
-            directory = session.run(user.load(study), path)
+            directory = start.run(user.load(study), path)
         assert results(directory) == expected
         assert directory.missing() == []
         # Nothing lost, nothing twice: one row for each file, and each seed once at each point.
@@ -132,14 +132,14 @@ def test_a_study_killed_at_random_moments_and_resumed_equals_an_uninterrupted_on
         assert table.select("point", "seed").is_unique().all()
         assert not list(path.rglob("*.part"))
         again = RunDirectory.open(path)
-        assert session.resume(user.of_run(again.configuration), again) == 0
+        assert start.resume(user.of_run(again.configuration), again) == 0
 
 
 def begun(tmp_path: Path) -> RunDirectory:
     """A small study that was run to its end."""
     text = STUDY.replace("[300, 400, 500, 600]", "[300, 400]").replace('"4 %"', '"99 %"')
     study = user.load(write_study(tmp_path, text))
-    return session.run(study, tmp_path / "run")
+    return start.run(study, tmp_path / "run")
 
 
 FULL = """
@@ -174,7 +174,7 @@ def test_a_full_disk_is_named_and_costs_only_what_was_in_flight(tmp_path: Path) 
     assert {
         file.name: file.read_bytes() for file in (directory.path / "observations").iterdir()
     } == kept
-    assert session.resume(user.of_run(directory.configuration), directory) == len(lost)
+    assert start.resume(user.of_run(directory.configuration), directory) == len(lost)
     assert results(directory) == expected
 
 
@@ -183,7 +183,7 @@ def test_a_disk_that_is_full_from_the_start_leaves_nothing_in_the_way(tmp_path: 
     done = on_full_disk(64, "study", "run", str(study), "--output", str(tmp_path / "run"))
     assert done.returncode == 4
     assert "environment.json" in done.stderr
-    directory = session.run(user.load(study), tmp_path / "run")
+    directory = start.run(user.load(study), tmp_path / "run")
     assert directory.missing() == []
 
 
@@ -217,7 +217,7 @@ def test_a_damaged_or_foreign_observation_is_named_and_not_written_over(
     before = {file.name: file.read_bytes() for file in files[1:]}
     study = user.of_run(directory.configuration)
     uses = (
-        lambda: session.resume(study, directory),
+        lambda: start.resume(study, directory),
         lambda: table_file.write(directory, directory.path / "observations.parquet"),
         lambda: study.results(directory),
     )

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from perpacket import live, machine
+from perpacket import machine
 from perpacket.cli.app import run
 from perpacket.errors import ConfigurationError, MachineLacks
+from perpacket.measure import live
 
 MakeAgent = Callable[[str], Path]
 

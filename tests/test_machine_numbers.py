@@ -9,27 +9,29 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from perpacket import report, studies
+from perpacket.analysis.statistics import Interval
 from perpacket.cli import study_output
 from perpacket.cli.options import Format
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
-from perpacket.experiment import configuration_file, driver, session
-from perpacket.experiment.run_directory import RunDirectory
-from perpacket.experiment.study import Figure, Outcome, Point, Study
-from perpacket.measurement import bench_rig, microbenches
-from perpacket.measurement.bench_rig import BenchPlan, BenchRig
-from perpacket.measurement.microbenches import Memory, Switch
-from perpacket.measurement.plan import validated
-from perpacket.report import drawing, heat_map
-from perpacket.statistics import Interval
-from perpacket.studies.machine_numbers import memory, switches
+from perpacket.measure.bench import rig as bench_rig
+from perpacket.measure.bench import runs as microbenches
+from perpacket.measure.bench.rig import BenchPlan, BenchRig
+from perpacket.measure.bench.runs import Memory, Switch
+from perpacket.measure.web.plan import validated
+from perpacket.run import configuration_file, measured_runs, start
+from perpacket.run.directory import RunDirectory
+from perpacket.show import html
+from perpacket.show.charts import drawing, heat_map
+from perpacket.study import library
+from perpacket.study.library.machine_numbers import memory, switches
+from perpacket.study.study import Figure, Outcome, Point, Study
 
 QUICK = (("run.duration_s", "0.001"),)
 
 
 @pytest.fixture(scope="module")
 def needs_agent() -> None:
-    from perpacket.testbed import agent
+    from perpacket.measure import agent
 
     try:
         agent.find()
@@ -70,7 +72,7 @@ def test_every_point_is_a_plan_and_its_factors_are_asked_for(name: str, full: bo
         def agent(self) -> str:
             return "agent"
 
-    for point in studies.find_measured(name, full=full).points:
+    for point in library.find_measured(name, full=full).points:
         plan = validated(BenchPlan, point)
         command = " ".join(plan.benchmark().command(Here()))  # type: ignore[arg-type]
         assert "--cpu 3" in command
@@ -142,8 +144,8 @@ def test_what_a_benchmark_cannot_be_asked_is_refused(needs_agent: None) -> None:
 
 
 def test_the_driver_runs_each_kind_of_point(needs_agent: None, tmp_path: Path) -> None:
-    surface = studies.find_measured("memory-surface")
-    switched = studies.find_measured("switch-cost")
+    surface = library.find_measured("memory-surface")
+    switched = library.find_measured("switch-cost")
     wanted = {
         "load-8192b-4w": "mbytes_per_s",
         "chain-8192b": "latency_ns",
@@ -153,7 +155,7 @@ def test_the_driver_runs_each_kind_of_point(needs_agent: None, tmp_path: Path) -
         points = tuple(point for point in study.points if point.name in wanted)
         chosen = study.limited_to(points)
         configuration = configuration_file.resolve(chosen, "1", (1,), QUICK)
-        directory = driver.begin(BenchRig(), tmp_path / study.name, configuration)
+        directory = measured_runs.begin(BenchRig(), tmp_path / study.name, configuration)
         told = directory.environment()["testbed"]
         assert isinstance(told, dict)
         assert told["machine"]["page_bytes"] >= 4096
@@ -216,14 +218,14 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Study, RunDirectory]:
             ),
         ),
     )
-    return study, session.run(study, tmp_path_factory.mktemp("runs") / "run")
+    return study, start.run(study, tmp_path_factory.mktemp("runs") / "run")
 
 
 def test_every_cell_stands_in_the_chart_and_in_the_table_beside_it(
     run: tuple[Study, RunDirectory],
 ) -> None:
     study, directory = run
-    page = report.write_study(study, directory, directory.path / "report.html").read_text()
+    page = html.write_study(study, directory, directory.path / "report.html").read_text()
     figure = re.search(r'<figure id="figure-1".*?</figure>', page, re.DOTALL)
     assert figure is not None
     table = re.search(r'<table id="figure-1-table".*?</table>', figure[0], re.DOTALL)

@@ -11,20 +11,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perpacket import report, studies
+from perpacket.analysis import published_score, region_order
+from perpacket.analysis.published import Published, Verdict, judge
+from perpacket.analysis.statistics import Interval
 from perpacket.cli import app
 from perpacket.errors import ConfigurationError
-from perpacket.experiment import configuration_file, session
-from perpacket.experiment.comparison import Published, Verdict, judge
-from perpacket.experiment.run_directory import RunDirectory
-from perpacket.experiment.study import Point, Study
-from perpacket.measurement.plan import read_plan
-from perpacket.measurement.rig import MeasuredRig
-from perpacket.report import agreement
-from perpacket.report.voice import MEASURED
-from perpacket.statistics import Interval
-from perpacket.studies import shapes
-from perpacket.studies.quantities import QUANTITIES, SEVEN
+from perpacket.measure.web.plan import read_plan
+from perpacket.measure.web.rig import MeasuredRig
+from perpacket.run import configuration_file, start
+from perpacket.run.directory import RunDirectory
+from perpacket.show import html
+from perpacket.show.terms import MEASURED
+from perpacket.study import library
+from perpacket.study.quantities import QUANTITIES, SEVEN
+from perpacket.study.study import Point, Study
 from test_driver import FakeRig, FakeRun
 
 scipy_stats = pytest.importorskip("scipy.stats")
@@ -45,7 +45,7 @@ SCOPES = [(name, full) for name in SERVED for full in (False, True)]
 def test_every_point_can_be_read_as_a_plan_and_is_named_by_its_factors(
     name: str, full: bool
 ) -> None:
-    points = studies.find_measured(name, full=full).points
+    points = library.find_measured(name, full=full).points
     assert len({tuple(point.factors.items()) for point in points}) == len(points)
     for point in points:
         plan = read_plan(point)
@@ -53,9 +53,9 @@ def test_every_point_can_be_read_as_a_plan_and_is_named_by_its_factors(
         assert plan.latency_ms == 0 or plan.network == "delayed"
 
 
-@pytest.mark.parametrize("name", studies.MEASURED)
+@pytest.mark.parametrize("name", library.MEASURED)
 def test_the_cut_levels_take_ten_minutes_at_most(name: str) -> None:
-    study = studies.find_measured(name)
+    study = library.find_measured(name)
     measured = [point for point in study.points if point.name not in study.simulated]
     runs = [study.runner_of(point).prepare(point, 1, timeline=False) for point in measured]
     expected_ms = sum(run.progress()[1] for run in runs)
@@ -65,7 +65,7 @@ def test_the_cut_levels_take_ten_minutes_at_most(name: str) -> None:
 def test_a_short_study_is_told_in_seconds_and_a_long_one_in_minutes() -> None:
     from perpacket.cli.study import time_to_go
 
-    study = studies.find_measured("breakdown", only=("ab",))
+    study = library.find_measured("breakdown", only=("ab",))
     short = time_to_go(study, (1,), (("run.duration_s", "1"), ("run.warmup_s", "0")))
     assert short.startswith("about 11 s to go: 3 points, once each")
     long = time_to_go(study, (1, 2), (("run.duration_s", "600"),))
@@ -73,7 +73,7 @@ def test_a_short_study_is_told_in_seconds_and_a_long_one_in_minutes() -> None:
 
 
 def test_the_full_levels_are_the_published_ones() -> None:
-    points = studies.find_measured("tr05-450", full=True).points
+    points = library.find_measured("tr05-450", full=True).points
     bulk = [p.factors for p in points if p.factors["load"] == "bulk"]
     single = {f["rate_mbps"] for f in bulk if f["connections"] == 1}
     assert single == set(range(100, 1000, 100))
@@ -83,14 +83,14 @@ def test_the_full_levels_are_the_published_ones() -> None:
     assert delayed == {0, 1, 5, 10, 20, 40}
     trace = {f["connections"] for f in (p.factors for p in points) if f["load"] == "trace"}
     assert {min(trace), max(trace)} == {4, 5120}
-    users = {p.factors["clients"] for p in studies.find_measured("breakdown", full=True).points}
+    users = {p.factors["clients"] for p in library.find_measured("breakdown", full=True).points}
     assert users == {25, 50, 100, 150, 200, 300, 400, 500}
 
 
 @pytest.mark.parametrize("name", SERVED)
 def test_levels_that_the_document_states_changes_between_are_in_the_cut_study(name: str) -> None:
     """A change can only be found again where both of its ends are run."""
-    cut = studies.find_measured(name)
+    cut = library.find_measured(name)
     changes = [row for row in cut.published if row.judged == "direction"]
     assert len(changes) >= 4
     names = {point.name for point in cut.points}
@@ -101,7 +101,7 @@ def test_levels_that_the_document_states_changes_between_are_in_the_cut_study(na
 def test_figures_of_the_document_are_those_of_the_reference(name: str, shared: Path) -> None:
     with (shared / "reference" / REFERENCES[name]).open("rb") as stream:
         reference = {row["id"]: row for row in tomllib.load(stream)["figure"]}
-    for row in studies.find_measured(name, full=True).published:
+    for row in library.find_measured(name, full=True).published:
         key = row.figure.removesuffix("-change")
         stated = reference.get(key) or reference[key.rpartition("-")[0]]
         assert row.where == stated["where"], row.figure
@@ -122,7 +122,7 @@ def test_shares_and_changes_are_computed_from_table_1(shared: Path) -> None:
         return value
 
     checked = 0
-    for row in studies.find_measured("tr05-450", full=True).published:
+    for row in library.find_measured("tr05-450", full=True).published:
         if not row.figure.startswith("tr05-450/t1-"):
             continue
         region = row.quantity.partition(".")[2].partition(" ")[0]
@@ -141,28 +141,28 @@ def test_shares_and_changes_are_computed_from_table_1(shared: Path) -> None:
     assert checked == 48 + 16
 
 
-@pytest.mark.parametrize("name", studies.MEASURED)
+@pytest.mark.parametrize("name", library.MEASURED)
 def test_every_figure_names_quantities_that_there_are(name: str) -> None:
-    for figure in studies.find_measured(name, full=True).figures:
+    for figure in library.find_measured(name, full=True).figures:
         if figure.kind in ("relative", "quantities-beside"):
             assert set(figure.y.split(",")) <= QUANTITIES.keys()
 
 
 def test_some_experiments_are_asked_for_by_name() -> None:
-    study = studies.find_measured("tr05-450", only=("packet-rate",))
+    study = library.find_measured("tr05-450", only=("packet-rate",))
     assert [point.factors["rate_mbps"] for point in study.points] == [100, 300, 600, 900]
     assert {figure.x for figure in study.figures} == {"rate_mbps"}
     with pytest.raises(ConfigurationError, match="--only seven"):
-        studies.find_measured("tr05-450", only=("seven",))
+        library.find_measured("tr05-450", only=("seven",))
     with pytest.raises(ConfigurationError, match="osdi06 is simulated"):
-        studies.find_measured("osdi06", full=True)
+        library.find_measured("osdi06", full=True)
 
 
 @pytest.mark.parametrize(("name", "full"), SCOPES)
 def test_a_run_is_found_again_with_its_scope_and_its_command(name: str, full: bool) -> None:
-    study = studies.find_measured(name, full=full)
+    study = library.find_measured(name, full=full)
     added = (("run.duration_s", "1"),)
-    found = studies.of_run(configuration_file.resolve(study, "1", (1,), added))
+    found = library.of_run(configuration_file.resolve(study, "1", (1,), added))
     assert found.points == study.points
     assert found.published == study.published
     assert ("--full" in found.command) is full
@@ -170,8 +170,8 @@ def test_a_run_is_found_again_with_its_scope_and_its_command(name: str, full: bo
 
 
 def test_a_part_of_a_study_is_found_again_as_that_part() -> None:
-    study = studies.find_measured("tr05-450", only=("packet-rate", "connections"))
-    found = studies.of_run(configuration_file.resolve(study, "1"))
+    study = library.find_measured("tr05-450", only=("packet-rate", "connections"))
+    found = library.of_run(configuration_file.resolve(study, "1"))
     assert found.command == "perpacket study run tr05-450 --only packet-rate,connections"
     assert found.points == study.points
 
@@ -223,7 +223,7 @@ def test_what_the_intervals_cannot_tell_is_counted_in_the_headline() -> None:
         judge(change(157.0), "c", Interval(50.0, 40.0, 60.0, 3, 0.95)),
         judge(change(157.0), "c", Interval(50.0, -90.0, 900.0, 3, 0.95)),
     ]
-    assert agreement.headline(rows, MEASURED) == (
+    assert published_score.headline(rows, MEASURED) == (
         "1 of 2 published changes goes the same way here; of 1 the intervals are too wide to tell."
     )
 
@@ -242,7 +242,7 @@ def test_the_order_of_regions_is_compared_by_kendalls_tau_b(
     first: list[float], second: list[float]
 ) -> None:
     expected = scipy_stats.kendalltau(first, second).statistic
-    found = shapes.tau(first, second)
+    found = region_order.tau(first, second)
     if found is None:
         assert len(set(first)) == 1 or len(set(second)) == 1
     else:
@@ -304,13 +304,13 @@ def run(tmp_path: Path) -> tuple[Study, RunDirectory]:
         if (point.name, seed) == ("specweb99-16c", 2):
             raise RunFailed("the server on server died in the middle of the run, with status -11")
 
-    study = studies.find_measured("tr05-450", only=("connections", "web"))
+    study = library.find_measured("tr05-450", only=("connections", "web"))
     left_out = {p.name: "nothing can add latency here" for p in study.points if "ms" in p.name}
     left_out = {name: why for name, why in left_out.items() if "mbps" not in name}
     rig = ProfiledRig(body)
     rig.holding = replace(rig.holding, facts={"limits": ["one host"]}, left_out=left_out)
-    directory = session.run(replace(study, runner=rig, rig=rig), tmp_path / "run")
-    return studies.of_run(directory.configuration), directory
+    directory = start.run(replace(study, runner=rig, rig=rig), tmp_path / "run")
+    return library.of_run(directory.configuration), directory
 
 
 def test_a_profile_of_the_published_shape_is_found_to_have_it(
@@ -335,7 +335,7 @@ def test_a_profile_of_the_published_shape_is_found_to_have_it(
 def test_the_page_speaks_of_measurements_and_says_what_failed_and_was_left_out(
     run: tuple[Study, RunDirectory], tmp_path: Path
 ) -> None:
-    page = report.write_study(*run, tmp_path / "report.html").read_text()
+    page = html.write_study(*run, tmp_path / "report.html").read_text()
     text = page.partition('<script id="perpacket-data"')[0]
     assert "simulat" not in text
     assert "calibrat" not in text
@@ -394,4 +394,4 @@ def test_options_that_a_study_cannot_have_are_refused(
 
 
 def test_the_studies_own_rig_is_the_real_one() -> None:
-    assert all(isinstance(studies.find(name).rig, MeasuredRig) for name in SERVED)
+    assert all(isinstance(library.find(name).rig, MeasuredRig) for name in SERVED)

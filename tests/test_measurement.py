@@ -23,18 +23,20 @@ import pytest
 
 import fake_agent
 from patience import PATIENCE_S, skip_if_too_busy
-from perpacket import studies, testbed
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
-from perpacket.experiment import driver, session
-from perpacket.experiment.run_directory import RunDirectory
-from perpacket.experiment.study import Holding, Point, Study
-from perpacket.measurement import files, programs
-from perpacket.measurement.plan import Plan, read_plan
-from perpacket.measurement.processors import Ticks, idle_share, read_frames, read_ticks
-from perpacket.measurement.rig import MeasuredRig
-from perpacket.measurement.summary import Answers, summarize
-from perpacket.testbed import Host, Testbed
-from perpacket.testbed.record import own_name, remove_folders
+from perpacket.measure import agent, programs
+from perpacket.measure import hosts as testbed
+from perpacket.measure.hosts import Host, Testbed
+from perpacket.measure.hosts.record import own_name, remove_folders
+from perpacket.measure.processor_counts import Ticks, idle_share, read_frames, read_ticks
+from perpacket.measure.web import files
+from perpacket.measure.web.plan import Plan, read_plan
+from perpacket.measure.web.rig import MeasuredRig
+from perpacket.measure.web.summary import Answers, summarize
+from perpacket.run import measured_runs, start
+from perpacket.run.directory import RunDirectory
+from perpacket.study import library
+from perpacket.study.study import Holding, Point, Study
 
 AGENT = Path(fake_agent.__file__)
 QUICK = (("run.duration_s", "0.05"), ("run.warmup_s", "0"), ("testbed.kind", "loopback"))
@@ -95,7 +97,7 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     file = tmp_path / "asked.jsonl"
     monkeypatch.setenv("PERPACKET_AGENT", str(AGENT))
     monkeypatch.setenv(fake_agent.LOG, str(file))
-    monkeypatch.setattr("perpacket.measurement.runs.LEAD_S", 0.0)
+    monkeypatch.setattr("perpacket.measure.web.runs.LEAD_S", 0.0)
     return file
 
 
@@ -124,7 +126,7 @@ LATE = point("late", "stream", network__kind="delayed", network__latency_ms=5)
 def test_an_observation_holds_the_cost_the_rates_and_how_idle_both_sides_were(
     beds: Beds, log: Path, tmp_path: Path
 ) -> None:
-    directory = session.run(study_of(beds, FILE, BULK), tmp_path / "run")
+    directory = start.run(study_of(beds, FILE, BULK), tmp_path / "run")
     assert not directory.failures()
     row = directory.observations().filter(point="ab").row(0, named=True)
     assert row["layers.tcp.cpu_ns_per_packet"] == 600.0
@@ -145,7 +147,7 @@ def test_an_observation_holds_the_cost_the_rates_and_how_idle_both_sides_were(
 def test_server_and_clients_are_asked_for_what_the_point_says(
     beds: Beds, log: Path, tmp_path: Path
 ) -> None:
-    session.run(study_of(beds, FILE, SURGE, BULK), tmp_path / "run")
+    start.run(study_of(beds, FILE, SURGE, BULK), tmp_path / "run")
     (serve, *_), bed = asked(log, "serve", "web"), beds.opened[0]
     assert serve[serve.index("--cores") + 1] == programs.cpu_list(bed.server.cpus)
     load = next(one for one in asked(log, "load", "http") if "file" in one)
@@ -169,7 +171,7 @@ def test_server_and_clients_are_asked_for_what_the_point_says(
 def test_blocks_ask_with_different_seeds_and_the_same_block_with_the_same(
     beds: Beds, log: Path, tmp_path: Path
 ) -> None:
-    session.run(study_of(beds, FILE, SURGE), tmp_path / "run")
+    start.run(study_of(beds, FILE, SURGE), tmp_path / "run")
     seeds = [one[one.index("--seed") + 1] for one in asked(log, "load", "http")]
     assert len(seeds) == 4
     assert sorted(set(seeds)) == sorted({seeds[0], seeds[-1]})
@@ -185,7 +187,7 @@ def test_file_sets_are_made_once_and_removed_with_the_trace(
     recorded.write_text('h - - [01/Jan/2020:00:00:00 +0000] "GET /a HTTP/1.1" 200 12\n')
     trace = point("trace", "trace", load__trace=recorded, load__connections=4)
     more = replace(trace, name="more")
-    session.run(study_of(beds, trace, more, SURGE), tmp_path / "run")
+    start.run(study_of(beds, trace, more, SURGE), tmp_path / "run")
     made = asked(log, "load", "files")
     assert sorted(one[2] for one in made) == ["surge", "trace"]
     replayed = {
@@ -215,7 +217,7 @@ def test_a_server_that_dies_is_a_failed_run_with_its_last_words(
     beds: Beds, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(fake_agent.SERVER_DIES, "surge")
-    directory = session.run(study_of(beds, FILE, SURGE), tmp_path / "run")
+    directory = start.run(study_of(beds, FILE, SURGE), tmp_path / "run")
     failures = directory.failures()
     assert [(one.point, one.seed) for one in failures] == [("surge", 1), ("surge", 2)]
     # When that is noticed depends on the machine: during the run, or at its end.
@@ -227,7 +229,7 @@ def test_a_server_that_dies_is_a_failed_run_with_its_last_words(
 def test_points_along_latency_have_hosts_of_their_own(
     beds: Beds, log: Path, tmp_path: Path
 ) -> None:
-    directory = session.run(study_of(beds, BULK, LATE), tmp_path / "run")
+    directory = start.run(study_of(beds, BULK, LATE), tmp_path / "run")
     direct, delayed = beds.opened
     assert direct.latencies_us == []
     assert delayed.latencies_us[-2:] == [5000.0, 5000.0]
@@ -239,7 +241,7 @@ def test_points_along_latency_have_hosts_of_their_own(
 
 
 def test_latency_that_cannot_be_added_leaves_its_points_out(log: Path, tmp_path: Path) -> None:
-    directory = session.run(study_of(Beds(lacks_latency=True), BULK, LATE), tmp_path / "run")
+    directory = start.run(study_of(Beds(lacks_latency=True), BULK, LATE), tmp_path / "run")
     assert [point.name for point in directory.configuration.points] == ["bulk"]
     facts = directory.environment()["testbed"]
     assert isinstance(facts, dict)
@@ -248,7 +250,7 @@ def test_latency_that_cannot_be_added_leaves_its_points_out(log: Path, tmp_path:
 
 def test_more_connections_than_descriptors_are_left_out(log: Path, tmp_path: Path) -> None:
     many = point("many", "stream", load__connections=10**9)
-    directory = session.run(study_of(Beds(), BULK, many), tmp_path / "run")
+    directory = start.run(study_of(Beds(), BULK, many), tmp_path / "run")
     assert [point.name for point in directory.configuration.points] == ["bulk"]
     assert "1000000000 connections need more" in json.dumps(directory.environment())
 
@@ -265,7 +267,7 @@ def test_another_server_is_started_as_its_command_says(
             ("server.url", "http://{address}:8080/"),
         ),
     )
-    directory = session.run(study_of(beds, foreign), tmp_path / "run")
+    directory = start.run(study_of(beds, foreign), tmp_path / "run")
     assert not directory.failures()
     (serve, *_) = asked(log, "serve", "web")
     assert serve[serve.index("--listen") + 1] == "127.0.0.1"
@@ -292,7 +294,7 @@ def test_a_wrong_parameter_is_named_before_anything_starts(
     beds: Beds, tmp_path: Path, name: str, value: str, complaint: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=complaint):
-        session.run(study_of(beds, BULK), tmp_path / "run", overrides=((name, value),))
+        start.run(study_of(beds, BULK), tmp_path / "run", overrides=((name, value),))
     assert beds.opened == []
 
 
@@ -339,7 +341,7 @@ def test_a_load_that_ends_within_the_window_is_no_observation(
 ) -> None:
     monkeypatch.setenv(fake_agent.HOLD_S, "0")
     longer = (("run.duration_s", "0.5"),)
-    directory = session.run(study_of(beds, FILE), tmp_path / "run", overrides=longer)
+    directory = start.run(study_of(beds, FILE), tmp_path / "run", overrides=longer)
     assert "the load on client ended before the profile did" in directory.failures()[0].reason
 
 
@@ -390,8 +392,8 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 import test_measurement as t
 from patience import PATIENCE_S, be_patient
-from perpacket.experiment import session
-from perpacket.measurement.runs import MeasuredRun
+from perpacket.run import start
+from perpacket.measure.web.runs import MeasuredRun
 
 be_patient(t.pytest.MonkeyPatch().setattr)
 path, sleep = Path(sys.argv[1]), MeasuredRun.sleep
@@ -404,7 +406,7 @@ def stay(run, duration_s, watched):
     sleep(run, duration_s, watched)
 
 MeasuredRun.sleep = stay
-session.run(t.study_of(t.Beds(), t.FILE, t.SURGE, t.BULK), path)
+start.run(t.study_of(t.Beds(), t.FILE, t.SURGE, t.BULK), path)
 """
 
 
@@ -421,7 +423,7 @@ def test_a_killed_study_leaves_no_server_and_goes_on_where_it_was(
         process.wait(timeout=PATIENCE_S)
     directory = RunDirectory.open(path)
     assert len(directory.read_observations()) == 2
-    assert session.resume(study_of(Beds(), FILE, SURGE, BULK), directory) == 4
+    assert start.resume(study_of(Beds(), FILE, SURGE, BULK), directory) == 4
     assert directory.missing() == []
     deadline = time.monotonic() + PATIENCE_S
     while agents_alive(log):
@@ -450,10 +452,10 @@ def test_the_published_studies_run_from_end_to_end_on_stand_ins(
 ) -> None:
     """One load of `breakdown`: its comparisons have verdicts about shares and about changes."""
     rig = MeasuredRig(Beds().open)
-    study = replace(studies.find_measured("breakdown", only=("ab",)), runner=rig, rig=rig)
+    study = replace(library.find_measured("breakdown", only=("ab",)), runner=rig, rig=rig)
     quick = tuple(pair for pair in QUICK if pair[0] != "testbed.kind")
-    directory = session.run(study, tmp_path / "run", seeds=(1, 2), overrides=quick)
-    again = studies.of_run(RunDirectory.open(directory.path).configuration)
+    directory = start.run(study, tmp_path / "run", seeds=(1, 2), overrides=quick)
+    again = library.of_run(RunDirectory.open(directory.path).configuration)
     assert [point.name for point in again.points] == [point.name for point in study.points]
     rows = {row.published.figure: row for row in again.comparisons(directory)}
     driver_share = rows["patwardhan2004/ab-driver"].simulated
@@ -464,14 +466,16 @@ def test_the_published_studies_run_from_end_to_end_on_stand_ins(
 
 
 def test_a_holding_describes_itself_in_the_environment() -> None:
-    facts = driver.described(Holding({"network": "veth"}, {"clients": 1}, {"a": "b", "c": "b"}))
+    facts = measured_runs.described(
+        Holding({"network": "veth"}, {"clients": 1}, {"a": "b", "c": "b"})
+    )
     assert facts["testbed"] == {"network": "veth", "clients": 1, "left_out": ["a, c: b"]}
 
 
 def real_agent() -> str:
     """The agent of this installation, where it can profile; skips the test where not."""
     try:
-        found = str(testbed.agent.find())
+        found = str(agent.find())
         done = subprocess.run(
             [found, "probe", "--format", "json"],
             capture_output=True,
@@ -496,7 +500,7 @@ def test_server_load_and_profile_of_the_real_agent_make_an_observation(tmp_path:
     rig = MeasuredRig()
     second = (("run.duration_s", "1"), ("run.warmup_s", "0.2"))
     study = Study("tiny", "A study", "What?", (FILE, BULK), (1,), runner=rig, rig=rig)
-    directory = session.run(study, tmp_path / "run", overrides=second)
+    directory = start.run(study, tmp_path / "run", overrides=second)
     skip_if_too_busy(directory)
     assert [failure.reason for failure in directory.failures()] == []
     table = directory.observations()
@@ -545,7 +549,7 @@ def test_a_probe_that_fails_is_asked_once_and_leaves_out_nothing(
         asked_hosts.append(host)
         raise RunFailed("the probe said nothing")
 
-    monkeypatch.setattr("perpacket.measurement.rig.capabilities_lacking", fail)
+    monkeypatch.setattr("perpacket.measure.web.rig.capabilities_lacking", fail)
     points = (FILE, point("any", "file", profile__events="any"))
     with MeasuredRig(beds.open).held(points) as holding:
         assert not holding.left_out

@@ -22,18 +22,20 @@ from hypothesis import strategies as st
 
 import fake_agent
 from patience import PATIENCE_S, skip_if_too_busy
-from perpacket import report, studies, testbed
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
-from perpacket.experiment import driver, session
-from perpacket.experiment.study import Holding, Outcome, Point
-from perpacket.measurement.media import disk, memory, programs
-from perpacket.measurement.media import summary as media_summary
-from perpacket.measurement.media.plan import MediaPlan, read_media_plan
-from perpacket.measurement.media.rig import MediaRig, impossible
-from perpacket.measurement.plan import RunPlan
-from perpacket.studies import sensitivity
-from perpacket.testbed import contract as hosts
-from perpacket.testbed.record import own_name
+from perpacket.measure import hosts as testbed
+from perpacket.measure.hosts import contract as hosts
+from perpacket.measure.hosts.record import own_name
+from perpacket.measure.media import disk, memory, programs
+from perpacket.measure.media import summary as media_summary
+from perpacket.measure.media.plan import MediaPlan, read_media_plan
+from perpacket.measure.media.rig import MediaRig, impossible
+from perpacket.measure.web.plan import RunPlan
+from perpacket.run import measured_runs, start
+from perpacket.show import html
+from perpacket.study import library
+from perpacket.study.library import sensitivity
+from perpacket.study.study import Holding, Outcome, Point
 from test_driver import FakeRig, FakeRun
 
 NAMES = ("media-servers", "sensitivity", "double-buffer")
@@ -59,8 +61,8 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     file = tmp_path / "asked.jsonl"
     monkeypatch.setenv("PERPACKET_AGENT", str(AGENT))
     monkeypatch.setenv(fake_agent.LOG, str(file))
-    monkeypatch.setattr("perpacket.measurement.media.runs.LEAD_S", 0.0)
-    monkeypatch.setattr("perpacket.measurement.media.plan.RAMP_LEAST_S", 0.0)
+    monkeypatch.setattr("perpacket.measure.media.runs.LEAD_S", 0.0)
+    monkeypatch.setattr("perpacket.measure.media.plan.RAMP_LEAST_S", 0.0)
     return file
 
 
@@ -127,7 +129,7 @@ def test_multiple_media_are_dropped_and_read_slowly_and_the_report_says_so(
 def test_a_server_that_does_not_report_fails_the_run(
     log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("perpacket.measurement.media.runs.REPORT_S", 0.1)
+    monkeypatch.setattr("perpacket.measure.media.runs.REPORT_S", 0.1)
     monkeypatch.setattr(programs, "reports", lambda text: iter(()))
     with pytest.raises(RunFailed, match="did not report"):
         measured(point("any"))
@@ -274,7 +276,7 @@ def test_points_with_more_sockets_than_a_process_may_have_are_left_out(
 def test_every_point_can_be_read_as_a_plan_and_is_named_by_its_factors(
     name: str, full: bool
 ) -> None:
-    points = studies.find_measured(name, full=full).points
+    points = library.find_measured(name, full=full).points
     assert len({tuple(point.factors.items()) for point in points}) == len(points)
     for each in points:
         asked_for = read_media_plan(each)
@@ -284,15 +286,15 @@ def test_every_point_can_be_read_as_a_plan_and_is_named_by_its_factors(
 
 
 def test_the_full_levels_are_the_published_ones_and_go_on() -> None:
-    servers = [p.factors for p in studies.find_measured("media-servers", full=True).points]
+    servers = [p.factors for p in library.find_measured("media-servers", full=True).points]
     clients = {int(factors["clients"]) for factors in servers}
     assert {1, 1000} < clients
     assert max(clients) == 10_000
     assert {factors["rate_kbps"] for factors in servers} == {56, 300}
-    buffers = [p.factors for p in studies.find_measured("double-buffer", full=True).points]
+    buffers = [p.factors for p in library.find_measured("double-buffer", full=True).points]
     assert {factors["buffering"] for factors in buffers} == {"single", "double", "shared", "mapped"}
     assert {factors["rate_kbps"] for factors in buffers} == {300}
-    design = [tuple(p.factors.values()) for p in studies.find_measured("sensitivity").points]
+    design = [tuple(p.factors.values()) for p in library.find_measured("sensitivity").points]
     assert set(design) == {
         (clients, rate, media)
         for clients in (1, 1000)
@@ -306,7 +308,7 @@ def test_figures_of_the_document_are_those_of_the_reference(name: str, shared: P
     with (shared / "reference" / "isa2003.toml").open("rb") as stream:
         reference = {row["id"]: row for row in tomllib.load(stream)["figure"]}
     ours = {"isa2003/56-gain": "isa2003/56-db"}
-    for row in studies.find_measured(name, full=True).published:
+    for row in library.find_measured(name, full=True).published:
         key = row.figure
         while key not in reference and key not in ours:
             key = key.rpartition("-")[0]
@@ -316,13 +318,13 @@ def test_figures_of_the_document_are_those_of_the_reference(name: str, shared: P
         if row.judged == "value" and row.value is not None:
             assert row.value == stated["value"], row.figure
     gain = reference["isa2003/56-db"]["value"] / reference["isa2003/56-rtp"]["value"]
-    buffers = {row.figure: row for row in studies.find_measured("double-buffer").published}
+    buffers = {row.figure: row for row in library.find_measured("double-buffer").published}
     assert buffers["isa2003/56-gain"].value == pytest.approx(100 * (gain - 1), abs=0.05)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_published_changes_are_between_levels_of_the_cut_study(name: str) -> None:
-    cut, full = studies.find_measured(name), studies.find_measured(name, full=True)
+    cut, full = library.find_measured(name), library.find_measured(name, full=True)
     assert [row.figure for row in cut.published] == [row.figure for row in full.published]
 
 
@@ -380,14 +382,14 @@ class StreamsRun(FakeRun):
 def test_a_run_is_compared_with_every_figure_and_its_report_draws_them(
     name: str, tmp_path: Path
 ) -> None:
-    study = studies.find_measured(name)
+    study = library.find_measured(name)
     rig = StreamsRig()
-    directory = session.run(replace(study, runner=rig, rig=rig), tmp_path / "run")
-    found = studies.of_run(directory.configuration)
+    directory = start.run(replace(study, runner=rig, rig=rig), tmp_path / "run")
+    found = library.of_run(directory.configuration)
     rows = {row.published.figure: row for row in found.comparisons(directory)}
     # Charts take time: two of each study.
     drawn = replace(found, figures=found.figures[:2])
-    page = report.write_study(drawn, directory, tmp_path / "report.html").read_text()
+    page = html.write_study(drawn, directory, tmp_path / "report.html").read_text()
     assert "Nothing to draw" not in page
     if name == "sensitivity":
         assert len(rows) == 5 * len(sensitivity.RESPONSES)
@@ -419,17 +421,17 @@ def test_the_agent_itself_serves_and_plays_what_a_run_asks_for(tmp_path: Path) -
     rig = MediaRig(loopback)
     quick = {"run__duration_s": 0.3, "run__warmup_s": 1.0, "media__distribution": "multiple"}
     asked_for = point("real", server__buffering="double", disk__read_ms=5, **quick)
-    study = studies.find_measured("double-buffer")
+    study = library.find_measured("double-buffer")
     study = replace(study, points=(asked_for,), seeds=(1,), figures=(), published=())
     study = replace(study, runner=rig, rig=rig)
-    directory = session.run(study, tmp_path / "run")
+    directory = start.run(study, tmp_path / "run")
     skip_if_too_busy(directory)
     assert [failure.reason for failure in directory.failures()] == []
     (observation,) = directory.read_observations()
     result = observation.result
     assert (result["clients"], result["content_errors"]) == (4, 0)
     assert result["read_delay_ms"] in (0, 5)
-    assert driver.remaining(directory) == []
+    assert measured_runs.remaining(directory) == []
 
 
 def test_clients_of_which_none_played_have_no_start_up_and_spoil_no_other() -> None:

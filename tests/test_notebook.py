@@ -13,15 +13,15 @@ import pytest
 
 import perpacket
 from invented import BASELINE, HOSTILE, RATES
+from perpacket.analysis import run_comparison
 from perpacket.errors import ConfigurationError
-from perpacket.experiment import session
-from perpacket.experiment.run_directory import RunDirectory
-from perpacket.experiment.study import Study
-from perpacket.notebook import markup
-from perpacket.notebook.profiles import Profile
-from perpacket.notebook.runs import StudyRun, TwoRuns
-from perpacket.notebook.simulated import SimulatedRun
-from perpacket.studies import two_runs
+from perpacket.run import start
+from perpacket.run.directory import RunDirectory
+from perpacket.show.notebook import markup
+from perpacket.show.notebook.profiles import Profile
+from perpacket.show.notebook.runs import StudyRun, TwoRuns
+from perpacket.show.notebook.simulated import SimulatedRun
+from perpacket.study.study import Study
 
 TOUR = Path(__file__).parents[1] / "examples" / "tour.py"
 SHORT = (("run.warmup_packets", 2_000), ("run.packets", 6_000))
@@ -118,7 +118,7 @@ def test_published_values_stand_beside_those_of_a_run(run: StudyRun) -> None:
 
 
 def test_two_runs_show_what_changed(run: StudyRun, study: Study, tmp_path: Path) -> None:
-    second = session.run(replace(study, seeds=(1, 2, 3)), tmp_path / "second")
+    second = start.run(replace(study, seeds=(1, 2, 3)), tmp_path / "second")
     # What run A gave, half as much in run B.
     for name in RATES:
         for seed in study.seeds:
@@ -126,7 +126,7 @@ def test_two_runs_show_what_changed(run: StudyRun, study: Study, tmp_path: Path)
             content = json.loads(file.read_text())
             content["result"]["requests_per_s"] /= 2
             file.write_text(json.dumps(content))
-    changed = TwoRuns(two_runs.compare(run.directory, second, ["requests_per_s"]))
+    changed = TwoRuns(run_comparison.compare(run.directory, second, ["requests_per_s"]))
     assert len(changed) == len(RATES)
     frame = changed.to_polars()
     assert frame["interval.value"].to_list() == pytest.approx([0.5] * len(RATES))

@@ -11,9 +11,9 @@ import pytest
 
 from far import ALIAS, Far, far_machine
 from patience import eventually, skip_if_too_busy
-from perpacket.experiment.run_directory import RunDirectory
-from perpacket.measurement.files import PREFIX
-from perpacket.testbed import record
+from perpacket.measure.hosts import record
+from perpacket.measure.web.files import PREFIX
+from perpacket.run.directory import RunDirectory
 
 STUDY = """
 schema = 1
@@ -42,8 +42,8 @@ import patience
 patience.be_patient(setattr)
 from perpacket import report
 from perpacket.cli import main
-from perpacket.experiment.run_directory import RunDirectory
-from perpacket.testbed import record
+from perpacket.run.directory import RunDirectory
+from perpacket.measure.hosts import record
 
 records, number, *arguments = sys.argv[1:]
 record.folder = lambda: Path(records)
@@ -63,9 +63,9 @@ main()
 REFUSED = """
 import json, sys
 from pathlib import Path
-from perpacket import testbed
+from perpacket.measure import hosts as testbed
 from perpacket.errors import PerpacketError
-from perpacket.testbed import record
+from perpacket.measure.hosts import record
 
 folder, target, *options = sys.argv[1:]
 record.folder = lambda: Path(folder)

@@ -16,10 +16,11 @@ import pytest
 
 import quiet
 from patience import PATIENCE_S
-from perpacket import statistics, testbed
+from perpacket.analysis import statistics
 from perpacket.errors import MachineLacks
-from perpacket.testbed import agent, contract
-from perpacket.testbed.network import DEVICE
+from perpacket.measure import agent, hosts
+from perpacket.measure.hosts import contract
+from perpacket.measure.hosts.network import DEVICE
 
 UNCLAIMED_MOST = 0.02
 """Largest share of kernel samples that no rule claims."""
@@ -37,9 +38,9 @@ BIAS_MOST = 0.2
 """Largest systematic error of a cost in the driver, as a share of it: up to 0.15 was seen."""
 
 NETWORKS: dict[str, Callable[[], contract.Testbed]] = {
-    "loopback": testbed.loopback,
-    "veth": testbed.namespaces,
-    "link": lambda: testbed.namespaces(one_way_latency_us=500, use_netem=False),
+    "loopback": hosts.loopback,
+    "veth": hosts.namespaces,
+    "link": lambda: hosts.namespaces(one_way_latency_us=500, use_netem=False),
 }
 
 

@@ -9,20 +9,21 @@ import polars as pl
 import pytest
 
 from invented import BASELINE, InventedRunner, Outline, published
-from perpacket import report
-from perpacket.experiment import session
-from perpacket.experiment.comparison import judge
-from perpacket.experiment.run_directory import RunDirectory
-from perpacket.experiment.study import Figure, Point, Study
-from perpacket.report import agreement, answer, assembly, limits, wording
-from perpacket.statistics import mean
+from perpacket.analysis import findings, limits, published_score
+from perpacket.analysis.published import judge
+from perpacket.analysis.statistics import mean
+from perpacket.run import start
+from perpacket.run.directory import RunDirectory
+from perpacket.show import html, wording
+from perpacket.show.html import assembly
+from perpacket.study.study import Figure, Point, Study
 
 
 def test_the_answer_is_the_gain_paired_by_seed_beside_the_papers(
     study: Study, run_directory: RunDirectory
 ) -> None:
     rows = study.comparisons(run_directory)
-    found = {f.name: f for f in answer.findings(study, run_directory.observations(), rows)}
+    found = {f.name: f for f in findings.findings(study, run_directory.observations(), rows)}
     # What a seed does to both cancels out: 23,000 / 20,000 exactly, whatever the seeds.
     gain = found["W-1024-P-N-FCFS-400"]
     assert (gain.value, gain.bounds) == ("+15.0 %", "[+15.0, +15.0]")
@@ -44,7 +45,7 @@ def test_no_difference_is_claimed_when_the_interval_holds_zero(study: Study) -> 
             "requests_per_s": [100.0, 100.0, 100.0, 101.0, 99.0, 100.5],
         }
     )
-    found = answer.findings(study, frame, [])
+    found = findings.findings(study, frame, [])
     assert [finding.name for finding in found] == [name]
     assert "no difference can be claimed" in found[0].subject
 
@@ -53,20 +54,20 @@ def test_held_out_and_calibrated_values_are_counted_apart(
     study: Study, run_directory: RunDirectory
 ) -> None:
     rows = study.comparisons(run_directory)
-    counted = [(score.value, score.label) for score in agreement.scores(rows)]
+    counted = [(score.value, score.label) for score in published_score.scores(rows)]
     assert counted == [
         ("1 of 3", "published values not used to calibrate agree"),
         ("1 of 1", "published values used to calibrate agree"),
     ]
-    assert "meets 1 and misses 2" in agreement.headline(rows)
+    assert "meets 1 and misses 2" in published_score.headline(rows)
     only_calibrated = [row for row in rows if row.published.calibration]
-    assert "a fit, not a prediction" in agreement.headline(only_calibrated)
+    assert "a fit, not a prediction" in published_score.headline(only_calibrated)
 
 
 def test_every_disagreement_is_named_the_farthest_first(
     study: Study, run_directory: RunDirectory, outline: Outline
 ) -> None:
-    missed = agreement.disagreements(study.comparisons(run_directory))
+    missed = published_score.disagreements(study.comparisons(run_directory))
     assert [row.published.value for row in missed] == [30_000.0, 16.0]
     listed = next(e for e in outline.all("ul") if e.attributes.get("class") == "disagreements")
     assert "30,000" in listed.text
@@ -91,7 +92,7 @@ def test_a_study_without_baselines_tells_the_course_of_its_lines() -> None:
     paper = replace(published(names[0], "l2_misses", 2.0), unit="misses/packet")
     rows = [judge(replace(paper, point=name), "bulk", mean([v, v]))
             for name, v in zip(names, (2.0, 5.0), strict=True)]  # fmt: skip
-    found = answer.findings(study, frame, rows)
+    found = findings.findings(study, frame, rows)
     assert [finding.value for finding in found] == ["+150 %"], "a line is told once"
     assert "connections from 1 to 2048" in found[0].subject
     assert found[0].paper == "paper 2 and 2 misses/packet"
@@ -120,12 +121,12 @@ def test_what_is_compared_with_nothing_tells_its_cost_and_what_offload_could_gai
             "layers.tcp.share": [0.4, 0.4, 0.25, 0.25],
         }
     )
-    first, second = answer.findings(study, frame, [])
+    first, second = findings.findings(study, frame, [])
     assert first.value == "+100 %", "1,000 ns to 2,000 ns; the idle processor costs no packet"
     assert "user 75\N{NO-BREAK SPACE}%, TCP 25\N{NO-BREAK SPACE}%" in first.subject
     assert second.value.startswith("+33"), "a quarter of the processor is a third more throughput"
     stated = replace(study, published=(published("web-4c", "request_rate", 1.0),))
-    assert answer.findings(stated, frame, []) == []
+    assert findings.findings(stated, frame, []) == []
 
 
 @pytest.mark.parametrize(
@@ -133,13 +134,13 @@ def test_what_is_compared_with_nothing_tells_its_cost_and_what_offload_could_gai
     [(-31.8, "−32 %"), (999.0, "+999 %"), (1489.0, "× 16"), (176_000.0, "× 1,761")],
 )
 def test_what_grows_many_times_is_told_in_times(percent: float, text: str) -> None:
-    assert answer.grown(percent) == text
+    assert findings.grown(percent) == text
 
 
 def test_an_unfinished_run_is_reported_and_said_to_be_unfinished(
     study: Study, tmp_path: Path
 ) -> None:
-    run_directory = session.run(study, tmp_path / "run")
+    run_directory = start.run(study, tmp_path / "run")
     for seed in study.seeds:
         run_directory.observation_path(BASELINE, seed).unlink()
     page = assembly.assemble(study, run_directory)
@@ -147,7 +148,7 @@ def test_an_unfinished_run_is_reported_and_said_to_be_unfinished(
     for point in study.points:
         for seed in study.seeds:
             run_directory.observation_path(point.name, seed).unlink(missing_ok=True)
-    assert "0 of 12 runs" in report.write_study(
+    assert "0 of 12 runs" in html.write_study(
         study, run_directory, tmp_path / "empty.html"
     ).read_text(encoding="utf-8")
 
@@ -155,7 +156,7 @@ def test_an_unfinished_run_is_reported_and_said_to_be_unfinished(
 def test_a_run_whose_machine_is_not_known_is_reported_all_the_same(
     study: Study, tmp_path: Path
 ) -> None:
-    run_directory = session.run(study, tmp_path / "run")
+    run_directory = start.run(study, tmp_path / "run")
     (run_directory.path / "environment.json").unlink()
     (row,) = assembly.assemble(study, run_directory).environment.rows
     assert row[-1].text == "unknown"
@@ -165,7 +166,7 @@ def test_runs_whose_packets_do_not_balance_come_first_among_the_limits(
     study: Study, tmp_path: Path
 ) -> None:
     broken = replace(study, runner=InventedRunner(conserved=False))
-    run_directory = session.run(broken, tmp_path / "run")
+    run_directory = start.run(broken, tmp_path / "run")
     found = limits.limits(broken, run_directory, run_directory.observations(), [])
     assert found[0].startswith("Packets do not balance")
     assert found[-1] == "Everything here is invented."
@@ -187,5 +188,5 @@ def test_the_page_says_how_to_get_the_same_run_again(
     overrides: tuple[tuple[str, str], ...],
     expected: str,
 ) -> None:
-    run_directory = session.run(study, tmp_path / "run", seeds=seeds, overrides=overrides)
+    run_directory = start.run(study, tmp_path / "run", seeds=seeds, overrides=overrides)
     assert assembly.commands(study, run_directory) == [expected]

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from invented import RATES
-from perpacket.experiment.study import Study
+from perpacket.study.study import Study
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
 

@@ -14,25 +14,24 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from perpacket import report
-from perpacket.experiment.run_directory import RunDirectory
-from perpacket.experiment.study import Figure, Point, Study
+from perpacket.analysis import offload
 from perpacket.models.laws import PUBLISHED
-from perpacket.report import (
+from perpacket.run.directory import RunDirectory
+from perpacket.show import html, wording
+from perpacket.show.charts import (
+    chart_style,
     charts,
     drawing,
     figures,
     laws,
-    look,
-    offload,
     palette,
     stacks,
     timeline,
-    wording,
 )
+from perpacket.study.study import Figure, Point, Study
 
 
-def drawn(chart: look.Chart) -> str:
+def drawn(chart: chart_style.Chart) -> str:
     return drawing.svg(chart, identifier="chart", title="A < B", description="C & D")
 
 
@@ -88,7 +87,7 @@ def test_thinning_a_timeline_keeps_its_peaks() -> None:
     )  # fmt: skip
     specification = timeline.timeline(frame, columns=["queue_packets"]).to_dict()
     rows = [row for table in specification["datasets"].values() for row in table]
-    assert len(rows) <= look.WIDE
+    assert len(rows) <= chart_style.WIDE
     assert max(row["high"] for row in rows) == 999
 
 
@@ -138,7 +137,7 @@ def test_a_point_stands_on_the_curve_at_its_networks_share(measured: figures.Mat
     assert sketch is not None
     assert "connections 4: a share of 40 % could gain 67 % at most" in sketch.description.lower()
     assert "connections 256: a share of 60 % could gain 150 % at most" in sketch.description
-    specification = sketch.draw(look.WIDE).to_dict()
+    specification = sketch.draw(chart_style.WIDE).to_dict()
     rows = [row for table in specification["datasets"].values() for row in table]
     marks = {row["name"]: row for row in rows if "name" in row}
     assert marks["connections 256"]["gain"] == pytest.approx(150.0)
@@ -147,7 +146,7 @@ def test_a_point_stands_on_the_curve_at_its_networks_share(measured: figures.Mat
     line = {row["share"]: row["gain"] for row in whole}
     assert len(line) > 100
     assert all(line[share] == pytest.approx(100 * share / (100 - share)) for share in line)
-    svg = drawn(sketch.draw(look.NARROW))
+    svg = drawn(sketch.draw(chart_style.NARROW))
     assert ">connections 256<" in svg
     assert f">{laws.PUBLISHED}<" in svg
 
@@ -179,7 +178,7 @@ def test_a_curve_of_several_columns_has_a_line_for_each(measured: figures.Materi
     assert sketch.description.startswith(
         "Median: 41 at 4, 925 at 256; 99th percentile: 205 at 4, 4,200 at 256."
     )
-    svg = drawn(sketch.draw(look.WIDE))
+    svg = drawn(sketch.draw(chart_style.WIDE))
     assert ">median<" in svg
     assert ">99th percentile<" in svg
 
@@ -190,7 +189,7 @@ def files(
 ) -> list[Path]:
     """The charts of the invented study as files."""
     folder = tmp_path_factory.mktemp("charts") / "made" / "when missing"
-    return report.write_charts(study, run_directory, folder)
+    return html.write_charts(study, run_directory, folder)
 
 
 def test_every_chart_with_data_becomes_an_svg_and_a_png(files: list[Path], study: Study) -> None:
@@ -227,7 +226,7 @@ def test_a_png_has_two_pixels_for_each_of_the_svg(files: list[Path]) -> None:
 def test_a_chart_for_dark_grounds_has_no_light_tone(study: Study, run_directory: RunDirectory,
                                                     tmp_path: Path) -> None:  # fmt: skip
     one = replace(study, figures=study.figures[:1])
-    svg, _ = report.write_charts(one, run_directory, tmp_path, dark=True)
+    svg, _ = html.write_charts(one, run_directory, tmp_path, dark=True)
     colours = set(re.findall(r'(?:fill|stroke)="(#[0-9a-fA-F]{6})"', svg.read_text()))
     assert palette.PAPER.dark in colours
     assert not colours & ({tone.light for tone in palette.TONES} - {t.dark for t in palette.TONES})
@@ -259,7 +258,7 @@ def test_numbers_in_sentences_have_four_digits(number: float, text: str) -> None
 
 def test_importing_the_report_draws_nothing_in() -> None:
     code = (
-        "import sys, perpacket.report\n"
+        "import sys, perpacket.show.html\n"
         "heavy = {'altair', 'polars', 'jinja2', 'vl_convert', 'numpy'} & set(sys.modules)\n"
         "sys.exit(', '.join(heavy) or 0)"
     )
@@ -268,6 +267,6 @@ def test_importing_the_report_draws_nothing_in() -> None:
 
 
 def test_a_legend_has_no_more_columns_than_its_longest_name_leaves_room_for() -> None:
-    assert look.legend_columns(look.WIDE, ["a", "b"]) > 4
-    assert look.legend_columns(look.WIDE, ["a", "x" * 40]) == 2
-    assert look.legend_columns(look.NARROW, ["x" * 200]) == 1
+    assert chart_style.legend_columns(chart_style.WIDE, ["a", "b"]) > 4
+    assert chart_style.legend_columns(chart_style.WIDE, ["a", "x" * 40]) == 2
+    assert chart_style.legend_columns(chart_style.NARROW, ["x" * 200]) == 1

@@ -8,14 +8,15 @@ from typing import cast
 import polars as pl
 import pytest
 
-from perpacket import studies
+from perpacket.analysis.published import judge
+from perpacket.analysis.statistics import Interval
 from perpacket.cli import study_output
-from perpacket.experiment.comparison import judge
-from perpacket.experiment.run_directory import RunDirectory
-from perpacket.experiment.study import Figure, Study
-from perpacket.report import figures, tables
-from perpacket.statistics import Interval
-from perpacket.studies import router
+from perpacket.run.directory import RunDirectory
+from perpacket.show import tables
+from perpacket.show.charts import figures
+from perpacket.study import library
+from perpacket.study.library import router
+from perpacket.study.study import Figure, Study
 
 NO_DIRECTORY = cast("RunDirectory", None)
 """Charts of observations ask nothing of the directory that they came from."""
@@ -36,7 +37,7 @@ def forwarded() -> pl.DataFrame:
 
 def sketch(kind: str, y: str) -> figures.Sketch:
     """The first figure of the router's study that is of a kind and shows a column."""
-    study = studies.find_measured("router")
+    study = library.find_measured("router")
     figure = next(one for one in study.figures if (one.kind, one.y) == (kind, y))
     found = figures.sketch_of(figure, figures.Material(study, NO_DIRECTORY, forwarded(), []))
     assert found is not None
@@ -71,7 +72,7 @@ def test_a_figure_is_about_the_factors_level_where_it_is_named_as_the_points_sho
 def test_the_table_of_configurations_has_what_the_study_is_about(
     name: str, column: str, heading: str
 ) -> None:
-    study = studies.find_measured(name)
+    study = library.find_measured(name)
     table = tables.means_table(study, runs_of(study, column, [7.0, 7.0]))
     assert table.columns[2:] == (heading,)
     assert table.rows[0][2].text == "7.00"
@@ -82,14 +83,14 @@ def runs_of(study: Study, column: str, values: list[float]) -> pl.DataFrame:
 
 
 def test_a_share_is_told_to_lie_between_nothing_and_all() -> None:
-    study = studies.find_measured("double-buffer")
+    study = library.find_measured("double-buffer")
     table = tables.means_table(study, runs_of(study, "server_idle", [0.0, 0.02]))
     assert table.columns[2:] == ("Server idle (%)",)
     assert table.rows[0][2].remark.startswith("[0,")
 
 
 def test_rows_of_one_quantity_say_what_each_change_is_from() -> None:
-    study = studies.find_measured("router")
+    study = library.find_measured("router")
     peaks = [row for row in study.published if row.quantity == "forwarded increase"]
     found = [judge(row, row.point, Interval(1, 0, 2, 3, 0.95), (), "Change") for row in peaks]
     told = [study_output.told(row) for row in found]

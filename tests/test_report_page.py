@@ -11,10 +11,12 @@ import polars as pl
 import pytest
 
 from invented import HOSTILE, RATES, Outline
-from perpacket import report
-from perpacket.experiment.run_directory import RunDirectory
-from perpacket.experiment.study import Study
-from perpacket.report import data, palette, tables
+from perpacket.run.directory import RunDirectory
+from perpacket.show import html as report
+from perpacket.show import tables
+from perpacket.show.charts import palette
+from perpacket.show.html import data
+from perpacket.study.study import Study
 
 
 def test_the_page_asks_nothing_of_the_network(html: str, outline: Outline) -> None:

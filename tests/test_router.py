@@ -14,16 +14,14 @@ from typing import cast
 import pytest
 
 from patience import PATIENCE_S, TOO_BUSY, skip_if_too_busy
-from perpacket import studies, testbed
 from perpacket.cli import app
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
-from perpacket.experiment import configuration_file, driver
-from perpacket.experiment.study import Point
-from perpacket.measurement.plan import validated
-from perpacket.measurement.router.plan import RouterPlan, flows
-from perpacket.measurement.router.rig import RouterRig
-from perpacket.measurement.router.runs import RoutedTestbed, RouterStage
-from perpacket.measurement.router.summary import (
+from perpacket.measure import hosts as testbed
+from perpacket.measure.hosts.routed import Port, Routed
+from perpacket.measure.router.plan import RouterPlan, flows
+from perpacket.measure.router.rig import RouterRig
+from perpacket.measure.router.runs import RoutedTestbed, RouterStage
+from perpacket.measure.router.summary import (
     Window,
     layers,
     loss_at,
@@ -31,9 +29,12 @@ from perpacket.measurement.router.summary import (
     summarize_search,
     summarize_tcp,
 )
-from perpacket.studies import router
-from perpacket.studies.quantities import QUANTITIES
-from perpacket.testbed.routed import Port, Routed
+from perpacket.measure.web.plan import validated
+from perpacket.run import configuration_file, measured_runs
+from perpacket.study import library
+from perpacket.study.library import router
+from perpacket.study.quantities import QUANTITIES
+from perpacket.study.study import Point
 
 ETHERNET_MOST_BYTES = 1514
 """A frame without its check sequence on a device with an MTU of 1500."""
@@ -77,30 +78,30 @@ def test_every_point_is_a_plan(full: bool) -> None:
 
 @pytest.mark.parametrize("name", ["router", "memory-surface", "switch-cost"])
 def test_the_cut_levels_take_ten_minutes_at_most(name: str) -> None:
-    study = studies.find_measured(name)
+    study = library.find_measured(name)
     runs = [study.runner.prepare(point, 1, timeline=False) for point in study.points]
     assert sum(run.progress()[1] for run in runs) * len(study.seeds) <= 600_000
 
 
 def test_a_plane_keeps_its_experiments() -> None:
     def names(**chosen: object) -> set[str]:
-        study = studies.find_measured("router", **chosen)  # type: ignore[arg-type]
+        study = library.find_measured("router", **chosen)  # type: ignore[arg-type]
         return {f"{p.factors['load']}-{p.factors['plane']}" for p in study.points}
 
     assert names() == set(router.DEFAULT)
     assert names(plane="xdp") == {"tcp-xdp", "search-xdp", "loss-xdp"}
     assert names(plane="kernel", only=("tcp",)) == {"tcp-kernel"}
     with pytest.raises(ConfigurationError, match="no --plane xdp"):
-        studies.find_measured("breakdown", plane="xdp")
+        library.find_measured("breakdown", plane="xdp")
     with pytest.raises(ConfigurationError, match="--only trees over --plane kernel"):
         names(plane="kernel", only=("trees",))
 
 
 @pytest.mark.parametrize("only", [(), ("tcp-xdp",), router.EXPERIMENTS])
 def test_a_run_finds_its_study_again(only: tuple[str, ...]) -> None:
-    study = studies.find_measured("router", only=only)
+    study = library.find_measured("router", only=only)
     run = configuration_file.resolve(study, "1", (1,), ())
-    again = studies.of_run(run)
+    again = library.of_run(run)
     assert {point.name for point in again.points} == {point.name for point in study.points}
 
 
@@ -125,7 +126,7 @@ def test_what_a_router_cannot_be_asked_is_refused(
 def test_published_figures_are_those_of_the_reference(name: str, shared: Path) -> None:
     with (shared / "reference" / "isa2003.toml").open("rb") as stream:
         reference = {row["id"]: row for row in tomllib.load(stream)["figure"]}
-    for row in studies.find_measured(name, full=True).published:
+    for row in library.find_measured(name, full=True).published:
         key = row.figure
         while key not in reference:
             key, _, cut = key.rpartition("-")
@@ -380,7 +381,7 @@ def test_hosts_reach_each_other_through_the_router_alone(bed: Routed) -> None:
 def test_no_device_takes_several_frames_for_one_or_leaves_checksums_out(bed: Routed) -> None:
     from pyroute2.ethtool import Ethtool
 
-    from perpacket.testbed.network import OFFLOADS, Namespace
+    from perpacket.measure.hosts.network import OFFLOADS, Namespace
 
     def look() -> None:
         ethtool = Ethtool()
@@ -422,7 +423,7 @@ def test_a_router_has_two_hosts_at_least(hosts: int) -> None:
 def test_the_real_router_makes_observations(tmp_path: Path) -> None:
     """A window of bulk TCP and a search, through the driver; no number of time is judged."""
     wanted = {"kernel-2-10240b", "search-kernel-512b"}
-    study = studies.find_measured("router")
+    study = library.find_measured("router")
     chosen = tuple(point for point in study.points if point.name in wanted)
     study = replace(study.limited_to(chosen), seeds=(1,))
     quick = (
@@ -434,7 +435,7 @@ def test_the_real_router_makes_observations(tmp_path: Path) -> None:
     )
     configuration = configuration_file.resolve(study, "1", (1,), quick)
     try:
-        directory = driver.begin(RouterRig(), tmp_path / "run", configuration)
+        directory = measured_runs.begin(RouterRig(), tmp_path / "run", configuration)
     except MachineLacks as error:
         pytest.skip(f"no router here: {error}")
     except RunFailed as error:

@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from perpacket import studies, traces
+from perpacket import traces
 from perpacket.errors import ConfigurationError, Interrupted, TraceError
-from perpacket.experiment import session
-from perpacket.experiment.observation_file import Observation, to_row
-from perpacket.experiment.study import Study
+from perpacket.run import start
+from perpacket.run.observation_file import Observation, to_row
+from perpacket.run.simulation_runner import SimulationRunner
 from perpacket.simulation import Simulation, simulate
-from perpacket.studies.quantities import QUANTITIES, number
-from perpacket.studies.simulation_runner import SimulationRunner
+from perpacket.study import library
+from perpacket.study.quantities import QUANTITIES, number
+from perpacket.study.study import Study
 
 pytest.importorskip("perpacket._core", reason="the compiled core is not installed")
 
@@ -59,7 +60,7 @@ def test_the_same_seed_gives_the_same_result_and_another_seed_another(configurat
 
 
 def test_one_worker_and_two_give_the_same_observations(tmp_path: Path) -> None:
-    whole = studies.find("osdi06")
+    whole = library.find("osdi06")
     study = Study(
         name=whole.name,
         title=whole.title,
@@ -71,15 +72,15 @@ def test_one_worker_and_two_give_the_same_observations(tmp_path: Path) -> None:
 
     def results(workers: int) -> list[tuple[str, int, str]]:
         path = tmp_path / str(workers)
-        made = session.run(study, path, overrides=SHORT, workers=workers)
+        made = start.run(study, path, overrides=SHORT, workers=workers)
         return [(o.point, o.seed, json.dumps(o.result)) for o in made.read_observations()]
 
     assert results(1) == results(2)
 
 
-@pytest.mark.parametrize("name", [name for name in studies.names() if name not in studies.MEASURED])
+@pytest.mark.parametrize("name", [name for name in library.names() if name not in library.MEASURED])
 def test_every_point_of_a_study_runs_and_gives_every_number_it_is_compared_in(name: str) -> None:
-    study = studies.find(name)
+    study = library.find(name)
     quantities = {row.quantity for row in study.published}
     for point in study.points:
         run = SimulationRunner().prepare(

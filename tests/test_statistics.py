@@ -12,8 +12,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from patience import PATIENCE_S
-from perpacket import statistics
-from perpacket.statistics import Interval, StatisticsError
+from perpacket.analysis import statistics
+from perpacket.analysis.statistics import Interval, StatisticsError
 
 scipy_special = pytest.importorskip("scipy.special")
 scipy_stats = pytest.importorskip("scipy.stats")
@@ -244,7 +244,8 @@ def test_what_has_no_interval_says_whether_that_is_for_want_of_runs() -> None:
 
 def test_importing_statistics_loads_nothing_heavy() -> None:
     code = (
-        "import sys, perpacket.statistics; print('numpy' in sys.modules or 'scipy' in sys.modules)"
+        "import sys, perpacket.analysis.statistics; "
+        "print('numpy' in sys.modules or 'scipy' in sys.modules)"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE_S

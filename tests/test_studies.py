@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from perpacket import studies
+from perpacket.analysis.published import Comparison, Published, Verdict, judge
+from perpacket.analysis.published_rows import chains, compare, listed, rankings, rows_of
+from perpacket.analysis.statistics import Interval
 from perpacket.demo import handoff as demo
 from perpacket.errors import ConfigurationError, CorruptObservation, MissingStudy
-from perpacket.experiment import session
-from perpacket.experiment.comparison import Comparison, Published, Verdict, judge
-from perpacket.experiment.run_directory import RunDirectory
-from perpacket.statistics import Interval
-from perpacket.studies import published
-from perpacket.studies.comparison import chains, compare, listed, rankings, rows_of
-from perpacket.studies.quantities import QUANTITIES, REGIONS, Row, estimate
+from perpacket.run import start
+from perpacket.run.directory import RunDirectory
+from perpacket.study import library
+from perpacket.study import published_file as published
+from perpacket.study.quantities import QUANTITIES, REGIONS, Row, estimate
 
 STUDIES = {"osdi06": "osdi06.toml", "tr05-450-simulated": "tr05-450.toml"}
 
@@ -27,7 +27,7 @@ STUDIES = {"osdi06": "osdi06.toml", "tr05-450-simulated": "tr05-450.toml"}
 @pytest.fixture
 def small_run(fake_core: None, tmp_path: Path) -> RunDirectory:
     """The demo's points with the stand-in for the core."""
-    return session.run(demo.study(), tmp_path / "run", seeds=(1, 2, 3, 4, 5))
+    return start.run(demo.study(), tmp_path / "run", seeds=(1, 2, 3, 4, 5))
 
 
 @pytest.mark.parametrize(
@@ -43,14 +43,14 @@ def small_run(fake_core: None, tmp_path: Path) -> RunDirectory:
     ],
 )
 def test_osdi06_runs_every_configuration_and_pairs_it_with_its_own_baseline(name: str) -> None:
-    point = studies.find("osdi06").point(name)
+    point = library.find("osdi06").point(name)
     baseline = f"{name[0]}-0-N-N-FCFS-400"
     assert point.configuration == name
     assert point.against == (None if name == baseline else baseline)
 
 
 def test_tr05_450_varies_connections_latency_cache_and_prefetch() -> None:
-    points = studies.find("tr05-450-simulated").points
+    points = library.find("tr05-450-simulated").points
     assert all(dict(point.overrides)["machine"] == "athlon-xp-2600" for point in points)
     base = [p.factors for p in points if p.factors["rate_mbps"] == 100]
     assert {f["connections"] for f in base if f["latency_ms"] == 0} == {
@@ -63,7 +63,7 @@ def test_tr05_450_varies_connections_latency_cache_and_prefetch() -> None:
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_every_study_has_at_least_five_seeds_and_figures_of_its_own_columns(name: str) -> None:
-    study = studies.find(name)
+    study = library.find(name)
     assert len(study.seeds) >= 5
     quantities = {row.quantity for row in study.published}
     for figure in study.figures:
@@ -79,7 +79,7 @@ def test_published_figures_are_those_of_the_reference(name: str, shared: Path) -
     """Every quoted figure has the reference's identifier, place and numbers."""
     with (shared / "reference" / STUDIES[name]).open("rb") as stream:
         reference = {row["id"]: row for row in tomllib.load(stream)["figure"]}
-    for row in studies.find(name).published:
+    for row in library.find(name).published:
         # A figure stated of several layers at once is quoted once a layer, with the layer's name.
         key = row.figure if row.figure in reference else row.figure.rpartition("-")[0]
         stated = reference[key]
@@ -91,14 +91,14 @@ def test_published_figures_are_those_of_the_reference(name: str, shared: Path) -
                 assert getattr(row, ours) == (None if number is None else scale * number), key
         shorthand = stated.get("config", {}).get("shorthand")
         assert shorthand in (None, row.point)
-        factors = studies.find(name).point(row.point).factors
+        factors = library.find(name).point(row.point).factors
         clients = factors.get("connections", factors.get("clients"))
         assert stated.get("config", {}).get("connections") in (None, clients)
 
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_no_figure_is_quoted_twice(name: str) -> None:
-    counts = Counter(row.figure for row in studies.find(name).published)
+    counts = Counter(row.figure for row in library.find(name).published)
     assert max(counts.values()) == 1
 
 
@@ -120,7 +120,7 @@ def test_a_gain_is_the_paired_ratio_to_the_baseline(small_run: RunDirectory) -> 
 
 def test_what_was_not_run_is_said_to_be_not_simulated(fake_core: None, tmp_path: Path) -> None:
     study = demo.study()
-    directory = session.run(study, tmp_path / "run", seeds=(1,))
+    directory = start.run(study, tmp_path / "run", seeds=(1,))
     for seed in (1,):
         directory.observation_path("W-4096-P-N-FCFS-400", seed).unlink()
     verdicts = {
@@ -303,7 +303,7 @@ value = 3
 def test_a_mistake_in_published_figures_is_found_and_named(
     tmp_path: Path, old: str, new: str, complaint: str
 ) -> None:
-    points = studies.find("osdi06").points
+    points = library.find("osdi06").points
     file = tmp_path / "published.toml"
     file.write_text(GOOD)
     assert published.read(file, points)[1][0].value == 3
@@ -315,7 +315,7 @@ def test_a_mistake_in_published_figures_is_found_and_named(
 
 def test_an_unknown_study_is_refused_naming_those_there_are() -> None:
     with pytest.raises(MissingStudy) as caught:
-        studies.find("osdi07")
+        library.find("osdi07")
     assert "osdi06" in caught.value.hint
 
 

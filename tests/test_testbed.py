@@ -18,12 +18,12 @@ import pytest
 
 from far import far_machine
 from patience import PATIENCE_S, eventually
-from perpacket import testbed
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
-from perpacket.testbed import agent, contract, network, record
-from perpacket.testbed.namespaces import Namespaces, documents
-from perpacket.testbed.network import address
-from perpacket.testbed.processors import SHARED, Division, divide
+from perpacket.measure import agent, hosts
+from perpacket.measure.hosts import contract, network, record
+from perpacket.measure.hosts.namespaces import Namespaces, documents
+from perpacket.measure.hosts.network import address
+from perpacket.measure.hosts.processors import SHARED, Division, divide
 
 PYTHON = sys.executable
 NETNS = Path("/run/netns")
@@ -68,7 +68,7 @@ def shortest_round_trip_s(bed: contract.Testbed, client: int = 0) -> float:
 @pytest.fixture(scope="module")
 def needs_namespaces() -> None:
     try:
-        testbed.namespaces().__exit__(None, None, None)
+        hosts.namespaces().__exit__(None, None, None)
     except MachineLacks as error:
         pytest.skip(f"no network namespaces: {error}")
 
@@ -86,7 +86,7 @@ def needs_agent() -> None:
 
 @pytest.fixture
 def bed() -> Iterator[contract.Testbed]:
-    with testbed.loopback() as loopback:
+    with hosts.loopback() as loopback:
         yield loopback
 
 
@@ -178,7 +178,7 @@ def test_processes_run_on_their_hosts_processors(bed: contract.Testbed) -> None:
 
 
 def test_leaving_a_testbed_ends_its_processes() -> None:
-    with testbed.loopback() as bed:
+    with hosts.loopback() as bed:
         process = bed.server.start([PYTHON, "-c", "import time; time.sleep(3600)"])
     assert process.poll() is not None
 
@@ -216,8 +216,8 @@ def test_best_falls_back_to_loopback_and_says_why(monkeypatch: pytest.MonkeyPatc
     def refuse(*_: object, **__: object) -> contract.Testbed:
         raise MachineLacks("network namespace x: operation not permitted", "run as root")
 
-    monkeypatch.setattr(testbed, "Namespaces", refuse)
-    with testbed.best(one_way_latency_us=5000) as bed:
+    monkeypatch.setattr(hosts, "Namespaces", refuse)
+    with hosts.best(one_way_latency_us=5000) as bed:
         assert bed.network == "loopback"
         assert "operation not permitted" in bed.limits[0]
 
@@ -247,7 +247,7 @@ def test_the_agent_can_be_named_and_must_be_there(
 
 @pytest.mark.usefixtures("needs_namespaces")
 def test_hosts_are_joined_and_quiet_and_gone_afterwards(records: Path) -> None:
-    with testbed.namespaces() as bed:
+    with hosts.namespaces() as bed:
         assert (bed.network, bed.network_report()) == ("veth", None)
         run = run_of(records, os.getpid())
         assert len(namespaces_of(run)) == 2
@@ -262,7 +262,7 @@ def test_hosts_are_joined_and_quiet_and_gone_afterwards(records: Path) -> None:
 
 @pytest.mark.usefixtures("needs_namespaces", "needs_agent")
 def test_a_packet_takes_the_delay_each_way_and_the_delay_can_change() -> None:
-    with testbed.namespaces(one_way_latency_us=20_000) as bed:
+    with hosts.namespaces(one_way_latency_us=20_000) as bed:
         assert bed.network in ("netem", "link")
         # Never early: both ways take 40 ms whatever else the machine does.
         assert shortest_round_trip_s(bed) >= 0.040
@@ -272,7 +272,7 @@ def test_a_packet_takes_the_delay_each_way_and_the_delay_can_change() -> None:
 
 @pytest.mark.usefixtures("needs_namespaces", "needs_agent")
 def test_our_own_link_tells_what_it_carried_and_what_it_lost() -> None:
-    with testbed.namespaces(loss=1.0) as bed:
+    with hosts.namespaces(loss=1.0) as bed:
         assert bed.network == "link"
         words = "import socket; socket.socket(2, 2).sendto(b'x', ('{}', 7))"
         bed.clients[0].run([PYTHON, "-c", words.format(bed.server.address)], timeout_s=PATIENCE_S)
@@ -292,14 +292,14 @@ def test_our_own_link_tells_what_it_carried_and_what_it_lost() -> None:
 
 @pytest.mark.usefixtures("needs_namespaces", "needs_agent")
 def test_several_clients_have_the_same_delay_to_one_server() -> None:
-    with testbed.namespaces(clients=3, one_way_latency_us=10_000) as bed:
+    with hosts.namespaces(clients=3, one_way_latency_us=10_000) as bed:
         assert len({host.address for host in (bed.server, *bed.clients)}) == 4
         assert all(shortest_round_trip_s(bed, client) >= 0.020 for client in range(3))
 
 
 @pytest.mark.usefixtures("needs_namespaces")
 def test_latency_can_come_later_to_a_testbed_that_had_none(needs_agent: None) -> None:
-    with testbed.namespaces(clients=2) as bed:
+    with hosts.namespaces(clients=2) as bed:
         assert bed.network == "veth"
         bed.set_latency(10_000)
         assert bed.network in ("netem", "link")
@@ -308,13 +308,13 @@ def test_latency_can_come_later_to_a_testbed_that_had_none(needs_agent: None) ->
 
 @pytest.mark.usefixtures("needs_namespaces", "needs_agent")
 def test_the_links_verb_reports_when_asked_at_its_end_and_when_interrupted() -> None:
-    with testbed.namespaces() as bed:
+    with hosts.namespaces() as bed:
         # Anything in /proc that stands for a namespace will do as its name.
         sleepers = [host.start(["sleep", "3600"]) for host in (bed.server, bed.clients[0])]
         places = [f"/proc/{sleeper.pid}/ns/net:other0" for sleeper in sleepers]
         command = [str(agent.find()), "link", "--format", "json"]
         command += ["--left", places[0], "--right", places[1], "--left-to-right-delay-us", "70"]
-        here = testbed.loopback()
+        here = hosts.loopback()
         with here:
             done = here.server.run([*command, "--duration", "0.1"], timeout_s=PATIENCE_S)
             assert done.returncode == 0, done.stderr
@@ -334,7 +334,7 @@ def test_the_links_verb_reports_when_asked_at_its_end_and_when_interrupted() -> 
 def test_sysctls_hold_in_the_hosts_alone() -> None:
     file = Path("/proc/sys/net/ipv4/tcp_fin_timeout")
     before = file.read_text()
-    with testbed.namespaces(sysctls={"net.ipv4.tcp_fin_timeout": "7"}) as bed:
+    with hosts.namespaces(sysctls={"net.ipv4.tcp_fin_timeout": "7"}) as bed:
         for host in (bed.server, *bed.clients):
             assert host.run(["cat", str(file)], timeout_s=PATIENCE_S).stdout == "7\n"
         assert file.read_text() == before
@@ -345,7 +345,7 @@ def test_a_testbed_that_cannot_be_set_up_leaves_nothing(monkeypatch: pytest.Monk
     run = secrets.token_hex(4)
     monkeypatch.setattr("secrets.token_hex", lambda _: run)
     with pytest.raises(MachineLacks, match=r"net\.ipv4\.no_such"):
-        testbed.namespaces(sysctls={"net.ipv4.no_such": "1"})
+        hosts.namespaces(sysctls={"net.ipv4.no_such": "1"})
     assert not namespaces_of(run)
 
 
@@ -354,8 +354,8 @@ def test_a_testbed_that_cannot_be_set_up_leaves_nothing(monkeypatch: pytest.Monk
 CHILD = """
 import subprocess, sys, time
 from pathlib import Path
-from perpacket import testbed
-from perpacket.testbed import record
+from perpacket.measure import hosts as testbed
+from perpacket.measure.hosts import record
 
 record.folder = lambda: Path(sys.argv[1])
 with testbed.{kind}({latency}) as bed:
@@ -405,7 +405,7 @@ def test_a_run_removes_what_a_killed_one_left_and_nothing_else(records: Path) ->
         assert is_running(pids[1])
         assert made
         assert namespaces_of(run) == made
-        with testbed.namespaces():
+        with hosts.namespaces():
             assert not namespaces_of(run)
             assert (NETNS / foreign).exists()
             assert eventually(lambda: not is_running(pids[1]))
@@ -430,7 +430,7 @@ def test_ctrl_c_takes_everything_down(
 def test_a_run_leaves_alone_what_belongs_to_one_that_lives(records: Path) -> None:
     child, pids = start_child(records, "loopback")
     try:
-        with testbed.loopback():
+        with hosts.loopback():
             assert all(map(is_running, pids))
     finally:
         child.send_signal(signal.SIGINT)
@@ -461,11 +461,11 @@ def test_files_that_are_no_records_stay(records: Path) -> None:
 REMOTE = """
 import os, sys
 from pathlib import Path
-from perpacket import testbed
+from perpacket.measure import hosts as testbed
 from perpacket.errors import MachineLacks
-from perpacket.testbed import agent
+from perpacket.measure import agent
 
-machines = sys.modules["perpacket.testbed.machines"]
+machines = sys.modules["perpacket.measure.hosts.machines"]
 machines.CONNECT_S = machines.COMMAND_S = 600
 target, work = sys.argv[1:]
 with testbed.machines(target, [target]) as bed:
@@ -508,7 +508,7 @@ def test_machines_run_the_same_over_ssh_and_keep_nothing_of_a_killed_run(tmp_pat
 
 def test_a_machine_that_is_none_is_named() -> None:
     with pytest.raises(ConfigurationError, match="-oProxyCommand"):
-        testbed.machines("-oProxyCommand=x", ["a"])
+        hosts.machines("-oProxyCommand=x", ["a"])
 
 
 @pytest.mark.parametrize("refused", ["prepare", "join_by_veth"])
@@ -536,7 +536,7 @@ def test_a_network_that_is_refused_halfway_falls_back_to_loopback_and_leaves_not
 
     monkeypatch.setattr(record.Record, "name", name)
     monkeypatch.setattr(network, refused, {"prepare": prepare}.get(refused, join_by_veth))
-    with testbed.best() as bed:
+    with hosts.best() as bed:
         assert bed.network == "loopback"
         assert any("There are no network namespaces here" in limit for limit in bed.limits)
     assert made
@@ -546,7 +546,7 @@ def test_a_network_that_is_refused_halfway_falls_back_to_loopback_and_leaves_not
 
 @pytest.mark.usefixtures("needs_namespaces")
 def test_netlinks_refusals_are_lacks_of_the_machine() -> None:
-    with testbed.namespaces() as bed:
+    with hosts.namespaces() as bed:
         assert isinstance(bed, Namespaces)
         (server, _) = bed._hosts
         network.make_bridge(server)

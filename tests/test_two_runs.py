@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from perpacket.analysis import run_comparison
+from perpacket.analysis.run_comparison import Change, Ratio
+from perpacket.analysis.statistics import paired_ratio, unpaired_ratio
 from perpacket.cli import app
 from perpacket.errors import ConfigurationError
-from perpacket.experiment import session
-from perpacket.experiment.run_directory import RunDirectory
-from perpacket.statistics import paired_ratio, unpaired_ratio
-from perpacket.studies import two_runs, user
-from perpacket.studies.two_runs import Change, Ratio
+from perpacket.run import start
+from perpacket.run.directory import RunDirectory
+from perpacket.study import user
 from test_user_studies import SIMULATED, FakeRunner
 
 pytestmark = pytest.mark.usefixtures("fake_core")
@@ -34,7 +35,7 @@ def a_run(path: Path, value: Value, levels: str = "[400, 800]", seeds: str = "3"
         assert isinstance(factors, dict)
         return value(factors["mips"], seed)
 
-    return session.run(replace(study, runner=FakeRunner(of)), path)
+    return start.run(replace(study, runner=FakeRunner(of)), path)
 
 
 def slowed(mips: int, seed: int) -> float:
@@ -46,13 +47,13 @@ def before(mips: int, seed: int) -> float:
     return mips * (1 + seed / 3)
 
 
-def ratios(compared: two_runs.Compared) -> dict[str, Ratio]:
+def ratios(compared: run_comparison.Compared) -> dict[str, Ratio]:
     return {ratio.point: ratio for ratio in compared.ratios}
 
 
 def test_what_a_seed_does_to_both_cancels_out(tmp_path: Path) -> None:
     first, second = a_run(tmp_path / "a", before), a_run(tmp_path / "b", slowed)
-    found = ratios(two_runs.compare(first, second, ["requests_per_s"]))
+    found = ratios(run_comparison.compare(first, second, ["requests_per_s"]))
     slower, same = found["mips=400"], found["mips=800"]
     assert slower.paired
     assert slower.interval is not None
@@ -67,8 +68,8 @@ def test_swapping_the_runs_inverts_the_ratio(tmp_path: Path) -> None:
     factor = {seed: noise.uniform(0.8, 1.1) for seed in (1, 2, 3)}
     first = a_run(tmp_path / "a", before)
     second = a_run(tmp_path / "b", lambda mips, seed: before(mips, seed) * factor[seed])
-    there = ratios(two_runs.compare(first, second, ["requests_per_s"]))["mips=400"].interval
-    back = ratios(two_runs.compare(second, first, ["requests_per_s"]))["mips=400"].interval
+    there = ratios(run_comparison.compare(first, second, ["requests_per_s"]))["mips=400"].interval
+    back = ratios(run_comparison.compare(second, first, ["requests_per_s"]))["mips=400"].interval
     assert there is not None
     assert back is not None
     assert there == paired_ratio(
@@ -96,8 +97,8 @@ def test_runs_without_common_seeds_are_two_samples_as_welch_has_them(tmp_path: P
         user.build(text + "factors.nic.mips = [400, 800]", Path("my.toml")),
         runner=FakeRunner(lambda factors, seed: 1000.0 + seed),
     )
-    later = session.run(other, tmp_path / "b")
-    compared = two_runs.compare(a_run(tmp_path / "a", before), later, ["requests_per_s"])
+    later = start.run(other, tmp_path / "b")
+    compared = run_comparison.compare(a_run(tmp_path / "a", before), later, ["requests_per_s"])
     assert not any(ratio.paired for ratio in compared.ratios)
     assert any("no common seeds" in remark for remark in compared.remarks)
 
@@ -105,10 +106,10 @@ def test_runs_without_common_seeds_are_two_samples_as_welch_has_them(tmp_path: P
 def test_one_run_each_and_runs_of_nothing_claim_nothing(tmp_path: Path) -> None:
     first = a_run(tmp_path / "a", before, seeds="1")
     second = a_run(tmp_path / "b", slowed, seeds="1")
-    found = two_runs.compare(first, second, ["requests_per_s"])
+    found = run_comparison.compare(first, second, ["requests_per_s"])
     assert {ratio.change for ratio in found.ratios} == {Change.UNKNOWN}
     idle = a_run(tmp_path / "c", lambda mips, seed: 0.0)
-    told = ratios(two_runs.compare(idle, idle, ["requests_per_s"]))["mips=400"]
+    told = ratios(run_comparison.compare(idle, idle, ["requests_per_s"]))["mips=400"]
     assert told.interval is None
     assert told.change is Change.SAME
 
@@ -116,14 +117,14 @@ def test_one_run_each_and_runs_of_nothing_claim_nothing(tmp_path: Path) -> None:
 def test_points_of_one_run_alone_are_named(tmp_path: Path) -> None:
     first = a_run(tmp_path / "a", before)
     second = a_run(tmp_path / "b", before, levels="[800, 1200]")
-    compared = two_runs.compare(first, second, ["requests_per_s"])
+    compared = run_comparison.compare(first, second, ["requests_per_s"])
     assert [ratio.point for ratio in compared.ratios] == ["mips=800"]
     assert {f"only in {first.path}: mips=400", f"only in {second.path}: mips=1200"} <= set(
         compared.remarks
     )
     apart = a_run(tmp_path / "c", before, levels="[1, 2]")
     with pytest.raises(ConfigurationError, match="no observation of the same point"):
-        two_runs.compare(first, apart)
+        run_comparison.compare(first, apart)
 
 
 @pytest.mark.parametrize(
@@ -135,14 +136,14 @@ def test_points_of_one_run_alone_are_named(tmp_path: Path) -> None:
     ],
 )
 def test_a_rule_is_read(text: str, rule: tuple[str, str, float]) -> None:
-    found = two_runs.read_rule(text)
+    found = run_comparison.read_rule(text)
     assert (found.quantity, found.sign, found.limit) == rule
 
 
 @pytest.mark.parametrize("text", ["", "requests_per_s", "requests_per_s = 1", "< 0.9", "a < 1.2.3"])
 def test_what_is_no_rule_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(ConfigurationError, match="--fail-if") as caught:
-        two_runs.read_rule(text)
+        run_comparison.read_rule(text)
     assert "requests_per_s < 0.97" in caught.value.hint
 
 
@@ -204,7 +205,7 @@ def test_many_comparisons_are_said_to_differ_by_chance(tmp_path: Path) -> None:
     levels = str(list(range(1, 41)))
     first = a_run(tmp_path / "a", lambda mips, seed: noise.uniform(90, 110), levels)
     second = a_run(tmp_path / "b", lambda mips, seed: noise.uniform(90, 110), levels)
-    compared = two_runs.compare(first, second)
+    compared = run_comparison.compare(first, second)
     assert "of 40 comparisons at 95 %, about 2 would show" in compared.remarks[0]
 
 

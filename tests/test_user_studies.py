@@ -12,14 +12,14 @@ import pytest
 
 from perpacket.cli import app
 from perpacket.errors import ConfigurationError
-from perpacket.experiment import session
-from perpacket.experiment.run_directory import RunDirectory
-from perpacket.experiment.stopping import Stopping
-from perpacket.experiment.study import Outcome, Point, Study
-from perpacket.measurement.plan import read_plan
-from perpacket.report.assembly import assemble
-from perpacket.studies import user
-from perpacket.studies.user.file import parse
+from perpacket.measure.web.plan import read_plan
+from perpacket.run import start
+from perpacket.run.directory import RunDirectory
+from perpacket.run.stopping import Stopping
+from perpacket.show.html.assembly import assemble
+from perpacket.study import user
+from perpacket.study.file import parse
+from perpacket.study.study import Outcome, Point, Study
 
 pytestmark = pytest.mark.usefixtures("fake_core", "fake_report")
 
@@ -225,7 +225,7 @@ def test_a_two_level_study_gives_the_worked_example_its_effects_and_shares(
     tmp_path: Path,
 ) -> None:
     study = simulated(MEMORY_AND_CACHE, worked_example)
-    directory = session.run(study, tmp_path / "run")
+    directory = start.run(study, tmp_path / "run")
     results = study.results(directory)
     assert results is not None
     (effects,) = results.effects
@@ -242,7 +242,7 @@ def test_a_two_level_study_gives_the_worked_example_its_effects_and_shares(
 
 def test_the_report_of_a_two_level_study_has_its_effects(tmp_path: Path) -> None:
     study = simulated(MEMORY_AND_CACHE, worked_example)
-    page = assemble(study, session.run(study, tmp_path / "run"))
+    page = assemble(study, start.run(study, tmp_path / "run"))
     assert page.lead.startswith("Of the variation of requests_per_s, memory_mib explains 79 %")
     results, effects = page.told
     assert len(results.rows) == 4
@@ -266,7 +266,7 @@ def test_a_part_of_a_design_says_what_it_cannot_tell_apart() -> None:
 
 def test_effects_are_told_of_the_seeds_that_every_point_has(tmp_path: Path) -> None:
     study = simulated(MEMORY_AND_CACHE, worked_example)
-    directory = session.run(study, tmp_path / "run")
+    directory = start.run(study, tmp_path / "run")
     directory.observation_path(study.points[2].name, 3).unlink()
     results = study.results(directory)
     assert results is not None
@@ -306,7 +306,7 @@ def test_a_point_is_repeated_until_its_interval_is_narrow_or_the_most_runs_are_m
     tmp_path: Path,
 ) -> None:
     study = stopping_study()
-    directory = session.run(study, tmp_path / "run")
+    directory = start.run(study, tmp_path / "run")
     counts = {name: len(seeds) for name, seeds in runs_of(directory).items()}
     assert counts["mips=400"] == 3
     assert 3 < counts["mips=800"] < 8
@@ -327,12 +327,12 @@ def test_a_rule_for_stopping_gives_the_same_runs_after_a_loss_and_with_any_worke
     tmp_path: Path, workers: int
 ) -> None:
     study = stopping_study()
-    whole = session.run(study, tmp_path / "whole")
-    directory = session.run(study, tmp_path / "run", workers=workers)
+    whole = start.run(study, tmp_path / "whole")
+    directory = start.run(study, tmp_path / "run", workers=workers)
     assert runs_of(directory) == runs_of(whole)
     for name, seed in (("mips=400", 1), ("mips=800", 2), ("mips=1200", 8)):
         directory.observation_path(name, seed).unlink()
-    assert session.resume(study, directory, workers=workers) == 3
+    assert start.resume(study, directory, workers=workers) == 3
     assert runs_of(directory) == runs_of(whole)
 
 
@@ -346,7 +346,7 @@ def test_runs_that_drift_or_lie_far_off_are_remarked_on(tmp_path: Path) -> None:
     study = replace(
         user.build(text + "factors.nic.mips = [400, 800]", HERE), runner=FakeRunner(value)
     )
-    results = study.results(session.run(study, tmp_path / "run"))
+    results = study.results(start.run(study, tmp_path / "run"))
     assert results is not None
     told = "\n".join(results.remarks)
     assert "mips=400: the 10 runs rise in the order of their seeds" in told
@@ -357,7 +357,7 @@ def test_runs_that_drift_or_lie_far_off_are_remarked_on(tmp_path: Path) -> None:
 def test_the_confidence_and_the_order_are_kept_in_the_run(tmp_path: Path) -> None:
     text = SIMULATED.replace("replications = 3", "replications = 3\nconfidence = 0.9")
     study = replace(user.build(text, HERE), runner=FakeRunner(lambda _, seed: 100.0 + seed))
-    directory = RunDirectory.open(session.run(study, tmp_path / "run").path)
+    directory = RunDirectory.open(start.run(study, tmp_path / "run").path)
     assert directory.configuration.confidence == 0.9
     results = study.results(directory)
     assert results is not None
@@ -467,7 +467,7 @@ def test_what_offload_could_gain_is_drawn_where_it_is_measured(kind: str) -> Non
 
 def test_runs_that_lack_a_number_are_counted(tmp_path: Path) -> None:
     study = simulated("factors.nic.mips = [400, 800]", lambda _, seed: 100.0 + seed)
-    directory = session.run(study, tmp_path / "run")
+    directory = start.run(study, tmp_path / "run")
     file = directory.observation_path("mips=400", 2)
     content = json.loads(file.read_text())
     content["result"] = {"packets_per_s": 1.0}
@@ -511,7 +511,7 @@ def test_a_part_of_a_design_has_its_effects_drawn(tmp_path: Path) -> None:
     text = 'design = "fraction"\n' + SIMULATED + factors
     text += 'generators."nic.memory_mib" = ["nic.lowat", "nic.mips"]'
     study = replace(user.build(text, HERE), runner=FakeRunner(value))
-    page = assemble(study, session.run(study, tmp_path / "run"))
+    page = assemble(study, start.run(study, tmp_path / "run"))
     (drawing,) = (one for one in page.drawings if one.title == "Effects on requests_per_s")
     assert drawing.description.startswith("Effects that are there: lowat 500")
     for svg in (drawing.wide, drawing.narrow):
@@ -521,6 +521,6 @@ def test_a_part_of_a_design_has_its_effects_drawn(tmp_path: Path) -> None:
 
 def test_where_no_effect_is_shown_the_changes_below_are_said_to_be_chance(tmp_path: Path) -> None:
     study = simulated(MEMORY_AND_CACHE, lambda _, seed: 100.0 + 5 * seed)
-    lead = assemble(study, session.run(study, tmp_path / "run")).lead
+    lead = assemble(study, start.run(study, tmp_path / "run")).lead
     assert lead.startswith("Nothing is shown to change requests_per_s")
     assert lead.endswith("So no change of requests_per_s that is listed here is significant.")

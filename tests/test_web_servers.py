@@ -23,17 +23,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from patience import PATIENCE_S, eventually, skip_if_too_busy
-from perpacket import report, studies, testbed
+from perpacket.analysis.contests import Contest, Contested, contested
 from perpacket.cli import app
 from perpacket.errors import ConfigurationError
-from perpacket.experiment import session
-from perpacket.experiment.contest import Contest, Contested, contested
-from perpacket.experiment.run_directory import RunDirectory
-from perpacket.experiment.study import Outcome, Point, Study
-from perpacket.measurement import peers, process_tree
-from perpacket.measurement.plan import read_plan
-from perpacket.measurement.rig import MeasuredRig
-from perpacket.studies import web_servers
+from perpacket.measure import hosts, process_tree
+from perpacket.measure.web import peers
+from perpacket.measure.web.plan import read_plan
+from perpacket.measure.web.rig import MeasuredRig
+from perpacket.run import start as session
+from perpacket.run.directory import RunDirectory
+from perpacket.show import html
+from perpacket.study import library
+from perpacket.study.library import web_servers
+from perpacket.study.study import Outcome, Point, Study
 from test_driver import FakeRig, FakeRun
 from test_measurement import real_agent
 
@@ -46,19 +48,19 @@ def peer_point(kind: str) -> Point:
 
 
 @pytest.fixture
-def host() -> Iterator[testbed.Host]:
-    with testbed.loopback() as bed:
+def host() -> Iterator[hosts.Host]:
+    with hosts.loopback() as bed:
         yield bed.server
 
 
-def skip_without(host: testbed.Host, kind: peers.PeerKind) -> None:
+def skip_without(host: hosts.Host, kind: peers.PeerKind) -> None:
     if lack := peers.lack(host, kind):
         pytest.skip(lack)
 
 
 @pytest.mark.parametrize("kind", PEERS)
 def test_a_peer_serves_keeps_connections_and_ends_with_all_its_workers(
-    host: testbed.Host, kind: peers.PeerKind
+    host: hosts.Host, kind: peers.PeerKind
 ) -> None:
     """A worker a processor, more requests on one connection than either would keep by default."""
     skip_without(host, kind)
@@ -91,7 +93,7 @@ def test_a_peer_serves_keeps_connections_and_ends_with_all_its_workers(
         assert eventually(lambda: not any(exe.exists() for exe in exes))
 
 
-def wait_until_it_answers(process: testbed.Process, url: str) -> None:
+def wait_until_it_answers(process: hosts.Process, url: str) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while not answers(url):
         assert process.poll() is None, process.stderr
@@ -108,7 +110,7 @@ def answers(url: str) -> bool:
         return False
 
 
-def test_apache_has_a_thread_for_every_client_and_nginx_a_connection(host: testbed.Host) -> None:
+def test_apache_has_a_thread_for_every_client_and_nginx_a_connection(host: hosts.Host) -> None:
     for clients in (1, 400, 5000):
         plan = read_plan(web_servers.point("apache", 5, clients, full=False))
         text = peers._apache(host, plan, "/r", "/f", 80, ["apache2", "/m"])
@@ -138,7 +140,7 @@ os.read(0, 1)
 """
 
 
-def test_the_counts_are_of_all_that_a_server_started(host: testbed.Host) -> None:
+def test_the_counts_are_of_all_that_a_server_started(host: hosts.Host) -> None:
     """Two processes that each touch 2000 new pages and sleep 100 times."""
     command, pipe = [sys.executable, "-c", TREE], subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, bufsize=0) as process:
@@ -169,7 +171,7 @@ def test_the_counts_are_of_all_that_a_server_started(host: testbed.Host) -> None
 
 
 def test_a_process_may_be_called_anything_and_one_that_is_gone_has_no_counts(
-    host: testbed.Host,
+    host: hosts.Host,
 ) -> None:
     name = "my (odd) 1 2 3"
     stat = f"7 ({name}) S 1 7 7 0 -1 0 11 0 3 0 200 100 0 0 20 0 4 0 99 0 0"
@@ -332,7 +334,7 @@ def test_where_sampling_is_forbidden_the_kernels_accounts_do(
     may_sample: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lacking = {} if may_sample else {"perf_cpu_wide": "only the kernel's accounts"}
-    monkeypatch.setattr("perpacket.measurement.rig.capabilities_lacking", lambda _: lacking)
+    monkeypatch.setattr("perpacket.measure.web.rig.capabilities_lacking", lambda _: lacking)
     point = peer_point("events")
     point = replace(point, overrides=(*point.overrides, ("testbed.kind", "loopback")))
     rig = MeasuredRig()
@@ -370,10 +372,10 @@ class RacingRun(FakeRun):
 
 @pytest.fixture
 def run(tmp_path: Path) -> tuple[Study, RunDirectory]:
-    study = studies.find_measured("web-servers", only=("size",))
+    study = library.find_measured("web-servers", only=("size",))
     rig = RacingRig(lambda *_: None)
     directory = session.run(replace(study, runner=rig, rig=rig), tmp_path / "run")
-    return studies.of_run(directory.configuration), directory
+    return library.of_run(directory.configuration), directory
 
 
 def test_the_verb_says_where_the_winner_changes(
@@ -402,7 +404,7 @@ def test_the_page_says_where_the_winner_changes(
 ) -> None:
     study, directory = run
     plain = replace(study, figures=())
-    page = report.write_study(plain, directory, tmp_path / "report.html").read_text()
+    page = html.write_study(plain, directory, tmp_path / "report.html").read_text()
     text = page.partition('<script id="perpacket-data"')[0]
     assert "between 5 and 10,000 file size (bytes)" in text
     assert text.count('id="crossings"') == text.count('id="standings"') == 1
@@ -414,7 +416,7 @@ def test_the_page_says_where_the_winner_changes(
 def test_values_over_many_decades_are_drawn_in_logarithms(
     values: tuple[float, float], is_logarithmic: bool
 ) -> None:
-    from perpacket.report import charts
+    from perpacket.show.charts import charts
 
     frame = polars.DataFrame(
         {
@@ -434,7 +436,7 @@ def test_values_over_many_decades_are_drawn_in_logarithms(
 
 @pytest.mark.parametrize("server", ["processes", *PEERS])
 def test_a_server_is_measured_with_its_whole_tree(
-    server: str, host: testbed.Host, tmp_path: Path
+    server: str, host: hosts.Host, tmp_path: Path
 ) -> None:
     """One short run each with the real agent: requests, none failed, and the kernel's counts."""
     real_agent()

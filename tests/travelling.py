@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from perpacket.errors import RunFailed
-from perpacket.experiment.study import Outcome, Point
+from perpacket.study.study import Outcome, Point
 
 
 @dataclass

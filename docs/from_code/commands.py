@@ -100,7 +100,7 @@ def agent_verb(words: tuple[str, ...]) -> Iterator[str]:
 
 def agent_help(words: tuple[str, ...]) -> str:
     """What the agent says of a verb, called by the name that users type."""
-    from perpacket.testbed import agent
+    from perpacket.measure import agent
 
     done = subprocess.run(
         ["perpacket", *words, "--help"],

@@ -9,9 +9,10 @@ The library in a few lines:
 
 `simulate`, `run_study`, `open_run`, `compare_runs` and `read_profile` give results that show
 themselves in notebooks and turn into tables (`to_polars()`) and charts (`plot()`). Below them:
-`perpacket.simulation` runs one configuration, `perpacket.studies` holds the studies of published
-documents, `perpacket.experiment` runs them, `perpacket.statistics` makes intervals of their runs,
-`perpacket.traces` reads access logs. The command line (`perpacket.cli`) is a wrapper on these.
+`perpacket.simulation` runs one configuration, `perpacket.study.library` has the studies of
+published documents, `perpacket.run` runs them, `perpacket.analysis` says what a run means and
+`perpacket.show` prints it, `perpacket.traces` reads access logs. The command line
+(`perpacket.cli`) wraps these.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from perpacket.notebook.profiles import read_profile
-    from perpacket.notebook.runs import compare_runs, open_run, run_study
-    from perpacket.notebook.simulated import simulate
+    from perpacket.show.notebook.profiles import read_profile
+    from perpacket.show.notebook.runs import compare_runs, open_run, run_study
+    from perpacket.show.notebook.simulated import simulate
     from perpacket.simulation import Simulation
 
     __version__: str
@@ -38,11 +39,11 @@ __all__ = [
 
 HOMES = {
     "Simulation": "perpacket.simulation",
-    "compare_runs": "perpacket.notebook.runs",
-    "open_run": "perpacket.notebook.runs",
-    "read_profile": "perpacket.notebook.profiles",
-    "run_study": "perpacket.notebook.runs",
-    "simulate": "perpacket.notebook.simulated",
+    "compare_runs": "perpacket.show.notebook.runs",
+    "open_run": "perpacket.show.notebook.runs",
+    "read_profile": "perpacket.show.notebook.profiles",
+    "run_study": "perpacket.show.notebook.runs",
+    "simulate": "perpacket.show.notebook.simulated",
 }
 """The module of each public name."""
 

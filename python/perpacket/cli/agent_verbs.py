@@ -40,7 +40,7 @@ def become(arguments: Sequence[str]) -> NoReturn:
 
     They are not parsed here, not even `--`. Raises `MachineLacks` when there is no agent.
     """
-    from perpacket.testbed import agent
+    from perpacket.measure import agent
 
     program = str(agent.find())
     sys.stdout.flush()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from perpacket.cli import output
 
 if TYPE_CHECKING:
-    from perpacket.experiment.contest import Contested
+    from perpacket.analysis.contests import Contested
 
 
 def print_contests(contests: Sequence[Contested]) -> None:

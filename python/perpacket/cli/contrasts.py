@@ -9,7 +9,7 @@ from perpacket.cli import output
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from perpacket.experiment.contrast import Contrast, Estimate
+    from perpacket.analysis.methods import Contrast, Estimate
 
 HEADINGS = ("scenario", "one way, %", "another, %", "difference, points", "verdict", "assumed")
 

@@ -20,10 +20,10 @@ from perpacket.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from perpacket.analysis.statistics import Interval
     from perpacket.demo import Demo
     from perpacket.demo.handoff import Cell
     from perpacket.demo.live import Live
-    from perpacket.statistics import Interval
 
 SCHEMA = 2
 """Version of the JSON this verb prints."""
@@ -117,7 +117,7 @@ def live_text(interval: Interval | None) -> str:
     """`1,890 ± 120`; a dash for what was not measured."""
     if interval is None:
         return "-"
-    from perpacket.statistics import format_number
+    from perpacket.analysis.statistics import format_number
 
     side = interval.high - interval.value
     decimals = 0 if interval.value >= 10 else 1
@@ -150,7 +150,7 @@ def paper_text(cell: Cell) -> str:
 
 def simulated_text(cell: Cell) -> str:
     """`23,102 ± 310`, the wider side where the interval is not symmetric."""
-    from perpacket.statistics import format_number
+    from perpacket.analysis.statistics import format_number
 
     interval = cell.simulated
     if interval is None:

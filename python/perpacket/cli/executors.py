@@ -9,7 +9,7 @@ from perpacket.cli.study_options import ExecutorChoice
 from perpacket.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from perpacket.experiment.jobs import Executor
+    from perpacket.run.jobs import Executor
 
 
 def executor_of(
@@ -28,15 +28,15 @@ def executor_of(
                     value=str(value),
                     hint=f"leave out {option}, or --cluster",
                 )
-        from perpacket.experiment.cluster import ClusterExecutor
+        from perpacket.run.cluster import ClusterExecutor
 
         return ClusterExecutor(cluster, lambda remark: progress.note(f"note: {remark}", quiet))
     if choice is ExecutorChoice.PROCESSES:
-        from perpacket.experiment.processes import ProcessExecutor
+        from perpacket.run.processes import ProcessExecutor
 
         return ProcessExecutor(workers)
     if workers is not None or choice is ExecutorChoice.THREADS:
-        from perpacket.experiment.threads import ThreadExecutor
+        from perpacket.run.threads import ThreadExecutor
 
         return ThreadExecutor(workers)
     return None

@@ -12,7 +12,7 @@ from perpacket.cli import pipes
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
-    from perpacket.experiment.executor import Progress
+    from perpacket.run.simulated_runs import Progress
 
 
 def is_shown(quiet: bool) -> bool:

@@ -171,7 +171,7 @@ def print_parameters(configuration: str, parameters: list[Parameter], form: Form
 
 def print_result(result: Mapping[str, object]) -> None:
     """The result for people: its numbers, then the layers. Units are in the names."""
-    from perpacket.experiment.observation_file import flatten
+    from perpacket.run.observation_file import flatten
 
     title = f"{result.get('configuration')}, seed {result.get('seed')}"
     skipped = {"schema", "configuration", "seed", "layers"}

@@ -56,8 +56,8 @@ from perpacket.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from perpacket.experiment.run_directory import RunDirectory
-    from perpacket.experiment.study import Study
+    from perpacket.run.directory import RunDirectory
+    from perpacket.study.study import Study
 
 SHORT_S = 90.0
 """Times to go are told in seconds below this, in minutes above."""
@@ -86,10 +86,10 @@ class Theme(StrEnum):
 @app.command("list", epilog="Example: perpacket study list")
 def list_studies(output_format: FormatOption = Format.TABLE, quiet: QuietOption = False) -> None:
     """List the studies there are."""
-    from perpacket import studies
+    from perpacket.study import library
 
     progress.note("Run one with `perpacket study run STUDY`.", quiet)
-    found = [studies.find(name) for name in studies.names()]
+    found = [library.find(name) for name in library.names()]
     if output_format is Format.JSON:
         output.write_json([summary(study) for study in found])
         return
@@ -106,9 +106,9 @@ def show(
     name: NameArgument, output_format: FormatOption = Format.TABLE, quiet: QuietOption = False
 ) -> None:
     """Show what a study asks, its points, and what it is compared with or cannot tell apart."""
-    from perpacket import studies
+    from perpacket.study import library
 
-    study = studies.find(name)
+    study = library.find(name)
     if output_format is Format.JSON:
         output.write_json(summary(study) | {"points": [describe_point(p) for p in study.points]})
         return
@@ -160,7 +160,7 @@ def run(
     A study is one of `perpacket study list`, or a file of your own that ends in .toml: `perpacket
     study new` prints one.
     """
-    from perpacket.experiment import session
+    from perpacket.run import start
 
     of_simulation = named_settings(run__warmup_packets=warmup_packets, run__packets=packets)
     of_measurement = named_settings(
@@ -186,13 +186,13 @@ def run(
         blocks = blocks_of(study, seeds or own, None if study.definition else 1)
     path = directory or fresh_path(study)
     overrides = tuple(of_simulation + of_measurement + parse_settings(settings))
-    session.check(study, path, blocks, overrides)
+    start.check(study, path, blocks, overrides)
     to_go = time_to_go(study, blocks, overrides) if study.is_measured else ""
     progress.note(f"run directory: {path}", quiet)
     if to_go:
         progress.note(to_go, quiet)
     with progress.of_study(quiet) as on_progress:
-        made = session.run(
+        made = start.run(
             study, path, seeds=blocks, overrides=overrides, executor=where, on_progress=on_progress
         )
     finish(made, output_format, quiet)
@@ -200,12 +200,12 @@ def run(
 
 def chosen(name: str, full: bool, only: str | None, plane: str | None) -> Study:
     """The study of that name or file, with the scope asked for where it has scopes."""
-    from perpacket import studies
+    from perpacket.study import library
 
-    if name in studies.MEASURED:
+    if name in library.MEASURED:
         experiments = tuple(only.split(",")) if only else ()
-        return studies.find_measured(name, full=full, only=experiments, plane=plane)
-    study = studies.find(name)
+        return library.find_measured(name, full=full, only=experiments, plane=plane)
+    study = library.find(name)
     if study.is_measured:
         given = {"--full": full or None, "--only": only, "--plane": plane}
         refuse(name, "built-in measured", given, [])
@@ -219,21 +219,21 @@ def fresh_path(study: Study) -> Path:
 
 def finish(made: RunDirectory, form: Format, quiet: bool) -> None:
     """Keep the table of a run whose session has ended, then report."""
-    from perpacket import studies
-    from perpacket.experiment import table_file
-    from perpacket.experiment.run_directory import TABLE
+    from perpacket.run import table_file
+    from perpacket.run.directory import TABLE
+    from perpacket.study import library
 
     if made.read_observations():
         table_file.write(made, made.path / TABLE)
-    conclude(studies.of_run(made.configuration), made, made.report_path, form, quiet)
+    conclude(library.of_run(made.configuration), made, made.report_path, form, quiet)
 
 
 def refuse(
     name: str, kind: str, options: Mapping[str, object], settings: list[tuple[str, str]]
 ) -> None:
     """Raise `ConfigurationError` when an option of the other kind of study was given."""
-    from perpacket.report.assembly import NAMED_OPTIONS
-    from perpacket.studies import measured
+    from perpacket.show.html.assembly import NAMED_OPTIONS
+    from perpacket.study.library import measured
 
     names = NAMED_OPTIONS | measured.OPTIONS
     given = [option for option, value in options.items() if value is not None]
@@ -313,12 +313,12 @@ def resume(
     quiet: QuietOption = False,
 ) -> None:
     """Run what an interrupted run is missing, then report as `study run` does."""
-    from perpacket.experiment import session
+    from perpacket.run import start
 
     where = executor_of(executor, cluster, workers, quiet)
     found, study = reopen(directory)
     with progress.of_study(quiet) as on_progress:
-        count = session.resume(study, found, executor=where, on_progress=on_progress)
+        count = start.resume(study, found, executor=where, on_progress=on_progress)
     complete = f"{found.path} was complete: nothing was run"
     progress.note(f"{count} observations were missing" if count else complete, quiet)
     finish(found, output_format, quiet)
@@ -338,7 +338,7 @@ def rerun(
 
     `perpacket study compare` then tells what changed.
     """
-    from perpacket.experiment import session
+    from perpacket.run import start
 
     where = executor_of(executor, cluster, workers, quiet)
     found, study = reopen(directory)
@@ -348,7 +348,7 @@ def rerun(
     path = destination or fresh_path(study)
     progress.note(f"run directory: {path}", quiet)
     with progress.of_study(quiet) as on_progress:
-        made = session.rerun(study, found, path, executor=where, on_progress=on_progress)
+        made = start.rerun(study, found, path, executor=where, on_progress=on_progress)
     finish(made, output_format, quiet)
 
 
@@ -370,7 +370,7 @@ def report(
     quiet: QuietOption = False,
 ) -> None:
     """Write the report of a run, finished or not, and print its comparisons."""
-    from perpacket import report as reports
+    from perpacket.show import html
 
     if destination is not None:
         check_destination("--output", destination)
@@ -378,15 +378,15 @@ def report(
         check_folder("--charts", charts)
     found, study = reopen(directory)
     if charts is not None:
-        files = reports.write_charts(study, found, charts, dark=theme is Theme.DARK)
+        files = html.write_charts(study, found, charts, dark=theme is Theme.DARK)
         progress.note(f"charts: {len(files)} files in {charts}", quiet)
     conclude(study, found, destination or found.report_path, output_format, quiet)
 
 
 def reopen(path: Path) -> tuple[RunDirectory, Study]:
     """A run directory and its study."""
-    from perpacket import studies
-    from perpacket.experiment.run_directory import RunDirectory
+    from perpacket.run.directory import RunDirectory
+    from perpacket.study import library
 
     directory = RunDirectory.open(path)
-    return directory, studies.of_run(directory.configuration)
+    return directory, library.of_run(directory.configuration)

@@ -12,7 +12,7 @@ from perpacket.cli.failure import CheckFailed
 from perpacket.cli.options import Format, FormatOption, QuietOption
 
 if TYPE_CHECKING:
-    from perpacket.studies.two_runs import Compared, Rule
+    from perpacket.analysis.run_comparison import Compared, Rule
 
 SCHEMA = 1
 """Version of the JSON it prints."""
@@ -48,16 +48,16 @@ def compare(
     quiet: QuietOption = False,
 ) -> None:
     """Print the ratio B/A of each quantity at each point, with its interval and what it says."""
-    from perpacket import studies
-    from perpacket.experiment.run_directory import RunDirectory
-    from perpacket.studies import two_runs
+    from perpacket.analysis import run_comparison
+    from perpacket.run.directory import RunDirectory
+    from perpacket.study import library
 
-    rules = [two_runs.read_rule(text) for text in fail_if or []]
+    rules = [run_comparison.read_rule(text) for text in fail_if or []]
     runs = RunDirectory.open(first), RunDirectory.open(second)
     named = [rule.quantity for rule in rules] + list(quantities or [])
     confidence = runs[0].configuration.confidence
-    wished = () if quantities else studies.of_run(runs[0].configuration).told
-    compared = two_runs.compare(*runs, named, confidence, wished)
+    wished = () if quantities else library.of_run(runs[0].configuration).told
+    compared = run_comparison.compare(*runs, named, confidence, wished)
     broken = [
         (rule, ratio) for rule in rules for ratio in compared.ratios if rule.is_broken_by(ratio)
     ]

@@ -33,7 +33,7 @@ def new(
     quiet: QuietOption = False,
 ) -> None:
     """Print an example of a study of your own, with every key explained."""
-    from perpacket.studies import user
+    from perpacket.study import user
 
     text = user.example(kind)
     if output_format is Format.JSON:
@@ -50,8 +50,8 @@ def export(
     quiet: QuietOption = False,
 ) -> None:
     """Write the observations of a run, finished or not, as one Parquet table."""
-    from perpacket.experiment import table_file
-    from perpacket.experiment.run_directory import RunDirectory
+    from perpacket.run import table_file
+    from perpacket.run.directory import RunDirectory
 
     check_destination("--output", destination)
     found = RunDirectory.open(directory)

@@ -15,11 +15,11 @@ from perpacket.cli.options import Format
 from perpacket.errors import ConfigurationError, RunFailed
 
 if TYPE_CHECKING:
-    from perpacket.experiment.comparison import Comparison
-    from perpacket.experiment.contrast import Contrast
-    from perpacket.experiment.observation_file import Observation
-    from perpacket.experiment.run_directory import RunDirectory
-    from perpacket.experiment.study import Point, Study
+    from perpacket.analysis.methods import Contrast
+    from perpacket.analysis.published import Comparison
+    from perpacket.run.directory import RunDirectory
+    from perpacket.run.observation_file import Observation
+    from perpacket.study.study import Point, Study
 
 SCHEMA = 1
 """Version of the JSON these verbs print."""
@@ -29,9 +29,9 @@ def conclude(
     study: Study, directory: RunDirectory, destination: Path, form: Format, quiet: bool
 ) -> None:
     """Write the report, print the comparisons and remark on what they cannot say."""
-    from perpacket import report as reports
+    from perpacket.analysis.published_rows import rankings
+    from perpacket.show import html
     from perpacket.simulation import REPORT_HINT
-    from perpacket.studies.comparison import rankings
 
     observations = observed(directory)
     failures = directory.failures()
@@ -39,7 +39,7 @@ def conclude(
     contests = study.contests(directory)
     contrasts = study.contrasts(directory)
     results = study.results(directory)
-    written = reports.write_study(study, directory, destination)
+    written = html.write_study(study, directory, destination)
     if form is Format.JSON:
         output.write_json(
             {
@@ -149,7 +149,7 @@ def print_comparisons(study: Study, comparisons: list[Comparison]) -> None:
 
     Nothing is printed where nothing is compared.
     """
-    from perpacket.experiment.comparison import Verdict
+    from perpacket.analysis.published import Verdict
 
     if not comparisons:
         return

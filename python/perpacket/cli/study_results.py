@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from perpacket.cli import output
 
 if TYPE_CHECKING:
-    from perpacket.experiment.results import Effects, Results
-    from perpacket.experiment.study import Study
+    from perpacket.analysis.effects import Effects, Results
+    from perpacket.study.study import Study
 
 
 def describe(results: Results) -> dict[str, object]:

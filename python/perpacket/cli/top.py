@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from perpacket.live import Window
+    from perpacket.measure.live import Window
 
 EXAMPLE = "Example: perpacket top --cpus 0 --requests http://127.0.0.1:8080/.perpacket/report"
 
@@ -68,7 +68,7 @@ def top(
 
     Needs what perf needs and no more: `perpacket doctor` says whether that is there.
     """
-    from perpacket import live
+    from perpacket.measure import live
 
     options = [
         part

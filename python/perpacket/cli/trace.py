@@ -142,7 +142,7 @@ def synthesize(
 def show(name: str, content: Mapping[str, object], form: Format, quiet: bool) -> None:
     """What the library says of a trace, as JSON or as a table with the first rejects."""
     from perpacket.cli import progress
-    from perpacket.experiment.observation_file import flatten
+    from perpacket.run.observation_file import flatten
 
     if form is Format.JSON:
         output.write_json(content)

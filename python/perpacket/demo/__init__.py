@@ -16,7 +16,7 @@ from perpacket.demo import handoff, live
 from perpacket.demo.handoff import Story
 from perpacket.demo.live import Live
 from perpacket.errors import Interrupted, RunFailed
-from perpacket.experiment.executor import ProgressFunction
+from perpacket.run.simulated_runs import ProgressFunction
 
 KEEPING = "`perpacket study run` keeps what is finished and can be resumed"
 """What to do when a demo that did not end was worth something."""
@@ -43,9 +43,9 @@ def run(
 
     `measure` says whether to measure this machine; `overrides` and `workers` are those of the
     simulation. A machine that cannot be measured is said so in `live`, and the simulation goes on.
-    Raises what `perpacket.experiment.session.run` raises; an interrupted demo leaves nothing.
+    Raises what `perpacket.run.start.run` raises; an interrupted demo leaves nothing.
     """
-    from perpacket import report
+    from perpacket.show import html as report
 
     with tempfile.TemporaryDirectory(prefix="perpacket-demo-") as folder:
         try:

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from perpacket.experiment import session
-from perpacket.experiment.comparison import Comparison, Published
-from perpacket.experiment.executor import ProgressFunction
-from perpacket.experiment.run_directory import RunDirectory
-from perpacket.experiment.study import Study
-from perpacket.statistics import Interval
-from perpacket.studies import osdi06
-from perpacket.studies.comparison import Rows, compare, rankings, rows_of
-from perpacket.studies.quantities import QUANTITIES, estimate
+from perpacket.analysis.published import Comparison, Published
+from perpacket.analysis.published_rows import Rows, compare, rankings, rows_of
+from perpacket.analysis.statistics import Interval
+from perpacket.run import start
+from perpacket.run.directory import RunDirectory
+from perpacket.run.simulated_runs import ProgressFunction
+from perpacket.study.library import osdi06
+from perpacket.study.quantities import QUANTITIES, estimate
+from perpacket.study.study import Study
 
 STORY = {
     "W-0-N-N-FCFS-400": "no handoff",
@@ -92,10 +92,10 @@ def run(
 ) -> Story:
     """Simulate the story into the new directory `path`.
 
-    Raises what `perpacket.experiment.session.run` raises.
+    Raises what `perpacket.run.start.run` raises.
     """
     demo = study()
-    directory = session.run(
+    directory = start.run(
         demo, path, overrides=tuple(overrides), workers=workers, on_progress=on_progress
     )
     rows = rows_of(directory)

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perpacket import machine
+from perpacket.analysis.statistics import Interval, mean
 from perpacket.errors import MachineLacks, PerpacketError
-from perpacket.experiment import session
-from perpacket.experiment.executor import ProgressFunction
-from perpacket.experiment.run_directory import RunDirectory
-from perpacket.experiment.study import Figure, Level, Point, Study
-from perpacket.measurement.rig import MeasuredRig
-from perpacket.statistics import Interval, mean
+from perpacket.measure.web.rig import MeasuredRig
+from perpacket.run import start
+from perpacket.run.directory import RunDirectory
+from perpacket.run.simulated_runs import ProgressFunction
+from perpacket.study.study import Figure, Level, Point, Study
 
 CONNECTIONS = (4, 32, 256)
 FILE_BYTES = 10_240
@@ -130,7 +130,7 @@ def run(path: Path, on_progress: ProgressFunction | None) -> Live:
     try:
         events, notes = what_can_profile()
         chosen = study(events)
-        directory = session.run(chosen, path, on_progress=on_progress)
+        directory = start.run(chosen, path, on_progress=on_progress)
     except (MachineLacks, OSError) as error:
         return Live(chosen, None, {}, (f"nothing was measured: {error}", *hint_of(error)))
     rows = rows_of(directory)

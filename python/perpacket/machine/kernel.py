@@ -8,7 +8,7 @@ import subprocess
 from perpacket.errors import MachineLacks, PerpacketError, RunFailed
 from perpacket.machine import disciplines
 from perpacket.machine.capability import Capability, Group, Question
-from perpacket.testbed import agent
+from perpacket.measure import agent
 
 PROBE_LIMIT_S = 30
 """Probing opens and closes a few descriptors: longer means that something hangs."""

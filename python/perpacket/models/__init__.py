@@ -2,5 +2,5 @@
 
 Plain functions on numbers or numpy arrays. Each states its formula, units, source and assumptions,
 and refuses inputs outside them. Depends on `perpacket.errors` and
-`perpacket.statistics`.
+`perpacket.analysis.statistics`.
 """

@@ -8,8 +8,8 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
+from perpacket.analysis.statistics import Interval, median
 from perpacket.errors import ConfigurationError
-from perpacket.statistics import Interval, median
 
 COPY_BYTES = 256 * 2**20
 """Larger than last-level caches, so that it is memory that is measured."""

@@ -1,0 +1,153 @@
+"""What a study says of its own observations: quantities by point, effects, and what weakens them.
+
+Studies of documents are told by their comparisons (`experiment.comparison`); these are for the
+others. The types here are what the command line prints and the report tabulates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+from perpacket.analysis.factorial import Design, Effect, allocate
+from perpacket.analysis.statistics import Interval
+
+MEAN = "mean"
+"""The effect of no factor."""
+
+MOST_CONFOUNDED = 4
+"""Effects of one group that are named; the others only matter to who distrusts all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One quantity at one point: the mean over its runs, and what is suspicious about them."""
+
+    point: str
+    quantity: str
+    unit: str
+    interval: Interval | None
+    """None where no run gave the quantity."""
+    warnings: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, object]:
+        """The fields for JSON."""
+        interval = None if self.interval is None else self.interval.as_dict()
+        return asdict(self) | {"interval": interval, "warnings": list(self.warnings)}
+
+
+@dataclass(frozen=True, slots=True)
+class EffectRow:
+    """One effect of a two-level design."""
+
+    effect: str
+    interval: Interval
+    """Half the change from the lower to the upper level, in the quantity's unit."""
+    share: float | None
+    """Of the variation, 0 to 1; None for the mean, which explains none."""
+    confounded: tuple[str, ...] = ()
+    """The effects that cannot be told from it: what is measured is their sum."""
+
+    @property
+    def confounded_text(self) -> str:
+        """The simplest of the effects that cannot be told from it, and how many more there are."""
+        return _first_of(self.confounded, ", ")
+
+    @property
+    def is_significant(self) -> bool:
+        """Whether the interval leaves out zero."""
+        return self.interval.is_bounded and not self.interval.contains(0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """What each factor explains of one quantity."""
+
+    quantity: str
+    unit: str
+    rows: tuple[EffectRow, ...]
+    error_share: float
+    """What no effect explains, 0 to 1: the spread of replications."""
+    replications: int
+
+    def as_dict(self) -> dict[str, object]:
+        """The fields for JSON."""
+        rows = [
+            {
+                "effect": row.effect,
+                "interval": row.interval.as_dict(),
+                "share": row.share,
+                "confounded": list(row.confounded),
+            }
+            for row in self.rows
+        ]
+        return {
+            "quantity": self.quantity,
+            "unit": self.unit,
+            "effects": rows,
+            "error_share": self.error_share,
+            "replications": self.replications,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """All that a study says of a run."""
+
+    rows: tuple[Result, ...]
+    effects: tuple[Effects, ...] = ()
+    remarks: tuple[str, ...] = ()
+    """What weakens a result, in sentences without their full stop."""
+    confidence: float = 0.95
+
+
+def effects_of(
+    design: Design,
+    quantity: str,
+    unit: str,
+    responses: Sequence[Sequence[float]],
+    confidence: float,
+) -> Effects:
+    """The effects of a design on a quantity, the mean first and then by what they explain.
+
+    `responses` has a row for each run of the design. Raises what `factorial.allocate` raises.
+    """
+    found = allocate(design, responses, confidence)
+    groups = {group[0]: group[1:] for group in design.confounded()}
+    rows = [
+        EffectRow(
+            effect_text(effect),
+            interval,
+            found.shares.get(effect),
+            tuple(effect_text(other) for other in groups[effect]),
+        )
+        for effect, interval in found.effects.items()
+    ]
+    rows.sort(key=lambda row: -2.0 if row.share is None else -row.share)
+    return Effects(quantity, unit, tuple(rows), found.error_share, len(responses[0]))
+
+
+def effect_text(effect: Effect) -> str:
+    """`connections x size_kib`, or `mean`."""
+    return " x ".join(effect) or MEAN
+
+
+def confounding(design: Design) -> list[str]:
+    """Which effects a fraction cannot tell from each other, a line each; none of a full design."""
+    groups = [[effect_text(effect) for effect in group] for group in design.confounded()]
+    return [_first_of(group, " = ") for group in groups if len(group) > 1]
+
+
+def _first_of(names: Sequence[str], joint: str) -> str:
+    """The first names, joined, and how many more there are."""
+    rest = len(names) - MOST_CONFOUNDED
+    text = joint.join(names[:MOST_CONFOUNDED])
+    return f"{text} and {rest} more" if rest > 0 else text
+
+
+def paired_values(
+    values: Mapping[str, Mapping[int, float]], points: Sequence[str]
+) -> list[list[float]]:
+    """The values of each point over the seeds that all of them have, in the order of the seeds."""
+    seeds = set.intersection(*(set(values.get(point, {})) for point in points))
+    return [[values[point][seed] for seed in sorted(seeds)] for point in points]

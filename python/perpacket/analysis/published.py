@@ -1,0 +1,216 @@
+"""Published figures and how far a run agrees with them.
+
+These are the rows a study hands to its report. `judge` is the only place where a verdict is made.
+Values are compared as such where the same machine was simulated. A measurement on another machine,
+twenty years later, can only be asked for shares and for how things change: a published change is
+judged by its direction, and by its size only to say whether ours is weaker or stronger.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
+
+from perpacket.analysis.statistics import Interval, decimals_for, format_number
+
+
+class Verdict(StrEnum):
+    """What a published figure and the simulation say of each other."""
+
+    AGREES = "agrees"
+    """The intervals meet: the simulated one, and the published one with its rounding."""
+    DIFFERS = "differs"
+    """A published value lies outside the simulated interval."""
+    OUTSIDE = "outside"
+    """The simulated interval lies outside published bounds."""
+    NOT_SIMULATED = "not simulated"
+    """The run has no observation of the figure's configuration."""
+    SAME_DIRECTION = "same direction"
+    """A change goes the published way, and is weaker or stronger than the published one."""
+    OPPOSITE = "opposite direction"
+    """A change goes the other way than the published one."""
+    UNDECIDED = "no change can be claimed"
+    """The interval of a change holds none at all."""
+    TOO_WIDE = "interval too wide to tell"
+    """The interval holds the published value, and nearly every other one."""
+
+
+Judged = Literal["value", "direction"]
+"""What is asked of a figure: its value, or only which way it goes."""
+
+MET = frozenset({Verdict.AGREES, Verdict.SAME_DIRECTION})
+"""Verdicts that speak for the published figure."""
+
+MISSED = frozenset({Verdict.DIFFERS, Verdict.OUTSIDE, Verdict.OPPOSITE})
+"""Verdicts that speak against it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """One figure a document states, with what it takes to compute the same from runs.
+
+    `value` or one or both of `minimum` and `maximum` are given, in `unit`. `resolution` is the
+    step of the last printed digit. `point` names the point of the study it is compared with, and
+    `against`, for gains and ratios, the point it is paired with.
+    """
+
+    figure: str
+    """Identifier of the figure, as `osdi06/51-PN-rate`."""
+    where: str
+    """Section, table or figure of the document."""
+    statement: str
+    point: str
+    quantity: str
+    """Name of the quantity, as `request_rate`: see `perpacket.study.quantities`."""
+    unit: str
+    value: float | None = None
+    minimum: float | None = None
+    maximum: float | None = None
+    resolution: float = 0.0
+    against: str | None = None
+    calibration: bool = False
+    """Whether the simulator may be calibrated on this figure: agreement then predicts nothing."""
+    note: str = ""
+    judged: Judged = "value"
+    widest: float = math.inf
+    """Width of the interval, in `unit`, beyond which holding the value is no agreement."""
+
+    @property
+    def text(self) -> str:
+        """The published figure in words and digits: `26,663`, `at most 10`, `6 to 10`."""
+        if self.value is not None:
+            return number_text(self.value)
+        if self.minimum is not None and self.maximum is not None:
+            return f"{number_text(self.minimum)} to {number_text(self.maximum)}"
+        if self.minimum is not None:
+            return f"at least {number_text(self.minimum)}"
+        if self.maximum is not None:
+            return f"at most {number_text(self.maximum)}"
+        return "not stated"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One row: a published figure beside its simulation.
+
+    `simulated` has the unit of the published figure; None when nothing was simulated.
+    `difference` is simulated minus published, in `difference_unit`: points where the figure is a
+    percentage, otherwise per cent of the published value, or the figure's own unit where that is
+    zero. For bounds it is the distance past the bound, None within them.
+    """
+
+    published: Published
+    configuration: str
+    """The configuration in the simulator's shorthand."""
+    simulated: Interval | None
+    verdict: Verdict
+    difference: float | None
+    difference_unit: str
+    warnings: tuple[str, ...] = ()
+    title: str = ""
+    """The quantity in words, as `Gain in requests`."""
+
+    @property
+    def simulated_text(self) -> str:
+        """The simulated interval, with two decimals more than the published figure prints."""
+        if self.simulated is None:
+            return "-"
+        step = self.published.resolution
+        return (
+            self.simulated.text(2 + decimals_for(step, digits=1)) if step else str(self.simulated)
+        )
+
+    @property
+    def verdict_text(self) -> str:
+        """`agrees`, `differs by +3.1 %`, `outside by 4.0 us` or `not simulated`."""
+        if self.verdict is Verdict.SAME_DIRECTION and self.published.value is not None:
+            return f"{self.verdict}, {'weaker' if self._is_weaker else 'stronger'}"
+        if self.verdict not in (Verdict.DIFFERS, Verdict.OUTSIDE) or self.difference is None:
+            return str(self.verdict)
+        size = format_number(abs(self.difference), decimals_for(self.difference))
+        sign = "+" if self.difference > 0 else "-"
+        return f"{self.verdict} by {sign}{size} {self.difference_unit}"
+
+    @property
+    def _is_weaker(self) -> bool:
+        """Whether a change is smaller than the published one."""
+        own = abs(self.simulated.value) if self.simulated is not None else 0.0
+        return own < abs(self.published.value or 0.0)
+
+
+ABSOLUTE_UNITS = frozenset({"points", "tau"})
+"""Units in which a distance is told as it is: a share of a percentage or of a rank correlation
+would say nothing."""
+
+
+def judge(
+    published: Published,
+    configuration: str,
+    simulated: Interval | None,
+    warnings: tuple[str, ...] = (),
+    title: str = "",
+) -> Comparison:
+    """Put a published figure and its simulation side by side."""
+    verdict, miss = _verdict(published, simulated)
+    difference, unit = _difference(published, simulated, miss)
+    return Comparison(
+        published, configuration, simulated, verdict, difference, unit, warnings, title
+    )
+
+
+def _verdict(published: Published, simulated: Interval | None) -> tuple[Verdict, float | None]:
+    """The verdict, and by how much a bound is missed (in the figure's unit)."""
+    if simulated is None:
+        return Verdict.NOT_SIMULATED, None
+    if published.judged == "direction":
+        return _direction(published, simulated), None
+    # One run has no spread: it is judged by its value alone.
+    low = simulated.low if simulated.is_bounded else simulated.value
+    high = simulated.high if simulated.is_bounded else simulated.value
+    half = published.resolution / 2
+    agrees = Verdict.TOO_WIDE if high - low > published.widest else Verdict.AGREES
+    if published.value is not None:
+        meets = low <= published.value + half and published.value - half <= high
+        return (agrees if meets else Verdict.DIFFERS), None
+    if published.minimum is not None and high < published.minimum - half:
+        return Verdict.OUTSIDE, simulated.value - published.minimum
+    if published.maximum is not None and low > published.maximum + half:
+        return Verdict.OUTSIDE, simulated.value - published.maximum
+    return agrees, None
+
+
+def _direction(published: Published, simulated: Interval) -> Verdict:
+    """Which way a change goes beside the published one; one run is judged by its value alone."""
+    low = simulated.low if simulated.is_bounded else simulated.value
+    high = simulated.high if simulated.is_bounded else simulated.value
+    # First of all: an interval so wide that it holds everything agrees with nothing.
+    if low <= 0 <= high:
+        return Verdict.UNDECIDED
+    if published.value is not None:
+        half = published.resolution / 2
+        if low <= published.value + half and published.value - half <= high:
+            return Verdict.AGREES
+    rises = published.value > 0 if published.value is not None else published.minimum is not None
+    return Verdict.SAME_DIRECTION if (low > 0) == rises else Verdict.OPPOSITE
+
+
+def _difference(
+    published: Published, simulated: Interval | None, miss: float | None
+) -> tuple[float | None, str]:
+    """The difference and its unit."""
+    unit = "points" if published.unit.startswith("%") else published.unit
+    if simulated is None:
+        return None, unit
+    if published.value is None:
+        return miss, unit
+    absolute = simulated.value - published.value
+    if unit in ABSOLUTE_UNITS or published.value == 0:
+        return absolute, unit
+    return 100 * absolute / math.fabs(published.value), "%"
+
+
+def number_text(number: float) -> str:
+    """A published number as printed: no decimals it did not have."""
+    return f"{number:,.0f}" if number == int(number) else f"{number:,}"

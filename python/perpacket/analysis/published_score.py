@@ -1,0 +1,137 @@
+"""How far a run agrees with what was published, and where it does not.
+
+What was used to calibrate is always counted apart: there, agreement shows a fit and predicts
+nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING, Final
+
+from perpacket.analysis.published import MET, MISSED, Verdict
+from perpacket.show.terms import SIMULATED, Voice
+from perpacket.show.wording import plural, signed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from perpacket.analysis.published import Comparison
+
+MOST_DISAGREEMENTS: Final = 12
+"""What is read as a list; all of them are in the table of comparisons."""
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """A count for the head of the page: `10 of 16`, what was counted, and a remark."""
+
+    value: str
+    label: str
+    remark: str
+
+
+def scores(comparisons: Sequence[Comparison], voice: Voice = SIMULATED) -> list[Score]:
+    """How many published values the runs meet, apart for those used to calibrate."""
+    groups = (
+        (False, voice.met),
+        (True, "published values used to calibrate agree"),
+    )
+    found = []
+    for calibration, label in groups:
+        rows = [
+            row
+            for row in comparisons
+            if row.published.calibration is calibration and row.simulated is not None
+        ]
+        if rows:
+            agreeing = sum(row.verdict in MET for row in rows)
+            found.append(Score(f"{agreeing} of {len(rows)}", label, _typical_distance(rows)))
+    return found
+
+
+def _typical_distance(rows: Sequence[Comparison]) -> str:
+    """The median distance, apart for per cent of a value and for percentage points."""
+    parts = []
+    for unit, text in (("%", "%"), ("points", "points")):
+        distances = [
+            abs(row.difference)
+            for row in rows
+            if row.difference_unit == unit
+            and row.difference is not None
+            and row.published.judged == "value"
+        ]
+        if distances:
+            parts.append(signed(median(distances), text).lstrip("+"))
+    return f"median distance {' or '.join(parts)}" if parts else ""
+
+
+def disagreements(comparisons: Sequence[Comparison]) -> list[Comparison]:
+    """Every published value the runs miss: held-out ones first, then by distance.
+
+    A change that goes the other way than the published one comes before all distances.
+    """
+    missed = [row for row in comparisons if row.verdict in MISSED]
+    return sorted(
+        missed,
+        key=lambda row: (
+            row.published.calibration,
+            row.verdict is not Verdict.OPPOSITE,
+            -_distance(row),
+        ),
+    )
+
+
+def _distance(row: Comparison) -> float:
+    """How far a value is missed, in per cent of the published one."""
+    published = row.published
+    nearest = published.value if published.value is not None else published.maximum
+    nearest = nearest if nearest is not None else published.minimum
+    if row.simulated is None or nearest is None:
+        return 0.0
+    if published.unit.startswith("%"):
+        return abs(row.difference or 0.0)
+    return 100 * abs(row.simulated.value - nearest) / (abs(nearest) or 1.0)
+
+
+def headline(comparisons: Sequence[Comparison], voice: Voice = SIMULATED) -> str:
+    """One sentence on how far the run may be believed, or how far the shape still holds."""
+    if voice.is_measured:
+        return _shape_headline(comparisons)
+    held_out = [
+        row for row in comparisons if not row.published.calibration and row.simulated is not None
+    ]
+    if not comparisons:
+        return "Nothing published is compared with this run."
+    if not held_out:
+        return "No published value was held out: agreement here shows a fit, not a prediction."
+    missed = [row for row in held_out if row.verdict is not Verdict.AGREES]
+    if not missed:
+        return f"All {plural(len(held_out), 'published value')} not used to calibrate are met."
+    return (
+        f"Of {plural(len(held_out), 'published value')} not used to calibrate, the simulation "
+        f"meets {len(held_out) - len(missed)} and misses {len(missed)}."
+    )
+
+
+def _shape_headline(comparisons: Sequence[Comparison]) -> str:
+    """One sentence on how far a published shape is found again on another machine."""
+    rows = [row for row in comparisons if row.simulated is not None]
+    if not rows:
+        return "Nothing published is compared with this run."
+    parts = []
+    for judged, noun in (("direction", "published change"), ("value", "published share or order")):
+        of_kind = [row for row in rows if row.published.judged == judged]
+        if not of_kind:
+            continue
+        met = sum(row.verdict in MET for row in of_kind)
+        many = "published shares and orders" if judged == "value" else ""
+        verb = "goes the same way here" if judged == "direction" else "lies in its interval here"
+        if met != 1:
+            verb = "go the same way here" if judged == "direction" else "lie in their interval here"
+        parts.append(f"{met} of {plural(len(of_kind), noun, many)} {verb}")
+    undecided = sum(row.verdict in (Verdict.UNDECIDED, Verdict.TOO_WIDE) for row in rows)
+    if undecided:
+        parts.append(f"of {undecided} the intervals are too wide to tell")
+    return f"{'; '.join(parts)}."

@@ -1,0 +1,102 @@
+"""Whether a measured profile has the shape of a published one: the order of its regions.
+
+Kendall's tau compares two orders by their pairs: 1 where every pair of regions stands the same way
+round in both, -1 where every pair is reversed (Kendall, A New Measure of Rank Correlation,
+Biometrika 30, 1938). Ties, in the published shares above all, count for neither (tau-b).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+
+from perpacket.analysis.published import Comparison, Published, judge
+from perpacket.analysis.published_rows import Rows, rows_of
+from perpacket.analysis.statistics import mean
+from perpacket.run.directory import RunDirectory
+from perpacket.study.quantities import QUANTITIES, SEVEN, Row
+from perpacket.study.study import Study
+
+TITLE = "Order of the seven regions (Kendall's tau)"
+WIDEST_TAU = 0.75
+"""Of the two that tau can range over; an interval wider than this agrees with any order."""
+
+SHARES = {f"busy_share.{region}": region for region in SEVEN}
+
+
+def tau(first: Sequence[float], second: Sequence[float]) -> float | None:
+    """Kendall's tau-b of two lists of equal length; None where one of them is all ties."""
+    score, first_untied, second_untied = 0, 0, 0
+    for a, b in combinations(range(len(first)), 2):
+        sign = _sign(first[a] - first[b])
+        other = _sign(second[a] - second[b])
+        score += sign * other
+        first_untied += abs(sign)
+        second_untied += abs(other)
+    if not first_untied or not second_untied:
+        return None
+    return score / math.sqrt(first_untied * second_untied)
+
+
+def _sign(difference: float) -> int:
+    return (difference > 0) - (difference < 0)
+
+
+def compare_orders(study: Study, directory: RunDirectory) -> list[Comparison]:
+    """The order of the regions at each point of which a document states all seven shares."""
+    rows = rows_of(directory)
+    found = []
+    for point in study.points:
+        shares = published_shares(study.published, point.name)
+        if len(shares) == len(SEVEN):
+            found.append(compare_order(study, point.name, shares, rows))
+    return found
+
+
+def published_shares(published: Sequence[Published], point: str) -> dict[str, float]:
+    """The shares of the regions that are published about a point."""
+    return {
+        SHARES[row.quantity]: row.value
+        for row in published
+        if row.point == point and row.quantity in SHARES and row.value is not None
+    }
+
+
+def compare_order(study: Study, point: str, shares: Mapping[str, float], rows: Rows) -> Comparison:
+    """The published order of the regions at one point beside the measured one."""
+    source = next(row for row in study.published if row.point == point and row.quantity in SHARES)
+    own = [measured_shares(row) for row in rows.get(point, {}).values()]
+    whole = [one for one in own if len(one) == len(SEVEN)]
+    taus = [
+        found
+        for one in whole
+        if (found := tau([shares[r] for r in SEVEN], [one[r] for r in SEVEN])) is not None
+    ]
+    means = {r: math.fsum(one[r] for one in whole) / len(whole) for r in SEVEN} if whole else {}
+    published = Published(
+        figure=f"{source.figure.rpartition('-C')[0]}-order/{point}",
+        where=source.where,
+        statement=f"order of the regions: {ordered(shares)}",
+        point=point,
+        quantity="region_order",
+        unit="tau",
+        value=1.0,
+        resolution=0.0,
+        widest=WIDEST_TAU,
+        note=f"1 is the same order, 0 none, -1 the reverse; published: {ordered(shares)}; "
+        f"measured: {ordered(means) or 'nothing'}",
+    )
+    interval = mean(taus).within(-1.0, 1.0) if taus else None
+    return judge(published, study.point(point).configuration, interval, title=TITLE)
+
+
+def measured_shares(row: Row) -> dict[str, float]:
+    """The shares of the regions in one run."""
+    found = {region: QUANTITIES[name].value(row) for name, region in SHARES.items()}
+    return {region: value for region, value in found.items() if value is not None}
+
+
+def ordered(shares: Mapping[str, float]) -> str:
+    """The regions from the dearest to the cheapest, as `TCP, Driver, User`."""
+    return ", ".join(sorted(shares, key=lambda region: -shares[region]))

@@ -1,0 +1,129 @@
+"""Where experiments run: a server, its clients and the network between them.
+
+    with testbed.best(one_way_latency_us=5000) as bed:
+        server = bed.server.start([bed.server.agent(), "serve", "web", ...])
+        server.wait_for_line("ready", timeout_s=60)
+        bed.clients[0].run([...], timeout_s=60)
+
+`contract.py` says what a testbed and a host are, `hosting.py` how all of them end; `local.py` has
+hosts of this machine and loopback, `namespaces.py` and `network.py` those in network namespaces,
+`routed.py` a router among them, `machines.py` those reached by ssh. `record.py` finds and removes
+what a killed run left. Heavy packages are imported where they are used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from perpacket.errors import MachineLacks
+from perpacket.measure.hosts.contract import Completed, Host, Process, Testbed
+from perpacket.measure.hosts.local import Loopback
+from perpacket.measure.hosts.machines import Machines
+from perpacket.measure.hosts.namespaces import Namespaces
+from perpacket.measure.hosts.processors import divide
+from perpacket.measure.hosts.routed import Routed
+
+__all__ = [
+    "Completed",
+    "Host",
+    "Process",
+    "Testbed",
+    "best",
+    "loopback",
+    "machines",
+    "namespaces",
+    "routed",
+]
+
+
+def loopback(
+    server_cpus: Sequence[int] | None = None, client_cpus: Sequence[int] | None = None
+) -> Testbed:
+    """The loopback of this machine: needs no rights, and says what it leaves out."""
+    return Loopback(divide(server_cpus, client_cpus))
+
+
+def namespaces(
+    clients: int = 1,
+    one_way_latency_us: float = 0,
+    rate_bps: int | None = None,
+    *,
+    loss: float = 0,
+    queue_packets: int | None = None,
+    server_cpus: Sequence[int] | None = None,
+    client_cpus: Sequence[int] | None = None,
+    use_netem: bool = True,
+    sysctls: Mapping[str, str] | None = None,
+) -> Testbed:
+    """A server and clients in network namespaces, after removing what dead runs left.
+
+    Latency and rate are those of the server's link, each way; the rate counts bits a second with
+    Ethernet headers, and `queue_packets` frames may wait for it. Netem makes them unless
+    `use_netem` is false, the kernel has none, or there is a loss; else our own link does.
+
+    `sysctls` are set in every host, such as `{"net.ipv4.tcp_timestamps": "0"}`. Of congestion
+    controls, a host may only have one of the machine's `net.ipv4.tcp_allowed_congestion_control`.
+
+    Raises `MachineLacks` where namespaces or links cannot be made, `ConfigurationError` for values
+    that no testbed can have.
+    """
+    return Namespaces(
+        divide(server_cpus, client_cpus),
+        clients=clients,
+        one_way_latency_us=one_way_latency_us,
+        rate_bps=rate_bps,
+        loss=loss,
+        queue_packets=queue_packets,
+        use_netem=use_netem,
+        sysctls=sysctls,
+    )
+
+
+def routed(
+    hosts: int = 4,
+    *,
+    router_cpus: Sequence[int] | None = None,
+    host_cpus: Sequence[int] | None = None,
+    sysctls: Mapping[str, str] | None = None,
+) -> Routed:
+    """A router with an interface for each of `hosts` hosts, all in network namespaces.
+
+    `sysctls` are set in the router too. Raises `MachineLacks` where namespaces or devices cannot
+    be made, `ConfigurationError` for values that no testbed can have.
+    """
+    return Routed(divide(router_cpus, host_cpus), hosts=hosts, sysctls=sysctls)
+
+
+def machines(server: str, clients: Sequence[str], *, ssh_options: Sequence[str] = ()) -> Testbed:
+    """Other machines, each `[user@]host[:port]`, reached by ssh without questions.
+
+    Clients reach the server by the name given here. `ssh_options` are put before each ssh command's
+    destination, such as `["-i", "key"]`. Processes run on all processors unless told otherwise.
+
+    Raises `MachineLacks` when a machine cannot be reached.
+    """
+    return Machines(server, clients, ssh_options)
+
+
+def best(
+    clients: int = 1,
+    one_way_latency_us: float = 0,
+    rate_bps: int | None = None,
+    *,
+    server_cpus: Sequence[int] | None = None,
+    client_cpus: Sequence[int] | None = None,
+    sysctls: Mapping[str, str] | None = None,
+) -> Testbed:
+    """Network namespaces where this machine allows them, else loopback, which says why."""
+    try:
+        return namespaces(
+            clients,
+            one_way_latency_us,
+            rate_bps,
+            server_cpus=server_cpus,
+            client_cpus=client_cpus,
+            sysctls=sysctls,
+        )
+    except MachineLacks as error:
+        reason = f"There are no network namespaces here ({error})."
+        return Loopback(divide(server_cpus, client_cpus), (reason,))

@@ -1,0 +1,121 @@
+"""Hosts of this machine, and the testbed that needs no rights: everything on loopback."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from perpacket.errors import MachineLacks
+from perpacket.measure import agent
+from perpacket.measure.hosts.hosting import HeldTestbed, ProcessHost
+from perpacket.measure.hosts.process import LocalProcess
+from perpacket.measure.hosts.processors import Division
+from perpacket.measure.hosts.record import Record, own_name, remove_folders, remove_leftovers
+
+LOOPBACK_LIMITS = (
+    "Everything runs on loopback: packets pass no device driver, segments of up to 64 KiB cross "
+    "whole, and the sender's processor does the receiver's work up to the socket.",
+    "Server and clients share one network stack, its counters and its limits.",
+    "There is no latency, bandwidth limit or loss between the hosts.",
+)
+"""What loopback leaves out."""
+
+
+class LocalHost(ProcessHost):
+    """A host of this machine; see `perpacket.measure.hosts.contract.Host`."""
+
+    def __init__(
+        self,
+        name: str,
+        address: str,
+        cpus: tuple[int, ...],
+        run: str,
+        namespace: int | None = None,
+    ) -> None:
+        """A host whose processes belong to that run and stand in the namespace of an open file."""
+        super().__init__(name, address, cpus)
+        self._run = run
+        self._namespace = namespace
+
+    def open(self, command: Sequence[str], cpus: Sequence[int] | None) -> LocalProcess:
+        """Start a process that nobody keeps."""
+        return LocalProcess(
+            command, run=self._run, cpus=cpus or self.cpus, namespace=self._namespace
+        )
+
+    def agent(self) -> str:
+        """Path of perpacket-agent."""
+        return str(agent.find())
+
+    def put(self, local: Path, remote: str) -> None:
+        """Copy a file, folders above it included."""
+        place = Path(remote)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(shutil.SameFileError):
+            shutil.copy(local, place)
+
+    def holder(self) -> str:
+        """Ourselves."""
+        return own_name()
+
+    def make_folder(self, prefix: str) -> str:
+        """A new folder for temporary files that all may read; what the dead left goes first."""
+        remove_folders(prefix)
+        folder = Path(tempfile.mkdtemp(prefix=f"{prefix}{own_name()}-"))
+        folder.chmod(0o755)
+        return str(folder)
+
+
+class LocalTestbed(HeldTestbed):
+    """What the testbeds of this machine have in common: hosts, a record, and how they end."""
+
+    network = ""
+
+    def __init__(self, division: Division) -> None:
+        """Remove what dead runs left and begin a record; hosts are added by whoever knows them."""
+        remove_leftovers()
+        self._record = Record()
+        self._division = division
+        self.server: LocalHost
+        self.clients: tuple[LocalHost, ...] = ()
+
+    def stop_network(self) -> None:
+        """End what carries packets between the hosts, once they have stopped."""
+
+    def take_down(self) -> None:
+        """Stop clients, then the server, then remove what was made; a second time does nothing."""
+        try:
+            for host in (*self.clients, *([self.server] if hasattr(self, "server") else [])):
+                host.stop_all()
+            self.stop_network()
+        finally:
+            self._record.take_down()
+
+
+class Loopback(LocalTestbed):
+    """Server and one client on this machine's loopback."""
+
+    network = "loopback"
+
+    def __init__(self, division: Division, limits: tuple[str, ...] = ()) -> None:
+        """Hosts for both sides; `limits` says why it is loopback, if something else was wanted."""
+        super().__init__(division)
+        self._record.write()
+        self.limits = (*limits, *LOOPBACK_LIMITS, *division.limits)
+        self.server = LocalHost("server", "127.0.0.1", division.server, self._record.run)
+        self.clients = (LocalHost("client", "127.0.0.1", division.clients, self._record.run),)
+
+    def set_latency(self, one_way_us: float) -> None:
+        """Loopback has no latency but its own: zero alone is possible."""
+        if one_way_us:
+            raise MachineLacks(
+                f"a latency of {one_way_us:g} us on loopback: there is no network to delay",
+                "use network namespaces, which need root",
+            )
+
+    def network_report(self) -> dict[str, object] | None:
+        """Loopback tells nothing."""
+        return None

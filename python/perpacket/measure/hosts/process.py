@@ -1,0 +1,236 @@
+"""Processes of this machine, in a network namespace or not, that cannot outlive us for long.
+
+Three things end what we started: leaving the testbed; the kernel, which kills each process we
+started when the thread that did dies (so one thread starts them all, and lives as long as we do);
+and a later run, which finds what those processes started by the mark in their environment.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from re import Match
+from typing import IO
+
+from perpacket.errors import MachineLacks, RunFailed
+from perpacket.measure.hosts.contract import Completed
+
+MARK = "PERPACKET_TESTBED"
+"""Environment variable of everything we start: its value is the testbed's run."""
+
+CLONE_NEWNET = 0x4000_0000
+"""Network namespaces, of include/uapi/linux/sched.h."""
+
+PR_SET_PDEATHSIG = 1
+"""Which signal the kernel sends when the parent's thread dies, of include/uapi/linux/prctl.h."""
+
+SHOWN_CHARACTERS = 2000
+"""How much of a process's last words an error repeats."""
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class _Starter:
+    """The one thread that starts processes; a fork of us gets its own when it needs one."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pool: ThreadPoolExecutor | None = None
+        os.register_at_fork(after_in_child=self._forget)
+
+    def _forget(self) -> None:
+        self._lock = threading.Lock()
+        self._pool = None
+
+    def call(self, start: Callable[[], subprocess.Popen[str]]) -> subprocess.Popen[str]:
+        """Start a process on that thread."""
+        with self._lock:
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="testbed")
+            pool = self._pool
+        return pool.submit(start).result()
+
+
+_starter = _Starter()
+
+
+def enter_network(namespace: int) -> None:
+    """Move the calling thread to the network namespace of an open file."""
+    if _libc.setns(namespace, CLONE_NEWNET) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def _before_exec(
+    namespace: int | None, cpus: frozenset[int] | None, parent: int
+) -> Callable[[], None]:
+    """What the new process does before it becomes the command."""
+
+    def prepare() -> None:
+        _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(127)
+        if namespace is not None:
+            enter_network(namespace)
+        if cpus:
+            os.sched_setaffinity(0, cpus)
+
+    return prepare
+
+
+class LocalProcess:
+    """A process of this machine; see `perpacket.measure.hosts.contract.Process`."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        run: str,
+        cpus: Iterable[int] | None = None,
+        namespace: int | None = None,
+        hold_input: bool = False,
+    ) -> None:
+        """Start it, marked as belonging to that run.
+
+        Its standard input is empty, or held open and silent for as long as we live.
+        """
+        self.command = [str(word) for word in command]
+        try:
+            self._popen = _starter.call(lambda: self._start(run, cpus, namespace, hold_input))
+        except (FileNotFoundError, PermissionError, NotADirectoryError) as error:
+            raise MachineLacks(
+                f"{self.command[0]}: {(error.strerror or str(error)).lower()}",
+                "install it, or give the path of the program",
+            ) from error
+        except subprocess.SubprocessError as error:
+            raise RunFailed(
+                f"{self.command[0]}: cannot be started on processors {sorted(cpus or ())}: {error}",
+                "name processors that this machine has",
+            ) from error
+        self._changed = threading.Condition()
+        self._output: dict[str, list[str]] = {"stdout": [], "stderr": []}
+        self._readers = [
+            threading.Thread(target=self._read, args=(name, stream), daemon=True)
+            for name, stream in (("stdout", self._popen.stdout), ("stderr", self._popen.stderr))
+            if stream is not None
+        ]
+        for reader in self._readers:
+            reader.start()
+
+    def _start(
+        self, run: str, cpus: Iterable[int] | None, namespace: int | None, hold_input: bool
+    ) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            self.command,
+            stdin=subprocess.PIPE if hold_input else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            env={**os.environ, MARK: run},
+            # A group of its own: Ctrl-C in the terminal is for us, and we stop it in order.
+            start_new_session=True,
+            # What it does takes no lock that another thread could hold: system calls alone.
+            preexec_fn=_before_exec(namespace, frozenset(cpus) if cpus else None, os.getpid()),  # noqa: PLW1509
+        )
+
+    def _read(self, name: str, stream: IO[str]) -> None:
+        for line in stream:
+            with self._changed:
+                self._output[name].append(line)
+                self._changed.notify_all()
+        with self._changed:
+            self._changed.notify_all()
+        stream.close()
+
+    @property
+    def pid(self) -> int:
+        """Its number."""
+        return self._popen.pid
+
+    @property
+    def stdout(self) -> str:
+        """What it has written to standard output until now."""
+        with self._changed:
+            return "".join(self._output["stdout"])
+
+    @property
+    def stderr(self) -> str:
+        """What it has written to standard error until now."""
+        with self._changed:
+            return "".join(self._output["stderr"])
+
+    def poll(self) -> int | None:
+        """Its exit status, None while it runs."""
+        return self._popen.poll()
+
+    def wait(self, timeout_s: float | None = None) -> int:
+        """Wait for its end; its exit status."""
+        try:
+            return self._popen.wait(timeout_s)
+        except subprocess.TimeoutExpired as error:
+            raise self._failure(f"still running after {timeout_s:g} s") from error
+
+    def wait_for_line(self, pattern: str, timeout_s: float) -> Match[str]:
+        """The first line of either output that matches, once it is there."""
+        wanted = re.compile(pattern)
+        end_s = time.monotonic() + timeout_s
+        seen = {"stdout": 0, "stderr": 0}
+        while True:
+            with self._changed:
+                ended = not any(reader.is_alive() for reader in self._readers)
+                for name, lines in self._output.items():
+                    for line in lines[seen[name] :]:
+                        if match := wanted.search(line.rstrip("\n")):
+                            return match
+                    seen[name] = len(lines)
+                rest_s = end_s - time.monotonic()
+                if ended:
+                    # The status follows the last words at once, but not before them.
+                    with suppress(subprocess.TimeoutExpired):
+                        self._popen.wait(1)
+                    raise self._failure(f"ended without a line that matches {pattern!r}")
+                if rest_s <= 0:
+                    raise self._failure(f"no line matched {pattern!r} within {timeout_s:g} s")
+                # A reader ends after its last notice: look again before long.
+                self._changed.wait(min(rest_s, 0.1))
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal; nothing happens if it has ended."""
+        self._popen.send_signal(number)
+
+    def stop(self, timeout_s: float = 5) -> int:
+        """End it and all that is left in its process group."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self.send_signal(number)
+            try:
+                self._popen.wait(timeout_s)
+                break
+            except subprocess.TimeoutExpired:
+                continue
+        with suppress(ProcessLookupError):
+            # The group is ours as long as anything is in it, even when its leader is gone.
+            os.killpg(self.pid, signal.SIGKILL)
+        return self._popen.wait()
+
+    def result(self, timeout_s: float | None = None) -> Completed:
+        """Wait for its end; what it wrote."""
+        status = self.wait(timeout_s)
+        for reader in self._readers:
+            # A grandchild that holds the pipe must not hold us.
+            reader.join(timeout=5)
+        return Completed(status, self.stdout, self.stderr)
+
+    def _failure(self, what: str) -> RunFailed:
+        status = self.poll()
+        ended = "" if status is None else f" (exit status {status})"
+        words = self.stderr[-SHOWN_CHARACTERS:].strip() or "it wrote no errors"
+        return RunFailed(f"{' '.join(self.command[:3])}: {what}{ended}", f"it said: {words}")

@@ -1,0 +1,145 @@
+"""A router with several interfaces and a host at each, as network namespaces of this machine.
+
+    host 0  net0 --- port0  router  port2 --- net0  host 2
+    host 1  net0 --- port1          port3 --- net0  host 3
+
+Each pair is a network of its own, joined by a veth pair that passes whole frames alone. Routes are
+static and neighbours known, so that nothing but what an experiment sends crosses the router.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from perpacket.errors import ConfigurationError, MachineLacks
+from perpacket.measure.hosts import network as wiring
+from perpacket.measure.hosts.namespaces import NO_STEERING, NamespaceTestbed
+from perpacket.measure.hosts.network import DEVICE, Namespace
+from perpacket.measure.hosts.processors import Division
+
+MOST_HOSTS = 250
+"""A host has a network of 10.77.0.0/16 to itself."""
+
+NETWORK_BITS = 24
+
+ROUTER_SYSCTLS = {
+    "net.ipv4.ip_forward": "1",
+    # Every message about trouble is part of what a router is held to.
+    "net.ipv4.icmp_ratemask": "0",
+}
+
+WHOLE_FRAMES = (
+    "The hosts' and the router's devices are veth pairs without offloads: what crosses them are "
+    "whole frames with checksums, made by the hosts; no driver of a NIC and no wire is in the path."
+)
+SHARED_PROCESSORS = (
+    "All end hosts share the clients' processors: with many flows they may be the limit before the "
+    "router is."
+)
+STATIC = "Routes are static; the published router learned them by RIP."
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """An interface of the router and that of the host at its other end, as `NETNS:IFNAME`."""
+
+    router: str
+    host: str
+
+    @property
+    def device(self) -> str:
+        """The interface's name at the router."""
+        return self.router.rpartition(":")[2]
+
+
+def router_address(number: int) -> str:
+    """The router's address in the network of a host."""
+    return f"10.77.{number}.1"
+
+
+def host_address(number: int) -> str:
+    """The address of a host."""
+    return f"10.77.{number}.2"
+
+
+def network_of(number: int) -> str:
+    """The network of a host."""
+    return f"10.77.{number}.0/{NETWORK_BITS}"
+
+
+class Routed(NamespaceTestbed):
+    """A router, which is the server, and its hosts, which are the clients."""
+
+    network = "veth"
+
+    def __init__(
+        self, division: Division, *, hosts: int = 4, sysctls: Mapping[str, str] | None = None
+    ) -> None:
+        """Set it up, or take down what was and raise."""
+        super().__init__(division)
+        if not 2 <= hosts <= MOST_HOSTS:
+            raise ConfigurationError(
+                f"hosts: {hosts}", "hosts", str(hosts), f"give 2 to {MOST_HOSTS}"
+            )
+        names = [f"host{number}" for number in range(hosts)]
+        try:
+            self._record_names(["router", *names])
+            self._router = self._namespace("router", division.server)
+            self._ends = [self._namespace(name, division.clients) for name in names]
+            for name, value in ROUTER_SYSCTLS.items():
+                self._router.set_sysctl(name, value)
+            for namespace in (self._router, *self._ends):
+                for name, value in (sysctls or {}).items():
+                    namespace.set_sysctl(name, value)
+            for number, namespace in enumerate(self._ends):
+                self._join(number, namespace)
+            self.server = self._host("router", router_address(0), division.server, self._router)
+            self.clients = tuple(
+                self._host(name, host_address(number), division.clients, namespace)
+                for number, (name, namespace) in enumerate(zip(names, self._ends, strict=True))
+            )
+        except BaseException:
+            self.take_down()
+            raise
+
+    def _join(self, number: int, host: Namespace) -> None:
+        """A host's network: a pair of devices, addresses, and the host's routes to the others."""
+        port = f"port{number}"
+        wiring.join_by_veth(self._router, port, host, DEVICE)
+        for namespace, device, address in (
+            (self._router, port, router_address(number)),
+            (host, DEVICE, host_address(number)),
+        ):
+            wiring.turn_off_offloads(namespace, device)
+            wiring.bring_up(namespace, device, address, NETWORK_BITS)
+        wiring.know_neighbours(self._router, port, host, DEVICE)
+        for other in range(len(self._ends)):
+            if other != number:
+                wiring.add_route(host, network_of(other), router_address(number))
+
+    @property
+    def ports(self) -> tuple[Port, ...]:
+        """The router's interfaces, in the order of the hosts."""
+        return tuple(
+            Port(f"{self._router.name}:port{number}", f"{namespace.name}:{DEVICE}")
+            for number, namespace in enumerate(self._ends)
+        )
+
+    @property
+    def limits(self) -> tuple[str, ...]:
+        """What this testbed leaves out."""
+        steering = () if wiring.STEERING.exists() else (NO_STEERING,)
+        return (WHOLE_FRAMES, SHARED_PROCESSORS, STATIC, *steering, *self._division.limits)
+
+    def set_latency(self, one_way_us: float) -> None:
+        """Nothing delays here: zero alone is possible."""
+        if one_way_us:
+            raise MachineLacks(
+                f"a latency of {one_way_us:g} us through the router: nothing delays its frames",
+                "use network namespaces with a link",
+            )
+
+    def network_report(self) -> dict[str, object] | None:
+        """Nothing but the kernel carries frames, and it tells nothing."""
+        return None

@@ -1,0 +1,75 @@
+"""Profiles of what runs now, window after window.
+
+The agent profiles; this starts it, reads one JSON document a line, and sees that it ends.
+`perpacket top` draws what comes out; a program may do something else with it.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from perpacket.errors import ConfigurationError, MachineLacks, PerpacketError, RunFailed
+from perpacket.measure import agent
+
+Window = dict[str, object]
+"""One profile, as `perpacket profile --format json` prints it."""
+
+GRACE_S = 5
+"""Time the agent has to end after it was asked to."""
+
+KINDS: dict[int, type[PerpacketError]] = {2: ConfigurationError, 3: MachineLacks}
+"""The error for each exit status of the agent; any other is a failed run."""
+
+
+@contextmanager
+def windows(options: Sequence[str], every_s: float = 1.0) -> Iterator[Iterator[Window]]:
+    """Profile in windows of `every_s` seconds; `options` are those of `perpacket profile`.
+
+    Yields an iterator of windows, which ends when the agent does. On leaving the context the agent
+    is stopped. Raises `ConfigurationError`, `MachineLacks` or `RunFailed` with the agent's message.
+    """
+    command = [str(agent.find()), "profile", "--every", f"{every_s:g}", "--format", "json"]
+    process = subprocess.Popen(
+        [*command, "--quiet", *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        process_group=0,  # Ctrl-C is ours to handle: the agent is asked to end below
+    )
+    try:
+        yield _read(process)
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+            try:
+                process.wait(GRACE_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        for stream in (process.stdout, process.stderr):
+            if stream is not None:
+                stream.close()
+
+
+def _read(process: subprocess.Popen[str]) -> Iterator[Window]:
+    """The windows; raises the agent's error when it ends with one."""
+    assert process.stdout is not None
+    assert process.stderr is not None
+    for line in process.stdout:
+        if line.strip():
+            window: Window = json.loads(line)
+            yield window
+    status = process.wait()
+    complaint = process.stderr.read()
+    if status not in (0, 130):
+        message, _, hint = complaint.partition("\n\nhint: ")
+        kind = KINDS.get(status, RunFailed)
+        text = message.strip().removeprefix("error: ") or f"the agent ended with status {status}"
+        raise kind(text, hint=hint.strip())
+    if complaint:
+        sys.stderr.write(complaint)

@@ -1,0 +1,91 @@
+"""The agent's programs on a host: the media server, its clients, and media made for both."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from perpacket.measure.hosts.contract import Host
+from perpacket.measure.media.plan import MediaPlan
+from perpacket.measure.programs import Answer, cpu_list
+
+MIB = 1 << 20
+
+ADMIT_ALL_MS = 3_600_000
+"""No stream is refused because others are late: how late they are is what is measured."""
+
+SESSIONS_SPARE = 16
+
+CLIENTS_PER_PROCESS = 5000
+"""A client has three sockets, and a process must not have too many files open."""
+
+SEED = 1
+"""Of all media: every byte is known, and clients compare what they receive."""
+
+LISTENING = r"listening on (rtsp://\S+)"
+"""What the server says once it listens."""
+
+
+def synthesize(host: Host, into: str, rate_bps: int, files: int, duration_s: float) -> list[str]:
+    """Make the media of one rate."""
+    return [
+        *(host.agent(), "media", "synthesize", "--into", into, "--files", str(files)),
+        *("--rate", str(rate_bps), "--seconds", f"{duration_s:.3f}", "--seed", str(SEED)),
+        "--quiet",
+    ]
+
+
+def serve(host: Host, plan: MediaPlan, root: str, read_delay_ms: int) -> list[str]:
+    """The server under test, on a port of its own choice."""
+    command = [
+        *(host.agent(), "serve", "media", "--root", root, "--listen", f"{host.address}:0"),
+        *("--cores", cpu_list(host.cpus), "--buffering", plan.buffering),
+        *("--buffer-packets", str(plan.buffer_packets), "--read-delay-ms", str(read_delay_ms)),
+        *("--readers", str(plan.readers), "--max-lateness-ms", str(ADMIT_ALL_MS)),
+        *("--max-sessions", str(plan.clients + SESSIONS_SPARE), "--format", "json"),
+    ]
+    if plan.distribution == "multiple":
+        command += ["--cache-mib", str(plan.cache_bytes // MIB)]
+    return command
+
+
+def parts(plan: MediaPlan, hosts: int) -> list[tuple[int, int, int]]:
+    """The load as processes: the host of each, its first client and how many it plays.
+
+    Hosts take equal parts in their order, each in as many processes as it needs.
+    """
+    found = []
+    for host in range(hosts):
+        begin, end = plan.clients * host // hosts, plan.clients * (host + 1) // hosts
+        processes = -(-(end - begin) // CLIENTS_PER_PROCESS)
+        for number in range(processes):
+            first = begin + (end - begin) * number // processes
+            last = begin + (end - begin) * (number + 1) // processes
+            found.append((host, first, last - first))
+    return found
+
+
+def play(host: Host, plan: MediaPlan, url: str, first: int, clients: int) -> list[str]:
+    """A process of clients; `first` is the number of its first client among all."""
+    command = [
+        *(host.agent(), "load", "media", f"{url}/stream-{{}}.ts", "--clients", str(clients)),
+        *("--distribution", plan.distribution, "--check"),
+        *("--ramp-s", f"{plan.ramp_s:g}", "--warmup", f"{plan.warmup_s:g}"),
+        *("--duration", f"{plan.load_s:g}", "--cpus", cpu_list(host.cpus), "--format", "json"),
+    ]
+    if plan.distribution == "multiple":
+        # With more clients than media every process goes round all of them.
+        own = (first, clients) if plan.clients <= plan.files else (0, plan.files)
+        command += ["--first-file", str(own[0]), "--files", str(own[1])]
+    return command
+
+
+def reports(text: str) -> Iterator[Answer]:
+    """The reports in what the server printed until now, one for each time it was asked."""
+    decoder, at = json.JSONDecoder(), 0
+    while (at := text.find("{", at)) >= 0:
+        try:
+            report, at = decoder.raw_decode(text, at)
+        except ValueError:
+            return  # the rest of it is still being written
+        yield report

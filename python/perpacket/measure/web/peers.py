@@ -1,0 +1,200 @@
+"""nginx and Apache as servers under test: where they are, and what makes the comparison fair.
+
+Each has a worker a processor of the server, logs nothing, keeps connections for as long as clients
+want, sends files by sendfile, and asks anew whether a file changed as seldom as ours does where it
+can. Apache runs its event MPM with a thread for every client. Their configuration is written into
+the study's own folder; they run in the foreground and are ours to end.
+"""
+
+from __future__ import annotations
+
+import socket
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from perpacket.errors import RunFailed
+from perpacket.measure.hosts.contract import Host
+from perpacket.measure.web.plan import Plan
+
+PeerKind = Literal["nginx", "apache"]
+
+FIND_S = 30.0
+"""How long looking for a program may take."""
+
+DESCRIPTORS = 16_384
+"""Connections a worker of nginx may hold."""
+
+LEAST_THREADS = 64
+"""Threads of an Apache process, and of our pools, however few clients there are."""
+
+FIND = {
+    "nginx": "PATH=$PATH:/usr/sbin:/usr/local/sbin; command -v nginx",
+    "apache": """
+PATH=$PATH:/usr/sbin:/usr/local/sbin
+command -v apache2 || command -v httpd || exit 1
+for folder in /usr/lib/apache2/modules /usr/lib64/httpd/modules /usr/lib/httpd/modules; do
+    if [ -e "$folder/mod_mpm_event.so" ]; then echo "$folder"; exit 0; fi
+done
+exit 1
+""",
+}
+"""Prints the program, and for Apache the folder of its modules: Debian's name and Fedora's."""
+
+NGINX = """\
+daemon off;
+worker_processes {workers};
+worker_cpu_affinity {masks};
+worker_rlimit_nofile {descriptors};
+user nobody {group};
+pid {folder}/nginx.pid;
+error_log stderr crit;
+events {{ worker_connections {descriptors}; use epoll; }}
+http {{
+    access_log off;
+    sendfile on;
+    tcp_nopush on;
+    tcp_nodelay on;
+    open_file_cache max=10000 inactive=600s;
+    open_file_cache_valid 1s;
+    keepalive_timeout 600s;
+    keepalive_requests 1000000000;
+    default_type application/octet-stream;
+    client_body_temp_path {folder}/body;
+    proxy_temp_path {folder}/proxy;
+    fastcgi_temp_path {folder}/fastcgi;
+    uwsgi_temp_path {folder}/uwsgi;
+    scgi_temp_path {folder}/scgi;
+    server {{ listen {address}:{port} backlog=4096; root {root}; }}
+}}
+"""
+
+APACHE = """\
+ServerRoot {folder}
+ServerName perpacket
+DefaultRuntimeDir {folder}
+PidFile {folder}/apache.pid
+ErrorLog /dev/stderr
+LogLevel crit
+LoadModule mpm_event_module {modules}/mod_mpm_event.so
+LoadModule authz_core_module {modules}/mod_authz_core.so
+User nobody
+Group {group}
+Listen {address}:{port}
+ListenBacklog 4096
+StartServers {workers}
+ServerLimit {workers}
+ThreadLimit {threads}
+ThreadsPerChild {threads}
+MaxRequestWorkers {all_threads}
+MinSpareThreads 1
+MaxSpareThreads {all_threads}
+MaxConnectionsPerChild 0
+Timeout 60
+KeepAlive On
+KeepAliveTimeout 600
+MaxKeepAliveRequests 0
+EnableSendfile On
+EnableMMAP On
+FileETag None
+DocumentRoot {root}
+<Directory {root}>
+    AllowOverride None
+    Require all granted
+</Directory>
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """How to start a server, and where it will answer."""
+
+    command: list[str]
+    url: str
+
+
+def lack(host: Host, kind: PeerKind) -> str:
+    """Why a server cannot be measured on a host; empty when it can."""
+    if find(host, kind):
+        return ""
+    named = {"nginx": "nginx", "apache": "Apache with its event MPM"}[kind]
+    package = {"nginx": "nginx-light", "apache": "apache2-bin"}[kind]
+    return f"there is no {named} on {host.name}: install it (Debian: {package})"
+
+
+def find(host: Host, kind: PeerKind) -> list[str]:
+    """The program, and for Apache its modules' folder; empty where there is none."""
+    done = host.run(["sh", "-c", FIND[kind]], timeout_s=FIND_S)
+    return done.stdout.split() if done.returncode == 0 else []
+
+
+def prepare(host: Host, kind: PeerKind, plan: Plan, root: str, folder: str) -> Started:
+    """Write a server's configuration into `folder` on its host; how to start it.
+
+    Raises `RunFailed` when it is not there.
+    """
+    found = find(host, kind)
+    if not found:
+        raise RunFailed(lack(host, kind))
+    port = free_port()
+    file = f"{folder}/{kind}.conf"
+    text = _CONFIGURATIONS[kind](host, plan, root, folder, port, found)
+    with tempfile.NamedTemporaryFile("w", suffix=".conf") as local:
+        local.write(text)
+        local.flush()
+        host.put(Path(local.name), file)
+    command = {
+        "nginx": [found[0], "-p", folder, "-c", file, "-e", "stderr"],
+        "apache": [found[0], "-D", "FOREGROUND", "-f", file],
+    }[kind]
+    return Started(command, f"http://{host.address}:{port}")
+
+
+def free_port() -> int:
+    """A port that is free on this machine, and most likely on others: they say if it is not."""
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return int(probe.getsockname()[1])
+
+
+def _nginx(host: Host, _plan: Plan, root: str, folder: str, port: int, _found: list[str]) -> str:
+    return NGINX.format(
+        workers=len(host.cpus),
+        masks=" ".join(f"{1 << cpu:b}" for cpu in host.cpus),
+        descriptors=DESCRIPTORS,
+        group=_group_of_nobody(host),
+        folder=folder,
+        address=host.address,
+        port=port,
+        root=root,
+    )
+
+
+def _apache(host: Host, plan: Plan, root: str, folder: str, port: int, found: list[str]) -> str:
+    workers = len(host.cpus)
+    threads = max(LEAST_THREADS, -(-plan.connections // workers))
+    return APACHE.format(
+        workers=workers,
+        threads=threads,
+        all_threads=workers * threads,
+        group=_group_of_nobody(host),
+        modules=found[1],
+        folder=folder,
+        address=host.address,
+        port=port,
+        root=root,
+    )
+
+
+def _group_of_nobody(host: Host) -> str:
+    """The group of the user that servers become: `nogroup` at Debian, `nobody` elsewhere."""
+    done = host.run(["id", "-gn", "nobody"], timeout_s=FIND_S)
+    return done.stdout.strip() or "nogroup"
+
+
+_CONFIGURATIONS: dict[PeerKind, Callable[[Host, Plan, str, str, int, list[str]], str]] = {
+    "nginx": _nginx,
+    "apache": _apache,
+}

@@ -1,0 +1,232 @@
+"""`config.toml` of a run directory: what will run, resolved, so that nothing depends on defaults.
+
+schema = 1
+study = "osdi06"
+perpacket = "0.1.0"
+seeds = [1, 2, 3]
+
+[[point]]
+name = "W-1024-P-N-FCFS-400"
+configuration = "W-1024-P-N-FCFS-400"
+against = "W-0-N-N-FCFS-400"
+factors = { workload = "W", nic_mips = 400 }
+overrides = [["run.packets", "600000"]]
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from perpacket.analysis.statistics import DEFAULT_CONFIDENCE
+from perpacket.errors import ConfigurationError
+from perpacket.run.stopping import Stopping
+from perpacket.study.study import Level, Order, Point, Study, StudyError, check_points
+
+SCHEMA = 1
+"""Version of the file's layout."""
+
+MOST_SEED = 2**64 - 1
+"""The simulator's seeds are 64 bits wide."""
+
+REMEDY = "restore the file from a copy, or run the study anew into another directory"
+"""What to do about a file that cannot be used: nothing else knows what was to run."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunConfiguration:
+    """What a run directory runs: every point with every seed."""
+
+    study: str
+    perpacket: str
+    """Version that began the run; another one may not continue it."""
+    seeds: tuple[int, ...]
+    points: tuple[Point, ...]
+    confidence: float = DEFAULT_CONFIDENCE
+    order: Order = "random"
+    """How the points of a block follow each other, in a measured study."""
+    stopping: Stopping | None = None
+    """Where there is a rule, `seeds` are as many as there may be at most."""
+    definition: str = ""
+    """A user's study, resolved, as the text of its file; empty for one that comes with perpacket.
+    It stands in a file of its own, `study.toml`."""
+
+
+class StoppingModel(BaseModel):
+    """`until` of the file."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    quantity: str
+    within: float = Field(gt=0)
+    least: int = Field(ge=2)
+
+
+class PointModel(BaseModel):
+    """One `[[point]]` of the file."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    name: str
+    configuration: str
+    against: str | None = None
+    timeline: bool = False
+    factors: dict[str, str | int | float] = Field(default_factory=dict)
+    overrides: list[Annotated[list[str], Field(min_length=2, max_length=2)]] = Field(
+        default_factory=list
+    )
+
+
+class FileModel(BaseModel):
+    """The whole file."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, populate_by_name=True)
+    schema_version: Literal[1] = Field(alias="schema")
+    study: str
+    perpacket: str
+    seeds: list[int] = Field(min_length=1)
+    confidence: float = Field(default=DEFAULT_CONFIDENCE, gt=0, lt=1)
+    order: Order = "random"
+    until: StoppingModel | None = None
+    point: list[PointModel] = Field(min_length=1)
+
+
+def resolve(
+    study: Study,
+    perpacket: str,
+    seeds: tuple[int, ...] = (),
+    overrides: tuple[tuple[str, str], ...] = (),
+) -> RunConfiguration:
+    """What will run: the study's points with `overrides` on top, over `seeds` or its own.
+
+    In a study of two parts, each gets the parameters that are its own. Raises `ConfigurationError`
+    when a seed is out of range or named twice, or when an override would make the levels of a
+    user's factor one and the same.
+    """
+    seeds = seeds or study.seeds
+    if len(set(seeds)) != len(seeds) or not all(0 <= seed <= MOST_SEED for seed in seeds):
+        raise ConfigurationError(
+            f"seeds {', '.join(map(str, seeds))}: expected different numbers from 0 to 2^64 - 1",
+            parameter="seeds",
+            value=str(seeds),
+        )
+    if study.definition:
+        _check_factors(study, [name for name, _ in overrides])
+    added = tuple((name, str(value)) for name, value in overrides)
+    points = tuple(
+        replace(
+            point,
+            overrides=point.overrides
+            + tuple(pair for pair in added if study.takes(point, pair[0])),
+        )
+        for point in study.points
+    )
+    return RunConfiguration(
+        study.name,
+        perpacket,
+        seeds,
+        points,
+        study.confidence,
+        study.order,
+        study.stopping,
+        study.definition,
+    )
+
+
+def _check_factors(study: Study, names: list[str]) -> None:
+    """Raise `ConfigurationError` on the name of a parameter in which the points differ."""
+    for name in names:
+        if len({dict(point.overrides).get(name) for point in study.points}) > 1:
+            raise ConfigurationError(
+                f"{name} is a factor of study {study.name}: one value for all points leaves "
+                "nothing to compare",
+                parameter=name,
+                hint="change its levels in the study's file",
+            )
+
+
+def to_toml(configuration: RunConfiguration) -> str:
+    """The text of the file."""
+    lines = [
+        "# What this run runs. Written by perpacket; the observations are only valid with it.",
+        f"schema = {SCHEMA}",
+        f"study = {toml_value(configuration.study)}",
+        f"perpacket = {toml_value(configuration.perpacket)}",
+        f"seeds = {toml_value(list(configuration.seeds))}",
+    ]
+    if configuration.confidence != DEFAULT_CONFIDENCE:
+        lines.append(f"confidence = {toml_value(configuration.confidence)}")
+    if configuration.order != "random":
+        lines.append(f"order = {toml_value(configuration.order)}")
+    if (rule := configuration.stopping) is not None:
+        until = {"quantity": rule.quantity, "within": rule.within, "least": rule.least}
+        lines.append(f"until = {toml_value(until)}")
+    for point in configuration.points:
+        lines += ["", "[[point]]", f"name = {toml_value(point.name)}"]
+        lines.append(f"configuration = {toml_value(point.configuration)}")
+        if point.against is not None:
+            lines.append(f"against = {toml_value(point.against)}")
+        if point.timeline:
+            lines.append("timeline = true")
+        lines.append(f"factors = {toml_value(dict(point.factors))}")
+        lines.append(f"overrides = {toml_value([list(pair) for pair in point.overrides])}")
+    return "\n".join(lines) + "\n"
+
+
+def toml_value(value: Level | bool | list[object] | Mapping[str, object] | object) -> str:
+    """A value as TOML. JSON's strings and numbers are TOML's; only tables are written apart."""
+    if isinstance(value, Mapping):
+        pairs = ", ".join(f"{json.dumps(key)} = {toml_value(item)}" for key, item in value.items())
+        return f"{{ {pairs} }}" if pairs else "{}"
+    if isinstance(value, list):
+        return f"[{', '.join(toml_value(item) for item in value)}]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def read(file: Path) -> RunConfiguration:
+    """Read the file; raises `ConfigurationError` naming the file, the key and what was expected."""
+    try:
+        model = FileModel.model_validate(tomllib.loads(file.read_text(encoding="utf-8")))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigurationError(f"{file}: cannot be read: {error}", hint=REMEDY) from None
+    except ValidationError as error:
+        raise ConfigurationError(f"{file}: {first_problem(error)}", hint=REMEDY) from None
+    points = tuple(
+        Point(
+            name=point.name,
+            configuration=point.configuration,
+            factors=point.factors,
+            overrides=tuple((name, value) for name, value in point.overrides),
+            against=point.against,
+            timeline=point.timeline,
+        )
+        for point in model.point
+    )
+    try:
+        check_points(model.study, points)
+    except StudyError as error:
+        raise ConfigurationError(f"{file}: {error}", hint=REMEDY) from None
+    until = model.until
+    stopping = None
+    if until is not None:
+        stopping = Stopping(until.quantity, until.within, until.least, model.confidence)
+    return RunConfiguration(
+        model.study,
+        model.perpacket,
+        tuple(model.seeds),
+        points,
+        model.confidence,
+        model.order,
+        stopping,
+    )
+
+
+def first_problem(error: ValidationError) -> str:
+    """The first problem of a validation as `key: what was expected, not what was found`."""
+    problem = error.errors()[0]
+    key = ".".join(str(part) for part in problem["loc"])
+    return f"{key}: {problem['msg']}, not {problem['input']!r}"

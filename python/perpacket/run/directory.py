@@ -1,0 +1,379 @@
+"""The directory that holds everything about one run of a study.
+
+    config.toml         what was run, resolved: every point with its overrides, and the seeds
+    study.toml          the study that a user defined, so that its own file is not needed again
+    environment.json    the machine and the versions
+    observations/       one JSON file an observation
+    raw/                timelines, and what the programs of a measured run said
+    failures/           one JSON file a measured run that failed and was not repeated since
+    report.html         what `study report` wrote last
+    observations.parquet  the observations as one table, written when a session ends
+
+A file is written under a temporary name, flushed to disk and renamed, so that it is there whole or
+not at all: a run killed at any moment loses the observations in flight and nothing else. One
+observation has one name, so that none is counted twice.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from itertools import takewhile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from perpacket.errors import ConfigurationError, CorruptObservation, MissingStudy, RunFailed
+from perpacket.run import configuration_file, observation_file
+from perpacket.run.configuration_file import RunConfiguration
+from perpacket.run.observation_file import Observation
+from perpacket.study.study import Outcome, Point
+
+if TYPE_CHECKING:
+    import polars
+
+CONFIGURATION = "config.toml"
+DEFINITION = "study.toml"
+ENVIRONMENT = "environment.json"
+OBSERVATIONS = "observations"
+RAW = "raw"
+FAILURES = "failures"
+REPORT = "report.html"
+TABLE = "observations.parquet"
+LOCK = ".lock"
+FAILURE_SCHEMA = 1
+"""Version of the layout of a failure's file."""
+
+TEMPORARY = ".part"
+"""Suffix of a file that is being written; leftovers of a killed run are removed on opening."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A measured run that began and gave no observation."""
+
+    point: str
+    seed: int
+    reason: str
+
+
+class RunDirectory:
+    """A run directory on disk. Make one with `create`, find one again with `open`."""
+
+    def __init__(self, path: Path, configuration: RunConfiguration) -> None:
+        """Not for direct use: see `create` and `open`."""
+        self.path = path
+        self.configuration = configuration
+
+    @classmethod
+    def create(
+        cls, path: Path, configuration: RunConfiguration, environment: Mapping[str, object]
+    ) -> RunDirectory:
+        """Make the directory and write down what will run and where.
+
+        Raises `ConfigurationError` when `path` exists and is not an empty directory, and when it
+        cannot be made. What a run leaves that was killed before it wrote its configuration counts
+        as nothing.
+        """
+        check_vacant(path)
+        for folder in (OBSERVATIONS, RAW):
+            _make_folder(path, path / folder)
+        write_whole(path / ENVIRONMENT, json.dumps(environment, indent=2) + "\n")
+        if configuration.definition:
+            write_whole(path / DEFINITION, configuration.definition)
+        # Last, because a directory with a configuration is one that can be resumed.
+        write_whole(path / CONFIGURATION, configuration_file.to_toml(configuration))
+        return cls(path, configuration)
+
+    @classmethod
+    def open(cls, path: Path) -> RunDirectory:
+        """Find a run again.
+
+        Raises `MissingStudy` when there is none, `ConfigurationError` when its configuration
+        cannot be read.
+        """
+        file = path / CONFIGURATION
+        if not file.is_file():
+            raise MissingStudy(
+                f"{path} is no run directory: it has no {CONFIGURATION}",
+                hint="give the directory that `perpacket study run` named when it began",
+            )
+        configuration = configuration_file.read(file)
+        definition = path / DEFINITION
+        if definition.is_file():
+            text = definition.read_text(encoding="utf-8")
+            configuration = replace(configuration, definition=text)
+        return cls(path, configuration)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the directory for writing; the kernel frees it even when the process is killed.
+
+        Folders that are lost, as an archive without empty ones leaves them out, are made again.
+        Raises `RunFailed` when another process holds it.
+        """
+        for folder in (OBSERVATIONS, RAW):
+            _make_folder(self.path, self.path / folder)
+        with (self.path / LOCK).open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise RunFailed(
+                    f"{self.path} is being written by another perpacket",
+                    hint="wait until that one has ended, or stop it",
+                ) from None
+            self._remove_leftovers()
+            yield
+
+    def _remove_leftovers(self) -> None:
+        """Remove files that a killed run left half written."""
+        for folder in (self.path, *(self.path / name for name in (OBSERVATIONS, RAW, FAILURES))):
+            for leftover in folder.glob(f"*{TEMPORARY}"):
+                leftover.unlink(missing_ok=True)
+
+    @property
+    def report_path(self) -> Path:
+        """Where the report of this run stands unless told otherwise."""
+        return self.path / REPORT
+
+    def environment(self) -> dict[str, object]:
+        """The machine and versions of the run, nothing when they are not there.
+
+        No result depends on them. Raises `CorruptObservation` when the file is damaged.
+        """
+        file = self.path / ENVIRONMENT
+        hint = "no result depends on it: restore it from a copy, or move it away"
+        return read_json(file, hint) if file.exists() else {}
+
+    def observation_path(self, point: str, seed: int) -> Path:
+        """The file of one observation, whether it exists or not."""
+        return self.path / OBSERVATIONS / f"{point}.seed-{seed}.json"
+
+    def timeline_path(self, point: str, seed: int) -> Path:
+        """The file of one timeline, whether it exists or not."""
+        return self.path / RAW / f"{point}.seed-{seed}.timeline.json"
+
+    def raw_path(self, point: str, seed: int, name: str) -> Path:
+        """The file of what one program of a measured run said, whether it exists or not."""
+        return self.path / RAW / f"{point}.seed-{seed}.{name}.json"
+
+    def failure_path(self, point: str, seed: int) -> Path:
+        """The file of a failed run, whether it exists or not."""
+        return self.path / FAILURES / f"{point}.seed-{seed}.json"
+
+    def record(self, point: Point, seed: int, outcome: Outcome) -> None:
+        """Keep one observation; the raw parts first, so that the observation vouches for them."""
+        for name, content in outcome.raw.items():
+            write_whole(self.raw_path(point.name, seed, name), json.dumps(content) + "\n")
+        if outcome.timeline is not None:
+            text = json.dumps(outcome.timeline) + "\n"
+            write_whole(self.timeline_path(point.name, seed), text)
+        text = observation_file.to_json(self.configuration.study, point, seed, outcome)
+        write_whole(self.observation_path(point.name, seed), text)
+        self.failure_path(point.name, seed).unlink(missing_ok=True)
+
+    def record_failure(self, failure: Failure) -> None:
+        """Keep why a run gave no observation."""
+        (self.path / FAILURES).mkdir(exist_ok=True)
+        text = json.dumps({"schema": FAILURE_SCHEMA, **asdict(failure)}, indent=2) + "\n"
+        write_whole(self.failure_path(failure.point, failure.seed), text)
+
+    def failures(self) -> list[Failure]:
+        """The runs that failed and are still missing, in the order of points and seeds.
+
+        Raises `CorruptObservation` when a file is not what this run wrote.
+        """
+        found = []
+        for point in self.configuration.points:
+            for seed in self.configuration.seeds:
+                file = self.failure_path(point.name, seed)
+                # A failure that an observation followed was overtaken by it.
+                if file.is_file() and not self.observation_path(point.name, seed).exists():
+                    reason = read_json(file).get("reason")
+                    found.append(Failure(point.name, seed, str(reason)))
+        return found
+
+    def missing(self) -> list[tuple[Point, int]]:
+        """What is still to run, all points of one seed before those of the next.
+
+        In that order an interrupted study still covers every point. Where a rule says when a point
+        has been run often enough, these are the runs that are due now: once they are there, others
+        may be. Raises `CorruptObservation` when an observation there is damaged.
+        """
+        have = {(one.point, one.seed): one for one in self.read_observations()}
+        due = {point.name: self._due(point, have) for point in self.configuration.points}
+        return [
+            (point, seed)
+            for seed in self.configuration.seeds
+            for point in self.configuration.points
+            if seed in due[point.name] and (point.name, seed) not in have
+        ]
+
+    def _due(self, point: Point, have: Mapping[tuple[str, int], Observation]) -> Collection[int]:
+        """The seeds that a point must have been run with, as far as can be told now."""
+        rule, seeds = self.configuration.stopping, self.configuration.seeds
+        if rule is None:
+            return seeds
+        unbroken = list(takewhile(lambda seed: (point.name, seed) in have, seeds))
+        values = [
+            observation_file.number(have[point.name, seed], rule.quantity) for seed in unbroken
+        ]
+        if rule.runs_enough(values) is not None:
+            return ()
+        return seeds[: max(rule.least, len(unbroken) + 1)]
+
+    def planned(self, only: Collection[str] | None = None) -> int:
+        """How many observations there will be, as far as can be told now; of `only` some points."""
+        names = {point.name for point in self.configuration.points}
+        names &= names if only is None else set(only)
+        if self.configuration.stopping is None:
+            return len(names) * len(self.configuration.seeds)
+        have = sum(one.point in names for one in self.read_observations())
+        return have + sum(point.name in names for point, _ in self.missing())
+
+    def read_observations(self) -> list[Observation]:
+        """Every observation there is, in the order of points and seeds.
+
+        Raises `CorruptObservation` naming each file that is not what this run wrote.
+        """
+        found: list[Observation] = []
+        damaged: list[str] = []
+        for point in self.configuration.points:
+            for seed in self.configuration.seeds:
+                file = self.observation_path(point.name, seed)
+                try:
+                    found.append(observation_file.read(file, self.configuration.study, point, seed))
+                except FileNotFoundError:
+                    continue
+                except CorruptObservation as error:
+                    damaged.append(str(error))
+        damaged += [
+            f"{self.observation_path(one.point, one.seed)}: damaged: {problem}"
+            for one, problem in observation_file.texts_for_numbers(found)
+        ]
+        if damaged:
+            raise CorruptObservation(
+                "; ".join(damaged),
+                hint="look at the file, then move it away and resume: it will be run again",
+            )
+        return found
+
+    def observations(self) -> polars.DataFrame:
+        """The observations as a table of one row each.
+
+        Columns: `point`, `configuration`, `seed`, one for each factor, then the result's numbers
+        with dotted names (`layers.tcp.cycles_per_packet`) and the timings (`timing.wall_s`).
+        """
+        return observation_file.to_table(self.configuration.points, self.read_observations())
+
+    def to_polars(self) -> polars.DataFrame:
+        """`observations`, under the name that all results have for their table."""
+        return self.observations()
+
+    def timelines(self) -> list[tuple[str, int]]:
+        """The points and seeds whose state over time was kept."""
+        return [
+            (point.name, seed)
+            for point in self.configuration.points
+            for seed in self.configuration.seeds
+            if self.timeline_path(point.name, seed).is_file()
+        ]
+
+    def timeline(self, point: str, seed: int) -> polars.DataFrame:
+        """One timeline: `time_s`, `connections_on_nic`, `soft_limit`, `queue_packets`, `state`."""
+        import polars
+
+        return polars.DataFrame(read_json(self.timeline_path(point, seed)))
+
+
+def check_vacant(path: Path) -> None:
+    """Raise `ConfigurationError` when `path` exists and holds something."""
+    if path.exists() and not _is_vacant(path):
+        raise ConfigurationError(
+            f"{path} exists already",
+            parameter="output",
+            value=str(path),
+            hint=f"continue it with `perpacket study resume {path}`, or name another --output",
+        )
+
+
+def _make_folder(path: Path, folder: Path) -> None:
+    """Make a folder of a run directory; raises `ConfigurationError` naming the directory."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigurationError(
+            f"the run directory {path} cannot be made: {(error.strerror or str(error)).lower()}",
+            parameter="output",
+            value=str(path),
+            hint="name with --output a directory that can be made and written to",
+        ) from None
+
+
+def _is_vacant(path: Path) -> bool:
+    """Whether a directory is empty, or was left by `create` before the configuration stood."""
+    if not path.is_dir():
+        return False
+    names = {entry.name for entry in path.iterdir()}
+    folders = names & {OBSERVATIONS, RAW}
+    files = {
+        DEFINITION,
+        ENVIRONMENT,
+        *(name + TEMPORARY for name in (CONFIGURATION, DEFINITION, ENVIRONMENT)),
+    }
+    if names - folders - files or any(not (path / name).is_file() for name in names & files):
+        return False
+    # The folders are made first: files without them are somebody else's.
+    return (not names or OBSERVATIONS in names) and not any(
+        not (path / name).is_dir() or any((path / name).iterdir()) for name in folders
+    )
+
+
+def read_json(file: Path, hint: str = "") -> dict[str, object]:
+    """The object in a JSON file; raises `CorruptObservation` with the hint when it holds none."""
+    try:
+        content = observation_file.parse(file.read_bytes())
+    except (OSError, ValueError) as error:
+        raise CorruptObservation(f"{file}: cannot be read: {error}", hint) from None
+    if not isinstance(content, dict):
+        raise CorruptObservation(f"{file}: expected a JSON object", hint)
+    return content
+
+
+def write_whole(file: Path, content: str | bytes) -> None:
+    """Write `file` so that it is on disk whole, under its name, or not there at all.
+
+    Text is written as UTF-8. Raises `OSError` naming `file`, whichever step failed.
+    """
+    temporary = file.with_name(file.name + TEMPORARY)
+    with settle(temporary, file):
+        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+@contextmanager
+def settle(temporary: Path, file: Path) -> Iterator[None]:
+    """What was written to `temporary` within is on disk under the name `file` afterwards.
+
+    Raises `OSError` naming `file`, whichever step failed.
+    """
+    try:
+        yield
+        written = os.open(temporary, os.O_RDONLY)
+        try:
+            os.fsync(written)
+        finally:
+            os.close(written)
+        temporary.replace(file)
+    except OSError as error:
+        # On a full disk, half a file is what the next one lacks.
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise OSError(error.errno, error.strerror, str(file)) from error
+    folder = os.open(file.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

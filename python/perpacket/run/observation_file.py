@@ -1,0 +1,159 @@
+"""One observation on disk: what was run, its result and, apart from it, what the machine took."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from perpacket.errors import CorruptObservation
+from perpacket.study.study import Outcome, Point
+
+if TYPE_CHECKING:
+    import polars
+
+SCHEMA = 1
+"""Version of the file's layout."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """One run of one point: the parts of its file that are not in the configuration."""
+
+    point: str
+    seed: int
+    result: Mapping[str, object]
+    timing: Mapping[str, object]
+
+
+def to_json(study: str, point: Point, seed: int, outcome: Outcome) -> str:
+    """The text of the file. All but `timing` depends on the point and the seed alone."""
+    content = {
+        "schema": SCHEMA,
+        "study": study,
+        **identity(point, seed),
+        "result": outcome.result,
+        "timing": outcome.timing,
+    }
+    return json.dumps(content, indent=2) + "\n"
+
+
+def identity(point: Point, seed: int) -> dict[str, object]:
+    """What says which run it was."""
+    return {
+        "point": point.name,
+        "seed": seed,
+        "configuration": point.configuration,
+        "factors": dict(point.factors),
+        "overrides": [list(override) for override in point.overrides],
+    }
+
+
+def read(file: Path, study: str, point: Point, seed: int) -> Observation:
+    """Read one observation and make sure that it is the one its name says.
+
+    Raises `FileNotFoundError` when it is not there, `CorruptObservation` when it is damaged.
+    """
+    try:
+        content = parse(file.read_bytes())
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError) as error:
+        raise CorruptObservation(f"{file}: damaged: {error}") from None
+    if not isinstance(content, dict):
+        raise CorruptObservation(f"{file}: damaged: expected a JSON object")
+    if content.get("schema", SCHEMA) != SCHEMA:
+        raise CorruptObservation(
+            f"{file}: of another version: its schema is {content['schema']!r}, this perpacket "
+            f"reads {SCHEMA}"
+        )
+    expected = {"schema": SCHEMA, "study": study, **identity(point, seed)}
+    for key, value in expected.items():
+        if content.get(key) != value:
+            raise CorruptObservation(
+                f"{file}: damaged: {key} is {content.get(key)!r}, expected {value!r}"
+            )
+    result, timing = content.get("result"), content.get("timing")
+    if not isinstance(result, dict) or not isinstance(timing, dict) or not result:
+        raise CorruptObservation(f"{file}: damaged: expected a result and a timing")
+    return Observation(point.name, seed, result, timing)
+
+
+def parse(text: bytes) -> object:
+    """The content of a JSON file; raises `ValueError` on a number that is none or not finite.
+
+    Python reads `NaN` and `Infinity`, which are no JSON, and makes `1e999` infinite: averages and
+    the report would carry them on.
+    """
+    return json.loads(text, parse_constant=_finite, parse_float=_finite)
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if not math.isfinite(number):
+        raise ValueError(f"{digits} is no finite number")
+    return number
+
+
+def flatten(content: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
+    """The leaves of nested objects with dotted names."""
+    for key, value in content.items():
+        if isinstance(value, Mapping):
+            yield from flatten(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def texts_for_numbers(
+    observations: Sequence[Observation],
+) -> Iterator[tuple[Observation, str]]:
+    """The observations that have a text where other runs of their point have a number.
+
+    Each with what is wrong. Left alone, such a run would drop out of every mean without a word.
+    """
+    numbers: dict[str, set[str]] = {}
+    for one in observations:
+        own = numbers.setdefault(one.point, set())
+        own |= {name for name, value in flatten(one.result) if type(value) in (int, float)}
+    for one in observations:
+        for name, value in flatten(one.result):
+            if isinstance(value, str) and name in numbers[one.point]:
+                yield one, f"result.{name} is {value!r}, expected a number as in its other runs"
+
+
+def number(observation: Observation, name: str) -> float | None:
+    """A number of the result by its dotted name, None where there is none."""
+    found: object = observation.result
+    for part in name.split("."):
+        found = found.get(part) if isinstance(found, Mapping) else None
+    return float(found) if isinstance(found, int | float) and not isinstance(found, bool) else None
+
+
+def to_row(point: Point, observation: Observation) -> dict[str, object]:
+    """One row: which run it was, its factors, its result, its timing.
+
+    Numbers of the result are floats, so that a column has one type whatever a run's digits.
+    """
+    row: dict[str, object] = {
+        "point": point.name,
+        "configuration": point.configuration,
+        "seed": observation.seed,
+        **point.factors,
+    }
+    for name, value in (*flatten(observation.result), *flatten(observation.timing, "timing.")):
+        if name not in row:
+            row[name] = float(value) if type(value) is int else value
+    return row
+
+
+def to_table(points: Sequence[Point], observations: Sequence[Observation]) -> polars.DataFrame:
+    """The observations as a table, one row each; empty columns are of numbers."""
+    import polars
+
+    by_name = {point.name: point for point in points}
+    rows = [to_row(by_name[observation.point], observation) for observation in observations]
+    table = polars.DataFrame(rows, infer_schema_length=None)
+    return table.with_columns(polars.selectors.by_dtype(polars.Null).cast(polars.Float64))

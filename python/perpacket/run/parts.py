@@ -1,0 +1,76 @@
+"""A study of two parts in one run directory: simulated points, and measured ones.
+
+First the one, then the other: simulations beside a measurement would be measured too. Where nothing
+can be measured, the simulated part still runs, and the directory says what was left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from perpacket.errors import MachineLacks
+from perpacket.run import measured_runs
+from perpacket.run.configuration_file import RunConfiguration
+from perpacket.run.directory import RunDirectory
+from perpacket.run.jobs import Executor
+from perpacket.run.simulated_runs import ProgressFunction, execute
+from perpacket.study.study import Holding, Point, Rig, Study
+
+
+def begin(
+    study: Study,
+    rig: Rig,
+    path: Path,
+    configuration: RunConfiguration,
+    executor: Executor,
+    on_progress: ProgressFunction | None = None,
+) -> RunDirectory:
+    """Run every point that can be run here into the new directory `path`.
+
+    Raises `ConfigurationError` when a point cannot be run as asked, and what `execute` and
+    `driver.execute` raise.
+    """
+    for point in configuration.points:
+        study.runner_of(point).prepare(point, configuration.seeds[0], timeline=False)
+    measured = tuple(point for point in configuration.points if point.name not in study.simulated)
+    with _held(rig, measured) as holding:
+        possible = tuple(
+            point for point in configuration.points if point.name not in holding.left_out
+        )
+        facts = measured_runs.described(holding) | {"executor": executor.describe()}
+        directory = RunDirectory.create(path, replace(configuration, points=possible), facts)
+        execute(directory, study.runner, None, on_progress, executor=executor, only=study.simulated)
+        names = {point.name for point in possible} - study.simulated
+        if names:
+            measured_runs.execute(directory, rig, on_progress, names)
+    return directory
+
+
+def resume(
+    study: Study,
+    rig: Rig,
+    directory: RunDirectory,
+    executor: Executor,
+    on_progress: ProgressFunction | None = None,
+) -> int:
+    """Run what is missing; returns how many observations that gave. Raises as `begin` does."""
+    simulated = study.simulated
+    count = execute(directory, study.runner, None, on_progress, executor=executor, only=simulated)
+    measured = {point.name for point in directory.configuration.points} - simulated
+    return count + measured_runs.resume(directory, rig, on_progress, measured)
+
+
+@contextmanager
+def _held(rig: Rig, points: tuple[Point, ...]) -> Iterator[Holding]:
+    """What the rig holds; where it can hold nothing, all points are left out."""
+    with ExitStack() as stack:
+        holding = Holding({})
+        if points:
+            try:
+                holding = stack.enter_context(rig.held(points))
+            except MachineLacks as error:
+                holding = Holding({}, left_out={point.name: str(error) for point in points})
+        yield holding

@@ -1,0 +1,43 @@
+"""The runner of simulated studies: one run is one `Simulation`."""
+
+from __future__ import annotations
+
+from perpacket.simulation import Simulation
+from perpacket.study.study import Outcome, Point, Run
+
+TIMING_KEYS = ("wall_s", "packets_per_wall_s")
+"""Keys of a result that depend on the machine it was simulated on."""
+
+
+class SimulationRun:
+    """A prepared simulation as the executor wants it."""
+
+    def __init__(self, point: Point, seed: int, timeline: bool) -> None:
+        """Prepare the simulation; raises `ConfigurationError` when the point cannot be run."""
+        self._simulation = Simulation(
+            point.configuration, seed=seed, overrides=point.overrides, timeline=timeline
+        )
+        self._timeline = timeline
+
+    def run(self) -> Outcome:
+        """Simulate, and part what the machine took from what was simulated."""
+        result = self._simulation.run()
+        timing = {key: result.pop(key) for key in TIMING_KEYS if key in result}
+        timeline = self._simulation.timeline() if self._timeline else None
+        return Outcome(result, timing, timeline)
+
+    def progress(self) -> tuple[int, int]:
+        """Packets simulated so far and packets in all."""
+        return self._simulation.progress()
+
+    def cancel(self) -> None:
+        """Make `run` raise `Interrupted` soon."""
+        self._simulation.cancel()
+
+
+class SimulationRunner:
+    """Prepares simulations."""
+
+    def prepare(self, point: Point, seed: int, timeline: bool) -> Run:
+        """A simulation of that point."""
+        return SimulationRun(point, seed, timeline)

@@ -1,0 +1,49 @@
+"""The observations of a run as one Parquet file, which says what it is in its metadata."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from perpacket.errors import ConfigurationError
+from perpacket.run.directory import TEMPORARY, RunDirectory, settle
+
+if TYPE_CHECKING:
+    import polars
+
+SCHEMA = 1
+"""Version of the layout: the columns are those of `RunDirectory.observations`."""
+
+SCHEMA_KEY = "perpacket.schema"
+STUDY_KEY = "perpacket.study"
+VERSION_KEY = "perpacket.version"
+"""Names in the file's metadata."""
+
+
+def write(directory: RunDirectory, destination: Path) -> polars.DataFrame:
+    """Write the table of a run and return it; the file is there whole or not at all.
+
+    Raises `ConfigurationError` when there is no observation, `CorruptObservation` naming what is
+    damaged, and `OSError` naming `destination` when it cannot be written.
+    """
+    table = directory.observations()
+    if not table.height:
+        raise ConfigurationError(
+            f"{directory.path} holds no observation yet",
+            parameter="directory",
+            value=str(directory.path),
+            hint=f"run it with `perpacket study resume {directory.path}`",
+        )
+    metadata = {
+        SCHEMA_KEY: str(SCHEMA),
+        STUDY_KEY: directory.configuration.study,
+        VERSION_KEY: directory.configuration.perpacket,
+    }
+    # Through memory: an error of the disk is then the system's own, with the file's name.
+    content = io.BytesIO()
+    table.write_parquet(content, metadata=metadata)
+    temporary = destination.with_name(destination.name + TEMPORARY)
+    with settle(temporary, destination):
+        temporary.write_bytes(content.getbuffer())
+    return table

@@ -1,0 +1,86 @@
+"""Jobs as threads of this process: the core runs outside the interpreter's lock."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from queue import Empty, SimpleQueue
+
+from perpacket.errors import Interrupted
+from perpacket.run.jobs import POLL_S, Finished, Job, Results, checked_workers, failure
+from perpacket.study.study import Outcome, Run
+
+
+class ThreadExecutor:
+    """Runs jobs in threads. Nothing is started anew and nothing travels; a crash takes all."""
+
+    def __init__(self, workers: int | None = None) -> None:
+        """So many threads, one a core unless given; raises `ConfigurationError` below 1."""
+        self.workers = checked_workers(workers)
+        self._lock = threading.Lock()
+        self._active: list[Run] = []
+        self._stopped = False
+
+    def check(self) -> None:
+        """Threads can always be had."""
+
+    def run(self, jobs: Sequence[Job]) -> Results:
+        """Each job once, as it finishes, and None every `POLL_S` meanwhile."""
+        finished: SimpleQueue[Finished] = SimpleQueue()
+        self._stopped = False
+        with ThreadPoolExecutor(self.workers, thread_name_prefix="run") as pool:
+            try:
+                for job in jobs:
+                    pool.submit(self._perform, job, finished)
+                left = len(jobs)
+                while left:
+                    try:
+                        one = finished.get(timeout=POLL_S)
+                    except Empty:
+                        yield None
+                        continue
+                    left -= 1
+                    yield one
+            finally:
+                self._stop()
+                pool.shutdown(wait=True, cancel_futures=True)
+
+    def _perform(self, job: Job, finished: SimpleQueue[Finished]) -> None:
+        try:
+            finished.put(Finished(job, self._outcome(job)))
+        except BaseException as error:  # a panic of the core is no Exception
+            # A failure ends the study: no other run need begin, before anybody has read of it.
+            # It is told before any run that finds itself stopped by it: it is the reason.
+            finished.put(Finished(job, failure(error)))
+            self._stopped = True
+
+    def _outcome(self, job: Job) -> Outcome:
+        """Prepare a run and run it, where `_stop` and `active` can reach it."""
+        run = job.prepare()
+        with self._lock:
+            if self._stopped:
+                raise Interrupted("stopped before it began")
+            self._active.append(run)
+        try:
+            return run.run()
+        finally:
+            with self._lock:
+                self._active.remove(run)
+
+    def _stop(self) -> None:
+        """Cancel the runs under way and let no other begin."""
+        with self._lock:
+            self._stopped = True
+            active = list(self._active)
+        for run in active:
+            run.cancel()
+
+    def active(self) -> Sequence[tuple[int, int]]:
+        """For each run under way what is done of it and what it is in all."""
+        with self._lock:
+            return [run.progress() for run in self._active]
+
+    def describe(self) -> Mapping[str, object]:
+        """The number of threads."""
+        return {"kind": "threads", "workers": self.workers}

@@ -1,0 +1,111 @@
+"""What all charts share: widths, fonts, dashes, legends and lines.
+
+A chart is drawn at two widths: `WIDE` for a desk or paper, `NARROW` for a phone. Text keeps its
+size at both: a narrow chart is drawn anew and never shrunk until it cannot be read. What a colour
+says is always said a second time, by shape, dashes or order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import cycle, islice
+from textwrap import wrap
+from typing import Any, Final, TypeVar, cast
+
+import altair as alt
+
+from perpacket.show.charts import palette
+
+ItemT = TypeVar("ItemT")
+Chart = alt.LayerChart | alt.VConcatChart
+ChartT = TypeVar("ChartT", alt.LayerChart, alt.VConcatChart)
+
+WIDE: Final = 800
+NARROW: Final = 350
+
+# Liberation Sans has Arial's metrics: what is measured here fits on the reader's machine.
+FONT: Final = "Liberation Sans, Arial, Helvetica, sans-serif"
+FONT_SIZE_PX: Final = 12
+TITLE_SIZE_PX: Final = 15
+"""Of a chart that stands alone; inside a page its title is a heading."""
+ROW_PX: Final = 24
+DASHES: Final = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [12, 3], [4, 1], [1, 3], [10, 2, 2, 2])
+
+
+# Mean width of a character of running text at 12 px: 6.1 in Arial, rounded up to be safe.
+CHARACTER_PX: Final = 6.5
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """The text in as many lines as it takes to stay within `width` pixels."""
+    return wrap(text, max(12, int(width / CHARACTER_PX))) or [""]
+
+
+def names_px(names: Sequence[str]) -> int:
+    """About how wide the longest of the rows' names is, with the space around it."""
+    return int(20 + CHARACTER_PX * max(len(name) for name in names))
+
+
+def row_axis(width: int, *, grid: bool = True) -> alt.Axis:
+    """The axis of rows with names, which take half of the chart at most."""
+    return alt.Axis(labelLimit=width // 2, ticks=False, domain=False, grid=grid, labelPadding=8)
+
+
+def cycled(items: Sequence[ItemT], count: int) -> list[ItemT]:
+    """The first `count` items, from the start again when they run out."""
+    return list(islice(cycle(items), count))
+
+
+def legend_columns(width: int, names: Sequence[str]) -> int:
+    """As many columns of a legend as fit beside each other with the longest of these names."""
+    return max(1, (width - 60) // (50 + 7 * max(len(name) for name in names)))
+
+
+def legend(width: int, columns: int, **options: Any) -> alt.Legend:
+    """A legend above the chart. Its labels are never cut."""
+    return alt.Legend(
+        orient="top", direction="horizontal", columns=columns, labelLimit=width, **options
+    )
+
+
+def line_legend(width: int, columns: int) -> alt.Legend:
+    """A legend for lines: pieces long enough to show their dashes, whatever the band's opacity."""
+    line = {"symbolType": "stroke", "symbolSize": 500, "symbolStrokeWidth": 2, "symbolOpacity": 1}
+    return legend(width, columns, **line)
+
+
+def layered(*charts: alt.Chart) -> alt.LayerChart:
+    """The charts over each other, the first one lowest."""
+    return cast("alt.LayerChart", alt.layer(*charts))
+
+
+def fitted(chart: alt.LayerChart, width: int, height: int) -> alt.LayerChart:
+    """The chart at its outer width, labels included; `height` is that of the inner rectangle."""
+    sizing = alt.AutoSizeParams(type="fit-x", contains="padding")
+    return dressed(chart.properties(width=width, height=height, autosize=sizing))
+
+
+def dressed(chart: ChartT) -> ChartT:
+    """The chart in the report's fonts and lines."""
+    text = {
+        "labelColor": palette.INK.light,
+        "titleColor": palette.MUTED.light,
+        "labelFontSize": FONT_SIZE_PX,
+        "titleFontSize": FONT_SIZE_PX,
+        "titleFontWeight": "normal",
+    }
+    lines = {
+        "gridColor": palette.RULE.light,
+        "domainColor": palette.MUTED.light,
+        "tickColor": palette.MUTED.light,
+    }
+    dressed_chart: ChartT = (
+        chart.configure(background="transparent", font=FONT, padding=4)
+        .configure_view(stroke=None)
+        .configure_axis(titlePadding=10, **text, **lines)
+        .configure_legend(offset=10, **text)
+        .configure_title(
+            anchor="start", color=palette.INK.light, fontSize=TITLE_SIZE_PX, offset=14, dy=-2
+        )
+    )
+    return dressed_chart

@@ -1,0 +1,88 @@
+"""From a chart to an SVG: inside a page, which gives the colours, or in a file of its own."""
+
+from __future__ import annotations
+
+import re
+from html import escape
+from typing import TYPE_CHECKING, Final
+
+from perpacket.show.charts import palette
+
+if TYPE_CHECKING:
+    from perpacket.show.charts.chart_style import Chart
+
+# The newest grammar that vl-convert-python 1.9 renders; Altair 6 writes it.
+VEGA_LITE_VERSION: Final = "6.4"
+
+PNG_SCALE: Final = 2.0
+
+# Side by side, a second legend runs off a narrow chart. Vega has the option, Altair does not.
+LEGENDS_BELOW_EACH_OTHER: Final = {"top": {"direction": "vertical", "anchor": "start", "margin": 4}}
+
+# What Vega adds for its own interactive use: it says nothing to a reader of a still picture.
+_NOISE: Final = re.compile(
+    r' (?:class|role|aria-[a-z]+|pointer-events|font-family|stroke-miterlimit)="[^"]*"'
+    r'| (?:opacity="1"|font-weight="normal")'
+)
+_EMPTY: Final = re.compile(
+    r'<path[^>]*(?:display="none"|d="M0,0h0v0h0Z")[^>]*/>|<g></g>|<g transform="[^"]*"></g>'
+)
+
+
+def svg(chart: Chart, *, identifier: str, title: str, description: str) -> str:
+    """The chart as inline SVG, `role="img"`, scaling with its container.
+
+    `title` names it and `description` tells its content to those who do not see it; both are
+    plain text. `identifier` must be unique in the page and fit for an `id` attribute.
+    """
+    opening, body = _rendered(chart, "transparent").split(">", 1)
+    view_box = re.search(r'viewBox="([^"]*)"', opening)
+    if view_box is None:
+        raise ValueError(f"chart {identifier}: the renderer returned an SVG without a viewBox")
+    body = _EMPTY.sub("", _EMPTY.sub("", _NOISE.sub("", body)))
+    body = re.sub(r'(id="|url\(#)(?=clip|gradient)', rf"\g<1>{identifier}-", body)
+    width = view_box[1].split()[2]
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{view_box[1]}" width="{width}" '
+        f'role="img" aria-labelledby="{identifier}-title {identifier}-description">'
+        f'<title id="{identifier}-title">{escape(title)}</title>'
+        f'<desc id="{identifier}-description">{escape(description)}</desc>'
+        f"{palette.with_variables(body)}"
+    )
+
+
+def standalone(chart: Chart, *, title: str, description: str, dark: bool = False) -> str:
+    """The chart as a whole SVG file: its ground, its title in sight, its fonts named.
+
+    The fonts named first are those the renderer carries and measured with; others stand in for them
+    on machines without.
+    """
+    from perpacket.show.charts import chart_style
+
+    titled = chart.properties(title=chart_style.wrapped(title, chart_style.WIDE * 2 // 3))
+    drawn = _rendered(titled, palette.PAPER.light)
+    opening, body = drawn.split(">", 1)
+    told = f"<title>{escape(title)}</title><desc>{escape(description)}</desc>"
+    whole = f"{opening}>{told}{body}"
+    return palette.with_dark_tones(whole) if dark else whole
+
+
+def png(svg_file: str) -> bytes:
+    """A whole SVG file as PNG, at `PNG_SCALE` pixels a CSS pixel, with the renderer's own fonts."""
+    import vl_convert
+
+    pixels: bytes = vl_convert.svg_to_png(svg_file, scale=PNG_SCALE)
+    return pixels
+
+
+def _rendered(chart: Chart, background: str) -> str:
+    """The renderer's SVG. Nothing is fetched: Vega and the fonts are the renderer's own."""
+    import vl_convert
+
+    specification = chart.to_dict()
+    specification["config"]["background"] = background
+    specification["config"]["legend"]["layout"] = LEGENDS_BELOW_EACH_OTHER
+    drawn: str = vl_convert.vegalite_to_svg(
+        specification, vl_version=VEGA_LITE_VERSION, allowed_base_urls=[]
+    )
+    return drawn

@@ -1,0 +1,132 @@
+"""The chart of what offload could gain at most, with a run's points on the model's curve."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import altair as alt
+import polars as pl
+
+from perpacket.analysis.offload import MOST_SHARE, gain_percent
+from perpacket.models import laws
+from perpacket.show.charts import chart_style, palette
+from perpacket.show.terms import MEASURED, Voice
+
+SCHEMA: Final = {
+    "name": pl.String,
+    "share": pl.Float64,
+    "low": pl.Float64,
+    "high": pl.Float64,
+}
+"""Columns of the chart's table: shares of the busy processor, as fractions."""
+
+OFFLOADED: Final = {"all of it offloaded (p = 1)": 1.0, "half of it offloaded (p = 0.5)": 0.5}
+"""The lines: how much of the communication work moves to the NIC."""
+
+PUBLISHED: Final = "published, 2004"
+"""The workloads of *Communication Breakdown*, table 5."""
+
+LEAST_TOP_PERCENT: Final = 100.0
+"""The gain axis reaches at least so far, so that small gains look small."""
+MOST_SHAPES: Final = 6
+"""More points than shapes share one shape and one entry of the legend."""
+SHAPES: Final = ("circle", "square", "triangle-up", "cross", "triangle-down", "triangle-right")
+STEPS: Final = 200
+HEIGHT_PX: Final = 320
+
+
+def laws_curve(
+    frame: pl.DataFrame, *, width: int = chart_style.WIDE, voice: Voice = MEASURED
+) -> alt.LayerChart:
+    """The gain by the network's share of the busy processor, and each point at its own share.
+
+    Columns: `name` (the point in words), `share`, `low`, `high` (a fraction and the ends of its
+    interval; ends are null after a single run). What a gain is an upper bound of, and what it
+    assumes, is told in `perpacket.models.laws`.
+    """
+    points = _placed(frame, voice)
+    top = max(LEAST_TOP_PERCENT, 1.25 * max(points["gain"].to_list(), default=0.0))
+    x = alt.X(
+        "share:Q",
+        title="network's share of the busy processor (%)",
+        scale=alt.Scale(domain=[0, 100], nice=False),
+        axis=alt.Axis(tickCount=10 if width >= chart_style.WIDE else 5),
+    )
+    y = alt.Y(
+        "gain:Q",
+        title="gain in throughput, at most (%)",
+        scale=alt.Scale(domain=[0, top], nice=False),
+        axis=alt.Axis(tickCount=6),
+    )
+    ranges = points.drop_nulls(["low", "high"])
+    layers = [
+        _curves(top, width).encode(x=x, y=y),
+        alt.Chart(ranges)
+        .mark_rule(color=palette.VERMILLION.light, strokeWidth=4, opacity=0.35)
+        .encode(x=alt.X("low:Q"), x2="high:Q", y=y),
+        _marks(points, width).encode(x=x, y=y),
+    ]
+    return chart_style.fitted(chart_style.layered(*layers), width, HEIGHT_PX)
+
+
+def _curves(top: float, width: int) -> alt.Chart:
+    """The model's lines, up to the chart's top."""
+    rows = [
+        {"share": 100 * share, "gain": gain, "offloaded": name}
+        for name, part in OFFLOADED.items()
+        for share in (step * MOST_SHARE / STEPS for step in range(STEPS + 1))
+        if (gain := gain_percent(share, part)) <= top
+    ]
+    names = list(OFFLOADED)
+    tones = alt.Scale(domain=names, range=[palette.BLUE.light, palette.SKY.light])
+    dashes = alt.Scale(domain=names, range=chart_style.cycled(chart_style.DASHES, len(names)))
+    legend = chart_style.line_legend(width, columns=2 if width >= chart_style.WIDE else 1)
+    drawn: alt.Chart = (
+        alt.Chart(pl.DataFrame(rows))
+        .mark_line(strokeWidth=2)
+        .encode(
+            color=alt.Color("offloaded:N", title=None, scale=tones, legend=legend),
+            strokeDash=alt.StrokeDash("offloaded:N", title=None, scale=dashes, legend=legend),
+        )
+    )
+    return drawn
+
+
+def _placed(frame: pl.DataFrame, voice: Voice) -> pl.DataFrame:
+    """The points in per cent with their gains, after those that were published."""
+    own = frame.select(pl.col(name).cast(kind) for name, kind in SCHEMA.items())
+    if own.height > MOST_SHAPES:
+        own = own.with_columns(name=pl.lit(voice.adjective))
+    stated = [
+        {"name": PUBLISHED, "share": percent / 100, "low": None, "high": None}
+        for _, percent, _, _ in laws.PUBLISHED
+    ]
+    rows = pl.concat([pl.DataFrame(stated, schema=SCHEMA), own])
+    gain = pl.col("share").map_elements(gain_percent, return_dtype=pl.Float64)
+    return rows.with_columns(gain=gain).with_columns(pl.col("share", "low", "high") * 100)
+
+
+def _marks(points: pl.DataFrame, width: int) -> alt.Chart:
+    """The published workloads as open diamonds and this run's points, a shape each."""
+    names = points["name"].unique(maintain_order=True).to_list()
+    own = [name for name in names if name != PUBLISHED]
+    shapes = ["diamond", *chart_style.cycled(SHAPES, len(own))]
+    fills = [palette.PAPER.light, *[palette.VERMILLION.light] * len(own)]
+    strokes = [palette.MUTED.light, *[palette.INK.light] * len(own)]
+    legend = chart_style.legend(
+        width, columns=min(chart_style.legend_columns(width, names), len(names))
+    )
+    channels = {
+        channel.__name__.lower(): channel(
+            "name:N",
+            title=None,
+            sort=names,
+            legend=legend,
+            scale=alt.Scale(domain=names, range=values),
+        )
+        for channel, values in ((alt.Shape, shapes), (alt.Fill, fills), (alt.Stroke, strokes))
+    }
+    marked: alt.Chart = (
+        alt.Chart(points).mark_point(size=90, opacity=1, strokeWidth=1.25).encode(**channels)
+    )
+    return marked

@@ -1,0 +1,42 @@
+"""The chart of one run over another: a quantity's ratio at each point, with its interval."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import altair as alt
+import polars as pl
+
+from perpacket.show.charts import chart_style, palette
+
+SCHEMA: Final = {"name": pl.String, "ratio": pl.Float64, "low": pl.Float64, "high": pl.Float64}
+"""Columns of the chart's table; the ends of an interval are null after single runs."""
+
+LEAST_SPAN: Final = 0.02
+"""The axis shows at least so much to either side of 1: smaller changes should look small."""
+
+
+def ratios(frame: pl.DataFrame, *, quantity: str, width: int = chart_style.WIDE) -> alt.LayerChart:
+    """A row per point in the table's order, and a line where nothing changed.
+
+    Columns: those of `SCHEMA`; `name` is unique.
+    """
+    rows = frame["name"].to_list()
+    ends = frame.select("ratio", "low", "high").unpivot()["value"].drop_nulls().to_list()
+    least, greatest = min([1 - LEAST_SPAN, *ends]), max([1 + LEAST_SPAN, *ends])
+    margin = 0.03 * (greatest - least)
+    scale = alt.Scale(domain=[least - margin, greatest + margin], nice=False, zero=False)
+    ticks = alt.Axis(tickCount=8 if width >= chart_style.WIDE else 4)
+    x = alt.X("ratio:Q", title=f"{quantity}: second run over the first", scale=scale, axis=ticks)
+    y = alt.Y("name:N", sort=rows, title=None, axis=chart_style.row_axis(width))
+    unchanged = alt.Chart(pl.DataFrame({"ratio": [1.0]})).mark_rule(
+        color=palette.MUTED.light, strokeWidth=1.25
+    ).encode(x=x)  # fmt: skip
+    intervals = alt.Chart(frame.drop_nulls(["low", "high"])).mark_rule(
+        color=palette.BLUE.light, strokeWidth=5, opacity=0.45
+    ).encode(x=alt.X("low:Q", scale=scale), x2="high:Q", y=y)  # fmt: skip
+    marks = alt.Chart(frame).mark_circle(
+        color=palette.BLUE.light, size=90, opacity=1
+    ).encode(x=x, y=y)  # fmt: skip
+    layers = chart_style.layered(unchanged, intervals, marks)
+    return chart_style.fitted(layers, width, height=max(2, len(rows)) * chart_style.ROW_PX)

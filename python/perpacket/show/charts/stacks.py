@@ -1,0 +1,134 @@
+"""The chart of what a packet costs in each layer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import altair as alt
+import polars as pl
+
+from perpacket.show.charts import chart_style, palette
+
+HEIGHT_PX: Final = 320
+ALL_LAYERS: Final = len(palette.LAYER_TONES)
+SUM_SIZE_PX: Final = 11
+HEADROOM: Final = 1.07
+# Longer names overlap below standing bars.
+LONGEST_STANDING_NAME: Final = 8
+# What a sum takes above a bar: whole numbers, then two digits with their power of ten.
+WHOLE_SUM_PX: Final = 42
+SHORT_SUM_PX: Final = 26
+
+
+def stacked_layers(
+    frame: pl.DataFrame, *, x_title: str, y_title: str, width: int = chart_style.WIDE
+) -> alt.LayerChart:
+    """Events per packet by layer, a bar per level of a factor, with the sum at each bar's end.
+
+    Columns: `x` (the level; a number or text, drawn in the table's order), `layer` (a layer of
+    the design's vocabulary), `value` (events per packet, as `y_title` says; not all zero). Layers
+    are stacked from the user's code to the wire's end. Bars stand, or lie where their names are
+    long.
+    """
+    levels = [level_text(value) for value in frame["x"].unique(maintain_order=True).to_list()]
+    rows = frame.filter(pl.col("value") > 0).with_columns(
+        pl.col("x").map_elements(level_text, return_dtype=pl.String)
+    )
+    if max(len(level) for level in levels) > LONGEST_STANDING_NAME:
+        return _lying(rows, levels, y_title, width)
+    return _standing(rows, levels, x_title, y_title, width)
+
+
+def _standing(
+    rows: pl.DataFrame, levels: list[str], x_title: str, y_title: str, width: int
+) -> alt.LayerChart:
+    """Upright bars, for levels with short names."""
+    names = alt.Axis(
+        labelAngle=0,
+        labelOverlap="greedy",
+        labelSeparation=2,
+        labelFontSize=chart_style.FONT_SIZE_PX - (width < chart_style.WIDE),
+    )
+    x = alt.X("x:N", sort=levels, title=x_title, axis=names)
+    sums = _sums(rows)
+    # The sums stand above the bars: room for the one on the highest.
+    room = HEADROOM * max(sums["value"].to_list())
+    scale = alt.Scale(domain=[0, room], nice=False)
+    y = alt.Y("value:Q", title=y_title, stack="zero", scale=scale, axis=alt.Axis(tickCount=6))
+    columns = ALL_LAYERS if width >= chart_style.WIDE else 4
+    bars = _bars(rows, "bottom to top", width, columns).encode(x=x, y=y)
+    bar_px = (width - 60) / len(levels)
+    if bar_px < SHORT_SUM_PX:
+        return chart_style.fitted(chart_style.layered(bars), width, HEIGHT_PX)
+    form = _form(sums) if bar_px >= WHOLE_SUM_PX else ".2s"
+    labels = (
+        alt.Chart(sums)
+        .mark_text(dy=-7, color=palette.INK.light, fontSize=SUM_SIZE_PX)
+        .encode(x=x, y="value:Q", text=alt.Text("value:Q", format=form))
+    )
+    return chart_style.fitted(chart_style.layered(bars, labels), width, HEIGHT_PX)
+
+
+def _lying(rows: pl.DataFrame, levels: list[str], value_title: str, width: int) -> alt.LayerChart:
+    """Bars that lie, for levels with long names."""
+    sums = _sums(rows)
+    # The sums stand to the right of the bars: room for the longest of them.
+    room = max(sums["value"].to_list()) * (1.08 if width >= chart_style.WIDE else 1.25)
+    x = alt.X(
+        "value:Q",
+        title=chart_style.wrapped(value_title, width - chart_style.names_px(levels)),
+        stack="zero",
+        axis=alt.Axis(tickCount=6 if width >= chart_style.WIDE else 4),
+        scale=alt.Scale(domain=[0, room], nice=False),
+    )
+    y = alt.Y("x:N", sort=levels, title=None, axis=chart_style.row_axis(width, grid=False))
+    columns = ALL_LAYERS if width >= chart_style.WIDE else 2
+    bars = _bars(rows, "left to right", width, columns).encode(x=x, y=y)
+    labels = (
+        alt.Chart(sums)
+        .mark_text(dx=5, align="left", color=palette.INK.light, fontSize=SUM_SIZE_PX)
+        .encode(x="value:Q", y=y, text=alt.Text("value:Q", format=_form(sums)))
+    )
+    return chart_style.fitted(
+        chart_style.layered(bars, labels), width, len(levels) * chart_style.ROW_PX
+    )
+
+
+def _bars(rows: pl.DataFrame, direction: str, width: int, columns: int) -> alt.Chart:
+    """The stacked bars without their places; layers that are not in the vocabulary come last."""
+    present = set(rows["layer"].to_list())
+    known = [layer for layer in palette.LAYER_TONES if layer in present]
+    order = known + sorted(present - set(known))
+    tones = [palette.LAYER_TONES.get(layer, palette.SILVER).light for layer in order]
+    stacked = rows.with_columns(_depth(order))
+    color = alt.Color(
+        "layer:N",
+        sort=order,
+        scale=alt.Scale(domain=order, range=tones),
+        title=f"layers, {direction}",
+        legend=chart_style.legend(width, columns=min(columns, len(order))),
+    )
+    encodings: dict[str, Any] = {"color": color, "order": alt.Order("depth:Q")}
+    marked = alt.Chart(stacked).mark_bar(stroke=palette.PAPER.light, strokeWidth=1)
+    bars: alt.Chart = marked.encode(**encodings)
+    return bars
+
+
+def _depth(order: Sequence[str]) -> pl.Expr:
+    """A layer's place in the stack, from 0 at its foot."""
+    return pl.col("layer").replace_strict(list(order), list(range(len(order)))).alias("depth")
+
+
+def _sums(rows: pl.DataFrame) -> pl.DataFrame:
+    return rows.group_by("x", maintain_order=True).agg(pl.col("value").sum())
+
+
+def _form(sums: pl.DataFrame) -> str:
+    """Whole numbers where they say enough, else three digits."""
+    return ",.0f" if min(sums["value"].to_list()) >= 100 else ".3~r"
+
+
+def level_text(value: object) -> str:
+    """A factor's level as an axis label: whole numbers without a decimal point."""
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,109 @@
+"""The chart of a NIC's state over time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import altair as alt
+import polars as pl
+
+from perpacket.show.charts import chart_style, palette
+
+
+class Trace(NamedTuple):
+    """How a column of a timeline is drawn: its name in words, its unit, its colour."""
+
+    name: str
+    unit: str
+    tone: palette.Tone
+
+
+TRACES: Final = {
+    "connections_on_nic": Trace("connections on the NIC", "connections", palette.BLUE),
+    "soft_limit": Trace("soft limit", "connections", palette.VERMILLION),
+    "queue_packets": Trace("receive queue", "queued packets", palette.GREEN),
+}
+COLUMNS: Final = tuple(TRACES)
+
+# The y axis with its labels and title; all panels share it, so that their times line up.
+AXIS_PX: Final = 74
+PANEL_PX: Final = 150
+
+
+def timeline(
+    frame: pl.DataFrame, *, columns: Sequence[str] = COLUMNS, width: int = chart_style.WIDE
+) -> alt.VConcatChart:
+    """What the NIC held over time, a panel per unit, one above the other.
+
+    Columns: `time_s` and those named in `columns`; values may be null (no soft limit without load
+    control). Long runs are thinned to one value a pixel column: the line is the mean, the band
+    goes from the lowest to the highest, so that no peak is lost.
+    """
+    inner_width = width - AXIS_PX
+    rows = _thinned(frame, columns, inner_width)
+    held = [column for column in columns if column in set(rows["quantity"].to_list())]
+    units = list(dict.fromkeys(trace_of(column).unit for column in held))
+    panels = []
+    for unit in units:
+        shown = [column for column in held if trace_of(column).unit == unit]
+        panels.append(_panel(rows, shown, unit, inner_width, last=unit == units[-1]))
+    stacked: alt.VConcatChart = alt.vconcat(*panels, spacing=12).resolve_scale(
+        color="independent", strokeDash="independent"
+    )
+    return chart_style.dressed(stacked)
+
+
+def _panel(
+    rows: pl.DataFrame, columns: list[str], unit: str, width: int, *, last: bool
+) -> alt.LayerChart:
+    """A line and a band for each column; only the last panel names the time."""
+    names = [trace_of(column).name for column in columns]
+    frame = rows.filter(pl.col("quantity").is_in(columns)).with_columns(
+        pl.col("quantity").replace_strict(columns, names)
+    )
+    tones = alt.Scale(domain=names, range=[trace_of(column).tone.light for column in columns])
+    dashes = alt.Scale(domain=names, range=chart_style.cycled(chart_style.DASHES, len(names)))
+    legend = chart_style.line_legend(width, columns=2)
+    color = alt.Color("quantity:N", title=None, scale=tones, legend=legend)
+    dash = alt.StrokeDash("quantity:N", title=None, scale=dashes, legend=legend)
+    time = alt.X(
+        "time_s:Q",
+        title="simulated time (s)" if last else None,
+        scale=alt.Scale(zero=False, nice=False),
+        axis=alt.Axis(labels=last, tickCount=6 if width > chart_style.NARROW else 4),
+    )
+    axis = alt.Axis(minExtent=AXIS_PX - 24, maxExtent=AXIS_PX - 24, tickCount=4, format=",~r")
+    scale = alt.Scale(zero=True, nice=True)
+    base = alt.Chart(frame).encode(x=time)
+    band = base.mark_area(opacity=0.25).encode(
+        y=alt.Y("low:Q", title=unit, axis=axis, scale=scale), y2="high:Q", color=color
+    )
+    line = base.mark_line(strokeWidth=1.5).encode(y="mean:Q", color=color, strokeDash=dash)
+    return chart_style.layered(band, line).properties(width=width, height=PANEL_PX)
+
+
+def _thinned(frame: pl.DataFrame, columns: Sequence[str], pixels: int) -> pl.DataFrame:
+    """Rows `time_s`, `quantity`, `mean`, `low`, `high`, at most `pixels` of them per quantity."""
+    per_pixel = max(1, -(-frame.height // pixels))
+    present = [column for column in columns if column in frame.columns]
+    return (
+        frame.with_columns(pl.col(*present).cast(pl.Float64))
+        .with_row_index("row")
+        .unpivot(present, index=["row", "time_s"], variable_name="quantity")
+        .drop_nulls("value")
+        .group_by(pl.col("row") // per_pixel, "quantity", maintain_order=True)
+        .agg(
+            pl.col("time_s").first(),
+            pl.col("value").mean().alias("mean"),
+            pl.col("value").min().alias("low"),
+            pl.col("value").max().alias("high"),
+        )
+        .drop("row")
+    )
+
+
+def trace_of(column: str) -> Trace:
+    """How the column is drawn; one that is not known has a panel of its own."""
+    name = column.replace("_", " ")
+    return TRACES.get(column, Trace(name, name, palette.PURPLE))

@@ -1,0 +1,74 @@
+"""A table as HTML that needs no style sheet: notebooks have their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from perpacket.show.tables import Table
+
+LEFT, RIGHT = (
+    f' style="text-align: {side}; white-space: nowrap; vertical-align: top"'
+    for side in ("left", "right")
+)
+MOST_ROWS = 20
+"""What is read in a notebook; `to_polars()` has all of them."""
+
+
+def of_table(content: Table) -> str:
+    """A table of the report, its first rows where it is long."""
+    rows = [
+        [f"{cell.text}\n{cell.remark}".strip() for cell in row] for row in content.rows[:MOST_ROWS]
+    ]
+    rest = len(content.rows) - len(rows)
+    caption = f"{content.caption}; {rest} rows more" if rest else content.caption
+    return table(caption, content.columns, rows, content.numeric)
+
+
+def table(
+    caption: str, headings: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[bool]
+) -> str:
+    """A table of texts, all of them escaped; columns of numbers are set to the right.
+
+    A text's second line is a remark, set smaller.
+    """
+    looks = [RIGHT if right else LEFT for right in numeric]
+    top = "".join(
+        f'<th scope="col"{look}>{escape(text)}</th>'
+        for text, look in zip(headings, looks, strict=True)
+    )
+    body = "".join(
+        "<tr>"
+        + "".join(f"<td{look}>{_cell(text)}</td>" for text, look in zip(row, looks, strict=True))
+        + "</tr>"
+        for row in rows
+    )
+    return (
+        '<div style="overflow-x: auto"><table>'
+        f'<caption style="text-align: left">{escape(caption)}</caption>'
+        f"<thead><tr>{top}</tr></thead>"
+        f"<tbody>{body}</tbody></table></div>"
+    )
+
+
+def _cell(text: str) -> str:
+    value, newline, remark = text.partition("\n")
+    return escape(value) + (f"<br><small>{escape(remark)}</small>" if newline else "")
+
+
+def heading(text: str) -> str:
+    """A heading of the result's own."""
+    return f"<h3>{escape(text)}</h3>"
+
+
+def listed(texts: Sequence[str]) -> str:
+    """A list; nothing for none."""
+    items = "".join(f"<li>{escape(text)}</li>" for text in texts)
+    return f"<ul>{items}</ul>" if items else ""
+
+
+def paragraph(text: str) -> str:
+    """A paragraph of text."""
+    return f"<p>{escape(text)}</p>"

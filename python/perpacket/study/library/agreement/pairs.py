@@ -1,0 +1,44 @@
+"""Two ways side by side at one place of an axis, with what casts doubt on the runs behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from perpacket.analysis.methods import Contrast, Estimate, contrasted
+from perpacket.analysis.published_rows import doubt_warnings, replication_warnings
+from perpacket.study.quantities import Row
+
+NOTABLY_IDLE = 0.05
+"""A host that is idle for more than this share waits for somebody: it sets no pace alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One place of one question's axis."""
+
+    question: str
+    title: str
+    scenario: str
+    level: float
+
+    def beside(
+        self,
+        first: Estimate,
+        second: Estimate,
+        assumption: str,
+        runs: Mapping[int, Row] | None = None,
+    ) -> Contrast:
+        """Two ways at this place; `runs` are those that `first` comes from."""
+        values = [first.values[seed] for seed in sorted(first.values)]
+        warnings = (*replication_warnings(values, "%"), *doubt_warnings(runs or {}))
+        return contrasted(
+            self.question,
+            self.title,
+            self.scenario,
+            self.level,
+            first,
+            second,
+            assumption,
+            warnings,
+        )
