@@ -17,9 +17,10 @@ CRATES: dict[str, set[str]] = {
     "memory": set(),
     "simulate": {"cost", "workload", "memory"},
     "profiler": {"cost"},
-    "media": set(),
+    "timers": set(),
+    "media": {"timers"},
     "serve": set(),
-    "load": {"workload"},
+    "load": {"timers", "workload"},
     "link": set(),
     "microbench": {"memory"},
     "router": set(),
@@ -71,7 +72,7 @@ def test_a_crate_depends_on_those_below_it_alone(manifest: Path) -> None:
     assert own_crates(manifest) <= CRATES[crate]
 
 
-PURE = ["cost/src", "workload/src", "memory/src", "simulate/src", "media/src/wire"]
+PURE = ["cost/src", "workload/src", "memory/src", "simulate/src", "media/src/wire", "timers/src"]
 """Folders of `crates/` that receive time, randomness and input from their callers."""
 
 

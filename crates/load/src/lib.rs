@@ -17,7 +17,6 @@ mod latency;
 mod limits;
 mod sources;
 pub mod stream;
-mod wheel;
 
 pub use compare::{Comparison, ComparisonRow, compare};
 pub use error::LoadError;

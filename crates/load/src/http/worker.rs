@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use perpacket_timers::TimerWheel;
 use rustix::event::{Timespec, epoll};
 use rustix::thread::set_current_timer_slack;
 
@@ -28,7 +29,6 @@ use super::step::{Operation, Step};
 use super::tally::Tally;
 use crate::error::LoadError;
 use crate::limits;
-use crate::wheel::Wheel;
 
 /// Events taken from the kernel at once.
 const EVENTS: usize = 256;
@@ -49,7 +49,7 @@ pub(crate) struct Worker {
     pub(super) connections: Vec<Connection>,
     /// Number of the first connection among all threads'.
     first_connection: usize,
-    pub(super) wheel: Wheel,
+    pub(super) timers: TimerWheel,
     pub(super) feed: Feed,
     pub(super) schedule: Option<Schedule>,
     /// When the next request or session arrives.
@@ -111,7 +111,7 @@ impl Worker {
             epoll,
             connections: (0..connections).map(|_| Connection::new()).collect(),
             first_connection,
-            wheel: Wheel::new(connections),
+            timers: TimerWheel::new(0, connections),
             feed,
             next_arrival_ns: schedule.as_ref().map_or(NEVER, Schedule::next_ns),
             schedule,
@@ -154,7 +154,7 @@ impl Worker {
         let mut now = self.now();
         while !self.is_over(now) {
             self.arrive(now);
-            self.wheel.expire(now, &mut fired);
+            self.timers.expire(now, &mut fired);
             for connection in fired.drain(..) {
                 self.fire(connection);
             }
@@ -367,8 +367,8 @@ impl Worker {
     /// Sets the timer that ends a request on which nothing moves. It is set late, and moved only
     /// when it fires: a request that is answered in time costs nothing.
     pub(super) fn guard(&mut self, connection: u32, now: u64) {
-        if self.wheel.due_ns(connection).is_none() {
-            self.wheel.set(
+        if self.timers.due_ns(connection).is_none() {
+            self.timers.set(
                 connection,
                 now + self.run.settings.timeout.as_nanos() as u64,
             );
@@ -378,7 +378,7 @@ impl Worker {
     /// Waits for something else than the peer.
     pub(super) fn wait(&mut self, connection: u32, wait: Wait, until_ns: u64) {
         self.connections[connection as usize].wait = wait;
-        self.wheel.set(connection, until_ns);
+        self.timers.set(connection, until_ns);
     }
 
     /// A connection's timer has come.
@@ -402,7 +402,7 @@ impl Worker {
                 let timeout_ns = self.run.settings.timeout.as_nanos() as u64;
                 let due = own.progress_ns + timeout_ns;
                 if due > now {
-                    self.wheel.set(connection, due);
+                    self.timers.set(connection, due);
                 } else {
                     let doing = match own.state {
                         State::Connecting => "connecting",
@@ -474,7 +474,7 @@ impl Worker {
             let spin_ns = self.run.settings.spin.as_nanos() as u64;
             until = until.min(self.next_arrival_ns.saturating_sub(spin_ns));
         }
-        if let Some(timer) = self.wheel.next_ns() {
+        if let Some(timer) = self.timers.next_ns() {
             until = until.min(timer);
         }
         until = until.min(self.run.window_end_ns);

@@ -7,6 +7,7 @@ use std::num::NonZeroU64;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
+use perpacket_timers::TimerWheel;
 use rustix::event::{Timespec, epoll};
 use rustix::thread::{ClockId, set_current_timer_slack};
 use socket2::{Domain, Protocol, Socket, Type};
@@ -14,7 +15,6 @@ use socket2::{Domain, Protocol, Socket, Type};
 use super::flow::{Flow, Role, Turn};
 use super::greeting::Greeting;
 use crate::error::LoadError;
-use crate::wheel::Wheel;
 
 const EVENTS: usize = 512;
 /// Longest sleep: how late a thread may notice that something changed.
@@ -39,7 +39,7 @@ pub(crate) struct Pump {
     epoll: OwnedFd,
     pub flows: Vec<Option<Flow>>,
     free: Vec<u32>,
-    wheel: Wheel,
+    timers: TimerWheel,
     /// Connections that have a turn in the next round, and those of this one.
     ready: Vec<u32>,
     turns: Vec<u32>,
@@ -76,7 +76,7 @@ impl Pump {
             epoll,
             flows: (0..capacity).map(|_| None).collect(),
             free: (0..capacity as u32).rev().collect(),
-            wheel: Wheel::new(capacity),
+            timers: TimerWheel::new(0, capacity),
             ready: Vec::with_capacity(capacity),
             turns: Vec::with_capacity(capacity),
             listener,
@@ -151,7 +151,7 @@ impl Pump {
     pub(crate) fn turn(&mut self) -> Result<(), LoadError> {
         let now = self.now();
         let mut fired = core::mem::take(&mut self.fired);
-        self.wheel.expire(now, &mut fired);
+        self.timers.expire(now, &mut fired);
         for place in fired.drain(..) {
             self.push(place, self.now());
         }
@@ -165,7 +165,7 @@ impl Pump {
             }
         }
         self.turns.clear();
-        let sleep_ns = match (self.ready.is_empty(), self.wheel.next_ns()) {
+        let sleep_ns = match (self.ready.is_empty(), self.timers.next_ns()) {
             (false, _) => 0,
             (true, None) => LONGEST_SLEEP_NS,
             (true, Some(due)) => due
@@ -276,7 +276,7 @@ impl Pump {
                     self.ready.push(place);
                 }
             }
-            Ok(Turn::Until(due)) => self.wheel.set(place, due),
+            Ok(Turn::Until(due)) => self.timers.set(place, due),
             Err(error) => self.drop_broken(place, error),
         }
     }
@@ -298,7 +298,7 @@ impl Pump {
     }
 
     fn remove(&mut self, place: u32) {
-        self.wheel.cancel(place);
+        self.timers.cancel(place);
         if let Some(flow) = self.flows[place as usize].take() {
             self.closed_bytes += flow.received_bytes;
             self.closed_sent_bytes += flow.sent_bytes;

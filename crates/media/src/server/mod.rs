@@ -3,7 +3,7 @@
 //! What is compared is how media get from the disk to the sender ([`Buffering`]); everything else
 //! is one code for all: an event loop a core answers RTSP (`protocol`), files are opened and read by
 //! a pool of threads (`library`, `blocks`), and a stream knows its packets (`stream`). In `shared`
-//! and `mapped` the event loop also paces (`pacing`, `wheel`); in `single` and `double`, the
+//! and `mapped` the event loop also paces (`pacing`); in `single` and `double`, the
 //! published designs, threads of each stream's own do (`threads`).
 
 mod blocks;
@@ -19,7 +19,6 @@ mod sockets;
 mod stream;
 mod sys;
 mod threads;
-mod wheel;
 
 use std::io;
 use std::net::SocketAddr;

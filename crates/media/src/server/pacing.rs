@@ -1,4 +1,4 @@
-//! Sending from the event loop: every packet has an absolute deadline, and the wheel says whose is
+//! Sending from the event loop: every packet has an absolute deadline, and the timing wheel reports the
 //! next.
 //!
 //! What a packet costs is mostly the system call, so packets of one client leave together: those
@@ -58,7 +58,7 @@ impl Reactor {
             return self.put(token, connection);
         }
         match self.turn(token, session) {
-            Turn::Later(due_ns) => self.wheel.set(due_ns, token),
+            Turn::Later(due_ns) => self.timers.set(token as u32, due_ns),
             Turn::Starved => count(&self.shared.counters.starved),
             Turn::Over { failed } => {
                 let failed = failed || session.cut_short;
@@ -182,7 +182,7 @@ impl Reactor {
                 stream.report(&self.reports, now, unix_ns());
             });
             session.report_ns = now + super::protocol::report_interval_ns();
-            self.wheel.set(now, token);
+            self.timers.set(token as u32, now);
         }
     }
 

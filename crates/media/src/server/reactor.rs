@@ -1,6 +1,6 @@
 //! The event loop: connections, reports, news from other threads, and the clock.
 //!
-//! Level and order matter for lateness: after every handful of events the wheel is looked at, so
+//! Level and order matter for lateness: after every handful of events the timers are checked, so
 //! that a crowd of requests does not delay streams that play. Sockets are watched edge-triggered
 //! and read until they are empty, except while a connection waits for its medium.
 
@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::wire::rtcp::{self, Packet};
 use crate::wire::rtsp::{Limits, Request, Status, Unit, split};
+use perpacket_timers::TimerWheel;
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::process::{Resource, getrlimit};
@@ -27,7 +28,6 @@ use super::protocol::Reply;
 use super::session::{Carrier, Connection, State};
 use super::sockets::{datagrams, listen, port_pair};
 use super::stream::{Scratch, lock};
-use super::wheel::Wheel;
 use super::{Error, Shared};
 
 /// Tokens of what is no connection.
@@ -35,13 +35,13 @@ const LISTENER: u64 = u64::MAX;
 const REPORTS: u64 = u64::MAX - 1;
 const MAILBOX: u64 = u64::MAX - 2;
 
-/// Events handled between two looks at the wheel.
+/// Events handled between two checks of the timers.
 const EVENTS: usize = 64;
 
-/// Connections taken between two looks at the wheel.
+/// Connections taken between two checks of the timers.
 const ACCEPTS: usize = 32;
 
-/// Bytes a connection may send between two looks at the wheel.
+/// Bytes a connection may send between two checks of the timers.
 const READ_BYTES: usize = 64 * 1024;
 
 /// Connections beyond the sessions that are admitted: to be told so.
@@ -63,7 +63,8 @@ const UNREAD_BYTES: usize = 2048;
 pub(super) struct Reactor {
     pub(super) shared: Arc<Shared>,
     pub(super) mailbox: Arc<Mailbox>,
-    pub(super) wheel: Wheel,
+    /// When a stream sends next, by the number of its connection.
+    pub(super) timers: TimerWheel,
     pub(super) scratch: Scratch,
     /// Where reports come in and go out: the port after [`Self::rtp_port`].
     pub(super) reports: UdpSocket,
@@ -139,7 +140,7 @@ impl Reactor {
         Ok(Self {
             shared,
             mailbox,
-            wheel: Wheel::new(now_ns),
+            timers: TimerWheel::new(now_ns, 0),
             scratch: Scratch::default(),
             reports,
             rtp_port,
@@ -177,7 +178,11 @@ impl Reactor {
         while !self.shared.stopped.load(Relaxed) {
             let now = now_ns();
             let until_sweep = self.next_sweep_ns.saturating_sub(now);
-            let wait = self.wheel.wait_ns(now).max(self.rest_ns()).min(until_sweep);
+            let until_due = match self.timers.next_ns() {
+                Some(due_ns) => due_ns.saturating_sub(now),
+                None => u64::MAX,
+            };
+            let wait = until_due.max(self.rest_ns()).min(until_sweep);
             let timeout = Timespec {
                 tv_sec: (wait / 1_000_000_000) as i64,
                 tv_nsec: (wait % 1_000_000_000) as i64,
@@ -196,9 +201,10 @@ impl Reactor {
             }
             let now = now_ns();
             due.clear();
-            self.wheel.take_due(now, &mut due);
-            for &token in &due {
-                self.pace(token);
+            self.timers.expire(now, &mut due);
+            for &index in &due {
+                let generation = self.connections[index as usize].generation;
+                self.pace(u64::from(generation) << 32 | u64::from(index));
             }
             if now >= self.next_sweep_ns {
                 self.sweep(now);
@@ -237,6 +243,7 @@ impl Reactor {
     /// Closes a connection that was taken out of its room.
     pub(super) fn discard(&mut self, token: u64, connection: Box<Connection>) {
         let index = token as u32 as usize;
+        self.timers.cancel(token as u32);
         self.connections[index].generation += 1;
         self.free.push(index);
         self.close(connection);
