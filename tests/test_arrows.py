@@ -19,7 +19,8 @@ CRATES: dict[str, set[str]] = {
     "profiler": {"cost"},
     "timers": set(),
     "media": {"timers"},
-    "serve": set(),
+    "http": set(),
+    "serve": {"http"},
     "load": {"timers", "workload"},
     "link": set(),
     "microbench": {"memory"},
@@ -72,7 +73,10 @@ def test_a_crate_depends_on_those_below_it_alone(manifest: Path) -> None:
     assert own_crates(manifest) <= CRATES[crate]
 
 
-PURE = ["cost/src", "workload/src", "memory/src", "simulate/src", "media/src/wire", "timers/src"]
+PURE = [
+    *("cost/src", "workload/src", "memory/src", "simulate/src"),
+    *("media/src/wire", "timers/src", "http/src"),
+]
 """Folders of `crates/` that receive time, randomness and input from their callers."""
 
 

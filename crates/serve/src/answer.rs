@@ -14,15 +14,15 @@ use crate::counters::Counters;
 use crate::files::cache::Shelf;
 use crate::files::entry::{Entry, Refusal};
 use crate::files::helpers::{Job, Outcome, carry_out};
-use crate::http::body::{BodyReader, Framing};
-use crate::http::coding::{Coding, choose};
-use crate::http::date::{DATE_BYTES, write_date};
-use crate::http::request::{Method, Parsed, Request, TARGET_BYTES, parse_request};
-use crate::http::status::Status;
-use crate::http::target::split_query;
 use crate::outgoing::Outgoing;
 use crate::site::Site;
 use crate::talk::{PendingBody, Talk};
+use perpacket_http::body::{BodyReader, Framing};
+use perpacket_http::coding::{Coding, choose};
+use perpacket_http::date::{DATE_BYTES, format_date};
+use perpacket_http::request::{Method, ParsedHead, Request, TARGET_BYTES, parse_request};
+use perpacket_http::status::Status;
+use perpacket_http::target::split_query;
 
 mod computed;
 mod ready;
@@ -63,7 +63,7 @@ impl Clock {
         let second = clock_gettime(ClockId::RealtimeCoarse).tv_sec;
         if second != self.second {
             self.second = second;
-            self.date = write_date(second);
+            self.date = format_date(second);
         }
     }
 }
@@ -212,15 +212,15 @@ impl Worker {
             return Some(Stop::Input);
         }
         let (request, head_bytes) = match parse_request(input, limit_bytes) {
-            Parsed::Whole(request, head_bytes) => (request, head_bytes),
-            Parsed::Partial => {
+            ParsedHead::Complete(request, head_bytes) => (request, head_bytes),
+            ParsedHead::Partial => {
                 talk.searched = input.len();
                 return Some(Stop::Input);
             }
-            Parsed::Refused(status) => return Some(self.refuse(status, out)),
+            ParsedHead::Rejected(status) => return Some(self.refuse(status, out)),
         };
         talk.searched = 0;
-        if request.framing == Framing::None || request.framing == Framing::Length(0) {
+        if request.framing == Framing::Length(0) {
             talk.closing = !request.keep_alive;
             let stop = self.dispatch(&request, &[], talk, out).stop();
             if stop.is_none() {
@@ -232,7 +232,7 @@ impl Worker {
             return stop;
         }
         match BodyReader::new(request.framing, self.site.settings.max_body_bytes) {
-            Err(status) => Some(self.refuse(status, out)),
+            Err(error) => Some(self.refuse(error.status(), out)),
             Ok(reader) => {
                 if request.expects_continue && input.len() == head_bytes {
                     out.text(|text| text.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n"));
@@ -257,17 +257,18 @@ impl Worker {
         out: &mut Outgoing,
         used: &mut usize,
     ) -> Option<Stop> {
-        match pending.reader.read(input, &mut pending.body) {
-            Err(status) => return Some(self.refuse(status, out)),
+        let PendingBody { reader, body, .. } = &mut *pending;
+        match reader.read(input, |data| body.extend_from_slice(data)) {
+            Err(error) => return Some(self.refuse(error.status(), out)),
             Ok(bytes) => *used += bytes,
         }
-        if !pending.reader.is_done() {
+        if !pending.reader.is_complete() {
             talk.pending = Some(pending);
             return Some(Stop::Input);
         }
         let PendingBody { head, body, .. } = &*pending;
-        let Parsed::Whole(request, _) = parse_request(head, head.len() + 1) else {
-            return Some(self.refuse(Status::INTERNAL, out));
+        let ParsedHead::Complete(request, _) = parse_request(head, head.len() + 1) else {
+            return Some(self.refuse(Status::InternalServerError, out));
         };
         talk.closing = !request.keep_alive;
         let stop = self.dispatch(&request, body, talk, out).stop();
@@ -306,12 +307,12 @@ impl Worker {
     /// A file from the cache, in the best form that the client takes and that is also cached.
     #[inline]
     fn cached(&mut self, path: &[u8], accepted: Option<&[u8]>) -> Option<Arc<Entry>> {
-        let mut entry = self.cached_form(path, Coding::Plain)?;
+        let mut entry = self.cached_form(path, Coding::Identity)?;
         if let Some(accepted) = accepted
             && !entry.siblings.is_empty()
         {
             let coding = choose(accepted, entry.siblings);
-            if coding != Coding::Plain {
+            if coding != Coding::Identity {
                 entry = self.cached_form(path, coding)?;
             }
         }
@@ -336,7 +337,11 @@ impl Worker {
     #[cold]
     fn revalidate(&mut self, path: &[u8], entry: Arc<Entry>) -> Option<Arc<Entry>> {
         // Opening, looking and closing, for a plain file also for its three siblings.
-        let calls = if entry.coding == Coding::Plain { 6 } else { 3 };
+        let calls = if entry.coding == Coding::Identity {
+            6
+        } else {
+            3
+        };
         let counters = self.counters();
         counters.revalidated.add(1);
         counters.system_calls.add(calls);

@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::http::status::Status;
+use perpacket_http::status::Status;
 
 /// A count with one writer.
 #[derive(Debug, Default)]
@@ -86,5 +86,5 @@ pub struct Counters {
     /// See above.
     pub ended_system_ns: Counter,
     /// Responses by the place of their status.
-    pub responses: [Counter; Status::COUNT],
+    pub responses: [Counter; Status::ALL.len()],
 }

@@ -9,7 +9,7 @@
 //! | folder or file | what |
 //! |---|---|
 //! | `settings`, `error` | what was asked for, and why it cannot be |
-//! | `http` | requests and response heads: pure functions of bytes |
+//!
 //! | `files` | the root folder, the cache of files, the helper threads that read cold ones |
 //! | `routes` | what is computed: SPECweb99's operations, `/work`, `/bytes` |
 //! | `answer`, `outgoing`, `talk` | the request path |
@@ -21,7 +21,6 @@ mod answer;
 mod counters;
 mod error;
 mod files;
-pub mod http;
 mod outgoing;
 mod report;
 mod routes;

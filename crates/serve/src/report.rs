@@ -8,9 +8,9 @@ use std::time::Instant;
 use serde::Serialize;
 
 use crate::counters::{Counter, Counters};
-use crate::http::status::Status;
 use crate::settings::{Architecture, Settings};
 use crate::sys::{CounterTable, Usage, own_usage};
+use perpacket_http::status::Status;
 
 /// Version of the report's form.
 const SCHEMA: u32 = 1;
@@ -241,14 +241,14 @@ impl Reporter {
 
     fn responses(&self) -> BTreeMap<u16, u64> {
         let count = |status: Status| -> u64 {
-            let place = status.place();
             self.counters
                 .iter()
-                .map(|worker| worker.responses[place].get())
+                .map(|worker| worker.responses[status as usize].get())
                 .sum()
         };
-        Status::all()
-            .map(|status| (status.code(), count(status)))
+        Status::ALL
+            .iter()
+            .map(|&status| (status.code(), count(status)))
             .filter(|&(_, count)| count > 0)
             .collect()
     }

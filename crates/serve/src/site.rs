@@ -8,11 +8,11 @@ use crate::counters::Counters;
 use crate::error::ServeError;
 use crate::files::entry::{Entry, Refusal};
 use crate::files::root::Root;
-use crate::http::coding::Coding;
 use crate::report::Reporter;
 use crate::routes::post_log::PostLog;
 use crate::settings::Settings;
 use crate::sys::{CounterTable, own_usage};
+use perpacket_http::coding::Coding;
 
 /// The shared part of a server.
 #[derive(Debug)]

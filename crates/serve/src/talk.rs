@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use crate::http::body::BodyReader;
+use perpacket_http::body::BodyReader;
 
 /// The HTTP side of a connection.
 #[derive(Debug)]

@@ -7,8 +7,6 @@ use super::statics::status_of;
 use super::{Answered, Worker};
 use crate::files::entry::{Body, Entry};
 use crate::files::helpers::{Job, Outcome, carry_out};
-use crate::http::request::{Method, Request};
-use crate::http::status::Status;
 use crate::outgoing::Outgoing;
 use crate::routes::cgi::CgiRequest;
 use crate::routes::specweb99::{
@@ -16,6 +14,8 @@ use crate::routes::specweb99::{
 };
 use crate::routes::{Route, burn};
 use crate::talk::Talk;
+use perpacket_http::request::{Method, Request};
+use perpacket_http::status::Status;
 
 /// The type of SPECweb99's pages.
 const HTML: &str = "text/html; charset=utf-8";
@@ -44,7 +44,7 @@ impl Worker {
         }
         match route {
             Route::Malformed(expected) => {
-                self.send_explained(request, Status::BAD_REQUEST, expected, out);
+                self.send_explained(request, Status::BadRequest, expected, out);
             }
             Route::Work(microseconds) => {
                 burn(microseconds);
@@ -52,15 +52,15 @@ impl Worker {
                     kind: TEXT,
                     lines: "",
                 };
-                self.send_text(request, Status::OK, b"done\n", extra, out);
+                self.send_text(request, Status::Ok, b"done\n", extra, out);
             }
             Route::Bytes(bytes) => {
                 let extra = Extra {
-                    kind: crate::http::content_type::UNKNOWN,
+                    kind: perpacket_http::content_type::OCTET_STREAM,
                     lines: "",
                 };
-                self.count(Status::OK);
-                self.head(request, Status::OK, bytes, extra, out);
+                self.count(Status::Ok);
+                self.head(request, Status::Ok, bytes, extra, out);
                 if request.method != Method::Head {
                     out.pattern(bytes);
                 }
@@ -102,7 +102,7 @@ impl Worker {
             kind: "application/json",
             lines: "Cache-Control: no-store\r\n",
         };
-        self.head(request, Status::OK, body.len() as u64, extra, out);
+        self.head(request, Status::Ok, body.len() as u64, extra, out);
         if request.method != Method::Head {
             out.text(|text| text.extend_from_slice(&body));
         }
@@ -139,8 +139,8 @@ impl Worker {
     ) -> Answered {
         let extra = Extra { kind: HTML, lines };
         let length = top.len() as u64 + entry.stamp.size_bytes + PAGE_END.len() as u64;
-        self.count(Status::OK);
-        self.head(request, Status::OK, length, extra, out);
+        self.count(Status::Ok);
+        self.head(request, Status::Ok, length, extra, out);
         if request.method == Method::Head {
             return Answered::Done;
         }
@@ -166,12 +166,12 @@ impl Worker {
         let site = Arc::clone(&self.site);
         let Some(log) = &site.post_log else {
             let why = "this server keeps no POST log, start it with --post-log FILE";
-            self.send_explained(request, Status::NOT_IMPLEMENTED, why, out);
+            self.send_explained(request, Status::NotImplemented, why, out);
             return Answered::Done;
         };
         let Some(form) = Form::of(body) else {
             let expected = "expected the body dir=0&class=1&file=3&client=7";
-            self.send_explained(request, Status::BAD_REQUEST, expected, out);
+            self.send_explained(request, Status::BadRequest, expected, out);
             return Answered::Done;
         };
         // The file first: a record is written once, when the answer is sure.
@@ -183,7 +183,7 @@ impl Worker {
         let record = site.counters[0].post_records.draw();
         self.counters().system_calls.add(1);
         if log.append(record, &form).is_err() {
-            self.send_status(request, Status::INTERNAL, out);
+            self.send_status(request, Status::InternalServerError, out);
             return Answered::Done;
         }
         let top = page_top("/specweb99/post", body, talk.peer);
@@ -200,7 +200,7 @@ impl Worker {
     ) -> Answered {
         if self.site.settings.cgi.is_none() {
             let why = "this server has no CGI program";
-            self.send_explained(request, Status::NOT_IMPLEMENTED, why, out);
+            self.send_explained(request, Status::NotImplemented, why, out);
             return Answered::Done;
         }
         let page = match self.delivered.take() {
@@ -222,13 +222,13 @@ impl Worker {
             }
         };
         match page {
-            None => self.send_status(request, Status::BAD_GATEWAY, out),
+            None => self.send_status(request, Status::BadGateway, out),
             Some(page) => {
                 let extra = Extra {
                     kind: HTML,
                     lines: "",
                 };
-                self.send_text(request, Status::OK, &page, extra, out);
+                self.send_text(request, Status::Ok, &page, extra, out);
             }
         }
         Answered::Done

@@ -117,14 +117,14 @@ fn put_together(entry: &Entry, write_head: impl FnOnce(&mut Vec<u8>)) -> Option<
 mod tests {
     use super::*;
     use crate::files::root::Root;
-    use crate::http::coding::Coding;
+    use perpacket_http::coding::Coding;
     use std::fs;
 
     fn entry(size: usize) -> Arc<Entry> {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("a"), vec![b'x'; size]).unwrap();
         let root = Root::open(folder.path()).unwrap();
-        Arc::new(Entry::load(&root, b"/a", Coding::Plain, 1 << 20).unwrap())
+        Arc::new(Entry::load(&root, b"/a", Coding::Identity, 1 << 20).unwrap())
     }
 
     /// What is ready for the last of so many requests.

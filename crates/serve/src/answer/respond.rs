@@ -4,9 +4,9 @@ use std::io::Write;
 
 use super::{Clock, Stop, Worker};
 use crate::files::content::LINE_BYTES;
-use crate::http::request::{Method, Request};
-use crate::http::status::Status;
 use crate::outgoing::Outgoing;
+use perpacket_http::request::{Method, Request};
+use perpacket_http::status::Status;
 
 /// What stands in a head beside what every head has.
 #[derive(Clone, Copy, Default)]
@@ -29,7 +29,7 @@ impl Worker {
     pub fn count(&self, status: Status) {
         let counters = self.counters();
         counters.requests.add(1);
-        counters.responses[status.place()].add(1);
+        counters.responses[status as usize].add(1);
     }
 
     /// Appends a head for a body of `length` bytes.
@@ -49,7 +49,7 @@ impl Worker {
             let start = text.len();
             begin_head(text, status);
             // Writing to memory does not fail.
-            if status != Status::NOT_MODIFIED {
+            if status != Status::NotModified {
                 let _ = write!(text, "Content-Length: {length}\r\n");
             }
             if !extra.kind.is_empty() {
@@ -153,7 +153,7 @@ fn begin_head(text: &mut Vec<u8>, status: Status) {
 /// Fields that a status brings with it.
 fn lines_of(status: Status) -> &'static str {
     match status {
-        Status::UNAVAILABLE => "Retry-After: 1\r\n",
+        Status::ServiceUnavailable => "Retry-After: 1\r\n",
         _ => "",
     }
 }

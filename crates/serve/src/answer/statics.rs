@@ -7,15 +7,15 @@ use super::respond::{Extra, end_head};
 use super::{Answered, Worker};
 use crate::files::entry::{Entry, Refusal};
 use crate::files::helpers::Job;
-use crate::http::coding::{Coding, choose};
-use crate::http::date::read_date;
-use crate::http::range::{Asked, read_range};
-use crate::http::request::{Conditions, Method, Request};
-use crate::http::status::Status;
-use crate::http::target::{TargetError, normal_path, origin_form, split_query};
 use crate::outgoing::Outgoing;
 use crate::routes::route_of;
 use crate::talk::Talk;
+use perpacket_http::coding::{Coding, choose};
+use perpacket_http::date::parse_date;
+use perpacket_http::range::{Selection, parse_range};
+use perpacket_http::request::{Conditions, Method, Request};
+use perpacket_http::status::Status;
+use perpacket_http::target::{TargetError, normalize_path, origin_form, split_query};
 
 impl Worker {
     /// Answers what was not found in the cache under the target as it came.
@@ -37,19 +37,14 @@ impl Worker {
         if !matches!(request.method, Method::Get | Method::Head) {
             return self.refuse_method(request, "GET, HEAD", out);
         }
-        let path = match normal_path(path) {
+        let path = match normalize_path(path) {
             Ok(path) => path,
             Err(TargetError::Malformed) => {
-                self.send_explained(
-                    request,
-                    Status::BAD_REQUEST,
-                    "malformed escape in path",
-                    out,
-                );
+                self.send_explained(request, Status::BadRequest, "malformed escape in path", out);
                 return Answered::Done;
             }
             Err(TargetError::Outside) => {
-                self.send_status(request, Status::NOT_FOUND, out);
+                self.send_status(request, Status::NotFound, out);
                 return Answered::Done;
             }
         };
@@ -71,15 +66,15 @@ impl Worker {
         if let Some(entry) = self.cached(path, accepted) {
             return Ok(Ok(entry));
         }
-        let plain = match self.cached_form(path, Coding::Plain) {
+        let plain = match self.cached_form(path, Coding::Identity) {
             Some(entry) => entry,
-            None => match self.load(path, Coding::Plain)? {
+            None => match self.load(path, Coding::Identity)? {
                 Ok(entry) => entry,
                 Err(refusal) => return Ok(Err(refusal)),
             },
         };
         let coding = choose(accepted.unwrap_or_default(), plain.siblings);
-        if coding == Coding::Plain {
+        if coding == Coding::Identity {
             return Ok(Ok(plain));
         }
         if let Some(entry) = self.cached_form(path, coding) {
@@ -101,7 +96,7 @@ impl Worker {
             lines: &lines,
         };
         let text = b"405 Method Not Allowed\n";
-        self.send_text(request, Status::METHOD_NOT_ALLOWED, text, extra, out);
+        self.send_text(request, Status::MethodNotAllowed, text, extra, out);
         Answered::Done
     }
 
@@ -130,7 +125,7 @@ impl Worker {
         };
         self.send_text(
             request,
-            Status::MOVED,
+            Status::MovedPermanently,
             b"301 Moved Permanently\n",
             extra,
             out,
@@ -153,7 +148,7 @@ impl Worker {
 
     #[inline]
     fn send_whole(&mut self, request: &Request<'_>, entry: &Arc<Entry>, out: &mut Outgoing) {
-        self.count(Status::OK);
+        self.count(Status::Ok);
         // Behind others its head is written behind theirs, and a small body with it.
         if out.is_empty() && is_plain(request) {
             let clock = &self.clock;
@@ -182,29 +177,29 @@ impl Worker {
     /// The order of RFC 9110, section 13.2.2, then the range.
     fn send_judged(&mut self, request: &Request<'_>, entry: &Arc<Entry>, out: &mut Outgoing) {
         match judge(&request.conditions, entry) {
-            Some(Status::NOT_MODIFIED) => return self.send_not_modified(request, entry, out),
+            Some(Status::NotModified) => return self.send_not_modified(request, entry, out),
             Some(status) => return self.send_status(request, status, out),
             None => {}
         }
         let asked = match request.range {
             Some(range) if request.method == Method::Get && may_be_part(request, entry) => {
-                read_range(range, entry.stamp.size_bytes)
+                parse_range(range, entry.stamp.size_bytes)
             }
-            _ => Asked::Whole,
+            _ => Selection::Whole,
         };
         match asked {
-            Asked::Whole => self.send_whole(request, entry, out),
-            Asked::Unsatisfiable => {
+            Selection::Whole => self.send_whole(request, entry, out),
+            Selection::Unsatisfiable => {
                 let lines = format!("Content-Range: bytes */{}\r\n", entry.stamp.size_bytes);
                 let extra = Extra {
                     kind: super::respond::TEXT,
                     lines: &lines,
                 };
                 let text = b"416 Range Not Satisfiable\n";
-                self.send_text(request, Status::RANGE_NOT_SATISFIABLE, text, extra, out);
+                self.send_text(request, Status::RangeNotSatisfiable, text, extra, out);
             }
-            Asked::Part(part) => {
-                self.count(Status::PARTIAL);
+            Selection::Part(part) => {
+                self.count(Status::PartialContent);
                 let mut lines = validators(entry);
                 // Writing to memory does not fail.
                 let _ = write!(
@@ -219,19 +214,19 @@ impl Worker {
                     lines: &lines,
                 };
                 let length = part.end - part.start;
-                self.head(request, Status::PARTIAL, length, extra, out);
+                self.head(request, Status::PartialContent, length, extra, out);
                 out.body(&entry.body, part);
             }
         }
     }
 
     fn send_not_modified(&self, request: &Request<'_>, entry: &Entry, out: &mut Outgoing) {
-        self.count(Status::NOT_MODIFIED);
+        self.count(Status::NotModified);
         let extra = Extra {
             kind: "",
             lines: &validators(entry),
         };
-        self.head(request, Status::NOT_MODIFIED, 0, extra, out);
+        self.head(request, Status::NotModified, 0, extra, out);
     }
 }
 
@@ -243,10 +238,10 @@ fn is_plain(request: &Request<'_>) -> bool {
 /// The status for a file that cannot be sent.
 pub(super) fn status_of(refusal: Refusal) -> Status {
     match refusal {
-        Refusal::Missing | Refusal::Folder => Status::NOT_FOUND,
-        Refusal::Forbidden => Status::FORBIDDEN,
-        Refusal::Exhausted => Status::UNAVAILABLE,
-        Refusal::Failed => Status::INTERNAL,
+        Refusal::Missing | Refusal::Folder => Status::NotFound,
+        Refusal::Forbidden => Status::Forbidden,
+        Refusal::Exhausted => Status::ServiceUnavailable,
+        Refusal::Failed => Status::InternalServerError,
     }
 }
 
@@ -262,18 +257,18 @@ fn validators(entry: &Entry) -> String {
 fn judge(conditions: &Conditions<'_>, entry: &Entry) -> Option<Status> {
     if let Some(tags) = conditions.if_match {
         if !has_tag(tags, &entry.etag, false) {
-            return Some(Status::PRECONDITION_FAILED);
+            return Some(Status::PreconditionFailed);
         }
-    } else if let Some(date) = conditions.if_unmodified_since.and_then(read_date)
+    } else if let Some(date) = conditions.if_unmodified_since.and_then(parse_date)
         && entry.modified_s > date
     {
-        return Some(Status::PRECONDITION_FAILED);
+        return Some(Status::PreconditionFailed);
     }
     if let Some(tags) = conditions.if_none_match {
-        return has_tag(tags, &entry.etag, true).then_some(Status::NOT_MODIFIED);
+        return has_tag(tags, &entry.etag, true).then_some(Status::NotModified);
     }
-    let date = conditions.if_modified_since.and_then(read_date)?;
-    (entry.modified_s <= date).then_some(Status::NOT_MODIFIED)
+    let date = conditions.if_modified_since.and_then(parse_date)?;
+    (entry.modified_s <= date).then_some(Status::NotModified)
 }
 
 /// Whether a list of entity tags has one; `weakly` a weak one counts too (section 8.8.3.2).
@@ -295,6 +290,6 @@ fn may_be_part(request: &Request<'_>, entry: &Entry) -> bool {
         Some(tag) if tag.trim_ascii().starts_with(b"\"") => {
             tag.trim_ascii() == entry.etag.as_bytes()
         }
-        Some(date) => read_date(date) == Some(entry.modified_s),
+        Some(date) => parse_date(date) == Some(entry.modified_s),
     }
 }

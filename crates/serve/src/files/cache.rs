@@ -11,12 +11,12 @@ use rustc_hash::FxBuildHasher;
 
 use super::entry::{Body, Entry};
 use crate::counters::Counters;
-use crate::http::coding::Coding;
+use perpacket_http::coding::Coding;
 
 /// Most descriptors that entries may hold open.
 const OPEN_FILES: usize = 256;
 
-/// Codings there are, each with its own map.
+/// CodingSet there are, each with its own map.
 const CODINGS: usize = 4;
 
 type Places = HashMap<Box<[u8]>, usize, FxBuildHasher>;
@@ -167,7 +167,7 @@ mod tests {
             let name = format!("{number}");
             fs::write(folder.path().join(&name), vec![b'x'; bytes]).unwrap();
             let path = format!("/{name}");
-            Arc::new(Entry::load(&root, path.as_bytes(), Coding::Plain, 1 << 20).unwrap())
+            Arc::new(Entry::load(&root, path.as_bytes(), Coding::Identity, 1 << 20).unwrap())
         };
         let all = (0..count).map(load).collect();
         (folder, all)
@@ -184,13 +184,16 @@ mod tests {
                 Arc::clone(entry),
                 &counters,
             );
-            assert!(cache.get(b"/0", Coding::Plain).is_some(), "used each time");
+            assert!(
+                cache.get(b"/0", Coding::Identity).is_some(),
+                "used each time"
+            );
             assert!(counters.cache_bytes.get() <= cache.budget_bytes);
         }
         assert_eq!(counters.cache_entries.get(), 10);
-        assert!(cache.get(b"/1", Coding::Plain).is_none());
-        cache.remove(b"/0", Coding::Plain, &counters);
-        assert!(cache.get(b"/0", Coding::Plain).is_none());
+        assert!(cache.get(b"/1", Coding::Identity).is_none());
+        cache.remove(b"/0", Coding::Identity, &counters);
+        assert!(cache.get(b"/0", Coding::Identity).is_none());
         assert_eq!(counters.cache_entries.get(), 9);
     }
 
@@ -200,6 +203,6 @@ mod tests {
         let counters = Counters::default();
         let mut cache = Cache::new(100);
         cache.insert(b"/0", Arc::clone(&entries[0]), &counters);
-        assert!(cache.get(b"/0", Coding::Plain).is_none());
+        assert!(cache.get(b"/0", Coding::Identity).is_none());
     }
 }

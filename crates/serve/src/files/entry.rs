@@ -11,8 +11,8 @@ use rustix::io::Errno;
 
 use super::content::Content;
 use super::root::{Kind, Root, Stamp, stamp_of};
-use crate::http::coding::{Coding, Codings};
-use crate::http::{content_type, date};
+use perpacket_http::coding::{Coding, CodingSet};
+use perpacket_http::{content_type, date};
 
 /// A file, ready to be sent.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ pub struct Entry {
     /// The form it has.
     pub coding: Coding,
     /// Compressed forms that lie beside it.
-    pub siblings: Codings,
+    pub siblings: CodingSet,
     /// When the file was last compared, in milliseconds of the worker's clock.
     pub checked_ms: AtomicU64,
 }
@@ -116,7 +116,7 @@ impl Entry {
             let (kind, stamp) = stamp_of(&file)?;
             match kind {
                 Kind::File => {}
-                Kind::Folder if coding == Coding::Plain => return Err(Refusal::Folder),
+                Kind::Folder if coding == Coding::Identity => return Err(Refusal::Folder),
                 Kind::Folder | Kind::Other => return Err(Refusal::Missing),
             }
             if stamp.size_bytes > memory_limit_bytes {
@@ -129,8 +129,8 @@ impl Entry {
             }
         };
         let siblings = match coding {
-            Coding::Plain => siblings_of(root, path),
-            _ => Codings::default().with(coding),
+            Coding::Identity => siblings_of(root, path),
+            _ => CodingSet::default().with(coding),
         };
         Self::new(path, coding, siblings, stamp, body)
     }
@@ -138,12 +138,12 @@ impl Entry {
     fn new(
         path: &[u8],
         coding: Coding,
-        siblings: Codings,
+        siblings: CodingSet,
         stamp: Stamp,
         body: Body,
     ) -> Result<Self, Refusal> {
-        let name = file_path(path, Coding::Plain);
-        let kind = content_type::of_path(&name);
+        let name = file_path(path, Coding::Identity);
+        let kind = content_type::content_type(&name);
         let modified_s = stamp.modified_ns.div_euclid(1_000_000_000) as i64;
         let etag = format!(
             "\"{:x}-{:x}-{:x}\"",
@@ -182,9 +182,9 @@ impl Entry {
     /// Those of the writer.
     pub fn write_validators(&self, head: &mut Vec<u8>) -> io::Result<()> {
         head.extend_from_slice(b"Last-Modified: ");
-        head.extend_from_slice(&date::write_date(self.modified_s));
+        head.extend_from_slice(&date::format_date(self.modified_s));
         write!(head, "\r\nETag: {}\r\n", self.etag)?;
-        if self.coding != Coding::Plain {
+        if self.coding != Coding::Identity {
             write!(head, "Content-Encoding: {}\r\n", self.coding.name())?;
         }
         if !self.siblings.is_empty() {
@@ -198,7 +198,7 @@ impl Entry {
         let same = root
             .look(&file_path(path, self.coding))
             .is_ok_and(|(kind, stamp)| kind == Kind::File && stamp == self.stamp);
-        same && (self.coding != Coding::Plain || siblings_of(root, path) == self.siblings)
+        same && (self.coding != Coding::Identity || siblings_of(root, path) == self.siblings)
     }
 
     /// Memory it takes in the cache, in bytes: content, head, and what goes with an entry.
@@ -212,7 +212,7 @@ impl Entry {
 }
 
 /// The compressed forms beside a file.
-fn siblings_of(root: &Root, path: &[u8]) -> Codings {
+fn siblings_of(root: &Root, path: &[u8]) -> CodingSet {
     let is_file = |coding: &Coding| {
         root.look(&file_path(path, *coding))
             .is_ok_and(|(kind, _)| kind == Kind::File)
@@ -220,7 +220,7 @@ fn siblings_of(root: &Root, path: &[u8]) -> Codings {
     Coding::COMPRESSED
         .into_iter()
         .filter(is_file)
-        .fold(Codings::default(), Codings::with)
+        .fold(CodingSet::default(), CodingSet::with)
 }
 
 /// All of a file; `None` if it changed meanwhile.
@@ -248,7 +248,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("a.html"), "one").unwrap();
         let root = Root::open(folder.path()).unwrap();
-        let entry = Entry::load(&root, b"/a.html", Coding::Plain, 100).unwrap();
+        let entry = Entry::load(&root, b"/a.html", Coding::Identity, 100).unwrap();
         assert!(entry.is_current(&root, b"/a.html"));
         assert!(matches!(&entry.body, Body::Memory(content) if ***content == *b"one"));
         fs::write(folder.path().join("a.html.gz"), "zipped").unwrap();
@@ -262,7 +262,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("sub")).unwrap();
         let root = Root::open(folder.path()).unwrap();
-        let refusal = |path: &[u8]| Entry::load(&root, path, Coding::Plain, 9).unwrap_err();
+        let refusal = |path: &[u8]| Entry::load(&root, path, Coding::Identity, 9).unwrap_err();
         assert_eq!(refusal(b"/sub"), Refusal::Folder);
         assert_eq!(refusal(b"/sub/"), Refusal::Missing);
         assert_eq!(refusal(b"/none"), Refusal::Missing);

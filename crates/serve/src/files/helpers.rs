@@ -13,9 +13,9 @@ use std::thread::JoinHandle;
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::entry::{Entry, Refusal};
-use crate::http::coding::Coding;
 use crate::routes::cgi::CgiRequest;
 use crate::site::Site;
+use perpacket_http::coding::Coding;
 
 /// Threads that wait for disks. A disk serves a few requests at a time best.
 pub const HELPERS: usize = 4;

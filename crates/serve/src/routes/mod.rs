@@ -16,7 +16,7 @@ use std::hint::black_box;
 
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::http::target::query_value;
+use perpacket_http::target::query_value;
 
 /// Longest work of one request, in microseconds.
 const WORK_LIMIT_US: u64 = 10_000_000;

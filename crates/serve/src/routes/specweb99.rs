@@ -20,8 +20,8 @@ use std::io::Write;
 use std::net::IpAddr;
 
 use super::number;
-use crate::http::coding::Coding;
-use crate::http::target::{normal_path, query_value};
+use perpacket_http::coding::Coding;
+use perpacket_http::target::{normalize_path, query_value};
 
 /// Advertisements there are.
 pub const ADS: u64 = 360;
@@ -208,8 +208,8 @@ pub fn cgi_page(root: &std::path::Path, query: &[u8], peer: IpAddr) -> std::io::
     let Some(Ok(Operation::Cgi(file))) = Operation::of(b"cgi", query) else {
         return Err(refused());
     };
-    let path = normal_path(file).map_err(|_| refused())?;
-    let name = crate::files::entry::file_path(&path, Coding::Plain);
+    let path = normalize_path(file).map_err(|_| refused())?;
+    let name = crate::files::entry::file_path(&path, Coding::Identity);
     let root = crate::files::root::Root::open(root)?;
     let mut page = page_top("/specweb99/cgi", query, peer);
     std::io::Read::read_to_end(&mut std::fs::File::from(root.open_file(&name)?), &mut page)?;

@@ -16,9 +16,9 @@ use super::listener::{Reserve, accept, turn_away};
 use super::tls::TlsSession;
 use crate::answer::{Stop, Worker};
 use crate::error::ServeError;
-use crate::http::status::Status;
 use crate::outgoing::{Outgoing, Sent};
 use crate::talk::Talk;
+use perpacket_http::status::Status;
 
 /// How long a call blocks at most: then deadlines and the flag to stop are looked at.
 const TICK: Duration = Duration::from_millis(500);
@@ -65,7 +65,7 @@ pub fn run(
                 let mut answer = Vec::new();
                 server
                     .worker
-                    .write_refusal(Status::UNAVAILABLE, &mut answer);
+                    .write_refusal(Status::ServiceUnavailable, &mut answer);
                 if reserve.shed(listener.as_fd(), &answer) {
                     server.worker.counters().shed.add(1);
                 } else {
@@ -94,7 +94,8 @@ impl Blocking<'_> {
     fn take(&mut self, socket: &OwnedFd, peer: IpAddr, tls: Option<&Arc<rustls::ServerConfig>>) {
         if !self.worker.site.enter() {
             let mut answer = Vec::new();
-            self.worker.write_refusal(Status::UNAVAILABLE, &mut answer);
+            self.worker
+                .write_refusal(Status::ServiceUnavailable, &mut answer);
             turn_away(socket, &answer);
             self.worker.counters().shed.add(1);
             return;
@@ -168,7 +169,8 @@ impl Blocking<'_> {
                 self.worker.counters().timed_out.add(1);
                 if request_deadline_ms.is_some() && tls.is_none() {
                     let mut answer = Vec::new();
-                    self.worker.write_refusal(Status::TIMEOUT, &mut answer);
+                    self.worker
+                        .write_refusal(Status::RequestTimeout, &mut answer);
                     turn_away(socket, &answer);
                 }
                 return Ok(false);

@@ -14,8 +14,8 @@ use super::connection::{Connection, Connections, Waiting};
 use super::listener::turn_away;
 use crate::answer::{Stop, Worker};
 use crate::files::helpers::{HelperDesk, Job, Outcome};
-use crate::http::status::Status;
 use crate::outgoing::{Outgoing, Sent};
+use perpacket_http::status::Status;
 
 /// Least size of the loop's buffer, in bytes: many pipelined requests are read at once.
 const BUFFER_BYTES: usize = 65_536;
@@ -142,7 +142,7 @@ impl Engine {
                 self.worker.counters().timed_out.add(1);
             }
             if connection.waiting == Waiting::Request && connection.tls.is_none() {
-                turn_away(&connection.socket, &self.refusal(Status::TIMEOUT));
+                turn_away(&connection.socket, &self.refusal(Status::RequestTimeout));
             }
         }
         tokens
@@ -150,7 +150,7 @@ impl Engine {
 
     /// A response that says to come again later, for a client that is not taken.
     pub fn unavailable(&self) -> Vec<u8> {
-        self.refusal(Status::UNAVAILABLE)
+        self.refusal(Status::ServiceUnavailable)
     }
 
     /// A response for a client that is turned away.
@@ -256,7 +256,9 @@ impl Engine {
             connection.has_requests = true;
             return true;
         }
-        let stop = self.worker.refuse(Status::UNAVAILABLE, &mut self.out);
+        let stop = self
+            .worker
+            .refuse(Status::ServiceUnavailable, &mut self.out);
         self.follow(connection, &stop);
         self.keep(connection);
         false

@@ -1,15 +1,15 @@
-//! The path that a request target names (RFC 9112, section 3.2; RFC 3986, section 5.2.4).
+//! Request targets and their paths (RFC 9112, section 3.2; RFC 3986, section 5.2.4).
 
-/// Why a target names no path.
+/// Why a target has no normalized path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TargetError {
-    /// A `%` without two hexadecimal digits, or a byte NUL.
+    /// A `%` without two hexadecimal digits, or a NUL byte, which no file name can contain.
     Malformed,
-    /// `..` beyond the root.
+    /// `..` leads out of the root.
     Outside,
 }
 
-/// The part of a target before `?`, and what follows it.
+/// Splits a target into its path and its query; drops the fragment.
 #[must_use]
 pub fn split_query(target: &[u8]) -> (&[u8], &[u8]) {
     match memchr::memchr2(b'?', b'#', target) {
@@ -19,7 +19,7 @@ pub fn split_query(target: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// An absolute form without its scheme and authority: `http://host/a` is `/a`.
+/// Removes scheme and authority from a target in absolute form: `http://host/a` becomes `/a`.
 ///
 /// `None` if the target is neither in origin form nor in absolute form.
 #[must_use]
@@ -42,65 +42,59 @@ pub fn origin_form(target: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// The path without escapes, empty segments, `.` and `..`; a slash at its end stays.
+/// Decodes a path and removes empty segments, `.` and `..`. Keeps a slash at the end.
 ///
 /// # Errors
-/// It is malformed or leads out of the root.
-pub fn normal_path(path: &[u8]) -> Result<Vec<u8>, TargetError> {
-    let decoded = decode(path)?;
-    let mut normal = Vec::with_capacity(decoded.len());
+/// The path is malformed or leads out of the root.
+pub fn normalize_path(path: &[u8]) -> Result<Vec<u8>, TargetError> {
+    let decoded = percent_decode(path).ok_or(TargetError::Malformed)?;
+    if decoded.contains(&0) {
+        return Err(TargetError::Malformed);
+    }
+    let mut normalized = Vec::with_capacity(decoded.len());
     let mut ends_in_folder = true;
     for segment in decoded.split(|&byte| byte == b'/') {
         ends_in_folder = matches!(segment, b"" | b"." | b"..");
         match segment {
             b"" | b"." => {}
             b".." => {
-                let cut = normal.iter().rposition(|&byte| byte == b'/');
-                normal.truncate(cut.ok_or(TargetError::Outside)?);
+                let cut = normalized.iter().rposition(|&byte| byte == b'/');
+                normalized.truncate(cut.ok_or(TargetError::Outside)?);
             }
             name => {
-                normal.push(b'/');
-                normal.extend_from_slice(name);
+                normalized.push(b'/');
+                normalized.extend_from_slice(name);
             }
         }
     }
     if ends_in_folder {
-        normal.push(b'/');
+        normalized.push(b'/');
     }
-    Ok(normal)
+    Ok(normalized)
 }
 
-/// Bytes with their `%` escapes resolved.
-///
-/// # Errors
-/// An escape lacks its digits, or a byte is NUL, which no file name may hold.
-pub fn decode(text: &[u8]) -> Result<Vec<u8>, TargetError> {
+/// Decodes percent-encoding (RFC 3986, section 2.1); `None` if a `%` lacks two hexadecimal digits.
+#[must_use]
+pub fn percent_decode(text: &[u8]) -> Option<Vec<u8>> {
     let mut decoded = Vec::with_capacity(text.len());
     let mut rest = text;
     while let Some((&byte, after)) = rest.split_first() {
-        rest = after;
-        let byte = if byte == b'%' {
-            let [high, low, after @ ..] = rest else {
-                return Err(TargetError::Malformed);
+        if byte == b'%' {
+            let [high, low, after @ ..] = after else {
+                return None;
             };
             let digit = |byte: &u8| char::from(*byte).to_digit(16);
-            let (Some(high), Some(low)) = (digit(high), digit(low)) else {
-                return Err(TargetError::Malformed);
-            };
+            decoded.push((digit(high)? * 16 + digit(low)?) as u8);
             rest = after;
-            (high * 16 + low) as u8
         } else {
-            byte
-        };
-        if byte == 0 {
-            return Err(TargetError::Malformed);
+            decoded.push(byte);
+            rest = after;
         }
-        decoded.push(byte);
     }
-    Ok(decoded)
+    Some(decoded)
 }
 
-/// The value of a key in a query such as `us=5&x=1`, as it stands.
+/// The value of a key in a query such as `us=5&x=1`, not decoded.
 #[must_use]
 pub fn query_value<'a>(query: &'a [u8], key: &str) -> Option<&'a [u8]> {
     query
@@ -114,9 +108,9 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn paths_are_normal_before_they_are_looked_up() {
-        let normal = |text: &str| {
-            normal_path(text.as_bytes()).map(|path| String::from_utf8_lossy(&path).into_owned())
+    fn paths_are_decoded_and_normalized() {
+        let normalized = |text: &str| {
+            normalize_path(text.as_bytes()).map(|path| String::from_utf8_lossy(&path).into_owned())
         };
         for (given, expected) in [
             ("/a/b", "/a/b"),
@@ -127,14 +121,14 @@ mod tests {
             ("/%61%2Fb", "/a/b"),
             ("/a%20b", "/a b"),
         ] {
-            assert_eq!(normal(given), Ok(expected.to_owned()), "{given}");
+            assert_eq!(normalized(given), Ok(expected.to_owned()), "{given}");
         }
         for outside in ["/..", "/a/../../b", "/%2e%2e/etc/passwd", "/..%2f..%2fetc"] {
-            assert_eq!(normal(outside), Err(TargetError::Outside), "{outside}");
+            assert_eq!(normalized(outside), Err(TargetError::Outside), "{outside}");
         }
         for malformed in ["/%", "/%2", "/%zz", "/%00"] {
             assert_eq!(
-                normal(malformed),
+                normalized(malformed),
                 Err(TargetError::Malformed),
                 "{malformed}"
             );
@@ -142,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn an_absolute_form_names_its_path() {
+    fn an_absolute_form_is_reduced_to_its_path() {
         assert_eq!(origin_form(b"HTTP://h:80/a?b"), Some(&b"/a?b"[..]));
         assert_eq!(origin_form(b"http://h"), Some(&b"/"[..]));
         assert_eq!(origin_form(b"h:80"), None);
@@ -151,13 +145,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_normal_path_never_climbs(path in prop::collection::vec(
+        fn a_normalized_path_never_leaves_the_root(path in prop::collection::vec(
             prop::sample::select(b"/.%2eaF\0".to_vec()), 0..40))
         {
-            if let Ok(normal) = normal_path(&path) {
-                prop_assert!(normal.starts_with(b"/"));
-                prop_assert!(!normal.split(|&b| b == b'/').any(|part| part == b".."));
-                prop_assert!(!normal.contains(&0));
+            if let Ok(normalized) = normalize_path(&path) {
+                prop_assert!(normalized.starts_with(b"/"));
+                prop_assert!(!normalized.split(|&b| b == b'/').any(|part| part == b".."));
+                prop_assert!(!normalized.contains(&0));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Dates of HTTP: written as IMF-fixdate, read in all three forms (RFC 9110, section 5.6.7).
+//! HTTP dates: formatted as IMF-fixdate, parsed in all three forms (RFC 9110, section 5.6.7).
 
 /// Bytes of an IMF-fixdate: `Sun, 06 Nov 1994 08:49:37 GMT`.
 pub const DATE_BYTES: usize = 29;
@@ -8,12 +8,12 @@ const MONTHS: [&str; 12] = [
     "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
 ];
 
-/// Latest second that a date with a year of four digits can say: the end of 9999.
+/// The last second of the year 9999, the latest that four digits can express.
 const LAST_SECOND: i64 = 253_402_300_799;
 
 /// An IMF-fixdate of seconds since 1970; times outside the years 1970 to 9999 are clamped.
 #[must_use]
-pub fn write_date(unix_s: i64) -> [u8; DATE_BYTES] {
+pub fn format_date(unix_s: i64) -> [u8; DATE_BYTES] {
     let unix_s = unix_s.clamp(0, LAST_SECOND);
     let (days, second_of_day) = (unix_s / 86_400, unix_s % 86_400);
     let (year, month, day) = civil_from_days(days);
@@ -30,11 +30,11 @@ pub fn write_date(unix_s: i64) -> [u8; DATE_BYTES] {
     date
 }
 
-/// Seconds since 1970 of a date in any of HTTP's three forms; `None` if it is none of them.
+/// The Unix time of a date in any of the three forms, in seconds; `None` for any other text.
 ///
-/// RFC 850's years of two digits are taken as 1970 to 2069.
+/// The two-digit years of RFC 850 mean 1970 to 2069.
 #[must_use]
-pub fn read_date(text: &[u8]) -> Option<i64> {
+pub fn parse_date(text: &[u8]) -> Option<i64> {
     let text = std::str::from_utf8(text).ok()?.trim();
     let mut fields = [""; 7];
     let mut count = 0;
@@ -72,8 +72,8 @@ fn number(text: &str) -> Option<i64> {
     text.parse().ok().filter(|_| digits)
 }
 
-/// Year, month and day of a day since 1970. The year is taken to begin in March, so that the leap
-/// day is its last, and days are counted in eras of 400 years (146,097 days).
+/// Year, month and day of a day since 1970. The computation starts years in March, so that the leap
+/// day comes last, and counts days in eras of 400 years (146,097 days).
 fn civil_from_days(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
     let era = days.div_euclid(146_097);
@@ -108,38 +108,38 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_three_forms_of_the_rfc_are_one_second() {
+    fn the_three_forms_of_the_rfc_are_the_same_second() {
         for text in [
             "Sun, 06 Nov 1994 08:49:37 GMT",
             "Sunday, 06-Nov-94 08:49:37 GMT",
             "Sun Nov  6 08:49:37 1994",
         ] {
-            assert_eq!(read_date(text.as_bytes()), Some(784_111_777), "{text}");
+            assert_eq!(parse_date(text.as_bytes()), Some(784_111_777), "{text}");
         }
-        assert_eq!(&write_date(784_111_777), b"Sun, 06 Nov 1994 08:49:37 GMT");
+        assert_eq!(&format_date(784_111_777), b"Sun, 06 Nov 1994 08:49:37 GMT");
     }
 
     #[test]
-    fn what_is_no_date_is_none() {
+    fn other_texts_are_no_dates() {
         for text in [
             "",
             "0",
             "Sun, 06 Nov 1994 08:49:37",
             "Sun, 06 Nov 1994 24:00:00 GMT",
         ] {
-            assert_eq!(read_date(text.as_bytes()), None, "{text}");
+            assert_eq!(parse_date(text.as_bytes()), None, "{text}");
         }
     }
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(second in 0i64..LAST_SECOND) {
-            prop_assert_eq!(read_date(&write_date(second)), Some(second));
+        fn a_formatted_date_parses_to_the_same_second(second in 0i64..LAST_SECOND) {
+            prop_assert_eq!(parse_date(&format_date(second)), Some(second));
         }
 
         #[test]
         fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
-            let _ = read_date(&bytes);
+            let _ = parse_date(&bytes);
         }
     }
 }

@@ -1,12 +1,12 @@
-//! Content types by a file's extension.
+//! The content type of a file by its extension.
 
-/// The type of what has no known extension (RFC 9110, section 8.3).
-pub const UNKNOWN: &str = "application/octet-stream";
+/// The type of a file whose extension is unknown (RFC 9110, section 8.3).
+pub const OCTET_STREAM: &str = "application/octet-stream";
 
-/// Extensions in lower case with their types, as the registry of media types has them.
+/// Extensions in lower case with their types from the IANA registry, sorted for the binary search.
 const TYPES: [(&str, &str); 36] = [
     ("avif", "image/avif"),
-    ("bin", UNKNOWN),
+    ("bin", OCTET_STREAM),
     ("bmp", "image/bmp"),
     ("css", "text/css; charset=utf-8"),
     ("csv", "text/csv; charset=utf-8"),
@@ -45,15 +45,15 @@ const TYPES: [(&str, &str); 36] = [
 
 /// The content type of a file, by the last extension of its name.
 #[must_use]
-pub fn of_path(path: &[u8]) -> &'static str {
+pub fn content_type(path: &[u8]) -> &'static str {
     let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
     let Some(dot) = name.iter().rposition(|&byte| byte == b'.') else {
-        return UNKNOWN;
+        return OCTET_STREAM;
     };
     let extension = name[dot + 1..].to_ascii_lowercase();
     TYPES
         .binary_search_by(|(known, _)| known.as_bytes().cmp(&extension))
-        .map_or(UNKNOWN, |place| TYPES[place].1)
+        .map_or(OCTET_STREAM, |index| TYPES[index].1)
 }
 
 #[cfg(test)]
@@ -61,14 +61,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_is_sorted_so_that_it_can_be_searched() {
+    fn the_table_is_sorted() {
         assert!(TYPES.is_sorted());
     }
 
     #[test]
     fn a_type_comes_from_the_last_extension_in_any_case() {
-        assert_eq!(of_path(b"/a.b/index.HTML"), "text/html; charset=utf-8");
-        assert_eq!(of_path(b"/a.html/none"), UNKNOWN);
-        assert_eq!(of_path(b"/file_set/dir00000/class1_3"), UNKNOWN);
+        assert_eq!(content_type(b"/a.b/index.HTML"), "text/html; charset=utf-8");
+        assert_eq!(content_type(b"/a.html/none"), OCTET_STREAM);
+        assert_eq!(content_type(b"/file_set/dir00000/class1_3"), OCTET_STREAM);
     }
 }

@@ -1,10 +1,11 @@
-//! Which precompressed form of a file a client takes (RFC 9110, section 12.5.3).
+//! Content codings: which precompressed variant of a file a client accepts (RFC 9110, section
+//! 12.5.3).
 
-/// A form in which a file can lie beside itself.
+/// A content coding. The compressed ones have a file name extension for precompressed files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Coding {
-    /// As it is.
-    Plain,
+    /// No coding.
+    Identity,
     /// `.gz`
     Gzip,
     /// `.br`
@@ -14,14 +15,14 @@ pub enum Coding {
 }
 
 impl Coding {
-    /// The compressed forms, the one preferred at equal weights first.
+    /// The compressed codings, in order of preference at equal weights.
     pub const COMPRESSED: [Self; 3] = [Self::Brotli, Self::Zstandard, Self::Gzip];
 
-    /// What is added to the file's name.
+    /// The extension of a precompressed file's name.
     #[must_use]
     pub fn extension(self) -> &'static str {
         match self {
-            Self::Plain => "",
+            Self::Identity => "",
             Self::Gzip => ".gz",
             Self::Brotli => ".br",
             Self::Zstandard => ".zst",
@@ -32,7 +33,7 @@ impl Coding {
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Self::Plain => "identity",
+            Self::Identity => "identity",
             Self::Gzip => "gzip",
             Self::Brotli => "br",
             Self::Zstandard => "zstd",
@@ -42,34 +43,35 @@ impl Coding {
 
 /// A set of codings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Codings(u8);
+pub struct CodingSet(u8);
 
-impl Codings {
-    /// With one more.
+impl CodingSet {
+    /// The set with one more coding.
     #[must_use]
     pub fn with(self, coding: Coding) -> Self {
         Self(self.0 | 1 << coding as u8)
     }
 
-    /// Whether it holds `coding`.
+    /// Whether `coding` is in the set.
     #[must_use]
-    pub fn has(self, coding: Coding) -> bool {
+    pub fn contains(self, coding: Coding) -> bool {
         self.0 & 1 << coding as u8 != 0
     }
 
-    /// Whether it holds none.
+    /// Whether the set is empty.
     #[must_use]
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 }
 
-/// The best of the `available` codings for an `Accept-Encoding` field; plain if none is accepted.
+/// The best `available` coding for an `Accept-Encoding` field; identity if the client accepts none
+/// of them.
 #[must_use]
-pub fn choose(accepted: &[u8], available: Codings) -> Coding {
-    let mut best = (0, Coding::Plain);
+pub fn choose(accepted: &[u8], available: CodingSet) -> Coding {
+    let mut best = (0, Coding::Identity);
     for coding in Coding::COMPRESSED {
-        if available.has(coding) {
+        if available.contains(coding) {
             let weight = weight_of(accepted, coding);
             if weight > best.0 {
                 best = (weight, coding);
@@ -79,7 +81,7 @@ pub fn choose(accepted: &[u8], available: Codings) -> Coding {
     best.1
 }
 
-/// The weight, in thousandths, that the field gives a coding.
+/// A coding's weight in the field, in thousandths.
 fn weight_of(accepted: &[u8], coding: Coding) -> u32 {
     let mut any = 0;
     for item in accepted.split(|&byte| byte == b',') {
@@ -88,9 +90,9 @@ fn weight_of(accepted: &[u8], coding: Coding) -> u32 {
         let weight = parts
             .find_map(|part| part.strip_prefix(b"q=").or(part.strip_prefix(b"Q=")))
             .map_or(1000, thousandths);
-        let same = name.eq_ignore_ascii_case(coding.name().as_bytes())
+        let matches = name.eq_ignore_ascii_case(coding.name().as_bytes())
             || coding == Coding::Gzip && name.eq_ignore_ascii_case(b"x-gzip");
-        if same {
+        if matches {
             return weight;
         }
         if name == b"*" {
@@ -100,7 +102,7 @@ fn weight_of(accepted: &[u8], coding: Coding) -> u32 {
     any
 }
 
-/// `1`, `0.5` or `0.123` in thousandths; what is no weight counts as none.
+/// `1`, `0.5` or `0.123` in thousandths; 0 for anything that is no weight.
 fn thousandths(text: &[u8]) -> u32 {
     let (whole, fraction) = match text.iter().position(|&byte| byte == b'.') {
         Some(dot) => (&text[..dot], &text[dot + 1..]),
@@ -111,10 +113,10 @@ fn thousandths(text: &[u8]) -> u32 {
     }
     match whole {
         b"1" => 1000,
-        b"0" => (0..3).fold(0, |value, place| {
+        b"0" => (0..3).fold(0, |value, digit_index| {
             value * 10
                 + fraction
-                    .get(place)
+                    .get(digit_index)
                     .map_or(0, |digit| u32::from(digit - b'0'))
         }),
         _ => 0,
@@ -129,23 +131,23 @@ mod tests {
     fn weights_come_first_and_the_order_of_preference_second() {
         let all = Coding::COMPRESSED
             .into_iter()
-            .fold(Codings::default(), Codings::with);
+            .fold(CodingSet::default(), CodingSet::with);
         let cases = [
             ("gzip", Coding::Gzip),
             ("gzip, br", Coding::Brotli),
             ("gzip;q=0.8, br;q=0.5", Coding::Gzip),
             ("br;q=0, *", Coding::Zstandard),
-            ("identity", Coding::Plain),
-            ("gzip;q=0", Coding::Plain),
-            ("", Coding::Plain),
+            ("identity", Coding::Identity),
+            ("gzip;q=0", Coding::Identity),
+            ("", Coding::Identity),
             ("GZIP ; Q=0.001", Coding::Gzip),
-            ("gzip;q=x", Coding::Plain),
+            ("gzip;q=x", Coding::Identity),
         ];
         for (field, coding) in cases {
             assert_eq!(choose(field.as_bytes(), all), coding, "{field}");
         }
-        let only_gzip = Codings::default().with(Coding::Gzip);
+        let only_gzip = CodingSet::default().with(Coding::Gzip);
         assert_eq!(choose(b"br, gzip", only_gzip), Coding::Gzip);
-        assert_eq!(choose(b"br", only_gzip), Coding::Plain);
+        assert_eq!(choose(b"br", only_gzip), Coding::Identity);
     }
 }
