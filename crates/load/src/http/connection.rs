@@ -80,6 +80,8 @@ pub(crate) struct Connection {
     pub served: u32,
     /// Failed requests in a row.
     pub failed: u32,
+    /// Where the response redirects to.
+    pub location: Option<String>,
     /// The advertisement shown last (SPECweb99).
     pub advertisement: u32,
     /// In the window: bytes, responses and failures, for conformance.
@@ -114,6 +116,7 @@ impl Connection {
             progress_ns: 0,
             served: 0,
             failed: 0,
+            location: None,
             advertisement: 0,
             window_bytes: 0,
             window_requests: 0,

@@ -8,7 +8,7 @@ use super::connection::{Connection, State, Wait};
 use super::fault::Fault;
 use super::request::{Circumstances, shown_advertisement};
 use super::request_log::Entry;
-use super::response::{Body, DATE_BYTES, Head, parse_head};
+use super::response::{Body, DATE_BYTES, Head, is_redirect, parse_head};
 use super::settings::Check;
 use super::step::{ANY_SIZE, OPERATION_NAMES, Operation};
 use super::worker::Worker;
@@ -216,6 +216,9 @@ impl Worker {
                 .cookie
                 .and_then(|(from, to)| shown_advertisement(&seen[from..to]));
             own.advertisement = cookie.unwrap_or(own.advertisement);
+            own.location = head
+                .location
+                .map(|(from, to)| String::from_utf8_lossy(&seen[from..to]).into_owned());
             rest = &rest[rest.len() - after..];
             own.head_bytes.clear();
             if head.status >= 200 {
@@ -320,7 +323,7 @@ impl Worker {
         own.window_requests += 1;
         self.tally.requests += 1;
         self.tally.body_bytes += own.body_bytes;
-        self.tally.statuses[usize::from(head.status).min(599)] += 1;
+        self.tally.statuses[usize::from(head.status)] += 1;
         self.tally.operations[own.step.operation as usize] += 1;
         self.tally.service.record(service);
         self.tally.response.record(response);
@@ -355,8 +358,13 @@ impl Worker {
     fn complaint(&mut self, connection: u32, head: &Head) -> Option<(Fault, String)> {
         let own = &mut self.connections[connection as usize];
         let step = own.step;
-        if head.status >= 400 && head.status != step.status {
-            return Some((Fault::UnexpectedStatus, format!("status {}", head.status)));
+        if !is_expected(head.status, step.status) {
+            let mut text = format!("status {}", head.status);
+            if let Some(location) = own.location.take() {
+                text.push_str(" to ");
+                text.push_str(&location);
+            }
+            return Some((Fault::UnexpectedStatus, text));
         }
         let is_whole = head.status == 200 && step.operation != Operation::Head;
         let expected = u64::from(step.expected_bytes);
@@ -413,4 +421,12 @@ impl Worker {
             error,
         });
     }
+}
+
+/// Whether a response has a status that its request accepts: success, "not modified", or the status
+/// that the log has recorded. Any redirect stands for another one.
+fn is_expected(status: u16, logged: u16) -> bool {
+    matches!(status, 200..=299 | 304)
+        || status == logged
+        || is_redirect(status) && is_redirect(logged)
 }

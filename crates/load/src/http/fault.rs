@@ -24,7 +24,7 @@ pub enum Fault {
     ShortBody,
     /// The body has the right length and other bytes than the same object had before.
     ChangedBody,
-    /// The status is not what the workload expects: 2xx or 3xx, or what the log says.
+    /// The status is not what the workload expects: 2xx or 304, or what the log recorded.
     UnexpectedStatus,
     /// No connection could be made for another reason.
     Connect,

@@ -40,6 +40,13 @@ pub(crate) fn of(
             left.unfinished
         ));
     }
+    let redirects = tally.redirects();
+    if redirects > 0 && tally.faults.count(Fault::UnexpectedStatus) > 0 {
+        notes.push(format!(
+            "{redirects} responses are redirects, which a load does not follow: ask for the location \
+             that they name"
+        ));
+    }
     if tally.faults.count(Fault::NoPort) > 0 {
         notes.push("client ports ran out: name more source addresses".to_owned());
     }

@@ -28,6 +28,13 @@ pub(crate) struct Head {
     pub last_modified: Option<[u8; DATE_BYTES]>,
     /// Where the value of `Set-Cookie` stands in the head.
     pub cookie: Option<(usize, usize)>,
+    /// Where the value of a redirect's `Location` stands in the head.
+    pub location: Option<(usize, usize)>,
+}
+
+/// Whether a status sends the client to another location.
+pub(crate) fn is_redirect(status: u16) -> bool {
+    matches!(status, 300..=303 | 305..=399)
 }
 
 impl Head {
@@ -60,6 +67,7 @@ pub(crate) fn parse_head(bytes: &[u8]) -> Result<Option<Head>, String> {
         keep_alive: minor != Some(&b'0'),
         last_modified: None,
         cookie: None,
+        location: None,
     };
     let mut from = first + 1;
     while let Some(length) = memchr(b'\n', &bytes[from..]) {
@@ -143,6 +151,11 @@ fn field(line: &[u8], at: usize, head: &mut Head) -> Option<()> {
         }
         b'l' if is(b"last-modified") => {
             head.last_modified = line[14..].trim_ascii().try_into().ok();
+        }
+        b'l' if is_redirect(head.status) && is(b"location") => {
+            let value = line[9..].trim_ascii();
+            let from = at + 9 + line[9..].len() - line[9..].trim_ascii_start().len();
+            head.location = Some((from, from + value.len()));
         }
         b's' if is(b"set-cookie") => {
             let value = line[11..].trim_ascii_start();

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use perpacket_workload::Stream;
 
+use super::target::Target;
 use crate::error::LoadError;
 use crate::sources::SourceAddresses;
 
@@ -375,6 +376,14 @@ impl Settings {
     fn check_workload(&self) -> Result<(), LoadError> {
         let usage = |text: &str| Err(LoadError::Usage(text.to_owned()));
         let is_file = self.workload == Workload::File;
+        if !is_file && Target::parse(&self.url)?.path.contains('?') {
+            return usage("url: the files of a workload cannot be below a query; leave it out");
+        }
+        if self.requests_per_connection.is_some() && self.keep_alive_share == Some(0.0) {
+            return usage(
+                "requests-per-connection: has no effect with keep-alive 0: every connection has one",
+            );
+        }
         if self.requests_per_connection.is_some() && !is_file {
             return usage(
                 "requests-per-connection: the workload has its own; only `file` takes it",
@@ -397,5 +406,32 @@ impl Settings {
             return usage("duration and requests: expected more than 0");
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_option_without_effect_is_refused() {
+        let settings = Settings {
+            keep_alive_share: Some(0.0),
+            requests_per_connection: "10".parse().ok(),
+            ..Settings::new("http://h/", 1)
+        };
+        let error = settings.check().unwrap_err().to_string();
+        assert!(error.starts_with("requests-per-connection:"), "{error}");
+    }
+
+    #[test]
+    fn the_files_of_a_workload_cannot_be_below_a_query() {
+        let settings = Settings {
+            workload: Workload::WebStone,
+            ..Settings::new("http://h/a?b=c", 1)
+        };
+        let error = settings.check().unwrap_err().to_string();
+        assert!(error.contains("query"), "{error}");
+        assert!(Settings::new("http://h/a?b=c", 1).check().is_ok());
     }
 }

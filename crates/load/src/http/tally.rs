@@ -1,12 +1,13 @@
 //! What one thread counts during the measured window.
 
 use super::fault::Faults;
+use super::response::is_redirect;
 use super::step::OPERATIONS;
 use crate::error::LoadError;
 use crate::latency::Latency;
 
-/// One more than the highest status code that is told apart.
-const STATUSES: usize = 600;
+/// Status codes have three digits.
+const STATUSES: usize = 1000;
 
 /// Counts and histograms.
 #[derive(Clone, Debug)]
@@ -60,6 +61,13 @@ impl Tally {
             response_sum_ns: 0,
             recent_lag_ns: 0,
         })
+    }
+
+    /// Responses that send the client to another location.
+    pub(crate) fn redirects(&self) -> u64 {
+        let counts = (0u16..).zip(&self.statuses);
+        let redirects = counts.filter(|(status, _)| is_redirect(*status));
+        redirects.map(|(_, count)| count).sum()
     }
 
     /// Forgets what the warm-up counted.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use perpacket_workload::{
     Method, ObjectPaths, Reject, RejectedLine, Request, SESSION_WINDOW_S, SessionCutter, Source,
-    Stream, TraceError, TraceSink, read_trace,
+    Stream, TraceError, TraceFormat, TraceSink, read_trace,
 };
 
 use super::paths::Paths;
@@ -69,7 +69,14 @@ impl Trace {
             rejected: 0,
             rejected_lines: Vec::new(),
         };
-        read_trace(open(file)?, None, &mut collected).map_err(|error| trace_error(file, error))?;
+        let format = read_trace(open(file)?, None, &mut collected)
+            .map_err(|error| trace_error(file, error))?;
+        if objects.is_some() && format != TraceFormat::WorldCup {
+            return Err(LoadError::Usage(format!(
+                "object-mappings: {} has {format} format, which contains the paths of its objects",
+                file.display()
+            )));
+        }
         if collected.lines.is_empty() {
             let source = TraceError::NothingUsable {
                 requests: collected.skipped,

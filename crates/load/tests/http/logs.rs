@@ -209,3 +209,39 @@ fn lines_that_are_left_out_are_told_with_number_and_reason() {
     assert!(notes.contains("line 2: request is not closed"), "{notes}");
     assert!(notes.contains("only GET, HEAD and POST"), "{notes}");
 }
+
+#[test]
+fn a_redirect_that_the_log_recorded_is_expected() {
+    let (_directory, path) = log(&line("a", 0, "GET /old HTTP/1.0", 302, "-"));
+    let server = Server::start(|_, stream| {
+        let text = b"HTTP/1.1 301 Moved Permanently\r\nLocation: /new\r\nContent-Length: 0\r\n\r\n";
+        stream.write_all(text).is_ok()
+    });
+    let report = load(Settings {
+        workload: log_of(path),
+        duration: None,
+        url: server.url("/"),
+        ..settings(&server, 1)
+    });
+    assert_eq!((report.sound, report.errors.len()), (1, 0));
+}
+
+#[test]
+fn object_mappings_of_a_log_with_paths_of_its_own_are_refused() {
+    let (directory, path) = log(&six_requests());
+    let objects = directory.path().join("object_mappings");
+    std::fs::write(&objects, "         0 /x\n").unwrap();
+    let server = Server::of_bytes(1);
+    let settings = Settings {
+        workload: Workload::Trace {
+            file: path,
+            objects: Some(objects),
+            spread: Spread::None,
+            repeats: false,
+        },
+        duration: None,
+        ..settings(&server, 1)
+    };
+    let error = run(settings, &AtomicBool::new(false), &mut |_| ()).unwrap_err();
+    assert!(error.to_string().starts_with("object-mappings:"), "{error}");
+}

@@ -95,3 +95,58 @@ fn connections_that_get_less_than_their_line_could_carry_do_not_conform() {
     });
     assert_eq!(report.conforming, Some(0));
 }
+
+#[test]
+fn every_status_is_counted_under_its_own_code() {
+    for status in [204, 599, 600, 999] {
+        let server = Server::start(move |_, stream| {
+            let text = format!("HTTP/1.1 {status} Odd\r\nContent-Length: 0\r\n\r\n");
+            stream.write_all(text.as_bytes()).is_ok()
+        });
+        let report = load(Settings {
+            requests: Some(4),
+            duration: None,
+            ..settings(&server, 1)
+        });
+        let found: Vec<_> = report.statuses.into_iter().collect();
+        assert_eq!(found, [(status, 4)]);
+    }
+}
+
+/// A server that redirects every request elsewhere.
+fn redirecting(status: &'static str) -> Server {
+    Server::start(move |_, stream| {
+        let text = format!("HTTP/1.1 {status}\r\nLocation: /new\r\nContent-Length: 0\r\n\r\n");
+        stream.write_all(text.as_bytes()).is_ok()
+    })
+}
+
+#[test]
+fn a_load_that_only_gets_redirects_has_failed_and_names_the_new_location() {
+    for status in ["301 Moved Permanently", "307 Temporary Redirect"] {
+        let server = redirecting(status);
+        let report = load(Settings {
+            requests: Some(10),
+            duration: None,
+            ..settings(&server, 2)
+        });
+        assert_eq!((report.requests, report.sound), (10, 0));
+        assert_eq!(report.errors["unexpected_status"], 10);
+        let failure = report.failure().unwrap();
+        assert!(failure.contains("to /new"), "{failure}");
+        let notes = report.notes.join("\n");
+        assert!(notes.contains("10 responses are redirects"), "{notes}");
+    }
+}
+
+#[test]
+fn not_modified_is_no_redirect() {
+    let server = redirecting("304 Not Modified");
+    let report = load(Settings {
+        requests: Some(10),
+        duration: None,
+        ..settings(&server, 2)
+    });
+    assert_eq!((report.sound, report.errors.len()), (10, 0));
+    assert!(report.notes.is_empty(), "{:?}", report.notes);
+}
