@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use perpacket_media::client::{
-    self, Distribution, Error, Options, Progress, Report, StreamReport, Transport,
+    self, Distribution, Error, Options, PLACEHOLDER, Progress, Report, StreamReport, Transport,
 };
 use serde::Serialize;
 
+use crate::options::refuse_ignored;
 use crate::output::Shared;
 use crate::status::{Failure, Status};
 use crate::{config, stop};
@@ -47,9 +48,10 @@ pub struct Arguments {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     #[serde(skip_serializing_if = "Option::is_none")]
     files: Option<u32>,
-    /// The number of the first of them.
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
-    first_file: u32,
+    /// The number of the first medium; 0 by default.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first_file: Option<u32>,
     /// How packets travel.
     #[arg(long, value_enum, default_value = "udp")]
     transport: Lower,
@@ -85,7 +87,25 @@ enum Lower {
 }
 
 impl Arguments {
+    fn refuse_ignored(&self) -> Result<(), Failure> {
+        let plays_one = matches!(self.distribution, Media::Unique);
+        let has_number = self.url.contains(PLACEHOLDER);
+        refuse_ignored(&[
+            (
+                self.files.is_some() && plays_one,
+                "files",
+                "without --distribution multiple",
+            ),
+            (
+                self.first_file.is_some() && !has_number,
+                "first-file",
+                "without {} in the URL",
+            ),
+        ])
+    }
+
     fn options(&self) -> Result<Options, Failure> {
+        self.refuse_ignored()?;
         let seconds = |name: &str, value: f64| {
             if (0.0..=SECONDS_LIMIT).contains(&value) {
                 Ok(Duration::from_secs_f64(value))
@@ -109,7 +129,7 @@ impl Arguments {
                 Media::Multiple => Distribution::Multiple,
             },
             files: self.files.unwrap_or(self.clients),
-            first_file: self.first_file,
+            first_file: self.first_file.unwrap_or(0),
             transport: match self.transport {
                 Lower::Udp => Transport::Udp,
                 Lower::Tcp => Transport::Tcp,

@@ -143,18 +143,13 @@ fn every_buffering_brings_every_byte_to_clients_of_one_and_of_many_media() {
             [("unique", "udp"), ("multiple", "udp"), ("multiple", "tcp")]
         {
             let url = format!("{}/stream-{{}}.ts", served.url);
-            let options = [
-                "--clients",
-                "8",
-                "--files",
-                "4",
-                "--warmup",
-                "0",
-                "--duration",
-                "0.9",
-            ];
+            let options = ["--clients", "8", "--warmup", "0", "--duration", "0.9"];
             let means = ["--distribution", distribution, "--transport", transport];
-            let report = load(&url, &[&options[..], &means].concat());
+            let files: &[&str] = match distribution {
+                "multiple" => &["--files", "4"],
+                _ => &[],
+            };
+            let report = load(&url, &[&options[..], &means, files].concat());
             let place = format!("{buffering} {distribution} {transport}");
             assert_whole(&report, 8, &place);
             assert_eq!(report["lost"], 0, "{place}: {report}");
@@ -228,6 +223,28 @@ fn clients_that_are_all_refused_end_with_status_4_and_say_why() {
         }
     }
     fs::remove_dir_all(root).unwrap();
+}
+
+#[test]
+fn options_for_many_media_are_refused_where_they_have_no_effect() {
+    let url = "rtsp://127.0.0.1:9/stream-00000.ts";
+    for (option, why) in [
+        (
+            "--files",
+            "--files has no effect without --distribution multiple",
+        ),
+        (
+            "--first-file",
+            "--first-file has no effect without {} in the URL",
+        ),
+    ] {
+        let mut command = Command::new(AGENT);
+        let output = command.args(["load", "media", url, option, "4"]).output();
+        let output = output.unwrap();
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{message}");
+        assert!(message.contains(why), "{message}");
+    }
 }
 
 #[test]

@@ -582,3 +582,37 @@ fn a_client_that_does_not_read_its_connection_loses_frames_and_delays_nobody() {
     receive(&socket, STREAM, 0, 50);
     wait_for(&server, |report| report.dropped > 0);
 }
+
+#[test]
+fn a_viewer_after_another_is_served_from_the_cache() {
+    let folder = Folder::new();
+    folder.write("short.ts", &synthesized(STREAM, 0.5));
+    let server = serve(&folder, |_| {});
+    let packets = STREAM.packets_in(0.5) as usize / 7;
+    let mut reads = Vec::new();
+    for viewer in 1..=3 {
+        let mut client = Client::new(&server);
+        let (socket, _) = client.play("short.ts");
+        receive(&socket, STREAM, 0, packets);
+        wait_for(&server, |report| report.finished == viewer);
+        drop((client, socket));
+        reads.push(wait_for(&server, |report| report.connections_open == 0).reads);
+    }
+    assert!(reads[0] > 0 && reads[2] == reads[0], "{reads:?}");
+}
+
+#[test]
+fn a_viewer_after_a_change_of_the_file_gets_the_new_content() {
+    let folder = Folder::new();
+    let server = serve(&folder, |_| {});
+    for seed in [1, 2] {
+        let stream = Stream { seed, ..STREAM };
+        folder.write("new.ts", &synthesized(stream, 10.0));
+        fs::rename(folder.0.join("new.ts"), folder.0.join("a.ts")).unwrap();
+        let mut client = Client::new(&server);
+        let (socket, _) = client.play("a.ts");
+        receive(&socket, stream, 0, 50);
+        drop(client);
+        wait_for(&server, |report| report.connections_open == 0);
+    }
+}

@@ -134,7 +134,7 @@ impl Mailbox {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Every change under these locks is one step, so what a thread left that died is whole.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -322,7 +322,7 @@ struct Queue {
 /// Blocks kept after their last stream, oldest first.
 #[derive(Default)]
 struct Kept {
-    blocks: VecDeque<Arc<Block>>,
+    blocks: VecDeque<(Arc<Blocks>, Arc<Block>)>,
     bytes: usize,
     limit_bytes: usize,
 }
@@ -526,7 +526,7 @@ impl Shared {
         };
         drop(slots);
         if let Some(block) = block.as_ref().filter(|block| block.cached_bytes() > 0) {
-            lock(&self.kept).keep(Arc::clone(block));
+            lock(&self.kept).keep(&medium.blocks, block);
         }
         if let Some(Slot::Loading(waiters)) = slot {
             for Waiter { mailbox, token } in waiters {
@@ -542,11 +542,12 @@ impl Shared {
 }
 
 impl Kept {
-    fn keep(&mut self, block: Arc<Block>) {
+    fn keep(&mut self, blocks: &Arc<Blocks>, block: &Arc<Block>) {
         self.bytes += block.cached_bytes();
-        self.blocks.push_back(block);
+        self.blocks
+            .push_back((Arc::clone(blocks), Arc::clone(block)));
         while self.bytes > self.limit_bytes
-            && let Some(oldest) = self.blocks.pop_front()
+            && let Some((_, oldest)) = self.blocks.pop_front()
         {
             self.bytes -= oldest.cached_bytes();
         }

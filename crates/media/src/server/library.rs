@@ -9,14 +9,14 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use crate::wire::media::PROBE_BYTES;
 use crate::wire::{Media, MediaError};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
 use thiserror::Error;
 
-use super::blocks::Blocks;
+use super::blocks::{Blocks, lock};
 use super::sys::Mapping;
 
 /// How much of each end of a file is looked at first: enough for most.
@@ -34,8 +34,17 @@ pub(super) struct Medium {
     /// The file in memory, where it is to be served from there.
     pub(super) mapping: Option<Mapping>,
     /// Its parts in memory or on their way there.
-    pub(super) blocks: Blocks,
+    pub(super) blocks: Arc<Blocks>,
+}
+
+/// What the library knows of a name. The cache may own blocks of a medium that no stream uses: the
+/// file is then closed, and its next stream uses the same blocks.
+#[derive(Debug)]
+struct Known {
     identity: Identity,
+    media: Media,
+    medium: Weak<Medium>,
+    blocks: Weak<Blocks>,
 }
 
 /// Tells one content of a name from another.
@@ -67,7 +76,7 @@ pub(super) enum OpenError {
 pub(super) struct Library {
     root: OwnedFd,
     maps_files: bool,
-    open: Mutex<HashMap<String, Weak<Medium>>>,
+    known: Mutex<HashMap<String, Known>>,
 }
 
 impl Library {
@@ -77,7 +86,7 @@ impl Library {
         Ok(Self {
             root: openat(CWD, root, flags, Mode::empty())?,
             maps_files,
-            open: Mutex::default(),
+            known: Mutex::default(),
         })
     }
 
@@ -106,11 +115,16 @@ impl Library {
             modified_s: metadata.mtime(),
             modified_ns: metadata.mtime_nsec(),
         };
-        if let Some(medium) = self.find(name).filter(|medium| medium.identity == identity) {
-            return Ok(medium);
-        }
-        let media = probe(&file, name, metadata.len(), FIRST_PROBE_BYTES)
-            .or_else(|_| probe(&file, name, metadata.len(), PROBE_BYTES))?;
+        let (media, blocks) = match self.find(name, identity) {
+            Some((Some(medium), ..)) => return Ok(medium),
+            Some((None, media, Some(blocks))) => (media, blocks),
+            Some((None, media, None)) => (media, Arc::new(Blocks::new(&media))),
+            None => {
+                let media = probe(&file, name, metadata.len(), FIRST_PROBE_BYTES)
+                    .or_else(|_| probe(&file, name, metadata.len(), PROBE_BYTES))?;
+                (media, Arc::new(Blocks::new(&media)))
+            }
+        };
         let mapped_bytes = usize::try_from(media.offset + media.bytes).unwrap_or(0);
         let mapping = (self.maps_files && !media.swaps_bytes)
             .then(|| Mapping::new(&file, mapped_bytes))
@@ -118,23 +132,38 @@ impl Library {
             .map_err(missing)?;
         let medium = Arc::new(Medium {
             name: name.to_owned(),
-            blocks: Blocks::new(&media),
             media,
             file,
             mapping,
-            identity,
+            blocks,
         });
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if open.len() >= 64 && open.len().is_power_of_two() {
-            open.retain(|_, medium| medium.strong_count() > 0);
-        }
-        open.insert(name.to_owned(), Arc::downgrade(&medium));
+        self.remember(identity, &medium);
         Ok(medium)
     }
 
-    fn find(&self, name: &str) -> Option<Arc<Medium>> {
-        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        open.get(name)?.upgrade()
+    fn find(
+        &self,
+        name: &str,
+        identity: Identity,
+    ) -> Option<(Option<Arc<Medium>>, Media, Option<Arc<Blocks>>)> {
+        let known = lock(&self.known);
+        let found = known.get(name).filter(|known| known.identity == identity)?;
+        Some((found.medium.upgrade(), found.media, found.blocks.upgrade()))
+    }
+
+    fn remember(&self, identity: Identity, medium: &Arc<Medium>) {
+        let mut known = lock(&self.known);
+        // Forgetting at powers of two keeps the cost of each opening constant on average.
+        if known.len() >= 64 && known.len().is_power_of_two() {
+            known.retain(|_, known| known.blocks.strong_count() > 0);
+        }
+        let entry = Known {
+            identity,
+            media: medium.media,
+            medium: Arc::downgrade(medium),
+            blocks: Arc::downgrade(&medium.blocks),
+        };
+        known.insert(medium.name.clone(), entry);
     }
 }
 
