@@ -88,7 +88,7 @@ def main() -> None:
         Path(folder).chmod(0o755)
         (Path(folder) / "f").write_bytes(b"idle")
         command = [asked.agent, "serve", "web", "--root", folder, "--listen", "127.0.0.1:0"]
-        command += ["--architecture", asked.architecture, "--idle-timeout-s", "3600", "--quiet"]
+        command += ["--architecture", asked.architecture, "--idle-timeout", "1h", "--quiet"]
         with subprocess.Popen(
             command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
         ) as server:

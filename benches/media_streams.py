@@ -89,7 +89,7 @@ def server(agent: Path, root: Path, kind: str, *options: str) -> Iterator[str]:
     else:
         command = [str(agent), "serve", "media", "--root", str(root), "--listen", "127.0.0.1:0"]
         # Nothing is refused for its lateness: that is what is measured.
-        command += ["--buffering", kind, "--max-lateness-ms", "3600000", *options]
+        command += ["--buffering", kind, "--max-lateness", "1h", *options]
     process = subprocess.Popen(
         [*priority(), "taskset", "-c", "0", *command],
         stdout=subprocess.DEVNULL,
@@ -117,7 +117,7 @@ def load(agent: Path, url: str, clients: int, distribution: str, seconds: float)
             [
                 *(*priority(), "taskset", "-c", "1", str(agent), "load", "media"),
                 *(f"{url}/stream-{{}}.ts", "--clients", str(share), "--check", "--format", "json"),
-                *("--ramp-s", str(ramp_s), "--warmup", "1", "--duration", str(seconds)),
+                *("--ramp", str(ramp_s), "--warmup", "1", "--duration", str(seconds)),
                 *("--distribution", distribution),
             ],
             stdout=subprocess.PIPE,
@@ -207,7 +207,7 @@ def disk(agent: Path, root: Path, rounds: int) -> None:
     seen: dict[str, list[Outcome]] = {"single": [], "double": [], "shared": []}
     for number in range(rounds):
         for kind in list(seen) if number % 2 == 0 else reversed(seen):
-            with server(agent, root, kind, "--read-delay-ms", "20") as url:
+            with server(agent, root, kind, "--read-delay", "20ms") as url:
                 outcome = load(agent, url, 100, "multiple", 8)
             seen[kind].append(outcome)
             print(f"{kind}, 20 ms a read: {outcome}", flush=True)
@@ -240,7 +240,7 @@ def main() -> None:
         is_disk = arguments.what == "disk"
         files, rate_bps = (100, DISK_RATE_BPS) if is_disk else (1, RATE_BPS)
         make = [str(agent), "media", "synthesize", "--into", folder, "--files", str(files)]
-        make += ["--rate", str(rate_bps), "--seconds", "60"]
+        make += ["--bit-rate", str(rate_bps), "--duration", "60s"]
         subprocess.run(make, check=True, stdout=subprocess.DEVNULL)
         started = time.monotonic()
         if arguments.what == "full":

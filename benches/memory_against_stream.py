@@ -78,7 +78,7 @@ def verdict(ratio: Interval) -> str:
 
 def ours(what: str, size_bytes: int, cpu: int) -> float:
     """MB/s or ns from `bench memory`."""
-    common = ["--cpu", str(cpu), "--precision", "0.0001", "--point-limit-ms", f"{SECONDS * 1e3:g}"]
+    common = ["--cpu", str(cpu), "--precision", "0.0001", "--point-limit", f"{SECONDS:g}s"]
     if what == "chain":
         sizes = ["--operations", "load", "--strides", "1", "--smallest", str(size_bytes)]
     else:

@@ -58,7 +58,7 @@ def main() -> None:
         for size in asked.sizes:
             (folder / f"f{size}").write_bytes(os.urandom(size))
         command = [asked.agent, "serve", "web", "--root", name, "--listen", "127.0.0.1:0"]
-        command += ["--cores", str(asked.server_cpu), "--architecture", asked.architecture]
+        command += ["--cpus", str(asked.server_cpu), "--architecture", asked.architecture]
         command += ["--quiet", "--sendfile-above"]
         pipes = {"stderr": subprocess.PIPE, "stdout": subprocess.DEVNULL}
         with (

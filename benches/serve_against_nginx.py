@@ -238,10 +238,10 @@ def main() -> None:
         mask = 1 << asked.server_cpu
         configuration.write_text(NGINX.format(folder=folder, port=port, mask=mask))
         ours = [asked.agent, "serve", "web", "--root", str(folder / "site")]
-        ours += ["--listen", "127.0.0.1:0", "--cores", str(asked.server_cpu), "--quiet"]
+        ours += ["--listen", "127.0.0.1:0", "--cpus", str(asked.server_cpu), "--quiet"]
         ours += ["--architecture", asked.architecture]
         if asked.coalesce_us is not None:
-            ours += ["--coalesce-us", str(asked.coalesce_us)]
+            ours += ["--coalesce", f"{asked.coalesce_us}us"]
         with (
             started(ours, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL) as server,
             started(["nginx", "-c", str(configuration), "-p", name]) as nginx,

@@ -157,7 +157,7 @@ def load_stream() -> int:
         signal.sigwait([signal.SIGINT, signal.SIGTERM])
         return 130
     hold()
-    rate = float(option("--rate", "1e9"))
+    rate = float(option("--bit-rate", "1e9"))
     say(
         {
             "goodput_bps": rate,

@@ -149,7 +149,7 @@ def test_server_and_clients_are_asked_for_what_the_point_says(
 ) -> None:
     start.run(study_of(beds, FILE, SURGE, BULK), tmp_path / "run")
     (serve, *_), bed = asked(log, "serve", "web"), beds.opened[0]
-    assert serve[serve.index("--cores") + 1] == programs.cpu_list(bed.server.cpus)
+    assert serve[serve.index("--cpus") + 1] == programs.cpu_list(bed.server.cpus)
     load = next(one for one in asked(log, "load", "http") if "file" in one)
     assert load[2] == "http://127.0.0.1:8080/file-509.bin"
     assert load[load.index("--connections") + 1] == "8"
@@ -158,8 +158,8 @@ def test_server_and_clients_are_asked_for_what_the_point_says(
     assert surge[surge.index("--users") + 1] == "25"
     (sender, *_) = [one for one in asked(log, "load", "stream") if "--to" in one]
     assert sender[sender.index("--to") + 1] == "127.0.0.1:9000"
-    assert sender[sender.index("--rate") + 1] == "100000000"
-    assert sender[sender.index("--segment-bytes") + 1] == "1460"
+    assert sender[sender.index("--bit-rate") + 1] == "100000000"
+    assert sender[sender.index("--segment-size") + 1] == "1460"
     profile = asked(log, "profile")[0]
     assert profile[profile.index("--duration") + 1] == "0.05"
     urls = {
@@ -258,7 +258,7 @@ def test_more_connections_than_descriptors_are_left_out(log: Path, tmp_path: Pat
 def test_another_server_is_started_as_its_command_says(
     beds: Beds, log: Path, tmp_path: Path
 ) -> None:
-    own = f"{AGENT} serve web --root {{root}} --listen {{address}} --cores {{cpus}}"
+    own = f"{AGENT} serve web --root {{root}} --listen {{address}} --cpus {{cpus}}"
     foreign = replace(
         FILE,
         overrides=(

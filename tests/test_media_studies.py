@@ -94,7 +94,7 @@ def test_an_observation_holds_what_clients_saw_and_what_that_took_of_the_server(
     assert (result["page_faults_per_s"], result["context_switches_per_s"]) == (11.0, 155.0)
     assert result["cpu_us_per_packet"] == 500.0
     (served,) = asked(log, "serve", "media")
-    assert (served["--buffering"], served["--read-delay-ms"]) == ("double", "0")
+    assert (served["--buffering"], served["--read-delay"]) == ("double", "0ms")
     assert "streams" not in json.dumps(outcome.raw["load"])
     # Nothing counted cache misses: they are left out, and the reason is kept.
     assert not [name for name in result if name.startswith("cache_misses")]
@@ -110,7 +110,7 @@ def test_multiple_media_are_dropped_and_read_slowly_and_the_report_says_so(
     slow = point("slow", media__distribution="multiple", disk__read_ms=9_999)
     (outcome,), holding = measured(slow)
     assert outcome.result["read_delay_ms"] == 9_999
-    assert asked(log, "serve", "media")[0]["--read-delay-ms"] == "9999"
+    assert asked(log, "serve", "media")[0]["--read-delay"] == "9999ms"
     (loaded,) = asked(log, "load", "media")
     assert (loaded["--files"], loaded["--first-file"]) == ("4", "0")
     limits = holding.facts["limits"]

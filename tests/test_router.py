@@ -369,7 +369,7 @@ def test_hosts_reach_each_other_through_the_router_alone(bed: Routed) -> None:
     far_end = last.start([*listen, "--format", "json"])
     far_end.wait_for_line("listening on", PATIENCE_S)
     send = [first.agent(), "load", "stream", "--to", f"{last.address}:5001", "--duration", "0.5"]
-    sent = first.run([*send, "--segment-bytes", "65536", "--format", "json"], timeout_s=PATIENCE_S)
+    sent = first.run([*send, "--segment-size", "65536", "--format", "json"], timeout_s=PATIENCE_S)
     assert sent.returncode == 0, sent.stderr
     received = json.loads(far_end.result(PATIENCE_S).stdout)
     if not received["bytes"]:

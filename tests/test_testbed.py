@@ -313,7 +313,7 @@ def test_the_links_verb_reports_when_asked_at_its_end_and_when_interrupted() -> 
         sleepers = [host.start(["sleep", "3600"]) for host in (bed.server, bed.clients[0])]
         places = [f"/proc/{sleeper.pid}/ns/net:other0" for sleeper in sleepers]
         command = [str(agent.find()), "link", "--format", "json"]
-        command += ["--left", places[0], "--right", places[1], "--left-to-right-delay-us", "70"]
+        command += ["--left", places[0], "--right", places[1], "--left-to-right-delay", "70us"]
         here = hosts.loopback()
         with here:
             done = here.server.run([*command, "--duration", "0.1"], timeout_s=PATIENCE_S)

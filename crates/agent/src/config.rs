@@ -15,6 +15,7 @@ use serde::Serialize;
 use toml::Value;
 
 use crate::program::OWN;
+use crate::renamed;
 use crate::status::Failure;
 
 /// The arguments with those of the file that `--config` names put in after the verb.
@@ -39,6 +40,8 @@ pub fn expand(command: &Command, mut arguments: Vec<String>) -> Result<Vec<Strin
     let (mut added, mut positional) = (Vec::new(), BTreeMap::new());
     for (key, value) in &table {
         let name = key.replace('_', "-");
+        let (name, unit) =
+            renamed::current(&path, &name).map_or((name, ""), |(new, unit)| (new.to_owned(), unit));
         let Some(argument) = verb.get_arguments().find(|one| is_named(one, &name)) else {
             return Err(
                 Failure::usage(format!("--config {file}: {key}: no such option"))
@@ -49,7 +52,7 @@ pub fn expand(command: &Command, mut arguments: Vec<String>) -> Result<Vec<Strin
             continue;
         }
         let option = argument.get_long().map(|long| format!("--{long}"));
-        let words = arguments_of(option.as_deref(), value).ok_or_else(|| {
+        let words = arguments_of(option.as_deref(), value, unit).ok_or_else(|| {
             Failure::usage(format!(
                 "--config {file}: {key}: expected a string, number, boolean or list of them"
             ))
@@ -117,10 +120,13 @@ fn innermost<'a>(
 
 /// A key's value as arguments: a list repeats the option, `true` is the bare option. A positional
 /// argument has no option before its values.
-fn arguments_of(option: Option<&str>, value: &Value) -> Option<Vec<String>> {
-    let word = |value: &dyn Display| match option {
-        Some(option) => vec![format!("{option}={value}")],
-        None => vec![value.to_string()],
+fn arguments_of(option: Option<&str>, value: &Value, unit: &str) -> Option<Vec<String>> {
+    let word = |value: &dyn Display| {
+        let value = renamed::with_unit(&value.to_string(), unit);
+        match option {
+            Some(option) => vec![format!("{option}={value}")],
+            None => vec![value],
+        }
     };
     Some(match value {
         Value::Boolean(true) => vec![option?.to_owned()],
@@ -131,7 +137,7 @@ fn arguments_of(option: Option<&str>, value: &Value) -> Option<Vec<String>> {
         Value::Array(values) => {
             let mut all = Vec::new();
             for value in values {
-                all.extend(arguments_of(option, value)?);
+                all.extend(arguments_of(option, value, unit)?);
             }
             all
         }

@@ -10,7 +10,7 @@ use perpacket_link::{Address, Ends, Link, LinkError, OneWay, Place, Report, Sett
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 
-use crate::options::{processors, seconds};
+use crate::options::{BitRate, RunsOn, Seed, Time, Until};
 use crate::output::Shared;
 use crate::status::{Failure, Status};
 use crate::stop;
@@ -19,9 +19,9 @@ use crate::stop;
 const EXAMPLE: &str = "\
 Example: 5 ms each way and 100 Mb/s from server to client, until Ctrl-C:
 
-  perpacket-agent link --left server --right client --delay-us 5000 \\
+  perpacket-agent link --left server --right client --delay 5ms \\
       --left-address 10.0.0.1/24 --right-address 10.0.0.2/24 \\
-      --left-to-right-rate-bps 100000000
+      --left-to-right-bit-rate 100Mb/s
 
 SIGUSR1 prints a report of what was carried until then.";
 
@@ -42,14 +42,14 @@ pub struct Arguments {
     #[arg(long, value_name = "CIDR")]
     right_address: Option<String>,
     /// Time each frame travels, one way.
-    #[arg(long, value_name = "US", default_value_t = 0.0)]
-    delay_us: f64,
+    #[arg(long, value_name = "TIME", default_value = "0s")]
+    delay: Time,
     /// Draw each frame's delay evenly from this much less to this much more; the order stays.
-    #[arg(long, value_name = "US", default_value_t = 0.0)]
-    jitter_us: f64,
+    #[arg(long, value_name = "TIME", default_value = "0s")]
+    jitter: Time,
     /// Bits a second each way carries, Ethernet headers included; without it, any number.
-    #[arg(long, value_name = "BITS")]
-    rate_bps: Option<u64>,
+    #[arg(long, value_name = "BIT-RATE")]
+    bit_rate: Option<BitRate>,
     /// Frames that may wait for a way with a rate.
     #[arg(long, value_name = "N", default_value_t = Settings::default().queue_packets)]
     queue_packets: usize,
@@ -62,15 +62,15 @@ pub struct Arguments {
     #[command(flatten)]
     #[serde(flatten)]
     right_to_left: RightToLeft,
-    /// Seed of jitter and loss.
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
-    /// Processors the link may use, such as 1 or 2,4-7; without it, all.
-    #[arg(long, value_name = "LIST")]
-    cpus: Option<String>,
-    /// End after this many seconds; without it, at a signal.
-    #[arg(long, value_name = "SECONDS")]
-    duration: Option<f64>,
+    #[command(flatten)]
+    #[serde(flatten)]
+    seed: Seed,
+    #[command(flatten)]
+    #[serde(flatten)]
+    runs_on: RunsOn,
+    #[command(flatten)]
+    #[serde(flatten)]
+    until: Until,
     #[command(flatten)]
     #[serde(skip)]
     shared: Shared,
@@ -80,15 +80,15 @@ pub struct Arguments {
 #[derive(Debug, clap::Args, Serialize)]
 #[command(next_help_heading = "From left to right, where it differs")]
 struct LeftToRight {
-    /// Instead of --delay-us.
-    #[arg(long, value_name = "US")]
-    left_to_right_delay_us: Option<f64>,
-    /// Instead of --jitter-us.
-    #[arg(long, value_name = "US")]
-    left_to_right_jitter_us: Option<f64>,
-    /// Instead of --rate-bps.
-    #[arg(long, value_name = "BITS")]
-    left_to_right_rate_bps: Option<u64>,
+    /// Instead of --delay.
+    #[arg(long, value_name = "TIME")]
+    left_to_right_delay: Option<Time>,
+    /// Instead of --jitter.
+    #[arg(long, value_name = "TIME")]
+    left_to_right_jitter: Option<Time>,
+    /// Instead of --bit-rate.
+    #[arg(long, value_name = "BIT-RATE")]
+    left_to_right_bit_rate: Option<BitRate>,
     /// Instead of --queue-packets.
     #[arg(long, value_name = "N")]
     left_to_right_queue_packets: Option<usize>,
@@ -101,15 +101,15 @@ struct LeftToRight {
 #[derive(Debug, clap::Args, Serialize)]
 #[command(next_help_heading = "From right to left, where it differs")]
 struct RightToLeft {
-    /// Instead of --delay-us.
-    #[arg(long, value_name = "US")]
-    right_to_left_delay_us: Option<f64>,
-    /// Instead of --jitter-us.
-    #[arg(long, value_name = "US")]
-    right_to_left_jitter_us: Option<f64>,
-    /// Instead of --rate-bps.
-    #[arg(long, value_name = "BITS")]
-    right_to_left_rate_bps: Option<u64>,
+    /// Instead of --delay.
+    #[arg(long, value_name = "TIME")]
+    right_to_left_delay: Option<Time>,
+    /// Instead of --jitter.
+    #[arg(long, value_name = "TIME")]
+    right_to_left_jitter: Option<Time>,
+    /// Instead of --bit-rate.
+    #[arg(long, value_name = "BIT-RATE")]
+    right_to_left_bit_rate: Option<BitRate>,
     /// Instead of --queue-packets.
     #[arg(long, value_name = "N")]
     right_to_left_queue_packets: Option<usize>,
@@ -123,12 +123,6 @@ pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
     if arguments.shared.shows_config(arguments)? {
         return Ok(Status::Done);
     }
-    let duration = arguments.duration.map(|s| seconds("duration", s));
-    let duration = duration.transpose()?;
-    let processors = match &arguments.cpus {
-        Some(list) => processors("cpus", list)?,
-        None => Vec::new(),
-    };
     let ends = Ends {
         left: end(&arguments.left, arguments.left_address.as_deref())?,
         right: end(&arguments.right, arguments.right_address.as_deref())?,
@@ -144,8 +138,8 @@ pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
         &ends,
         arguments.left_to_right(),
         arguments.right_to_left(),
-        arguments.seed,
-        &processors,
+        arguments.seed.seed,
+        &arguments.runs_on.list(),
     )
     .map_err(failure)?;
     if !arguments.shared.quiet {
@@ -153,7 +147,7 @@ pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
     }
     let mut unprinted = None;
     let report = link
-        .run(duration, interrupt.as_fd(), |report| {
+        .run(arguments.until.duration(), interrupt.as_fd(), |report| {
             if stop.load(Ordering::Relaxed) {
                 return ControlFlow::Break(());
             }
@@ -178,9 +172,12 @@ impl Arguments {
     fn left_to_right(&self) -> Settings {
         let own = &self.left_to_right;
         Settings {
-            delay_us: own.left_to_right_delay_us.unwrap_or(self.delay_us),
-            jitter_us: own.left_to_right_jitter_us.unwrap_or(self.jitter_us),
-            rate_bps: own.left_to_right_rate_bps.or(self.rate_bps),
+            delay_us: microseconds(own.left_to_right_delay.unwrap_or(self.delay)),
+            jitter_us: microseconds(own.left_to_right_jitter.unwrap_or(self.jitter)),
+            rate_bps: own
+                .left_to_right_bit_rate
+                .or(self.bit_rate)
+                .map(|rate| rate.0),
             queue_packets: own
                 .left_to_right_queue_packets
                 .unwrap_or(self.queue_packets),
@@ -191,15 +188,22 @@ impl Arguments {
     fn right_to_left(&self) -> Settings {
         let own = &self.right_to_left;
         Settings {
-            delay_us: own.right_to_left_delay_us.unwrap_or(self.delay_us),
-            jitter_us: own.right_to_left_jitter_us.unwrap_or(self.jitter_us),
-            rate_bps: own.right_to_left_rate_bps.or(self.rate_bps),
+            delay_us: microseconds(own.right_to_left_delay.unwrap_or(self.delay)),
+            jitter_us: microseconds(own.right_to_left_jitter.unwrap_or(self.jitter)),
+            rate_bps: own
+                .right_to_left_bit_rate
+                .or(self.bit_rate)
+                .map(|rate| rate.0),
             queue_packets: own
                 .right_to_left_queue_packets
                 .unwrap_or(self.queue_packets),
             loss: own.right_to_left_loss.unwrap_or(self.loss),
         }
     }
+}
+
+fn microseconds(time: Time) -> f64 {
+    time.0.as_secs_f64() * 1e6
 }
 
 /// A place and perhaps an address, from their options.

@@ -14,6 +14,7 @@ mod output;
 mod probe;
 mod profile;
 mod program;
+mod renamed;
 mod route;
 mod serve;
 mod status;
@@ -72,7 +73,7 @@ fn main() -> ExitCode {
 
 fn run() -> Result<Status, Failure> {
     let command = program::prepared(Arguments::command());
-    let arguments = config::expand(&command, env::args().collect())?;
+    let arguments = config::expand(&command, renamed::replace(env::args().collect()))?;
     let matches = command.clone().get_matches_from(arguments);
     // What clap has parsed it also takes; its own message is the better one if it does not.
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());

@@ -9,12 +9,13 @@ use clap::Subcommand;
 use perpacket_media::wire::synthesis::{RATES_BPS, Stream};
 use serde::Serialize;
 
+use crate::options::{BitRate, Seed, Time};
 use crate::output::Shared;
 use crate::status::{Failure, Status};
 use crate::{config, stop};
 
 const EXAMPLE: &str = "Example:\n  perpacket-agent media synthesize --into media --files 100 \
-    --rate 300000 --seconds 60 --seed 1";
+    --bit-rate 300kb/s --duration 60s";
 
 /// What `media` can do.
 #[derive(Subcommand)]
@@ -34,15 +35,15 @@ pub struct Arguments {
     /// How many.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     files: u32,
-    /// Bits a second.
-    #[arg(long, value_name = "BPS", default_value_t = 300_000, value_parser = clap::value_parser!(u64).range(RATES_BPS))]
-    rate: u64,
-    /// How long each lasts.
-    #[arg(long, value_name = "S", default_value_t = 60.0)]
-    seconds: f64,
-    /// What all bytes follow from.
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
+    /// Rate of each stream.
+    #[arg(long, value_name = "BIT-RATE", default_value_t = BitRate(300_000))]
+    bit_rate: BitRate,
+    /// Length of each stream.
+    #[arg(long, value_name = "TIME", default_value_t = Time::from_secs(60))]
+    duration: Time,
+    #[command(flatten)]
+    #[serde(flatten)]
+    seed: Seed,
     #[command(flatten)]
     #[serde(skip)]
     shared: Shared,
@@ -61,7 +62,7 @@ struct Written {
 }
 
 /// Longest stream: two days.
-const SECONDS_LIMIT: f64 = 172_800.0;
+const DURATION_LIMIT: Time = Time::from_secs(172_800);
 
 /// Run it.
 pub fn run(verb: Verb) -> Result<Status, Failure> {
@@ -70,10 +71,19 @@ pub fn run(verb: Verb) -> Result<Status, Failure> {
         print!("{}", config::to_toml(&arguments)?);
         return Ok(Status::Done);
     }
-    if !(arguments.seconds > 0.0 && arguments.seconds <= SECONDS_LIMIT) {
+    let duration = arguments.duration.0;
+    if duration.is_zero() || duration > DURATION_LIMIT.0 {
         return Err(Failure::usage(format!(
-            "--seconds {}: expected more than 0, at most {SECONDS_LIMIT}",
-            arguments.seconds
+            "--duration {}: expected more than 0, at most {DURATION_LIMIT}",
+            arguments.duration
+        )));
+    }
+    if !RATES_BPS.contains(&arguments.bit_rate.0) {
+        return Err(Failure::usage(format!(
+            "--bit-rate {}: expected {} to {}",
+            arguments.bit_rate,
+            BitRate(*RATES_BPS.start()),
+            BitRate(*RATES_BPS.end()),
         )));
     }
     let folder = &arguments.into;
@@ -84,11 +94,11 @@ pub fn run(verb: Verb) -> Result<Status, Failure> {
     let (mut written, mut packets) = (0, 0);
     for file in 0..arguments.files {
         let stream = Stream {
-            seed: arguments.seed,
+            seed: arguments.seed.seed,
             file,
-            rate_bps: arguments.rate,
+            rate_bps: arguments.bit_rate.0,
         };
-        packets = stream.packets_in(arguments.seconds);
+        packets = stream.packets_in(duration.as_secs_f64());
         let path = folder.join(stream.file_name());
         if !write(&stream, packets, &path, &stop).map_err(|error| failed(&path, error))? {
             break;
@@ -99,8 +109,8 @@ pub fn run(verb: Verb) -> Result<Status, Failure> {
         schema: 1,
         folder: folder.clone(),
         files: written,
-        rate_bps: arguments.rate,
-        seed: arguments.seed,
+        rate_bps: arguments.bit_rate.0,
+        seed: arguments.seed.seed,
         file_bytes: packets * 188,
     };
     arguments.shared.print(&result, |result| {

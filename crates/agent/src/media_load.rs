@@ -7,16 +7,16 @@ use perpacket_media::client::{
 };
 use serde::Serialize;
 
-use crate::options::refuse_ignored;
+use crate::options::{RunsOn, Time, Window, refuse_ignored};
 use crate::output::Shared;
 use crate::status::{Failure, Status};
 use crate::{config, stop};
 
 const EXAMPLE: &str = "Example:\n  perpacket-agent load media rtsp://127.0.0.1:8554/stream-{}.ts \
-    --clients 100 --ramp-s 2 --duration 10 --check";
+    --clients 100 --ramp 2s --duration 10 --check";
 
-/// Longest time of any kind: a week.
-const SECONDS_LIMIT: f64 = 604_800.0;
+/// Time between the ramp and the measurement.
+const DEFAULT_WARMUP: Time = Time::from_secs(1);
 
 /// Reasons why clients do not play that the table has room for.
 const REASONS_SHOWN: usize = 8;
@@ -32,15 +32,12 @@ pub struct Arguments {
     /// How many clients.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     clients: u32,
-    /// Seconds over which they start.
-    #[arg(long, value_name = "S", default_value_t = 1.0)]
-    ramp_s: f64,
-    /// Seconds that are measured.
-    #[arg(long, value_name = "S", default_value_t = 10.0)]
-    duration: f64,
-    /// Seconds between the ramp and the measurement.
-    #[arg(long, value_name = "S", default_value_t = 1.0)]
-    warmup: f64,
+    /// Time over which they start, before the warm-up.
+    #[arg(long, value_name = "TIME", default_value = "1s")]
+    ramp: Time,
+    #[command(flatten)]
+    #[serde(flatten)]
+    window: Window,
     /// One medium for all clients, or one each.
     #[arg(long, value_enum, default_value = "unique")]
     distribution: Media,
@@ -58,9 +55,9 @@ pub struct Arguments {
     /// Compare every byte with the stream that `media synthesize` made; exit status 1 if one is wrong.
     #[arg(long)]
     check: bool,
-    /// CPUs to run on: 1 or 1,2; all by default.
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    cpus: Vec<usize>,
+    #[command(flatten)]
+    #[serde(flatten)]
+    runs_on: RunsOn,
     #[command(flatten)]
     #[serde(skip)]
     shared: Shared,
@@ -106,21 +103,12 @@ impl Arguments {
 
     fn options(&self) -> Result<Options, Failure> {
         self.refuse_ignored()?;
-        let seconds = |name: &str, value: f64| {
-            if (0.0..=SECONDS_LIMIT).contains(&value) {
-                Ok(Duration::from_secs_f64(value))
-            } else {
-                Err(Failure::usage(format!(
-                    "{name} {value}: expected seconds from 0 to {SECONDS_LIMIT}"
-                )))
-            }
-        };
         Ok(Options {
             url: self.url.clone(),
             clients: self.clients as usize,
-            ramp: seconds("--ramp-s", self.ramp_s)?,
-            warmup: seconds("--warmup", self.warmup)?,
-            duration: match seconds("--duration", self.duration)? {
+            ramp: self.ramp.0,
+            warmup: self.window.warmup.unwrap_or(DEFAULT_WARMUP).0,
+            duration: match self.window.duration.unwrap_or(Window::DEFAULT_DURATION).0 {
                 Duration::ZERO => return Err(Failure::usage("--duration 0: expected more than 0")),
                 duration => duration,
             },
@@ -135,7 +123,7 @@ impl Arguments {
                 Lower::Tcp => Transport::Tcp,
             },
             check: self.check,
-            cpus: self.cpus.clone(),
+            cpus: self.runs_on.list(),
         })
     }
 }

@@ -10,6 +10,7 @@ use perpacket_media::server::{Buffering, Error, Options, Report, Server};
 use serde::Serialize;
 use signal_hook::consts::SIGUSR1;
 
+use crate::options::{BitRate, RunsOn, Size, Time};
 use crate::output::Shared;
 use crate::status::{Failure, Status};
 use crate::{config, stop};
@@ -17,6 +18,9 @@ use crate::{config, stop};
 const EXAMPLE: &str = "Example:\n  perpacket-agent media synthesize --into media --files 1\n  \
     perpacket-agent serve media --root media --listen 127.0.0.1:8554\n\n\
     Prints its report on SIGUSR1 and when it ends.";
+
+/// Longest silence that a session survives: a day.
+const SESSION_TIMEOUT_LIMIT: Time = Time::from_secs(86_400);
 
 /// How often signals are looked for.
 const LOOK: Duration = Duration::from_millis(50);
@@ -38,34 +42,34 @@ pub struct Arguments {
     /// Packets in a buffer of `single` and `double`.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     buffer_packets: u32,
-    /// CPUs to run on, an event loop on each: 0,2; not bound by default.
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    cores: Vec<usize>,
+    #[command(flatten)]
+    #[serde(flatten)]
+    runs_on: RunsOn,
     /// Sessions at a time; another SETUP is answered 453.
     #[arg(long, value_name = "N", default_value_t = 20_000)]
     max_sessions: u64,
-    /// Payload bits a second of all streams together; a PLAY beyond it is answered 453.
-    #[arg(long, value_name = "N")]
+    /// Payload rate of all streams together; a PLAY beyond it is answered 453.
+    #[arg(long, value_name = "BIT-RATE")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    max_rate_bps: Option<u64>,
+    max_bit_rate: Option<BitRate>,
     /// While one packet in a hundred leaves later than this, a PLAY is answered 453.
-    #[arg(long, value_name = "MS", default_value_t = 50)]
-    max_lateness_ms: u64,
-    /// Seconds of silence after which a session ends.
-    #[arg(long, value_name = "S", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
-    session_timeout_s: u64,
+    #[arg(long, value_name = "TIME", default_value = "50ms")]
+    max_lateness: Time,
+    /// Time of silence after which a session ends.
+    #[arg(long, value_name = "TIME", default_value_t = Time::from_secs(60))]
+    session_timeout: Time,
     /// Emulate a slow disk: every read takes so much longer.
-    #[arg(long, value_name = "MS", default_value_t = 0)]
-    read_delay_ms: u64,
+    #[arg(long, value_name = "TIME", default_value = "0s")]
+    read_delay: Time,
     /// Threads that read, in `shared` and `mapped`.
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=1024))]
     readers: u16,
-    /// Memory for parts of files kept for streams that may follow, in MiB.
-    #[arg(long, value_name = "MIB", default_value_t = 256)]
-    cache_mib: usize,
+    /// Memory for parts of files kept for streams that may follow.
+    #[arg(long, value_name = "SIZE", default_value_t = Size(256 << 20))]
+    cache_size: Size,
     /// How long before its time a packet may leave with an earlier one, when a core has many to send.
-    #[arg(long, value_name = "MS", default_value_t = 250)]
-    ahead_ms: u64,
+    #[arg(long, value_name = "TIME", default_value = "250ms")]
+    ahead: Time,
     #[command(flatten)]
     #[serde(skip)]
     shared: Shared,
@@ -95,15 +99,15 @@ impl Arguments {
                 Mode::Mapped => Buffering::Mapped,
             },
             buffer_packets: self.buffer_packets,
-            cores: self.cores.clone(),
+            cores: self.runs_on.list(),
             max_sessions: self.max_sessions,
-            max_rate_bps: self.max_rate_bps.unwrap_or(u64::MAX),
-            max_lateness: Duration::from_millis(self.max_lateness_ms),
-            session_timeout: Duration::from_secs(self.session_timeout_s),
-            read_delay: Duration::from_millis(self.read_delay_ms),
+            max_rate_bps: self.max_bit_rate.map_or(u64::MAX, |rate| rate.0),
+            max_lateness: self.max_lateness.0,
+            session_timeout: self.session_timeout.0,
+            read_delay: self.read_delay.0,
             readers: usize::from(self.readers),
-            cache_bytes: self.cache_mib.saturating_mul(1024 * 1024),
-            ahead: Duration::from_millis(self.ahead_ms),
+            cache_bytes: self.cache_size.as_usize(),
+            ahead: self.ahead.0,
             ..Options::new(self.root.clone(), self.listen)
         }
     }
@@ -116,6 +120,12 @@ pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
         print!("{}", config::to_toml(arguments)?);
         return Ok(Status::Done);
     }
+    let timeout = arguments.session_timeout;
+    if timeout < Time::from_secs(1) || timeout > SESSION_TIMEOUT_LIMIT {
+        return Err(Failure::usage(format!(
+            "--session-timeout {timeout}: expected 1s to {SESSION_TIMEOUT_LIMIT}"
+        )));
+    }
     let stop = stop::on_signals()?;
     let report = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(SIGUSR1, Arc::clone(&report))
@@ -125,7 +135,7 @@ pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
         Error::Listen { .. } => {
             Failure::usage(&error).with_hint("--listen takes another address; port 0 a free one")
         }
-        Error::Core { .. } => Failure::lacking(&error).with_hint("--cores names CPUs from 0"),
+        Error::Core { .. } => Failure::lacking(&error).with_hint("--cpus names CPUs from 0"),
         Error::System(_) => Failure::failed(&error),
     })?;
     if !shared.quiet {

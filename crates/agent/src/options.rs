@@ -1,43 +1,309 @@
-//! How options that several verbs have are read, and when one is refused.
+//! Values that options of several verbs read, and the options that several verbs share.
+//!
+//! A bare number counts seconds, bytes, bits a second or events a second. A unit may follow it.
+//! `tests/quantities.toml` lists what is read and what is refused; the Python front reads the same.
 
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
+
+use serde::{Serialize, Serializer};
 
 use crate::status::Failure;
 
-/// Processors that the kernel's fixed-size sets can name.
-const MOST_PROCESSORS: usize = 1024;
-/// Longest time in seconds: thirty years and more.
-const LONGEST_S: f64 = 1e9;
+/// CPUs that the kernel's fixed-size sets can name.
+const CPU_COUNT_LIMIT: usize = 1024;
 
-/// A number of seconds as a time.
-pub fn seconds(option: &str, value: f64) -> Result<Duration, Failure> {
-    Duration::try_from_secs_f64(value)
-        .ok()
-        .filter(|duration| duration.as_secs_f64() < LONGEST_S)
-        .ok_or_else(|| Failure::usage(format!("--{option} {value}: expected seconds, 0 or more")))
+/// Longest time in seconds: thirty years and more.
+const TIME_LIMIT_S: f64 = 1e9;
+
+/// Highest value that a number with a fraction reads exactly.
+const EXACT_LIMIT: f64 = (1_u64 << 53) as f64;
+
+/// Units with the factor of each.
+type Units = &'static [(&'static str, f64)];
+
+const TIME_UNITS: Units = &[
+    ("", 1.0),
+    ("ns", 1e-9),
+    ("us", 1e-6),
+    ("ms", 1e-3),
+    ("s", 1.0),
+    ("min", 60.0),
+    ("h", 3600.0),
+];
+const SIZE_UNITS: Units = &[
+    ("KiB", 1024.0),
+    ("MiB", 1_048_576.0),
+    ("GiB", 1_073_741_824.0),
+    ("kB", 1e3),
+    ("MB", 1e6),
+    ("GB", 1e9),
+    ("", 1.0),
+    ("B", 1.0),
+];
+const BIT_RATE_UNITS: Units = &[
+    ("Gb/s", 1e9),
+    ("Mb/s", 1e6),
+    ("kb/s", 1e3),
+    ("b/s", 1.0),
+    ("", 1.0),
+    ("k", 1e3),
+    ("M", 1e6),
+    ("G", 1e9),
+];
+const RATE_UNITS: Units = &[
+    ("", 1.0),
+    ("k", 1e3),
+    ("M", 1e6),
+    ("/s", 1.0),
+    ("k/s", 1e3),
+    ("M/s", 1e6),
+];
+
+/// A number and its unit as a number of the base unit, if both are known and it is not negative.
+fn quantity(text: &str, units: Units) -> Option<f64> {
+    let is_number = |sign: char| sign.is_ascii_digit() || ".e+-".contains(sign);
+    let end = text.find(|sign| !is_number(sign)).unwrap_or(text.len());
+    let (number, name) = text.split_at(end);
+    let (_, factor) = units.iter().find(|(unit, _)| *unit == name)?;
+    let starts_with_digit = number.starts_with(|sign: char| sign.is_ascii_digit());
+    let number: f64 = number.parse().ok().filter(|_| starts_with_digit)?;
+    Some(number * factor).filter(|value| value.is_finite())
 }
 
-/// The processors of a list such as `0,2-3`.
-pub fn processors(option: &str, list: &str) -> Result<Vec<usize>, Failure> {
-    let mut processors = Vec::new();
-    for part in list.split(',') {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        match (first.trim().parse::<usize>(), last.trim().parse::<usize>()) {
-            (Ok(first), Ok(last)) if first <= last && last < MOST_PROCESSORS => {
-                processors.extend(first..=last);
-            }
-            _ => {
-                return Err(Failure::usage(format!(
-                    "--{option} {list}: expected numbers and ranges below {MOST_PROCESSORS}, such \
-                     as 0,2-3"
-                )));
+/// A whole quantity below 2^53, which a floating point number represents exactly.
+fn whole_quantity(text: &str, units: Units) -> Option<u64> {
+    let value = quantity(text, units)?;
+    (value.fract() == 0.0 && value < EXACT_LIMIT).then_some(value as u64)
+}
+
+/// Texts that read as this value, one for each unit that it is a multiple of.
+fn texts(value: u64, units: Units) -> impl Iterator<Item = String> {
+    units.iter().filter_map(move |(unit, factor)| {
+        let factor = *factor as u64;
+        (value > 0 && value.is_multiple_of(factor)).then(|| format!("{}{unit}", value / factor))
+    })
+}
+
+/// A time: `10`, `10s`, `500ms`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Time(pub Duration);
+
+impl Time {
+    /// A number of whole seconds.
+    pub const fn from_secs(seconds: u64) -> Self {
+        Self(Duration::from_secs(seconds))
+    }
+}
+
+impl FromStr for Time {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        quantity(text, TIME_UNITS)
+            .filter(|seconds| *seconds < TIME_LIMIT_S)
+            .map(|seconds| Self(Duration::from_secs_f64(seconds)))
+            .ok_or_else(|| "expected seconds or a time such as 500ms, 10s or 2min".to_owned())
+    }
+}
+
+impl fmt::Display for Time {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nanoseconds = self.0.as_nanos();
+        let (unit, factor) = [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000)]
+            .into_iter()
+            .find(|(_, factor)| nanoseconds % factor == 0)
+            .unwrap_or(("ns", 1));
+        write!(formatter, "{}{unit}", nanoseconds / factor)
+    }
+}
+
+/// Bytes: `512`, `32KiB`, `10MB`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Size(pub u64);
+
+impl Size {
+    /// The size as an index; sizes of memory fit.
+    pub fn as_usize(self) -> usize {
+        usize::try_from(self.0).unwrap_or(usize::MAX)
+    }
+}
+
+impl FromStr for Size {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        whole_quantity(text, SIZE_UNITS)
+            .map(Self)
+            .ok_or_else(|| "expected bytes or a size such as 32KiB, 1MiB or 10MB".to_owned())
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shortest = texts(self.0, SIZE_UNITS).min_by_key(String::len);
+        formatter.write_str(shortest.as_deref().unwrap_or("0"))
+    }
+}
+
+/// Bits a second: `300000`, `300kb/s`, `1Gb/s`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct BitRate(pub u64);
+
+impl FromStr for BitRate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        whole_quantity(text, BIT_RATE_UNITS)
+            .map(Self)
+            .ok_or_else(|| "expected bits a second or a rate such as 300kb/s or 1Gb/s".to_owned())
+    }
+}
+
+impl fmt::Display for BitRate {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let largest_unit = texts(self.0, BIT_RATE_UNITS).next();
+        formatter.write_str(largest_unit.as_deref().unwrap_or("0"))
+    }
+}
+
+/// Events a second, such as requests or frames: `1000`, `2.5`, `10k`.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize)]
+#[serde(transparent)]
+pub struct Rate(pub f64);
+
+impl FromStr for Rate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        quantity(text, RATE_UNITS)
+            .map(Self)
+            .ok_or_else(|| "expected a number a second, such as 2.5, 1000 or 10k".to_owned())
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(formatter)
+    }
+}
+
+/// CPUs: `0`, `0,2-3`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CpuList {
+    text: String,
+    /// Their numbers, in the order of the list.
+    pub cpus: Vec<usize>,
+}
+
+impl FromStr for CpuList {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut cpus = Vec::new();
+        for part in text.split(',') {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            match (first.parse::<usize>(), last.parse::<usize>()) {
+                (Ok(first), Ok(last)) if first <= last && last < CPU_COUNT_LIMIT => {
+                    cpus.extend(first..=last);
+                }
+                _ => {
+                    return Err(format!(
+                        "expected numbers and ranges below {CPU_COUNT_LIMIT}, such as 0,2-3"
+                    ));
+                }
             }
         }
+        let distinct: BTreeSet<_> = cpus.iter().collect();
+        if distinct.len() < cpus.len() {
+            return Err("expected each CPU once".to_owned());
+        }
+        Ok(Self {
+            text: text.to_owned(),
+            cpus,
+        })
     }
-    Ok(processors)
 }
 
-/// An option that would be ignored: whether it is, its name, and why.
+impl fmt::Display for CpuList {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.text)
+    }
+}
+
+/// A configuration file has these values as the text that the command line reads.
+macro_rules! serialize_as_text {
+    ($($name:ty),*) => {$(
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+    )*};
+}
+serialize_as_text!(Time, Size, BitRate, CpuList);
+
+/// Where a verb runs.
+#[derive(Clone, Debug, clap::Args, Serialize)]
+pub struct RunsOn {
+    /// CPUs to run on, such as `0,2-3`; servers and loads bind a thread to each [default: all].
+    #[arg(long, value_name = "LIST")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<CpuList>,
+}
+
+impl RunsOn {
+    /// The CPUs of the list; none without one.
+    pub fn list(&self) -> Vec<usize> {
+        self.cpus.clone().map(|list| list.cpus).unwrap_or_default()
+    }
+}
+
+/// The window that a load measures.
+#[derive(Clone, Copy, Debug, clap::Args, Serialize)]
+pub struct Window {
+    /// Measure for this time [default: 10s].
+    #[arg(long, value_name = "TIME")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub duration: Option<Time>,
+    /// Run for this time before the measurement [default: 0s; `load media`: 1s].
+    #[arg(long, value_name = "TIME")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warmup: Option<Time>,
+}
+
+impl Window {
+    /// Length of the measurement where nothing else ends it.
+    pub const DEFAULT_DURATION: Time = Time::from_secs(10);
+}
+
+/// When a verb that runs until a signal ends without one.
+#[derive(Clone, Copy, Debug, clap::Args, Serialize)]
+pub struct Until {
+    /// End after this time; without it, at a signal.
+    #[arg(long, value_name = "TIME")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    duration: Option<Time>,
+}
+
+impl Until {
+    /// The time after which to end.
+    pub fn duration(self) -> Option<Duration> {
+        self.duration.map(|time| time.0)
+    }
+}
+
+/// What all randomness follows from.
+#[derive(Clone, Copy, Debug, clap::Args, Serialize)]
+pub struct Seed {
+    /// Seed of everything random.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+}
+
+/// An option without effect: whether it was given, its name, and why.
 pub type Ignored = (bool, &'static str, &'static str);
 
 /// Refuses the first option that was given and would have no effect: who typed it expects one.
@@ -46,7 +312,7 @@ pub fn refuse_ignored(options: &[Ignored]) -> Result<(), Failure> {
         None => Ok(()),
         Some((_, option, why)) => Err(Failure::usage(format!("--{option} has no effect {why}"))
             .with_hint(format!(
-                "leave --{option} out, or ask for what it belongs to"
+                "leave --{option} out, or add the option that it belongs to"
             ))),
     }
 }
@@ -54,29 +320,75 @@ pub fn refuse_ignored(options: &[Ignored]) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::status::Status;
 
-    #[test]
-    fn a_list_of_processors_has_numbers_and_ranges() {
-        assert_eq!(processors("cpus", "0,2-4").unwrap(), [0, 2, 3, 4]);
-        for wrong in ["", "a", "3-1", "-1", "0,,1", "99999"] {
-            let failure = processors("cpus", wrong).unwrap_err();
-            assert_eq!(failure.status, Status::Usage, "{wrong}");
+    const TABLE: &str = include_str!("../../../tests/quantities.toml");
+
+    /// Each text of a kind with its value, and the texts that are refused.
+    fn rows(kind: &str) -> (Vec<(String, toml::Value)>, Vec<String>) {
+        let table: toml::Table = TABLE.parse().unwrap();
+        let rows = &table[kind];
+        let read = rows["read"].as_table().unwrap();
+        let refused = rows["refused"].as_array().unwrap();
+        (
+            read.clone().into_iter().collect(),
+            refused
+                .iter()
+                .map(|text| text.as_str().unwrap().to_owned())
+                .collect(),
+        )
+    }
+
+    /// Every text of the shared table is read as its value or refused.
+    fn check<T: FromStr<Err = String>>(kind: &str, number: impl Fn(T) -> f64) {
+        let (read, refused) = rows(kind);
+        for (text, value) in read {
+            let expected = value.as_float().or(value.as_integer().map(|n| n as f64));
+            let found = text.parse::<T>().map(&number);
+            assert_eq!(found.ok(), expected, "{kind} {text}");
+        }
+        for text in refused {
+            assert!(text.parse::<T>().is_err(), "{kind} {text}");
         }
     }
 
     #[test]
-    fn a_negative_or_endless_time_is_a_mistake() {
-        for wrong in [-1.0, f64::NAN, f64::INFINITY, 1e12] {
-            let failure = seconds("duration", wrong).unwrap_err();
-            assert_eq!(failure.status, Status::Usage);
-            assert!(failure.message.starts_with("--duration"), "{wrong}");
-        }
-        assert_eq!(seconds("warmup", 0.5).unwrap(), Duration::from_millis(500));
+    fn the_shared_table_of_quantities_is_read_as_it_says() {
+        check("time", |time: Time| time.0.as_secs_f64());
+        check("size", |size: Size| size.0 as f64);
+        check("bit-rate", |rate: BitRate| rate.0 as f64);
+        check("rate", |rate: Rate| rate.0);
     }
 
     #[test]
-    fn an_option_that_would_be_ignored_is_named_with_what_it_needs() {
+    fn the_shared_table_of_cpu_lists_is_read_as_it_says() {
+        let (read, refused) = rows("cpus");
+        for (text, value) in read {
+            let expected: Vec<usize> = value.try_into().unwrap();
+            assert_eq!(text.parse::<CpuList>().unwrap().cpus, expected, "{text}");
+        }
+        for text in refused {
+            assert!(text.parse::<CpuList>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn values_are_printed_as_a_short_text_that_reads_the_same() {
+        for text in [
+            "512", "32KiB", "1MiB", "3GiB", "0", "10GB", "1460", "128KiB",
+        ] {
+            assert_eq!(text.parse::<Size>().unwrap().to_string(), text);
+        }
+        for text in ["0s", "10s", "500ms", "60us", "1ns"] {
+            assert_eq!(text.parse::<Time>().unwrap().to_string(), text);
+        }
+        for text in ["300kb/s", "1Gb/s", "345b/s", "0"] {
+            assert_eq!(text.parse::<BitRate>().unwrap().to_string(), text);
+        }
+        assert_eq!("0,2-3".parse::<CpuList>().unwrap().to_string(), "0,2-3");
+    }
+
+    #[test]
+    fn an_option_without_effect_is_named_with_the_option_that_it_needs() {
         let options = [
             (false, "speed", "without --replay"),
             (true, "users", "without --workload surge"),

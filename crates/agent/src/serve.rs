@@ -4,17 +4,17 @@ use std::io::{ErrorKind, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::thread;
+use std::time::Duration;
 
 use clap::Subcommand;
 use perpacket_serve::{
-    Architecture, CgiProgram, Report, Reporter, ServeError, Server, Settings, TlsSettings,
-    cgi_page, cores_from,
+    Architecture, CgiProgram, Report, Reporter, ServeError, Server, Settings, TlsSettings, cgi_page,
 };
 use serde::Serialize;
 use signal_hook::consts::SIGUSR1;
 use signal_hook::iterator::Signals;
 
-use crate::options::refuse_ignored;
+use crate::options::{RunsOn, Size, Time, refuse_ignored};
 use crate::output::Shared;
 use crate::status::{Failure, Status};
 use crate::{stop, table};
@@ -34,7 +34,7 @@ pub enum Verb {
 
 const EXAMPLES: &str = "\
 Examples:
-  perpacket-agent serve web --root site --listen 127.0.0.1:8080 --cores 0
+  perpacket-agent serve web --root site --listen 127.0.0.1:8080 --cpus 0
   perpacket-agent serve web --root site --architecture threads --threads 128
   perpacket-agent serve web --listen 127.0.0.1:0 --format json    # /work?us=N and /bytes/N alone
 
@@ -53,41 +53,41 @@ pub struct WebArguments {
     /// How connections are waited for.
     #[arg(long, value_enum, default_value = "events")]
     architecture: ArchitectureName,
-    /// CPUs to pin to, such as 0 or 0-1,3: one loop each [default: all usable ones, not pinned].
-    #[arg(long, value_name = "LIST", value_parser = core_list)]
-    cores: Option<CoreList>,
+    #[command(flatten)]
+    #[serde(flatten)]
+    runs_on: RunsOn,
     /// Threads or processes in the pools of `threads` and `processes` [default: 64].
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
     /// Send files larger than this by sendfile, smaller ones from memory; `uring`, which has no
-    /// sendfile, sends them in parts, and only above 4194304 unless told [default: 131072].
-    #[arg(long, value_name = "BYTES")]
-    sendfile_above: Option<u64>,
+    /// sendfile, sends them in parts, and only above 4MiB unless told [default: 128KiB].
+    #[arg(long, value_name = "SIZE")]
+    sendfile_above: Option<Size>,
     /// Let clients gather for so long where few of 64 or more were ready: less processor time,
-    /// more latency [default: 0].
-    #[arg(long, value_name = "US")]
-    coalesce_us: Option<u64>,
-    /// Memory for files: of each loop, each process, or all threads together [default: 268435456].
-    #[arg(long, value_name = "BYTES")]
-    cache_bytes: Option<u64>,
-    /// Serve a cached file for so long without asking whether it changed [default: 1000].
-    #[arg(long, value_name = "MS")]
-    revalidate_ms: Option<u64>,
+    /// more latency [default: 0s].
+    #[arg(long, value_name = "TIME")]
+    coalesce: Option<Time>,
+    /// Memory for files: of each loop, each process, or all threads together [default: 256MiB].
+    #[arg(long, value_name = "SIZE")]
+    cache_size: Option<Size>,
+    /// Serve a cached file for so long without asking whether it changed [default: 1s].
+    #[arg(long, value_name = "TIME")]
+    revalidate: Option<Time>,
     /// Most connections at a time [default: as many as there are descriptors, less a reserve].
     #[arg(long, value_name = "N")]
     max_connections: Option<usize>,
     /// Longest head of a request.
-    #[arg(long, value_name = "BYTES", default_value_t = Settings::default().max_header_bytes)]
-    max_header_bytes: usize,
+    #[arg(long, value_name = "SIZE", default_value_t = Size(Settings::default().max_header_bytes as u64))]
+    max_header_size: Size,
     /// Longest body of a request.
-    #[arg(long, value_name = "BYTES", default_value_t = Settings::default().max_body_bytes)]
-    max_body_bytes: u64,
+    #[arg(long, value_name = "SIZE", default_value_t = Size(Settings::default().max_body_bytes))]
+    max_body_size: Size,
     /// Close a connection that is idle for so long.
-    #[arg(long, value_name = "S", default_value_t = Settings::default().idle_timeout_s)]
-    idle_timeout_s: f64,
+    #[arg(long, value_name = "TIME", default_value = "60s")]
+    idle_timeout: Time,
     /// Close a connection whose request takes so long to come, or that takes no byte for so long.
-    #[arg(long, value_name = "S", default_value_t = Settings::default().request_timeout_s)]
-    request_timeout_s: f64,
+    #[arg(long, value_name = "TIME", default_value = "20s")]
+    request_timeout: Time,
     /// Speak TLS 1.2 and 1.3 with the certificates of this PEM file.
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
@@ -155,22 +155,6 @@ enum Switch {
     Off,
 }
 
-/// CPUs, with the text they came from.
-#[derive(Clone, Debug, Serialize)]
-#[serde(transparent)]
-struct CoreList {
-    text: String,
-    #[serde(skip)]
-    cores: Vec<usize>,
-}
-
-fn core_list(text: &str) -> Result<CoreList, String> {
-    Ok(CoreList {
-        text: text.to_owned(),
-        cores: cores_from(text)?,
-    })
-}
-
 /// Run it.
 pub fn run(verb: Verb) -> Result<Status, Failure> {
     match verb {
@@ -189,7 +173,7 @@ impl WebArguments {
             (
                 self.threads.is_some() && !self.architecture.has_pool(),
                 "threads",
-                "without --architecture threads or processes; the others have a loop for each of --cores",
+                "without --architecture threads or processes; the others have a loop for each of --cpus",
             ),
             (
                 self.sendfile_above.is_some() && !has_files,
@@ -197,18 +181,18 @@ impl WebArguments {
                 of_files,
             ),
             (
-                self.coalesce_us.is_some() && !self.architecture.has_epoll_loop(),
-                "coalesce-us",
+                self.coalesce.is_some() && !self.architecture.has_epoll_loop(),
+                "coalesce",
                 "without --architecture events or single: the others have no epoll loop",
             ),
             (
-                self.cache_bytes.is_some() && !has_files,
-                "cache-bytes",
+                self.cache_size.is_some() && !has_files,
+                "cache-size",
                 of_files,
             ),
             (
-                self.revalidate_ms.is_some() && !has_files,
-                "revalidate-ms",
+                self.revalidate.is_some() && !has_files,
+                "revalidate",
                 of_files,
             ),
             (
@@ -228,17 +212,23 @@ impl WebArguments {
             root: self.root,
             listen: self.listen,
             architecture,
-            cores: self.cores.map(|list| list.cores).unwrap_or_default(),
+            cores: self.runs_on.list(),
             threads: self.threads.unwrap_or(default.threads),
-            sendfile_above: self.sendfile_above.unwrap_or(architecture.sendfile_above()),
-            coalesce_us: self.coalesce_us.unwrap_or(default.coalesce_us),
-            cache_bytes: self.cache_bytes.unwrap_or(default.cache_bytes),
-            revalidate_ms: self.revalidate_ms.unwrap_or(default.revalidate_ms),
+            sendfile_above: self
+                .sendfile_above
+                .map_or(architecture.sendfile_above(), |size| size.0),
+            coalesce_us: self
+                .coalesce
+                .map_or(default.coalesce_us, |time| time.0.as_micros() as u64),
+            cache_bytes: self.cache_size.map_or(default.cache_bytes, |size| size.0),
+            revalidate_ms: self
+                .revalidate
+                .map_or(default.revalidate_ms, |time| time.0.as_millis() as u64),
             max_connections: self.max_connections,
-            max_header_bytes: self.max_header_bytes,
-            max_body_bytes: self.max_body_bytes,
-            idle_timeout_s: self.idle_timeout_s,
-            request_timeout_s: self.request_timeout_s,
+            max_header_bytes: self.max_header_size.as_usize(),
+            max_body_bytes: self.max_body_size.0,
+            idle_timeout_s: self.idle_timeout.0.as_secs_f64(),
+            request_timeout_s: self.request_timeout.0.as_secs_f64(),
             tls: self
                 .tls_cert
                 .zip(key)
@@ -259,11 +249,11 @@ impl WebArguments {
         let is_pool = self.architecture.has_pool();
         self.threads = is_pool.then_some(settings.threads);
         let is_loop = self.architecture.has_epoll_loop();
-        self.coalesce_us = is_loop.then_some(settings.coalesce_us);
+        self.coalesce = is_loop.then_some(Time(Duration::from_micros(settings.coalesce_us)));
         if settings.root.is_some() {
-            self.sendfile_above = Some(settings.sendfile_above);
-            self.cache_bytes = Some(settings.cache_bytes);
-            self.revalidate_ms = Some(settings.revalidate_ms);
+            self.sendfile_above = Some(Size(settings.sendfile_above));
+            self.cache_size = Some(Size(settings.cache_bytes));
+            self.revalidate = Some(Time(Duration::from_millis(settings.revalidate_ms)));
         }
         self
     }

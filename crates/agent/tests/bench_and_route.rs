@@ -23,7 +23,7 @@ fn bench_memory_gives_what_a_heat_map_is_drawn_from() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("rows.csv");
     let report = json(&agent(&format!(
-        "bench memory --operations load,copy --strides 1,8 --largest 16KiB --point-limit-ms 1 \
+        "bench memory --operations load,copy --strides 1,8 --largest 16KiB --point-limit 1ms \
          --format json --quiet --csv {}",
         file.display()
     )));
@@ -58,7 +58,7 @@ fn bench_memory_gives_what_a_heat_map_is_drawn_from() {
 #[test]
 fn bench_switch_gives_a_row_a_combination() {
     let report = json(&agent(
-        "bench switch --members 2,3 --working-sets 0,4KiB --pinned yes --point-limit-ms 1 \
+        "bench switch --members 2,3 --working-sets 0,4KiB --pinned yes --point-limit 1ms \
          --format json --quiet",
     ));
     assert_eq!(report["schema"], 1);
@@ -68,7 +68,7 @@ fn bench_switch_gives_a_row_a_combination() {
 #[test]
 fn what_is_shown_as_configuration_can_be_read_as_such() {
     let folder = tempfile::tempdir().unwrap();
-    let shown = agent("bench switch --members 2 --kinds threads --point-limit-ms 1 --show-config");
+    let shown = agent("bench switch --members 2 --kinds threads --point-limit 1ms --show-config");
     let file = folder.path().join("switch.toml");
     fs::write(&file, &shown.stdout).unwrap();
     let again = agent(&format!(
@@ -80,9 +80,7 @@ fn what_is_shown_as_configuration_can_be_read_as_such() {
 
 #[test]
 fn the_search_passes_its_own_test() {
-    let report = json(&agent(
-        "route self-test --capacity-pps 123456 --format json",
-    ));
+    let report = json(&agent("route self-test --capacity 123456 --format json"));
     let found = report["throughput_pps"].as_f64().unwrap();
     assert!((120_000.0..=123_457.0).contains(&found), "{found}");
 }

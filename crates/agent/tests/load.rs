@@ -142,7 +142,7 @@ fn mistakes_end_it_with_2() {
         &["load", "http", url, "--replay", "/does/not/exist"],
         &["load", "http", url, "--workload", "trace"],
         &["load", "http", url, "--rate", "-1"],
-        &["load", "http", url, "--clients", "3/2"],
+        &["load", "http", url, "--shard", "3/2"],
         &["load", "http", url, "--dynamic"],
         &["load", "stream", "--to", "nowhere"],
         &["load", "files", "trace", "--into", "/tmp/x"],
@@ -181,7 +181,7 @@ fn what_no_machine_allows_ends_it_with_3_and_says_what_would() {
         "surge",
         "--into",
         into,
-        "--limit-bytes",
+        "--size-limit",
         "1000",
     ]);
     assert_eq!(output.status.code(), Some(3), "{}", error(&output));

@@ -25,7 +25,7 @@ impl Served {
                 "media",
                 "--listen",
                 "127.0.0.1:0",
-                "--max-lateness-ms",
+                "--max-lateness",
                 "3600000",
             ])
             .arg("--root")
@@ -107,9 +107,9 @@ fn synthesize(root: &Path, files: &str, rate: &str, seconds: &str) {
             into,
             "--files",
             files,
-            "--rate",
+            "--bit-rate",
             rate,
-            "--seconds",
+            "--duration",
             seconds,
         ],
     );
@@ -117,7 +117,7 @@ fn synthesize(root: &Path, files: &str, rate: &str, seconds: &str) {
 
 /// Runs our clients and gives their report.
 fn load(url: &str, options: &[&str]) -> serde_json::Value {
-    let brief = ["--ramp-s", "0.2", "--check", "--format", "json"];
+    let brief = ["--ramp", "0.2", "--check", "--format", "json"];
     let output = run(
         AGENT,
         &[&["load", "media", url], &brief[..], options].concat(),
@@ -171,7 +171,7 @@ fn a_wrong_byte_is_told_and_ends_with_status_4() {
     let served = Served::start(&root, &[]);
     let url = format!("{}/stream-00000.ts", served.url);
     let output = Command::new(AGENT)
-        .args(["load", "media", &url, "--check", "--ramp-s", "0"])
+        .args(["load", "media", &url, "--check", "--ramp", "0"])
         .args(["--warmup", "0", "--duration", "2.5", "--format", "json"])
         .output()
         .unwrap();
@@ -199,7 +199,7 @@ fn clients_that_are_all_refused_end_with_status_4_and_say_why() {
         let quick = [
             "--clients",
             "2",
-            "--ramp-s",
+            "--ramp",
             "0",
             "--warmup",
             "0",

@@ -117,7 +117,7 @@ fn run(options: &[&str]) -> Output {
 
 #[test]
 fn it_says_where_it_listens_serves_and_reports_at_its_end() {
-    let web = Web::start(&["--format", "json", "--cores", "0"]);
+    let web = Web::start(&["--format", "json", "--cpus", "0"]);
     for _ in 0..3 {
         assert!(
             web.get("/file_set/dir00000/class0_1")
@@ -257,7 +257,7 @@ fn killed_outright_it_leaves_no_process_behind() {
 fn out_of_descriptors_it_sheds_load_and_recovers() {
     let mut shell = Command::new("sh");
     shell.args(["-c", "ulimit -n 40; exec \"$0\" \"$@\"", AGENT]);
-    let web = Web::start_by(shell, &["--max-connections", "100000", "--cores", "0"]);
+    let web = Web::start_by(shell, &["--max-connections", "100000", "--cpus", "0"]);
     let crowd: Vec<TcpStream> = (0..100).map(|_| web.connect()).collect();
     let turned_away = web.get("/bytes/10");
     assert!(
@@ -301,15 +301,15 @@ fn what_cannot_be_done_is_said_with_its_exit_status() {
     let cases: [(&[&str], i32, &str); 8] = [
         (&["--threads", "2"], 2, "--architecture threads"),
         (&["--tls-resumption", "on"], 2, "--tls-cert"),
-        (&["--cache-bytes", "1"], 2, "--root"),
+        (&["--cache-size", "1"], 2, "--root"),
         (&["--root", "/nonexistent"], 2, "/nonexistent"),
-        (&["--cores", "1-0"], 2, "runs backwards"),
+        (&["--cpus", "1-0"], 2, "expected numbers and ranges"),
         (
-            &["--cores", "1023", "--listen", "127.0.0.1:0"],
+            &["--cpus", "1023", "--listen", "127.0.0.1:0"],
             3,
             "CPU 1023",
         ),
-        (&["--max-header-bytes", "1"], 2, "--max-header-bytes"),
+        (&["--max-header-size", "1"], 2, "--max-header-size"),
         (&["--tls-cert", "a.pem"], 2, "--tls-key"),
     ];
     for (options, status, message) in cases {
@@ -324,7 +324,7 @@ fn what_cannot_be_done_is_said_with_its_exit_status() {
 fn the_configuration_that_it_shows_is_one_that_it_takes() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("web.toml");
-    let first = run(&["--cores", "0", "--architecture", "single", "--show-config"]);
+    let first = run(&["--cpus", "0", "--architecture", "single", "--show-config"]);
     fs::write(&file, &first.stdout).unwrap();
     let second = run(&["--config", file.to_str().unwrap(), "--show-config"]);
     assert_eq!(second.status.code(), Some(0), "{second:?}");

@@ -87,7 +87,7 @@ pub fn make_files(
             resource: "bytes of files",
             needed,
             available: limit_bytes,
-            hint: format!("allow them with `--limit-bytes {needed}`, if the disk has room"),
+            hint: format!("allow them with `--size-limit {needed}`, if the disk has room"),
         });
     }
     let mut report = FileSetReport {

@@ -34,7 +34,7 @@ pub(crate) fn ensure_descriptors(connections: u64) -> Result<(), LoadError> {
         available: limit.maximum.or(limit.current).unwrap_or_default(),
         hint: format!(
             "ask for fewer connections, or raise the hard limit: `ulimit -Hn {needed}` as root, or \
-             several processes with `--clients I/N`"
+             several processes with `--shard I/N`"
         ),
     })
 }

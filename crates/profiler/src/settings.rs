@@ -18,7 +18,7 @@ const FREQUENCY_LIMIT_HZ: u32 = 20_000;
 pub const DEFAULT_DURATION: Duration = Duration::from_secs(10);
 
 /// Longest window, a day.
-const DURATION_LIMIT_S: f64 = 86_400.0;
+const DURATION_LIMIT: Duration = Duration::from_secs(86_400);
 
 /// Which events are sampled.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -81,18 +81,18 @@ impl Default for Settings {
     }
 }
 
-/// A length of time that somebody gave in seconds.
+/// The length of a profile or of a window, if it is in range.
 ///
 /// # Errors
-/// It is no positive number up to a day.
-pub fn duration(option: &'static str, seconds: f64) -> Result<Duration, ProfileError> {
-    if seconds > 0.0 && seconds <= DURATION_LIMIT_S {
-        return Ok(Duration::from_secs_f64(seconds));
+/// It is zero or longer than a day.
+pub fn checked_duration(option: &'static str, length: Duration) -> Result<Duration, ProfileError> {
+    if !length.is_zero() && length <= DURATION_LIMIT {
+        return Ok(length);
     }
     Err(ProfileError::Option {
         option,
-        value: seconds.to_string(),
-        expected: "more than 0 and at most 86400 seconds",
+        value: format!("{} s", length.as_secs_f64()),
+        expected: "more than 0 and at most 24 h",
     })
 }
 

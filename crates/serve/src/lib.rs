@@ -37,4 +37,4 @@ pub use report::{
 };
 pub use routes::specweb99::cgi_page;
 pub use run::Server;
-pub use settings::{Architecture, CgiProgram, Settings, TlsSettings, cores_from};
+pub use settings::{Architecture, CgiProgram, Settings, TlsSettings};

@@ -182,7 +182,7 @@ impl Settings {
                 })
             }
         };
-        within("--max-header-bytes", self.max_header_bytes, HEADER_LIMITS)?;
+        within("--max-header-size", self.max_header_bytes, HEADER_LIMITS)?;
         within("--threads", self.threads, THREAD_LIMITS)?;
         if let Some(connections) = self.max_connections {
             within("--max-connections", connections, (1, 10_000_000))?;
@@ -190,13 +190,13 @@ impl Settings {
         let (low, high) = COALESCE_LIMITS_US;
         if !(low..=high).contains(&self.coalesce_us) {
             return Err(ServeError::Setting {
-                setting: "--coalesce-us",
+                setting: "--coalesce",
                 problem: format!("{} given, expected {low} to {high}", self.coalesce_us),
             });
         }
         for (setting, seconds) in [
-            ("--idle-timeout-s", self.idle_timeout_s),
-            ("--request-timeout-s", self.request_timeout_s),
+            ("--idle-timeout", self.idle_timeout_s),
+            ("--request-timeout", self.request_timeout_s),
         ] {
             let (low, high) = TIMEOUT_LIMITS_S;
             if !(low..=high).contains(&seconds) {
@@ -216,48 +216,9 @@ impl Settings {
     }
 }
 
-/// CPUs from a list such as `0` or `0-1,3`, in the order given.
-///
-/// # Errors
-/// What is not a number, a range or a list of them, or names a CPU twice.
-pub fn cores_from(text: &str) -> Result<Vec<usize>, String> {
-    let number = |part: &str| {
-        part.trim()
-            .parse::<usize>()
-            .ok()
-            .filter(|&core| core < 1024)
-            .ok_or_else(|| format!("`{part}` is no CPU, expected numbers or ranges such as 0-1,3"))
-    };
-    let mut cores = Vec::new();
-    for part in text.split(',') {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last) = (number(first)?, number(last)?);
-        if first > last {
-            return Err(format!("`{part}` runs backwards"));
-        }
-        cores.extend(first..=last);
-    }
-    let mut sorted = cores.clone();
-    sorted.sort_unstable();
-    sorted.dedup();
-    if sorted.len() < cores.len() {
-        return Err(format!("`{text}` names a CPU twice"));
-    }
-    Ok(cores)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_list_of_cores_is_numbers_and_ranges() {
-        assert_eq!(cores_from("0-1,3"), Ok(vec![0, 1, 3]));
-        assert_eq!(cores_from("2"), Ok(vec![2]));
-        for wrong in ["", "a", "1-0", "0,0-1", "-1", "0,", "5000"] {
-            assert!(cores_from(wrong).is_err(), "{wrong}");
-        }
-    }
 
     #[test]
     fn a_setting_out_of_range_is_named() {
@@ -266,6 +227,6 @@ mod tests {
             ..Settings::default()
         };
         let message = settings.check().unwrap_err().to_string();
-        assert!(message.contains("--idle-timeout-s"), "{message}");
+        assert!(message.contains("--idle-timeout"), "{message}");
     }
 }

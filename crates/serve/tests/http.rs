@@ -405,5 +405,5 @@ fn clients_that_gather_are_all_answered_and_each_wait_is_as_long_as_asked() {
         ..settings(Architecture::Events)
     };
     let message = settings.check().unwrap_err().to_string();
-    assert!(message.contains("--coalesce-us: 100001"), "{message}");
+    assert!(message.contains("--coalesce: 100001"), "{message}");
 }

@@ -42,7 +42,7 @@ CORES = Question(
     "own_cores",
     Group.PROCESSORS,
     "processors are threads of one core: what the client computes slows the server down",
-    "choose processors of different cores with --cores and --cpus, or turn SMT off",
+    "choose CPUs of different cores with --cpus, or turn SMT off",
 )
 CACHE = Question(
     "own_caches",

@@ -58,7 +58,7 @@ def serve_web(host: Host, plan: Plan, root: str) -> list[str]:
     posts = ("--post-log", f"{root}.posts") if plan.kind == "specweb99" else ()
     return [
         *(host.agent(), "serve", "web", "--root", root, "--listen", f"{host.address}:0"),
-        *("--cores", cpu_list(host.cpus), "--architecture", plan.architecture),
+        *("--cpus", cpu_list(host.cpus), "--architecture", plan.architecture),
         *(("--threads", str(plan.server_threads)) if plan.server_threads else ()),
         *(*posts, "--format", "json"),
     ]
@@ -117,7 +117,7 @@ def load_http(
     if not plan.keep_alive:
         command += ["--http", "1.0", "--keep-alive", "0"]
     if count > 1:
-        command += ["--clients", f"{index}/{count}"]
+        command += ["--shard", f"{index}/{count}"]
     return [*command, "--seed", str(seed), *_window(plan, host)]
 
 
@@ -156,7 +156,7 @@ def stream_sender(host: Host, plan: Plan, to: str, part: tuple[int, int]) -> lis
     rate_bps = round(plan.rate_mbps * 1e6 * connections / plan.connections)
     return [
         *bulk_sender(host, to, connections, SEGMENT_BYTES),
-        *(("--rate", str(rate_bps)) if rate_bps else ()),
+        *(("--bit-rate", str(rate_bps)) if rate_bps else ()),
         *_window(plan, host),
     ]
 
@@ -165,7 +165,7 @@ def bulk_sender(host: Host, to: str, connections: int, write_bytes: int) -> list
     """A bulk sender that writes so many bytes at a time, nothing held back."""
     return [
         *(host.agent(), "load", "stream", "--to", to, "--direction", "send"),
-        *("--connections", str(connections), "--segment-bytes", str(write_bytes)),
+        *("--connections", str(connections), "--segment-size", str(write_bytes)),
     ]
 
 

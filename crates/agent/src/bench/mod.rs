@@ -5,7 +5,6 @@ mod tables;
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -15,6 +14,7 @@ use perpacket_microbench::memory::{self, Operation, Progress};
 use perpacket_microbench::switch::{self, Kind};
 use serde::Serialize;
 
+use crate::options::{Size, Time};
 use crate::output::Shared;
 use crate::status::{Failure, Status};
 use crate::stop;
@@ -35,15 +35,13 @@ Example: the copy line at stride 1, up to 64 MiB, also as a file:
 
   perpacket-agent bench memory --operations copy --strides 1 --largest 64MiB --csv copy.csv
 
-Sizes are bytes, or end in KiB, MiB or GiB. MB/s are 10^6 bytes a second.";
+MB/s are 10^6 bytes a second.";
 
 /// Shown after the options of `bench switch`.
 const SWITCH_EXAMPLE: &str = "\
 Example: threads on processor 1 that touch nothing:
 
-  perpacket-agent bench switch --kinds threads --working-sets 0 --pinned yes --cpu 1
-
-Sizes are bytes, or end in KiB or MiB.";
+  perpacket-agent bench switch --kinds threads --working-sets 0 --pinned yes --cpu 1";
 
 /// Options of `bench memory`.
 #[derive(Debug, clap::Args, Serialize)]
@@ -56,7 +54,7 @@ pub struct MemoryArguments {
     #[arg(long, value_name = "WORDS", value_delimiter = ',', default_values_t = memory::STRIDES)]
     strides: Vec<usize>,
     /// Smallest working set.
-    #[arg(long, value_name = "SIZE", default_value_t = Size(memory::SMALLEST_BYTES))]
+    #[arg(long, value_name = "SIZE", default_value_t = Size(memory::SMALLEST_BYTES as u64))]
     smallest: Size,
     /// Largest working set; without it, four times the last cache.
     #[arg(long, value_name = "SIZE")]
@@ -98,10 +96,10 @@ struct Repeating {
     /// Repeat each point until its interval is this share of it to either side, or time is up.
     #[arg(long, value_name = "SHARE", default_value_t = 0.02)]
     precision: f64,
-    /// Most milliseconds for a point whose interval stays wider than that; without it 40 for
-    /// memory, 200 for switches.
-    #[arg(long, value_name = "MS")]
-    point_limit_ms: Option<u64>,
+    /// Longest time for a point whose interval stays wider [default: 40ms for memory, 200ms for
+    /// switches].
+    #[arg(long, value_name = "TIME")]
+    point_limit: Option<Time>,
     /// Processor to run on; without it, the one that begins.
     #[arg(long, value_name = "N")]
     cpu: Option<usize>,
@@ -136,49 +134,6 @@ enum YesOrNo {
     No,
 }
 
-/// Bytes, written with a binary prefix where that is exact.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Size(usize);
-
-/// Prefixes with what they stand for, the largest first.
-const PREFIXES: [(&str, usize); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
-
-impl std::fmt::Display for Size {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let exact = PREFIXES
-            .iter()
-            .find(|(_, unit)| self.0 > 0 && self.0.is_multiple_of(*unit));
-        match exact {
-            Some((prefix, unit)) => write!(formatter, "{}{prefix}", self.0 / unit),
-            None => write!(formatter, "{}", self.0),
-        }
-    }
-}
-
-impl FromStr for Size {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (number, unit) = PREFIXES
-            .iter()
-            .find_map(|(prefix, unit)| Some((text.strip_suffix(prefix)?, *unit)))
-            .unwrap_or((text, 1));
-        number
-            .trim()
-            .parse::<usize>()
-            .ok()
-            .and_then(|number| number.checked_mul(unit))
-            .map(Self)
-            .ok_or_else(|| "expected bytes, such as 512, 32KiB or 1MiB".to_owned())
-    }
-}
-
-impl Serialize for Size {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
 /// Run it.
 pub fn run(verb: Verb) -> Result<Status, Failure> {
     match verb {
@@ -196,8 +151,8 @@ fn run_memory(arguments: &MemoryArguments) -> Result<Status, Failure> {
             .map(|name| name.value())
             .collect(),
         strides: arguments.strides.clone(),
-        smallest_bytes: arguments.smallest.0,
-        largest_bytes: arguments.largest.map(|size| size.0),
+        smallest_bytes: arguments.smallest.as_usize(),
+        largest_bytes: arguments.largest.map(Size::as_usize),
         precision: arguments.repeating.precision,
         point_limit: arguments.repeating.limit(defaults.point_limit),
         chain: !arguments.no_chain,
@@ -217,7 +172,11 @@ fn run_switch(arguments: &SwitchArguments) -> Result<Status, Failure> {
     let settings = switch::Settings {
         kinds: arguments.kinds.iter().map(|name| name.value()).collect(),
         members: arguments.members.clone(),
-        working_sets_bytes: arguments.working_sets.iter().map(|size| size.0).collect(),
+        working_sets_bytes: arguments
+            .working_sets
+            .iter()
+            .map(|size| size.as_usize())
+            .collect(),
         pinned: arguments
             .pinned
             .iter()
@@ -241,7 +200,7 @@ type Watch<'a> = &'a mut dyn FnMut(Progress) -> ControlFlow<()>;
 
 impl Repeating {
     fn limit(&self, default: Duration) -> Duration {
-        self.point_limit_ms.map_or(default, Duration::from_millis)
+        self.point_limit.map_or(default, |time| time.0)
     }
 
     /// Shows the configuration if that was asked for, else measures and prints.
@@ -329,20 +288,4 @@ fn failure(error: BenchError) -> Failure {
 fn write_csv(file: &Path, rows: &str) -> Result<(), Failure> {
     fs::write(file, rows)
         .map_err(|error| Failure::failed(format!("--csv {}: {error}", file.display())))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_are_read_as_they_are_written() {
-        for text in ["512", "32KiB", "1MiB", "3GiB", "0"] {
-            assert_eq!(text.parse::<Size>().unwrap().to_string(), text);
-        }
-        assert_eq!("2048".parse::<Size>().unwrap().to_string(), "2KiB");
-        for text in ["", "MiB", "-1", "1.5KiB", "1kb", "99999999999GiB"] {
-            assert!(text.parse::<Size>().is_err(), "{text}");
-        }
-    }
 }

@@ -64,7 +64,7 @@ fn machine_lines(machine: &Machine) -> String {
     let caches: Vec<String> = machine
         .caches
         .iter()
-        .map(|cache| format!("L{} {}", cache.level, Size(cache.size_bytes)))
+        .map(|cache| format!("L{} {}", cache.level, Size(cache.size_bytes as u64)))
         .collect();
     format!(
         "processor {} ({}), caches {}, pages of {} B, clock {} ({}, {:.0} ns a reading)\n",
@@ -93,7 +93,7 @@ pub fn memory_table(report: &memory::Report) -> String {
         let pages = report.chain_pages.unwrap_or("base").replace('_', " ");
         let _ = writeln!(text, "\nlatency of dependent loads in ns ({pages} pages)");
         for row in &report.chain {
-            let size = Size(row.working_set_bytes).to_string();
+            let size = Size(row.working_set_bytes as u64).to_string();
             let _ = writeln!(
                 text,
                 "{size:>9}{:>9.2} [{:.2}, {:.2}]",
@@ -105,7 +105,7 @@ pub fn memory_table(report: &memory::Report) -> String {
             let level = edge
                 .level
                 .map_or("no cache known".to_owned(), |level| format!("L{level}"));
-            let size = Size(edge.working_set_bytes).to_string();
+            let size = Size(edge.working_set_bytes as u64).to_string();
             let _ = writeln!(
                 text,
                 "{size:>9}: {:.2} ns before, {:.2} ns after ({level})",
@@ -150,7 +150,7 @@ fn surface_table(text: &mut String, report: &memory::Report, operation: Operatio
     }
     text.push('\n');
     for bytes in sizes {
-        let _ = write!(text, "{:>9}", Size(bytes).to_string());
+        let _ = write!(text, "{:>9}", Size(bytes as u64).to_string());
         for &stride in &strides {
             let found = rows
                 .iter()
@@ -186,7 +186,7 @@ pub fn switch_table(report: &switch::Report) -> String {
             "{:<10}{:>8}{:>12}{:>8}{:>12.0}{:>20}{:>10.0}{:>12.2}",
             row.kind.name(),
             row.members,
-            Size(row.working_set_bytes).to_string(),
+            Size(row.working_set_bytes as u64).to_string(),
             if row.pinned { "yes" } else { "no" },
             row.ns_per_switch,
             format!("[{:.0}, {:.0}]", row.low, row.high),

@@ -6,7 +6,7 @@ use perpacket_load::{FileSet, FileSetReport, make_files};
 use serde::Serialize;
 
 use super::failure;
-use crate::options::refuse_ignored;
+use crate::options::{Size, refuse_ignored};
 use crate::output::Shared;
 use crate::status::{Failure, Status};
 
@@ -62,8 +62,8 @@ pub struct Arguments {
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     /// Refuse to make more bytes than this.
-    #[arg(long, value_name = "BYTES", default_value_t = 10_000_000_000)]
-    limit_bytes: u64,
+    #[arg(long, value_name = "SIZE", default_value_t = Size(10_000_000_000))]
+    size_limit: Size,
     #[command(flatten)]
     #[serde(skip)]
     shared: Shared,
@@ -75,7 +75,7 @@ pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
     if arguments.shared.shows_config(&arguments.resolved(&set))? {
         return Ok(Status::Done);
     }
-    let report = make_files(&set, &arguments.into, arguments.limit_bytes).map_err(failure)?;
+    let report = make_files(&set, &arguments.into, arguments.size_limit.0).map_err(failure)?;
     arguments.shared.print(&report, table)?;
     Ok(Status::Done)
 }

@@ -2,12 +2,13 @@
 
 use std::fmt::Write;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::time::Duration;
 
 use perpacket_load::stream::{self, Direction, FarEnd, FarEndReport, Progress, Report, Settings};
 use serde::Serialize;
 
 use super::failure;
-use crate::options::{processors, refuse_ignored, seconds};
+use crate::options::{BitRate, RunsOn, Size, Time, Window, refuse_ignored};
 use crate::output::Shared;
 use crate::status::{Failure, Status};
 use crate::stop;
@@ -15,7 +16,7 @@ use crate::table::rows;
 
 const EXAMPLE: &str = "Examples:
   perpacket-agent load stream --listen 127.0.0.1:5001          (the far end)
-  perpacket-agent load stream --to 127.0.0.1:5001 --connections 2048 --rate 1000000000
+  perpacket-agent load stream --to 127.0.0.1:5001 --connections 2048 --bit-rate 1Gb/s
                                                                (the machine under test)";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
@@ -27,10 +28,9 @@ enum DirectionName {
     Receive,
 }
 
-/// Connections, payload bytes of a segment and seconds, where they are not given.
+/// Connections and payload bytes of a segment, where they are not given.
 const DEFAULT_CONNECTIONS: u32 = 1;
 const DEFAULT_SEGMENT_BYTES: u32 = 1460;
-const DEFAULT_DURATION_S: f64 = 10.0;
 
 /// Options of `load stream`.
 #[derive(Clone, Debug, clap::Args, Serialize)]
@@ -50,26 +50,23 @@ pub struct Arguments {
     #[arg(long, value_name = "N")]
     connections: Option<u32>,
     /// Payload bytes of a segment [default: 1460].
-    #[arg(long, value_name = "BYTES")]
-    segment_bytes: Option<u32>,
-    /// Bits of payload a second on all connections together; as fast as it goes if nothing is said.
-    #[arg(long, value_name = "BPS")]
-    rate: Option<f64>,
+    #[arg(long, value_name = "SIZE")]
+    segment_size: Option<Size>,
+    /// Payload rate of all connections together; without it, as fast as possible.
+    #[arg(long, value_name = "BIT-RATE")]
+    bit_rate: Option<BitRate>,
     /// Who sends [default: send].
     #[arg(long, value_enum)]
     direction: Option<DirectionName>,
-    /// Seconds to measure for [default: 10].
-    #[arg(long, value_name = "S")]
-    duration: Option<f64>,
-    /// Seconds before the measured window [default: 0].
-    #[arg(long, value_name = "S")]
-    warmup: Option<f64>,
+    #[command(flatten)]
+    #[serde(flatten)]
+    window: Window,
     /// Congestion control; the machine's own if nothing is said.
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
-    /// Processors to bind threads to, one thread each: `0,2-3`.
-    #[arg(long, value_name = "LIST")]
-    cpus: Option<String>,
+    #[command(flatten)]
+    #[serde(flatten)]
+    runs_on: RunsOn,
     /// Threads; one a processor if nothing is said.
     #[arg(long, value_name = "N")]
     threads: Option<u32>,
@@ -83,10 +80,7 @@ pub struct Arguments {
 
 /// Run it.
 pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
-    let cpus = match &arguments.cpus {
-        Some(list) => processors("cpus", list)?,
-        None => Vec::new(),
-    };
+    let cpus = arguments.runs_on.list();
     arguments.refuse_ignored()?;
     match (&arguments.listen, &arguments.to) {
         (Some(listen), _) => serve(arguments, address("listen", listen)?, cpus),
@@ -113,15 +107,11 @@ impl Arguments {
                 "without --listen",
             ),
             (listens && self.connections.is_some(), "connections", why),
-            (
-                listens && self.segment_bytes.is_some(),
-                "segment-bytes",
-                why,
-            ),
-            (listens && self.rate.is_some(), "rate", why),
+            (listens && self.segment_size.is_some(), "segment-size", why),
+            (listens && self.bit_rate.is_some(), "bit-rate", why),
             (listens && self.direction.is_some(), "direction", why),
-            (listens && self.duration.is_some(), "duration", why),
-            (listens && self.warmup.is_some(), "warmup", why),
+            (listens && self.window.duration.is_some(), "duration", why),
+            (listens && self.window.warmup.is_some(), "warmup", why),
             (listens && self.source.is_some(), "source", why),
             (
                 listens && self.threads.is_some(),
@@ -129,23 +119,31 @@ impl Arguments {
                 "with --listen: a far end has a thread for each of --cpus, or one",
             ),
             (
-                self.threads.is_some() && self.cpus.is_some(),
+                self.threads.is_some() && self.runs_on.cpus.is_some(),
                 "threads",
                 "with --cpus, each of which has one thread",
             ),
         ])
     }
 
+    fn segment_bytes(&self) -> Result<u32, Failure> {
+        self.segment_size.map_or(Ok(DEFAULT_SEGMENT_BYTES), |size| {
+            u32::try_from(size.0).map_err(|_| {
+                Failure::usage(format!("--segment-size {size}: expected less than 4GiB"))
+            })
+        })
+    }
+
     /// The same options with all that was left to them filled in.
     fn resolved(&self, settings: &Settings) -> Self {
         let mut all = self.clone();
         all.connections = Some(settings.connections);
-        all.segment_bytes = Some(settings.segment_bytes);
+        all.segment_size = Some(Size(settings.segment_bytes.into()));
         all.direction = Some(self.direction.unwrap_or(DirectionName::Send));
-        all.duration = Some(settings.duration.as_secs_f64());
-        all.warmup = Some(settings.warmup.as_secs_f64());
+        all.window.duration = Some(Time(settings.duration));
+        all.window.warmup = Some(Time(settings.warmup));
         // With --cpus each has one, and --threads no meaning.
-        all.threads = (self.cpus.is_none()).then(|| stream::threads(settings));
+        all.threads = (self.runs_on.cpus.is_none()).then(|| stream::threads(settings));
         all
     }
 }
@@ -180,14 +178,21 @@ fn load(arguments: &Arguments, to: SocketAddr, cpus: Vec<usize>) -> Result<Statu
             .map_err(|error| Failure::usage(format!("--source {error}")))?,
     };
     let settings = Settings {
-        segment_bytes: arguments.segment_bytes.unwrap_or(DEFAULT_SEGMENT_BYTES),
-        rate_bps: arguments.rate,
+        segment_bytes: arguments.segment_bytes()?,
+        rate_bps: arguments.bit_rate.map(|rate| rate.0 as f64),
         direction: match arguments.direction {
             Some(DirectionName::Send) | None => Direction::Send,
             Some(DirectionName::Receive) => Direction::Receive,
         },
-        duration: seconds("duration", arguments.duration.unwrap_or(DEFAULT_DURATION_S))?,
-        warmup: seconds("warmup", arguments.warmup.unwrap_or(0.0))?,
+        duration: arguments
+            .window
+            .duration
+            .unwrap_or(Window::DEFAULT_DURATION)
+            .0,
+        warmup: arguments
+            .window
+            .warmup
+            .map_or(Duration::ZERO, |time| time.0),
         cpus,
         threads: arguments.threads,
         congestion: arguments.congestion.clone(),

@@ -6,13 +6,14 @@ mod table;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
-use std::time::Duration;
 
-use perpacket_profiler::settings::{DEFAULT_DURATION, DEFAULT_FREQUENCY_HZ, Events, duration};
+use perpacket_profiler::settings::{
+    DEFAULT_DURATION, DEFAULT_FREQUENCY_HZ, Events, checked_duration,
+};
 use perpacket_profiler::{End, Fault, ProfileError, Profiler, Report, Settings};
 use serde::Serialize;
 
-use crate::options::refuse_ignored;
+use crate::options::{CpuList, Time, refuse_ignored};
 use crate::output::{Format, Shared};
 use crate::status::{Failure, Status};
 use crate::stop;
@@ -59,14 +60,15 @@ pub enum EventChoice {
 #[derive(Clone, Debug, clap::Args, Serialize)]
 #[command(after_help = EXAMPLE)]
 pub struct Arguments {
-    /// Length of the profile in seconds (10, or as long as the command or a signal lets it).
-    #[arg(long, value_name = "S")]
+    /// Length of the profile; with a command or --every, until the command or a signal ends it
+    /// [default: 10s].
+    #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    duration: Option<f64>,
-    /// Processors to profile, such as `0-3,8` (all that run).
+    duration: Option<Time>,
+    /// CPUs to profile, such as `0-3,8` [default: all].
     #[arg(long, value_name = "LIST")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    cpus: Option<String>,
+    cpus: Option<CpuList>,
     /// The server: packets are counted in its network namespace, its user code is told from others'.
     #[arg(long, value_name = "PID")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -85,10 +87,10 @@ pub struct Arguments {
     #[arg(long, value_name = "URL")]
     #[serde(skip_serializing_if = "Option::is_none")]
     requests: Option<String>,
-    /// One profile every so many seconds, each a line of JSON, until the duration or a signal.
-    #[arg(long, value_name = "S")]
+    /// Print a profile each time this has passed, as a line of JSON, until the duration or a signal.
+    #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    every: Option<f64>,
+    every: Option<Time>,
     /// TOML file of rules that go before the built-in ones: tables `[[layers]]` with `layer` and
     /// `functions` or `modules`, `[[kinds]]` with `kind` and `functions`, `[boundaries]`, `[skid]`,
     /// `[[programs]]`; a name may end in `*`.
@@ -151,7 +153,7 @@ impl Arguments {
             return Ok(all);
         }
         let settings = self.settings()?;
-        all.duration = settings.duration.map(|duration| duration.as_secs_f64());
+        all.duration = settings.duration.map(Time);
         all.frequency = Some(settings.frequency_hz);
         all.taxonomy = Some(self.taxonomy.unwrap_or(Taxonomy::Layers));
         if self.event_file.is_none() {
@@ -161,7 +163,9 @@ impl Arguments {
     }
 
     fn settings(&self) -> Result<Settings, Failure> {
-        let length = self.duration.map(|seconds| duration("duration", seconds));
+        let length = self
+            .duration
+            .map(|time| checked_duration("duration", time.0));
         let is_bounded = !self.command.is_empty() || self.every.is_some();
         let default = (!is_bounded).then_some(DEFAULT_DURATION);
         let events = match (&self.event_file, self.events) {
@@ -173,7 +177,7 @@ impl Arguments {
         };
         Ok(Settings {
             duration: length.transpose()?.or(default),
-            cpus: self.cpus.clone(),
+            cpus: self.cpus.as_ref().map(CpuList::to_string),
             pid: self.pid,
             command: self.command.clone(),
             frequency_hz: self.frequency.unwrap_or(DEFAULT_FREQUENCY_HZ),
@@ -192,7 +196,9 @@ pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
     if arguments.shared.shows_config(&arguments.resolved()?)? {
         return Ok(Status::Done);
     }
-    let every = arguments.every.map(|seconds| duration("every", seconds));
+    let every = arguments
+        .every
+        .map(|time| checked_duration("every", time.0));
     let every = every.transpose()?;
     let stop = stop::on_signals()?;
     if arguments.self_check {
@@ -225,9 +231,7 @@ fn once(
         .map(|path| File::create(path).map_err(|error| unwritable(path, &error)))
         .transpose()?;
     if arguments.shared.shows_progress() && arguments.command.is_empty() {
-        let length = arguments
-            .duration
-            .map_or(DEFAULT_DURATION, Duration::from_secs_f64);
+        let length = arguments.duration.map_or(DEFAULT_DURATION, |time| time.0);
         eprintln!(
             "profiling for {:.0} s; Ctrl-C ends it earlier",
             length.as_secs_f64()

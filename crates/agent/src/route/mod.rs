@@ -19,6 +19,7 @@ use perpacket_router::trial::Wire;
 use perpacket_router::{RouterError, Stream};
 use serde::Serialize;
 
+use crate::options::{Rate, Size, Time, Until};
 use crate::output::Shared;
 use crate::status::{Failure, Status};
 use crate::stop;
@@ -50,14 +51,14 @@ Exit status 1 if a frame was wrong. Let the router send all messages about troub
 const THROUGHPUT_EXAMPLE: &str = "\
 Example: 64-byte frames from host A over a router with 10.0.0.1 on A's side to host B:
 
-  perpacket-agent route throughput --from A:a0 --next-hop R:r0 --to B:b0 --frame-bytes 64
+  perpacket-agent route throughput --from A:a0 --next-hop R:r0 --to B:b0 --frame-size 64
 
 With --generator live, and on veth, let the router's side take live frames:
   --take-redirected R:r0";
 
 /// Shown after the options of `route self-test`.
 const SELF_TEST_EXAMPLE: &str = "\
-Example: perpacket-agent route self-test --capacity-pps 345000 --queue-frames 1000";
+Example: perpacket-agent route self-test --capacity 345k --queue-frames 1000";
 
 /// Shown after the options of `route plane`.
 const PLANE_EXAMPLE: &str = "\
@@ -89,8 +90,8 @@ pub struct ThroughputArguments {
     #[arg(long, value_name = "[NETNS:]IFNAME")]
     to: String,
     /// Bytes of a frame with its check sequence, from 64 to 1518.
-    #[arg(long, value_name = "BYTES", default_value_t = 64)]
-    frame_bytes: usize,
+    #[arg(long, value_name = "SIZE", default_value_t = Size(64))]
+    frame_size: Size,
     /// How frames are made: in batches through a packet socket, or live frames of BPF.
     #[arg(long, value_enum, default_value = "socket")]
     generator: GeneratorName,
@@ -101,8 +102,8 @@ pub struct ThroughputArguments {
     #[arg(long, value_name = "[NETNS:]IFNAME", value_delimiter = ',')]
     take_redirected: Vec<String>,
     /// Instead of a search, the loss at these rates, frames a second.
-    #[arg(long, value_name = "PPS", value_delimiter = ',')]
-    rates: Vec<f64>,
+    #[arg(long, value_name = "RATE", value_delimiter = ',')]
+    rates: Vec<Rate>,
     #[command(flatten)]
     #[serde(flatten)]
     search: SearchOptions,
@@ -116,8 +117,8 @@ pub struct ThroughputArguments {
 #[command(after_help = SELF_TEST_EXAMPLE)]
 pub struct SelfTestArguments {
     /// Frames a second that the dropper lets through.
-    #[arg(long, value_name = "PPS", default_value_t = 345_000.0)]
-    capacity_pps: f64,
+    #[arg(long, value_name = "RATE", default_value_t = Rate(345_000.0))]
+    capacity: Rate,
     /// Frames that may wait in it.
     #[arg(long, value_name = "N", default_value_t = 0.0)]
     queue_frames: f64,
@@ -144,9 +145,9 @@ pub struct PlaneArguments {
     /// Interfaces that are to take what is forwarded: the other ends, where they are veth.
     #[arg(long, value_name = "[NETNS:]IFNAME", value_delimiter = ',')]
     take_redirected: Vec<String>,
-    /// End after this many seconds; without it, at a signal.
-    #[arg(long, value_name = "SECONDS")]
-    duration: Option<f64>,
+    #[command(flatten)]
+    #[serde(flatten)]
+    until: Until,
     #[command(flatten)]
     #[serde(skip)]
     shared: Shared,
@@ -157,20 +158,20 @@ pub struct PlaneArguments {
 #[command(next_help_heading = "Search")]
 struct SearchOptions {
     /// A rate that should be without loss, frames a second.
-    #[arg(long, value_name = "PPS", default_value_t = search::Settings::default().lowest_pps)]
-    lowest_pps: f64,
+    #[arg(long, value_name = "RATE", default_value_t = Rate(search::Settings::default().lowest_pps))]
+    lowest_rate: Rate,
     /// The highest rate to try.
-    #[arg(long, value_name = "PPS", default_value_t = search::Settings::default().highest_pps)]
-    highest_pps: f64,
+    #[arg(long, value_name = "RATE", default_value_t = Rate(search::Settings::default().highest_pps))]
+    highest_rate: Rate,
     /// End when rates with and without loss are this share apart.
     #[arg(long, value_name = "SHARE", default_value_t = search::Settings::default().resolution)]
     resolution: f64,
     /// Share of frames that may be lost; RFC 2544 has none.
     #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
     tolerated_loss: f64,
-    /// Seconds each trial sends; RFC 2544 asks for 60 in the end.
-    #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
-    trial: f64,
+    /// Time that each trial sends; RFC 2544 asks for 60 s in the end.
+    #[arg(long, value_name = "TIME", default_value_t = Time::from_secs(2))]
+    trial: Time,
     /// Trials that a rate must pass.
     #[arg(long, value_name = "N", default_value_t = search::Settings::default().confirmations)]
     confirmations: u32,
@@ -275,13 +276,12 @@ fn throughput(arguments: &ThroughputArguments) -> Result<Status, Failure> {
         return Ok(Status::Done);
     }
     let settings = arguments.search.settings()?;
-    let duration = seconds("--trial", arguments.search.trial)?;
-    for rate in &arguments.rates {
-        if !(rate.is_finite() && *rate >= 1.0) {
-            return Err(Failure::usage(format!(
-                "--rates: {rate}: expected at least 1 frame a second"
-            )));
-        }
+    let duration = arguments.search.trial()?;
+    let rates_pps: Vec<f64> = arguments.rates.iter().map(|rate| rate.0).collect();
+    if let Some(rate) = rates_pps.iter().find(|rate| **rate < 1.0) {
+        return Err(Failure::usage(format!(
+            "--rates: {rate}: expected at least 1 frame a second"
+        )));
     }
     let stop = stop::on_signals()?;
     let (from, to) = (place(&arguments.from)?, place(&arguments.to)?);
@@ -289,7 +289,7 @@ fn throughput(arguments: &ThroughputArguments) -> Result<Status, Failure> {
         &from,
         &place(&arguments.next_hop)?,
         &to,
-        arguments.frame_bytes,
+        arguments.frame_size.as_usize(),
     )?;
     let _taking = plane::take_redirected(&places(&arguments.take_redirected)?).map_err(failure)?;
     let (mut receiver, counted) = open_receiver(&to, &stream, arguments)?;
@@ -312,14 +312,14 @@ fn throughput(arguments: &ThroughputArguments) -> Result<Status, Failure> {
             throughput_pps: None,
             failed_pps: None,
             generator_limited: false,
-            steps: search::loss_curve(&arguments.rates, &mut wire, goes).map_err(failure)?,
+            steps: search::loss_curve(&rates_pps, &mut wire, goes).map_err(failure)?,
         }
     };
     let report = ThroughputReport {
         schema: SCHEMA,
         complete: goes(),
-        frame_bytes: arguments.frame_bytes,
-        trial_s: arguments.search.trial,
+        frame_bytes: arguments.frame_size.as_usize(),
+        trial_s: arguments.search.trial.0.as_secs_f64(),
         generator: Some(method),
         receiver: Some(counted),
         known_pps: None,
@@ -358,18 +358,18 @@ fn self_test(arguments: &SelfTestArguments) -> Result<Status, Failure> {
         return Ok(Status::Done);
     }
     let settings = arguments.search.settings()?;
-    seconds("--trial", arguments.search.trial)?;
-    let sound = |rate: f64| rate.is_finite() && rate >= 0.0;
-    if !sound(arguments.capacity_pps) || !sound(arguments.queue_frames) {
-        return Err(Failure::usage(
-            "--capacity-pps and --queue-frames: expected numbers that are not negative",
-        ));
+    let trial = arguments.search.trial()?;
+    let queue_frames = arguments.queue_frames;
+    if !(queue_frames.is_finite() && queue_frames >= 0.0) {
+        return Err(Failure::usage(format!(
+            "--queue-frames {queue_frames}: expected a number, 0 or more"
+        )));
     }
     let mut dropper = KnownDropper {
-        capacity_pps: arguments.capacity_pps,
-        queue_frames: arguments.queue_frames,
+        capacity_pps: arguments.capacity.0,
+        queue_frames,
         generator_pps: f64::INFINITY,
-        duration_s: arguments.search.trial,
+        duration_s: trial.as_secs_f64(),
     };
     let known_pps = dropper.throughput_pps();
     let Ok(found) = search::throughput(&settings, &mut dropper, || true);
@@ -377,7 +377,7 @@ fn self_test(arguments: &SelfTestArguments) -> Result<Status, Failure> {
         schema: SCHEMA,
         complete: true,
         frame_bytes: 64,
-        trial_s: arguments.search.trial,
+        trial_s: arguments.search.trial.0.as_secs_f64(),
         generator: None,
         receiver: None,
         known_pps: Some(known_pps),
@@ -386,7 +386,7 @@ fn self_test(arguments: &SelfTestArguments) -> Result<Status, Failure> {
     arguments.shared.print(&report, throughput_table)?;
     let low = known_pps.min(settings.highest_pps) / (1.0 + settings.resolution);
     // A trial counts whole frames, so a rate may be one frame a trial too high and pass.
-    let high = known_pps + 1.0 / arguments.search.trial;
+    let high = known_pps + 1.0 / trial.as_secs_f64();
     match report.found.throughput_pps {
         Some(rate_pps) if (low * 0.999..=high * 1.001).contains(&rate_pps) => Ok(Status::Done),
         None if known_pps < settings.lowest_pps => Ok(Status::Done),
@@ -400,10 +400,6 @@ fn forward(arguments: &PlaneArguments) -> Result<Status, Failure> {
     if arguments.shared.shows_config(arguments)? {
         return Ok(Status::Done);
     }
-    let duration = arguments
-        .duration
-        .map(|duration| seconds("--duration", duration))
-        .transpose()?;
     let stop = stop::on_signals()?;
     let _taking = plane::take_redirected(&places(&arguments.take_redirected)?).map_err(failure)?;
     let forwarding = plane::in_xdp(&places(&arguments.interfaces)?).map_err(failure)?;
@@ -411,7 +407,7 @@ fn forward(arguments: &PlaneArguments) -> Result<Status, Failure> {
         eprintln!("ready: forwarding in XDP");
     }
     let begin = Instant::now();
-    wait(&stop, duration);
+    wait(&stop, arguments.until.duration());
     let report = PlaneReport {
         schema: SCHEMA,
         attached: forwarding.attached(),
@@ -434,10 +430,17 @@ fn wait(stop: &AtomicBool, duration: Option<Duration>) {
 }
 
 impl SearchOptions {
+    fn trial(&self) -> Result<Duration, Failure> {
+        match self.trial.0 {
+            Duration::ZERO => Err(Failure::usage("--trial 0: expected more than 0")),
+            trial => Ok(trial),
+        }
+    }
+
     fn settings(&self) -> Result<search::Settings, Failure> {
         let settings = search::Settings {
-            lowest_pps: self.lowest_pps,
-            highest_pps: self.highest_pps,
+            lowest_pps: self.lowest_rate.0,
+            highest_pps: self.highest_rate.0,
             resolution: self.resolution,
             tolerated_loss: self.tolerated_loss,
             confirmations: self.confirmations,
@@ -445,13 +448,6 @@ impl SearchOptions {
         settings.check().map_err(failure)?;
         Ok(settings)
     }
-}
-
-fn seconds(option: &str, seconds: f64) -> Result<Duration, Failure> {
-    Duration::try_from_secs_f64(seconds)
-        .ok()
-        .filter(|duration| !duration.is_zero())
-        .ok_or_else(|| Failure::usage(format!("{option} {seconds}: expected seconds above 0")))
 }
 
 fn place(text: &str) -> Result<Place, Failure> {

@@ -6,7 +6,7 @@
 //! does what takes longer: the kernel's code of one kind stays in the processor's nearest cache,
 //! and no long answer holds back a short one. A loop that is faster than its clients finds one or
 //! two ready each time it wakes, and pays a wait, and often a sleep and a wakeup, for each; with
-//! `--coalesce-us` it lets them gather. What is done for a connection when it is ready stands in
+//! `--coalesce` it lets them gather. What is done for a connection when it is ready stands in
 //! [`super::engine`]; here is who is ready, who comes, and who has waited too long.
 
 use std::io;

@@ -18,7 +18,7 @@ pub fn usable(cores: &[usize]) -> Result<usize, ServeError> {
     {
         None => Ok(cores.len()),
         Some(core) => Err(ServeError::Lacking {
-            what: "--cores",
+            what: "--cpus",
             problem: format!("CPU {core} is not there, or this process may not use it"),
         }),
     }

@@ -93,7 +93,7 @@ class Switch:
 def _repeating(host: Host, point_limit_ms: int | None, cpu: int | None) -> list[str]:
     """What both share."""
     return [
-        *_given("--point-limit-ms", point_limit_ms),
+        *_given("--point-limit", None if point_limit_ms is None else f"{point_limit_ms}ms"),
         *("--cpu", str(host.cpus[-1] if cpu is None else cpu)),
         *("--format", "json", "--quiet"),
     ]

@@ -49,7 +49,7 @@ class Link:
         self,
         left: tuple[str, str | None],
         right: tuple[str, str | None],
-        settings: Mapping[str, float | int],
+        settings: Mapping[str, str | float],
         *,
         run: str,
         cpus: tuple[int, ...],
@@ -279,9 +279,9 @@ class Namespaces(NamespaceTestbed):
     def _connect_by_link(self, one_way_us: float) -> None:
         (server, server_device), (other, other_device) = self._ends()
         client = None if self._switch is not None else self.clients[0].address
-        settings: dict[str, float | int] = {"delay-us": one_way_us, "loss": self._loss}
+        settings: dict[str, str | float] = {"delay": f"{one_way_us}us", "loss": self._loss}
         if self._rate_bps is not None:
-            settings["rate-bps"] = self._rate_bps
+            settings["bit-rate"] = self._rate_bps
         if self._queue_packets is not None:
             settings["queue-packets"] = self._queue_packets
         self._link = Link(

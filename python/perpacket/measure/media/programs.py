@@ -30,7 +30,7 @@ def synthesize(host: Host, into: str, rate_bps: int, files: int, duration_s: flo
     """Make the media of one rate."""
     return [
         *(host.agent(), "media", "synthesize", "--into", into, "--files", str(files)),
-        *("--rate", str(rate_bps), "--seconds", f"{duration_s:.3f}", "--seed", str(SEED)),
+        *("--bit-rate", str(rate_bps), "--duration", f"{duration_s:.3f}", "--seed", str(SEED)),
         "--quiet",
     ]
 
@@ -39,13 +39,13 @@ def serve(host: Host, plan: MediaPlan, root: str, read_delay_ms: int) -> list[st
     """The server under test, on a port of its own choice."""
     command = [
         *(host.agent(), "serve", "media", "--root", root, "--listen", f"{host.address}:0"),
-        *("--cores", cpu_list(host.cpus), "--buffering", plan.buffering),
-        *("--buffer-packets", str(plan.buffer_packets), "--read-delay-ms", str(read_delay_ms)),
-        *("--readers", str(plan.readers), "--max-lateness-ms", str(ADMIT_ALL_MS)),
+        *("--cpus", cpu_list(host.cpus), "--buffering", plan.buffering),
+        *("--buffer-packets", str(plan.buffer_packets), "--read-delay", f"{read_delay_ms}ms"),
+        *("--readers", str(plan.readers), "--max-lateness", f"{ADMIT_ALL_MS}ms"),
         *("--max-sessions", str(plan.clients + SESSIONS_SPARE), "--format", "json"),
     ]
     if plan.distribution == "multiple":
-        command += ["--cache-mib", str(plan.cache_bytes // MIB)]
+        command += ["--cache-size", str(plan.cache_bytes)]
     return command
 
 
@@ -70,7 +70,7 @@ def play(host: Host, plan: MediaPlan, url: str, first: int, clients: int) -> lis
     command = [
         *(host.agent(), "load", "media", f"{url}/stream-{{}}.ts", "--clients", str(clients)),
         *("--distribution", plan.distribution, "--check"),
-        *("--ramp-s", f"{plan.ramp_s:g}", "--warmup", f"{plan.warmup_s:g}"),
+        *("--ramp", f"{plan.ramp_s:g}", "--warmup", f"{plan.warmup_s:g}"),
         *("--duration", f"{plan.load_s:g}", "--cpus", cpu_list(host.cpus), "--format", "json"),
     ]
     if plan.distribution == "multiple":

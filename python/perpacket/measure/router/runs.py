@@ -151,14 +151,14 @@ def search_command(stage: RouterStage, plan: RouterPlan, host: Host) -> list[str
     command = [
         *(host.agent(), "route", "throughput", "--format", "json", "--quiet"),
         *("--from", sending.host, "--next-hop", sending.router, "--to", receiving.host),
-        *("--frame-bytes", str(plan.frame_bytes), "--trial", f"{plan.trial_s:g}"),
+        *("--frame-size", str(plan.frame_bytes), "--trial", f"{plan.trial_s:g}"),
         *("--resolution", f"{plan.resolution:g}", "--tolerated-loss", f"{plan.tolerated_loss:g}"),
-        *("--highest-pps", str(HIGHEST_PPS), "--generator", stage.generator),
+        *("--highest-rate", str(HIGHEST_PPS), "--generator", stage.generator),
     ]
     if plan.kind == "loss":
         command += ["--rates", str(plan.rate_pps)]
     if stage.generator == "live":
-        command += ["--lowest-pps", str(LIVE_LOWEST_PPS)]
+        command += ["--lowest-rate", str(LIVE_LOWEST_PPS)]
         # The plane in XDP has a program at the router's interfaces; beside it none is allowed.
         command += ["--take-redirected", sending.router] if plan.plane == "kernel" else []
     return command

@@ -10,7 +10,7 @@ use perpacket_load::http::{
 
 use super::{Arguments, ArrivalName, CheckName, SpreadName, Switch, VersionName, WorkloadName};
 use crate::load::failure;
-use crate::options::{Ignored, processors, refuse_ignored, seconds};
+use crate::options::{BitRate, Ignored, Rate, Time, Window, refuse_ignored};
 use crate::status::Failure;
 
 /// The line speed of SPECweb99's clients, in bits a second.
@@ -19,11 +19,9 @@ const SPECWEB99_LINE_BPS: u64 = 400_000;
 const DEFAULT_CONNECTIONS: u32 = 64;
 const DEFAULT_OPEN_CONNECTIONS: u32 = 1024;
 /// Polling before a request is due, on processors of its own.
-const DEFAULT_SPIN_US: u32 = 60;
+const DEFAULT_SPIN: Duration = Duration::from_micros(60);
 /// Surge's users where the number is not given.
 const DEFAULT_USERS: u32 = 100;
-/// Seconds of a run that nothing else ends.
-const DEFAULT_DURATION_S: f64 = 10.0;
 /// WebStone's fewest clients.
 const WEBSTONE_CLIENTS: u32 = 20;
 /// The speed that ignores a log's times.
@@ -35,33 +33,28 @@ impl Arguments {
         self.refuse_ignored()?;
         let workload = self.workload()?;
         let arrivals = self.arrivals()?;
-        let line_speed_bps = match (self.line_speed, &workload) {
+        let line_speed_bps = match (self.line_speed.map(|rate| rate.0), &workload) {
             (Some(0), _) => None,
             (None, Workload::SpecWeb99 { .. }) => Some(SPECWEB99_LINE_BPS),
             (speed, _) => speed,
         };
         let ends_by_itself = self.requests.is_some() || workload.is_finite();
-        let duration_s = self
-            .duration
-            .or((!ends_by_itself).then_some(DEFAULT_DURATION_S));
-        let default_spin_us = if self.cpus.is_some() {
-            DEFAULT_SPIN_US
+        let default_duration = (!ends_by_itself).then_some(Window::DEFAULT_DURATION);
+        let default_spin = if self.runs_on.cpus.is_some() {
+            DEFAULT_SPIN
         } else {
-            0
+            Duration::ZERO
         };
         let default = Settings::new(&self.url, self.connections(&workload, arrivals));
         let settings = Settings {
             arrivals,
             workload,
-            duration: duration_s.map(|s| seconds("duration", s)).transpose()?,
+            duration: self.window.duration.or(default_duration).map(|time| time.0),
             requests: self.requests,
-            warmup: seconds("warmup", self.warmup)?,
+            warmup: self.window.warmup.map_or(Duration::ZERO, |time| time.0),
             threads: self.threads,
-            cpus: match &self.cpus {
-                Some(list) => processors("cpus", list)?,
-                None => Vec::new(),
-            },
-            spin: Duration::from_micros(self.spin_us.unwrap_or(default_spin_us).into()),
+            cpus: self.runs_on.list(),
+            spin: self.spin.map_or(default_spin, |time| time.0),
             version: match self.http {
                 VersionName::Http10 => Version::Http10,
                 VersionName::Http11 => Version::Http11,
@@ -70,7 +63,7 @@ impl Arguments {
             requests_per_connection: self.lengths()?,
             conditional_share: self.conditional,
             line_speed_bps,
-            timeout: seconds("timeout-s", self.timeout_s)?,
+            timeout: self.timeout.0,
             check: match self.check {
                 CheckName::Length => Check::Length,
                 CheckName::Digest => Check::Digest,
@@ -81,7 +74,7 @@ impl Arguments {
             trusted: self.ca.clone(),
             sources: self.sources()?,
             part: self.part()?,
-            seed: self.seed,
+            seed: self.seed.seed,
             request_log: self.request_log.clone(),
             headers: self.header.clone(),
             ..default
@@ -93,17 +86,18 @@ impl Arguments {
     /// The same options with all that was left to them filled in, as they would run here.
     pub fn resolved(&self, settings: &Settings) -> Result<Self, Failure> {
         let mut all = self.clone();
-        all.duration = settings.duration.as_ref().map(Duration::as_secs_f64);
+        all.window.duration = settings.duration.map(Time);
+        all.window.warmup = Some(Time(settings.warmup));
         all.threads = Some(threads(settings).map_err(failure)?);
         match &settings.workload {
             Workload::Surge { users } => all.users = Some(*users),
             _ => all.connections = Some(settings.connections),
         }
         if let Workload::SpecWeb99 { .. } = settings.workload {
-            all.line_speed = Some(settings.line_speed_bps.unwrap_or(0));
+            all.line_speed = Some(BitRate(settings.line_speed_bps.unwrap_or(0)));
         }
         if settings.arrivals.are_open() {
-            all.spin_us = Some(settings.spin.as_micros() as u32);
+            all.spin = Some(Time(settings.spin));
         }
         if let Arrivals::Recorded { .. } = settings.arrivals {
             all.spread = Some(self.spread.unwrap_or(SpreadName::Uniform));
@@ -130,8 +124,8 @@ impl Arguments {
         let has_times = self.replay.is_some() && !is_fastest;
         let ignored: [Ignored; 12] = [
             (
-                self.spin_us.is_some() && !has_rate && !has_times,
-                "spin-us",
+                self.spin.is_some() && !has_rate && !has_times,
+                "spin",
                 "without --rate, --sessions-rate or a log's times: nothing is due",
             ),
             (
@@ -265,8 +259,8 @@ impl Arguments {
             };
         }
         Ok(match (self.rate, self.sessions_rate) {
-            (Some(per_s), _) => Arrivals::Requests { per_s, process },
-            (None, Some(per_s)) => Arrivals::Sessions { per_s, process },
+            (Some(Rate(per_s)), _) => Arrivals::Requests { per_s, process },
+            (None, Some(Rate(per_s))) => Arrivals::Sessions { per_s, process },
             (None, None) => Arrivals::Closed,
         })
     }
@@ -289,11 +283,11 @@ impl Arguments {
     }
 
     fn part(&self) -> Result<Part, Failure> {
-        match &self.clients {
+        match &self.shard {
             None => Ok(Part::WHOLE),
             Some(text) => text
                 .parse()
-                .map_err(|error| Failure::usage(format!("--clients {error}"))),
+                .map_err(|error| Failure::usage(format!("--shard {error}"))),
         }
     }
 }

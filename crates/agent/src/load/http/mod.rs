@@ -9,6 +9,7 @@ use perpacket_load::http::{Progress, Report, run as run_load};
 use serde::Serialize;
 
 use super::failure;
+use crate::options::{BitRate, Rate, RunsOn, Seed, Time, Window};
 use crate::output::{ResultFile, Shared};
 use crate::status::{Failure, Status};
 use crate::stop;
@@ -99,28 +100,25 @@ pub struct Arguments {
     #[arg(long, value_name = "N", help_heading = "Load")]
     connections: Option<u32>,
     /// Requests that arrive a second, whatever the server does; may be a fraction.
-    #[arg(long, value_name = "R", help_heading = "Load", conflicts_with_all = ["sessions_rate", "replay"])]
-    rate: Option<f64>,
+    #[arg(long, value_name = "RATE", help_heading = "Load", conflicts_with_all = ["sessions_rate", "replay"])]
+    rate: Option<Rate>,
     /// Sessions that arrive a second; each waits for its answers.
     #[arg(
         long,
-        value_name = "R",
+        value_name = "RATE",
         help_heading = "Load",
         conflicts_with = "replay"
     )]
-    sessions_rate: Option<f64>,
+    sessions_rate: Option<Rate>,
     /// How arrivals are spaced [default: fixed].
     #[arg(long, value_enum, help_heading = "Load")]
     arrivals: Option<ArrivalName>,
-    /// Seconds to measure for: 10, if nothing else ends the run. A log that is replayed ends it.
-    #[arg(long, value_name = "S", help_heading = "Load")]
-    duration: Option<f64>,
-    /// Requests after which to end.
+    #[command(flatten)]
+    #[serde(flatten)]
+    window: Window,
+    /// End after this number of requests; without --duration, nothing else ends the run.
     #[arg(long, value_name = "N", help_heading = "Load")]
     requests: Option<u64>,
-    /// Seconds before the measured window.
-    #[arg(long, value_name = "S", default_value_t = 0.0, help_heading = "Load")]
-    warmup: f64,
 
     /// What is asked for [default: file, or trace with --trace].
     #[arg(long, value_enum, help_heading = "Workload")]
@@ -162,12 +160,12 @@ pub struct Arguments {
         help_heading = "Workload"
     )]
     conditional: f64,
-    /// Bits a second that each connection reads at; SPECweb99's is 400000. 0 is no limit.
-    #[arg(long, value_name = "BPS", help_heading = "Workload")]
-    line_speed: Option<u64>,
-    /// Seed of everything random.
-    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Workload")]
-    seed: u64,
+    /// Rate at which each connection reads; 400kb/s with SPECweb99. 0 is no limit.
+    #[arg(long, value_name = "BIT-RATE", help_heading = "Workload")]
+    line_speed: Option<BitRate>,
+    #[command(flatten)]
+    #[serde(flatten)]
+    seed: Seed,
 
     /// Version of HTTP.
     #[arg(long, value_enum, default_value = "1.1", help_heading = "Protocol")]
@@ -181,14 +179,14 @@ pub struct Arguments {
     /// A field of every request; may be repeated.
     #[arg(long, value_name = "K: V", help_heading = "Protocol")]
     header: Vec<String>,
-    /// Seconds that a request may go without a byte moving.
+    /// Time that a request may go without a byte moving.
     #[arg(
         long,
-        value_name = "S",
-        default_value_t = 30.0,
+        value_name = "TIME",
+        default_value_t = Time::from_secs(30),
         help_heading = "Protocol"
     )]
-    timeout_s: f64,
+    timeout: Time,
     /// What is checked of a body.
     #[arg(long, value_enum, default_value = "length", help_heading = "Protocol")]
     check: CheckName,
@@ -205,20 +203,20 @@ pub struct Arguments {
     /// Threads; one a processor if nothing is said.
     #[arg(long, value_name = "N", help_heading = "Client")]
     threads: Option<u32>,
-    /// Processors to bind the threads to: `0,2-3`.
-    #[arg(long, value_name = "LIST", help_heading = "Client")]
-    cpus: Option<String>,
-    /// Poll instead of sleeping so long before a request is due, as waking up takes tens of
-    /// microseconds; 60 with --cpus (processors of its own), else 0.
-    #[arg(long, value_name = "US", help_heading = "Client")]
-    spin_us: Option<u32>,
+    #[command(flatten, next_help_heading = "Client")]
+    #[serde(flatten)]
+    runs_on: RunsOn,
+    /// Poll for this time before a request is due, because waking up takes tens of microseconds
+    /// [default: 60us with --cpus, else 0s].
+    #[arg(long, value_name = "TIME", help_heading = "Client")]
+    spin: Option<Time>,
     /// Addresses that connections come from.
     #[arg(long, value_name = "ADDR[-ADDR]", help_heading = "Client")]
     source: Option<String>,
     /// This process's part of a load that N processes share: `I/N`. Rates, connections and clients of
     /// a log are divided.
     #[arg(long, value_name = "I/N", help_heading = "Client")]
-    clients: Option<String>,
+    shard: Option<String>,
 
     /// Write the histograms here, as JSON.
     #[arg(long, value_name = "FILE", help_heading = "Output")]
