@@ -48,7 +48,7 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use perpacket_simulate::queue::EventQueue;
+use perpacket_simulate::event_queue::EventQueue;
 use perpacket_simulate::time::{Span, Time};
 use perpacket_simulate::{Progress, Simulation};
 

@@ -1,168 +1,243 @@
-//! A connection: both of its ends, where its server end lives, and what the server is doing on it.
+//! Which connections exist, how long they live, and tables of what a component knows of each.
 
 use std::collections::VecDeque;
+use std::ops::{Index, IndexMut};
 
-use crate::host::cpu::Places;
-use crate::selection::Future;
-use crate::tcp::{Endpoint, Sequence, Settings, State};
+use crate::context::{Context, Event};
+use crate::tcp::Endpoint;
 use crate::time::Time;
 
-/// Who runs the server's end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Owner {
-    Host,
-    /// Given away by the host, not yet taken by the NIC.
-    ToNic,
-    Nic,
-    /// Given back by the NIC, not yet taken by the host.
-    ToHost,
-}
+/// A TCP connection. A number is used again once nothing refers to its connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ConnectionId(u32);
 
-/// What the NIC has to tell the host about a connection; grows until the host reads it.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Message {
-    pub acknowledged_bytes: u32,
-    pub received_bytes: u32,
-    pub peer_finished: bool,
-    pub ended: bool,
-    pub restored: bool,
-}
-
-/// A buffer on a connection's send queue.
-#[derive(Clone, Copy, Debug)]
-pub struct Buffer {
-    pub mbuf: u32,
-    /// Not yet acknowledged.
-    pub bytes_left: u32,
-    /// It refers to a page of a file rather than holding a copy.
-    pub is_page: bool,
-}
-
-/// The server's view of a connection.
-#[derive(Clone, Debug, Default)]
-pub struct Serving {
-    pub accepted: bool,
-    /// Waits in the list of ready connections.
-    pub ready: bool,
-    /// Request bytes that the server has not read.
-    pub unread_bytes: u32,
-    pub header_due: bool,
-    /// Bytes of the file not yet enqueued.
-    pub file_bytes_left: u32,
-    pub peer_finished: bool,
-    pub closed: bool,
-    pub enqueues: u32,
-    pub handoff_attempted: bool,
-}
-
-/// One connection.
-pub struct Connection {
-    pub slot: u32,
-    pub client: Endpoint,
-    pub server: Endpoint,
-    /// The server has seen the SYN.
-    pub server_exists: bool,
-    pub owner: Owner,
-    /// What its session will do: for the oracle alone.
-    pub future: Future,
-    pub places: Places,
-    pub serving: Serving,
-    /// The buffer of the frame that carried the request, for the copy at `read`.
-    pub request_buffer: u32,
-    /// Buffers of data not known to be acknowledged, oldest first.
-    pub buffers: VecDeque<Buffer>,
-    /// Bytes the host has sent through the NIC and not yet heard acknowledged.
-    pub bypass_queued_bytes: u32,
-    /// Bytes in send commands that the NIC has not yet taken.
-    pub bytes_in_commands: u32,
-    /// A message to the host that it has not read.
-    pub message: Option<Message>,
-    /// Packets on the NIC, halved at each restore: what active restore ranks by.
-    pub nic_packets: u32,
-    /// Place in the NIC's list.
-    pub nic_place: u32,
-    pub client_timer: Option<Time>,
-    pub server_timer: Option<Time>,
-    /// The server's end is closed and its memory free.
-    pub is_torn_down: bool,
-    /// Events and queue entries that name this connection.
-    pub references: u32,
-}
-
-impl Connection {
-    fn new(settings: &Settings, slot: u32, initial: Sequence) -> Self {
-        let client = Endpoint::connect(settings, initial);
-        Self {
-            slot,
-            server: client.clone(),
-            client,
-            server_exists: false,
-            owner: Owner::Host,
-            future: Future::default(),
-            places: Places::default(),
-            serving: Serving::default(),
-            request_buffer: 0,
-            buffers: VecDeque::new(),
-            bypass_queued_bytes: 0,
-            bytes_in_commands: 0,
-            message: None,
-            nic_packets: 0,
-            nic_place: 0,
-            client_timer: None,
-            server_timer: None,
-            is_torn_down: false,
-            references: 0,
-        }
-    }
-
-    /// Whether both ends are done and nothing names the connection any more.
-    pub fn can_be_forgotten(&self) -> bool {
-        self.references == 0
-            && self.client.is_over()
-            && self.server_exists
-            && self.server.state() == State::Closed
+impl ConnectionId {
+    /// The number, for hashes.
+    pub const fn number(self) -> u32 {
+        self.0
     }
 }
 
-/// All connections, by number; numbers are used again.
+/// Work that may be about a connection. Whatever stores such work keeps the connection alive.
+pub trait Work {
+    fn connection(&self) -> Option<ConnectionId>;
+}
+
+/// The connections that exist. Each has a number of references: one for each of its ends that is not
+/// done, and one for each event and each piece of queued work about it. Without references its number
+/// is free.
+///
+/// Whatever stores work adds a reference with [`add`](Self::add). Whoever removes the work calls
+/// [`release`](Self::release) after carrying it out.
 #[derive(Default)]
 pub struct Connections {
-    list: Vec<Connection>,
-    free: Vec<u32>,
+    references: Vec<u32>,
+    free: Vec<ConnectionId>,
+    /// Connections that ended since the engine last looked.
+    ended: Vec<ConnectionId>,
 }
 
 impl Connections {
-    /// A new connection of a client's slot.
-    pub fn open(&mut self, settings: &Settings, slot: u32, initial: Sequence) -> u32 {
-        let mut connection = Connection::new(settings, slot, initial);
-        if let Some(number) = self.free.pop() {
-            let old = &mut self.list[number as usize];
-            connection.buffers = std::mem::take(&mut old.buffers);
-            connection.buffers.clear();
-            *old = connection;
-            number
+    pub fn open(&mut self) -> ConnectionId {
+        const ENDS: u32 = 2;
+        if let Some(id) = self.free.pop() {
+            self.references[id.0 as usize] = ENDS;
+            id
         } else {
-            self.list.push(connection);
-            (self.list.len() - 1) as u32
+            self.references.push(ENDS);
+            ConnectionId(self.references.len() as u32 - 1)
         }
     }
 
-    /// The number may be used for another connection.
-    pub fn forget(&mut self, number: u32) {
-        self.free.push(number);
+    /// Adds the reference of work that is being stored.
+    #[inline]
+    pub fn add(&mut self, work: &impl Work) {
+        if let Some(id) = work.connection() {
+            self.references[id.0 as usize] += 1;
+        }
+    }
+
+    /// Removes the reference of work that has been carried out.
+    #[inline]
+    pub fn release(&mut self, work: &impl Work) {
+        if let Some(id) = work.connection() {
+            self.remove(id);
+        }
+    }
+
+    /// One of the connection's ends is done. Each end reports this once.
+    pub fn end_is_done(&mut self, id: ConnectionId) {
+        self.remove(id);
+    }
+
+    #[inline]
+    fn remove(&mut self, id: ConnectionId) {
+        let references = &mut self.references[id.0 as usize];
+        *references -= 1;
+        if *references == 0 {
+            self.free.push(id);
+            self.ended.push(id);
+        }
+    }
+
+    /// The next connection that has ended: every component must forget it.
+    #[inline]
+    pub fn next_ended(&mut self) -> Option<ConnectionId> {
+        self.ended.pop()
     }
 }
 
-impl std::ops::Index<u32> for Connections {
-    type Output = Connection;
+/// A first-in, first-out queue of work.
+#[derive(Debug)]
+pub struct WorkQueue<T>(VecDeque<T>);
 
-    fn index(&self, number: u32) -> &Connection {
-        &self.list[number as usize]
+impl<T> Default for WorkQueue<T> {
+    fn default() -> Self {
+        Self(VecDeque::new())
     }
 }
 
-impl std::ops::IndexMut<u32> for Connections {
-    fn index_mut(&mut self, number: u32) -> &mut Connection {
-        &mut self.list[number as usize]
+impl<T: Work> WorkQueue<T> {
+    pub fn push(&mut self, work: T, connections: &mut Connections) {
+        connections.add(&work);
+        self.0.push_back(work);
+    }
+
+    /// The caller releases the work's reference after carrying it out.
+    pub fn pop(&mut self) -> Option<T> {
+        self.0.pop_front()
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub fn get(&self, index: usize) -> Option<&T> {
+        self.0.get(index)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.0.iter()
+    }
+}
+
+/// What a component knows of each connection.
+#[derive(Debug)]
+pub struct ConnectionTable<T>(Vec<T>);
+
+impl<T> Default for ConnectionTable<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T> ConnectionTable<T> {
+    /// Sets the entry of a connection that has just been opened.
+    pub fn insert(&mut self, id: ConnectionId, value: T) {
+        let index = id.0 as usize;
+        if index == self.0.len() {
+            self.0.push(value);
+        } else {
+            self.0[index] = value;
+        }
+    }
+
+    pub fn get(&self, id: ConnectionId) -> Option<&T> {
+        self.0.get(id.0 as usize)
+    }
+
+    pub fn get_mut(&mut self, id: ConnectionId) -> Option<&mut T> {
+        self.0.get_mut(id.0 as usize)
+    }
+}
+
+impl<T: Default> ConnectionTable<T> {
+    /// The entry of a connection, made if there is none.
+    pub fn entry(&mut self, id: ConnectionId) -> &mut T {
+        let index = id.0 as usize;
+        if index >= self.0.len() {
+            self.0.resize_with(index + 1, T::default);
+        }
+        &mut self.0[index]
+    }
+}
+
+impl<T> Index<ConnectionId> for ConnectionTable<T> {
+    type Output = T;
+
+    fn index(&self, id: ConnectionId) -> &T {
+        &self.0[id.0 as usize]
+    }
+}
+
+impl<T> IndexMut<ConnectionId> for ConnectionTable<T> {
+    fn index_mut(&mut self, id: ConnectionId) -> &mut T {
+        &mut self.0[id.0 as usize]
+    }
+}
+
+/// One end of a connection with the event of its timer.
+///
+/// A deadline that moves leaves its event in the queue: the event that fires too early schedules
+/// the next one.
+pub struct TimedEndpoint {
+    pub tcp: Endpoint,
+    /// The time of the event scheduled last.
+    armed: Option<Time>,
+}
+
+impl TimedEndpoint {
+    pub const fn new(tcp: Endpoint) -> Self {
+        Self { tcp, armed: None }
+    }
+
+    /// Schedules `event` for the deadline, unless one is scheduled that comes no later.
+    pub fn arm(&mut self, event: Event, context: &mut Context) {
+        let Some(due) = self.tcp.timer() else { return };
+        if self.armed.is_none_or(|armed| armed > due) {
+            let time = due.max(context.now);
+            self.armed = Some(time);
+            context.at(time, event);
+        }
+    }
+
+    /// Whether the event that fires now is the one scheduled last and the deadline has passed.
+    pub fn is_due(&mut self, now: Time) -> bool {
+        if self.armed != Some(now) {
+            return false;
+        }
+        self.armed = None;
+        self.tcp.timer().is_some_and(|deadline| deadline <= now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct About(ConnectionId);
+
+    impl Work for About {
+        fn connection(&self) -> Option<ConnectionId> {
+            Some(self.0)
+        }
+    }
+
+    #[test]
+    fn a_connection_ends_when_both_ends_are_done_and_no_work_is_about_it() {
+        let mut connections = Connections::default();
+        let id = connections.open();
+        let mut queue = WorkQueue::default();
+        queue.push(About(id), &mut connections);
+        queue.push(About(id), &mut connections);
+        connections.end_is_done(id);
+        let work = queue.pop().unwrap();
+        connections.release(&work);
+        connections.end_is_done(id);
+        assert_eq!(connections.next_ended(), None, "work is queued");
+        let work = queue.pop().unwrap();
+        connections.release(&work);
+        assert_eq!(connections.next_ended(), Some(id));
+        assert_eq!(connections.open(), id, "the number is used again");
     }
 }

@@ -5,28 +5,24 @@
 //! parameters compiled in from `data/`, traces are handed in, randomness is seeded. The same seed
 //! gives the same bytes on every machine.
 //!
-//! Where things are: [`parameters`] turns a configuration's name into numbers with sources;
-//! [`Simulation`] checks them and runs; `world` holds the state and the event loop; `clients`,
-//! `nic`, `kernel`, `server`, `bypass` and `bulk` are what happens in it; [`tcp`] is both ends'
-//! protocol; `host` is processor, memory layout and footprints; `measure` and [`Outcome`] are what
-//! comes out.
+//! [`parameters`] turns a configuration's name into numbers with sources, and [`Simulation`] checks
+//! and runs it. `engine` delivers events to the components: `clients`, `nic` and `host`, each of
+//! which owns its state. [`tcp`] is the protocol of both ends; `measure` and [`Outcome`] are the
+//! results.
 
 #![forbid(unsafe_code)]
 
-mod bulk;
-mod bypass;
 mod clients;
 mod connection;
+mod context;
+mod engine;
 mod error;
+pub mod event_queue;
 mod host;
-mod kernel;
 mod measure;
 mod nic;
 mod outcome;
 pub mod parameters;
-pub mod queue;
-mod selection;
-mod server;
 mod settings;
 mod simulation;
 pub mod tcp;
@@ -34,7 +30,6 @@ pub mod time;
 mod timeline;
 mod wire;
 mod workload;
-mod world;
 
 pub use error::ConfigurationError;
 pub use outcome::{

@@ -122,6 +122,18 @@ impl Measure {
         self.nic_packets += 1;
     }
 
+    /// A frame to the server was dropped.
+    pub const fn dropped_to_server(&mut self) {
+        self.drops += 1;
+        self.frames.to_server.dropped += 1;
+    }
+
+    /// A frame to a client was dropped.
+    pub const fn dropped_to_client(&mut self) {
+        self.drops += 1;
+        self.frames.to_client.dropped += 1;
+    }
+
     /// A response has been received whole.
     pub fn response(&mut self, time: Span) {
         self.responses += 1;

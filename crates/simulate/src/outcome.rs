@@ -4,10 +4,10 @@ use perpacket_cost::Layer;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-use crate::kernel::KernelJob;
-use crate::measure::{Measure, Summary};
-use crate::nic::queues::Task;
-use crate::world::{Event, World};
+use crate::context::Event;
+use crate::engine::Engine;
+use crate::host::cpu::LayerCost;
+use crate::measure::Summary;
 
 /// Version of the result's form.
 pub const SCHEMA: u32 = 1;
@@ -134,17 +134,18 @@ impl Statistics {
 }
 
 impl Outcome {
-    /// Sums up a world at the end of its window.
-    pub(crate) fn of(world: &World, configuration: &str, seed: u64, events: u64) -> Self {
-        let measure = &world.measure;
-        let window_s = world.now.since(measure.since).as_seconds().max(1e-12);
+    /// The result of a run at the end of its window.
+    pub(crate) fn new(engine: &Engine, configuration: &str, seed: u64, events: u64) -> Self {
+        let now = engine.context.now;
+        let measure = &engine.context.measure;
+        let window_s = now.since(measure.since).as_seconds().max(1e-12);
         let per_second = |count: u64| count as f64 / window_s;
-        let cycles = host_cycles(world, window_s);
-        let elapsed = window_s * world.host.cpu.cycles_per_second();
+        let cycles = host_cycles(engine, window_s);
+        let elapsed = window_s * engine.host.cpu().cycles_per_second();
         let busy = (cycles.user + cycles.kernel).max(1);
         let [send, receive, response] = measure.summaries();
         let in_us = |summary| Statistics::scaled(summary, 1e3);
-        let is_web = world.bulk.is_none();
+        let is_web = engine.host.is_web_server();
         let handed_off = measure.handed_off as f64 / measure.established as f64;
         Self {
             schema: SCHEMA,
@@ -161,8 +162,8 @@ impl Outcome {
             host_idle: (1.0 - busy as f64 / elapsed).max(0.0),
             nic_idle: (1.0 - measure.nic_busy.as_seconds() / window_s).max(0.0),
             host_cycles: cycles,
-            stack_share: stack_cycles(world) as f64 / busy as f64,
-            layers: layers(world),
+            stack_share: stack_cycles(engine) as f64 / busy as f64,
+            layers: layers(engine),
             host_packet_delay_us: Delays {
                 send: send.map(in_us),
                 receive: receive.map(in_us),
@@ -176,10 +177,10 @@ impl Outcome {
                 merged: measure.merged,
             },
             connections_on_nic: OnNic {
-                mean: measure.on_nic_mean(world.now),
-                last: world.nic.connections(),
+                mean: measure.on_nic_mean(now),
+                last: engine.nic.connections(),
             },
-            conserved: is_conserved(world),
+            conserved: is_conserved(engine),
             events,
         }
     }
@@ -197,14 +198,16 @@ const LAYERS: [Layer; 8] = [
     Layer::Other,
 ];
 
-fn cycles_of(world: &World, layer: Layer) -> u64 {
-    world.host.cpu.costs()[layer].cycles - world.measure.costs_before[layer].cycles
+/// What a layer has cost in the window.
+fn cost_of(engine: &Engine, layer: Layer) -> LayerCost {
+    engine.host.cpu().costs()[layer].since(&engine.context.measure.costs_before[layer])
 }
 
-fn host_cycles(world: &World, window_s: f64) -> HostCycles {
-    let user = cycles_of(world, Layer::User);
-    let all: u64 = LAYERS.iter().map(|&layer| cycles_of(world, layer)).sum();
-    let elapsed = (window_s * world.host.cpu.cycles_per_second()) as u64;
+fn host_cycles(engine: &Engine, window_s: f64) -> HostCycles {
+    let cycles = |layer| cost_of(engine, layer).cycles;
+    let user = cycles(Layer::User);
+    let all: u64 = LAYERS.into_iter().map(cycles).sum();
+    let elapsed = (window_s * engine.host.cpu().cycles_per_second()) as u64;
     HostCycles {
         user,
         kernel: all - user,
@@ -212,59 +215,43 @@ fn host_cycles(world: &World, window_s: f64) -> HostCycles {
     }
 }
 
-fn stack_cycles(world: &World) -> u64 {
+fn stack_cycles(engine: &Engine) -> u64 {
     LAYERS
-        .iter()
+        .into_iter()
         .filter(|layer| layer.is_below_system_calls())
-        .map(|&layer| cycles_of(world, layer))
+        .map(|layer| cost_of(engine, layer).cycles)
         .sum()
 }
 
-fn layers(world: &World) -> BTreeMap<&'static str, LayerPerPacket> {
-    let packets = world.measure.packets.max(1) as f64;
+fn layers(engine: &Engine) -> BTreeMap<&'static str, LayerPerPacket> {
+    let packets = engine.context.measure.packets.max(1) as f64;
     LAYERS
-        .iter()
-        .map(|&layer| {
-            let now = &world.host.cpu.costs()[layer];
-            let before = &world.measure.costs_before[layer];
-            let per_packet = |now: u64, before: u64| (now - before) as f64 / packets;
-            let cost = LayerPerPacket {
-                cycles_per_packet: per_packet(now.cycles, before.cycles),
-                instructions_per_packet: per_packet(now.instructions, before.instructions),
-                l1d_misses_per_packet: per_packet(now.l1d_misses, before.l1d_misses),
-                l2_misses_per_packet: per_packet(now.l2_misses, before.l2_misses),
+        .into_iter()
+        .map(|layer| {
+            let cost = cost_of(engine, layer);
+            let per_packet = LayerPerPacket {
+                cycles_per_packet: cost.cycles as f64 / packets,
+                instructions_per_packet: cost.instructions as f64 / packets,
+                l1d_misses_per_packet: cost.l1d_misses as f64 / packets,
+                l2_misses_per_packet: cost.l2_misses as f64 / packets,
             };
-            (layer.name(), cost)
+            (layer.name(), per_packet)
         })
         .collect()
 }
 
-/// Counts the frames in flight and holds them against the balances.
-fn is_conserved(world: &World) -> bool {
-    let (mut to_server, mut to_client) = (0, 0);
-    for event in world.events.iter() {
+/// Compares the frames in flight with the balances of both directions.
+fn is_conserved(engine: &Engine) -> bool {
+    let [mut to_server, mut to_client] = engine.nic.frames();
+    to_server += engine.host.waiting_frames();
+    for event in engine.context.events.iter() {
         match event {
             Event::AtNic(_) => to_server += 1,
             Event::AtClient(_) | Event::Posted(_) => to_client += 1,
             _ => {}
         }
     }
-    for waiting in world.nic.queues.iter() {
-        match waiting.task {
-            Task::Received(_) | Task::Classified(_) => to_server += 1,
-            Task::Send(_) => to_client += 1,
-            Task::Command(_) | Task::Timer(_) => {}
-        }
-    }
-    match world.nic.frame_at_hand() {
-        Some((_, true)) => to_server += 1,
-        Some((_, false)) => to_client += 1,
-        None => {}
-    }
-    let waits = |job: &&KernelJob| matches!(job, KernelJob::Frame { .. });
-    to_server += world.host.kernel.iter().filter(waits).count() as u64;
-    to_client += world.host.interface_queue.len() as u64;
-    let Measure { frames, .. } = &world.measure;
+    let frames = &engine.context.measure.frames;
     [(frames.to_server, to_server), (frames.to_client, to_client)]
         .iter()
         .all(|(balance, in_flight)| balance.sent == balance.delivered + balance.dropped + in_flight)

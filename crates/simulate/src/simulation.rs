@@ -6,31 +6,26 @@ use perpacket_workload::Replay;
 use rand_core::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 
-use crate::bulk::Bulk;
 use crate::clients::Clients;
-use crate::connection::Connections;
+use crate::context::{Context, Event};
+use crate::engine::Engine;
 use crate::error::ConfigurationError;
 use crate::host::cpu::{self, Cpu, Population};
-use crate::host::footprint;
-use crate::kernel::Host;
-use crate::measure::Measure;
+use crate::host::{Application, BulkSender, Host, Kernel, WebServer, footprint};
 use crate::nic::Nic;
 use crate::outcome::Outcome;
 use crate::parameters::{self, Parameter, ParameterSet};
-use crate::queue::EventQueue;
-use crate::selection::Selection;
 use crate::settings::Settings;
 use crate::time::{Span, Time};
 use crate::timeline::Timeline;
 use crate::wire::Link;
 use crate::workload::Workload;
-use crate::world::{Event, World};
 
-/// How far a run is, for whoever watches it from another thread, and their wish to end it.
+/// The progress of a run, which another thread can watch and cancel.
 #[derive(Debug, Default)]
 pub struct Progress {
     packets: AtomicU64,
-    cancelled: AtomicBool,
+    is_cancelled: AtomicBool,
 }
 
 impl Progress {
@@ -42,7 +37,7 @@ impl Progress {
 
     /// Asks the run to end soon, without a result.
     pub fn cancel(&self) {
-        self.cancelled.store(true, Ordering::Relaxed);
+        self.is_cancelled.store(true, Ordering::Relaxed);
     }
 }
 
@@ -73,8 +68,8 @@ fn stream(seed: u64, purpose: u64) -> Pcg64Mcg {
 const CLIENTS: u64 = 1;
 const PLACEMENT: u64 = 2;
 
-/// Events between two looks at the wish to end.
-const EVENTS_PER_LOOK: u64 = 4096;
+/// Events between two checks for cancellation.
+const EVENTS_PER_CHECK: u64 = 4096;
 
 impl Simulation {
     /// Checks a configuration (`W-1024-P-N-FCFS-400`, `bulk`) with overrides of (name, value).
@@ -156,46 +151,42 @@ impl Simulation {
         timeline: bool,
         progress: &Progress,
     ) -> Result<(Outcome, Option<Timeline>), RunError> {
-        let mut world = self.world(seed)?;
+        let mut engine = self.engine(seed)?;
         if timeline {
             let interval = Span::from_us(u64::from(self.settings.run.timeline_interval_us));
-            world.timeline = Some(Timeline::every(interval));
-            world.at(Time::ZERO, Event::Sample);
+            engine.timeline = Some(Timeline::every(interval));
+            engine.context.at(Time::ZERO, Event::Sample);
         }
-        world.start_clients(Span::from_ms(self.settings.client.start_spread_ms));
+        let spread = Span::from_ms(self.settings.client.start_spread_ms);
+        engine.clients.start(spread, &mut engine.context);
         let warmup = self.settings.run.warmup_packets;
-        let mut events = run_until(&mut world, warmup, 0, progress)?;
-        let costs = *world.host.cpu.costs();
-        world.measure.begin_window(world.now, &costs);
-        events += run_until(&mut world, self.settings.run.packets, warmup, progress)?;
-        let outcome = Outcome::of(&world, &self.configuration, seed, events);
-        Ok((outcome, world.timeline))
+        let mut events = run_until(&mut engine, warmup, 0, progress)?;
+        let Context { measure, now, .. } = &mut engine.context;
+        measure.begin_window(*now, engine.host.cpu().costs());
+        events += run_until(&mut engine, self.settings.run.packets, warmup, progress)?;
+        let outcome = Outcome::new(&engine, &self.configuration, seed, events);
+        Ok((outcome, engine.timeline))
     }
 
-    fn world(&self, seed: u64) -> Result<World, ConfigurationError> {
-        let settings = self.settings.clone();
+    fn engine(&self, seed: u64) -> Result<Engine, ConfigurationError> {
+        let settings = &self.settings;
         let connections = self.workload.connections();
-        let (footprints, structures) = footprint::read(&self.parameters)?;
-        let (source, objects, bulk) = match &self.workload {
-            Workload::Web(web) => {
-                let trace = self.trace.as_ref();
-                (Some(web.source(trace, seed)?), web.objects(trace), None)
-            }
+        let trace = self.trace.as_ref();
+        let (source, objects, least_enqueue, application) = match &self.workload {
+            Workload::Web(web) => (
+                Some(web.source(trace, seed)?),
+                web.objects(trace),
+                settings.server.sendfile_enqueue_bytes,
+                Application::Web(WebServer::new(&settings.server)),
+            ),
             Workload::Bulk(bulk) => {
                 let rate_bps = (bulk.rate_mbps * 1e6) as u64;
-                (
-                    None,
-                    1,
-                    Some(Bulk::new(bulk.segment_bytes, rate_bps, bulk.connections)),
-                )
+                let sender = BulkSender::new(bulk.segment_bytes, rate_bps, bulk.connections);
+                (None, 1, bulk.segment_bytes, Application::Bulk(sender))
             }
         };
-        let least_enqueue = match &self.workload {
-            Workload::Web(_) => settings.server.sendfile_enqueue_bytes,
-            Workload::Bulk(bulk) => bulk.segment_bytes,
-        };
         let population = Population {
-            // Those being closed exist beside those just opened.
+            // Connections that are closing exist beside those just opened.
             connections: 2 * connections + 64,
             objects,
             mbufs_per_connection: (settings.tcp.send_buffer_bytes / least_enqueue).min(64) + 2,
@@ -204,6 +195,7 @@ impl Simulation {
                 .receive_ring_packets
                 .max(settings.nic.send_ring_packets),
         };
+        let (footprints, structures) = footprint::read(&self.parameters)?;
         let cpu = Cpu::new(
             &settings.machine,
             footprints,
@@ -212,37 +204,17 @@ impl Simulation {
             settings.host.profiler_instructions,
             seed.wrapping_add(PLACEMENT << 32),
         )?;
-        let latency = Span::from_ms(
-            f64::from(settings.machine.network.base_rtt_us) / 2_000.0
-                + settings.network.added_latency_ms,
-        );
-        let link = Link::new(settings.machine.network.rate_mbps, latency);
-        let think = Span::from_ms(settings.client.think_time_ms);
-        let is_paced = settings.client.read_rate_bps > 0;
-        Ok(World {
-            now: Time::ZERO,
-            events: EventQueue::new(),
-            connections: Connections::default(),
-            host: Host {
-                cpu,
-                kernel: Default::default(),
-                user: Default::default(),
-                busy: false,
-                polled: 0,
-                selection: Selection::new(settings.selection.policy, settings.selection.threshold),
-                soft_limit: settings.nic.connections,
-                on_nic: 0,
-                interface_queue: Default::default(),
-                prefetch_distance: settings.host.prefetch_distance()?,
-            },
-            nic: Nic::new(&settings.nic),
-            to_server: link,
-            to_client: link,
-            clients: Clients::new(connections, source, stream(seed, CLIENTS), think, is_paced),
-            bulk,
-            measure: Measure::new(),
+        let network = &settings.machine.network;
+        let base_ms = f64::from(network.base_rtt_us) / 2_000.0;
+        let latency = Span::from_ms(base_ms + settings.network.added_latency_ms);
+        let link = Link::new(network.rate_mbps, latency);
+        let random = stream(seed, CLIENTS);
+        Ok(Engine {
+            context: Context::new(),
+            clients: Clients::new(settings, connections, source, random, link),
+            nic: Nic::new(settings, link),
+            host: Host::new(Kernel::new(settings, cpu, connections)?, application),
             timeline: None,
-            settings,
         })
     }
 }
@@ -272,31 +244,29 @@ pub enum RunError {
 /// Runs until the window has `packets`; returns the number of events. `before` packets have been
 /// simulated already.
 fn run_until(
-    world: &mut World,
+    engine: &mut Engine,
     packets: u64,
     before: u64,
     progress: &Progress,
 ) -> Result<u64, RunError> {
     let mut events = 0;
-    while world.measure.packets < packets {
-        if events % EVENTS_PER_LOOK == 0 {
-            progress
-                .packets
-                .store(before + world.measure.packets, Ordering::Relaxed);
-            if progress.cancelled.load(Ordering::Relaxed) {
+    while engine.context.measure.packets < packets {
+        let done = engine.context.measure.packets;
+        if events % EVENTS_PER_CHECK == 0 {
+            progress.packets.store(before + done, Ordering::Relaxed);
+            if progress.is_cancelled.load(Ordering::Relaxed) {
                 return Err(Interrupted.into());
             }
         }
-        if !world.step() {
+        if !engine.step() {
             return Err(RunError::Stalled {
-                packets: world.measure.packets,
+                packets: done,
                 wanted: packets,
             });
         }
         events += 1;
     }
-    progress
-        .packets
-        .store(before + world.measure.packets, Ordering::Relaxed);
+    let done = before + engine.context.measure.packets;
+    progress.packets.store(done, Ordering::Relaxed);
     Ok(events)
 }

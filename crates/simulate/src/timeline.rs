@@ -2,8 +2,9 @@
 
 use serde::Serialize;
 
+use crate::context::{Context, Event};
+use crate::nic::Nic;
 use crate::time::Span;
-use crate::world::{Event, World};
 
 /// Columns of equal length, one row a sample.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -23,7 +24,7 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// Takes a sample every `interval`.
+    /// A timeline with a sample every `interval`.
     #[must_use]
     pub fn every(interval: Span) -> Self {
         Self {
@@ -31,29 +32,18 @@ impl Timeline {
             ..Self::default()
         }
     }
-}
 
-impl World {
     /// Takes a sample and schedules the next.
-    pub fn sample(&mut self) {
-        let hard_limit = self.settings.nic.connections;
-        let Some(timeline) = &mut self.timeline else {
-            return;
-        };
-        let control = self.nic.load_control();
-        timeline.time_s.push(self.now.as_seconds());
-        timeline.connections_on_nic.push(self.nic.connections());
-        timeline
-            .soft_limit
-            .push(control.map_or(hard_limit, |control| control.soft_limit()));
-        timeline.queue_packets.push(self.nic.queues.length() as u32);
-        timeline
-            .state
-            .push(control.map_or("off", |control| control.state().name()));
-        let interval = timeline.interval;
-        // A world in which nothing else will happen has stopped.
-        if !self.events.is_empty() {
-            self.after(interval, Event::Sample);
+    pub(crate) fn sample(&mut self, nic: &Nic, context: &mut Context) {
+        let (soft_limit, state) = nic.soft_limit_and_state();
+        self.time_s.push(context.now.as_seconds());
+        self.connections_on_nic.push(nic.connections());
+        self.soft_limit.push(soft_limit);
+        self.queue_packets.push(nic.queue_packets());
+        self.state.push(state);
+        // Without other events the system has stopped, and samples alone must not keep it running.
+        if !context.events.is_empty() {
+            context.after(self.interval, Event::Sample);
         }
     }
 }

@@ -5,6 +5,7 @@ use perpacket_memory::{Hierarchy, Line};
 
 use super::address::{Array, Layout, PageTable, Placed, shuffled};
 use super::footprint::{Footprint, Operation, Structure, Structures, Touch};
+use crate::connection::ConnectionId;
 use crate::error::ConfigurationError;
 use crate::settings::Machine;
 use crate::time::{Clock, Time};
@@ -17,6 +18,26 @@ pub struct LayerCost {
     pub l1d_misses: u64,
     pub l2_misses: u64,
 }
+
+impl LayerCost {
+    /// What was added since `before`.
+    pub const fn since(&self, before: &Self) -> Self {
+        Self {
+            cycles: self.cycles - before.cycles,
+            instructions: self.instructions - before.instructions,
+            l1d_misses: self.l1d_misses - before.l1d_misses,
+            l2_misses: self.l2_misses - before.l2_misses,
+        }
+    }
+}
+
+/// A buffer that the NIC writes received frames to; numbers count on.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ReceiveBuffer(u32);
+
+/// A buffer for data to be sent.
+#[derive(Clone, Copy, Debug)]
+pub struct Mbuf(u32);
 
 /// Physical first lines of a connection's structures, found once when it is made.
 #[derive(Clone, Copy, Debug)]
@@ -187,7 +208,7 @@ pub struct Cpu {
     descriptors_per_line: u32,
     /// Physical first line of the instance at hand, by structure.
     bases: [Line; Structure::ALL.len()],
-    free_mbufs: Vec<u32>,
+    free_mbufs: Vec<Mbuf>,
     /// Buffers there are, free or not.
     mbufs: u32,
     free_places: Vec<u32>,
@@ -262,7 +283,10 @@ impl Cpu {
             descriptors_per_line: structures.descriptors_per_line,
             bases,
             mbufs: arrays.mbuf.count(),
-            free_mbufs: shuffled(arrays.mbuf.count(), seed ^ 1),
+            free_mbufs: shuffled(arrays.mbuf.count(), seed ^ 1)
+                .into_iter()
+                .map(Mbuf)
+                .collect(),
             free_places: shuffled(arrays.socket.count(), seed ^ 2),
             arrays,
             sent: 0,
@@ -348,10 +372,11 @@ impl Cpu {
     }
 
     /// Memory for a new connection's structures.
-    pub fn allocate_places(&mut self, connection: u32) -> Places {
-        let index = self.free_places.pop().unwrap_or(connection);
+    pub fn allocate_places(&mut self, connection: ConnectionId) -> Places {
+        let number = connection.number();
+        let index = self.free_places.pop().unwrap_or(number);
         // A cheap mixer: spreads neighbours over the buckets as a hash of ports and addresses does.
-        let hash = connection.wrapping_mul(0x9E37_79B1);
+        let hash = number.wrapping_mul(0x9E37_79B1);
         Places {
             index,
             file: self.arrays.file.line(index),
@@ -387,23 +412,23 @@ impl Cpu {
     }
 
     /// A buffer for data to be sent: the one freed last.
-    pub fn allocate_mbuf(&mut self) -> u32 {
+    pub fn allocate_mbuf(&mut self) -> Mbuf {
         // Beyond those laid out, numbers go on and share the places of earlier ones.
         let mbuf = self.free_mbufs.pop().unwrap_or_else(|| {
             self.mbufs += 1;
-            self.mbufs - 1
+            Mbuf(self.mbufs - 1)
         });
         self.at_mbuf(mbuf);
         mbuf
     }
 
     /// The following operations are on this buffer.
-    pub fn at_mbuf(&mut self, mbuf: u32) {
-        self.bases[Structure::Mbuf as usize] = self.arrays.mbuf.line(mbuf);
+    pub fn at_mbuf(&mut self, mbuf: Mbuf) {
+        self.bases[Structure::Mbuf as usize] = self.arrays.mbuf.line(mbuf.0);
     }
 
     /// Frees a buffer.
-    pub fn free_mbuf(&mut self, mbuf: u32) {
+    pub fn free_mbuf(&mut self, mbuf: Mbuf) {
         self.free_mbufs.push(mbuf);
     }
 
@@ -427,7 +452,7 @@ impl Cpu {
     }
 
     /// The NIC writes a frame of `bytes` and its descriptor to memory; returns its buffer.
-    pub fn dma_receive(&mut self, bytes: u32) -> u32 {
+    pub fn dma_receive(&mut self, bytes: u32) -> ReceiveBuffer {
         let buffer = self.received;
         self.received = self.received.wrapping_add(1);
         let base = self.arrays.rx_buffer.line(buffer);
@@ -439,11 +464,11 @@ impl Cpu {
             .rx_descriptor
             .line(buffer / self.descriptors_per_line);
         self.memory.invalidate(descriptor);
-        buffer
+        ReceiveBuffer(buffer)
     }
 
     /// The following operations are on this received frame.
-    pub fn at_received(&mut self, buffer: u32) {
+    pub fn at_received(&mut self, ReceiveBuffer(buffer): ReceiveBuffer) {
         let arrays = &self.arrays;
         let mbuf = arrays.rx_mbuf.line(buffer);
         let data = arrays.rx_buffer.line(buffer);

@@ -1,5 +1,224 @@
-//! The host's side of the machine: memory layout, footprints of operations, the processor.
+//! The host: a processor that serves kernel jobs before the server's, as interrupts do.
+//!
+//! [`kernel`] is the network stack and its system calls, with [`bypass`] for connections on the NIC;
+//! [`web_server`] and [`bulk_sender`] are the programs that use it; [`cpu`] charges each operation of
+//! [`footprint`] with instructions and with the cache lines that [`address`] places in memory.
 
 pub mod address;
+mod bulk_sender;
+mod bypass;
 pub mod cpu;
 pub mod footprint;
+mod kernel;
+pub mod selection;
+mod web_server;
+
+pub use bulk_sender::BulkSender;
+pub use kernel::Kernel;
+pub use web_server::WebServer;
+
+use crate::connection::{ConnectionId, TimedEndpoint, Work, WorkQueue};
+use crate::context::{Command, CommandKind, Context, Event, Frame};
+use crate::nic::{HostMemory, Message};
+use cpu::{Cpu, ReceiveBuffer};
+
+/// Work for the kernel.
+#[derive(Clone, Copy, Debug)]
+enum KernelJob {
+    /// A received frame in this buffer.
+    Frame { frame: Frame, buffer: ReceiveBuffer },
+    /// The NIC's message about a connection, in this buffer.
+    Message {
+        connection: ConnectionId,
+        buffer: ReceiveBuffer,
+    },
+    /// A TCP timer of a connection.
+    Timer(ConnectionId),
+    /// The NIC's new soft limit.
+    SoftLimit(u32),
+}
+
+/// Work for the server's process.
+#[derive(Clone, Copy, Debug)]
+enum UserJob {
+    /// A connection has something for the server.
+    Ready(ConnectionId),
+    /// The bulk sender's next write.
+    Write,
+}
+
+impl Work for KernelJob {
+    fn connection(&self) -> Option<ConnectionId> {
+        match *self {
+            Self::Frame { frame, .. } => Some(frame.connection),
+            Self::Message { connection, .. } | Self::Timer(connection) => Some(connection),
+            Self::SoftLimit(_) => None,
+        }
+    }
+}
+
+impl Work for UserJob {
+    fn connection(&self) -> Option<ConnectionId> {
+        match *self {
+            Self::Ready(connection) => Some(connection),
+            Self::Write => None,
+        }
+    }
+}
+
+/// What waits for the processor.
+#[derive(Default)]
+struct Jobs {
+    kernel: WorkQueue<KernelJob>,
+    user: WorkQueue<UserJob>,
+}
+
+/// The server's program.
+pub enum Application {
+    Web(WebServer),
+    Bulk(BulkSender),
+}
+
+/// The host.
+pub struct Host {
+    kernel: Kernel,
+    application: Application,
+    is_busy: bool,
+}
+
+impl Host {
+    pub const fn new(kernel: Kernel, application: Application) -> Self {
+        Self {
+            kernel,
+            application,
+            is_busy: false,
+        }
+    }
+
+    pub const fn cpu(&self) -> &Cpu {
+        &self.kernel.cpu
+    }
+
+    pub const fn is_web_server(&self) -> bool {
+        matches!(self.application, Application::Web(_))
+    }
+
+    /// Frames that wait for the processor.
+    pub fn waiting_frames(&self) -> u64 {
+        let is_frame = |job: &&KernelJob| matches!(job, KernelJob::Frame { .. });
+        self.kernel.jobs.kernel.iter().filter(is_frame).count() as u64
+    }
+
+    /// The connection has ended.
+    pub fn forget(&mut self, id: ConnectionId) {
+        self.kernel.forget(id);
+        if let Application::Web(server) = &mut self.application {
+            server.forget(id);
+        }
+    }
+
+    /// The NIC's message about a connection has been written to memory.
+    pub fn message_arrived(&mut self, connection: ConnectionId, context: &mut Context) {
+        let buffer = self.kernel.cpu.dma_receive(bypass::MESSAGE_BYTES);
+        self.add_kernel_job(KernelJob::Message { connection, buffer }, context);
+    }
+
+    pub fn soft_limit_arrived(&mut self, limit: u32, context: &mut Context) {
+        self.add_kernel_job(KernelJob::SoftLimit(limit), context);
+    }
+
+    /// The bulk sender's next segment is due.
+    pub fn bulk_due(&mut self, context: &mut Context) {
+        let connections = &mut context.connections;
+        self.kernel.jobs.user.push(UserJob::Write, connections);
+        self.wake(context);
+    }
+
+    /// A timer event of a connection that the NIC does not run.
+    pub fn timer(&mut self, id: ConnectionId, context: &mut Context) {
+        if self.kernel.timer_is_due(id, context) {
+            self.add_kernel_job(KernelJob::Timer(id), context);
+        }
+    }
+
+    fn add_kernel_job(&mut self, job: KernelJob, context: &mut Context) {
+        self.kernel.jobs.kernel.push(job, &mut context.connections);
+        self.wake(context);
+    }
+
+    fn wake(&mut self, context: &mut Context) {
+        if !self.is_busy {
+            self.job_done(context);
+        }
+    }
+
+    /// The processor takes its next job, kernel jobs first.
+    pub fn job_done(&mut self, context: &mut Context) {
+        self.kernel.cpu.begin(context.now);
+        if let Some(job) = self.kernel.jobs.kernel.pop() {
+            self.kernel.run(job, context);
+            context.connections.release(&job);
+        } else if let Some(job) = self.kernel.jobs.user.pop() {
+            self.run_user(job, context);
+            context.connections.release(&job);
+        } else {
+            self.is_busy = false;
+            return;
+        }
+        self.is_busy = true;
+        context.at(self.kernel.cpu.time(), Event::HostDone);
+    }
+
+    fn run_user(&mut self, job: UserJob, context: &mut Context) {
+        let kernel = &mut self.kernel;
+        match (job, &mut self.application) {
+            (UserJob::Ready(id), Application::Web(server)) => server.serve(id, kernel, context),
+            (UserJob::Ready(id), Application::Bulk(sender)) => sender.accept(id, kernel, context),
+            (UserJob::Write, Application::Bulk(sender)) => sender.write(kernel, context),
+            (UserJob::Write, Application::Web(_)) => {}
+        }
+    }
+}
+
+impl HostMemory for Host {
+    fn write_frame(&mut self, frame: Frame, context: &mut Context) {
+        let bytes = frame.segment.wire_bytes() as u32;
+        let buffer = self.kernel.cpu.dma_receive(bytes);
+        self.kernel.prepare(frame.connection);
+        self.add_kernel_job(KernelJob::Frame { frame, buffer }, context);
+    }
+
+    fn write_message(&mut self, id: ConnectionId, add: impl FnOnce(&mut Message)) -> bool {
+        self.kernel.write_message(id, add)
+    }
+
+    fn take_connection(&mut self, id: ConnectionId) -> Option<TimedEndpoint> {
+        self.kernel.take_connection(id)
+    }
+
+    fn return_connection(&mut self, id: ConnectionId, end: TimedEndpoint) {
+        self.kernel.return_connection(id, end);
+    }
+
+    fn command_taken(&mut self, command: &Command) {
+        self.kernel.command_taken(command);
+    }
+
+    fn return_command(&mut self, command: Command, context: &mut Context) {
+        match command.kind {
+            CommandKind::Send {
+                bytes,
+                more_to_come,
+            } => self
+                .kernel
+                .send_returned(command.connection, bytes, more_to_come),
+            CommandKind::Close => self.kernel.close_returned(command.connection),
+            _ => return,
+        }
+        self.add_kernel_job(KernelJob::Timer(command.connection), context);
+    }
+
+    fn send_refused(&mut self, id: ConnectionId) {
+        self.kernel.send_refused(id);
+    }
+}

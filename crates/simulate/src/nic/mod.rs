@@ -1,93 +1,68 @@
 //! The offload NIC: one processor that moves the host's packets and runs TCP for the connections
-//! it holds.
+//! that were handed off to it.
 //!
-//! The processor serves one task at a time, to its end. What a task does to TCP is done when the
-//! task begins; what leaves it is stamped with the instructions spent until then.
+//! The processor carries out one task at a time, to its end. A task's effects on TCP take place when
+//! the task begins; what leaves the task has the time at which its instructions up to then are done.
 
 pub mod load_control;
-pub mod queues;
+mod offload;
+mod tasks;
 
-use load_control::LoadControl;
-use queues::{Queues, Task, Waiting};
+use std::collections::VecDeque;
 
-use crate::connection::{Message, Owner};
-use crate::kernel::KernelJob;
-use crate::settings::NicInstructions;
-use crate::tcp::{Reaction, Segment, State};
+use crate::connection::{ConnectionId, ConnectionTable, TimedEndpoint};
+use crate::context::{Command, Context, Event, Frame};
+use crate::settings::{NicInstructions, Settings};
+use crate::tcp;
 use crate::time::{Clock, Span, Time};
-use crate::world::{Command, CommandKind, Event, Frame, World};
+use crate::wire::Link;
+use load_control::LoadControl;
+use offload::Offloaded;
+use tasks::{Task, TaskQueues, Waiting};
 
-/// What becomes of a host packet when its task ends.
-#[derive(Clone, Copy, Debug)]
-enum Finish {
-    Nothing,
-    ToHost(Frame, Time),
-    ToWire(Frame, Time),
+/// What the NIC reports to the host about a connection; grows until the host reads it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Message {
+    pub acknowledged_bytes: u32,
+    pub received_bytes: u32,
+    pub peer_finished: bool,
+    pub ended: bool,
+    pub restored: bool,
 }
 
-/// The NIC.
-pub struct Nic {
+/// The host's memory as the NIC reads and writes it. Every call takes effect at once.
+pub trait HostMemory {
+    /// Writes a received frame.
+    fn write_frame(&mut self, frame: Frame, context: &mut Context);
+    /// Adds to the connection's message; true if the host has read the last one, so that this
+    /// begins a new one.
+    fn write_message(&mut self, id: ConnectionId, add: impl FnOnce(&mut Message)) -> bool;
+    /// Reads the state of a connection that is handed off.
+    fn take_connection(&mut self, id: ConnectionId) -> Option<TimedEndpoint>;
+    /// Writes the state of a connection that is restored.
+    fn return_connection(&mut self, id: ConnectionId, end: TimedEndpoint);
+    /// The NIC has read a command.
+    fn command_taken(&mut self, command: &Command);
+    /// Returns a command about a connection that the NIC does not run any more.
+    fn return_command(&mut self, command: Command, context: &mut Context);
+    /// A posted frame was dropped.
+    fn send_refused(&mut self, id: ConnectionId);
+}
+
+/// The NIC's processor.
+struct Processor {
     clock: Clock,
-    instructions: NicInstructions,
-    pub queues: Queues,
-    busy: bool,
-    finish: Finish,
-    /// Instructions of the current task so far, and when it began.
-    spent: u64,
+    is_busy: bool,
+    /// When the current task began, and its instructions so far.
     began: Time,
-    /// Numbers of the connections it holds, in no order.
-    holds: Vec<u32>,
-    load_control: Option<LoadControl>,
-    active_restore: bool,
-    send_ring_packets: usize,
+    spent: u64,
 }
 
-impl Nic {
-    /// An idle NIC without connections.
-    pub fn new(settings: &crate::settings::Nic) -> Self {
-        Self {
-            clock: Clock::from_mhz(settings.mips),
-            instructions: settings.instructions.clone(),
-            queues: Queues::new(
-                settings.host_first,
-                settings.receive_ring_packets,
-                settings.queue_packets,
-            ),
-            busy: false,
-            finish: Finish::Nothing,
-            spent: 0,
-            began: Time::ZERO,
-            holds: Vec::new(),
-            load_control: settings.load_control.then(|| {
-                LoadControl::new(
-                    settings.connections,
-                    settings.hiwat,
-                    settings.lowat,
-                    settings.soft_limit_step,
-                )
-            }),
-            active_restore: settings.active_restore,
-            send_ring_packets: settings.send_ring_packets as usize,
-        }
-    }
-
-    /// Connections on the NIC.
-    pub fn connections(&self) -> u32 {
-        self.holds.len() as u32
-    }
-
-    /// The controller, if load is controlled.
-    pub const fn load_control(&self) -> Option<&LoadControl> {
-        self.load_control.as_ref()
-    }
-
-    /// The frame of a host packet whose task is being done, if one is.
-    pub const fn frame_at_hand(&self) -> Option<(Frame, bool)> {
-        match self.finish {
-            Finish::Nothing => None,
-            Finish::ToHost(frame, _) => Some((frame, true)),
-            Finish::ToWire(frame, _) => Some((frame, false)),
-        }
+impl Processor {
+    fn begin(&mut self, now: Time) {
+        self.is_busy = true;
+        self.began = now;
+        self.spent = 0;
     }
 
     fn spend(&mut self, instructions: u32) {
@@ -99,389 +74,259 @@ impl Nic {
     }
 }
 
-impl World {
-    /// A frame arrives from the wire: into the ring, or dropped.
-    pub fn frame_at_nic(&mut self, frame: Frame) {
-        if self.nic.queues.push(Task::Received(frame), self.now) {
-            self.measure.packet();
-            self.wake_nic();
-        } else {
-            self.drop_to_server(frame);
+/// A host packet that the current task passes on when it ends, and when the packet arrived.
+#[derive(Clone, Copy, Debug)]
+enum Passing {
+    ToHost(Frame, Time),
+    ToWire(Frame, Time),
+}
+
+/// The NIC.
+pub struct Nic {
+    processor: Processor,
+    instructions: NicInstructions,
+    tasks: TaskQueues,
+    passing: Option<Passing>,
+    send_ring_packets: usize,
+    /// The host's frames that wait for room in the send ring.
+    interface_queue: VecDeque<(Frame, Time)>,
+    interface_queue_packets: usize,
+    to_client: Link,
+    tcp: tcp::Settings,
+    offloaded: ConnectionTable<Offloaded>,
+    /// The connections that it runs and that are not closed, in no order.
+    open: Vec<ConnectionId>,
+    hard_limit: u32,
+    load_control: Option<LoadControl>,
+    soft_limit_delay: Span,
+    has_active_restore: bool,
+}
+
+impl Nic {
+    /// An idle NIC without connections.
+    pub fn new(settings: &Settings, to_client: Link) -> Self {
+        let nic = &settings.nic;
+        Self {
+            processor: Processor {
+                clock: Clock::from_mhz(nic.mips),
+                is_busy: false,
+                began: Time::ZERO,
+                spent: 0,
+            },
+            instructions: nic.instructions.clone(),
+            tasks: TaskQueues::new(nic.host_first, nic.receive_ring_packets, nic.queue_packets),
+            passing: None,
+            send_ring_packets: nic.send_ring_packets as usize,
+            interface_queue: VecDeque::new(),
+            interface_queue_packets: settings.host.interface_queue_packets as usize,
+            to_client,
+            tcp: settings.tcp,
+            offloaded: ConnectionTable::default(),
+            open: Vec::new(),
+            hard_limit: nic.connections,
+            load_control: nic.load_control.then(|| {
+                LoadControl::new(nic.connections, nic.hiwat, nic.lowat, nic.soft_limit_step)
+            }),
+            soft_limit_delay: Span::from_us(u64::from(settings.host.soft_limit_delay_us)),
+            has_active_restore: nic.active_restore,
         }
     }
 
-    fn drop_to_server(&mut self, frame: Frame) {
-        self.measure.drops += 1;
-        self.measure.frames.to_server.dropped += 1;
-        self.release(frame.connection);
+    /// Connections on the NIC.
+    pub fn connections(&self) -> u32 {
+        self.open.len() as u32
     }
 
-    /// The host has posted a frame: into the send ring, behind it, or dropped.
-    pub fn frame_posted(&mut self, frame: Frame) {
-        if self.nic.queues.sends() < self.nic.send_ring_packets {
-            self.nic.queues.push(Task::Send(frame), self.now);
-            self.wake_nic();
-        } else if self.host.interface_queue.len()
-            < self.settings.host.interface_queue_packets as usize
+    /// Qlen: received packets that wait for the NIC's TCP.
+    pub fn queue_packets(&self) -> u32 {
+        self.tasks.length() as u32
+    }
+
+    /// Most connections that the NIC accepts, and the state of load control.
+    pub fn soft_limit_and_state(&self) -> (u32, &'static str) {
+        match &self.load_control {
+            Some(control) => (control.soft_limit(), control.state().name()),
+            None => (self.hard_limit, "off"),
+        }
+    }
+
+    /// Frames on their way through the NIC, to the server and to the clients.
+    pub fn frames(&self) -> [u64; 2] {
+        let [mut to_server, mut to_client] = self.tasks.frames();
+        to_client += self.interface_queue.len() as u64;
+        match self.passing {
+            Some(Passing::ToHost(..)) => to_server += 1,
+            Some(Passing::ToWire(..)) => to_client += 1,
+            None => {}
+        }
+        [to_server, to_client]
+    }
+
+    /// Whether the NIC runs a connection, a closed one included.
+    pub fn runs(&self, id: ConnectionId) -> bool {
+        self.offloaded
+            .get(id)
+            .is_some_and(|entry| entry.end.is_some())
+    }
+
+    /// The connection has ended.
+    pub fn forget(&mut self, id: ConnectionId) {
+        if let Some(entry) = self.offloaded.get_mut(id) {
+            *entry = Offloaded::default();
+        }
+    }
+
+    /// A frame arrives from the wire: it joins the ring or is dropped.
+    pub fn receive(&mut self, frame: Frame, host: &mut impl HostMemory, context: &mut Context) {
+        let connections = &mut context.connections;
+        if self
+            .tasks
+            .push(Task::Received(frame), context.now, connections)
         {
-            self.host.interface_queue.push_back((frame, self.now));
+            context.measure.packet();
+            self.wake(host, context);
         } else {
-            self.measure.drops += 1;
-            self.measure.frames.to_client.dropped += 1;
-            let connection = &mut self.connections[frame.connection];
-            if connection.owner == Owner::Host {
-                connection.server.quench(&self.settings.tcp);
-            }
-            self.release(frame.connection);
+            context.measure.dropped_to_server();
+        }
+    }
+
+    /// The host has posted a frame: it joins the send ring or the queue behind it, or is dropped.
+    pub fn post(&mut self, frame: Frame, host: &mut impl HostMemory, context: &mut Context) {
+        if self.tasks.sends() < self.send_ring_packets {
+            self.add(Task::Send(frame), host, context);
+        } else if self.interface_queue.len() < self.interface_queue_packets {
+            context.connections.add(&frame);
+            self.interface_queue.push_back((frame, context.now));
+        } else {
+            context.measure.dropped_to_client();
+            host.send_refused(frame.connection);
         }
     }
 
     /// The host's command arrives.
-    pub fn commanded(&mut self, command: Command) {
-        self.nic.queues.push(Task::Command(command), self.now);
-        self.wake_nic();
+    pub fn command(&mut self, command: Command, host: &mut impl HostMemory, context: &mut Context) {
+        self.add(Task::Command(command), host, context);
     }
 
-    /// A TCP timer of a connection on the NIC has run out.
-    pub fn timer_at_nic(&mut self, connection: u32) {
-        self.nic.queues.push(Task::Timer(connection), self.now);
-        self.wake_nic();
-    }
-
-    fn wake_nic(&mut self) {
-        if !self.nic.busy {
-            self.nic_next();
-        }
-    }
-
-    /// The NIC's processor has finished its task.
-    pub fn nic_done(&mut self) {
-        match std::mem::replace(&mut self.nic.finish, Finish::Nothing) {
-            Finish::Nothing => {}
-            Finish::ToHost(frame, since) => {
-                self.measure.receive_delay(self.now.since(since));
-                self.frame_at_host(frame);
-            }
-            Finish::ToWire(frame, since) => {
-                self.measure.send_delay(self.now.since(since));
-                self.measure.packet();
-                self.put_on_wire(frame, self.now);
-            }
-        }
-        self.nic_next();
-    }
-
-    fn put_on_wire(&mut self, frame: Frame, ready: Time) {
-        let arrival = self.to_client.send(&frame.segment, ready);
-        self.at(arrival, Event::AtClient(frame));
-    }
-
-    fn nic_next(&mut self) {
-        let Some(waiting) = self.nic.queues.pop() else {
-            self.nic.busy = false;
+    /// A timer event of a connection that the NIC runs.
+    pub fn timer(&mut self, id: ConnectionId, host: &mut impl HostMemory, context: &mut Context) {
+        let Some(end) = &mut self.offloaded[id].end else {
             return;
         };
-        self.nic.busy = true;
-        self.nic.spent = 0;
-        self.nic.began = self.now;
-        self.nic_begin(waiting);
-        let span = self.nic.clock.span(self.nic.spent);
-        self.measure.nic_busy += span;
-        self.after(span, Event::NicDone);
+        if end.is_due(context.now) {
+            self.add(Task::Timer(id), host, context);
+        } else {
+            end.arm(Event::ServerTimer(id), context);
+        }
     }
 
-    fn nic_begin(&mut self, Waiting { task, since }: Waiting) {
+    /// Adds a task that always has room.
+    fn add(&mut self, task: Task, host: &mut impl HostMemory, context: &mut Context) {
+        self.tasks.push(task, context.now, &mut context.connections);
+        self.wake(host, context);
+    }
+
+    fn wake(&mut self, host: &mut impl HostMemory, context: &mut Context) {
+        if !self.processor.is_busy {
+            self.begin_next(host, context);
+        }
+    }
+
+    /// The processor has finished its task.
+    pub fn task_done(&mut self, host: &mut impl HostMemory, context: &mut Context) {
+        match self.passing.take() {
+            None => {}
+            Some(Passing::ToHost(frame, since)) => {
+                context.measure.receive_delay(context.now.since(since));
+                host.write_frame(frame, context);
+                context.connections.release(&frame);
+            }
+            Some(Passing::ToWire(frame, since)) => {
+                context.measure.send_delay(context.now.since(since));
+                context.measure.packet();
+                let arrival = self.to_client.send(&frame.segment, context.now);
+                context.at(arrival, Event::AtClient(frame));
+                context.connections.release(&frame);
+            }
+        }
+        self.begin_next(host, context);
+    }
+
+    fn begin_next(&mut self, host: &mut impl HostMemory, context: &mut Context) {
+        let Some(waiting) = self.tasks.pop() else {
+            self.processor.is_busy = false;
+            return;
+        };
+        self.processor.begin(context.now);
+        self.begin(waiting, host, context);
+        context.connections.release(&waiting);
+        let span = self.processor.clock.span(self.processor.spent);
+        context.measure.nic_busy += span;
+        context.after(span, Event::NicDone);
+    }
+
+    fn begin(&mut self, waiting: Waiting, host: &mut impl HostMemory, context: &mut Context) {
+        let Waiting { task, since } = waiting;
         match task {
-            Task::Received(frame) => self.nic_receive(frame, since),
-            Task::Classified(frame) => {
-                self.nic_tcp(frame.connection, &frame.segment, since);
-            }
+            Task::Received(frame) => self.look_up(frame, since, host, context),
+            Task::Classified(frame) => self.process(frame, since, host, context),
             Task::Send(frame) => {
-                if let Some((frame, since)) = self.host.interface_queue.pop_front() {
-                    self.nic.queues.push(Task::Send(frame), since);
+                if let Some((frame, since)) = self.interface_queue.pop_front() {
+                    let connections = &mut context.connections;
+                    self.tasks.push(Task::Send(frame), since, connections);
+                    connections.release(&frame);
                 }
-                let cost = self.nic.instructions.host_send;
-                self.nic.spend(cost);
-                self.nic.finish = Finish::ToWire(frame, since);
+                self.processor.spend(self.instructions.host_send);
+                self.pass(Passing::ToWire(frame, since), context);
             }
-            Task::Command(command) => {
-                self.nic_command(command);
-                self.release(command.connection);
-            }
-            Task::Timer(connection) => {
-                self.nic_timer(connection);
-                self.release(connection);
-            }
+            Task::Command(command) => self.run_command(command, host, context),
+            Task::Timer(id) => self.run_timer(id, context),
         }
     }
 
-    fn nic_receive(&mut self, frame: Frame, since: Time) {
-        let lookup = self.nic.instructions.lookup;
-        self.nic.spend(lookup);
-        if self.connections[frame.connection].owner != Owner::Nic {
-            let cost = self.nic.instructions.host_receive;
-            self.nic.spend(cost);
-            self.nic.finish = Finish::ToHost(frame, since);
-        } else if !self.nic.queues.host_first() {
-            self.nic_tcp(frame.connection, &frame.segment, since);
-        } else if self.nic.queues.push(Task::Classified(frame), since) {
-            self.control_load();
-        } else {
-            self.drop_to_server(frame);
-            self.control_load();
-        }
+    /// Passes a host packet on when the task ends.
+    fn pass(&mut self, passing: Passing, context: &mut Context) {
+        let (Passing::ToHost(frame, _) | Passing::ToWire(frame, _)) = &passing;
+        context.connections.add(frame);
+        self.passing = Some(passing);
     }
 
-    /// TCP on the NIC takes in a segment whose frame waited since `since`.
-    fn nic_tcp(&mut self, number: u32, segment: &Segment, since: Time) {
-        if self.connections[number].owner != Owner::Nic {
-            // Restored to the host while the frame waited.
-            let cost = self.nic.instructions.host_receive;
-            self.nic.spend(cost);
-            let frame = Frame {
-                connection: number,
-                segment: *segment,
-            };
-            self.nic.finish = Finish::ToHost(frame, since);
-            return;
+    fn look_up(
+        &mut self,
+        frame: Frame,
+        since: Time,
+        host: &mut impl HostMemory,
+        context: &mut Context,
+    ) {
+        self.processor.spend(self.instructions.lookup);
+        if !self.tasks.is_host_first() || !self.runs(frame.connection) {
+            return self.process(frame, since, host, context);
         }
-        self.measure.frames.to_server.delivered += 1;
-        self.measure.nic_packet();
-        self.take_segment(number, segment);
-        if !self.nic.queues.host_first() {
-            self.control_load();
+        let connections = &mut context.connections;
+        if !self.tasks.push(Task::Classified(frame), since, connections) {
+            context.measure.dropped_to_server();
         }
-        self.release(number);
+        self.control_load(context);
     }
 
-    fn take_segment(&mut self, number: u32, segment: &Segment) {
-        let cost = self.nic.instructions.tcp_receive;
-        self.nic.spend(cost);
-        let now = self.nic.time();
-        let connection = &mut self.connections[number];
-        if connection.server.state() == State::Closed {
-            return;
+    /// Passes a received frame to the host or, if the NIC runs the connection, to its own TCP.
+    fn process(
+        &mut self,
+        frame: Frame,
+        since: Time,
+        host: &mut impl HostMemory,
+        context: &mut Context,
+    ) {
+        // A connection may have been restored while its frame waited.
+        if !self.runs(frame.connection) {
+            self.processor.spend(self.instructions.host_receive);
+            return self.pass(Passing::ToHost(frame, since), context);
         }
-        connection.nic_packets += 1;
-        let reaction = connection
-            .server
-            .on_segment(&self.settings.tcp, segment, now);
-        connection
-            .server
-            .read(&self.settings.tcp, reaction.received_bytes);
-        self.nic_transmit(number);
-        self.report(number, reaction);
-        if self.connections[number].server.state() == State::Closed {
-            self.nic_forget(number);
-            self.message(number, |message| message.ended = true);
-            let cost = self.nic.instructions.connection_end;
-            self.nic.spend(cost);
-            self.control_load();
-        }
-    }
-
-    fn report(&mut self, number: u32, reaction: Reaction) {
-        let Reaction {
-            acknowledged_bytes,
-            received_bytes,
-            peer_finished,
-            ..
-        } = reaction;
-        if acknowledged_bytes > 0 || received_bytes > 0 || peer_finished {
-            self.message(number, |message| {
-                message.acknowledged_bytes += acknowledged_bytes;
-                message.received_bytes += received_bytes;
-                message.peer_finished |= peer_finished;
-            });
-        }
-    }
-
-    /// Tells the host something; what it has not yet read of the connection's is added to.
-    fn message(&mut self, number: u32, add: impl FnOnce(&mut Message)) {
-        let connection = &mut self.connections[number];
-        if let Some(message) = &mut connection.message {
-            add(message);
-            self.measure.merged += 1;
-            let cost = self.nic.instructions.message_merge;
-            self.nic.spend(cost);
-            return;
-        }
-        add(connection.message.insert(Message::default()));
-        connection.references += 1;
-        self.measure.messages += 1;
-        let cost = self.nic.instructions.message;
-        self.nic.spend(cost);
-        let time = self.nic.time();
-        self.at(time, Event::MessageAtHost(number));
-    }
-
-    /// Sends all that the server's end on the NIC may send.
-    fn nic_transmit(&mut self, number: u32) {
-        loop {
-            let now = self.nic.time();
-            let connection = &mut self.connections[number];
-            let Some(segment) = connection.server.transmit(&self.settings.tcp, now) else {
-                break;
-            };
-            connection.references += 1;
-            connection.nic_packets += 1;
-            let cost = self.nic.instructions.tcp_send;
-            self.nic.spend(cost);
-            let time = self.nic.time();
-            self.measure.packet();
-            self.measure.nic_packet();
-            self.measure.frames.to_client.sent += 1;
-            let frame = Frame {
-                connection: number,
-                segment,
-            };
-            self.put_on_wire(frame, time);
-        }
-        let retransmissions = self.connections[number].server.take_retransmissions();
-        self.measure.retransmissions += u64::from(retransmissions);
-        self.arm_server(number);
-    }
-
-    fn nic_timer(&mut self, number: u32) {
-        if self.connections[number].owner != Owner::Nic {
-            return;
-        }
-        let now = self.now;
-        let timed_out = self.connections[number]
-            .server
-            .on_timer(&self.settings.tcp, now);
-        self.measure.timeouts += u64::from(timed_out);
-        self.nic_transmit(number);
-    }
-
-    fn nic_command(&mut self, command: Command) {
-        let number = command.connection;
-        let costs = &self.nic.instructions;
-        let cost = match command.kind {
-            CommandKind::Handoff => costs.handoff,
-            CommandKind::Restore => costs.restore,
-            CommandKind::Forward(_) => 0,
-            CommandKind::Send { .. } | CommandKind::Close => costs.command,
-        };
-        self.nic.spend(cost);
-        match command.kind {
-            CommandKind::Handoff => self.nic_take(number),
-            CommandKind::Restore => self.nic_give_back(number),
-            CommandKind::Forward(segment) => self.nic_forwarded(number, &segment),
-            CommandKind::Send {
-                bytes,
-                more_to_come,
-            } => {
-                self.connections[number].bytes_in_commands -= bytes;
-                self.connections[number].server.enqueue(bytes, more_to_come);
-                self.transmit_where_it_is(number);
-            }
-            CommandKind::Close => {
-                self.connections[number].server.close();
-                self.transmit_where_it_is(number);
-            }
-        }
-    }
-
-    fn nic_take(&mut self, number: u32) {
-        let place = self.nic.holds.len() as u32;
-        let connection = &mut self.connections[number];
-        connection.owner = Owner::Nic;
-        connection.nic_packets = 0;
-        connection.nic_place = place;
-        self.nic.holds.push(number);
-        self.measure.on_nic(self.now, self.nic.connections());
-        self.nic_transmit(number);
-        self.control_load();
-    }
-
-    fn nic_forget(&mut self, number: u32) {
-        let place = self.connections[number].nic_place as usize;
-        self.nic.holds.swap_remove(place);
-        if let Some(&moved) = self.nic.holds.get(place) {
-            self.connections[moved].nic_place = place as u32;
-        }
-        self.measure.on_nic(self.now, self.nic.connections());
-    }
-
-    fn nic_give_back(&mut self, number: u32) {
-        if self.connections[number].owner != Owner::Nic
-            || self.connections[number].server.state() == State::Closed
-        {
-            return;
-        }
-        self.nic_forget(number);
-        self.connections[number].owner = Owner::ToHost;
-        self.message(number, |message| message.restored = true);
-        self.control_load();
-    }
-
-    /// A frame that the host sent on, because it had reached it after the handoff.
-    fn nic_forwarded(&mut self, number: u32, segment: &Segment) {
-        if self.connections[number].owner == Owner::Nic {
-            return self.take_segment(number, segment);
-        }
-        // It has crossed a restore: back to the host, and not delivered after all.
-        self.measure.frames.to_server.delivered -= 1;
-        self.hold(number);
-        self.frame_at_host(Frame {
-            connection: number,
-            segment: *segment,
-        });
-    }
-
-    /// After a command that may have crossed a restore: whoever runs the connection transmits.
-    fn transmit_where_it_is(&mut self, number: u32) {
-        if self.connections[number].owner == Owner::Nic {
-            self.nic_transmit(number);
-        } else {
-            self.hold(number);
-            self.host.kernel.push_back(KernelJob::Timer(number));
-            self.wake_host();
-        }
-    }
-
-    /// Evaluates load control: on a packet's arrival, a handoff and an end.
-    fn control_load(&mut self) {
-        let queue = self.nic.queues.length() as u32;
-        let connections = self.nic.connections();
-        let Some(control) = &mut self.nic.load_control else {
-            return;
-        };
-        let before = control.soft_limit();
-        let changed = control.evaluate(queue, connections);
-        let cost = self.nic.instructions.load_control;
-        self.nic.spend(cost);
-        if let Some(limit) = changed {
-            self.tell_soft_limit(limit);
-            if self.nic.active_restore && limit < before {
-                self.restore_busiest(connections.saturating_sub(limit));
-            }
-        }
-    }
-
-    /// Orders the `count` connections with the most packets back to the host.
-    fn restore_busiest(&mut self, count: u32) {
-        let mut held: Vec<u32> = self.nic.holds.clone();
-        let count = (count as usize).min(held.len());
-        if count == 0 {
-            return;
-        }
-        let connections = &self.connections;
-        let rank = |number: &u32| std::cmp::Reverse((connections[*number].nic_packets, *number));
-        held.select_nth_unstable_by_key(count - 1, rank);
-        for &number in &self.nic.holds {
-            self.connections[number].nic_packets /= 2;
-        }
-        for &number in &held[..count] {
-            self.hold(number);
-            self.after(
-                Span::ZERO,
-                Event::Commanded(Command {
-                    connection: number,
-                    kind: CommandKind::Restore,
-                }),
-            );
+        context.measure.frames.to_server.delivered += 1;
+        context.measure.nic_packet();
+        self.take_segment(frame.connection, &frame.segment, host, context);
+        if !self.tasks.is_host_first() {
+            self.control_load(context);
         }
     }
 }

@@ -1,23 +1,22 @@
 //! What waits for the NIC's processor, in arrival order or host packets first.
 
-use std::collections::VecDeque;
-
+use crate::connection::{ConnectionId, Connections, Work, WorkQueue};
+use crate::context::{Command, CommandKind, Frame};
 use crate::time::Time;
-use crate::world::{Command, CommandKind, Frame};
 
 /// A piece of work for the NIC's processor.
 #[derive(Clone, Copy, Debug)]
 pub enum Task {
-    /// A frame from the wire, whose connection is not yet known.
+    /// A frame from the wire that has not been looked up.
     Received(Frame),
-    /// A frame from the wire that the lookup has found to belong to a NIC connection.
+    /// A frame from the wire that belongs to a NIC connection.
     Classified(Frame),
-    /// A frame the host wants sent.
+    /// A frame that the host sends.
     Send(Frame),
     /// A command from the host about a connection.
     Command(Command),
     /// A TCP timer of a NIC connection has run out.
-    Timer(u32),
+    Timer(ConnectionId),
 }
 
 /// A task and when it arrived.
@@ -27,28 +26,38 @@ pub struct Waiting {
     pub since: Time,
 }
 
+impl Work for Waiting {
+    fn connection(&self) -> Option<ConnectionId> {
+        Some(match self.task {
+            Task::Received(frame) | Task::Classified(frame) | Task::Send(frame) => frame.connection,
+            Task::Command(command) => command.connection,
+            Task::Timer(id) => id,
+        })
+    }
+}
+
 /// The queues. In arrival order all tasks are in one; in host-first order frames not yet looked up
 /// and frames to be sent are served before everything that concerns NIC connections.
 #[derive(Debug)]
-pub struct Queues {
-    host_first: bool,
+pub struct TaskQueues {
+    is_host_first: bool,
     ring_packets: usize,
     queue_packets: usize,
-    first: VecDeque<Waiting>,
-    second: VecDeque<Waiting>,
+    first: WorkQueue<Waiting>,
+    second: WorkQueue<Waiting>,
     in_ring: usize,
     classified: usize,
     sends: usize,
 }
 
-impl Queues {
-    pub fn new(host_first: bool, ring_packets: u32, queue_packets: u32) -> Self {
+impl TaskQueues {
+    pub fn new(is_host_first: bool, ring_packets: u32, queue_packets: u32) -> Self {
         Self {
-            host_first,
+            is_host_first,
             ring_packets: ring_packets as usize,
             queue_packets: queue_packets as usize,
-            first: VecDeque::new(),
-            second: VecDeque::new(),
+            first: WorkQueue::default(),
+            second: WorkQueue::default(),
             in_ring: 0,
             classified: 0,
             sends: 0,
@@ -56,61 +65,61 @@ impl Queues {
     }
 
     /// Whether NIC packets wait in a queue of their own.
-    pub const fn host_first(&self) -> bool {
-        self.host_first
+    pub const fn is_host_first(&self) -> bool {
+        self.is_host_first
     }
 
-    /// Frames the host wants sent that wait.
+    /// The host's frames that wait.
     pub const fn sends(&self) -> usize {
         self.sends
     }
 
-    /// Qlen: received packets that wait for the NIC's TCP. In arrival order the NIC cannot tell
-    /// whose they are before it takes them, so all that wait in the ring count.
+    /// Qlen: received packets that wait for the NIC's TCP. In arrival order the NIC looks up a packet
+    /// only when it begins with it, so all packets in the ring count.
     pub const fn length(&self) -> usize {
-        if self.host_first {
+        if self.is_host_first {
             self.classified
         } else {
             self.in_ring
         }
     }
 
-    /// Adds a task; false if there is no room for it, which only received frames can meet.
-    pub fn push(&mut self, task: Task, since: Time) -> bool {
-        let waiting = Waiting { task, since };
-        match task {
+    /// Adds a task; false if there is no room for it, which only happens to received frames.
+    pub fn push(&mut self, task: Task, since: Time, connections: &mut Connections) -> bool {
+        let queue = match task {
             Task::Received(_) => {
                 if self.in_ring >= self.ring_packets {
                     return false;
                 }
                 self.in_ring += 1;
-                self.first.push_back(waiting);
+                &mut self.first
             }
             Task::Classified(_) => {
                 if self.classified >= self.queue_packets {
                     return false;
                 }
                 self.classified += 1;
-                self.second.push_back(waiting);
+                &mut self.second
             }
             Task::Send(_) => {
                 self.sends += 1;
-                self.first.push_back(waiting);
+                &mut self.first
             }
-            // A restore that waited behind the NIC's packets would come when it is too late.
+            // Behind the NIC's packets a restore would come too late.
             Task::Command(Command {
                 kind: CommandKind::Restore,
                 ..
-            }) => self.first.push_back(waiting),
-            Task::Command(_) | Task::Timer(_) if self.host_first => self.second.push_back(waiting),
-            Task::Command(_) | Task::Timer(_) => self.first.push_back(waiting),
-        }
+            }) => &mut self.first,
+            Task::Command(_) | Task::Timer(_) if self.is_host_first => &mut self.second,
+            Task::Command(_) | Task::Timer(_) => &mut self.first,
+        };
+        queue.push(Waiting { task, since }, connections);
         true
     }
 
     /// The next task to serve.
     pub fn pop(&mut self) -> Option<Waiting> {
-        let waiting = self.first.pop_front().or_else(|| self.second.pop_front())?;
+        let waiting = self.first.pop().or_else(|| self.second.pop())?;
         match waiting.task {
             Task::Received(_) => self.in_ring -= 1,
             Task::Classified(_) => self.classified -= 1,
@@ -120,8 +129,8 @@ impl Queues {
         Some(waiting)
     }
 
-    /// Everything that waits.
-    pub fn iter(&self) -> impl Iterator<Item = &Waiting> {
-        self.first.iter().chain(&self.second)
+    /// Frames that wait, to the server and to the clients.
+    pub fn frames(&self) -> [u64; 2] {
+        [(self.in_ring + self.classified) as u64, self.sends as u64]
     }
 }

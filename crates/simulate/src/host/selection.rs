@@ -12,6 +12,8 @@
 //!   handoff. So the oracle hands off at establishment the connections that will enqueue most for each
 //!   request. No real system can: it bounds what a better prediction could gain.
 
+use perpacket_workload::PlannedRequest;
+
 use crate::settings::SelectionPolicy;
 
 /// Ranks are kept in classes of an eighth of an octave.
@@ -34,6 +36,16 @@ pub struct Future {
 }
 
 impl Future {
+    /// The future of a session on a server that enqueues files `enqueue_bytes` at a time.
+    pub fn of_session(requests: &[PlannedRequest], enqueue_bytes: u32) -> Self {
+        let enqueues =
+            |request: &PlannedRequest| 1 + request.response_bytes.div_ceil(enqueue_bytes);
+        Self {
+            enqueues: requests.iter().map(enqueues).sum(),
+            requests: requests.len() as u32,
+        }
+    }
+
     /// What a place on the NIC saves with this connection on it.
     fn worth(self) -> u32 {
         let saved = u64::from(self.enqueues.saturating_sub(HANDOFF_ENQUEUES));

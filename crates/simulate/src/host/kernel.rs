@@ -1,0 +1,445 @@
+//! The host's kernel: the receive path from the driver up, the transmit path down, timers, and the
+//! system calls of the server.
+
+use std::collections::VecDeque;
+
+use super::bypass::Bypass;
+use super::cpu::{Cpu, Mbuf, Places, ReceiveBuffer};
+use super::footprint::Operation;
+use super::{Jobs, KernelJob, UserJob};
+use crate::connection::{ConnectionId, ConnectionTable, TimedEndpoint};
+use crate::context::{CommandKind, Context, Event, Frame};
+use crate::error::ConfigurationError;
+use crate::nic::Message;
+use crate::settings::Settings;
+use crate::tcp::{self, Endpoint, Flags, Reaction, Sequence, State};
+
+/// A buffer on a connection's send queue.
+#[derive(Clone, Copy, Debug)]
+pub struct Buffer {
+    mbuf: Mbuf,
+    /// Not yet acknowledged.
+    bytes_left: u32,
+    /// It refers to a page of a file; other buffers hold a copy.
+    is_page: bool,
+}
+
+/// What the kernel knows of a connection.
+#[derive(Default)]
+pub struct Socket {
+    /// The server's end of TCP, unless the NIC has it. Made when the SYN arrives.
+    pub end: Option<TimedEndpoint>,
+    pub has_seen_syn: bool,
+    /// The NIC runs the connection, or it is on its way to or from the NIC.
+    pub is_offloaded: bool,
+    pub places: Places,
+    /// The buffer of the frame that carried the request, for the copy in `read`.
+    pub request_buffer: ReceiveBuffer,
+    /// Buffers of data not known to be acknowledged, oldest first.
+    pub buffers: VecDeque<Buffer>,
+    pub enqueues: u32,
+    pub has_tried_handoff: bool,
+    /// Bytes sent through the NIC and not yet reported as acknowledged.
+    pub bypass_queued_bytes: u32,
+    /// Bytes in send commands that the NIC has not yet taken.
+    pub bytes_in_commands: u32,
+    /// A message from the NIC that the host has not read.
+    pub message: Option<Message>,
+    /// Request bytes that the server has not read.
+    pub unread_bytes: u32,
+    pub peer_finished: bool,
+    /// The server waits for room in the send buffer.
+    pub wants_room: bool,
+    /// In the list of ready connections.
+    is_ready: bool,
+    /// The server polls it no more.
+    is_unwatched: bool,
+    is_torn_down: bool,
+}
+
+/// The kernel.
+pub struct Kernel {
+    pub cpu: Cpu,
+    pub(super) jobs: Jobs,
+    pub sockets: ConnectionTable<Socket>,
+    pub bypass: Bypass,
+    pub tcp: tcp::Settings,
+    writable_room_bytes: u32,
+    events_per_poll: u32,
+    /// Connections of the last poll that the server has not continued with.
+    polled: u32,
+    /// Packets by which prefetches run ahead, if structures are prefetched.
+    pub prefetch_distance: Option<usize>,
+}
+
+/// The transmit path from TCP down, for one segment.
+const DOWN: [Operation; 4] = [
+    Operation::TcpOutput,
+    Operation::IpOutput,
+    Operation::EthernetOutput,
+    Operation::DriverSend,
+];
+
+impl Kernel {
+    /// A kernel without connections, for a server that expects `connections` at once.
+    pub fn new(
+        settings: &Settings,
+        cpu: Cpu,
+        connections: u32,
+    ) -> Result<Self, ConfigurationError> {
+        Ok(Self {
+            cpu,
+            jobs: Jobs::default(),
+            sockets: ConnectionTable::default(),
+            bypass: Bypass::new(settings, connections),
+            tcp: settings.tcp,
+            writable_room_bytes: settings.server.writable_room_bytes,
+            events_per_poll: settings.server.events_per_poll,
+            polled: 0,
+            prefetch_distance: settings.host.prefetch_distance()?,
+        })
+    }
+
+    /// Makes the entry of a connection that a frame is about.
+    pub fn prepare(&mut self, id: ConnectionId) {
+        self.sockets.entry(id);
+    }
+
+    pub fn forget(&mut self, id: ConnectionId) {
+        let socket = self.sockets.entry(id);
+        let mut buffers = std::mem::take(&mut socket.buffers);
+        buffers.clear();
+        *socket = Socket {
+            buffers,
+            ..Socket::default()
+        };
+    }
+
+    pub(super) fn run(&mut self, job: KernelJob, context: &mut Context) {
+        match job {
+            KernelJob::Frame { frame, buffer } => self.receive(frame, buffer, context),
+            KernelJob::Message { connection, buffer } => {
+                self.receive_message(connection, buffer, context);
+            }
+            KernelJob::Timer(id) => self.run_timer(id, context),
+            KernelJob::SoftLimit(limit) => self.bypass.soft_limit = limit,
+        }
+    }
+
+    /// Prefetches the structures of the frame that waits `prefetch_distance` places behind the
+    /// current one.
+    fn prefetch(&mut self, current: ConnectionId) {
+        let id = match self.prefetch_distance {
+            None => return,
+            Some(0) => current,
+            Some(distance) => match self.jobs.kernel.get(distance - 1) {
+                Some(KernelJob::Frame { frame, .. }) => frame.connection,
+                _ => return,
+            },
+        };
+        self.prefetch_structures(id);
+    }
+
+    /// Prefetches the structures of a connection.
+    pub fn prefetch_structures(&mut self, id: ConnectionId) {
+        self.cpu.at_connection(&self.sockets[id].places);
+        self.cpu.run_prefetch(Operation::DriverPrefetch);
+    }
+
+    /// The receive path from the driver up to TCP.
+    fn receive(&mut self, frame: Frame, buffer: ReceiveBuffer, context: &mut Context) {
+        let id = frame.connection;
+        context.measure.frames.to_server.delivered += 1;
+        if !self.sockets[id].has_seen_syn {
+            self.sockets[id].places = self.cpu.allocate_places(id);
+        }
+        self.prefetch(id);
+        let cpu = &mut self.cpu;
+        let socket = &mut self.sockets[id];
+        cpu.at_received(buffer);
+        cpu.at_connection(&socket.places);
+        cpu.run_per_frame();
+        cpu.run(Operation::DriverReceive);
+        cpu.run(Operation::EthernetInput);
+        if socket.is_offloaded {
+            cpu.run(Operation::BypassForward);
+            return self.post_command(id, CommandKind::Forward(frame.segment), context);
+        }
+        cpu.run(Operation::IpInput);
+        cpu.run(Operation::TcpInput);
+        if socket.has_seen_syn {
+            self.segment_at_tcp(frame, buffer, context);
+        } else if frame.segment.flags.has(Flags::SYN) {
+            let initial = Sequence(frame.segment.sequence.0.rotate_left(16));
+            let end = Endpoint::accept(&self.tcp, initial, &frame.segment);
+            socket.end = Some(TimedEndpoint::new(end));
+            socket.has_seen_syn = true;
+            self.transmit(id, context);
+        }
+    }
+
+    fn segment_at_tcp(&mut self, frame: Frame, buffer: ReceiveBuffer, context: &mut Context) {
+        let id = frame.connection;
+        let now = self.cpu.time();
+        let socket = &mut self.sockets[id];
+        let Some(end) = &mut socket.end else { return };
+        let reaction = end.tcp.on_segment(&self.tcp, &frame.segment, now);
+        end.tcp.read(&self.tcp, reaction.received_bytes);
+        let is_closed = end.tcp.state() == State::Closed;
+        if reaction.received_bytes > 0 {
+            socket.request_buffer = buffer;
+        }
+        if reaction.established {
+            self.established(id, context);
+        }
+        self.free_acknowledged(id, reaction.acknowledged_bytes);
+        self.transmit(id, context);
+        self.wake_server(id, reaction, context);
+        if is_closed {
+            self.tear_down(id, context);
+        }
+    }
+
+    fn established(&mut self, id: ConnectionId, context: &mut Context) {
+        self.cpu.run(Operation::TcpOpen);
+        context.measure.established += 1;
+        self.make_ready(id, context);
+        if self
+            .bypass
+            .selects_at_establishment(context.content[id].future)
+        {
+            self.try_handoff(id, context);
+        }
+    }
+
+    /// Frees the buffers that `bytes` newly acknowledged cover.
+    pub fn free_acknowledged(&mut self, id: ConnectionId, mut bytes: u32) {
+        let socket = &mut self.sockets[id];
+        while bytes > 0 {
+            let Some(buffer) = socket.buffers.front_mut() else {
+                return;
+            };
+            if bytes < buffer.bytes_left {
+                buffer.bytes_left -= bytes;
+                return;
+            }
+            bytes -= buffer.bytes_left;
+            self.cpu.at_mbuf(buffer.mbuf);
+            self.cpu.run(if buffer.is_page {
+                Operation::TcpFreePage
+            } else {
+                Operation::TcpFreeMbuf
+            });
+            self.cpu.free_mbuf(buffer.mbuf);
+            socket.buffers.pop_front();
+        }
+    }
+
+    /// The server's end is closed: frees its memory, and the policy learns how long it was.
+    pub fn tear_down(&mut self, id: ConnectionId, context: &mut Context) {
+        let socket = &mut self.sockets[id];
+        if std::mem::replace(&mut socket.is_torn_down, true) {
+            return;
+        }
+        context.connections.end_is_done(id);
+        while let Some(buffer) = socket.buffers.pop_front() {
+            self.cpu.free_mbuf(buffer.mbuf);
+        }
+        self.cpu.free_places(socket.places);
+        let future = context.content[id].future;
+        self.bypass.selection.ended(socket.enqueues, future);
+    }
+
+    /// Sends all segments that TCP on the host allows.
+    pub fn transmit(&mut self, id: ConnectionId, context: &mut Context) {
+        let socket = &mut self.sockets[id];
+        let Some(end) = socket.end.as_mut().filter(|_| !socket.is_offloaded) else {
+            return;
+        };
+        let cpu = &mut self.cpu;
+        while let Some(segment) = end.tcp.transmit(&self.tcp, cpu.time()) {
+            if let Some(buffer) = socket.buffers.back() {
+                cpu.at_mbuf(buffer.mbuf);
+            }
+            cpu.at_next_send();
+            cpu.run_per_frame();
+            for operation in DOWN {
+                cpu.run(operation);
+            }
+            cpu.dma_send_done();
+            let frame = Frame {
+                connection: id,
+                segment,
+            };
+            context.measure.frames.to_client.sent += 1;
+            context.at(cpu.time(), Event::Posted(frame));
+        }
+        context.measure.retransmissions += u64::from(end.tcp.take_retransmissions());
+        end.arm(Event::ServerTimer(id), context);
+    }
+
+    /// Makes a connection ready if the server can go on with it.
+    pub fn wake_server(&mut self, id: ConnectionId, reaction: Reaction, context: &mut Context) {
+        let room = self.send_room_bytes(id);
+        let socket = &mut self.sockets[id];
+        socket.unread_bytes += reaction.received_bytes;
+        socket.peer_finished |= reaction.peer_finished;
+        let is_writable = reaction.acknowledged_bytes > 0
+            && socket.wants_room
+            && room >= self.writable_room_bytes;
+        if reaction.received_bytes > 0 || reaction.peer_finished || is_writable {
+            self.cpu.run(Operation::Wakeup);
+            self.make_ready(id, context);
+        }
+    }
+
+    fn make_ready(&mut self, id: ConnectionId, context: &mut Context) {
+        let socket = &mut self.sockets[id];
+        if !socket.is_ready && !socket.is_unwatched {
+            socket.is_ready = true;
+            let connections = &mut context.connections;
+            self.jobs.user.push(UserJob::Ready(id), connections);
+        }
+    }
+
+    /// A timer event has fired; true if the deadline has passed and the host must act on it.
+    pub fn timer_is_due(&mut self, id: ConnectionId, context: &mut Context) -> bool {
+        let socket = &mut self.sockets[id];
+        let Some(end) = &mut socket.end else {
+            return false;
+        };
+        let is_due = end.is_due(context.now);
+        if socket.is_offloaded {
+            // The side that takes the connection over arms its timer.
+            return false;
+        }
+        if !is_due {
+            end.arm(Event::ServerTimer(id), context);
+        }
+        is_due
+    }
+
+    fn run_timer(&mut self, id: ConnectionId, context: &mut Context) {
+        let now = self.cpu.time();
+        let socket = &mut self.sockets[id];
+        let Some(end) = socket.end.as_mut().filter(|_| !socket.is_offloaded) else {
+            return;
+        };
+        self.cpu.at_connection(&socket.places);
+        let timed_out = end.tcp.on_timer(&self.tcp, now);
+        context.measure.timeouts += u64::from(timed_out);
+        self.transmit(id, context);
+    }
+
+    /// The NIC dropped a frame because its send ring and the queue behind it are full.
+    pub fn send_refused(&mut self, id: ConnectionId) {
+        let socket = &mut self.sockets[id];
+        if let Some(end) = socket.end.as_mut().filter(|_| !socket.is_offloaded) {
+            end.tcp.quench(&self.tcp);
+        }
+    }
+}
+
+/// System calls. The caller's operations run on the same processor.
+impl Kernel {
+    /// The server continues with a ready connection. One `poll` returns as many as there are, up to
+    /// a limit.
+    pub fn poll(&mut self, id: ConnectionId) {
+        if self.polled == 0 {
+            self.cpu.run(Operation::Poll);
+            let ready = 1 + self.jobs.user.len() as u32;
+            self.polled = ready.min(self.events_per_poll);
+        }
+        self.polled -= 1;
+        let socket = &mut self.sockets[id];
+        self.cpu.at_connection(&socket.places);
+        self.cpu.run(Operation::PollEvent);
+        socket.is_ready = false;
+    }
+
+    /// The server does not poll the connection from now on.
+    pub fn stop_polling(&mut self, id: ConnectionId) {
+        self.sockets[id].is_unwatched = true;
+    }
+
+    /// The server accepts the connection that it polled last.
+    pub fn accept(&mut self) {
+        self.cpu.run(Operation::Accept);
+        self.cpu.run(Operation::UserConnection);
+    }
+
+    pub fn read(&mut self, id: ConnectionId) {
+        let socket = &mut self.sockets[id];
+        socket.unread_bytes = 0;
+        self.cpu.at_received(socket.request_buffer);
+        self.cpu.run(Operation::Read);
+    }
+
+    /// Bytes the server may enqueue.
+    pub fn send_room_bytes(&self, id: ConnectionId) -> u32 {
+        let socket = &self.sockets[id];
+        match &socket.end {
+            Some(end) if !socket.is_offloaded => end
+                .tcp
+                .send_room_bytes(&self.tcp)
+                .saturating_sub(socket.bytes_in_commands),
+            _ => self
+                .tcp
+                .send_buffer_bytes
+                .saturating_sub(socket.bypass_queued_bytes),
+        }
+    }
+
+    /// Puts bytes on the send buffer; TCP or the NIC sends them.
+    pub fn enqueue(
+        &mut self,
+        id: ConnectionId,
+        operation: Operation,
+        bytes: u32,
+        more_to_come: bool,
+        context: &mut Context,
+    ) {
+        let mbuf = self.cpu.allocate_mbuf();
+        self.cpu.run(operation);
+        let socket = &mut self.sockets[id];
+        socket.buffers.push_back(Buffer {
+            mbuf,
+            bytes_left: bytes,
+            is_page: operation == Operation::SendfilePage,
+        });
+        socket.enqueues += 1;
+        let enqueues = socket.enqueues;
+        if !socket.has_tried_handoff && self.bypass.selects_at_send(enqueues) {
+            self.try_handoff(id, context);
+        }
+        let socket = &mut self.sockets[id];
+        match &mut socket.end {
+            Some(end) if !socket.is_offloaded => {
+                end.tcp.enqueue(bytes, more_to_come);
+                self.transmit(id, context);
+            }
+            _ => {
+                socket.bypass_queued_bytes += bytes;
+                socket.bytes_in_commands += bytes;
+                let kind = CommandKind::Send {
+                    bytes,
+                    more_to_come,
+                };
+                self.send_command(id, kind, context);
+            }
+        }
+    }
+
+    pub fn close(&mut self, id: ConnectionId, context: &mut Context) {
+        self.cpu.run(Operation::Close);
+        let socket = &mut self.sockets[id];
+        match &mut socket.end {
+            Some(end) if !socket.is_offloaded => {
+                self.cpu.run(Operation::TcpClose);
+                end.tcp.close();
+                self.transmit(id, context);
+            }
+            _ => self.send_command(id, CommandKind::Close, context),
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! The web server: an event loop that accepts, reads, finds the file, writes the header by copy,
+//! sends the file without a copy, keeps connections alive, and closes when the client does.
+
+use super::footprint::Operation;
+use super::kernel::Kernel;
+use crate::connection::{ConnectionId, ConnectionTable};
+use crate::context::Context;
+use crate::settings;
+
+/// What the server knows of a connection.
+#[derive(Default)]
+struct Exchange {
+    is_accepted: bool,
+    is_header_due: bool,
+    /// Bytes of the file not yet enqueued.
+    file_bytes_left: u32,
+    is_closed: bool,
+}
+
+/// The server.
+pub struct WebServer {
+    exchanges: ConnectionTable<Exchange>,
+    request_bytes: u32,
+    header_bytes: u32,
+    enqueue_bytes: u32,
+}
+
+impl WebServer {
+    pub fn new(settings: &settings::Server) -> Self {
+        Self {
+            exchanges: ConnectionTable::default(),
+            request_bytes: settings.request_bytes,
+            header_bytes: settings.header_bytes,
+            enqueue_bytes: settings.sendfile_enqueue_bytes,
+        }
+    }
+
+    pub fn forget(&mut self, id: ConnectionId) {
+        *self.exchanges.entry(id) = Exchange::default();
+    }
+
+    /// Does what a ready connection allows.
+    pub fn serve(&mut self, id: ConnectionId, kernel: &mut Kernel, context: &mut Context) {
+        kernel.poll(id);
+        let exchange = self.exchanges.entry(id);
+        if !exchange.is_accepted {
+            exchange.is_accepted = true;
+            kernel.accept();
+        }
+        if kernel.sockets[id].unread_bytes >= self.request_bytes {
+            self.read_request(id, kernel, context);
+        }
+        self.respond(id, kernel, context);
+        let exchange = &mut self.exchanges[id];
+        let socket = &mut kernel.sockets[id];
+        socket.wants_room = exchange.file_bytes_left > 0;
+        if socket.peer_finished && !exchange.is_closed && exchange.file_bytes_left == 0 {
+            exchange.is_closed = true;
+            kernel.close(id, context);
+        }
+    }
+
+    fn read_request(&mut self, id: ConnectionId, kernel: &mut Kernel, context: &Context) {
+        let Some(request) = context.content[id].request else {
+            return;
+        };
+        let exchange = &mut self.exchanges[id];
+        exchange.is_header_due = true;
+        exchange.file_bytes_left = request.response_bytes;
+        kernel.read(id);
+        let cpu = &mut kernel.cpu;
+        cpu.at_object(request.object);
+        cpu.run(Operation::UserRequest);
+        if request.dynamic {
+            cpu.run(Operation::UserDynamic);
+            cpu.run(Operation::DynamicCalls);
+        }
+    }
+
+    /// Writes the header if it is due and as much of the file as the send buffer has room for.
+    fn respond(&mut self, id: ConnectionId, kernel: &mut Kernel, context: &mut Context) {
+        let exchange = &mut self.exchanges[id];
+        let mut left = exchange.file_bytes_left;
+        if std::mem::take(&mut exchange.is_header_due) {
+            let operation = Operation::WriteHeader;
+            kernel.enqueue(id, operation, self.header_bytes, left > 0, context);
+        }
+        let mut room = kernel.send_room_bytes(id);
+        if left == 0 || room == 0 {
+            return;
+        }
+        if let Some(request) = context.content[id].request {
+            kernel.cpu.at_object(request.object);
+        }
+        kernel.cpu.run(Operation::Sendfile);
+        while left > 0 && room > 0 {
+            let bytes = left.min(room).min(self.enqueue_bytes);
+            left -= bytes;
+            room -= bytes;
+            kernel.enqueue(id, Operation::SendfilePage, bytes, left > 0, context);
+        }
+        self.exchanges[id].file_bytes_left = left;
+    }
+}
