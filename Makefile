@@ -10,6 +10,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name '*.toml')
 
+# A set-up builds in a third of the time that a release takes; `pip install` without make optimizes
+# the whole program.
+export CARGO_PROFILE_RELEASE_LTO ?= thin
+export CARGO_PROFILE_RELEASE_CODEGEN_UNITS ?= 16
+
 .PHONY: setup setup-dev demo test check docs bench fuzz clean
 
 setup: $(VENV)/.installed
@@ -20,11 +25,11 @@ $(BIN)/python:
 	$(BIN)/python -m pip install --quiet --upgrade pip
 
 $(VENV)/.installed: $(SOURCES) | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --editable .
+	$(BIN)/python -m pip install --quiet ./crates/agent --editable .
 	touch $@
 
 $(VENV)/.installed-dev: $(SOURCES) | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --editable '.[dev,docs]'
+	$(BIN)/python -m pip install --quiet ./crates/agent --editable '.[dev,docs]'
 	touch $@ $(VENV)/.installed
 
 demo: setup

@@ -40,7 +40,7 @@ import os, sys
 from pathlib import Path
 import patience
 patience.be_patient(setattr)
-from perpacket import report
+from perpacket.show import html as report
 from perpacket.cli import main
 from perpacket.run.directory import RunDirectory
 from perpacket.measure.hosts import record

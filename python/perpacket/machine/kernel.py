@@ -33,7 +33,7 @@ QUESTION = Question(
     AGENT,
     Group.PROFILING,
     "nothing can be served, loaded or profiled here, and what the kernel allows is not known",
-    "install the wheel, or name an agent in PERPACKET_AGENT",
+    "install it with `pip install ./crates/agent`, or name one in PERPACKET_AGENT",
 )
 
 

@@ -1,16 +1,19 @@
 """Where the agent is: the one executable that runs beside servers, clients and links.
 
-The wheel carries it in `perpacket/_bin`. `PERPACKET_AGENT` names another, for those who build it.
+It comes with the package `perpacket-agent`. `PERPACKET_AGENT` names another, as of a build by hand.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-from importlib import resources
+from importlib import metadata
 from pathlib import Path
 
 from perpacket.errors import MachineLacks
+
+PACKAGE = "perpacket-agent"
+"""The package, and the executable in it."""
 
 VARIABLE = "PERPACKET_AGENT"
 """Environment variable that names an agent to use instead of the one installed."""
@@ -22,15 +25,24 @@ def find() -> Path:
     Raises `MachineLacks` when there is none that can be run.
     """
     named = os.environ.get(VARIABLE)
-    path = Path(named or str(resources.files("perpacket") / "_bin" / "perpacket-agent"))
-    if not os.access(path, os.X_OK) or not path.is_file():
-        source = VARIABLE if named else "the installation"
+    path = Path(named) if named else _installed()
+    if path is None or not os.access(path, os.X_OK) or not path.is_file():
+        source = f"{VARIABLE} names no executable ({named})" if named else "it is not installed"
         raise MachineLacks(
-            f"perpacket-agent: {source} names no executable ({path})",
-            "install the wheel, or build it with `cargo build --release -p perpacket-agent` and "
-            f"name it in {VARIABLE}",
+            f"perpacket-agent: {source}",
+            "install it with `pip install ./crates/agent`, or build it with "
+            f"`cargo build --release -p perpacket-agent` and name it in {VARIABLE}",
         )
     return path.absolute()
+
+
+def _installed() -> Path | None:
+    """The executable of the installed package `perpacket-agent`; None where there is none."""
+    try:
+        files = metadata.files(PACKAGE) or []
+    except metadata.PackageNotFoundError:
+        return None
+    return next((Path(str(file.locate())) for file in files if file.name == PACKAGE), None)
 
 
 def sha256(path: Path) -> str:
