@@ -2,6 +2,8 @@
 //!
 //! One file a verb: its options, its table, and a call of the crate that does the work.
 
+#![forbid(unsafe_code)]
+
 mod bench;
 mod config;
 mod link;

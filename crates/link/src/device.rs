@@ -4,18 +4,16 @@
 //! anywhere. The device lives as long as the descriptor, so that nothing is left behind by a link
 //! that was killed.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::OpenOptionsExt;
 use std::thread;
 
-use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use perpacket_linux::interface::{self, TapError};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::error::{LinkError, OPEN_ACTION};
 use crate::place::{Address, Place};
-use crate::sys;
 
 /// Frames that wait in the device until the link reads them. The kernel's 500 are 24 ms at
 /// 250 Mb/s; a host that sends a whole window at once needs more.
@@ -56,29 +54,20 @@ impl Device {
     fn make(place: &Place, address: Option<Address>) -> Result<Self, LinkError> {
         let name = place.device();
         let failed = |action| move |source| place.device_error(action, source);
-        let tap = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .custom_flags(libc::O_NONBLOCK)
-            .open("/dev/net/tun")
-            .map_err(failed(OPEN_ACTION))?;
-        sys::make_tap(tap.as_fd(), name).map_err(failed("make it"))?;
-        let socket = rustix::net::socket_with(
-            AddressFamily::INET,
-            SocketType::DGRAM,
-            SocketFlags::CLOEXEC,
-            None,
-        )
-        .map_err(|error| failed("open a socket")(error.into()))?;
-        let socket = socket.as_fd();
-        sys::set_queue(socket, name, QUEUE_FRAMES).map_err(failed("set its queue"))?;
-        sys::set_hardware_address(socket, name, hardware_address(place))
+        let tap = interface::create_tap(name).map_err(|error| match error {
+            TapError::Open(source) => failed(OPEN_ACTION)(source),
+            TapError::Create(source) => failed("make it")(source),
+        })?;
+        let socket = interface::control_socket().map_err(failed("open a socket"))?;
+        interface::set_queue(&socket, name, QUEUE_FRAMES).map_err(failed("set its queue"))?;
+        interface::set_mac(&socket, name, hardware_address(place))
             .map_err(failed("set its Ethernet address"))?;
         if let Some(address) = address {
-            sys::set_address(socket, name, address.host).map_err(failed("set its address"))?;
-            sys::set_mask(socket, name, address.mask()).map_err(failed("set its mask"))?;
+            interface::set_address(&socket, name, address.host)
+                .map_err(failed("set its address"))?;
+            interface::set_mask(&socket, name, address.mask()).map_err(failed("set its mask"))?;
         }
-        sys::bring_up(socket, name).map_err(failed("bring it up"))?;
+        interface::bring_up(&socket, name).map_err(failed("bring it up"))?;
         let counters = File::open("/proc/thread-self/net/dev").map_err(failed("count drops"))?;
         Ok(Self {
             tap,

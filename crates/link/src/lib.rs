@@ -11,6 +11,8 @@
 //! one sleeps until shortly before the next frame is due and spins for the rest, which is the price
 //! of keeping a delay to tens of microseconds and is stated as `spin_s`.
 
+#![forbid(unsafe_code)]
+
 mod device;
 pub mod direction;
 mod error;
@@ -18,7 +20,6 @@ mod link;
 mod place;
 mod processor;
 mod report;
-mod sys;
 
 pub use direction::Settings;
 pub use error::LinkError;

@@ -5,11 +5,11 @@
 
 use std::num::NonZeroU64;
 
+use perpacket_linux::scheduling;
 use rustix::thread::{CpuSet, sched_setaffinity, set_current_timer_slack};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
 use crate::error::LinkError;
-use crate::sys;
 
 /// Let the calling thread run on these processors; on any if there are none.
 pub fn bind(processors: &[usize]) -> Result<(), LinkError> {
@@ -34,7 +34,7 @@ pub fn bind(processors: &[usize]) -> Result<(), LinkError> {
 pub fn hurry() -> bool {
     // The default lets a timer be 50 us late, which is all that a link may be.
     let _ = set_current_timer_slack(NonZeroU64::new(1));
-    sys::run_first().is_ok() || {
+    scheduling::run_first().is_ok() || {
         let _ = rustix::process::setpriority_process(None, -20);
         false
     }

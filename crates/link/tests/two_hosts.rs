@@ -4,10 +4,6 @@
 //! pass.
 
 #![expect(
-    unsafe_code,
-    reason = "a thread of its own enters a new namespace; no other thread shares its files"
-)]
-#![expect(
     clippy::panic,
     clippy::unwrap_used,
     reason = "a test that cannot be set up has failed"
@@ -25,7 +21,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use perpacket_link::{Ends, Link, LinkError, Report, Settings};
-use rustix::thread::{UnshareFlags, gettid, unshare_unsafe};
+use rustix::thread::gettid;
 
 type Task = Box<dyn FnOnce() + Send>;
 
@@ -42,8 +38,7 @@ impl Host {
         let (tasks, received) = mpsc::channel::<Task>();
         let (ready, entered) = mpsc::channel();
         let thread = thread::spawn(move || {
-            // SAFETY: only the network namespace changes; descriptors stay shared.
-            let made = unsafe { unshare_unsafe(UnshareFlags::NEWNET) };
+            let made = perpacket_linux::namespace::create();
             ready.send(made.map(|()| gettid())).unwrap();
             for task in received {
                 task();

@@ -9,6 +9,8 @@
 //! few counters for the progress line. `http` and `stream` know sockets and clocks, what is asked
 //! comes from `perpacket_workload`.
 
+#![forbid(unsafe_code)]
+
 mod compare;
 mod error;
 mod files;

@@ -8,6 +8,8 @@
 //!
 //! The server and the client share nothing but `wire`, so that neither hides a fault of the other.
 
+#![forbid(unsafe_code)]
+
 pub mod client;
 pub mod server;
 pub mod wire;

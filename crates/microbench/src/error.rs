@@ -52,6 +52,11 @@ pub enum BenchError {
 }
 
 impl BenchError {
+    /// The error of a kernel that has no memory left.
+    pub(crate) fn memory(bytes: usize) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Memory { bytes, source }
+    }
+
     /// Whether another machine or another user might do it, so that the demand was right.
     #[must_use]
     pub fn is_lack_of_machine(&self) -> bool {

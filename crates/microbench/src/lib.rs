@@ -12,11 +12,19 @@
 //! Servers* (MSc thesis, KFUPM, 2003), section 4.3; the memory surface is the extended copy
 //! transfer characterization of Stricker and Gross (HPCA 1997).
 
+#![forbid(unsafe_code)]
+
 mod error;
 pub mod interval;
 pub mod machine;
 pub mod memory;
 pub mod switch;
-mod sys;
 
 pub use error::BenchError;
+
+use perpacket_linux::memory::Words;
+
+/// Private words, zero at first; with `huge`, in huge pages where the kernel has them.
+fn words(length: usize, huge: bool) -> Result<Words, BenchError> {
+    Words::new(length, huge).map_err(BenchError::memory(length * size_of::<u64>()))
+}

@@ -20,6 +20,8 @@
 //! # Ok::<(), perpacket_profiler::ProfileError>(())
 //! ```
 
+#![forbid(unsafe_code)]
+
 pub mod attribute;
 mod breakdown;
 pub mod capture;

@@ -10,8 +10,8 @@ use std::process::{Command, Stdio};
 use perpacket_cost::EventKind;
 use serde::Serialize;
 
+use crate::capture::events;
 use crate::capture::perf::{PARANOID, try_open};
-use crate::capture::{events, sys};
 use crate::cpus;
 use crate::kernel::KernelSymbols;
 
@@ -249,7 +249,7 @@ fn tun() -> Capability {
 }
 
 fn io_uring() -> Capability {
-    let found = sys::io_uring_is_there()
+    let found = perpacket_linux::uring::is_available()
         .map(|()| "the system call answers".to_owned())
         .map_err(|error| error.to_string());
     Capability::new(

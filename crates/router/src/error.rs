@@ -31,16 +31,9 @@ pub enum RouterError {
         /// The kernel's answer.
         source: io::Error,
     },
-    /// A BPF program or map that the kernel does not take.
-    #[error("BPF: cannot {what}: {source}{}{log}", if .log.is_empty() { "" } else { "\n" })]
-    Bpf {
-        /// What was to be done.
-        what: &'static str,
-        /// The kernel's answer.
-        source: io::Error,
-        /// What the verifier said.
-        log: String,
-    },
+    /// A BPF program or map that the kernel refuses.
+    #[error(transparent)]
+    Bpf(#[from] perpacket_linux::bpf::BpfError),
     /// Frames that could not be sent or received.
     #[error("cannot {what}: {source}")]
     Traffic {
@@ -66,7 +59,7 @@ impl RouterError {
     #[must_use]
     pub fn is_lack_of_machine(&self) -> bool {
         match self {
-            Self::Bpf { .. } => true,
+            Self::Bpf(_) => true,
             Self::Interface { source, .. } | Self::Namespace { source, .. } => {
                 source.kind() == io::ErrorKind::PermissionDenied
             }

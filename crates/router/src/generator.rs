@@ -8,13 +8,13 @@ use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use perpacket_linux::packet::{BATCH, PacketSocket};
 use serde::Serialize;
 
-use crate::bpf::{License, Numbers, Program, redirect};
+use crate::bpf::{self, License, Numbers, Program, redirect};
 use crate::error::RouterError;
 use crate::place::Place;
 use crate::stream::{SEQUENCE_AT, Stream};
-use crate::sys::{BATCH, PacketSocket};
 
 /// How frames are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -95,7 +95,7 @@ impl Generator {
                 let pace = Numbers::new()?;
                 let program = redirect(stream, hardware.index, &pace)?;
                 Kind::Live {
-                    program: Program::load(&program, License::Mit)?,
+                    program: bpf::load(&program, License::Mit)?,
                     pace,
                     frame,
                 }

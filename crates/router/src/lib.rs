@@ -11,6 +11,8 @@
 //! [`bpf`] has an assembler of its own for the few programs; no compiler is needed and nothing is
 //! loaded that is not written here.
 
+#![forbid(unsafe_code)]
+
 pub mod bpf;
 pub mod checksum;
 mod error;
@@ -24,7 +26,6 @@ pub mod probe;
 pub mod receiver;
 pub mod search;
 mod stream;
-mod sys;
 pub mod trial;
 
 pub use error::RouterError;

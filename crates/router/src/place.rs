@@ -7,12 +7,12 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::thread;
 
+use perpacket_linux::packet::PacketSocket;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::error::RouterError;
-use crate::sys::PacketSocket;
 
-pub use crate::sys::Hardware;
+pub use perpacket_linux::interface::Hardware;
 
 /// Where `ip netns` keeps namespaces that have a name.
 const NAMED: &str = "/run/netns";

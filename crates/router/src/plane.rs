@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::bpf::{License, Link, Mode, Program, forward, pass};
+use crate::bpf::{self, License, Link, Mode, Program, forward, pass};
 use crate::error::RouterError;
 use crate::place::Place;
 
@@ -30,7 +30,7 @@ pub struct Attached {
 /// The kernel takes no such programs here, or an interface has one already.
 pub fn in_xdp(interfaces: &[Place]) -> Result<Plane, RouterError> {
     attach(interfaces, |place| {
-        Program::load(&forward(place.hardware()?.mac), License::MitOrGpl)
+        bpf::load(&forward(place.hardware()?.mac), License::MitOrGpl)
     })
 }
 
@@ -40,7 +40,7 @@ pub fn in_xdp(interfaces: &[Place]) -> Result<Plane, RouterError> {
 /// # Errors
 /// As [`in_xdp`].
 pub fn take_redirected(interfaces: &[Place]) -> Result<Plane, RouterError> {
-    attach(interfaces, |_| Program::load(&pass(), License::Mit))
+    attach(interfaces, |_| bpf::load(&pass(), License::Mit))
 }
 
 fn attach(
@@ -52,7 +52,7 @@ fn attach(
         let program = load(place)?;
         let index = place.hardware()?.index;
         // The link keeps the program.
-        let link = place.inside(|| program.attach(index))?;
+        let link = place.inside(|| Ok(program.attach(index)?))?;
         links.push((place.clone(), link));
     }
     Ok(Plane { links })

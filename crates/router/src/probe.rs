@@ -12,6 +12,7 @@ use std::net::Ipv4Addr;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use perpacket_linux::packet::{BATCH, PacketSocket};
 use serde::Serialize;
 
 use crate::checksum::checksum;
@@ -22,7 +23,6 @@ use crate::frame::{
 use crate::model::{Interface, Martians, Neighbour, Prefix, Router, Verdict};
 use crate::oracle::{Seen, judge};
 use crate::place::{Hardware, Place};
-use crate::sys::{BATCH, PacketSocket};
 
 /// An interface of the router and that of the host on its other end.
 #[derive(Clone, Debug, PartialEq, Eq)]

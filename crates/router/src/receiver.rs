@@ -6,13 +6,13 @@
 
 use std::io;
 
+use perpacket_linux::packet::{BATCH, PacketSocket};
 use serde::Serialize;
 
-use crate::bpf::{License, Link, Numbers, Program, count};
+use crate::bpf::{self, License, Link, Numbers, Program, count};
 use crate::error::RouterError;
 use crate::place::Place;
 use crate::stream::Stream;
-use crate::sys::{BATCH, PacketSocket};
 
 /// How frames are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -97,8 +97,8 @@ impl Receiver {
             }
             Method::Xdp => {
                 let counts = Numbers::new()?;
-                let program = Program::load(&count(stream, &counts), License::Mit)?;
-                let link = place.inside(|| program.attach(hardware.index))?;
+                let program = bpf::load(&count(stream, &counts), License::Mit)?;
+                let link = place.inside(|| Ok(program.attach(hardware.index)?))?;
                 Kind::Xdp {
                     counts,
                     _link: link,

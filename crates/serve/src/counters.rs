@@ -3,88 +3,57 @@
 //! They lie in memory that is shared with forked processes, so that one report can cover all
 //! architectures. With a single writer an addition needs no locked instruction.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use perpacket_linux::memory::Counter;
+use perpacket_linux::shareable;
 
 use perpacket_http::status::Status;
 
-/// A count with one writer.
-#[derive(Debug, Default)]
-pub struct Counter(AtomicU64);
-
-impl Counter {
-    /// Adds `more`. Only the worker that owns the counter may call it.
-    #[inline]
-    pub fn add(&self, more: u64) {
-        let sum = self.0.load(Ordering::Relaxed).wrapping_add(more);
-        self.0.store(sum, Ordering::Relaxed);
+shareable! {
+    /// The counters of one worker, apart from others' by two cache lines (processors fetch pairs).
+    #[derive(Debug, Default)]
+    pub struct Counters {
+        /// Connections taken.
+        pub accepted: Counter,
+        /// Connections that ended.
+        pub closed: Counter,
+        /// Connections turned away for want of descriptors or room.
+        pub shed: Counter,
+        /// Connections closed for taking too long.
+        pub timed_out: Counter,
+        /// Requests answered.
+        pub requests: Counter,
+        /// Bytes of responses handed to the kernel.
+        pub bytes_sent: Counter,
+        /// System calls of the request path.
+        pub system_calls: Counter,
+        /// Files found in the cache.
+        pub cache_hits: Counter,
+        /// Files not found there.
+        pub cache_misses: Counter,
+        /// Files whose state on disk was compared with the cache's.
+        pub revalidated: Counter,
+        /// Gauge: files in the cache.
+        pub cache_entries: Counter,
+        /// Gauge: bytes of files in the cache.
+        pub cache_bytes: Counter,
+        /// Files and parts of files read by helper threads.
+        pub cold_reads: Counter,
+        /// The worker's process, where it has one of its own.
+        pub process: Counter,
+        /// Numbers of SPECweb99's POST records; all workers draw from the first worker's.
+        pub post_records: Counter,
+        /// What this worker's process, or all threads' one, had used when its first client came: CPU time
+        /// in nanoseconds, page faults, context switches.
+        pub startup_cpu_ns: Counter,
+        /// See above.
+        pub startup_faults: Counter,
+        /// See above.
+        pub startup_switches: Counter,
+        /// CPU time of this worker's processes that ended, in nanoseconds: user and system.
+        pub ended_user_ns: Counter,
+        /// See above.
+        pub ended_system_ns: Counter,
+        /// Responses by the place of their status.
+        pub responses: [Counter; Status::ALL.len()],
     }
-
-    /// Adds a difference. Of a gauge that several workers change, only the sum has a meaning.
-    pub fn shift(&self, difference: i64) {
-        self.add(difference as u64);
-    }
-
-    /// Sets it.
-    pub fn set(&self, value: u64) {
-        self.0.store(value, Ordering::Relaxed);
-    }
-
-    /// Its value.
-    pub fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    /// The next number of a series that all workers draw from.
-    pub fn draw(&self) -> u64 {
-        self.0.fetch_add(1, Ordering::Relaxed)
-    }
-}
-
-/// The counters of one worker, apart from others' by two cache lines (processors fetch pairs).
-#[derive(Debug, Default)]
-#[repr(C, align(128))]
-pub struct Counters {
-    /// Connections taken.
-    pub accepted: Counter,
-    /// Connections that ended.
-    pub closed: Counter,
-    /// Connections turned away for want of descriptors or room.
-    pub shed: Counter,
-    /// Connections closed for taking too long.
-    pub timed_out: Counter,
-    /// Requests answered.
-    pub requests: Counter,
-    /// Bytes of responses handed to the kernel.
-    pub bytes_sent: Counter,
-    /// System calls of the request path.
-    pub system_calls: Counter,
-    /// Files found in the cache.
-    pub cache_hits: Counter,
-    /// Files not found there.
-    pub cache_misses: Counter,
-    /// Files whose state on disk was compared with the cache's.
-    pub revalidated: Counter,
-    /// Gauge: files in the cache.
-    pub cache_entries: Counter,
-    /// Gauge: bytes of files in the cache.
-    pub cache_bytes: Counter,
-    /// Files and parts of files read by helper threads.
-    pub cold_reads: Counter,
-    /// The worker's process, where it has one of its own.
-    pub process: Counter,
-    /// Numbers of SPECweb99's POST records; all workers draw from the first worker's.
-    pub post_records: Counter,
-    /// What this worker's process, or all threads' one, had used when its first client came: CPU time
-    /// in nanoseconds, page faults, context switches.
-    pub startup_cpu_ns: Counter,
-    /// See above.
-    pub startup_faults: Counter,
-    /// See above.
-    pub startup_switches: Counter,
-    /// CPU time of this worker's processes that ended, in nanoseconds: user and system.
-    pub ended_user_ns: Counter,
-    /// See above.
-    pub ended_system_ns: Counter,
-    /// Responses by the place of their status.
-    pub responses: [Counter; Status::ALL.len()],
 }

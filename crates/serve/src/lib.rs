@@ -15,7 +15,8 @@
 //! | `answer`, `outgoing`, `talk` | the request path |
 //! | `run` | the architectures, TLS, the listener |
 //! | `counters`, `report` | what happened, and what it cost |
-//! | `sys` | the system calls that no crate wraps safely: the only `unsafe` code |
+
+#![forbid(unsafe_code)]
 
 mod answer;
 mod counters;
@@ -27,7 +28,6 @@ mod routes;
 mod run;
 mod settings;
 mod site;
-mod sys;
 mod talk;
 
 pub use error::ServeError;

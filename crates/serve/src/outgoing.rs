@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
+use perpacket_linux::uring::{self, Outgoing as _};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use rustix::net::{SendAncillaryBuffer, SendFlags};
 
@@ -255,19 +256,6 @@ impl Outgoing {
         self.with_slices(|slices| rustix::net::sendmsg(socket, slices, &mut control, flags))
     }
 
-    /// Gives the pieces in memory up to the next file, as many as one message takes.
-    pub fn with_slices<T>(&self, take: impl FnOnce(&[IoSlice<'_>]) -> T) -> T {
-        if self.is_few() {
-            let mut slices = [IoSlice::new(&[]); FEW];
-            let count = self.gather(&mut slices);
-            take(&slices[..count])
-        } else {
-            let mut slices = [IoSlice::new(&[]); GATHERED];
-            let count = self.gather(&mut slices);
-            take(&slices[..count])
-        }
-    }
-
     /// The pieces in memory up to the next file; returns how many slices they are.
     pub fn gather<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
         let mut count = 0;
@@ -320,6 +308,24 @@ impl Outgoing {
     }
 }
 
+impl uring::Outgoing for Outgoing {
+    fn next_file_part(&self) -> Option<(Arc<OwnedFd>, u64, u64)> {
+        self.next_file_part()
+    }
+
+    fn with_slices<'a, T>(&'a self, take: impl FnOnce(&[IoSlice<'a>]) -> T) -> T {
+        if self.is_few() {
+            let mut slices = [IoSlice::new(&[]); FEW];
+            let count = self.gather(&mut slices);
+            take(&slices[..count])
+        } else {
+            let mut slices = [IoSlice::new(&[]); GATHERED];
+            let count = self.gather(&mut slices);
+            take(&slices[..count])
+        }
+    }
+}
+
 /// Whether a part of a file can be sent without waiting for a disk.
 ///
 /// The kernel tells it of files that this user might write (`can_do_cachestat` in `mm/filemap.c`),
@@ -327,7 +333,7 @@ impl Outgoing {
 fn in_memory(file: &OwnedFd, offset: u64, length: u64) -> bool {
     const PAGE_BYTES: u64 = 4096;
     let pages = (offset + length).div_ceil(PAGE_BYTES) - offset / PAGE_BYTES;
-    match crate::sys::cached_pages(file.as_fd(), offset, length) {
+    match perpacket_linux::page_cache::cached_pages(file.as_fd(), offset, length) {
         Ok(cached) => cached >= pages,
         Err(_) => reads_at_once(file, offset..offset + length),
     }

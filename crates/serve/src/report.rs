@@ -7,10 +7,11 @@ use std::time::Instant;
 
 use serde::Serialize;
 
-use crate::counters::{Counter, Counters};
+use crate::counters::Counters;
 use crate::settings::{Architecture, Settings};
-use crate::sys::{CounterTable, Usage, own_usage};
 use perpacket_http::status::Status;
+use perpacket_linux::memory::{Counter, SharedTable};
+use perpacket_linux::usage::Usage;
 
 /// Version of the report's form.
 const SCHEMA: u32 = 1;
@@ -148,13 +149,17 @@ pub struct HelperReport {
 pub struct Reporter {
     architecture: Architecture,
     cores: Vec<usize>,
-    counters: Arc<CounterTable>,
+    counters: Arc<SharedTable<Counters>>,
     started: Instant,
     parent: u32,
 }
 
 impl Reporter {
-    pub(crate) fn new(settings: &Settings, counters: Arc<CounterTable>, started: Instant) -> Self {
+    pub(crate) fn new(
+        settings: &Settings,
+        counters: Arc<SharedTable<Counters>>,
+        started: Instant,
+    ) -> Self {
         Self {
             architecture: settings.architecture,
             cores: settings.cores.clone(),
@@ -263,7 +268,7 @@ impl Reporter {
             startup.switches += worker.startup_switches.get();
         }
         if self.architecture != Architecture::Processes {
-            return (own_usage(), startup);
+            return (Usage::of_process(), startup);
         }
         // The parent serves nobody, nor does a child that had no client yet.
         let (mut usage, mut others) = (Usage::default(), Usage::default());

@@ -11,8 +11,9 @@ use crate::files::root::Root;
 use crate::report::Reporter;
 use crate::routes::post_log::PostLog;
 use crate::settings::Settings;
-use crate::sys::{CounterTable, own_usage};
 use perpacket_http::coding::Coding;
+use perpacket_linux::memory::SharedTable;
+use perpacket_linux::usage::Usage;
 
 /// The shared part of a server.
 #[derive(Debug)]
@@ -22,7 +23,7 @@ pub struct Site {
     /// The folder that is served.
     pub root: Option<Root>,
     /// The workers' counters, then the helpers'.
-    pub counters: Arc<CounterTable>,
+    pub counters: Arc<SharedTable<Counters>>,
     /// Where POSTs are appended.
     pub post_log: Option<PostLog>,
     /// Sums the counters up.
@@ -40,7 +41,7 @@ impl Site {
     /// What cannot be opened.
     pub fn new(
         settings: Settings,
-        counters: Arc<CounterTable>,
+        counters: Arc<SharedTable<Counters>>,
         room: usize,
     ) -> Result<Self, ServeError> {
         let root = match &settings.root {
@@ -89,7 +90,7 @@ impl Site {
     pub fn welcome(&self, counters: &Counters) {
         if !self.has_begun.load(Ordering::Relaxed) && !self.has_begun.swap(true, Ordering::Relaxed)
         {
-            let usage = own_usage();
+            let usage = Usage::of_process();
             // Another process of the same worker may have been here before.
             counters.startup_cpu_ns.add(usage.cpu_ns());
             counters.startup_faults.add(usage.faults());

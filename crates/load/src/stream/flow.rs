@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use rustix::net::{RecvFlags, recv};
 
 use super::greeting::{GREETING_BYTES, Greeting};
-use super::sys::TcpInfo;
+use perpacket_linux::tcp::TcpInfo;
 
 /// Segments that a connection without a rate sends before the next one's turn.
 const TURN_SEGMENTS: u32 = 16;

@@ -11,7 +11,6 @@ mod greeting;
 mod pump;
 mod report;
 mod settings;
-mod sys;
 
 use std::io;
 use std::num::NonZero;
@@ -23,6 +22,8 @@ pub use far_end::serve;
 pub use report::{FarEndReport, Report, RoundTrip};
 pub use settings::{Direction, FarEnd, Settings};
 
+use perpacket_linux::tcp::TcpInfo;
+
 use crate::error::LoadError;
 use crate::http::Part;
 use crate::latency::Latency;
@@ -31,7 +32,6 @@ use flow::Role;
 use greeting::Greeting;
 use pump::{Errors, Pump, thread_cpu_ns};
 use report::SCHEMA;
-use sys::TcpInfo;
 
 /// Connection attempts under way at a time, a thread: more would overflow a listener's queue.
 const CONNECTING: u32 = 128;

@@ -7,7 +7,6 @@
 mod player;
 mod report;
 mod stream;
-mod sys;
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};

@@ -18,7 +18,7 @@ use crate::wire::Media;
 use rustix::fd::{AsFd, OwnedFd};
 
 use super::library::{Library, Medium, OpenError};
-use super::sys::Gather;
+use perpacket_linux::udp::SendBatch;
 
 /// Bounds of a block, in bytes; between them it is what a second of the medium takes.
 const BLOCK_BYTES: std::ops::RangeInclusive<u64> = 8 * 1024..=1024 * 1024;
@@ -178,7 +178,7 @@ impl Block {
 
     /// Adds a packet's payload to a batch.
     #[inline]
-    pub(super) fn add<'a>(&'a self, packet: u64, media: &Media, batch: &mut Gather<'a>) {
+    pub(super) fn add<'a>(&'a self, packet: u64, media: &Media, batch: &mut SendBatch<'a>) {
         let start = (packet - self.first) as usize * self.packet_bytes;
         let length = media.length(packet);
         match &self.content {

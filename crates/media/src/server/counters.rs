@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
+use perpacket_linux::usage::Usage;
 use serde::Serialize;
 
 use super::blocks::ReadCounts;
@@ -188,7 +189,7 @@ impl Counters {
     /// The report of this moment.
     pub(super) fn report(&self, options: &Options, started: Instant, reads: &ReadCounts) -> Report {
         let read = |counter: &AtomicU64| counter.load(Relaxed);
-        let usage = super::sys::usage();
+        let usage = Usage::of_process();
         Report {
             schema: 1,
             buffering: options.buffering,
@@ -227,9 +228,15 @@ impl Counters {
                 lost: read(&self.reported_lost),
                 max_jitter_us: read(&self.reported_jitter_us),
             },
-            cpu_s: usage.cpu_s,
-            page_faults: usage.page_faults,
-            context_switches: usage.context_switches,
+            cpu_s: usage.cpu_ns() as f64 / 1e9,
+            page_faults: PageFaults {
+                minor: usage.minor_faults,
+                major: usage.major_faults,
+            },
+            context_switches: ContextSwitches {
+                voluntary: usage.voluntary_switches,
+                involuntary: usage.involuntary_switches,
+            },
         }
     }
 }

@@ -17,7 +17,7 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
 use thiserror::Error;
 
 use super::blocks::{Blocks, lock};
-use super::sys::Mapping;
+use perpacket_linux::mapped_file::MappedFile;
 
 /// How much of each end of a file is looked at first: enough for most.
 const FIRST_PROBE_BYTES: usize = 64 * 1024;
@@ -32,7 +32,7 @@ pub(super) struct Medium {
     /// The file.
     pub(super) file: File,
     /// The file in memory, where it is to be served from there.
-    pub(super) mapping: Option<Mapping>,
+    pub(super) mapping: Option<MappedFile>,
     /// Its parts in memory or on their way there.
     pub(super) blocks: Arc<Blocks>,
 }
@@ -127,7 +127,7 @@ impl Library {
         };
         let mapped_bytes = usize::try_from(media.offset + media.bytes).unwrap_or(0);
         let mapping = (self.maps_files && !media.swaps_bytes)
-            .then(|| Mapping::new(&file, mapped_bytes))
+            .then(|| MappedFile::new(&file, mapped_bytes))
             .transpose()
             .map_err(missing)?;
         let medium = Arc::new(Medium {

@@ -17,7 +17,6 @@ mod reactor;
 mod session;
 mod sockets;
 mod stream;
-mod sys;
 mod threads;
 
 use std::io;

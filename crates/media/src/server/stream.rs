@@ -16,7 +16,7 @@ use super::blocks::Block;
 use super::counters::{Counters, count};
 use super::library::Medium;
 use super::outgoing::Outgoing;
-use super::sys::{Gather, Part};
+use perpacket_linux::udp::{Piece, SendBatch};
 
 /// Most packets in one send: the kernel cuts at most 64 segments from at most 64 KiB.
 pub(super) const BATCH_LIMIT: usize = 40;
@@ -67,7 +67,7 @@ pub(super) enum Sent {
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
     headers: Vec<[u8; HEADER_BYTES]>,
-    parts: Vec<Part>,
+    parts: Vec<Piece>,
 }
 
 /// A stream of one session.
@@ -228,7 +228,7 @@ impl Stream {
         let mut place = 0;
         while place < packets {
             let batch = if *segments { packets - place } else { 1 };
-            let mut gather = Gather::new(&mut scratch.parts);
+            let mut gather = SendBatch::new(&mut scratch.parts);
             for (number, header) in scratch.headers.iter().enumerate().skip(place).take(batch) {
                 gather.add(header);
                 block.add(self.next + number as u64, media, &mut gather);

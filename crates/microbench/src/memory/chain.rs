@@ -8,6 +8,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
+use perpacket_linux::memory::Words;
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use serde::Serialize;
@@ -15,7 +16,6 @@ use serde::Serialize;
 use super::pattern::WORD_BYTES;
 use crate::error::BenchError;
 use crate::interval::{Patience, Repetitions};
-use crate::sys::Words;
 
 /// Loads in the shortest timed walk: some microseconds, so that reading the clock does not show.
 const LEAST_LOADS: usize = 2048;
@@ -60,7 +60,7 @@ impl Chain {
     /// There is not so much memory.
     pub fn new(largest_bytes: usize, line_bytes: usize) -> Result<Self, BenchError> {
         Ok(Self {
-            words: Words::new(largest_bytes / WORD_BYTES, true)?,
+            words: crate::words(largest_bytes / WORD_BYTES, true)?,
             line_words: (line_bytes / WORD_BYTES).max(1),
         })
     }

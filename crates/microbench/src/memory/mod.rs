@@ -14,6 +14,7 @@ use std::convert::Infallible;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
+use perpacket_linux::memory::Words;
 use serde::Serialize;
 
 pub use chain::{ChainRow, working_sets};
@@ -24,7 +25,6 @@ pub use pattern::{STRIDES, WORD_BYTES, order};
 use crate::error::BenchError;
 use crate::interval::{Patience, Repetitions};
 use crate::machine::{Machine, Pinned};
-use crate::sys::Words;
 use chain::Chain;
 use kernels::Parts;
 
@@ -318,7 +318,7 @@ fn buffer_for(points: &[Point]) -> Result<Words, BenchError> {
         .iter()
         .map(|&(operation, bytes, _)| Parts::of(operation, bytes).buffer_words())
         .max();
-    let mut buffer = Words::new(words.unwrap_or(1), false)?;
+    let mut buffer = crate::words(words.unwrap_or(1), false)?;
     // Ones as doubles: the triad adds them, and small or endless numbers might take longer.
     buffer.fill(1.0_f64.to_bits());
     Ok(buffer)

@@ -16,12 +16,14 @@ use std::ops::ControlFlow;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use perpacket_linux::process;
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitOptions, set_parent_process_death_signal, waitpid};
 use serde::Serialize;
 
 use crate::error::BenchError;
 use crate::interval::{Median, Patience, Repetitions, median};
 use crate::machine::{Machine, Pinned};
-use crate::sys::{Child, Slots, Words};
 use ring::Ring;
 
 /// Version of the report's layout.
@@ -262,11 +264,12 @@ fn measure(
     let words_each = point.working_set_bytes / WORD_BYTES;
     // An odd number of lines apart, so that the sets of members do not fall on the same places.
     let apart = words_each + 72;
-    let mut memory = Words::new(point.members * apart, false)?;
+    let mut memory = crate::words(point.members * apart, false)?;
     // Pages never written to are all the same page of zeros.
     memory.fill(1);
     let working_set = |member: usize| &memory[member * apart..][..words_each];
-    let ring = Ring::new(Slots::new(point.members)?, point.kind == Kind::Processes);
+    let ring = Ring::new(point.members, point.kind == Kind::Processes)
+        .map_err(BenchError::memory(point.members * WORD_BYTES))?;
     let failed = |member, source| BenchError::Member {
         member: member + 1,
         members: point.members,
@@ -294,9 +297,14 @@ fn measure(
             let over = EndsRing(&ring);
             for member in 1..point.members {
                 let set = working_set(member);
-                let child = Child::fork(|| ring.follow(member, set));
+                let child = process::fork(|| {
+                    // Without a parent nobody would open this child's lock again.
+                    let _ = set_parent_process_death_signal(Some(Signal::KILL));
+                    ring.follow(member, set);
+                    0
+                });
                 match child {
-                    Ok(child) => children.push(child),
+                    Ok(child) => children.push(Child(child)),
                     Err(source) => {
                         drop(over);
                         return Err(failed(member, source));
@@ -307,6 +315,18 @@ fn measure(
             drop(over);
             row
         }
+    }
+}
+
+/// A forked member, which is waited for when dropped: the ring has ended by then.
+struct Child(Pid);
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        while matches!(
+            waitpid(Some(self.0), WaitOptions::empty()),
+            Err(Errno::INTR)
+        ) {}
     }
 }
 

@@ -5,11 +5,11 @@
 //! token away sleeps, and only then can the next run.
 
 use std::hint::black_box;
-use std::sync::atomic::Ordering;
+use std::io;
+use std::sync::atomic::{AtomicU32, Ordering};
 
+use perpacket_linux::memory::{CacheAligned, SharedTable};
 use rustix::thread::futex;
-
-use crate::sys::{Slot, Slots};
 
 /// The token is elsewhere.
 const CLOSED: u32 = 0;
@@ -35,29 +35,30 @@ pub enum Turn {
 /// The locks of all members, and how the kernel is asked to wait on them.
 #[derive(Debug)]
 pub struct Ring {
-    slots: Slots,
+    locks: SharedTable<CacheAligned<AtomicU32>>,
     flags: futex::Flags,
 }
 
 impl Ring {
     /// A ring for threads, or for processes if `shared`.
-    pub fn new(slots: Slots, shared: bool) -> Self {
+    pub fn new(members: usize, shared: bool) -> io::Result<Self> {
         let flags = if shared {
             futex::Flags::empty()
         } else {
             futex::Flags::PRIVATE
         };
-        Self { slots, flags }
+        let locks = SharedTable::new(members)?;
+        Ok(Self { locks, flags })
     }
 
     /// How many members it is for.
     pub fn members(&self) -> usize {
-        self.slots.len()
+        self.locks.len()
     }
 
     /// Waits at a member's lock.
     pub fn take(&self, member: usize) -> Turn {
-        let state = &self.slot(member).state;
+        let state = self.lock(member);
         loop {
             // Exchanged and not stored, so that the end is not overwritten.
             match state.compare_exchange(OPEN, CLOSED, Ordering::Acquire, Ordering::Acquire) {
@@ -119,7 +120,7 @@ impl Ring {
     /// What passing costs where nobody sleeps: the same calls by one alone, who opens a lock, wakes
     /// nobody, and asks to wait at a lock that is open, which the kernel declines.
     pub fn pass_alone(&self, passes: usize, working_set: &[u64]) {
-        let state = &self.slot(0).state;
+        let state = self.lock(0);
         for _ in 0..passes {
             self.give(0);
             // Declined at once, since the lock is open.
@@ -131,15 +132,15 @@ impl Ring {
     }
 
     fn open(&self, member: usize, state: u32) {
-        let slot = self.slot(member);
+        let lock = self.lock(member);
         // The end stays the end, should a token still be on its way.
-        slot.state.fetch_max(state, Ordering::Release);
+        lock.fetch_max(state, Ordering::Release);
         // Waking cannot fail on an address that is mapped.
-        let _ = futex::wake(&slot.state, self.flags, 1);
+        let _ = futex::wake(lock, self.flags, 1);
     }
 
-    fn slot(&self, member: usize) -> &Slot {
-        &self.slots[member]
+    fn lock(&self, member: usize) -> &AtomicU32 {
+        &self.locks[member]
     }
 }
 
@@ -161,7 +162,7 @@ mod tests {
 
     #[test]
     fn the_token_goes_round_in_order_and_the_ring_ends() {
-        let ring = Ring::new(Slots::new(3).unwrap(), false);
+        let ring = Ring::new(3, false).unwrap();
         let order = std::sync::Mutex::new(Vec::new());
         thread::scope(|scope| {
             for member in [1, 2] {
@@ -181,8 +182,8 @@ mod tests {
 
     #[test]
     fn passing_alone_comes_back_without_another() {
-        let ring = Ring::new(Slots::new(2).unwrap(), false);
+        let ring = Ring::new(2, false).unwrap();
         ring.pass_alone(100, &[1, 2, 3]);
-        assert_eq!(ring.slot(0).state.load(Ordering::Relaxed), CLOSED);
+        assert_eq!(ring.lock(0).load(Ordering::Relaxed), CLOSED);
     }
 }

@@ -9,7 +9,6 @@ pub mod events;
 pub mod perf;
 pub mod record;
 pub mod ring;
-pub(crate) mod sys;
 
 use perpacket_cost::Layer;
 

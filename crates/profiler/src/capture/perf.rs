@@ -1,16 +1,15 @@
 //! The kernel's perf events as an event source: one sampled event and its group a processor.
 
 use std::fs;
-use std::io::{self, Read};
+use std::io;
 use std::mem::size_of;
-use std::os::fd::OwnedFd;
 
-use perf_event_open_sys::bindings::{self, perf_event_attr};
 use perpacket_cost::EventKind;
+use perpacket_linux::perf::bindings::{self, perf_event_attr};
+use perpacket_linux::perf::{Event, SampleRing};
 
 use crate::capture::events::{Pass, Rate, kernel_event};
-use crate::capture::ring::{self, Ring};
-use crate::capture::sys::{self, Switch};
+use crate::capture::ring;
 use crate::capture::{Backend, EventSource, GroupCounts, Record, record};
 use crate::error::ProfileError;
 
@@ -42,7 +41,7 @@ impl Backend for Kernel {
 /// # Errors
 /// Why it does not open.
 pub fn try_open(event: EventKind, cpu: u32) -> io::Result<()> {
-    sys::open(&attributes(event, None)?, cpu, None).map(drop)
+    Event::open(&attributes(event, None)?, cpu as usize, None).map(drop)
 }
 
 /// The attributes of an event for one processor: sampled at a rate, or only counted.
@@ -102,10 +101,10 @@ struct PerfSource {
 #[derive(Debug)]
 struct OnCpu {
     cpu: u32,
-    leader: OwnedFd,
-    ring: Ring,
+    leader: Event,
+    ring: SampleRing,
     /// Kept open: closing a member ends its counting.
-    _members: Vec<OwnedFd>,
+    _members: Vec<Event>,
 }
 
 impl PerfSource {
@@ -121,24 +120,34 @@ impl PerfSource {
             chain: Vec::new(),
         })
     }
+
+    fn switch(&self, switch: fn(&Event) -> io::Result<()>) -> Result<(), ProfileError> {
+        self.cpus
+            .iter()
+            .try_for_each(|on| switch(&on.leader))
+            .map_err(|source| ProfileError::Kernel {
+                what: "turning the events on or off",
+                source,
+            })
+    }
 }
 
 impl OnCpu {
     fn open(pass: &Pass, cpu: u32) -> Result<Self, ProfileError> {
         let refused = |event: EventKind| move |source| refusal(event, cpu, source);
         let leader = attributes(pass.sample, Some(pass.rate))
-            .and_then(|attr| sys::open(&attr, cpu, None))
+            .and_then(|attr| Event::open(&attr, cpu as usize, None))
             .map_err(refused(pass.sample))?;
         let members = pass
             .count
             .iter()
             .map(|&event| {
                 attributes(event, None)
-                    .and_then(|attr| sys::open(&attr, cpu, Some(&leader)))
+                    .and_then(|attr| Event::open(&attr, cpu as usize, Some(&leader)))
                     .map_err(refused(event))
             })
             .collect::<Result<_, _>>()?;
-        let ring = Ring::map(&leader).map_err(|source| ProfileError::Kernel {
+        let ring = SampleRing::map(&leader).map_err(|source| ProfileError::Kernel {
             what: "mapping the ring of samples",
             source,
         })?;
@@ -150,13 +159,6 @@ impl OnCpu {
         })
     }
 
-    fn switch(&self, switch: Switch) -> Result<(), ProfileError> {
-        sys::switch(&self.leader, switch).map_err(|source| ProfileError::Kernel {
-            what: "turning the events on or off",
-            source,
-        })
-    }
-
     /// The group's counts so far, or why they are none.
     fn counts(&self, names: &[String]) -> Result<Vec<u64>, ProfileError> {
         let failed = |source| ProfileError::Kernel {
@@ -164,9 +166,8 @@ impl OnCpu {
             source,
         };
         let mut bytes = vec![0; 8 * (3 + names.len())];
-        let mut file = fs::File::from(self.leader.try_clone().map_err(failed)?);
         // A pinned group that found no place on the hardware reads nothing at all.
-        let length = file.read(&mut bytes).map_err(failed)?;
+        let length = self.leader.read(&mut bytes).map_err(failed)?;
         let (words, _) = bytes[..length].as_chunks();
         let words: Vec<u64> = words.iter().map(|&word| u64::from_ne_bytes(word)).collect();
         group_counts(&words, names, self.cpu)
@@ -211,7 +212,7 @@ fn refusal(event: EventKind, cpu: u32, source: io::Error) -> ProfileError {
 
 impl EventSource for PerfSource {
     fn start(&mut self) -> Result<(), ProfileError> {
-        self.cpus.iter().try_for_each(|on| on.switch(Switch::On))
+        self.switch(Event::enable)
     }
 
     fn drain(&mut self, sink: &mut dyn FnMut(&Record<'_>)) -> Result<(), ProfileError> {
@@ -238,7 +239,7 @@ impl EventSource for PerfSource {
     }
 
     fn stop(&mut self) -> Result<GroupCounts, ProfileError> {
-        self.cpus.iter().try_for_each(|on| on.switch(Switch::Off))?;
+        self.switch(Event::disable)?;
         let mut sums = vec![0; self.names.len()];
         for on in &self.cpus {
             for (sum, count) in sums.iter_mut().zip(on.counts(&self.names)?) {

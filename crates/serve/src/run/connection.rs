@@ -6,8 +6,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use super::tls::TlsSession;
 use crate::files::helpers::Job;
 use crate::outgoing::Outgoing;
-use crate::sys::ring::{Registered, Standing, Target};
 use crate::talk::Talk;
+use perpacket_linux::uring::{Multishot, Registered, Target};
 
 /// What ends a connection that does nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +81,7 @@ pub enum Receiving {
     /// Once, when bytes arrive.
     Once,
     /// Whenever bytes arrive.
-    Always(Standing),
+    Always(Multishot),
 }
 
 impl Connection {

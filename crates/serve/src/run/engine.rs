@@ -472,7 +472,7 @@ mod tests {
     use crate::files::cache::{Cache, Shelf};
     use crate::settings::Settings;
     use crate::site::Site;
-    use crate::sys::CounterTable;
+    use perpacket_linux::memory::SharedTable;
     use std::io::{Read, Write};
     use std::net::Ipv4Addr;
     use std::os::unix::net::UnixStream;
@@ -485,7 +485,7 @@ mod tests {
             root: Some(folder.to_owned()),
             ..Settings::default()
         };
-        let counters = Arc::new(CounterTable::new(1).unwrap());
+        let counters = Arc::new(SharedTable::new(1).unwrap());
         let site = Site::new(settings, counters, 10).unwrap();
         let shelf = Shelf::Own(Box::new(Cache::new(1 << 20)));
         Engine::new(Worker::new(Arc::new(site), 0, shelf, false), None)

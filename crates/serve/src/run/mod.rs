@@ -19,6 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
+use perpacket_linux::memory::SharedTable;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{Timespec, nanosleep};
 
@@ -29,7 +30,6 @@ use crate::files::helpers::{HELPERS, Helpers, Mailbox};
 use crate::report::{Report, Reporter};
 use crate::settings::{Architecture, Settings};
 use crate::site::Site;
-use crate::sys::CounterTable;
 
 /// Descriptors kept for files, listeners and polling when connections are counted.
 const RESERVED_DESCRIPTORS: u64 = 128;
@@ -64,7 +64,7 @@ impl Server {
         };
         let (listeners, local_address) = listener::listen(&settings, listening)?;
         let tls = settings.tls.as_ref().map(tls::configure).transpose()?;
-        let counters = CounterTable::new(workers + HELPERS)
+        let counters = SharedTable::new(workers + HELPERS)
             .map_err(ServeError::system("memory for counters"))?;
         let site = Site::new(settings, Arc::new(counters), room)?;
         user::drop_root(&site)?;

@@ -9,13 +9,14 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use perpacket_linux::process::fork;
+use perpacket_linux::usage::Usage;
 use rustix::process::{
     Pid, Signal, WaitOptions, getppid, kill_process, set_parent_process_death_signal, waitpid,
 };
 
 use super::{Server, blocking, pinning, wait};
 use crate::error::ServeError;
-use crate::sys::{ended_children_usage, exit_now, fork};
 
 /// Times that processes may die in one run before the server gives up: something is wrong then.
 const DEATHS: usize = 100;
@@ -71,16 +72,10 @@ pub fn run(server: &Server, stop: &AtomicBool) -> Result<(), ServeError> {
 /// Forks one process, which serves and never returns.
 fn start(server: &Server, slot: usize, stop: &AtomicBool) -> io::Result<Pid> {
     let parent = rustix::process::getpid();
-    match fork()? {
-        Some(child) => {
-            server.site.counters[slot].process.set(child as u64);
-            Pid::from_raw(child).ok_or_else(|| io::ErrorKind::NotFound.into())
-        }
-        None => {
-            let status = serve(server, slot, stop, parent).map_or(1, |()| 0);
-            exit_now(status);
-        }
-    }
+    let child = fork(|| serve(server, slot, stop, parent).map_or(1, |()| 0))?;
+    let number = child.as_raw_nonzero().get();
+    server.site.counters[slot].process.set(number as u64);
+    Ok(child)
 }
 
 /// The life of a child.
@@ -103,7 +98,7 @@ fn has_ended(child: Pid) -> bool {
 
 /// Keeps the CPU time of a process that ended: procfs has forgotten it.
 fn note_ended(server: &Server, slot: usize) {
-    let usage = ended_children_usage();
+    let usage = Usage::of_ended_children();
     server.site.counters[slot].process.set(0);
     // The sum over all who ended stands with the first worker.
     let first = &server.site.counters[0];

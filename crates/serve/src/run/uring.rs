@@ -25,7 +25,7 @@ use crate::counters::Counters;
 use crate::error::ServeError;
 use crate::files::helpers::{HelperDesk, Mailbox};
 use crate::outgoing::Outgoing;
-use crate::sys::ring::{Completion, Ring};
+use perpacket_linux::uring::{Completion, Ring};
 
 /// Longest wait when no connection has a deadline.
 const LONG_WAIT: Duration = Duration::from_secs(3600);
@@ -43,16 +43,20 @@ const LAST_WAIT: Duration = Duration::from_millis(20);
 
 /// Whether this machine has what a loop needs.
 pub fn probe() -> Result<(), ServeError> {
-    Ring::new().map(drop).map_err(|error| ServeError::Lacking {
-        what: "--architecture uring",
-        problem: format!("the kernel refuses an io_uring (Linux 6.1 or newer is needed): {error}"),
-    })
+    Ring::<Outgoing>::new()
+        .map(drop)
+        .map_err(|error| ServeError::Lacking {
+            what: "--architecture uring",
+            problem: format!(
+                "the kernel refuses an io_uring (Linux 6.1 or newer is needed): {error}"
+            ),
+        })
 }
 
 struct Loop<'a> {
     engine: Engine,
     connections: Connections,
-    ring: Ring,
+    ring: Ring<Outgoing>,
     listener: &'a OwnedFd,
     mailbox: Arc<Mailbox>,
     reserve: Reserve,
@@ -98,7 +102,7 @@ impl Loop<'_> {
         self.ring.wait(limit)?;
         self.engine.worker.clock.tick();
         self.engine.worker.defers = true;
-        while let Some(completion) = self.ring.next() {
+        while let Some(completion) = self.ring.next_completion() {
             self.react(completion);
         }
         self.engine.worker.defers = false;
@@ -145,10 +149,10 @@ impl Loop<'_> {
         Duration::from_millis(left_ms.saturating_add(10)).min(LONG_WAIT)
     }
 
-    fn react(&mut self, completion: Completion) {
+    fn react(&mut self, completion: Completion<Outgoing>) {
         match completion {
-            Completion::Bell => self.has_outcomes = true,
-            Completion::Client(result, more) => {
+            Completion::Readable => self.has_outcomes = true,
+            Completion::Accepted(result, more) => {
                 match result {
                     Ok(socket) => self.enter(socket),
                     Err(error) => self.shed(&error),
@@ -386,7 +390,7 @@ impl Loop<'_> {
 /// Reads what a client sends next. Who was answered before will go on: for it a read stands, and its
 /// socket gets a slot, which would be too much for who asks but once.
 fn receive(
-    ring: &mut Ring,
+    ring: &mut Ring<Outgoing>,
     token: u64,
     connection: &mut Connection,
     counters: &Counters,

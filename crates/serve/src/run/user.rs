@@ -1,60 +1,24 @@
-//! Ceasing to be root after binding: whoever breaks the server then has little.
+//! Dropping the privileges of root after binding.
 
-use std::fs;
-
+use perpacket_linux::user::{self, UserError};
 use rustix::fs::{Access, AtFlags, accessat};
-use rustix::process::{geteuid, parent_process_death_signal, set_parent_process_death_signal};
 
 use crate::error::ServeError;
 use crate::site::Site;
-use crate::sys::become_user;
-
-/// Who root becomes unless told otherwise.
-const DEFAULT_USER: &str = "nobody";
 
 /// Becomes the user of the settings, if this process is root's.
 pub fn drop_root(site: &Site) -> Result<(), ServeError> {
-    let name = site.settings.user.as_deref();
-    if !geteuid().is_root() {
-        return match name {
-            None => Ok(()),
-            Some(_) => Err(ServeError::Setting {
-                setting: "--user",
-                problem: "only root can become another user".to_owned(),
-            }),
-        };
-    }
-    let name = name.unwrap_or(DEFAULT_USER);
-    let passwords = fs::read_to_string("/etc/passwd")
-        .map_err(ServeError::system("reading the users of /etc/passwd"))?;
-    let (user, group) = find(&passwords, name).ok_or_else(|| ServeError::Setting {
-        setting: "--user",
-        problem: format!("there is no user {name}"),
+    let became = user::drop_root(site.settings.user.as_deref()).map_err(|error| match error {
+        UserError::System { action, source } => ServeError::system(action)(source),
+        UserError::NotRoot | UserError::Unknown(_) => ServeError::Setting {
+            setting: "--user",
+            problem: error.to_string(),
+        },
     })?;
-    if user != 0 {
-        // The kernel forgets the signal when a process changes its user (prctl(2)): who started
-        // this server to die with it would leave it behind.
-        let signal = parent_process_death_signal().ok().flatten();
-        become_user(user, group).map_err(ServeError::system("becoming another user"))?;
-        set_parent_process_death_signal(signal).map_err(ServeError::system("prctl"))?;
-    }
-    check_root(site, name)
+    became.map_or(Ok(()), |name| check_root(site, name))
 }
 
-/// User and group of a name or number.
-fn find(passwords: &str, wanted: &str) -> Option<(u32, u32)> {
-    let named = passwords.lines().find_map(|line| {
-        let fields: Vec<&str> = line.split(':').collect();
-        let [name, _, user, group, ..] = *fields else {
-            return None;
-        };
-        let found = name == wanted || user == wanted;
-        found.then_some((user.parse().ok()?, group.parse().ok()?))
-    });
-    named.or_else(|| wanted.parse().ok().map(|number| (number, number)))
-}
-
-/// Whether the root can be read by who this process is now.
+/// Checks that `user`, who runs this process now, can read the root folder.
 fn check_root(site: &Site, user: &str) -> Result<(), ServeError> {
     let Some(root) = &site.root else {
         return Ok(());
@@ -65,18 +29,4 @@ fn check_root(site: &Site, user: &str) -> Result<(), ServeError> {
         user: user.to_owned(),
         source: error.into(),
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_user_is_named_or_numbered() {
-        let passwords = "root:x:0:0::/:/bin/sh\nweb:x:33:34::/:/bin/false\nbroken\n";
-        assert_eq!(find(passwords, "web"), Some((33, 34)));
-        assert_eq!(find(passwords, "33"), Some((33, 34)));
-        assert_eq!(find(passwords, "4000"), Some((4000, 4000)));
-        assert_eq!(find(passwords, "nobody"), None);
-    }
 }

@@ -10,11 +10,13 @@ mod sockets;
 use std::io;
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 
+use perpacket_linux::udp;
+
 use crate::wire::rtcp::{self, Packet, ReportBlock};
 use crate::wire::rtsp;
 
 use super::stream::Reading;
-use super::{Error, Ports, Transport, sys};
+use super::{Error, Ports, Transport};
 
 /// Time between receiver reports (RFC 3550, section 6.2), and between requests that keep a session.
 const REPORT_INTERVAL_NS: u64 = 5_000_000_000;
@@ -231,14 +233,14 @@ impl Client {
             return;
         };
         // One receive an event: what is left is reported again, and others come first.
-        let Ok(received) = sys::receive(packets, buffer) else {
+        let Ok(received) = udp::receive(packets, buffer) else {
             return;
         };
-        let arrival_ns = received.stamp_ns.unwrap_or_else(super::unix_ns);
+        let arrival_ns = received.arrival_ns.unwrap_or_else(super::unix_ns);
         if self.first_packet_ns.is_none() {
             self.first_packet_ns = Some(super::now_ns());
         }
-        for packet in buffer[..received.bytes].chunks(received.segment) {
+        for packet in buffer[..received.bytes].chunks(received.datagram_bytes) {
             if let Some(late_us) = self.reading.packet(packet, arrival_ns) {
                 late(late_us);
             }

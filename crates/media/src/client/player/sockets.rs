@@ -3,7 +3,9 @@
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 
-use super::super::{Ports, sys};
+use perpacket_linux::udp;
+
+use super::super::Ports;
 
 /// Room in the kernel for packets of one stream while the others are read.
 const RECEIVE_BYTES: usize = 512 * 1024;
@@ -36,7 +38,7 @@ pub(super) fn open_pair(
             Ok((packets, reports)) => {
                 packets.set_nonblocking(true)?;
                 reports.set_nonblocking(true)?;
-                sys::enable(&packets)?;
+                udp::record_arrivals_and_merge(&packets)?;
                 let socket = socket2::SockRef::from(&packets);
                 // The kernel gives what its limit allows.
                 socket.set_recv_buffer_size(RECEIVE_BYTES)?;

@@ -1,10 +1,10 @@
 //! An io_uring whose operations own what the kernel reads and writes.
 //!
-//! The kernel uses the memory of an operation until it completes. So an operation takes its memory,
-//! and its completion gives it back; what is still under way when the ring is dropped is leaked.
+//! The kernel uses the memory of an operation until it completes. So an operation owns its memory,
+//! and its completion returns it. Dropping a ring leaks the memory of operations under way.
 
 use std::collections::VecDeque;
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
 use std::sync::Arc;
@@ -12,49 +12,55 @@ use std::time::Duration;
 
 use io_uring::types::{Fd, Fixed, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
-use rustix::process::{Resource, getrlimit};
-
-use crate::outgoing::Outgoing;
-
 mod buffers;
 
 use buffers::{BUFFER_BYTES, Buffers, GROUP};
 
-/// Operations that are submitted with one system call at most.
+/// Most operations that one system call submits.
 const ENTRIES: u32 = 1024;
 
-/// Most sockets in a ring's own table.
+/// Most sockets in a ring's table.
 const SLOTS: u64 = 16_384;
 
-/// Messages kept for use again.
+/// Most messages kept for reuse.
 const SPARES: usize = 256;
 
-/// What came of an operation.
-#[derive(Debug)]
-pub enum Completion {
-    /// A client, and whether more will come without asking again.
-    Client(io::Result<OwnedFd>, bool),
-    /// The mailbox rang.
-    Bell,
-    /// Bytes of a connection: as many, in [`Ring::received`]; and whether more will come without
-    /// asking again.
-    Received(u64, io::Result<usize>, bool),
-    /// So many bytes of what was to be sent are sent.
-    Sent(u64, Box<Outgoing>, io::Result<usize>),
-    /// A part of a file, which comes next in what is to be sent.
-    Read(u64, Box<Outgoing>, io::Result<Vec<u8>>),
+/// What a ring sends: pieces in memory and parts of files.
+pub trait Outgoing: 'static {
+    /// The part of a file that comes next: file, offset and length. `None` if memory comes next.
+    fn next_file_part(&self) -> Option<(Arc<OwnedFd>, u64, u64)>;
+
+    /// Passes the pieces in memory up to the next file, as many as one message takes. They borrow
+    /// from `self`, so they stay where they are while nobody changes it.
+    fn with_slices<'a, T>(&'a self, take: impl FnOnce(&[IoSlice<'a>]) -> T) -> T;
 }
 
-/// An operation that stands until it is stopped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing(usize);
+/// The result of an operation. `u64` is the token of the connection; the last `bool` is whether the
+/// operation stays armed.
+#[derive(Debug)]
+pub enum Completion<O> {
+    /// A connection.
+    Accepted(io::Result<OwnedFd>, bool),
+    /// The descriptor of [`Ring::poll`] is readable.
+    Readable,
+    /// This many bytes are in [`Ring::received`].
+    Received(u64, io::Result<usize>, bool),
+    /// This many bytes were sent.
+    Sent(u64, Box<O>, io::Result<usize>),
+    /// The part of a file that comes next.
+    Read(u64, Box<O>, io::Result<Vec<u8>>),
+}
 
-/// A socket's slot in the ring's own table: what is named so is there at once, where a descriptor
-/// is looked up and counted each time.
+/// A multishot operation, which stays armed until it is stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Multishot(usize);
+
+/// A socket's slot in the ring's table. The kernel looks up and counts a descriptor at each
+/// operation, but not a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Registered(u32);
 
-/// A socket, as an operation names it.
+/// How an operation names a socket.
 #[derive(Clone, Copy, Debug)]
 pub enum Target<'a> {
     /// By its descriptor.
@@ -63,7 +69,7 @@ pub enum Target<'a> {
     Registered(Registered),
 }
 
-/// Builds an operation on a socket, whichever way that is named.
+/// Builds an operation on a socket.
 macro_rules! on {
     ($target:expr, |$socket:ident| $operation:expr) => {
         match $target {
@@ -79,38 +85,37 @@ macro_rules! on {
     };
 }
 
-enum Operation {
+enum Operation<O> {
     Accept,
     Poll,
     Receive(u64),
     Stop,
     Release(Registered),
-    Send(u64, Box<Message>),
-    Read(u64, Box<Part>),
-    SendPart(u64, Box<Part>),
+    Send(u64, Box<Message<O>>),
+    Read(u64, Box<FilePart<O>>),
+    SendPart(u64, Box<FilePart<O>>),
 }
 
-/// Pieces in memory, and what the kernel needs to know of them. One that is kept for use again has
-/// nothing to send.
-struct Message {
-    out: Option<Box<Outgoing>>,
+/// Pieces in memory, as the kernel reads them. One that is kept for reuse has no pieces.
+struct Message<O> {
+    out: Option<Box<O>>,
     pieces: Vec<libc::iovec>,
     header: libc::msghdr,
 }
 
-impl Message {
-    /// One with nothing to send.
+impl<O: Outgoing> Message<O> {
     fn boxed() -> Box<Self> {
         Box::new(Self {
             out: None,
             pieces: Vec::new(),
-            // SAFETY: a message header of zeros is an empty one.
+            // SAFETY: zeros are a valid message header.
             header: unsafe { std::mem::zeroed() },
         })
     }
 
-    /// Takes what comes next: the bytes lie in the heap behind `out` and do not move with it.
-    fn take(&mut self, out: Box<Outgoing>) {
+    /// Adds what comes next. The slices borrow from what the box owns, which moving the box does
+    /// not move, and nobody changes it before the operation completes.
+    fn fill(&mut self, out: Box<O>) {
         self.pieces.clear();
         out.with_slices(|slices| {
             self.pieces.extend(slices.iter().map(|slice| libc::iovec {
@@ -123,27 +128,27 @@ impl Message {
 }
 
 /// A part of a file.
-struct Part {
-    out: Box<Outgoing>,
+struct FilePart<O> {
+    out: Box<O>,
     bytes: Vec<u8>,
     _file: Option<Arc<OwnedFd>>,
 }
 
-/// The ring, its operations under way and its buffers.
-pub struct Ring {
+/// A ring, its operations under way and its buffers.
+pub struct Ring<O> {
     uring: IoUring,
-    operations: Vec<Option<Operation>>,
+    operations: Vec<Option<Operation<O>>>,
     free: Vec<usize>,
     slots: Vec<Registered>,
     waiting: VecDeque<squeue::Entry>,
-    #[expect(clippy::vec_box, reason = "the kernel knows a message by its address")]
-    spares: Vec<Box<Message>>,
+    #[expect(clippy::vec_box, reason = "the kernel has the address of a message")]
+    spares: Vec<Box<Message<O>>>,
     buffers: Buffers,
     received: Vec<u8>,
 }
 
-impl Ring {
-    /// A ring for the calling thread alone.
+impl<O: Outgoing> Ring<O> {
+    /// Creates a ring that only the calling thread may use.
     ///
     /// # Errors
     /// The kernel has no io_uring, forbids it, or is older than 6.1.
@@ -168,7 +173,7 @@ impl Ring {
         &self.received
     }
 
-    /// Takes clients until an error.
+    /// Accepts connections until an error.
     pub fn accept(&mut self, listener: BorrowedFd<'_>) {
         let entry = opcode::AcceptMulti::new(Fd(listener.as_raw_fd()))
             .flags(libc::SOCK_CLOEXEC)
@@ -176,13 +181,14 @@ impl Ring {
         self.submit(Operation::Accept, entry);
     }
 
-    /// Waits until something can be read.
-    pub fn poll(&mut self, bell: BorrowedFd<'_>) {
-        let entry = opcode::PollAdd::new(Fd(bell.as_raw_fd()), libc::POLLIN as u32).build();
+    /// Waits once until a descriptor is readable.
+    pub fn poll(&mut self, descriptor: BorrowedFd<'_>) {
+        let entry = opcode::PollAdd::new(Fd(descriptor.as_raw_fd()), libc::POLLIN as u32).build();
         self.submit(Operation::Poll, entry);
     }
 
-    /// Gives a socket a slot, if there is one. The socket stays open until that is released.
+    /// Puts a socket into a free slot, if there is one. The socket stays open until the slot is
+    /// released.
     pub fn register(&mut self, socket: BorrowedFd<'_>) -> Option<Registered> {
         let registered = self.slots.pop()?;
         let update = self
@@ -196,13 +202,13 @@ impl Ring {
         Some(registered)
     }
 
-    /// Takes a slot back. Nothing may be under way there.
+    /// Frees a slot. No operation may be under way on it.
     pub fn release(&mut self, registered: Registered) {
         let entry = opcode::Close::new(Fixed(registered.0)).build();
         self.submit(Operation::Release(registered), entry);
     }
 
-    /// Reads once from a connection, into a buffer that is taken when bytes are there.
+    /// Receives once from a connection. The kernel picks a buffer when bytes arrive.
     pub fn receive(&mut self, token: u64, socket: Target<'_>) {
         let entry = on!(socket, |socket| opcode::Recv::new(
             socket,
@@ -215,23 +221,24 @@ impl Ring {
         self.submit(Operation::Receive(token), entry);
     }
 
-    /// Reads from a connection whenever bytes arrive, until its end, an error or [`Self::stop`].
-    pub fn receive_always(&mut self, token: u64, socket: Target<'_>) -> Standing {
+    /// Receives from a connection whenever bytes arrive, until its end, an error or [`Self::stop`].
+    pub fn receive_always(&mut self, token: u64, socket: Target<'_>) -> Multishot {
         let entry = on!(socket, |socket| opcode::RecvMulti::new(socket, GROUP)).build();
-        Standing(self.submit(Operation::Receive(token), entry))
+        Multishot(self.submit(Operation::Receive(token), entry))
     }
 
-    /// Ends an operation that stands: it completes once more, without more to come. Saying so again
-    /// before that does no harm.
-    pub fn stop(&mut self, standing: Standing) {
-        let entry = opcode::AsyncCancel::new(standing.0 as u64).build();
+    /// Disarms a multishot operation: it completes once more. Stopping it twice before that does no
+    /// harm.
+    pub fn stop(&mut self, multishot: Multishot) {
+        let entry = opcode::AsyncCancel::new(multishot.0 as u64).build();
         self.submit(Operation::Stop, entry);
     }
 
-    /// Sends what comes next: pieces in memory, or a part of a file, which is read first.
-    pub fn send(&mut self, token: u64, socket: Target<'_>, out: Box<Outgoing>) {
+    /// Sends what comes next: pieces in memory. If a part of a file comes next, reads it instead, for
+    /// [`Self::send_part`].
+    pub fn send(&mut self, token: u64, socket: Target<'_>, out: Box<O>) {
         if let Some((file, offset, length)) = out.next_file_part() {
-            let mut part = Box::new(Part {
+            let mut part = Box::new(FilePart {
                 out,
                 bytes: vec![0; (length as usize).min(1 << 18)],
                 _file: Some(Arc::clone(&file)),
@@ -244,7 +251,7 @@ impl Ring {
             return;
         }
         let mut message = self.spares.pop().unwrap_or_else(Message::boxed);
-        message.take(out);
+        message.fill(out);
         let entry = if let [piece] = *message.pieces {
             let (start, bytes) = (piece.iov_base.cast(), piece.iov_len as u32);
             on!(socket, |socket| opcode::Send::new(socket, start, bytes))
@@ -261,16 +268,10 @@ impl Ring {
         self.submit(Operation::Send(token, message), entry);
     }
 
-    /// Sends a part of a file that was read.
-    pub fn send_part(
-        &mut self,
-        token: u64,
-        socket: Target<'_>,
-        out: Box<Outgoing>,
-        bytes: Vec<u8>,
-    ) {
+    /// Sends a part of a file that [`Self::send`] read.
+    pub fn send_part(&mut self, token: u64, socket: Target<'_>, out: Box<O>, bytes: Vec<u8>) {
         let (start, length) = (bytes.as_ptr(), bytes.len() as u32);
-        let part = Box::new(Part {
+        let part = Box::new(FilePart {
             out,
             bytes,
             _file: None,
@@ -281,7 +282,7 @@ impl Ring {
         self.submit(Operation::SendPart(token, part), entry);
     }
 
-    /// Submits all operations and waits for a completion, or for as long as `limit`.
+    /// Submits all operations and waits for a completion, for `limit` at most.
     ///
     /// # Errors
     /// The ring is broken.
@@ -301,12 +302,12 @@ impl Ring {
         unless_broken(self.uring.submit())
     }
 
-    /// Leaves as many operations to be submitted as the ring has room for.
+    /// Queues as many operations as the ring has room for, and submits when it is full.
     fn submit_most(&mut self) -> io::Result<()> {
         loop {
             let mut queue = self.uring.submission();
             while let Some(entry) = self.waiting.front() {
-                // SAFETY: an operation's memory is kept in `operations` until it completes.
+                // SAFETY: `operations` owns the operation's memory until it completes.
                 if unsafe { queue.push(entry) }.is_err() {
                     break;
                 }
@@ -317,7 +318,7 @@ impl Ring {
                 return Ok(());
             }
             match self.uring.submit() {
-                // Completions have to be taken first; what is left goes with the next call.
+                // Completions must be read first; the next call submits the rest.
                 Err(error) if error.raw_os_error() == Some(libc::EBUSY) => return Ok(()),
                 result => result?,
             };
@@ -325,7 +326,7 @@ impl Ring {
     }
 
     /// The next completion, if there is one.
-    pub fn next(&mut self) -> Option<Completion> {
+    pub fn next_completion(&mut self) -> Option<Completion<O>> {
         loop {
             let entry = self.uring.completion().next()?;
             if let Some(completion) = self.complete(&entry) {
@@ -334,21 +335,21 @@ impl Ring {
         }
     }
 
-    fn submit(&mut self, operation: Operation, entry: squeue::Entry) -> usize {
+    fn submit(&mut self, operation: Operation<O>, entry: squeue::Entry) -> usize {
         let place = self.free.pop().unwrap_or_else(|| {
             self.operations.push(None);
             self.operations.len() - 1
         });
         self.operations[place] = Some(operation);
         let entry = entry.user_data(place as u64);
-        // SAFETY: an operation's memory is kept in `operations` until it completes.
+        // SAFETY: `operations` owns the operation's memory until it completes.
         if unsafe { self.uring.submission().push(&entry) }.is_err() {
             self.waiting.push_back(entry);
         }
         place
     }
 
-    fn complete(&mut self, entry: &cqueue::Entry) -> Option<Completion> {
+    fn complete(&mut self, entry: &cqueue::Entry) -> Option<Completion<O>> {
         let place = entry.user_data() as usize;
         let result = match entry.result() {
             error if error < 0 => Err(io::Error::from_raw_os_error(-error)),
@@ -365,11 +366,11 @@ impl Ring {
         }
         Some(match operation {
             Operation::Accept => {
-                // SAFETY: the descriptor is new and nobody else has it.
+                // SAFETY: the descriptor is new and has no other owner.
                 let socket = result.map(|fd| unsafe { OwnedFd::from_raw_fd(fd as i32) });
-                Completion::Client(socket, more)
+                Completion::Accepted(socket, more)
             }
-            Operation::Poll => Completion::Bell,
+            Operation::Poll => Completion::Readable,
             Operation::Stop => return None,
             Operation::Release(registered) => {
                 self.slots.push(registered);
@@ -392,7 +393,7 @@ impl Ring {
             }
             Operation::SendPart(token, part) => Completion::Sent(token, part.out, result),
             Operation::Read(token, part) => {
-                let Part { out, mut bytes, .. } = *part;
+                let FilePart { out, mut bytes, .. } = *part;
                 let read = result.map(|count| {
                     bytes.truncate(count);
                     bytes
@@ -403,10 +404,10 @@ impl Ring {
     }
 }
 
-impl Drop for Ring {
+impl<O> Drop for Ring<O> {
     fn drop(&mut self) {
         if self.operations.iter().flatten().next().is_some() {
-            // The kernel may still write there.
+            // The kernel may still read or write there.
             std::mem::forget(std::mem::take(&mut self.operations));
             return;
         }
@@ -415,7 +416,7 @@ impl Drop for Ring {
     }
 }
 
-/// A ring, with what this kernel has of what makes it faster.
+/// A ring with the options that this kernel supports.
 fn build() -> io::Result<IoUring> {
     let mut builder = IoUring::builder();
     builder
@@ -429,22 +430,21 @@ fn build() -> io::Result<IoUring> {
         .or_else(|_| plain.build(ENTRIES))
 }
 
-/// Slots for sockets; none where the kernel keeps one that was released as long as anything else is
-/// under way, which it did before 6.13 (`io_uring/rsrc.c`). The first newer feature that can be
-/// asked for here is of 6.15.
+/// Slots for sockets. None before Linux 6.13, which keeps a released slot as long as any operation
+/// is under way (`io_uring/rsrc.c`). The first newer feature that a process can ask for is of 6.15.
 fn slots(uring: &IoUring) -> Vec<Registered> {
     if !uring.params().is_feature_no_iowait() {
         return Vec::new();
     }
-    let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(SLOTS);
-    let count = descriptors.min(SLOTS) as u32;
+    let count = crate::descriptors::limit().min(SLOTS) as u32;
     match uring.submitter().register_files_sparse(count) {
         Ok(()) => (0..count).rev().map(Registered).collect(),
         Err(_) => Vec::new(),
     }
 }
 
-/// What is no fault of the ring: time is up, a signal came, completions have to be taken first.
+/// Accepts errors that leave the ring usable: the time is up, a signal came, or completions must be
+/// read first.
 fn unless_broken(result: io::Result<usize>) -> io::Result<()> {
     match result {
         Err(error)
@@ -459,6 +459,27 @@ fn unless_broken(result: io::Result<usize>) -> io::Result<()> {
     }
 }
 
+/// Whether the kernel has io_uring and this process may use it. Creates nothing.
+///
+/// # Errors
+/// The kernel's reason.
+pub fn is_available() -> io::Result<()> {
+    // SAFETY: the null pointer takes the place of a structure that the kernel checks before use: it
+    // returns EFAULT or EINVAL where the call exists.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_io_uring_setup,
+            0_u32,
+            ptr::null_mut::<libc::c_void>(),
+        )
+    };
+    let error = io::Error::last_os_error();
+    match error.raw_os_error() {
+        Some(libc::ENOSYS | libc::EPERM) if result < 0 => Err(error),
+        _ => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -466,42 +487,57 @@ mod tests {
     use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
 
-    /// Far beyond what anything here takes, in turns of [`TURN`].
-    const TURNS: usize = 600;
-    const TURN: Duration = Duration::from_secs(1);
+    /// A limit far beyond what a test takes: this many waits of [`WAIT`].
+    const WAITS: usize = 600;
+    const WAIT: Duration = Duration::from_secs(1);
 
-    /// A ring; none on a kernel that has none for us.
-    fn ring() -> Option<Ring> {
+    /// Bytes in memory.
+    #[derive(Debug)]
+    struct Bytes(Vec<Vec<u8>>);
+
+    impl Outgoing for Bytes {
+        fn next_file_part(&self) -> Option<(Arc<OwnedFd>, u64, u64)> {
+            None
+        }
+
+        fn with_slices<'a, T>(&'a self, take: impl FnOnce(&[IoSlice<'a>]) -> T) -> T {
+            let slices: Vec<_> = self.0.iter().map(|bytes| IoSlice::new(bytes)).collect();
+            take(&slices)
+        }
+    }
+
+    /// A ring; `None` if the kernel refuses one.
+    fn ring() -> Option<Ring<Bytes>> {
         Ring::new()
             .inspect_err(|error| eprintln!("skipped: {error}"))
             .ok()
     }
 
     /// The next completion of a read: how many bytes or which error, and whether more come.
-    fn received(ring: &mut Ring) -> (Result<usize, Option<i32>>, bool) {
-        for _ in 0..TURNS {
-            match ring.next() {
+    fn received(ring: &mut Ring<Bytes>) -> (Result<usize, Option<i32>>, bool) {
+        for _ in 0..WAITS {
+            match ring.next_completion() {
                 Some(Completion::Received(7, result, more)) => {
                     return (result.map_err(|error| error.raw_os_error()), more);
                 }
                 Some(other) => panic!("{other:?}"),
-                None => ring.wait(TURN).unwrap(),
+                None => ring.wait(WAIT).unwrap(),
             }
         }
         panic!("nothing came");
     }
 
     #[test]
-    fn a_read_stands_until_it_is_stopped() {
+    fn a_multishot_receive_stays_armed_until_it_is_stopped() {
         let Some(mut ring) = ring() else { return };
         let (mut client, socket) = UnixStream::pair().unwrap();
-        let standing = ring.receive_always(7, Target::Descriptor(socket.as_fd()));
+        let multishot = ring.receive_always(7, Target::Descriptor(socket.as_fd()));
         for text in ["one", "three"] {
             client.write_all(text.as_bytes()).unwrap();
             assert_eq!(received(&mut ring), (Ok(text.len()), true));
             assert_eq!(ring.received(), text.as_bytes());
         }
-        ring.stop(standing);
+        ring.stop(multishot);
         let canceled = Some(libc::ECANCELED);
         assert_eq!(received(&mut ring), (Err(canceled), false));
         client.write_all(b"again").unwrap();
@@ -510,11 +546,33 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_with_a_slot_works_by_it_and_is_closed_once_that_is_released() {
+    fn a_message_of_several_pieces_is_sent_whole_and_returned() {
+        let Some(mut ring) = ring() else { return };
+        let (mut client, socket) = UnixStream::pair().unwrap();
+        for pieces in [
+            vec![b"one".to_vec()],
+            vec![b"one".to_vec(), b"two".to_vec()],
+        ] {
+            let text = pieces.concat();
+            let out = Box::new(Bytes(pieces));
+            ring.send(9, Target::Descriptor(socket.as_fd()), out);
+            ring.wait(WAIT).unwrap();
+            let Some(Completion::Sent(9, _, Ok(sent))) = ring.next_completion() else {
+                panic!("nothing was sent");
+            };
+            assert_eq!(sent, text.len());
+            let mut received = vec![0; sent];
+            client.read_exact(&mut received).unwrap();
+            assert_eq!(received, text);
+        }
+    }
+
+    #[test]
+    fn a_socket_in_a_slot_is_usable_and_closes_when_the_slot_is_released() {
         let Some(mut ring) = ring() else { return };
         let (mut client, socket) = UnixStream::pair().unwrap();
         let Some(registered) = ring.register(socket.as_fd()) else {
-            eprintln!("skipped: this kernel is older than 6.15 and gives no slots");
+            eprintln!("skipped: this kernel is older than 6.15 and has no slots");
             return;
         };
         let slots = ring.slots.len();
@@ -524,13 +582,13 @@ mod tests {
         drop(socket);
         client.set_nonblocking(true).unwrap();
         let error = client.read(&mut [0]).unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::WouldBlock, "the ring has it");
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock, "the ring owns it");
         ring.release(registered);
         ring.flush().unwrap();
         client.set_nonblocking(false).unwrap();
-        client.set_read_timeout(Some(TURN * 600)).unwrap();
+        client.set_read_timeout(Some(WAIT * 600)).unwrap();
         assert_eq!(client.read(&mut [0]).unwrap(), 0, "closed");
-        assert!(ring.next().is_none());
+        assert!(ring.next_completion().is_none());
         assert_eq!(ring.slots.len(), slots + 1);
     }
 }

@@ -6,13 +6,14 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 use io_uring::Submitter;
 use io_uring::types::BufRingEntry;
+use rustix::mm::{MapFlags, munmap};
 
-use crate::sys::map;
+use crate::memory::map;
 
-/// How many there are: a power of two.
+/// Number of buffers: a power of two.
 const BUFFERS: u16 = 256;
 
-/// Size of one, in bytes. Whoever sends more is read again.
+/// Bytes of one buffer. More bytes take another buffer.
 pub const BUFFER_BYTES: usize = 16_384;
 
 /// The group of these buffers: the only one.
@@ -21,10 +22,10 @@ pub const GROUP: u16 = 0;
 /// Bytes of all buffers.
 const POOL_BYTES: usize = BUFFERS as usize * BUFFER_BYTES;
 
-/// Bytes of the ring that tells the kernel of them.
+/// Bytes of the ring that lists free buffers for the kernel.
 const RING_BYTES: usize = BUFFERS as usize * size_of::<BufRingEntry>();
 
-/// The buffers of a ring. They stay mapped when this is dropped, see [`Self::free`].
+/// The buffers of a ring. Dropping this leaves them mapped, see [`Self::free`].
 pub struct Buffers {
     memory: NonNull<u8>,
     entries: NonNull<BufRingEntry>,
@@ -32,15 +33,15 @@ pub struct Buffers {
 }
 
 impl Buffers {
-    /// Buffers that a ring has for reads of [`GROUP`].
+    /// Maps buffers and registers them for receives of [`GROUP`].
     ///
     /// # Errors
     /// No memory, or a kernel before 5.19.
     pub fn new(submitter: &Submitter<'_>) -> io::Result<Self> {
-        let memory = map(POOL_BYTES, libc::MAP_PRIVATE)?;
-        let entries = map(RING_BYTES, libc::MAP_PRIVATE)?;
+        let memory = map(POOL_BYTES, MapFlags::PRIVATE)?;
+        let entries = map(RING_BYTES, MapFlags::PRIVATE)?;
         // SAFETY: the entries are a mapping of their own, aligned to a page, of this many entries,
-        // and stay mapped as long as the ring is there.
+        // and stay mapped as long as the ring exists.
         unsafe {
             submitter.register_buf_ring_with_flags(entries.as_ptr() as u64, BUFFERS, GROUP, 0)?;
         }
@@ -55,11 +56,11 @@ impl Buffers {
         Ok(buffers)
     }
 
-    /// Appends what the kernel put into a buffer, and gives the buffer back.
+    /// Appends what the kernel received into a buffer, and returns the buffer to the kernel.
     pub fn take(&mut self, number: u16, count: usize, received: &mut Vec<u8>) {
         let offset = usize::from(number % BUFFERS) * BUFFER_BYTES;
-        // SAFETY: the buffer lies within the pool, the kernel filled `count` bytes of it and does
-        // not touch it again before it is provided anew.
+        // SAFETY: the buffer is within the pool; the kernel filled `count` bytes of it and does not
+        // touch it again before it is provided anew.
         let bytes = unsafe {
             std::slice::from_raw_parts(self.memory.as_ptr().add(offset), count.min(BUFFER_BYTES))
         };
@@ -67,7 +68,7 @@ impl Buffers {
         self.provide(number);
     }
 
-    /// Gives the kernel a buffer.
+    /// Provides the kernel with a buffer.
     fn provide(&mut self, number: u16) {
         let place = usize::from(self.tail & (BUFFERS - 1));
         let offset = usize::from(number % BUFFERS) * BUFFER_BYTES;
@@ -84,17 +85,16 @@ impl Buffers {
         }
     }
 
-    /// Gives the memory back.
+    /// Unmaps the memory.
     ///
     /// # Safety
-    /// No read is under way, and the buffers are not used again.
+    /// No receive is under way, and nobody uses the buffers again.
     pub unsafe fn free(&mut self, submitter: &Submitter<'_>) {
-        // SAFETY: by the above the kernel touches neither mapping any more, and nobody else has
-        // them.
+        // SAFETY: by the contract the kernel touches neither mapping, and we own them.
         unsafe {
-            libc::munmap(self.memory.as_ptr().cast(), POOL_BYTES);
+            let _ = munmap(self.memory.as_ptr().cast(), POOL_BYTES);
             if submitter.unregister_buf_ring(GROUP).is_ok() {
-                libc::munmap(self.entries.as_ptr().cast(), RING_BYTES);
+                let _ = munmap(self.entries.as_ptr().cast(), RING_BYTES);
             }
         }
     }

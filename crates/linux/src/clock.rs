@@ -1,0 +1,35 @@
+//! Clocks in nanoseconds.
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// Time since an arbitrary start; settings of the date do not change it.
+#[inline]
+#[must_use]
+pub fn monotonic_ns() -> u64 {
+    read(ClockId::Monotonic)
+}
+
+/// Time since 1970, UTC.
+#[inline]
+#[must_use]
+pub fn realtime_ns() -> u64 {
+    read(ClockId::Realtime)
+}
+
+/// CPU time of the calling thread.
+#[must_use]
+pub fn thread_cpu_ns() -> u64 {
+    read(ClockId::ThreadCPUTime)
+}
+
+/// CPU time of all threads of this process.
+#[must_use]
+pub fn process_cpu_ns() -> u64 {
+    read(ClockId::ProcessCPUTime)
+}
+
+#[inline]
+fn read(clock: ClockId) -> u64 {
+    let time = clock_gettime(clock);
+    time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
+}

@@ -1,0 +1,217 @@
+//! Network interfaces of the calling thread's namespace (netdevice(7)), and TAP devices.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::mem;
+use std::net::Ipv4Addr;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::OpenOptionsExt;
+
+/// An Ethernet address.
+pub type Mac = [u8; 6];
+
+/// A socket for requests about interfaces.
+///
+/// # Errors
+/// Those of socket(2).
+pub fn control_socket() -> io::Result<std::os::fd::OwnedFd> {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType};
+    Ok(rustix::net::socket_with(
+        AddressFamily::INET,
+        SocketType::DGRAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )?)
+}
+
+/// What the kernel reports of an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hardware {
+    /// Number in its namespace.
+    pub index: u32,
+    /// Ethernet address.
+    pub mac: Mac,
+    /// Bytes of the largest packet that it sends.
+    pub mtu_bytes: usize,
+    /// IPv4 address, if it has one.
+    pub address: Option<Ipv4Addr>,
+    /// Bits of its network's prefix.
+    pub network_bits: u8,
+}
+
+/// Reads number, addresses and MTU of an interface. `socket` may be any socket of its namespace.
+///
+/// # Errors
+/// The interface does not exist.
+pub fn hardware(socket: impl AsFd, interface: &str) -> io::Result<Hardware> {
+    let socket = socket.as_fd();
+    let ask = |code: libc::c_ulong| exchange(socket, interface, code as libc::Ioctl, |_| {});
+    let octets = |answer: libc::ifreq| {
+        // SAFETY: the kernel answers these requests with an internet address.
+        let data = unsafe { answer.ifr_ifru.ifru_addr.sa_data };
+        Ipv4Addr::from([2, 3, 4, 5].map(|at: usize| data[at] as u8))
+    };
+    let index = ask(libc::SIOCGIFINDEX)?.ifr_ifru;
+    let mac = ask(libc::SIOCGIFHWADDR)?.ifr_ifru;
+    let mask = ask(libc::SIOCGIFNETMASK).map_or(Ipv4Addr::BROADCAST, octets);
+    // SAFETY: each answer has the member that belongs to its request.
+    let (index, mac) = unsafe { (index.ifru_ifindex, mac.ifru_hwaddr.sa_data) };
+    Ok(Hardware {
+        index: index as u32,
+        mac: [0, 1, 2, 3, 4, 5].map(|at: usize| mac[at] as u8),
+        mtu_bytes: mtu(socket, interface)?,
+        address: ask(libc::SIOCGIFADDR).ok().map(octets),
+        network_bits: mask.to_bits().leading_ones() as u8,
+    })
+}
+
+/// Bytes of the largest packet that the interface sends.
+///
+/// # Errors
+/// The interface does not exist.
+pub fn mtu(socket: impl AsFd, interface: &str) -> io::Result<usize> {
+    let answer = exchange(socket, interface, libc::SIOCGIFMTU as libc::Ioctl, |_| {})?;
+    // SAFETY: the answer to this request has an MTU.
+    Ok(unsafe { answer.ifr_ifru.ifru_mtu } as usize)
+}
+
+/// Creates a TAP device: Ethernet frames, nothing before them. Reads do not block. The device
+/// lives as long as the file.
+///
+/// # Errors
+/// The kernel has no TAP devices, this process may not create one, or one of that name exists.
+pub fn create_tap(name: &str) -> Result<File, TapError> {
+    let tap = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open("/dev/net/tun")
+        .map_err(TapError::Open)?;
+    let flags = (libc::IFF_TAP | libc::IFF_NO_PI) as libc::c_short;
+    exchange(&tap, name, libc::TUNSETIFF, |request| {
+        request.ifr_ifru.ifru_flags = flags;
+    })
+    .map_err(TapError::Create)?;
+    Ok(tap)
+}
+
+/// Why a TAP device was not created.
+#[derive(Debug, thiserror::Error)]
+pub enum TapError {
+    /// /dev/net/tun cannot be opened: the kernel may have no TAP devices.
+    #[error("cannot open /dev/net/tun: {0}")]
+    Open(io::Error),
+    /// The kernel refused to create the device.
+    #[error("cannot create it: {0}")]
+    Create(io::Error),
+}
+
+/// Sets how many frames wait in a device until they are read.
+///
+/// # Errors
+/// The interface does not exist, or this process may not change it.
+pub fn set_queue(socket: impl AsFd, interface: &str, frames: u32) -> io::Result<()> {
+    change(socket, interface, libc::SIOCSIFTXQLEN, |request| {
+        // The kernel reads the queue's length where other requests have an interface's number.
+        request.ifr_ifru.ifru_ifindex = frames as libc::c_int;
+    })
+}
+
+/// Sets the largest packet that the interface sends.
+///
+/// # Errors
+/// As [`set_queue`], or the driver does not support the size.
+pub fn set_mtu(socket: impl AsFd, interface: &str, bytes: usize) -> io::Result<()> {
+    change(socket, interface, libc::SIOCSIFMTU, |request| {
+        request.ifr_ifru.ifru_mtu = bytes as libc::c_int;
+    })
+}
+
+/// Sets the Ethernet address.
+///
+/// # Errors
+/// As [`set_queue`].
+pub fn set_mac(socket: impl AsFd, interface: &str, mac: Mac) -> io::Result<()> {
+    let mut address = socket_address(libc::ARPHRD_ETHER);
+    for (place, byte) in address.sa_data.iter_mut().zip(mac) {
+        *place = byte as libc::c_char;
+    }
+    change(socket, interface, libc::SIOCSIFHWADDR, |request| {
+        request.ifr_ifru.ifru_hwaddr = address;
+    })
+}
+
+/// Sets the IPv4 address.
+///
+/// # Errors
+/// As [`set_queue`].
+pub fn set_address(socket: impl AsFd, interface: &str, address: Ipv4Addr) -> io::Result<()> {
+    change(socket, interface, libc::SIOCSIFADDR, |request| {
+        request.ifr_ifru.ifru_addr = internet_address(address);
+    })
+}
+
+/// Sets the network mask.
+///
+/// # Errors
+/// As [`set_queue`].
+pub fn set_mask(socket: impl AsFd, interface: &str, mask: Ipv4Addr) -> io::Result<()> {
+    change(socket, interface, libc::SIOCSIFNETMASK, |request| {
+        request.ifr_ifru.ifru_netmask = internet_address(mask);
+    })
+}
+
+/// Brings the interface up.
+///
+/// # Errors
+/// As [`set_queue`].
+pub fn bring_up(socket: impl AsFd, interface: &str) -> io::Result<()> {
+    change(socket, interface, libc::SIOCSIFFLAGS, |request| {
+        request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
+    })
+}
+
+fn socket_address(family: u16) -> libc::sockaddr {
+    libc::sockaddr {
+        sa_family: family,
+        sa_data: [0; 14],
+    }
+}
+
+fn internet_address(address: Ipv4Addr) -> libc::sockaddr {
+    let mut socket = socket_address(libc::AF_INET as u16);
+    // The port comes first.
+    for (place, byte) in socket.sa_data[2..].iter_mut().zip(address.octets()) {
+        *place = byte as libc::c_char;
+    }
+    socket
+}
+
+fn change(
+    socket: impl AsFd,
+    interface: &str,
+    code: libc::c_ulong,
+    fill: impl FnOnce(&mut libc::ifreq),
+) -> io::Result<()> {
+    exchange(socket, interface, code as libc::Ioctl, fill).map(drop)
+}
+
+/// Sends a request about an interface and returns the kernel's answer.
+fn exchange(
+    socket: impl AsFd,
+    interface: &str,
+    code: libc::Ioctl,
+    fill: impl FnOnce(&mut libc::ifreq),
+) -> io::Result<libc::ifreq> {
+    // SAFETY: zeros are a valid request.
+    let mut request: libc::ifreq = unsafe { mem::zeroed() };
+    // The last byte stays zero, whatever the name.
+    let room = request.ifr_name.len() - 1;
+    for (place, byte) in request.ifr_name[..room].iter_mut().zip(interface.bytes()) {
+        *place = byte as libc::c_char;
+    }
+    fill(&mut request);
+    // SAFETY: every code of this module reads and writes at most a `struct ifreq`.
+    crate::check(unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), code, &raw mut request) })?;
+    Ok(request)
+}

@@ -1,0 +1,55 @@
+//! Forking.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use rustix::process::Pid;
+
+/// Exit status of a child whose work panicked.
+const PANICKED: i32 = 101;
+
+/// Forks a child that runs `work` and exits with its result, without destructors and handlers of
+/// the parent.
+///
+/// The child has only the calling thread. A lock that another thread of the parent owned stays
+/// locked for ever in the child, and `work` must not wait for it. The allocator is usable: the C
+/// library unlocks it.
+///
+/// # Errors
+/// No memory, or too many processes.
+pub fn fork(work: impl FnOnce() -> i32) -> io::Result<Pid> {
+    // SAFETY: the child runs `work` alone and ends. It shares no memory with the parent but what
+    // was mapped shared, so nothing that it drops or changes is seen here.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => {
+            // A panic must not unwind into the child's copy of the caller.
+            let status = catch_unwind(AssertUnwindSafe(work)).unwrap_or(PANICKED);
+            // SAFETY: _exit(2) does not return and touches no memory.
+            unsafe { libc::_exit(status) }
+        }
+        child => Pid::from_raw(child).ok_or_else(|| io::ErrorKind::InvalidData.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::process::{WaitOptions, waitpid};
+
+    #[test]
+    fn a_child_exits_with_what_its_work_returns_and_a_panic_stays_in_it() {
+        for (work, expected) in [(7, 7), (-1, PANICKED)] {
+            let child = fork(|| {
+                if work < 0 {
+                    std::panic::resume_unwind(Box::new(()));
+                }
+                work
+            });
+            let (_, status) = waitpid(Some(child.unwrap()), WaitOptions::empty())
+                .unwrap()
+                .unwrap();
+            assert_eq!(status.exit_status(), Some(expected));
+        }
+    }
+}

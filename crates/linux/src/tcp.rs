@@ -1,0 +1,102 @@
+//! The state of a TCP connection.
+
+use std::io;
+use std::mem::{self, MaybeUninit};
+use std::os::fd::{AsFd, AsRawFd};
+
+/// Fields of `TCP_INFO` (tcp(7)).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TcpInfo {
+    /// Payload bytes of a full segment.
+    pub segment_bytes: u32,
+    /// Smoothed round-trip time.
+    pub rtt_us: u32,
+    /// Segments sent again.
+    pub retransmitted: u32,
+    /// Bytes that the peer acknowledged.
+    pub acknowledged_bytes: u64,
+    /// Data segments received.
+    pub segments_in: u32,
+    /// Data segments sent, retransmissions included.
+    pub segments_out: u32,
+}
+
+impl TcpInfo {
+    /// The state of a connection now.
+    ///
+    /// # Errors
+    /// The descriptor is not a TCP socket, or the kernel is older than 4.6 and reports less.
+    pub fn of(stream: impl AsFd) -> io::Result<Self> {
+        let mut raw = MaybeUninit::<libc::tcp_info>::zeroed();
+        let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
+        // SAFETY: the kernel writes at most `length` bytes to a structure of that size.
+        let result = unsafe {
+            libc::getsockopt(
+                stream.as_fd().as_raw_fd(),
+                libc::IPPROTO_TCP,
+                libc::TCP_INFO,
+                raw.as_mut_ptr().cast(),
+                &raw mut length,
+            )
+        };
+        crate::check(result)?;
+        if (length as usize) < mem::offset_of!(libc::tcp_info, tcpi_delivery_rate) {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        // SAFETY: zero bytes are a valid structure, and the kernel wrote a prefix of one.
+        let info = unsafe { raw.assume_init() };
+        Ok(Self {
+            segment_bytes: info.tcpi_snd_mss,
+            rtt_us: info.tcpi_rtt,
+            retransmitted: info.tcpi_total_retrans,
+            acknowledged_bytes: info.tcpi_bytes_acked,
+            segments_in: info.tcpi_data_segs_in,
+            segments_out: info.tcpi_data_segs_out,
+        })
+    }
+}
+
+/// Bytes in the send queue that the peer has not acknowledged (`SIOCOUTQ`, tcp(7)).
+///
+/// # Errors
+/// The descriptor is not a connected socket.
+pub fn unacknowledged_bytes(stream: impl AsFd) -> io::Result<u64> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the request writes one int, which outlives the call.
+    let result = unsafe { libc::ioctl(stream.as_fd().as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    crate::check(result).map(|_| u64::try_from(bytes).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    #[test]
+    fn the_kernel_counts_acknowledged_bytes() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut far, _) = listener.accept().unwrap();
+        let before = TcpInfo::of(&near).unwrap();
+        near.write_all(&[7; 5000]).unwrap();
+        far.read_exact(&mut [0; 5000]).unwrap();
+        // The response carries the acknowledgment.
+        far.write_all(b"x").unwrap();
+        near.read_exact(&mut [0; 1]).unwrap();
+        let info = TcpInfo::of(&near).unwrap();
+        assert_eq!(info.acknowledged_bytes - before.acknowledged_bytes, 5000);
+        assert!(
+            info.segments_out >= 1 && info.segment_bytes > 500,
+            "{info:?}"
+        );
+        assert_eq!(unacknowledged_bytes(&near).unwrap(), 0);
+    }
+
+    #[test]
+    fn a_socket_of_another_kind_has_no_state() {
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        assert!(TcpInfo::of(&socket).is_err());
+    }
+}
