@@ -198,7 +198,7 @@ impl Simulation {
         let (footprints, structures) = footprint::read(&self.parameters)?;
         let cpu = Cpu::new(
             &settings.machine,
-            footprints,
+            &footprints,
             &structures,
             population,
             settings.host.profiler_instructions,

@@ -4,7 +4,7 @@ use perpacket_cost::{Layer, PerLayer};
 use perpacket_memory::{Hierarchy, Line};
 
 use super::address::{Array, Layout, PageTable, Placed, shuffled};
-use super::footprint::{Footprint, Operation, Structure, Structures, Touch};
+use super::footprint::{Footprint, Operation, Structure, Structures};
 use crate::connection::ConnectionId;
 use crate::error::ConfigurationError;
 use crate::settings::Machine;
@@ -131,7 +131,7 @@ impl Rotating {
     }
 }
 
-/// One line of the instance at hand of a structure.
+/// One line of the current instance of a structure.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     structure: Structure,
@@ -146,18 +146,23 @@ struct Rotated {
     end: usize,
 }
 
-/// The lines an operation touches, one by one: the memory is given all of them at once.
+/// An operation made ready to run: its lines are listed one by one, because the memory takes all of
+/// them at once.
 struct Plan {
-    /// In the order of the touches; those that are rotated stand for nothing but their number.
+    layer: Layer,
+    instructions: u64,
+    /// Cycles without stalls.
+    base_cycles: u64,
+    /// In the order of the touches. The lines of a rotation take the places of `rotated`.
     places: Box<[Place]>,
     rotated: Box<[Rotated]>,
 }
 
 impl Plan {
-    fn new(touches: &[Touch]) -> Self {
+    fn new(footprint: &Footprint, cycles_per_instruction: f64) -> Self {
         let mut places = Vec::new();
         let mut rotated = Vec::new();
-        for touch in touches {
+        for touch in &footprint.touches {
             let first = places.len();
             places.extend((touch.first..touch.end).map(|offset| Place {
                 structure: touch.structure,
@@ -170,6 +175,9 @@ impl Plan {
             }));
         }
         Self {
+            layer: footprint.layer,
+            instructions: footprint.instructions,
+            base_cycles: (footprint.instructions as f64 * cycles_per_instruction).round() as u64,
             places: places.into(),
             rotated: rotated.into(),
         }
@@ -193,13 +201,10 @@ pub struct Population {
 pub struct Cpu {
     clock: Clock,
     memory: Hierarchy,
-    footprints: Box<[Footprint]>,
-    /// The lines of each operation.
+    /// By `Operation as usize`.
     plans: Box<[Plan]>,
-    /// Room for the lines of the operation at hand.
+    /// Room for the lines of the current operation.
     lines: Box<[Line]>,
-    /// Cycles of each operation without stalls.
-    base_cycles: Box<[u64]>,
     device_access_cycles: u64,
     profiler_instructions: u64,
     arrays: Arrays<Placed>,
@@ -236,22 +241,16 @@ impl Cpu {
     /// A processor with empty caches.
     pub fn new(
         machine: &Machine,
-        footprints: Box<[Footprint]>,
+        footprints: &[Footprint],
         structures: &Structures,
         population: Population,
         profiler_instructions: u32,
         seed: u64,
     ) -> Result<Self, ConfigurationError> {
         let memory = hierarchy(machine)?;
-        let base_cycles = footprints
-            .iter()
-            .map(|footprint| {
-                (footprint.instructions as f64 * machine.cycles_per_instruction).round() as u64
-            })
-            .collect();
         let plans: Box<[Plan]> = footprints
             .iter()
-            .map(|footprint| Plan::new(&footprint.touches))
+            .map(|footprint| Plan::new(footprint, machine.cycles_per_instruction))
             .collect();
         let most = plans
             .iter()
@@ -272,10 +271,8 @@ impl Cpu {
         Ok(Self {
             clock: Clock::from_mhz(machine.clock_mhz),
             memory,
-            footprints,
             plans,
             lines: vec![Line(0); most].into(),
-            base_cycles,
             device_access_cycles: u64::from(machine.device_access_cycles),
             profiler_instructions: u64::from(profiler_instructions),
             rotating: [background, stream].map(|array| Rotating::new(array, &pages)),
@@ -320,10 +317,8 @@ impl Cpu {
         self.clock.cycles_per_second()
     }
 
-    /// Runs one operation on the instances at hand.
+    /// Runs an operation on the current instances.
     pub fn run(&mut self, operation: Operation) {
-        let footprint = &self.footprints[operation as usize];
-        let started = self.now;
         let plan = &self.plans[operation as usize];
         let lines = &mut self.lines[..plan.places.len()];
         for (line, place) in lines.iter_mut().zip(&plan.places) {
@@ -335,11 +330,11 @@ impl Cpu {
                 .copy_from_slice(self.rotating[rotated.rotation].next(count));
         }
         let tally = self.memory.access_all(lines, self.now);
-        self.now += tally.stall_cycles;
-        self.now += self.base_cycles[operation as usize];
-        let cost = &mut self.costs[footprint.layer];
-        cost.cycles += self.now - started;
-        cost.instructions += footprint.instructions;
+        let cycles = tally.stall_cycles + plan.base_cycles;
+        self.now += cycles;
+        let cost = &mut self.costs[plan.layer];
+        cost.cycles += cycles;
+        cost.instructions += plan.instructions;
         cost.l1d_misses += tally.misses[0];
         cost.l2_misses += tally.misses[1];
     }
@@ -357,18 +352,15 @@ impl Cpu {
 
     /// Issues prefetches of an operation's lines; costs its instructions.
     pub fn run_prefetch(&mut self, operation: Operation) {
-        let footprint = &self.footprints[operation as usize];
-        for touch in &footprint.touches {
-            let base = self.bases[touch.structure as usize];
-            for offset in touch.first..touch.end {
-                self.memory.prefetch(Line(base.0 + offset), self.now);
-            }
+        let plan = &self.plans[operation as usize];
+        for place in &plan.places {
+            let line = Line(self.bases[place.structure as usize].0 + place.offset);
+            self.memory.prefetch(line, self.now);
         }
-        let cycles = self.base_cycles[operation as usize];
-        self.now += cycles;
-        let cost = &mut self.costs[footprint.layer];
-        cost.cycles += cycles;
-        cost.instructions += footprint.instructions;
+        self.now += plan.base_cycles;
+        let cost = &mut self.costs[plan.layer];
+        cost.cycles += plan.base_cycles;
+        cost.instructions += plan.instructions;
     }
 
     /// Memory for a new connection's structures.
