@@ -1,0 +1,225 @@
+//! The documents quote parameters. Every number they quote must be the one in the data files.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should end")]
+
+use std::collections::BTreeMap;
+
+use perpacket_simulate::Simulation;
+
+const SIMULATOR: &str = include_str!("../../../docs/simulator.md");
+const CALIBRATION: &str = include_str!("../../../docs/calibration.md");
+
+/// The parameters of a configuration as text, by name.
+fn parameters(configuration: &str) -> BTreeMap<String, (String, String)> {
+    let simulation = Simulation::new(configuration, &[], None).unwrap();
+    simulation
+        .parameters()
+        .map(|parameter| {
+            let value = match &parameter.value {
+                toml::Value::String(text) => text.clone(),
+                value => value.to_string(),
+            };
+            (parameter.name, (value, parameter.source))
+        })
+        .collect()
+}
+
+/// The words of a text, separated by single spaces.
+fn words(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// `2048.0` as `2048`.
+fn plain(value: &str) -> &str {
+    value.strip_suffix(".0").unwrap_or(value)
+}
+
+/// `1234567` as `1,234,567`.
+fn grouped(value: &str) -> String {
+    let digits = plain(value);
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Passages of docs/simulator.md. `{C NAME}` is the value of a parameter of configuration C: a
+/// workload's letter, or `B` for the bulk sender. `{C NAME / N}` is the value over N, and `{C NAME ,}`
+/// has its digits in groups.
+const PASSAGES: &[&str] = &[
+    "`host.profiler_instructions` (default {W host.profiler_instructions})",
+    "| clock | {W machine.clock_mhz} MHz, {W machine.cycles_per_instruction} cycle an instruction \
+     | {B machine.clock_mhz} MHz, {B machine.cycles_per_instruction} cycles an instruction |",
+    "| first level | {W machine.l1d.size_kib} KiB, {W machine.l1d.ways} ways, \
+     {W machine.l1d.latency_cycles} cycle | {B machine.l1d.size_kib} KiB, {B machine.l1d.ways} \
+     ways, {B machine.l1d.latency_cycles} cycles |",
+    "| second level | {W machine.l2.size_kib} KiB, {W machine.l2.ways} ways, \
+     {W machine.l2.latency_cycles} cycles, {W machine.policy} | {B machine.l2.size_kib} KiB, \
+     {B machine.l2.ways} ways, {B machine.l2.latency_cycles} cycles, {B machine.policy} |",
+    "| DRAM | {W machine.dram.latency_cycles} cycles | {B machine.dram.latency_cycles} cycles |",
+    "| device registers | not modelled | {B machine.device_access_cycles} cycles a frame |",
+    "| wire | {W machine.network.rate_mbps / 1000} Gb/s, {W machine.network.base_rtt_us} us round \
+     trip | {B machine.network.rate_mbps / 1000} Gb/s, {B machine.network.base_rtt_us} us round \
+     trip |",
+    "touches: {W structures.background} lines in turn.",
+    "again: {W structures.stream / 16384} MiB in turn.",
+    "at least {W tcp.minimum_rto_ms / 1000} s and includes {W tcp.rto_slop_ms} ms of slop; a SYN is \
+     sent again after {W tcp.syn_rto_ms / 1000} s.",
+    "| look up a received frame's connection | {W nic.instructions.lookup} |",
+    "| {W nic.instructions.host_receive}; {W nic.instructions.host_send} |",
+    "| {W nic.instructions.tcp_receive}; {W nic.instructions.tcp_send} |",
+    "| a command of the host (send, close) | {W nic.instructions.command} |",
+    "| {W nic.instructions.message}; {W nic.instructions.message_merge} |",
+    "| {W nic.instructions.handoff}; {W nic.instructions.restore}; \
+     {W nic.instructions.connection_end} |",
+    "| evaluate load control | {W nic.instructions.load_control} |",
+    "a ring of {W nic.receive_ring_packets} packets.",
+    "a send ring of {W nic.send_ring_packets} packets,",
+    "queue of {W host.interface_queue_packets} packets.",
+    "a second queue of {W nic.queue_packets} packets,",
+    "| monitor | Qlen > {W nic.hiwat} (`nic.hiwat`) |",
+    "| monitor | Qlen < {W nic.lowat} (`nic.lowat`) |",
+    "| increase | Qlen > {W nic.hiwat} |",
+    "`nic.soft_limit_step` = {W nic.soft_limit_step} from",
+    "{W workload.sessions.requests_per_session_mean} requests a session | {W workload.connections} | \
+     think {W client.think_time_ms} ms on average",
+    "responses | {I workload.connections} | like W |",
+    "dynamic | {D workload.connections} | read {D client.read_rate_bps / 1000} kb/s each |",
+    "static only | {S workload.connections} | read {S client.read_rate_bps / 1000} kb/s each |",
+    "in turn, {B workload.rate_mbps} Mb/s in all | {B workload.connections} to 65,536 |",
+    "warms up for {W run.warmup_packets ,} packets and measures the next {W run.packets ,} (`bulk`: \
+     {B run.warmup_packets ,} and {B run.packets ,}).",
+];
+
+/// Passages with other numbers: results, documents, and parameters that are shown in another unit.
+const OTHER_NUMBERS: &[&str] = &[
+    "about 900 instructions",
+    "to 900 to",
+    "OSDI 2006",
+    "osdi06",
+    "athlon-xp-2600",
+    "TR05-450",
+    "tcpcb 0..4",
+    "a page of 4 KiB",
+    "= 0 the host",
+    "with 1 those",
+    "4.4BSD",
+    "With 256 connections on the NIC (`perpacket simulate W-256-P-L-ORACLE-400`, seed 1), `ORACLE` \
+     serves 25,726 requests/s, `T50` 25,405, `LIFETIME` 25,363 and `FCFS` 24,762.",
+    "World Cup 1998",
+    "7.0 KB",
+    "3.8 KB",
+    "SPECweb99, 30 %",
+    "SPECweb99",
+    "at most 15 s apart",
+    "some 18 s",
+    "Shares are 0 to 1, and M is 10^6",
+    "1/s, share",
+    "l1d_misses",
+    "l2_misses",
+    "p99",
+    "HOST:8786",
+    "64 slots",
+    "3.2 events",
+];
+
+/// A passage with the values of the parameters that it names.
+fn filled(passage: &str) -> String {
+    let mut text = String::new();
+    let mut rest = passage;
+    while let Some((before, after)) = rest.split_once('{') {
+        let (reference, after) = after.split_once('}').unwrap();
+        let parts: Vec<&str> = reference.split_whitespace().collect();
+        let configuration = match parts[0] {
+            "B" => "bulk".to_owned(),
+            letter => format!("{letter}-0-N-N-FCFS-400"),
+        };
+        let parameters = parameters(&configuration);
+        let (value, _) = &parameters[parts[1]];
+        text.push_str(before);
+        text.push_str(&match parts[2..] {
+            [] => plain(value).to_owned(),
+            [","] => grouped(value),
+            ["/", divisor] => {
+                let quotient = value.parse::<f64>().unwrap() / divisor.parse::<f64>().unwrap();
+                quotient.to_string()
+            }
+            _ => unreachable!("{reference}"),
+        });
+        rest = after;
+    }
+    text + rest
+}
+
+#[test]
+fn every_number_in_the_simulators_document_is_the_one_in_the_data() {
+    let mut document = words(SIMULATOR);
+    for passage in PASSAGES {
+        let passage = filled(&words(passage));
+        assert!(
+            document.contains(&passage),
+            "docs/simulator.md: expected `{passage}`"
+        );
+        document = document.replace(&passage, "");
+    }
+    for passage in OTHER_NUMBERS {
+        assert!(
+            document.contains(passage),
+            "docs/simulator.md: no `{passage}`"
+        );
+        document = document.replace(passage, "");
+    }
+    let unchecked: Vec<&str> = document
+        .split(' ')
+        .filter(|word| word.contains(|letter: char| letter.is_ascii_digit()))
+        .collect();
+    assert!(
+        unchecked.is_empty(),
+        "docs/simulator.md: add these to PASSAGES or OTHER_NUMBERS: {unchecked:?}"
+    );
+}
+
+/// Rows such as ``| `nic.lowat` | 256 packets | source | ... |``: the value and the source are those of
+/// the data.
+#[test]
+fn the_tables_of_the_calibration_document_quote_the_data() {
+    let mut checked = 0;
+    let mut configuration = "W-0-N-N-FCFS-400";
+    let (_, tables) = CALIBRATION.split_once("## Machines").unwrap();
+    for line in tables.lines() {
+        // The heading or sentence in front of a table names what it is about.
+        match line {
+            "`athlon-xp-2600`:" => configuration = "bulk",
+            _ if line.starts_with("## ") => configuration = "W-0-N-N-FCFS-400",
+            _ if line.starts_with("Workload I ") => configuration = "I-0-N-N-FCFS-400",
+            _ if line.starts_with("Workloads S and D ") => configuration = "S-0-N-N-FCFS-400",
+            _ => {}
+        }
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        let [_, name, value, source, ..] = cells[..] else {
+            continue;
+        };
+        let name = name.trim_matches('`');
+        let parameters = parameters(configuration);
+        let (data, expected_source) = if let Some(parameter) = parameters.get(name) {
+            parameter.clone()
+        } else if let Some(operation) = parameters.get(&format!("layers.{name}.instructions")) {
+            operation.clone()
+        } else {
+            continue;
+        };
+        let quoted = match value.split(' ').next().unwrap() {
+            "off" => "false".to_owned(),
+            "on" => "true".to_owned(),
+            number => number.replace(',', ""),
+        };
+        assert_eq!(quoted, plain(&data), "docs/calibration.md: {name}");
+        assert_eq!(source, expected_source, "docs/calibration.md: {name}");
+        checked += 1;
+    }
+    assert!(checked > 100, "{checked} rows");
+}
