@@ -123,8 +123,8 @@ def test_the_table_names_quantities_with_units_and_marks_what_has_no_meaning(
 
 def test_options_of_the_bulk_sender_are_names_of_parameters(perpacket: CommandLine) -> None:
     done = perpacket(
-        *split("simulate bulk --machine athlon-xp-2600 --connections 2048 --rate-mbps 100"),
-        *split("--latency-ms 0 --l2-kb 256 --prefetch none --warmup-packets 10 --packets 20"),
+        *split("simulate bulk --machine athlon-xp-2600 --connections 2048 --bit-rate 100Mb/s"),
+        *split("--latency 0 --l2-size 256KiB --prefetch none --warmup-packets 10 --packets 20"),
         *split("--set nic.lowat=128 --show-config --format json"),
     )
     parameters = {entry["name"]: entry["value"] for entry in json.loads(done.out)}

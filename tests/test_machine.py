@@ -12,9 +12,19 @@ import pytest
 from perpacket import machine
 from perpacket.cli.app import run
 from perpacket.errors import ConfigurationError, MachineLacks
-from perpacket.machine import Capability, bpf, disciplines, memory, network, processors, programs
+from perpacket.machine import (
+    Capability,
+    bpf,
+    disciplines,
+    leftovers,
+    memory,
+    network,
+    processors,
+    programs,
+)
 from perpacket.machine.capability import Group, Question
 from perpacket.machine.files import Files, numbers, ranges
+from perpacket.measure.hosts import record
 
 CPU = "sys/devices/system/cpu"
 
@@ -210,6 +220,30 @@ def test_without_an_agent_what_it_would_have_tried_is_lacking_not_unknown() -> N
         machine.check(alone, ["pmu"])
     with pytest.raises(ConfigurationError, match="unicorns"):
         machine.check(alone, ["unicorns"])
+
+
+def test_namespaces_of_a_killed_study_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record, "folder_path", lambda: tmp_path)
+    assert leftovers.capability().available
+    names = ["perpacket-0badcafe-server", "perpacket-0badcafe-client"]
+    dead = {"pid": 1, "start_ticks": -1}
+    content = {"schema": 1, "owner": dead, "run": "0badcafe", "namespaces": [*names, "other"]}
+    (tmp_path / "0badcafe.json").write_text(json.dumps(content))
+    found = leftovers.capability()
+    assert not found.available
+    assert all(name in found.detail for name in names)
+    assert "other" not in found.detail
+    assert (tmp_path / "0badcafe.json").exists(), "doctor removes nothing"
+
+
+def test_a_machine_without_records_of_studies_has_nothing_left_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record, "folder_path", lambda: tmp_path / "none")
+    assert leftovers.capability().available
+    assert not (tmp_path / "none").exists(), "doctor makes nothing"
 
 
 def test_all_that_is_required_and_lacking_is_named_at_once() -> None:

@@ -95,7 +95,7 @@ def records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder of records that no other program on this machine takes down, and this test does."""
     folder = tmp_path / "records"
     folder.mkdir()
-    monkeypatch.setattr(record, "folder", lambda: folder)
+    monkeypatch.setattr(record, "folder_path", lambda: folder)
     yield folder
     record.remove_leftovers()
 

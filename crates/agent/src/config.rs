@@ -92,14 +92,14 @@ fn is_named(argument: &Arg, name: &str) -> bool {
     own == name && !matches!(name, "config" | "show-config" | "help" | "version")
 }
 
-/// The file that `--config` names, if it is there.
+/// The file that `--config` names. What follows `--` are options of another program.
 fn file_of(arguments: &[String]) -> Option<String> {
-    let place = arguments
-        .iter()
-        .position(|argument| argument == "--config" || argument.starts_with("--config="))?;
-    match arguments[place].split_once('=') {
+    let mut ours = arguments.iter().take_while(|argument| *argument != "--");
+    let named =
+        ours.find(|argument| *argument == "--config" || argument.starts_with("--config="))?;
+    match named.split_once('=') {
         Some((_, file)) => Some(file.to_owned()),
-        None => arguments.get(place + 1).cloned(),
+        None => ours.next().cloned(),
     }
 }
 

@@ -136,6 +136,15 @@ fn the_command_line_wins_over_the_file() {
 }
 
 #[test]
+fn options_of_a_profiled_command_are_not_the_profilers() {
+    let command = ["server", "--config", "/nowhere/server.toml", "--delay-us=1"];
+    let text = shown(&[&["profile", "--"], &command[..]].concat());
+    let table: toml::Table = text.parse().unwrap();
+    let words: Vec<String> = table["command"].clone().try_into().unwrap();
+    assert_eq!(words, command);
+}
+
+#[test]
 fn options_that_would_be_ignored_are_refused_with_what_they_belong_to() {
     let cases: [(&[&str], [&str; 2]); 17] = [
         (&["http", URL, "--spin", "5us"], ["--spin", "--rate"]),
@@ -211,7 +220,7 @@ fn options_that_would_be_ignored_are_refused_with_what_they_belong_to() {
 
 #[test]
 fn what_cannot_be_is_said_with_the_option_s_name_and_what_was_expected() {
-    let cases: [(&[&str], &str); 8] = [
+    let cases: [(&[&str], &str); 9] = [
         (
             &["load", "http", URL, "--duration", "-1"],
             "invalid value '-1' for '--duration <TIME>': expected seconds",
@@ -233,6 +242,10 @@ fn what_cannot_be_is_said_with_the_option_s_name_and_what_was_expected() {
         (
             &["profile", "--rules", "f", "--events", "accounts"],
             "--rules has no effect with --events accounts",
+        ),
+        (
+            &["profile", "--frequency", "9", "--events", "accounts"],
+            "--frequency has no effect with --events accounts",
         ),
         (
             &["profile", "--event-file", "/nowhere/set.toml"],

@@ -16,6 +16,7 @@ from perpacket.cli import (
     doctor,
     model,
     pipes,
+    renamed,
     simulate,
     study,
     termination,
@@ -72,7 +73,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     if sys.stdout is None:  # closed by the caller: Python opens nothing in its place
         show("standard output is closed", "send it to a file, or to /dev/null")
         return ExitStatus.FAILED
-    given = sys.argv[1:] if arguments is None else list(arguments)
+    given = renamed.replace(sys.argv[1:] if arguments is None else arguments)
     with termination.heeded() as told:
         status = run_verb(given)
     return ExitStatus.TERMINATED if told.is_told else status

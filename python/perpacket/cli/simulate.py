@@ -25,6 +25,7 @@ from perpacket.cli.options import (
     named_settings,
     parse_settings,
 )
+from perpacket.cli.quantities import bits_per_s, seconds, size_bytes
 from perpacket.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 EXAMPLE = (
     "Example: perpacket simulate W-1024-P-N-FCFS-400 --seed 1   or: perpacket simulate bulk "
-    "--machine athlon-xp-2600 --connections 2048 --rate-mbps 100 --latency-ms 0 --l2-kb 256 "
+    "--machine athlon-xp-2600 --connections 2048 --bit-rate 100Mb/s --latency 0 --l2-size 256KiB "
     "--prefetch none --format json"
 )
 
@@ -55,13 +56,17 @@ TraceOption = Annotated[
 ]
 MachineOption = Annotated[str | None, typer.Option(help="The host: osdi06 or athlon-xp-2600.")]
 ConnectionsOption = Annotated[int | None, typer.Option(help="Concurrent connections.")]
-RateOption = Annotated[
-    float | None, typer.Option(help="Rate of the bulk sender, Mb/s (10^6 bits).")
+BitRateOption = Annotated[
+    float | None,
+    typer.Option(parser=bits_per_s, metavar="BIT-RATE", help="Rate of the bulk sender."),
 ]
 LatencyOption = Annotated[
-    float | None, typer.Option(help="Added latency of the network, one way, ms.")
+    float | None,
+    typer.Option(parser=seconds, metavar="TIME", help="Added latency of the network, one way."),
 ]
-CacheOption = Annotated[int | None, typer.Option(help="Level-2 cache, KiB.")]
+CacheOption = Annotated[
+    int | None, typer.Option(parser=size_bytes, metavar="SIZE", help="Level-2 cache.")
+]
 PrefetchOption = Annotated[
     str | None,
     typer.Option(help="Prefetch connection structures: none, or how many packets ahead."),
@@ -85,9 +90,9 @@ def simulate(
     trace: TraceOption = None,
     machine: MachineOption = None,
     connections: ConnectionsOption = None,
-    rate_mbps: RateOption = None,
-    latency_ms: LatencyOption = None,
-    l2_kb: CacheOption = None,
+    bit_rate: BitRateOption = None,
+    latency: LatencyOption = None,
+    l2_size: CacheOption = None,
     prefetch: PrefetchOption = None,
     warmup_packets: WarmupOption = None,
     packets: PacketsOption = None,
@@ -120,9 +125,9 @@ def simulate(
     overrides = named_settings(
         machine=machine,
         workload__connections=connections,
-        workload__rate_mbps=rate_mbps,
-        network__added_latency_ms=latency_ms,
-        machine__l2__size_kib=l2_kb,
+        workload__rate_mbps=in_unit(bit_rate, 1e6),
+        network__added_latency_ms=in_unit(latency, 1e-3),
+        machine__l2__size_kib=in_unit(l2_size, 1024),
         host__prefetch=prefetch,
         run__warmup_packets=warmup_packets,
         run__packets=packets,
@@ -155,6 +160,11 @@ def simulate(
             "flight",
             hint=REPORT_HINT,
         )
+
+
+def in_unit(value: float | None, unit: float) -> float | None:
+    """A value in a unit of the parameters; None if it was not given."""
+    return None if value is None else round(value / unit, 9)
 
 
 def print_parameters(configuration: str, parameters: list[Parameter], form: Format) -> None:

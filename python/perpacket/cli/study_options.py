@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from perpacket.cli.quantities import seconds, seconds_from
+
 SIMULATED_SEEDS = 5
 """Replications of a simulated study unless asked otherwise."""
 
@@ -112,11 +114,23 @@ FirstSeedOption = Annotated[
 ]
 DurationOption = Annotated[
     float | None,
-    typer.Option("--duration", min=0.1, help="Seconds measured a run.", rich_help_panel=MEASURED),
+    typer.Option(
+        "--duration",
+        parser=seconds_from(0.1),
+        metavar="TIME",
+        help="Time that each run measures.",
+        rich_help_panel=MEASURED,
+    ),
 ]
 WarmupSecondsOption = Annotated[
     float | None,
-    typer.Option("--warmup", min=0.0, help="Seconds before them.", rich_help_panel=MEASURED),
+    typer.Option(
+        "--warmup",
+        parser=seconds,
+        metavar="TIME",
+        help="Time before each measurement.",
+        rich_help_panel=MEASURED,
+    ),
 ]
 TestbedOption = Annotated[
     TestbedChoice, typer.Option(help="Where the hosts are.", rich_help_panel=MEASURED)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perpacket.cli.options import Format, FormatOption
+from perpacket.cli.quantities import cpu_list, seconds_from
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from perpacket.measure.live import Window
 
 EXAMPLE = "Example: perpacket top --cpus 0 --requests http://127.0.0.1:8080/.perpacket/report"
+
+SHORTEST_S = 0.1
+"""Shortest window and shortest run, in seconds."""
 
 BAR_WIDTH = 40
 """Columns of a layer's bar when it is the whole."""
@@ -45,7 +49,10 @@ def add_to(app: typer.Typer) -> None:
 
 def top(
     cpus: Annotated[
-        str | None, typer.Option(help="CPUs to watch, as 0 or 0-3,6; all unless given.")
+        str | None,
+        typer.Option(
+            parser=cpu_list, metavar="LIST", help="CPUs to watch, as 0 or 0-3,6; all unless given."
+        ),
     ] = None,
     requests: Annotated[
         str | None,
@@ -58,9 +65,19 @@ def top(
     pid: Annotated[
         int | None, typer.Option(help="Count packets in this process's network namespace.")
     ] = None,
-    every: Annotated[float, typer.Option(min=0.1, help="Seconds between refreshes.")] = 1.0,
+    every: Annotated[
+        float,
+        typer.Option(
+            parser=seconds_from(SHORTEST_S), metavar="TIME", help="Time between refreshes."
+        ),
+    ] = 1.0,
     duration: Annotated[
-        float | None, typer.Option(min=0.1, help="Seconds to run; until Ctrl-C unless given.")
+        float | None,
+        typer.Option(
+            parser=seconds_from(SHORTEST_S),
+            metavar="TIME",
+            help="Time to run; until Ctrl-C unless given.",
+        ),
     ] = None,
     output_format: FormatOption = Format.TABLE,
 ) -> None:

@@ -11,6 +11,7 @@ import typer
 
 from perpacket.cli import output
 from perpacket.cli.options import Format, FormatOption, QuietOption, SeedOption
+from perpacket.cli.quantities import per_s, seconds
 
 LISTED_REJECTS = 10
 """Rejected lines that the table lists; the JSON has them all."""
@@ -49,10 +50,12 @@ ToOption = Annotated[TraceFormat, typer.Option("--to", help="Format to write.")]
 def info(
     file: SourceArgument,
     source_format: FromOption = None,
-    window_s: Annotated[
+    window: Annotated[
         float,
         typer.Option(
-            help="Requests of a client within this many seconds of its last share a connection."
+            parser=seconds,
+            metavar="TIME",
+            help="Requests of a client within this time of its last share a connection.",
         ),
     ] = 15.0,
     output_format: FormatOption = Format.TABLE,
@@ -62,7 +65,7 @@ def info(
     from perpacket import traces
 
     found = traces.info(
-        file, format=None if source_format is None else source_format.value, window_s=window_s
+        file, format=None if source_format is None else source_format.value, window_s=window
     )
     show(str(file), found, output_format, quiet)
 
@@ -109,9 +112,15 @@ def synthesize(
     ] = Workload.WORLD_CUP,
     requests: Annotated[int, typer.Option(min=1, help="Requests to write at least.")] = 100_000,
     seed: SeedOption = 1,
-    sessions_per_s: Annotated[float, typer.Option(help="Sessions that begin in a second.")] = 10.0,
-    gap_mean_s: Annotated[
-        float, typer.Option(help="Mean gap between two requests of a session, s.")
+    sessions_rate: Annotated[
+        float,
+        typer.Option(parser=per_s, metavar="RATE", help="Sessions that begin in a second."),
+    ] = 10.0,
+    gap_mean: Annotated[
+        float,
+        typer.Option(
+            parser=seconds, metavar="TIME", help="Mean gap between two requests of a session."
+        ),
     ] = 1.0,
     connections: Annotated[
         int,
@@ -131,8 +140,8 @@ def synthesize(
         workload=workload.value,
         requests=requests,
         seed=seed,
-        sessions_per_s=sessions_per_s,
-        gap_mean_s=gap_mean_s,
+        sessions_per_s=sessions_rate,
+        gap_mean_s=gap_mean,
         connections=connections,
         format=to.value,
     )

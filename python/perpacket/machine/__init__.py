@@ -5,6 +5,7 @@
     kernel.py       what the agent tries: perf, symbols, namespaces, TUN, io_uring, netem
     disciplines.py  netem and tbf, tried out in a namespace
     network.py      segmentation offload, TLS in the kernel
+    leftovers.py    namespaces that a killed study left
     bpf.py          XDP programs
     memory.py       huge pages, descriptors
     processors.py   which processors there are, what they share, what is taken from them; the clock
@@ -20,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from perpacket.errors import ConfigurationError, MachineLacks
-from perpacket.machine import bpf, kernel, memory, network, processors, programs
+from perpacket.machine import bpf, kernel, leftovers, memory, network, processors, programs
 from perpacket.machine.capability import Capability
 from perpacket.machine.files import Files
 from perpacket.machine.kernel import of_the_kernel
@@ -34,6 +35,7 @@ def examine(files: Files | None = None) -> list[Capability]:
     return [
         *kernel.of_the_agent(),
         *network.capabilities(files),
+        leftovers.capability(),
         bpf.capability(),
         *processors.capabilities(files),
         *memory.capabilities(files),

@@ -82,6 +82,7 @@ pub struct Arguments {
     folded: Option<PathBuf>,
     /// Samples a second and processor [default: 97].
     #[arg(long, value_name = "HZ")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     frequency: Option<u32>,
     /// Page that tells answered requests: JSON with `requests`, or nginx's stub_status.
     #[arg(long, value_name = "URL")]
@@ -143,6 +144,11 @@ impl Arguments {
         refuse_ignored(&[
             (self.rules.is_some() && has_accounts, "rules", why),
             (self.folded.is_some() && has_accounts, "folded", why),
+            (
+                self.frequency.is_some() && has_accounts,
+                "frequency",
+                "with --events accounts, which sample nothing",
+            ),
         ])
     }
 
@@ -154,7 +160,8 @@ impl Arguments {
         }
         let settings = self.settings()?;
         all.duration = settings.duration.map(Time);
-        all.frequency = Some(settings.frequency_hz);
+        let has_samples = self.events != Some(EventChoice::Accounts);
+        all.frequency = has_samples.then_some(settings.frequency_hz);
         all.taxonomy = Some(self.taxonomy.unwrap_or(Taxonomy::Layers));
         if self.event_file.is_none() {
             all.events = Some(self.events.unwrap_or(EventChoice::Best));

@@ -33,14 +33,18 @@ SCHEMA = 1
 """Version of a record's layout."""
 
 
-def folder() -> Path:
-    """Where records are kept: gone at the next boot, like what they tell of."""
+def folder_path() -> Path:
+    """Where records are: gone at the next boot, like the namespaces they name."""
     if os.geteuid() == 0:
-        place = Path("/run/perpacket")
-    elif runtime := os.environ.get("XDG_RUNTIME_DIR"):
-        place = Path(runtime) / "perpacket"
-    else:
-        place = Path(tempfile.gettempdir()) / f"perpacket-{os.geteuid()}"
+        return Path("/run/perpacket")
+    if runtime := os.environ.get("XDG_RUNTIME_DIR"):
+        return Path(runtime) / "perpacket"
+    return Path(tempfile.gettempdir()) / f"perpacket-{os.geteuid()}"
+
+
+def folder() -> Path:
+    """The folder of records, made if it is not there."""
+    place = folder_path()
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     if place.stat().st_uid != os.geteuid():
         raise MachineLacks(f"{place}: belongs to another user", "remove it, or set XDG_RUNTIME_DIR")
@@ -116,10 +120,9 @@ class Record:
         self.file.unlink(missing_ok=True)
 
 
-def remove_leftovers() -> list[str]:
-    """Take down what dead owners left; the runs that were."""
-    removed = []
-    for file in folder().glob("*.json"):
+def leftovers() -> Iterator[Record]:
+    """The records of runs whose owner is dead, with the namespaces that are theirs."""
+    for file in folder_path().glob("*.json"):
         try:
             content = json.loads(file.read_text(encoding="utf-8"))
             run, owner = str(content["run"]), content["owner"]
@@ -130,9 +133,16 @@ def remove_leftovers() -> list[str]:
             continue
         if alive or file.stem != run:
             continue
-        Record(run, [name for name in names if name.startswith(f"{PREFIX}{run}-")]).take_down()
-        removed.append(run)
-    return removed
+        yield Record(run, [name for name in names if name.startswith(f"{PREFIX}{run}-")])
+
+
+def remove_leftovers() -> list[str]:
+    """Take down what dead owners left; returns their runs."""
+    folder()  # refuses a folder of another user
+    removed = list(leftovers())
+    for record in removed:
+        record.take_down()
+    return [record.run for record in removed]
 
 
 def remove_folders(prefix: str) -> None:

@@ -1,0 +1,40 @@
+"""Old names of options. This release reads them; the next will not, and drops this file.
+
+The agent has such a file for its own verbs: crates/agent/src/renamed.rs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+RENAMED = {
+    ("simulate", "--rate-mbps"): ("--bit-rate", "Mb/s"),
+    ("simulate", "--latency-ms"): ("--latency", "ms"),
+    ("simulate", "--l2-kb"): ("--l2-size", "KiB"),
+    ("trace", "--window-s"): ("--window", ""),
+    ("trace", "--sessions-per-s"): ("--sessions-rate", ""),
+    ("trace", "--gap-mean-s"): ("--gap-mean", ""),
+}
+"""By verb and old name: the new name, and the unit of a bare number under the old one."""
+
+
+def replace(arguments: Sequence[str]) -> list[str]:
+    """The arguments with old names replaced, and units added to their values."""
+    verb = arguments[0] if arguments else ""
+    replaced: list[str] = []
+    value_unit = ""
+    for argument in arguments:
+        name, equals, value = argument.partition("=")
+        if (verb, name) in RENAMED:
+            new, unit = RENAMED[verb, name]
+            value_unit = "" if equals else unit
+            replaced.append(f"{new}={with_unit(value, unit)}" if equals else new)
+        else:
+            replaced.append(with_unit(argument, value_unit))
+            value_unit = ""
+    return replaced
+
+
+def with_unit(value: str, unit: str) -> str:
+    """A value with the unit that its old name implied, if it has none of its own."""
+    return f"{value}{unit}" if value[-1:].isdigit() else value

@@ -1,0 +1,21 @@
+"""What a killed study left on this machine: its namespaces and processes."""
+
+from __future__ import annotations
+
+from perpacket.machine.capability import Capability, Group, Question
+from perpacket.measure.hosts import record
+
+NOTHING_LEFT = Question(
+    "no_leftovers",
+    Group.NETWORK,
+    "servers and clients of that study may still run and use processor time",
+    "run any measured study: it removes them before it begins; or remove each with "
+    "`ip netns delete NAME`, as root",
+)
+
+
+def capability() -> Capability:
+    """Whether no killed study left namespaces; nothing is removed."""
+    names = [name for left in record.leftovers() for name in left.namespaces]
+    detail = f"left by a killed study: {', '.join(names)}" if names else "no study left namespaces"
+    return NOTHING_LEFT.answer(not names, detail)

@@ -1,0 +1,60 @@
+"""Values of options, by the table that the agent is checked with too."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import typer
+
+from perpacket.cli import quantities, renamed
+
+TABLE = tomllib.loads((Path(__file__).parent / "quantities.toml").read_text(encoding="utf-8"))
+
+PARSERS: dict[str, Callable[[str], object]] = {
+    "time": quantities.seconds,
+    "size": quantities.size_bytes,
+    "bit-rate": quantities.bits_per_s,
+    "rate": quantities.per_s,
+    "cpus": lambda text: list(quantities.cpus(text)),
+}
+
+
+def test_every_kind_of_the_shared_table_has_a_parser() -> None:
+    assert set(PARSERS) == set(TABLE)
+
+
+@pytest.mark.parametrize("kind", PARSERS)
+def test_the_shared_table_is_read_as_it_says(kind: str) -> None:
+    for text, expected in TABLE[kind]["read"].items():
+        assert PARSERS[kind](text) == pytest.approx(expected), text
+
+
+@pytest.mark.parametrize("kind", PARSERS)
+def test_what_the_shared_table_refuses_is_refused_with_what_was_expected(kind: str) -> None:
+    for text in TABLE[kind]["refused"]:
+        with pytest.raises(typer.BadParameter, match="expected"):
+            PARSERS[kind](text)
+
+
+def test_a_time_that_is_too_short_is_refused_with_the_shortest() -> None:
+    with pytest.raises(typer.BadParameter, match=r"at least 0\.1 seconds"):
+        quantities.seconds_from(0.1)("50ms")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("simulate bulk --rate-mbps 100 --seed 1", "simulate bulk --bit-rate 100Mb/s --seed 1"),
+        (
+            "simulate bulk --latency-ms=5 --l2-kb 256",
+            "simulate bulk --latency=5ms --l2-size 256KiB",
+        ),
+        ("trace info log --window-s 15", "trace info log --window 15"),
+        ("study run --rate-mbps 1", "study run --rate-mbps 1"),
+    ],
+)
+def test_old_names_of_options_become_new_ones_with_their_unit(old: str, new: str) -> None:
+    assert renamed.replace(old.split()) == new.split()
