@@ -22,7 +22,7 @@ CRATES: dict[str, set[str]] = {
     "media": {"linux", "timers"},
     "http": set(),
     "serve": {"http", "linux"},
-    "load": {"linux", "timers", "workload"},
+    "load": {"http", "linux", "timers", "workload"},
     "link": {"linux"},
     "microbench": {"linux", "memory"},
     "router": {"linux"},

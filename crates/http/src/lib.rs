@@ -4,7 +4,7 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | `request` | parse the head of a request |
+//! | `request`, `response` | parse the head of a message |
 //! | `body` | extract a body from the bytes that follow a head: by length, in chunks, until close |
 //! | `target` | request targets, paths, percent-encoding, queries |
 //! | `date`, `range`, `coding` | the values of fields |
@@ -17,5 +17,6 @@ pub mod content_type;
 pub mod date;
 pub mod range;
 pub mod request;
+pub mod response;
 pub mod status;
 pub mod target;

@@ -2,7 +2,7 @@
 //! the report instead.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use perpacket_workload::{ParameterError, TraceError};
 
@@ -81,6 +81,14 @@ pub enum LoadError {
 }
 
 impl LoadError {
+    /// Wraps an error of the operating system with the file.
+    pub(crate) fn file(path: &Path) -> impl Fn(io::Error) -> Self {
+        move |source| Self::File {
+            path: path.to_owned(),
+            source,
+        }
+    }
+
     /// Wraps an error of the operating system with what was being done.
     pub(crate) fn system(action: &'static str) -> impl Fn(io::Error) -> Self {
         move |source| Self::System { action, source }

@@ -1,64 +1,40 @@
-//! Workloads: what clients ask of a server.
+//! Workloads: what clients ask a server for.
 //!
-//! A workload turns a recorded trace or a generator into *sessions*: the requests one client sends
-//! over one connection. This crate reads and writes traces, cuts them into sessions, sums them up
-//! and generates sessions from published distributions. It depends on no other crate of the
-//! project and touches no clock, no environment and no file it was not given: readers take
-//! [`std::io::Read`], generators take a seed.
+//! A workload turns a recorded trace or a generator into *sessions*: the requests that one client
+//! sends over one connection. `trace` reads, writes and summarizes traces, `sessions` cuts them
+//! into sessions, `generators` draws sessions from published distributions.
+//!
+//! The crate depends on no other crate of the project and reads no clock, no environment and no
+//! file of its own: readers receive a [`std::io::Read`], generators a seed.
 
 #![forbid(unsafe_code)]
 
-mod catalogue;
-mod convert;
-mod error;
-mod format;
-mod histogram;
-mod input;
-mod log_line;
-mod lognormal;
-mod method;
-mod names;
-mod normal;
-mod object_paths;
-mod output;
-mod packets;
-mod parameter;
-mod peak;
-mod plan;
-mod random;
-mod read;
-mod rejects;
-mod replay;
-mod request;
+mod generators;
 mod sessions;
-pub mod specweb99;
-mod stamp;
-mod summary;
-pub mod surge;
-mod synthesize;
-pub mod webstone;
-mod world_cup;
-mod write;
+mod trace;
 
-pub use convert::{Conversion, Converted, convert};
-pub use error::TraceError;
-pub use format::{Compression, RECORD_BYTES, TraceFormat, UnknownFormat};
-pub use log_line::{LogLine, Reject};
-pub use lognormal::{LognormalGenerator, LognormalSessions};
-pub use method::{HttpVersion, Method};
-pub use object_paths::ObjectPaths;
-pub use packets::{SEGMENT_BYTES, response_packets};
-pub use parameter::ParameterError;
-pub use plan::{PlannedRequest, SessionSource, Sessions};
-pub use random::Stream;
-pub use read::{TraceSink, read_trace};
-pub use rejects::{LISTED_REJECTS, RejectedLine};
-pub use replay::Replay;
-pub use request::{Request, Source};
-pub use sessions::{Place, SESSION_WINDOW_S, SessionCutter};
-pub use specweb99::{SpecWeb99, SpecWeb99Generator};
-pub use summary::{Check, SessionPackets, Spread, Summary, summarize};
-pub use surge::{Surge, SurgeGenerator, SurgeRequest};
-pub use synthesize::{Synthesis, SynthesisError, Synthesized, synthesize};
-pub use webstone::WebStoneGenerator;
-pub use world_cup::WorldCupRecord;
+pub use generators::lognormal::{LognormalGenerator, LognormalSessions};
+pub use generators::parameter::ParameterError;
+pub use generators::random::Stream;
+pub use generators::source::Sessions;
+pub use generators::specweb99::{SpecWeb99, SpecWeb99Generator};
+pub use generators::surge::{Surge, SurgeGenerator, SurgeRequest};
+pub use generators::synthesize::{Synthesis, SynthesisError, Synthesized, synthesize};
+pub use generators::webstone::WebStoneGenerator;
+pub use generators::{specweb99, surge, webstone};
+pub use sessions::logged::{LoggedRequest, LoggedSessions, SessionTable, read_sessions};
+pub use sessions::planned::{PlannedRequest, SessionSource};
+pub use sessions::replay::Replay;
+pub use trace::convert::{Conversion, Converted, convert};
+pub use trace::error::TraceError;
+pub use trace::format::{Compression, RECORD_BYTES, TraceFormat, UnknownFormat};
+pub use trace::log_line::{LogLine, Reject};
+pub use trace::method::{HttpVersion, Method};
+pub use trace::object_paths::ObjectPaths;
+pub use trace::packets::{SEGMENT_BYTES, response_packets};
+pub use trace::read::{TraceSink, read_trace};
+pub use trace::rejects::{LISTED_REJECTS, RejectedLine, Rejects};
+pub use trace::request::{Request, Source};
+pub use trace::session_cutter::{SESSION_WINDOW_S, SessionCutter, SessionPlace};
+pub use trace::summary::{Check, SessionPackets, Spread, Summary, summarize};
+pub use trace::world_cup::WorldCupRecord;

@@ -4,12 +4,14 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 use crc32fast::Hasher;
+use perpacket_http::body::{BodyError, BodyReader};
+use perpacket_http::date::DATE_BYTES;
+use perpacket_http::response::Response;
 use rustix::net::{RecvFlags, recv};
 use rustls::ClientConnection;
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::response::{Body, Head};
-use super::step::{Script, Step};
+use super::session::{Session, SessionRequest};
 
 /// Bodies with at least so many bytes to come are dropped in the kernel instead of copied out of
 /// it (`MSG_TRUNC`, tcp(7)); below, the copy is cheaper than the call it would cost.
@@ -53,9 +55,9 @@ pub(crate) struct Connection {
     pub tls: Option<Box<ClientConnection>>,
     /// Distinguishes sockets that one connection had after each other.
     pub generation: u32,
-    pub script: Script,
+    pub session: Session,
     /// The request at hand.
-    pub step: Step,
+    pub request: SessionRequest,
     /// The server was asked to close after it.
     pub closing: bool,
     /// It was sent once more on a new connection.
@@ -66,10 +68,8 @@ pub(crate) struct Connection {
     pub unsent: Vec<u8>,
     /// Start of a head that came in pieces.
     pub head_bytes: Vec<u8>,
-    pub head: Option<Head>,
-    pub body: Body,
-    pub body_bytes: u64,
-    pub digest: Hasher,
+    /// The response, once its head is complete.
+    pub response: Option<ArrivingResponse>,
     /// Bytes of the response so far, head included.
     pub received_bytes: u64,
     pub intended_ns: u64,
@@ -80,14 +80,46 @@ pub(crate) struct Connection {
     pub served: u32,
     /// Failed requests in a row.
     pub failed: u32,
-    /// Where the response redirects to.
-    pub location: Option<String>,
     /// The advertisement shown last (SPECweb99).
     pub advertisement: u32,
     /// In the window: bytes, responses and failures, for conformance.
     pub window_bytes: u64,
     pub window_requests: u64,
-    pub window_faults: u64,
+    pub window_errors: u64,
+}
+
+/// A response whose head is complete.
+#[derive(Debug)]
+pub(crate) struct ArrivingResponse {
+    pub status: u16,
+    pub keep_alive: bool,
+    /// `Content-Length`
+    pub length_bytes: Option<u64>,
+    /// `Last-Modified`
+    pub last_modified: Option<[u8; DATE_BYTES]>,
+    /// `Location` of a redirect.
+    pub location: Option<String>,
+    pub body: BodyReader,
+    /// Bytes of the body so far.
+    pub body_bytes: u64,
+    /// CRC-32 of the body so far, if the load compares digests.
+    pub digest: Hasher,
+}
+
+impl ArrivingResponse {
+    pub(crate) fn new(head: &Response<'_>, to_head: bool) -> Result<Self, BodyError> {
+        let location = head.location.filter(|_| head.status >= 300);
+        Ok(Self {
+            status: head.status,
+            keep_alive: head.keep_alive,
+            length_bytes: head.length_bytes,
+            last_modified: head.last_modified.and_then(|date| date.try_into().ok()),
+            location: location.map(|text| String::from_utf8_lossy(text).into_owned()),
+            body: BodyReader::new(head.framing(to_head), u64::MAX)?,
+            body_bytes: 0,
+            digest: Hasher::new(),
+        })
+    }
 }
 
 impl Connection {
@@ -99,36 +131,31 @@ impl Connection {
             stream: None,
             tls: None,
             generation: 0,
-            script: Script::default(),
-            step: Step::default(),
+            session: Session::default(),
+            request: SessionRequest::default(),
             closing: false,
             retried: false,
             peer_closed: false,
             unsent: Vec::new(),
             head_bytes: Vec::new(),
-            head: None,
-            body: Body::Length(0),
-            body_bytes: 0,
-            digest: Hasher::new(),
+            response: None,
             received_bytes: 0,
             intended_ns: 0,
             sent_ns: 0,
             progress_ns: 0,
             served: 0,
             failed: 0,
-            location: None,
             advertisement: 0,
             window_bytes: 0,
             window_requests: 0,
-            window_faults: 0,
+            window_errors: 0,
         }
     }
 
     /// Forgets the response before, for a new request.
     pub(crate) fn reset_response(&mut self) {
         self.head_bytes.clear();
-        self.head = None;
-        self.body_bytes = 0;
+        self.response = None;
         self.received_bytes = 0;
         self.unsent.clear();
     }
@@ -152,7 +179,9 @@ impl Connection {
         if let Some(tls) = &mut self.tls {
             return read_tls(tls, stream, buffer);
         }
-        if let (true, Some(_), Body::Length(left)) = (drop_body, &self.head, self.body)
+        if drop_body
+            && let Some(response) = &self.response
+            && let Some(left) = response.body.left_bytes()
             && left >= DROP_FROM_BYTES
         {
             let most = buffer.len().min(left as usize);

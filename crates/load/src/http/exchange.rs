@@ -2,67 +2,69 @@
 
 use std::io;
 
+use perpacket_http::body::BodyError;
+use perpacket_http::date::DATE_BYTES;
+use perpacket_http::response::parse_response;
 use rustix::event::epoll::EventFlags;
 
-use super::connection::{Connection, State, Wait};
-use super::fault::Fault;
-use super::request::{Circumstances, shown_advertisement};
+use super::connection::{ArrivingResponse, State, Wait};
+use super::errors::RequestError;
+use super::request::{RequestContext, shown_advertisement};
 use super::request_log::Entry;
-use super::response::{Body, DATE_BYTES, Head, is_redirect, parse_head};
+use super::session::{ANY_SIZE, OPERATION_NAMES, Operation};
 use super::settings::Check;
-use super::step::{ANY_SIZE, OPERATION_NAMES, Operation};
 use super::worker::Worker;
 
 /// Bytes that a paced connection reads at once: one segment's payload on Ethernet.
 const SEGMENT_BYTES: usize = 1460;
 const BITS_PER_BYTE_NS: u128 = 8_000_000_000;
 
-/// What some bytes of a response led to.
-enum Taken {
-    /// More is to come.
-    More,
+/// The state of a response after some bytes of it.
+enum Parsed {
+    /// More bytes are to come.
+    Incomplete,
     /// The response is complete.
     Complete,
-    /// It cannot be used.
-    Broken(Fault, String),
+    /// The bytes are no HTTP response, for this reason.
+    Invalid(String),
 }
 
 impl Worker {
     /// Looks at one event; returns the time.
-    pub(super) fn handle(&mut self, connection: u32, generation: u32, flags: EventFlags) -> u64 {
+    pub(super) fn handle_event(&mut self, slot: u32, generation: u32, flags: EventFlags) -> u64 {
         let now = self.now();
-        let own = &mut self.connections[connection as usize];
-        if own.generation != generation {
+        let connection = &mut self.connections[slot as usize];
+        if connection.generation != generation {
             return now;
         }
         if flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR) {
-            own.peer_closed = true;
+            connection.peer_closed = true;
         }
-        match own.state {
+        match connection.state {
             State::Closed => {}
-            State::Connecting => self.connected(connection, now),
+            State::Connecting => self.finish_connecting(slot, now),
             State::Idle => {
                 // Nothing was asked: whatever came ends the connection.
-                if own.peer_closed || flags.contains(EventFlags::IN) {
-                    own.close();
+                if connection.peer_closed || flags.contains(EventFlags::IN) {
+                    connection.close();
                 }
             }
             State::Busy => {
-                let has_unsent = !own.unsent.is_empty() || own.tls.is_some();
+                let has_unsent = !connection.unsent.is_empty() || connection.tls.is_some();
                 if flags.contains(EventFlags::OUT)
                     && has_unsent
-                    && let Err(error) = own.flush()
+                    && let Err(error) = connection.flush()
                 {
-                    self.broken_off(connection, &error, now);
+                    self.connection_lost(slot, &error, now);
                     return now;
                 }
-                let paced = self.connections[connection as usize].wait != Wait::Nothing;
+                let paced = self.connections[slot as usize].wait != Wait::Nothing;
                 if !paced
                     && flags.intersects(
                         EventFlags::IN | EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR,
                     )
                 {
-                    self.receive(connection);
+                    self.receive(slot);
                 }
             }
         }
@@ -70,57 +72,61 @@ impl Worker {
     }
 
     /// A connection attempt has ended.
-    fn connected(&mut self, connection: u32, now: u64) {
-        let own = &mut self.connections[connection as usize];
-        let error = match own.stream.as_ref().map(std::net::TcpStream::take_error) {
+    fn finish_connecting(&mut self, slot: u32, now: u64) {
+        let connection = &mut self.connections[slot as usize];
+        let error = match connection
+            .stream
+            .as_ref()
+            .map(std::net::TcpStream::take_error)
+        {
             Some(Ok(None)) => None,
             Some(Ok(Some(error)) | Err(error)) => Some(error),
             None => Some(io::ErrorKind::NotConnected.into()),
         };
         if let Some(error) = error {
-            let fault = Fault::of_connect(&error);
-            return self.fail(connection, fault, now, || format!("connect: {error}"));
+            let error_kind = RequestError::of_connecting(&error);
+            return self.fail_request(slot, error_kind, now, || format!("connect: {error}"));
         }
         if let Some(connector) = &self.run.connector {
             match connector.start() {
-                Ok(tls) => own.tls = Some(Box::new(tls)),
+                Ok(tls) => connection.tls = Some(Box::new(tls)),
                 Err(error) => {
-                    return self.fail(connection, Fault::Tls, now, || error.to_string());
+                    return self.fail_request(slot, RequestError::Tls, now, || error.to_string());
                 }
             }
         }
-        self.send(connection, now);
+        self.send_request(slot, now);
     }
 
     /// Sends the request at hand on an open connection.
-    pub(super) fn send(&mut self, connection: u32, now: u64) {
-        let own = &mut self.connections[connection as usize];
-        own.reset_response();
-        own.state = State::Busy;
-        own.sent_ns = now;
-        own.progress_ns = now;
-        let copy_date = match own.step.operation {
-            Operation::Conditional => self.copies.get(&own.step.object),
+    pub(super) fn send_request(&mut self, slot: u32, now: u64) {
+        let connection = &mut self.connections[slot as usize];
+        connection.reset_response();
+        connection.state = State::Busy;
+        connection.sent_ns = now;
+        connection.progress_ns = now;
+        let copy_date = match connection.request.operation {
+            Operation::Conditional => self.copies.get(&connection.request.object),
             _ => None,
         };
-        let circumstances = Circumstances {
-            close: own.closing,
+        let context = RequestContext {
+            close: connection.closing,
             copy_date: copy_date.unwrap_or(&self.run.today),
-            user: connection,
-            last_advertisement: own.advertisement,
+            user: slot,
+            last_advertisement: connection.advertisement,
         };
         let bytes = self
             .run
             .writer
-            .bytes(&mut self.scratch, &own.step, circumstances);
-        if let Err(error) = own.write(bytes) {
-            return self.broken_off(connection, &error, now);
+            .bytes(&mut self.scratch, &connection.request, context);
+        if let Err(error) = connection.write(bytes) {
+            return self.connection_lost(slot, &error, now);
         }
-        self.guard(connection, now);
+        self.arm_timeout(slot, now);
     }
 
     /// Reads what is there of a response.
-    pub(super) fn receive(&mut self, connection: u32) {
+    pub(super) fn receive(&mut self, slot: u32) {
         let mut buffer = core::mem::take(&mut self.buffer);
         loop {
             let line_speed = self.run.settings.line_speed_bps;
@@ -130,303 +136,334 @@ impl Worker {
                 buffer.len()
             };
             let drops = line_speed.is_none() && self.run.settings.check != Check::Digest;
-            let own = &mut self.connections[connection as usize];
-            let was_handshaking = own.tls.as_ref().is_some_and(|tls| tls.is_handshaking());
-            let read = own.read(&mut buffer[..most], drops);
+            let connection = &mut self.connections[slot as usize];
+            let was_handshaking = connection
+                .tls
+                .as_ref()
+                .is_some_and(|tls| tls.is_handshaking());
+            let read = connection.read(&mut buffer[..most], drops);
             let now = self.now();
-            let own = &mut self.connections[connection as usize];
-            if was_handshaking && own.tls.as_ref().is_some_and(|tls| !tls.is_handshaking()) {
+            let connection = &mut self.connections[slot as usize];
+            if was_handshaking
+                && connection
+                    .tls
+                    .as_ref()
+                    .is_some_and(|tls| !tls.is_handshaking())
+            {
                 // The request waited for the handshake: only now it is sent.
-                own.sent_ns = now;
-                own.progress_ns = now;
+                connection.sent_ns = now;
+                connection.progress_ns = now;
             }
             let bytes = match read {
                 Ok(0) => {
-                    self.ended(connection, now);
+                    self.end_of_stream(slot, now);
                     break;
                 }
                 Ok(bytes) => bytes,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => {
-                    self.broken_off(connection, &error, now);
+                    self.connection_lost(slot, &error, now);
                     break;
                 }
             };
-            own.progress_ns = now;
-            own.received_bytes += bytes as u64;
-            own.window_bytes += bytes as u64;
-            self.tally.bytes += bytes as u64;
+            connection.progress_ns = now;
+            connection.received_bytes += bytes as u64;
+            connection.window_bytes += bytes as u64;
+            self.counts.bytes += bytes as u64;
             // Bytes that were dropped in the kernel are not in the buffer, and nobody looks at them.
-            let taken = self.take(connection, &buffer[..bytes.min(most)]);
+            let taken = self.parse(slot, &buffer[..bytes.min(most)]);
             let complete = match taken {
-                Taken::Broken(fault, text) => {
-                    self.fail(connection, fault, now, || text);
+                Parsed::Invalid(text) => {
+                    self.fail_request(slot, RequestError::BadResponse, now, || text);
                     break;
                 }
-                Taken::Complete => true,
-                Taken::More => false,
+                Parsed::Complete => true,
+                Parsed::Incomplete => false,
             };
-            let own = &self.connections[connection as usize];
+            let connection = &self.connections[slot as usize];
             if let Some(speed) = line_speed {
-                let line_ns = u128::from(own.received_bytes) * BITS_PER_BYTE_NS / u128::from(speed);
-                let until = own.sent_ns + line_ns as u64;
+                let line_ns =
+                    u128::from(connection.received_bytes) * BITS_PER_BYTE_NS / u128::from(speed);
+                let until = connection.sent_ns + line_ns as u64;
                 if until > now {
                     let wait = if complete { Wait::LineEnd } else { Wait::Line };
-                    self.wait(connection, wait, until);
+                    self.wait_until(slot, wait, until);
                     break;
                 }
             }
             if complete {
-                self.complete(connection, now);
+                self.complete_request(slot, now);
                 break;
             }
             // Less than was asked for empties an edge-triggered stream socket (epoll(7)); an end
             // that was announced is still to be read.
-            let own = &self.connections[connection as usize];
-            if bytes < most && own.tls.is_none() && !own.peer_closed {
+            let connection = &self.connections[slot as usize];
+            if bytes < most && connection.tls.is_none() && !connection.peer_closed {
                 break;
             }
         }
         self.buffer = buffer;
     }
 
-    /// Takes bytes of a response.
-    fn take(&mut self, connection: u32, bytes: &[u8]) -> Taken {
-        let own = &mut self.connections[connection as usize];
+    /// Parses bytes of a response.
+    fn parse(&mut self, slot: u32, bytes: &[u8]) -> Parsed {
+        let connection = &mut self.connections[slot as usize];
         let mut rest = bytes;
-        while own.head.is_none() {
-            let gathered = !own.head_bytes.is_empty();
-            if gathered {
-                own.head_bytes.extend_from_slice(rest);
+        while connection.response.is_none() {
+            let is_continued = !connection.head_bytes.is_empty();
+            if is_continued {
+                connection.head_bytes.extend_from_slice(rest);
             }
-            let seen: &[u8] = if gathered { &own.head_bytes } else { rest };
-            let head = match parse_head(seen) {
-                Ok(Some(head)) => head,
-                Ok(None) => {
-                    if !gathered {
-                        own.head_bytes.extend_from_slice(rest);
-                    }
-                    return Taken::More;
-                }
-                Err(text) => return Taken::Broken(Fault::BadResponse, text),
+            let seen: &[u8] = if is_continued {
+                &connection.head_bytes
+            } else {
+                rest
             };
-            let after = seen.len() - head.bytes;
-            let cookie = head
-                .cookie
-                .and_then(|(from, to)| shown_advertisement(&seen[from..to]));
-            own.advertisement = cookie.unwrap_or(own.advertisement);
-            own.location = head
-                .location
-                .map(|(from, to)| String::from_utf8_lossy(&seen[from..to]).into_owned());
-            rest = &rest[rest.len() - after..];
-            own.head_bytes.clear();
-            if head.status >= 200 {
-                own.body = Body::after(&head, own.step.operation == Operation::Head);
-                own.head = Some(head);
-                own.digest = crc32fast::Hasher::new();
+            let (head, head_bytes) = match parse_response(seen) {
+                Ok(Some(parsed)) => parsed,
+                Ok(None) => {
+                    if !is_continued {
+                        connection.head_bytes.extend_from_slice(rest);
+                    }
+                    return Parsed::Incomplete;
+                }
+                Err(error) => return Parsed::Invalid(error.to_string()),
+            };
+            let left = seen.len() - head_bytes;
+            if let Some(shown) = head.set_cookie.and_then(shown_advertisement) {
+                connection.advertisement = shown;
             }
+            // A status below 200 announces another response.
+            if head.status >= 200 {
+                let to_head = connection.request.operation == Operation::Head;
+                match ArrivingResponse::new(&head, to_head) {
+                    Ok(response) => connection.response = Some(response),
+                    Err(error) => return Parsed::Invalid(body_problem(error)),
+                }
+            }
+            rest = &rest[rest.len() - left..];
+            connection.head_bytes.clear();
         }
+        let Some(response) = &mut connection.response else {
+            return Parsed::Incomplete;
+        };
         let digests = self.run.settings.check == Check::Digest;
-        let Connection {
+        let ArrivingResponse {
             body,
             digest,
             body_bytes,
             ..
-        } = own;
-        let taken = body.take(rest, |data| {
+        } = response;
+        let read = body.read(rest, |data| {
             *body_bytes += data.len() as u64;
             if digests {
                 digest.update(data);
             }
         });
-        match taken {
-            Err(text) => Taken::Broken(Fault::BadResponse, text),
-            Ok(taken) if taken < rest.len() => Taken::Broken(
-                Fault::BadResponse,
-                format!("{} bytes after the end of the response", rest.len() - taken),
-            ),
-            Ok(_) if own.body.is_complete() => Taken::Complete,
-            Ok(_) => Taken::More,
+        match read {
+            Err(error) => Parsed::Invalid(body_problem(error)),
+            Ok(read) if read < rest.len() => Parsed::Invalid(format!(
+                "{} bytes after the end of the response",
+                rest.len() - read
+            )),
+            Ok(_) if response.body.is_complete() => Parsed::Complete,
+            Ok(_) => Parsed::Incomplete,
         }
     }
 
-    /// The server closed.
-    fn ended(&mut self, connection: u32, now: u64) {
-        let own = &mut self.connections[connection as usize];
-        own.peer_closed = true;
-        match (&own.head, own.body) {
-            (Some(_), Body::UntilClose) => self.complete(connection, now),
-            (Some(head), body) => {
-                let (announced, found) = (head.length_bytes, own.body_bytes);
-                self.fail(connection, Fault::ShortBody, now, || {
-                    match (announced, body) {
-                        (Some(announced), _) => {
-                            format!("{found} of {announced} bytes, then closed")
-                        }
-                        (None, _) => format!("closed inside a chunk, after {found} bytes"),
-                    }
-                });
-            }
-            (None, _) => self.broken_off(connection, &io::ErrorKind::UnexpectedEof.into(), now),
+    /// The server closed its side of the connection.
+    fn end_of_stream(&mut self, slot: u32, now: u64) {
+        let connection = &mut self.connections[slot as usize];
+        connection.peer_closed = true;
+        let Some(response) = &connection.response else {
+            return self.connection_lost(slot, &io::ErrorKind::UnexpectedEof.into(), now);
+        };
+        if response.body.ends_at_close() {
+            return self.complete_request(slot, now);
         }
+        let (announced, received) = (response.length_bytes, response.body_bytes);
+        self.fail_request(slot, RequestError::ShortBody, now, || match announced {
+            Some(announced) => format!("{received} of {announced} bytes, then closed"),
+            None => format!("closed inside a chunk, after {received} bytes"),
+        });
     }
 
     /// The connection broke under a request. One that had been kept may have been closed before the
     /// request came (RFC 9112, section 9.3.1): then it is asked once more, as browsers do.
-    fn broken_off(&mut self, connection: u32, error: &io::Error, now: u64) {
-        let own = &mut self.connections[connection as usize];
-        let text = format!("after {} bytes: {error}", own.received_bytes);
-        if own.served > 0 && own.received_bytes == 0 && !own.retried {
-            own.retried = true;
-            own.close();
-            self.tally.reopened += 1;
-            return self.connect(connection, now);
+    fn connection_lost(&mut self, slot: u32, error: &io::Error, now: u64) {
+        let connection = &mut self.connections[slot as usize];
+        let text = format!("after {} bytes: {error}", connection.received_bytes);
+        if connection.served > 0 && connection.received_bytes == 0 && !connection.retried {
+            connection.retried = true;
+            connection.close();
+            self.counts.reopened += 1;
+            return self.connect(slot, now);
         }
-        let fault = match error.kind() {
-            io::ErrorKind::UnexpectedEof => Fault::Closed,
-            _ => Fault::of_transfer(error),
+        let error_kind = match error.kind() {
+            io::ErrorKind::UnexpectedEof => RequestError::Closed,
+            _ => RequestError::of_connected(error),
         };
-        self.fail(connection, fault, now, || text);
+        self.fail_request(slot, error_kind, now, || text);
     }
 
     /// The request at hand has failed.
-    pub(super) fn fail(
+    pub(super) fn fail_request(
         &mut self,
-        connection: u32,
-        fault: Fault,
+        slot: u32,
+        error_kind: RequestError,
         now: u64,
         text: impl FnOnce() -> String,
     ) {
-        self.tally.faults.add(fault, text);
-        let own = &mut self.connections[connection as usize];
-        own.window_faults += 1;
-        own.wait = Wait::Nothing;
-        let status = own.head.as_ref().map_or(0, |head| head.status);
-        own.close();
-        self.note(connection, now, status, fault.name());
-        self.next(connection, now, true);
+        self.counts.errors.add(error_kind, text);
+        let connection = &mut self.connections[slot as usize];
+        connection.window_errors += 1;
+        connection.wait = Wait::Nothing;
+        let response = connection.response.as_ref();
+        let status = response.map_or(0, |response| response.status);
+        connection.close();
+        self.log_request(slot, now, status, error_kind.name());
+        self.end_request(slot, now, true);
     }
 
     /// The response is complete.
-    pub(super) fn complete(&mut self, connection: u32, now: u64) {
-        let own = &mut self.connections[connection as usize];
-        let Some(head) = own.head.take() else {
+    pub(super) fn complete_request(&mut self, slot: u32, now: u64) {
+        let connection = &mut self.connections[slot as usize];
+        let Some(mut response) = connection.response.take() else {
             return;
         };
-        own.wait = Wait::Nothing;
-        own.served += 1;
-        let keeps =
-            head.keep_alive && !own.closing && !own.peer_closed && own.body != Body::UntilClose;
-        let service = now.saturating_sub(own.sent_ns);
-        let response = now.saturating_sub(own.intended_ns);
-        own.window_requests += 1;
-        self.tally.requests += 1;
-        self.tally.body_bytes += own.body_bytes;
-        self.tally.statuses[usize::from(head.status)] += 1;
-        self.tally.operations[own.step.operation as usize] += 1;
-        self.tally.service.record(service);
-        self.tally.response.record(response);
-        self.tally.response_sum_ns += u128::from(response);
+        connection.wait = Wait::Nothing;
+        connection.served += 1;
+        let stays_open = response.keep_alive
+            && !connection.closing
+            && !connection.peer_closed
+            && !response.body.ends_at_close();
+        let service_ns = now.saturating_sub(connection.sent_ns);
+        let response_ns = now.saturating_sub(connection.intended_ns);
+        connection.window_requests += 1;
+        let counts = &mut self.counts;
+        counts.requests += 1;
+        counts.body_bytes += response.body_bytes;
+        counts.statuses[usize::from(response.status)] += 1;
+        counts.operations[connection.request.operation as usize] += 1;
+        counts.service.record(service_ns);
+        counts.response.record(response_ns);
+        counts.response_sum_ns += u128::from(response_ns);
         self.answered_ns = now;
-        let complaint = self.complaint(connection, &head);
-        let own = &mut self.connections[connection as usize];
-        if keeps {
-            own.state = State::Idle;
+        let problem = self.check_response(slot, &mut response);
+        let connection = &mut self.connections[slot as usize];
+        if stays_open {
+            connection.state = State::Idle;
         } else {
-            own.close();
+            connection.close();
         }
-        let error = match complaint {
+        let error = match problem {
             None => {
-                self.tally.sound += 1;
+                self.counts.sound += 1;
                 ""
             }
-            Some((fault, text)) => {
-                own.window_faults += 1;
-                self.tally.faults.add(fault, || text);
-                fault.name()
+            Some((error, text)) => {
+                connection.window_errors += 1;
+                self.counts.errors.add(error, || text);
+                error.name()
             }
         };
-        if let Some(date) = head.last_modified {
-            self.remember(connection, date);
+        if let Some(date) = response.last_modified {
+            self.store_copy_date(slot, date);
         }
-        self.note(connection, now, head.status, error);
-        self.next(connection, now, false);
+        self.log_request(slot, now, response.status, error);
+        self.end_request(slot, now, false);
     }
 
-    /// What is wrong with a complete response, if anything is.
-    fn complaint(&mut self, connection: u32, head: &Head) -> Option<(Fault, String)> {
-        let own = &mut self.connections[connection as usize];
-        let step = own.step;
-        if !is_expected(head.status, step.status) {
-            let mut text = format!("status {}", head.status);
-            if let Some(location) = own.location.take() {
+    /// The first problem of a complete response: its status, its length or its digest.
+    fn check_response(
+        &mut self,
+        slot: u32,
+        response: &mut ArrivingResponse,
+    ) -> Option<(RequestError, String)> {
+        let request = self.connections[slot as usize].request;
+        let (status, object) = (response.status, request.object);
+        if !is_expected(status, request.logged_status) {
+            let mut text = format!("status {status}");
+            if let Some(location) = &response.location {
                 text.push_str(" to ");
-                text.push_str(&location);
+                text.push_str(location);
             }
-            return Some((Fault::UnexpectedStatus, text));
+            return Some((RequestError::UnexpectedStatus, text));
         }
-        let is_whole = head.status == 200 && step.operation != Operation::Head;
-        let expected = u64::from(step.expected_bytes);
-        if self.run.settings.check == Check::None || !is_whole {
+        let check = self.run.settings.check;
+        if check == Check::None || status != 200 || request.operation == Operation::Head {
             return None;
         }
-        if step.expected_bytes != ANY_SIZE && own.body_bytes != expected {
+        let expected = u64::from(request.expected_bytes);
+        if request.expected_bytes != ANY_SIZE && response.body_bytes != expected {
             let text = format!(
-                "object {}: {} of {expected} bytes",
-                step.object, own.body_bytes
+                "object {object}: {} of {expected} bytes",
+                response.body_bytes
             );
-            return Some((Fault::ShortBody, text));
+            return Some((RequestError::ShortBody, text));
         }
-        let is_file = matches!(step.operation, Operation::Get | Operation::Conditional);
-        if self.run.settings.check == Check::Digest && is_file {
-            let digest = core::mem::take(&mut own.digest).finalize();
-            let known = *self.digests.entry(step.object).or_insert(digest);
+        let is_file = matches!(request.operation, Operation::Get | Operation::Conditional);
+        if check == Check::Digest && is_file {
+            let digest = core::mem::take(&mut response.digest).finalize();
+            let known = *self.digests.entry(object).or_insert(digest);
             if known != digest {
-                let text = format!(
-                    "object {}: crc32 {digest:08x}, before {known:08x}",
-                    step.object
-                );
-                return Some((Fault::ChangedBody, text));
+                let text = format!("object {object}: crc32 {digest:08x}, before {known:08x}");
+                return Some((RequestError::ChangedBody, text));
             }
         }
         None
     }
 
     /// Remembers how old an object is, where conditional requests will ask.
-    fn remember(&mut self, connection: u32, date: [u8; DATE_BYTES]) {
+    fn store_copy_date(&mut self, slot: u32, date: [u8; DATE_BYTES]) {
         let settings = &self.run.settings;
         let is_trace = matches!(settings.workload, super::settings::Workload::Trace { .. });
         if settings.conditional_share > 0.0 || is_trace {
             self.copies
-                .insert(self.connections[connection as usize].step.object, date);
+                .insert(self.connections[slot as usize].request.object, date);
         }
     }
 
     /// Writes the request's line, where a log was asked for.
-    fn note(&mut self, connection: u32, now: u64, status: u16, error: &str) {
+    fn log_request(&mut self, slot: u32, now: u64, status: u16, error: &str) {
         let Some(log) = &mut self.log else {
             return;
         };
-        let own = &self.connections[connection as usize];
+        let connection = &self.connections[slot as usize];
         log.add(&Entry {
-            intended_ns: own.intended_ns,
-            sent_ns: own.sent_ns,
+            intended_ns: connection.intended_ns,
+            sent_ns: connection.sent_ns,
             done_ns: now,
             status,
-            bytes: own.received_bytes,
-            operation: OPERATION_NAMES[own.step.operation as usize],
-            object: own.step.object,
-            connection,
+            bytes: connection.received_bytes,
+            operation: OPERATION_NAMES[connection.request.operation as usize],
+            object: connection.request.object,
+            connection: slot,
             error,
         });
     }
 }
 
-/// Whether a response has a status that its request accepts: success, "not modified", or the status
-/// that the log has recorded. Any redirect stands for another one.
+/// Whether a request accepts a status: success, "not modified", or the status that the log has
+/// recorded, where one redirect is as good as another.
 fn is_expected(status: u16, logged: u16) -> bool {
     matches!(status, 200..=299 | 304)
         || status == logged
         || is_redirect(status) && is_redirect(logged)
+}
+
+/// Whether a status sends the client to another location.
+pub(super) fn is_redirect(status: u16) -> bool {
+    matches!(status, 300..=303 | 305..=399)
+}
+
+fn body_problem(error: BodyError) -> String {
+    match error {
+        BodyError::UnexpectedByte(byte) => {
+            format!("byte {byte:#04x} where a chunk's size or end was expected")
+        }
+        BodyError::TooLong => "a chunk's size exceeds 64 bits".to_owned(),
+        BodyError::TooMuchOverhead => "too many chunk extensions or trailers".to_owned(),
+    }
 }

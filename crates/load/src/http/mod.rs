@@ -1,29 +1,27 @@
-//! `load http`: requests against a web server, and what they cost in time.
+//! `load http`: sends requests to a web server and measures the responses.
 //!
-//! [`run`] does all of it. `settings` says what a load is; `feed` turns a workload into sessions and
-//! `schedule` into times; `worker` is a thread's loop, `exchange` a request and its response,
-//! `response` the parser; `tally` is what a thread counts and `report` what all found.
+//! [`run`] starts the threads and returns the report. `settings` describes a load; `sessions` turns
+//! its workload into requests and `schedule` into arrival times; `worker` is the loop of a thread,
+//! `exchange` a request and its response; `counts` belong to one thread, `report` sums them up.
 
 mod connection;
-mod date;
+mod counts;
+mod errors;
 mod exchange;
-mod fault;
-mod feed;
+pub(crate) mod log;
 mod notes;
-mod outcome;
 pub(crate) mod paths;
 mod report;
 mod request;
 mod request_log;
-mod response;
 mod run_state;
 mod schedule;
+mod session;
+mod sessions;
 mod settings;
-mod step;
-mod tally;
 mod target;
+mod thread_result;
 mod tls;
-pub(crate) mod trace;
 mod worker;
 
 use std::num::NonZero;
@@ -32,40 +30,44 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-pub use fault::Fault;
+use perpacket_http::date::format_date;
+
+pub use errors::RequestError;
 pub use report::{Histograms, LatencyPair, Report, TraceReport, Window};
-pub use settings::{Arrivals, Check, Lengths, Part, Process, Settings, Spread, Version, Workload};
+pub use settings::{
+    Arrivals, Check, Part, Process, RequestsPerConnection, Settings, Spread, Version, Workload,
+};
 pub use target::Target;
 
 use crate::error::LoadError;
 use crate::limits;
-use feed::Plan;
-use outcome::Outcome;
-use report::Found;
+use report::RunResult;
 use request::RequestWriter;
 use request_log::RequestLog;
 use run_state::{Counters, NEVER, RunState};
+use sessions::Plan;
+use thread_result::ThreadResult;
 use worker::Worker;
 
-/// How often the threads are looked at.
-const LOOK: Duration = Duration::from_millis(20);
-/// How often progress is told.
-const TELL: Duration = Duration::from_secs(1);
-/// A server that refuses for so long, without one answer, is gone.
+/// How often the main thread checks the others.
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
+/// How often progress is reported.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
+/// A server is gone when it has only refused connections for this long.
 const GONE_NS: u64 = 1_000_000_000;
-/// A refusal so long ago says nothing about now.
+/// Older refusals do not count.
 const RECENT_NS: u64 = 400_000_000;
 
-/// How a run is going: once a second.
+/// Progress of a run, once a second.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
-    /// Since the start, in seconds.
+    /// Seconds since the start.
     pub elapsed_s: f64,
-    /// The warm-up is not over yet.
+    /// Whether the warm-up still runs.
     pub warming_up: bool,
-    /// Responses since the window's beginning.
+    /// Responses in the window.
     pub requests: u64,
-    /// Responses a second, over the last second.
+    /// Responses per second, over the last second.
     pub requests_per_s: f64,
     /// Mean response time over the last second, in microseconds.
     pub response_us: f64,
@@ -75,11 +77,12 @@ pub struct Progress {
     pub lag_max_us: f64,
 }
 
-/// Puts a load on a server until its window ends, its work is done, the server is gone, or `stop`
-/// becomes true; what was found until then is returned in each case.
+/// Runs a load until its window or its workload ends, the server is gone, or `stop` becomes true.
+/// Each case returns a report of the measurements so far.
 ///
 /// # Errors
-/// The settings are contradictory, the machine allows too little, or nobody answers at the start.
+/// The settings contradict each other, a limit of the machine is too low, or the server does not
+/// accept a connection before the start.
 pub fn run(
     settings: Settings,
     stop: &AtomicBool,
@@ -126,23 +129,23 @@ pub fn run(
         epoch: Instant::now(),
         window_begin_ns,
         window_end_ns,
-        today: date::http_date(unix.as_secs()),
+        today: format_date(unix.as_secs() as i64),
         stop: AtomicBool::new(false),
         counters: (0..threads).map(|_| Counters::default()).collect(),
     });
     let workers = start(&run, &plan, threads, connections as usize, log.as_ref())?;
     let (server_gone_ns, interrupted) = watch(&run, stop, progress);
-    let outcomes = collect(workers)?;
-    let trace = plan.trace().map(|trace| TraceReport {
-        requests: trace.requests() as u64,
-        sessions: trace.sessions() as u64,
-        skipped: trace.skipped,
-        rejected: trace.rejected,
-        rejected_lines: trace.rejected_lines.clone(),
-        begun: outcomes.iter().map(|outcome| outcome.begun).sum(),
+    let results = collect(workers)?;
+    let trace = plan.log().map(|log| TraceReport {
+        requests: log.requests() as u64,
+        sessions: log.sessions() as u64,
+        skipped: log.skipped,
+        rejected: log.rejected,
+        rejected_lines: log.rejected_lines.clone(),
+        begun: results.iter().map(|result| result.begun).sum(),
     });
-    let found = Found {
-        outcomes,
+    let result = RunResult {
+        results,
         threads,
         window_begin_ns,
         window_begin_unix_s: unix.as_secs_f64() + window_begin_ns as f64 / 1e9,
@@ -150,10 +153,10 @@ pub fn run(
         server_gone_ns,
         interrupted,
     };
-    Report::new(&run.settings, found)
+    Report::new(&run.settings, result)
 }
 
-/// How many connections there may be at a time.
+/// The most connections at a time.
 fn concurrency(settings: &Settings) -> u64 {
     match settings.workload {
         Workload::Surge { users } => users.into(),
@@ -161,10 +164,10 @@ fn concurrency(settings: &Settings) -> u64 {
     }
 }
 
-/// How many threads a load runs on this machine.
+/// Number of threads of a load on this machine.
 ///
 /// # Errors
-/// More are asked for than can be.
+/// The settings ask for more than 4096.
 pub fn threads(settings: &Settings) -> Result<u32, LoadError> {
     let connections = settings.part.share(concurrency(settings));
     let machine = thread::available_parallelism().map_or(1, NonZero::get);
@@ -188,19 +191,23 @@ fn start(
     threads: u32,
     connections: usize,
     log: Option<&RequestLog>,
-) -> Result<Vec<JoinHandle<Result<Outcome, LoadError>>>, LoadError> {
+) -> Result<Vec<JoinHandle<Result<ThreadResult, LoadError>>>, LoadError> {
     let mut workers = Vec::new();
     let mut first = 0;
     for index in 0..threads {
-        let own = Part { index, of: threads }.share(connections as u64) as usize;
-        let feed = plan.feed(index, threads)?;
+        let own = Part {
+            index,
+            parts: threads,
+        }
+        .share(connections as u64) as usize;
+        let sessions = plan.thread_sessions(index, threads)?;
         let worker = Worker::new(
             Arc::clone(run),
             index as usize,
             threads,
             first,
             own,
-            feed,
+            sessions,
             log.cloned(),
         )?;
         first += own;
@@ -211,23 +218,23 @@ fn start(
         thread::Builder::new()
             .name(format!("load-{index}"))
             .spawn(move || {
-                let outcome = worker.run();
+                let result = worker.run();
                 run.counters[index].done.store(true, Ordering::Release);
-                outcome
+                result
             })
             .map_err(LoadError::system("thread"))
     };
     workers.into_iter().enumerate().map(spawn).collect()
 }
 
-/// Waits for the threads, tells the progress, and notices a server that is gone; returns when it
-/// was, and whether the run was ended from outside.
+/// Waits for the threads and reports progress. Returns when the server disappeared, if it did, and
+/// whether `stop` ended the run.
 fn watch(
     run: &RunState,
     stop: &AtomicBool,
     progress: &mut dyn FnMut(&Progress),
 ) -> (Option<u64>, bool) {
-    let sum = |of: fn(&Counters) -> u64| run.counters.iter().map(of).sum::<u64>();
+    let sum = |counter: fn(&Counters) -> u64| run.counters.iter().map(counter).sum::<u64>();
     let mut before = (0, 0, Instant::now());
     let (mut refused, mut refused_ns) = (0, 0);
     while !run
@@ -256,7 +263,7 @@ fn watch(
             return (Some(answered_ns), false);
         }
         let since = before.2.elapsed();
-        if since >= TELL {
+        if since >= PROGRESS_INTERVAL {
             let requests = sum(|one| one.requests.load(Ordering::Relaxed));
             let response_ns = sum(|one| one.response_sum_ns.load(Ordering::Relaxed));
             let lags = run
@@ -275,27 +282,27 @@ fn watch(
                 } else {
                     more_ns as f64 / 1000.0 / more as f64
                 },
-                errors: sum(|one| one.faults.load(Ordering::Relaxed)),
+                errors: sum(|one| one.errors.load(Ordering::Relaxed)),
                 lag_max_us: lags.max().unwrap_or(0) as f64 / 1000.0,
             });
             before = (requests, response_ns, Instant::now());
         }
-        thread::sleep(LOOK);
+        thread::sleep(CHECK_INTERVAL);
     }
     (None, false)
 }
 
-/// What the threads found, or the first that failed.
+/// The results of all threads, or the first error.
 fn collect(
-    workers: Vec<JoinHandle<Result<Outcome, LoadError>>>,
-) -> Result<Vec<Outcome>, LoadError> {
+    workers: Vec<JoinHandle<Result<ThreadResult, LoadError>>>,
+) -> Result<Vec<ThreadResult>, LoadError> {
     let lost = || LoadError::System {
         action: "thread",
-        source: std::io::Error::other("ended by itself"),
+        source: std::io::Error::other("panicked"),
     };
     let ended: Vec<_> = workers.into_iter().map(JoinHandle::join).collect();
     ended
         .into_iter()
-        .map(|outcome| outcome.map_err(|_| lost())?)
+        .map(|result| result.map_err(|_| lost())?)
         .collect()
 }

@@ -1,21 +1,21 @@
 //! What to know when reading a load's figures: sentences, each about something that was not asked, was
 //! asked otherwise than one may think, or is from general knowledge.
 
-use super::fault::Fault;
+use super::counts::Counts;
+use super::errors::RequestError;
 use super::report::TraceReport;
+use super::session::Operation;
 use super::settings::{Arrivals, Part, Settings, Workload};
-use super::step::Operation;
-use super::tally::Tally;
 
 /// What was left when the window ended.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Leftover {
+pub(crate) struct Unfinished {
     /// Requests (or sessions) whose time came and that were not sent.
     pub unsent: u64,
     /// Requests under way.
     pub unfinished: u64,
     /// No connection was free for what arrived last.
-    pub was_full: bool,
+    pub all_busy: bool,
     /// The server was gone.
     pub server_gone: bool,
 }
@@ -23,16 +23,16 @@ pub(crate) struct Leftover {
 /// The sentences.
 pub(crate) fn of(
     settings: &Settings,
-    tally: &Tally,
+    counts: &Counts,
     trace: Option<&TraceReport>,
-    left: Leftover,
+    left: Unfinished,
 ) -> Vec<String> {
-    let mut notes = about_workload(settings, tally);
+    let mut notes = about_workload(settings, counts);
     if let Some(trace) = trace {
         about_log(settings, trace, &mut notes);
     }
     if left.unsent > 0 {
-        notes.push(about_unsent(settings, tally, left));
+        notes.push(about_unsent(settings, counts, left));
     }
     if left.unfinished > 0 && settings.arrivals.are_open() {
         notes.push(format!(
@@ -40,28 +40,28 @@ pub(crate) fn of(
             left.unfinished
         ));
     }
-    let redirects = tally.redirects();
-    if redirects > 0 && tally.faults.count(Fault::UnexpectedStatus) > 0 {
+    let redirects = counts.redirects();
+    if redirects > 0 && counts.errors.count(RequestError::UnexpectedStatus) > 0 {
         notes.push(format!(
             "{redirects} responses are redirects, which a load does not follow: ask for the location \
              that they name"
         ));
     }
-    if tally.faults.count(Fault::NoPort) > 0 {
+    if counts.errors.count(RequestError::NoPort) > 0 {
         notes.push("client ports ran out: name more source addresses".to_owned());
     }
     notes
 }
 
 /// Why requests were not sent: a server that is gone keeps connections as busy as a slow one.
-fn about_unsent(settings: &Settings, tally: &Tally, left: Leftover) -> String {
+fn about_unsent(settings: &Settings, counts: &Counts, left: Unfinished) -> String {
     let unsent = left.unsent;
-    let refused = tally.faults.count(Fault::Refused);
+    let refused = counts.errors.count(RequestError::Refused);
     if left.server_gone {
         format!("{unsent} were not sent: the server was gone")
     } else if refused > 0 {
         format!("{unsent} were not sent: the server refused {refused} connections")
-    } else if left.was_full {
+    } else if left.all_busy {
         format!(
             "{unsent} were not sent: all {} connections were busy; allow more connections, or ask less",
             settings.connections
@@ -116,7 +116,7 @@ fn about_log(settings: &Settings, trace: &TraceReport, notes: &mut Vec<String>) 
 }
 
 /// What a workload's figures hang on.
-fn about_workload(settings: &Settings, tally: &Tally) -> Vec<String> {
+fn about_workload(settings: &Settings, counts: &Counts) -> Vec<String> {
     let mut notes = Vec::new();
     let mut note = |text: &str| notes.push(text.to_owned());
     match &settings.workload {
@@ -140,7 +140,7 @@ fn about_workload(settings: &Settings, tally: &Tally) -> Vec<String> {
                 surge.total_bytes / 1_000_000,
             ));
         }
-        Workload::Trace { .. } if tally.operations[Operation::Post as usize] > 0 => {
+        Workload::Trace { .. } if counts.operations[Operation::Post as usize] > 0 => {
             note("POST requests of the log were sent without a body");
         }
         _ => {}

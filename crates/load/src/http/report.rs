@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use perpacket_workload::RejectedLine;
 use serde::Serialize;
 
-use super::notes::{self, Leftover};
-use super::outcome::Outcome;
+use super::counts::Counts;
+use super::notes::{self, Unfinished};
+use super::session::OPERATION_NAMES;
 use super::settings::{Arrivals, Settings};
-use super::step::OPERATION_NAMES;
-use super::tally::Tally;
+use super::thread_result::ThreadResult;
 use crate::error::LoadError;
 use crate::latency::{Latency, LatencySummary};
 
@@ -158,8 +158,8 @@ pub struct Histograms {
 }
 
 /// What the threads found together, and the circumstances.
-pub(crate) struct Found {
-    pub outcomes: Vec<Outcome>,
+pub(crate) struct RunResult {
+    pub results: Vec<ThreadResult>,
     pub threads: u32,
     pub window_begin_ns: u64,
     pub window_begin_unix_s: f64,
@@ -169,11 +169,11 @@ pub(crate) struct Found {
 }
 
 impl Report {
-    pub(crate) fn new(settings: &Settings, found: Found) -> Result<Self, LoadError> {
+    pub(crate) fn new(settings: &Settings, found: RunResult) -> Result<Self, LoadError> {
         let end_ns = found
-            .outcomes
+            .results
             .iter()
-            .map(|outcome| outcome.end_ns)
+            .map(|result| result.end_ns)
             .max()
             .unwrap_or(0);
         let duration_s = end_ns.saturating_sub(found.window_begin_ns) as f64 / 1e9;
@@ -184,27 +184,27 @@ impl Report {
                 0.0
             }
         };
-        let sum = |of: fn(&Outcome) -> u64| found.outcomes.iter().map(of).sum::<u64>();
-        let left = Leftover {
+        let sum = |of: fn(&ThreadResult) -> u64| found.results.iter().map(of).sum::<u64>();
+        let left = Unfinished {
             unsent: sum(|one| one.unsent),
             unfinished: sum(|one| one.unfinished),
-            was_full: found.outcomes.iter().any(|one| one.was_full),
+            all_busy: found.results.iter().any(|one| one.all_busy),
             server_gone: found.server_gone_ns.is_some(),
         };
         let client_cpu_s = sum(|one| one.cpu_ns) as f64 / 1e9;
         let oldest = found
-            .outcomes
+            .results
             .iter()
             .map(|one| one.oldest_unfinished_ns)
             .max();
-        let conforming = conforming(settings, &found.outcomes, duration_s);
-        let mut tally = Tally::new()?;
+        let conforming = conforming(settings, &found.results, duration_s);
+        let mut counts = Counts::new()?;
         found
-            .outcomes
+            .results
             .into_iter()
-            .for_each(|outcome| tally.merge(outcome.tally));
-        let named = OPERATION_NAMES.into_iter().zip(tally.operations);
-        let statuses = (0u16..).zip(&tally.statuses);
+            .for_each(|result| counts.merge(result.counts));
+        let named = OPERATION_NAMES.into_iter().zip(counts.operations);
+        let statuses = (0u16..).zip(&counts.statuses);
         Ok(Self {
             schema: SCHEMA,
             url: settings.url.clone(),
@@ -230,43 +230,43 @@ impl Report {
                 begin: found.window_begin_unix_s,
                 end: found.window_begin_unix_s + duration_s,
             },
-            requests: tally.requests,
-            sound: tally.sound,
-            requests_per_s: per_s(tally.requests as f64),
-            bytes: tally.bytes,
-            body_bytes: tally.body_bytes,
-            content_mbps: per_s(tally.body_bytes as f64 * 8e-6),
+            requests: counts.requests,
+            sound: counts.sound,
+            requests_per_s: per_s(counts.requests as f64),
+            bytes: counts.bytes,
+            body_bytes: counts.body_bytes,
+            content_mbps: per_s(counts.body_bytes as f64 * 8e-6),
             statuses: statuses
                 .filter(|(_, count)| **count > 0)
                 .map(|(of, count)| (of, *count))
                 .collect(),
             operations: named.filter(|(_, count)| *count > 0).collect(),
             latency_us: LatencyPair {
-                service: tally.service.summary(),
-                response: tally.response.summary(),
+                service: counts.service.summary(),
+                response: counts.response.summary(),
             },
-            schedule_lag_us: tally.lag.summary(),
+            schedule_lag_us: counts.lag.summary(),
             unsent: left.unsent,
             unfinished: left.unfinished,
             oldest_unfinished_us: oldest.unwrap_or(0) as f64 / 1000.0,
             client_cpu_s,
-            client_cpu_us_per_request: match tally.requests {
+            client_cpu_us_per_request: match counts.requests {
                 0 => 0.0,
                 requests => client_cpu_s * 1e6 / requests as f64,
             },
-            connections_opened: tally.opened,
-            reopened: tally.reopened,
+            connections_opened: counts.opened,
+            reopened: counts.reopened,
             conforming,
-            load_factor: per_s(tally.response_sum_ns as f64 / 1e9),
+            load_factor: per_s(counts.response_sum_ns as f64 / 1e9),
             server_gone_s: found.server_gone_ns.map(|gone_ns| gone_ns as f64 / 1e9),
             interrupted: found.interrupted,
-            notes: notes::of(settings, &tally, found.trace.as_ref(), left),
+            notes: notes::of(settings, &counts, found.trace.as_ref(), left),
             trace: found.trace,
-            errors: tally.faults.counts(),
-            error_examples: tally.faults.examples(),
-            service: Some(tally.service),
-            response: Some(tally.response),
-            lag: Some(tally.lag),
+            errors: counts.errors.counts(),
+            error_examples: counts.errors.examples(),
+            service: Some(counts.service),
+            response: Some(counts.response),
+            lag: Some(counts.lag),
         })
     }
 
@@ -333,13 +333,13 @@ impl Report {
 }
 
 /// How many connections got what their line could carry; nothing where lines have no speed.
-fn conforming(settings: &Settings, outcomes: &[Outcome], duration_s: f64) -> Option<u32> {
+fn conforming(settings: &Settings, results: &[ThreadResult], duration_s: f64) -> Option<u32> {
     let speed_bps = settings.line_speed_bps? as f64;
-    let connections = outcomes.iter().flat_map(|outcome| &outcome.connections);
-    let conform = connections.filter(|(bytes, requests, faults)| {
+    let connections = results.iter().flat_map(|result| &result.connections);
+    let conform = connections.filter(|(bytes, requests, errors)| {
         let bps = *bytes as f64 * 8.0 / duration_s;
         bps >= CONFORMING_SPEED_SHARE * speed_bps
-            && (*faults as f64) < CONFORMING_FAULT_SHARE * (requests + faults).max(1) as f64
+            && (*errors as f64) < CONFORMING_FAULT_SHARE * (requests + errors).max(1) as f64
     });
     Some(conform.count() as u32)
 }

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use perpacket_workload::specweb99::{FILES_PER_CLASS, FILES_PER_DIRECTORY};
 
 use super::paths::Paths;
-use super::response::DATE_BYTES;
+use super::session::{Operation, SessionRequest};
 use super::settings::Version;
-use super::step::{Operation, Step};
+use perpacket_http::date::DATE_BYTES;
 
 /// Advertisements that SPECweb99's operation rotates over.
 const ADVERTISEMENTS: u32 = 360;
@@ -30,7 +30,7 @@ pub(crate) struct RequestWriter {
 
 /// What a request has besides its step.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Circumstances<'a> {
+pub(crate) struct RequestContext<'a> {
     /// The server is asked to close.
     pub close: bool,
     /// Date of the client's copy.
@@ -87,19 +87,19 @@ impl RequestWriter {
     pub(crate) fn bytes<'a>(
         &'a self,
         buffer: &'a mut Vec<u8>,
-        step: &Step,
-        circumstances: Circumstances<'_>,
+        step: &SessionRequest,
+        context: RequestContext<'_>,
     ) -> &'a [u8] {
         if let (Some(ready), Operation::Get) = (&self.ready, step.operation) {
-            return &ready[usize::from(circumstances.close)];
+            return &ready[usize::from(context.close)];
         }
         buffer.clear();
-        self.write(buffer, step, circumstances);
+        self.write(buffer, step, context);
         buffer
     }
 
-    fn write(&self, buffer: &mut Vec<u8>, step: &Step, circumstances: Circumstances<'_>) {
-        let ending = self.endings[usize::from(circumstances.close)];
+    fn write(&self, buffer: &mut Vec<u8>, step: &SessionRequest, context: RequestContext<'_>) {
+        let ending = self.endings[usize::from(context.close)];
         match step.operation {
             Operation::Get => self.simple(buffer, b"GET ", step.object),
             Operation::Head => self.simple(buffer, b"HEAD ", step.object),
@@ -110,19 +110,19 @@ impl RequestWriter {
             Operation::Conditional => {
                 self.simple(buffer, b"GET ", step.object);
                 buffer.extend_from_slice(b"If-Modified-Since: ");
-                buffer.extend_from_slice(circumstances.copy_date);
+                buffer.extend_from_slice(context.copy_date);
                 buffer.extend_from_slice(b"\r\n");
             }
             Operation::DynamicGet => self.wrapped(buffer, "get", step.object),
             Operation::Cgi => self.wrapped(buffer, "cgi", step.object),
             Operation::Advertisement => {
                 self.wrapped(buffer, "ad", step.object);
-                let (user, last) = (circumstances.user, circumstances.last_advertisement);
+                let (user, last) = (context.user, context.last_advertisement);
                 // Writing to a vector cannot fail.
                 let _ = write!(buffer, "Cookie: user_id={user}&last_ad={last}\r\n");
             }
             Operation::DynamicPost => {
-                return self.posted(buffer, step.object, circumstances, ending);
+                return self.posted(buffer, step.object, context, ending);
             }
         }
         buffer.extend_from_slice(ending);
@@ -147,7 +147,7 @@ impl RequestWriter {
         &self,
         buffer: &mut Vec<u8>,
         object: u32,
-        circumstances: Circumstances<'_>,
+        context: RequestContext<'_>,
         ending: &[u8],
     ) {
         let (directory, place) = (object / FILES_PER_DIRECTORY, object % FILES_PER_DIRECTORY);
@@ -157,7 +157,7 @@ impl RequestWriter {
         let _ = write!(
             rest,
             "dir={directory}&class={class}&file={file}&client={}",
-            circumstances.user
+            context.user
         );
         let length = 80 - rest.len();
         let _ = write!(buffer, "POST {}/specweb99/post", self.prefix);
@@ -188,19 +188,19 @@ mod tests {
         let files = ["/file_set/dir00000/class0_0", "/file_set/dir00000/class0_1"];
         let paths = Arc::new(Paths::new("/web", files));
         let writer = RequestWriter::new(paths, "/web", "h:80", Version::Http11, &["A: b".into()]);
-        let step = Step {
+        let step = SessionRequest {
             object: 1,
             operation,
-            ..Step::default()
+            ..SessionRequest::default()
         };
-        let circumstances = Circumstances {
+        let context = RequestContext {
             close,
             copy_date: b"Sat, 21 Nov 2026 00:00:00 GMT",
             user: 7,
             last_advertisement: 359,
         };
         let mut buffer = Vec::new();
-        String::from_utf8(writer.bytes(&mut buffer, &step, circumstances).to_vec()).unwrap()
+        String::from_utf8(writer.bytes(&mut buffer, &step, context).to_vec()).unwrap()
     }
 
     #[test]

@@ -1,8 +1,10 @@
-//! What all threads of a run share: read-only but for a flag and a few counters.
+//! What all threads of a run share: settings, and the counters from which progress is reported.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
+
+use perpacket_http::date::DATE_BYTES;
 
 use super::request::RequestWriter;
 use super::settings::Settings;
@@ -11,49 +13,49 @@ use super::tls::Connector;
 /// The time of an event that has not happened.
 pub(crate) const NEVER: u64 = u64::MAX;
 
-/// A run.
+/// The state of a run.
 #[derive(Debug)]
 pub(crate) struct RunState {
     pub settings: Settings,
     pub address: SocketAddr,
     pub writer: RequestWriter,
     pub connector: Option<Connector>,
-    /// All times are nanoseconds from here.
+    /// The start: all times are nanoseconds since then.
     pub epoch: Instant,
     pub window_begin_ns: u64,
     pub window_end_ns: u64,
-    /// Today, as a client's copy of unknown age would be dated.
-    pub today: [u8; super::response::DATE_BYTES],
-    /// The run is to end.
+    /// The date that a conditional request has if the client knows none.
+    pub today: [u8; DATE_BYTES],
+    /// Tells the threads to stop.
     pub stop: AtomicBool,
-    /// One a thread.
+    /// One entry per thread.
     pub counters: Vec<Counters>,
 }
 
 impl RunState {
-    /// Nanoseconds since the run's start.
+    /// Nanoseconds since the start.
     #[inline]
     pub(crate) fn now_ns(&self) -> u64 {
         self.epoch.elapsed().as_nanos() as u64
     }
 }
 
-/// What a thread tells while it runs, on a cache line of its own.
+/// What a thread publishes while it runs. The alignment avoids false sharing.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Counters {
     pub requests: AtomicU64,
-    pub faults: AtomicU64,
+    pub errors: AtomicU64,
     pub refused: AtomicU64,
     pub response_sum_ns: AtomicU64,
     pub lag_max_ns: AtomicU64,
-    /// When a response came last.
+    /// Time of the last response.
     pub answered_ns: AtomicU64,
     pub done: AtomicBool,
 }
 
 impl Counters {
-    /// Sets a counter that one thread alone writes.
+    /// Sets a counter. Only one thread writes it.
     #[inline]
     pub(crate) fn set(counter: &AtomicU64, value: u64) {
         counter.store(value, Ordering::Relaxed);

@@ -32,7 +32,7 @@ impl Schedule {
             per_s,
             part,
             process,
-            stream: Stream::new(seed, &format!("arrivals {} of {}", part.index, part.of)),
+            stream: Stream::new(seed, &format!("arrivals {} of {}", part.index, part.parts)),
             taken: 0,
             next_ns: 0.0,
         };
@@ -71,12 +71,12 @@ impl Schedule {
     /// Computed from the count, so that rounding never adds up.
     #[inline]
     fn even_ns(&self) -> f64 {
-        let place = self.taken * u64::from(self.part.of) + u64::from(self.part.index);
+        let place = self.taken * u64::from(self.part.parts) + u64::from(self.part.index);
         place as f64 * NS_PER_S / self.per_s
     }
 
     fn gap_ns(&mut self) -> f64 {
-        self.stream.exponential() * NS_PER_S * f64::from(self.part.of) / self.per_s
+        self.stream.exponential() * NS_PER_S * f64::from(self.part.parts) / self.per_s
     }
 }
 
@@ -87,7 +87,7 @@ mod tests {
     fn times(process: Process, per_s: f64, parts: u32, end_ns: u64) -> Vec<u64> {
         let mut all = Vec::new();
         for index in 0..parts {
-            let part = Part { index, of: parts };
+            let part = Part { index, parts };
             let mut schedule = Schedule::new(per_s, process, part, 7);
             while schedule.next_ns() < end_ns {
                 all.push(schedule.next_ns());

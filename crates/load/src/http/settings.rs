@@ -40,7 +40,7 @@ pub struct Settings {
     /// Share of requests on connections that are kept; without it all, or the workload's own.
     pub keep_alive_share: Option<f64>,
     /// Requests of a kept connection; without end when not given.
-    pub requests_per_connection: Option<Lengths>,
+    pub requests_per_connection: Option<RequestsPerConnection>,
     /// Share of requests that are conditional, 0 to 1.
     pub conditional_share: f64,
     /// Bits a second that each connection reads at; without it as fast as they come.
@@ -231,33 +231,36 @@ pub enum Check {
     Digest,
 }
 
-/// This process's part of a load that several share: part `index` of `of`, from 0.
+/// The most processes that share a load.
+const MOST_PARTS: u32 = 4096;
+
+/// The part of a load that one of several processes runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Which.
+    /// Number of the part, from 0.
     pub index: u32,
-    /// Of how many.
-    pub of: u32,
+    /// Number of parts.
+    pub parts: u32,
 }
 
 impl Part {
-    /// All of it.
-    pub const WHOLE: Self = Self { index: 0, of: 1 };
+    /// The whole load.
+    pub const WHOLE: Self = Self { index: 0, parts: 1 };
 
-    /// Part `index` of `of` of this part.
+    /// One of several equal parts of this part.
     #[must_use]
-    pub fn split(self, index: u32, of: u32) -> Self {
+    pub fn split(self, index: u32, parts: u32) -> Self {
         Self {
-            index: self.index * of + index,
-            of: self.of * of,
+            index: self.index * parts + index,
+            parts: self.parts * parts,
         }
     }
 
-    /// Its share of a count; the parts' shares sum up to it.
+    /// Its share of a count. The shares of all parts add up to the count.
     #[must_use]
     pub fn share(self, count: u64) -> u64 {
-        let (index, of) = (u64::from(self.index), u64::from(self.of));
-        count / of + u64::from(index < count % of)
+        let (index, parts) = (u64::from(self.index), u64::from(self.parts));
+        count / parts + u64::from(index < count % parts)
     }
 }
 
@@ -267,24 +270,28 @@ impl FromStr for Part {
     /// `I/N`, with I from 1 to N.
     fn from_str(text: &str) -> Result<Self, String> {
         text.split_once('/')
-            .and_then(|(index, of)| Some((index.parse::<u32>().ok()?, of.parse::<u32>().ok()?)))
-            .filter(|(index, of)| (1..=*of).contains(index) && *of <= 4096)
-            .map(|(index, of)| Self {
-                index: index - 1,
-                of,
+            .and_then(|(index, parts)| Some((index.parse().ok()?, parts.parse().ok()?)))
+            .filter(|(index, parts): &(u32, u32)| {
+                (1..=*parts).contains(index) && *parts <= MOST_PARTS
             })
-            .ok_or_else(|| format!("{text}: expected I/N with I from 1 to N and N up to 4096"))
+            .map(|(index, parts)| Self {
+                index: index - 1,
+                parts,
+            })
+            .ok_or_else(|| {
+                format!("{text}: expected I/N with I from 1 to N and N up to {MOST_PARTS}")
+            })
     }
 }
 
 /// A distribution of requests per connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lengths {
+pub struct RequestsPerConnection {
     fewest: u32,
     most: u32,
 }
 
-impl Lengths {
+impl RequestsPerConnection {
     /// The next draw.
     pub(crate) fn draw(self, stream: &mut Stream) -> u32 {
         self.fewest + stream.below(self.most - self.fewest + 1)
@@ -297,7 +304,7 @@ impl Lengths {
     }
 }
 
-impl FromStr for Lengths {
+impl FromStr for RequestsPerConnection {
     type Err = String;
 
     /// `10` or `uniform:5-15`.

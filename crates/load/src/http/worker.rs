@@ -17,18 +17,18 @@ use rustix::event::{Timespec, epoll};
 use rustix::thread::set_current_timer_slack;
 
 use super::connection::{Connection, State, Wait, connect};
-use super::fault::Fault;
-use super::feed::Feed;
-use super::outcome::{Outcome, thread_cpu_ns};
+use super::counts::Counts;
+use super::errors::RequestError;
 use super::request_log::RequestLog;
-use super::response::DATE_BYTES;
 use super::run_state::{Counters, NEVER, RunState};
 use super::schedule::Schedule;
+use super::session::{Operation, SessionRequest};
+use super::sessions::ThreadSessions;
 use super::settings::{Arrivals, Part};
-use super::step::{Operation, Step};
-use super::tally::Tally;
+use super::thread_result::{ThreadResult, thread_cpu_ns};
 use crate::error::LoadError;
 use crate::limits;
+use perpacket_http::date::DATE_BYTES;
 
 /// Events taken from the kernel at once.
 const EVENTS: usize = 256;
@@ -50,7 +50,7 @@ pub(crate) struct Worker {
     /// Number of the first connection among all threads'.
     first_connection: usize,
     pub(super) timers: TimerWheel,
-    pub(super) feed: Feed,
+    pub(super) sessions: ThreadSessions,
     pub(super) schedule: Option<Schedule>,
     /// When the next request or session arrives.
     next_arrival_ns: u64,
@@ -63,11 +63,11 @@ pub(crate) struct Worker {
     /// Requests that have begun.
     pub(super) begun: u64,
     /// What arrived last found every connection busy.
-    pub(super) is_full: bool,
+    pub(super) all_busy: bool,
     pub(super) in_flight: u64,
     measuring: bool,
     pub(super) cpu_begin_ns: u64,
-    pub(super) tally: Tally,
+    pub(super) counts: Counts,
     pub(super) log: Option<RequestLog>,
     pub(super) buffer: Vec<u8>,
     pub(super) scratch: Vec<u8>,
@@ -87,14 +87,14 @@ impl Worker {
         threads: u32,
         first_connection: usize,
         connections: usize,
-        feed: Feed,
+        sessions: ThreadSessions,
         log: Option<RequestLog>,
     ) -> Result<Self, LoadError> {
         let settings = &run.settings;
         let part = settings.part.split(index as u32, threads);
         let own = Part {
             index: index as u32,
-            of: threads,
+            parts: threads,
         };
         let schedule = match settings.arrivals {
             Arrivals::Requests { per_s, process } | Arrivals::Sessions { per_s, process } => {
@@ -112,7 +112,7 @@ impl Worker {
             connections: (0..connections).map(|_| Connection::new()).collect(),
             first_connection,
             timers: TimerWheel::new(0, connections),
-            feed,
+            sessions,
             next_arrival_ns: schedule.as_ref().map_or(NEVER, Schedule::next_ns),
             schedule,
             idle: Vec::with_capacity(connections),
@@ -121,11 +121,11 @@ impl Worker {
                 .requests
                 .map_or(u64::MAX, |requests| own.share(requests)),
             begun: 0,
-            is_full: false,
+            all_busy: false,
             in_flight: 0,
             measuring: run.window_begin_ns == 0,
             cpu_begin_ns: 0,
-            tally: Tally::new()?,
+            counts: Counts::new()?,
             log,
             buffer: vec![0; BUFFER_BYTES],
             scratch: Vec::with_capacity(2048),
@@ -138,7 +138,7 @@ impl Worker {
     }
 
     /// Runs until the window ends, all is done, or it is told to stop.
-    pub(crate) fn run(mut self) -> Result<Outcome, LoadError> {
+    pub(crate) fn run(mut self) -> Result<ThreadResult, LoadError> {
         let cpus = &self.run.settings.cpus;
         if !cpus.is_empty() {
             limits::pin(cpus[self.index % cpus.len()])?;
@@ -153,24 +153,24 @@ impl Worker {
         self.start();
         let mut now = self.now();
         while !self.is_over(now) {
-            self.arrive(now);
+            self.start_arrivals(now);
             self.timers.expire(now, &mut fired);
-            for connection in fired.drain(..) {
-                self.fire(connection);
+            for slot in fired.drain(..) {
+                self.timer_expired(slot);
             }
-            self.tell();
-            self.sleep(&mut events)?;
+            self.publish_progress();
+            self.wait_for_events(&mut events)?;
             for event in events.drain(..) {
                 let data = event.data.u64();
-                let (connection, generation) = (data as u32, (data >> 32) as u32);
-                now = self.handle(connection, generation, event.flags);
+                let (slot, generation) = (data as u32, (data >> 32) as u32);
+                now = self.handle_event(slot, generation, event.flags);
                 if now >= self.next_arrival_ns {
-                    self.arrive(now);
+                    self.start_arrivals(now);
                 }
             }
             now = self.now();
             if !self.measuring && now >= self.run.window_begin_ns {
-                self.open_window();
+                self.begin_window();
             }
         }
         self.finish(now)
@@ -202,9 +202,9 @@ impl Worker {
     fn start(&mut self) {
         match self.run.settings.arrivals {
             Arrivals::Closed => {
-                for connection in core::mem::take(&mut self.free).into_iter().rev() {
+                for slot in core::mem::take(&mut self.free).into_iter().rev() {
                     let now = self.now();
-                    self.start_session(connection, now);
+                    self.begin_session(slot, now);
                 }
             }
             Arrivals::Recorded { .. } => self.next_arrival_ns = self.next_recorded_ns(),
@@ -214,7 +214,7 @@ impl Worker {
 
     /// When the log's next session begins, at the run's speed.
     pub(super) fn next_recorded_ns(&mut self) -> u64 {
-        let due = self.feed.next_due_ns();
+        let due = self.sessions.next_due_ns();
         due.map_or(NEVER, |due_ns| self.at_speed(due_ns))
     }
 
@@ -227,23 +227,19 @@ impl Worker {
     }
 
     /// Takes up all arrivals whose time has come, as far as there are connections for them.
-    fn arrive(&mut self, now: u64) {
+    fn start_arrivals(&mut self, now: u64) {
         while self.next_arrival_ns <= now && self.budget > 0 {
             let intended = self.next_arrival_ns;
             let arrivals = self.run.settings.arrivals;
-            let Some(connection) = self.available(arrivals) else {
-                self.is_full = true;
+            let Some(slot) = self.free_connection(arrivals) else {
+                self.all_busy = true;
                 return;
             };
-            self.is_full = false;
-            if self.connections[connection as usize]
-                .script
-                .step()
-                .is_none()
-            {
-                let script = &mut self.connections[connection as usize].script;
-                if !self.feed.next_session(script) {
-                    self.free.push(connection);
+            self.all_busy = false;
+            if self.connections[slot as usize].session.current().is_none() {
+                let session = &mut self.connections[slot as usize].session;
+                if !self.sessions.next_session(session) {
+                    self.free.push(slot);
                     self.next_arrival_ns = NEVER;
                     return;
                 }
@@ -255,33 +251,33 @@ impl Worker {
                 }
                 None => self.next_arrival_ns = self.next_recorded_ns(),
             }
-            self.begin(connection, intended);
+            self.begin_request(slot, intended);
         }
     }
 
     /// A connection that can take a request: an open one, if requests arrive one by one.
-    fn available(&mut self, arrivals: Arrivals) -> Option<u32> {
+    fn free_connection(&mut self, arrivals: Arrivals) -> Option<u32> {
         if matches!(arrivals, Arrivals::Requests { .. })
-            && let Some(connection) = self.idle.pop()
+            && let Some(slot) = self.idle.pop()
         {
-            return Some(connection);
+            return Some(slot);
         }
         self.free.pop()
     }
 
     /// Gives a connection its next session, in a closed loop.
-    fn start_session(&mut self, connection: u32, now: u64) {
-        let script = &mut self.connections[connection as usize].script;
-        if self.feed.next_session(script) {
-            self.go_on(connection, now);
+    fn begin_session(&mut self, slot: u32, now: u64) {
+        let session = &mut self.connections[slot as usize].session;
+        if self.sessions.next_session(session) {
+            self.schedule_request(slot, now);
         } else {
-            self.free.push(connection);
+            self.free.push(slot);
         }
     }
 
     /// Does a session's step at hand when its time comes.
-    fn go_on(&mut self, connection: u32, now: u64) {
-        let Some(step) = self.connections[connection as usize].script.step() else {
+    fn schedule_request(&mut self, slot: u32, now: u64) {
+        let Some(step) = self.connections[slot as usize].session.current() else {
             return;
         };
         let due = match self.run.settings.arrivals {
@@ -289,14 +285,14 @@ impl Worker {
             _ => now + step.due_ns,
         };
         if due > now {
-            self.wait(connection, Wait::Start(due), due);
+            self.wait_until(slot, Wait::Start(due), due);
         } else {
-            self.begin(connection, due);
+            self.begin_request(slot, due);
         }
     }
 
     /// Begins the request at hand: sends it, or connects first.
-    pub(super) fn begin(&mut self, connection: u32, intended: u64) {
+    pub(super) fn begin_request(&mut self, slot: u32, intended: u64) {
         if self.budget == 0 {
             return;
         }
@@ -305,43 +301,43 @@ impl Worker {
         let now = self.now();
         if self.run.settings.arrivals.are_open() {
             let lag = now.saturating_sub(intended);
-            self.tally.lag.record(lag);
-            self.tally.recent_lag_ns = self.tally.recent_lag_ns.max(lag);
+            self.counts.lag.record(lag);
+            self.counts.recent_lag_ns = self.counts.recent_lag_ns.max(lag);
         }
         let conditional_share = self.run.settings.conditional_share;
-        let own = &mut self.connections[connection as usize];
-        own.step = own.script.step().unwrap_or_default();
+        let connection = &mut self.connections[slot as usize];
+        connection.request = connection.session.current().unwrap_or_default();
         if conditional_share > 0.0
-            && own.step.operation == Operation::Get
+            && connection.request.operation == Operation::Get
             && self.conditionals.uniform() < conditional_share
         {
-            own.step.operation = Operation::Conditional;
+            connection.request.operation = Operation::Conditional;
         }
-        own.closing = own.script.is_last();
-        own.retried = false;
-        own.intended_ns = intended;
-        own.wait = Wait::Nothing;
+        connection.closing = connection.session.is_last();
+        connection.retried = false;
+        connection.intended_ns = intended;
+        connection.wait = Wait::Nothing;
         self.in_flight += 1;
-        if own.state == State::Closed {
-            self.connect(connection, now);
+        if connection.state == State::Closed {
+            self.connect(slot, now);
         } else {
-            self.send(connection, now);
+            self.send_request(slot, now);
         }
     }
 
     /// Opens a connection for the request at hand.
-    pub(super) fn connect(&mut self, connection: u32, now: u64) {
+    pub(super) fn connect(&mut self, slot: u32, now: u64) {
         let paced = self.run.settings.line_speed_bps.is_some();
         let from = self
             .run
             .settings
             .sources
-            .address(self.first_connection + connection as usize);
-        let own = &mut self.connections[connection as usize];
-        own.progress_ns = now;
-        own.sent_ns = now;
-        own.reset_response();
-        let data = u64::from(connection) | u64::from(own.generation) << 32;
+            .address(self.first_connection + slot as usize);
+        let connection = &mut self.connections[slot as usize];
+        connection.progress_ns = now;
+        connection.sent_ns = now;
+        connection.reset_response();
+        let data = u64::from(slot) | u64::from(connection.generation) << 32;
         let opened = connect(self.run.address, from, paced).and_then(|stream| {
             let flags = epoll::EventFlags::IN
                 | epoll::EventFlags::OUT
@@ -352,64 +348,62 @@ impl Worker {
         });
         match opened {
             Ok(stream) => {
-                own.stream = Some(stream);
-                own.state = State::Connecting;
-                self.tally.opened += 1;
-                self.guard(connection, now);
+                connection.stream = Some(stream);
+                connection.state = State::Connecting;
+                self.counts.opened += 1;
+                self.arm_timeout(slot, now);
             }
             Err(error) => {
-                let fault = Fault::of_connect(&error);
-                self.fail(connection, fault, now, || format!("connect: {error}"));
+                let error_kind = RequestError::of_connecting(&error);
+                self.fail_request(slot, error_kind, now, || format!("connect: {error}"));
             }
         }
     }
 
     /// Sets the timer that ends a request on which nothing moves. It is set late, and moved only
     /// when it fires: a request that is answered in time costs nothing.
-    pub(super) fn guard(&mut self, connection: u32, now: u64) {
-        if self.timers.due_ns(connection).is_none() {
-            self.timers.set(
-                connection,
-                now + self.run.settings.timeout.as_nanos() as u64,
-            );
+    pub(super) fn arm_timeout(&mut self, slot: u32, now: u64) {
+        if self.timers.due_ns(slot).is_none() {
+            self.timers
+                .set(slot, now + self.run.settings.timeout.as_nanos() as u64);
         }
     }
 
     /// Waits for something else than the peer.
-    pub(super) fn wait(&mut self, connection: u32, wait: Wait, until_ns: u64) {
-        self.connections[connection as usize].wait = wait;
-        self.timers.set(connection, until_ns);
+    pub(super) fn wait_until(&mut self, slot: u32, wait: Wait, until_ns: u64) {
+        self.connections[slot as usize].wait = wait;
+        self.timers.set(slot, until_ns);
     }
 
     /// A connection's timer has come.
-    fn fire(&mut self, connection: u32) {
+    fn timer_expired(&mut self, slot: u32) {
         let now = self.now();
-        let own = &mut self.connections[connection as usize];
-        match core::mem::replace(&mut own.wait, Wait::Nothing) {
-            Wait::Start(due) => self.begin(connection, due),
-            Wait::LineEnd => self.complete(connection, now),
+        let connection = &mut self.connections[slot as usize];
+        match core::mem::replace(&mut connection.wait, Wait::Nothing) {
+            Wait::Start(due) => self.begin_request(slot, due),
+            Wait::LineEnd => self.complete_request(slot, now),
             Wait::Line => {
-                self.receive(connection);
-                let waits = self.connections[connection as usize].wait != Wait::Nothing;
-                if !waits && self.connections[connection as usize].state == State::Busy {
-                    self.guard(connection, now);
+                self.receive(slot);
+                let waits = self.connections[slot as usize].wait != Wait::Nothing;
+                if !waits && self.connections[slot as usize].state == State::Busy {
+                    self.arm_timeout(slot, now);
                 }
             }
             Wait::Nothing => {
-                if !matches!(own.state, State::Busy | State::Connecting) {
+                if !matches!(connection.state, State::Busy | State::Connecting) {
                     return;
                 }
                 let timeout_ns = self.run.settings.timeout.as_nanos() as u64;
-                let due = own.progress_ns + timeout_ns;
+                let due = connection.progress_ns + timeout_ns;
                 if due > now {
-                    self.timers.set(connection, due);
+                    self.timers.set(slot, due);
                 } else {
-                    let doing = match own.state {
+                    let doing = match connection.state {
                         State::Connecting => "connecting",
-                        _ if own.head.is_some() => "in a body",
+                        _ if connection.response.is_some() => "in a body",
                         _ => "waiting for a response",
                     };
-                    self.fail(connection, Fault::TimedOut, now, || {
+                    self.fail_request(slot, RequestError::TimedOut, now, || {
                         format!(
                             "{doing}: nothing for {:?}",
                             Duration::from_nanos(timeout_ns)
@@ -421,52 +415,52 @@ impl Worker {
     }
 
     /// The request at hand is answered or has failed: what next?
-    pub(super) fn next(&mut self, connection: u32, now: u64, failed: bool) {
+    pub(super) fn end_request(&mut self, slot: u32, now: u64, failed: bool) {
         self.in_flight -= 1;
         let arrivals = self.run.settings.arrivals;
-        let own = &mut self.connections[connection as usize];
-        let goes_on = own.script.advance();
+        let connection = &mut self.connections[slot as usize];
+        let goes_on = connection.session.advance();
         if !goes_on {
-            own.close();
+            connection.close();
         }
         let pause_ns = match failed {
-            true => FIRST_PAUSE_NS << own.failed.min(PAUSE_DOUBLINGS),
+            true => FIRST_PAUSE_NS << connection.failed.min(PAUSE_DOUBLINGS),
             false => 0,
         };
-        own.failed = if failed { own.failed + 1 } else { 0 };
+        connection.failed = if failed { connection.failed + 1 } else { 0 };
         match arrivals {
-            Arrivals::Requests { .. } if goes_on && own.state == State::Idle => {
-                self.idle.push(connection);
+            Arrivals::Requests { .. } if goes_on && connection.state == State::Idle => {
+                self.idle.push(slot);
             }
-            Arrivals::Requests { .. } => self.free.push(connection),
+            Arrivals::Requests { .. } => self.free.push(slot),
             Arrivals::Closed if !goes_on => {
-                let script = &mut self.connections[connection as usize].script;
-                if self.feed.next_session(script) {
-                    self.pause_and_go_on(connection, now, pause_ns);
+                let session = &mut self.connections[slot as usize].session;
+                if self.sessions.next_session(session) {
+                    self.schedule_after_pause(slot, now, pause_ns);
                 } else {
-                    self.free.push(connection);
+                    self.free.push(slot);
                 }
             }
-            _ if goes_on => self.pause_and_go_on(connection, now, pause_ns),
-            _ => self.free.push(connection),
+            _ if goes_on => self.schedule_after_pause(slot, now, pause_ns),
+            _ => self.free.push(slot),
         }
     }
 
-    fn pause_and_go_on(&mut self, connection: u32, now: u64, pause_ns: u64) {
+    fn schedule_after_pause(&mut self, slot: u32, now: u64, pause_ns: u64) {
         if pause_ns == 0 {
-            return self.go_on(connection, now);
+            return self.schedule_request(slot, now);
         }
-        let step = self.connections[connection as usize].script.step();
-        let own_time = step.map_or(0, |step: Step| step.due_ns);
+        let step = self.connections[slot as usize].session.current();
+        let own_time = step.map_or(0, |step: SessionRequest| step.due_ns);
         let due = match self.run.settings.arrivals {
             Arrivals::Recorded { .. } => self.at_speed(own_time),
             _ => now + own_time.max(pause_ns),
         };
-        self.wait(connection, Wait::Start(due), due.max(now + pause_ns));
+        self.wait_until(slot, Wait::Start(due), due.max(now + pause_ns));
     }
 
     /// Waits for events, or for the next thing that has a time.
-    fn sleep(&mut self, events: &mut Vec<epoll::Event>) -> Result<(), LoadError> {
+    fn wait_for_events(&mut self, events: &mut Vec<epoll::Event>) -> Result<(), LoadError> {
         let now = self.now();
         let can_begin = !self.free.is_empty() || !self.idle.is_empty();
         let mut until = now + LONGEST_SLEEP_NS;
@@ -494,30 +488,36 @@ impl Worker {
     }
 
     /// The warm-up is over.
-    fn open_window(&mut self) {
+    fn begin_window(&mut self) {
         self.measuring = true;
-        self.tally.clear();
+        self.counts.clear();
         self.cpu_begin_ns = thread_cpu_ns();
-        for connection in &mut self.connections {
-            connection.window_bytes = 0;
-            connection.window_requests = 0;
-            connection.window_faults = 0;
+        for slot in &mut self.connections {
+            slot.window_bytes = 0;
+            slot.window_requests = 0;
+            slot.window_errors = 0;
         }
     }
 
     /// Tells the progress.
-    pub(super) fn tell(&mut self) {
+    pub(super) fn publish_progress(&mut self) {
         let counters = &self.run.counters[self.index];
-        Counters::set(&counters.requests, self.tally.requests);
-        Counters::set(&counters.faults, self.tally.faults.total());
-        Counters::set(&counters.refused, self.tally.faults.count(Fault::Refused));
-        Counters::set(&counters.response_sum_ns, self.tally.response_sum_ns as u64);
+        Counters::set(&counters.requests, self.counts.requests);
+        Counters::set(&counters.errors, self.counts.errors.total());
+        Counters::set(
+            &counters.refused,
+            self.counts.errors.count(RequestError::Refused),
+        );
+        Counters::set(
+            &counters.response_sum_ns,
+            self.counts.response_sum_ns as u64,
+        );
         Counters::set(&counters.answered_ns, self.answered_ns);
-        if self.tally.recent_lag_ns > 0 {
+        if self.counts.recent_lag_ns > 0 {
             counters
                 .lag_max_ns
-                .fetch_max(self.tally.recent_lag_ns, Ordering::Relaxed);
-            self.tally.recent_lag_ns = 0;
+                .fetch_max(self.counts.recent_lag_ns, Ordering::Relaxed);
+            self.counts.recent_lag_ns = 0;
         }
     }
 }

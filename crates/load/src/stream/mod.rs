@@ -197,7 +197,10 @@ fn run_thread(
         limits::pin(*cpu)?;
     }
     Pump::prepare_thread()?;
-    let part = Part { index, of: threads };
+    let part = Part {
+        index,
+        parts: threads,
+    };
     let own = part.share(settings.connections.into()) as usize;
     let mut pump = Pump::new(epoch, own, None)?;
     open_all(settings, &mut pump, own, part, shared)?;
@@ -232,7 +235,7 @@ fn open_all(
                 Some(settings.segment_bytes),
                 settings.congestion.as_deref(),
             )?;
-            let number = opened * part.of as usize + part.index as usize;
+            let number = opened * part.parts as usize + part.index as usize;
             if let Some(from) = settings.sources.address(number) {
                 socket
                     .bind(&std::net::SocketAddr::new(from, 0).into())

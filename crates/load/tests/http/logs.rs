@@ -99,7 +99,7 @@ fn the_parts_of_a_log_are_all_of_it() {
             arrivals: Arrivals::Recorded { speed: 100.0 },
             workload: log_of(path.clone()),
             duration: None,
-            part: Part { index, of: 3 },
+            part: Part { index, parts: 3 },
             url: server.url("/"),
             ..settings(&server, 9)
         })

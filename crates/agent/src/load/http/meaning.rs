@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use perpacket_load::SourceAddresses;
 use perpacket_load::http::{
-    Arrivals, Check, Lengths, Part, Process, Settings, Spread, Target, Version, Workload, threads,
+    Arrivals, Check, Part, Process, RequestsPerConnection, Settings, Spread, Target, Version,
+    Workload, threads,
 };
 
 use super::{Arguments, ArrivalName, CheckName, SpreadName, Switch, VersionName, WorkloadName};
@@ -265,7 +266,7 @@ impl Arguments {
         })
     }
 
-    fn lengths(&self) -> Result<Option<Lengths>, Failure> {
+    fn lengths(&self) -> Result<Option<RequestsPerConnection>, Failure> {
         let parse = |text: &String| {
             text.parse()
                 .map_err(|error| Failure::usage(format!("--requests-per-connection {error}")))

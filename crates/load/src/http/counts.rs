@@ -1,0 +1,110 @@
+//! What one thread counts in the measured window.
+
+use super::errors::ErrorCounts;
+use super::exchange::is_redirect;
+use super::session::OPERATIONS;
+use crate::error::LoadError;
+use crate::latency::Latency;
+
+/// Status codes have three digits.
+const STATUSES: usize = 1000;
+
+/// Counts and histograms.
+#[derive(Clone, Debug)]
+pub(crate) struct Counts {
+    /// Complete responses, whatever their status.
+    pub requests: u64,
+    /// Responses without a problem.
+    pub sound: u64,
+    /// Bytes of all responses, incomplete ones and heads included.
+    pub bytes: u64,
+    /// Bytes of bodies.
+    pub body_bytes: u64,
+    /// Responses by status.
+    pub statuses: Vec<u64>,
+    /// Responses by operation.
+    pub operations: [u64; OPERATIONS],
+    /// Failed requests.
+    pub errors: ErrorCounts,
+    /// Connections opened.
+    pub opened: u64,
+    /// Requests sent again because the server had closed an idle connection.
+    pub reopened: u64,
+    /// Times from the send to the end of the response.
+    pub service: Latency,
+    /// Times from the intended start to the end of the response.
+    pub response: Latency,
+    /// How late this client started its requests.
+    pub lag: Latency,
+    /// Sum of response times, in nanoseconds.
+    pub response_sum_ns: u128,
+    /// Longest lag since the last progress report.
+    pub recent_lag_ns: u64,
+}
+
+impl Counts {
+    /// Zero counts.
+    pub(crate) fn new() -> Result<Self, LoadError> {
+        Ok(Self {
+            requests: 0,
+            sound: 0,
+            bytes: 0,
+            body_bytes: 0,
+            statuses: vec![0; STATUSES],
+            operations: [0; OPERATIONS],
+            errors: ErrorCounts::default(),
+            opened: 0,
+            reopened: 0,
+            service: Latency::new()?,
+            response: Latency::new()?,
+            lag: Latency::new()?,
+            response_sum_ns: 0,
+            recent_lag_ns: 0,
+        })
+    }
+
+    /// Responses that are redirects.
+    pub(crate) fn redirects(&self) -> u64 {
+        let counts = (0u16..).zip(&self.statuses);
+        let redirects = counts.filter(|(status, _)| is_redirect(*status));
+        redirects.map(|(_, count)| count).sum()
+    }
+
+    /// Resets the counts after the warm-up.
+    pub(crate) fn clear(&mut self) {
+        self.requests = 0;
+        self.sound = 0;
+        self.bytes = 0;
+        self.body_bytes = 0;
+        self.statuses.fill(0);
+        self.operations = [0; OPERATIONS];
+        self.errors = ErrorCounts::default();
+        self.opened = 0;
+        self.reopened = 0;
+        self.service.clear();
+        self.response.clear();
+        self.lag.clear();
+        self.response_sum_ns = 0;
+    }
+
+    /// Adds the counts of another thread.
+    pub(crate) fn merge(&mut self, other: Self) {
+        self.requests += other.requests;
+        self.sound += other.sound;
+        self.bytes += other.bytes;
+        self.body_bytes += other.body_bytes;
+        for (own, more) in self.statuses.iter_mut().zip(other.statuses) {
+            *own += more;
+        }
+        for (own, more) in self.operations.iter_mut().zip(other.operations) {
+            *own += more;
+        }
+        self.errors.merge(other.errors);
+        self.opened += other.opened;
+        self.reopened += other.reopened;
+        self.service.add(&other.service);
+        self.response.add(&other.response);
+        self.lag.add(&other.lag);
+        self.response_sum_ns += other.response_sum_ns;
+    }
+}

@@ -1,0 +1,221 @@
+//! A log as the work of a client: sessions of requests with their times, and the objects they name.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+use perpacket_workload::{
+    LoggedSessions, Method, ObjectPaths, RejectedLine, Request, SESSION_WINDOW_S, SessionTable,
+    Source, Stream, TraceError, TraceFormat, read_sessions,
+};
+
+use super::paths::Paths;
+use super::session::{ANY_SIZE, Operation, SessionRequest};
+use super::settings::{Part, Spread};
+use crate::error::LoadError;
+
+const NS_PER_S: f64 = 1e9;
+/// Rejected lines that a report lists; it counts all.
+const LISTED_LINES: usize = 5;
+
+/// The sessions of a log.
+#[derive(Debug)]
+pub(crate) struct Log {
+    sessions: SessionTable<SessionRequest>,
+    /// Paths of the objects, below the path of the target.
+    pub paths: Arc<Paths>,
+    /// Largest size of a 200 response of each object; `None` if there was none.
+    pub size_bytes: Vec<Option<u64>>,
+    /// Accepted lines that a load cannot send: other methods.
+    pub skipped: u64,
+    /// Number of rejected lines.
+    pub rejected: u64,
+    /// The first of them.
+    pub rejected_lines: Vec<RejectedLine>,
+}
+
+impl Log {
+    /// Reads a log.
+    ///
+    /// # Errors
+    /// The log cannot be read or contains no request that a load can send.
+    pub(crate) fn read(
+        file: &Path,
+        mappings: Option<&Path>,
+        spread: Spread,
+        prefix: &str,
+        seed: u64,
+    ) -> Result<Self, LoadError> {
+        let mut objects = Objects {
+            numbers: HashMap::new(),
+            paths: Vec::new(),
+            size_bytes: Vec::new(),
+            mappings: match mappings {
+                None => ObjectPaths::default(),
+                Some(path) => ObjectPaths::read(open(path)?).map_err(trace_error(path))?,
+            },
+        };
+        let content = |request: &Request<'_>| objects.session_request(request);
+        let mut logged = read_sessions(open(file)?, None, SESSION_WINDOW_S, content)
+            .map_err(trace_error(file))?;
+        if mappings.is_some() && logged.format != TraceFormat::WorldCup {
+            return Err(LoadError::Usage(format!(
+                "object-mappings: {} has {} format, which contains the paths of its objects",
+                file.display(),
+                logged.format
+            )));
+        }
+        set_times(&mut logged, spread, seed);
+        logged.rejected.lines.truncate(LISTED_LINES);
+        Ok(Self {
+            sessions: logged.by_session(),
+            paths: Arc::new(Paths::new(prefix, &objects.paths)),
+            size_bytes: objects.size_bytes,
+            skipped: logged.skipped,
+            rejected: logged.rejected.count,
+            rejected_lines: logged.rejected.lines,
+        })
+    }
+
+    /// Number of sessions.
+    pub(crate) fn sessions(&self) -> usize {
+        self.sessions.sessions()
+    }
+
+    /// Number of requests.
+    pub(crate) fn requests(&self) -> usize {
+        self.sessions.requests()
+    }
+
+    /// The requests of a session, if its client belongs to this part of the load.
+    pub(crate) fn session(&self, session: usize, part: Part) -> Option<&[SessionRequest]> {
+        let (client, requests) = self.sessions.session(session);
+        (client % part.parts == part.index).then_some(requests)
+    }
+}
+
+fn open(path: &Path) -> Result<File, LoadError> {
+    File::open(path).map_err(LoadError::file(path))
+}
+
+fn trace_error(path: &Path) -> impl Fn(TraceError) -> LoadError {
+    move |source| LoadError::Trace {
+        path: path.to_owned(),
+        source,
+    }
+}
+
+/// Sorts the requests by time and sets when each is due within its second.
+fn set_times(logged: &mut LoggedSessions<SessionRequest>, spread: Spread, seed: u64) {
+    let requests = &mut logged.requests;
+    requests.sort_by_key(|request| request.time_s);
+    // The name selects the stream of random numbers; another one would change every replay.
+    let mut stream = Stream::new(seed, "places in a second");
+    let begin_s = requests.first().map_or(0, |request| request.time_s);
+    let mut fractions = Vec::new();
+    for second in requests.chunk_by_mut(|a, b| a.time_s == b.time_s) {
+        let count = second.len();
+        fractions.clear();
+        match spread {
+            Spread::None => fractions.resize(count, 0.0),
+            Spread::Uniform => {
+                fractions.extend((0..count).map(|index| index as f64 / count as f64));
+            }
+            Spread::Poisson => {
+                fractions.extend((0..count).map(|_| stream.uniform()));
+                fractions.sort_by(f64::total_cmp);
+            }
+        }
+        for (request, fraction) in second.iter_mut().zip(&fractions) {
+            let time_s = (request.time_s - begin_s) as f64 + fraction;
+            request.content.due_ns = (time_s * NS_PER_S) as u64;
+        }
+    }
+}
+
+/// The objects that a log names.
+struct Objects {
+    /// Our number of each object, by the reader's number.
+    numbers: HashMap<u32, u32>,
+    paths: Vec<Vec<u8>>,
+    size_bytes: Vec<Option<u64>>,
+    mappings: ObjectPaths,
+}
+
+impl Objects {
+    fn session_request(&mut self, request: &Request<'_>) -> SessionRequest {
+        let object = self.number(request);
+        if let (200, Some(bytes)) = (request.status, request.size_bytes) {
+            let largest = &mut self.size_bytes[object as usize];
+            *largest = Some(largest.unwrap_or(0).max(bytes));
+        }
+        SessionRequest {
+            object,
+            expected_bytes: ANY_SIZE,
+            operation: match (request.method, request.status) {
+                (Method::Head, _) => Operation::Head,
+                (Method::Post, _) => Operation::Post,
+                (_, 304) => Operation::Conditional,
+                _ => Operation::Get,
+            },
+            logged_status: request.status,
+            due_ns: 0,
+        }
+    }
+
+    /// Our number of an object, from 0 among those that are requested.
+    fn number(&mut self, request: &Request<'_>) -> u32 {
+        if let Some(number) = self.numbers.get(&request.object) {
+            return *number;
+        }
+        let path = match &request.source {
+            Source::Log { uri, .. } => path_of(uri),
+            Source::WorldCup(record) => path_of(&self.mappings.path(record.object)),
+        };
+        let number = self.paths.len() as u32;
+        self.paths.push(path);
+        self.size_bytes.push(None);
+        self.numbers.insert(request.object, number);
+        number
+    }
+}
+
+/// The path that a request line has for a logged URI: without scheme and host, other bytes than
+/// visible ASCII percent-encoded.
+pub(crate) fn path_of(uri: &[u8]) -> Vec<u8> {
+    let uri = match uri.get(..7) {
+        Some(scheme) if scheme.eq_ignore_ascii_case(b"http://") => {
+            let rest = &uri[7..];
+            let slash = memchr::memchr(b'/', rest).unwrap_or(rest.len());
+            &rest[slash..]
+        }
+        _ => uri,
+    };
+    let mut path = Vec::with_capacity(uri.len() + 1);
+    if uri.first() != Some(&b'/') {
+        path.push(b'/');
+    }
+    for byte in uri {
+        if byte.is_ascii_graphic() && !matches!(byte, b'"' | b'#') {
+            path.push(*byte);
+        } else {
+            path.extend(format!("%{byte:02X}").bytes());
+        }
+    }
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_logged_uri_becomes_the_path_of_a_request() {
+        let path = |uri: &[u8]| String::from_utf8(path_of(uri)).unwrap();
+        assert_eq!(path(b"/a b\"c\xe9"), "/a%20b%22c%E9");
+        assert_eq!(path(b"HTTP://host/x?y"), "/x?y");
+        assert_eq!(path(b"http://host"), "/");
+        assert_eq!(path(b"x"), "/x");
+    }
+}

@@ -1,0 +1,364 @@
+//! The sessions of a workload, divided among threads.
+
+use std::sync::Arc;
+
+use perpacket_workload::{
+    LognormalSessions, PlannedRequest, SessionSource, Sessions, SpecWeb99, Stream, Surge,
+    SurgeGenerator, SurgeRequest, WebStoneGenerator, specweb99, surge, webstone,
+};
+
+use super::log::Log;
+use super::paths::Paths;
+use super::session::{ANY_SIZE, Operation, Session, SessionRequest};
+use super::settings::{Arrivals, Part, RequestsPerConnection, Settings, Workload};
+use crate::error::LoadError;
+
+/// SPECweb99's dynamic operations, in percent of all requests: 30 together. From general knowledge of
+/// the benchmark, as the report notes.
+const DYNAMIC_SHARES: [(Operation, f64); 4] = [
+    (Operation::DynamicGet, 12.45),
+    (Operation::Advertisement, 12.60),
+    (Operation::DynamicPost, 4.80),
+    (Operation::Cgi, 0.15),
+];
+/// Rounds of a session that never ends.
+const ENDLESS: u64 = u64::MAX;
+/// Difference between the seeds of two parts.
+const SEED_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// A workload before it is divided among threads.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    /// Paths of the objects.
+    pub paths: Arc<Paths>,
+    kind: Kind,
+    seed: u64,
+    part: Part,
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
+    File {
+        lengths: Option<RequestsPerConnection>,
+        kept_session_share: f64,
+    },
+    SpecWeb99(SpecWeb99),
+    Lognormal(LognormalSessions),
+    Surge(SurgeGenerator),
+    WebStone,
+    Log {
+        log: Arc<Log>,
+        recorded: bool,
+        repeats: bool,
+    },
+}
+
+impl Plan {
+    /// Generates or reads what all threads share.
+    pub(crate) fn new(settings: &Settings, prefix: &str, path: &str) -> Result<Self, LoadError> {
+        let (kind, paths) = match &settings.workload {
+            Workload::File => {
+                let kind = Kind::File {
+                    lengths: settings.requests_per_connection,
+                    kept_session_share: kept_sessions(settings),
+                };
+                (kind, Arc::new(Paths::new("", [path])))
+            }
+            Workload::SpecWeb99 { dynamic } => {
+                let mut parameters = match dynamic {
+                    true => SpecWeb99::mixed(settings.connections),
+                    false => SpecWeb99::static_only(settings.connections),
+                };
+                if let Some(share) = settings.keep_alive_share {
+                    parameters.keep_alive_share = share;
+                }
+                parameters.check()?;
+                let objects = parameters.directories() * specweb99::FILES_PER_DIRECTORY;
+                let paths = Paths::new(prefix, (0..objects).map(specweb99::object_path));
+                (Kind::SpecWeb99(parameters), Arc::new(paths))
+            }
+            Workload::WorldCup | Workload::Ibm => {
+                let parameters = match settings.workload {
+                    Workload::Ibm => LognormalSessions::ibm(),
+                    _ => LognormalSessions::world_cup(),
+                };
+                let generator = Sessions::Lognormal(parameters.generator(settings.seed)?);
+                let paths = (0..parameters.objects).map(|object| generator.object_path(object));
+                let paths = Paths::new(prefix, paths);
+                (Kind::Lognormal(parameters), Arc::new(paths))
+            }
+            Workload::Surge { .. } => {
+                let generator = Surge::default().generator(settings.seed)?;
+                let files = generator.sizes().len() as u32;
+                let paths = Paths::new(prefix, (0..files).map(surge::object_path));
+                (Kind::Surge(generator), Arc::new(paths))
+            }
+            Workload::WebStone => {
+                let paths = Paths::new(prefix, webstone::FILES.map(|(path, ..)| path));
+                (Kind::WebStone, Arc::new(paths))
+            }
+            Workload::Trace {
+                file,
+                objects,
+                spread,
+                repeats,
+            } => {
+                let log = Log::read(file, objects.as_deref(), *spread, prefix, settings.seed)?;
+                let paths = Arc::clone(&log.paths);
+                let kind = Kind::Log {
+                    log: Arc::new(log),
+                    recorded: matches!(settings.arrivals, Arrivals::Recorded { .. }),
+                    repeats: *repeats,
+                };
+                (kind, paths)
+            }
+        };
+        Ok(Self {
+            paths,
+            kind,
+            seed: settings.seed,
+            part: settings.part,
+        })
+    }
+
+    /// The sessions of one thread.
+    pub(crate) fn thread_sessions(
+        &self,
+        thread: u32,
+        threads: u32,
+    ) -> Result<ThreadSessions, LoadError> {
+        let part = self.part.split(thread, threads);
+        let seed = self
+            .seed
+            .wrapping_add(SEED_STEP.wrapping_mul(u64::from(part.index)));
+        Ok(match &self.kind {
+            Kind::File {
+                lengths,
+                kept_session_share,
+            } => ThreadSessions::File {
+                lengths: *lengths,
+                kept_session_share: *kept_session_share,
+                stream: Stream::new(seed, "session lengths"),
+            },
+            Kind::SpecWeb99(parameters) => ThreadSessions::Planned {
+                sessions: Sessions::SpecWeb99(parameters.generator(seed)?),
+                planned: Vec::new(),
+                operations: Stream::new(seed, "dynamic operations"),
+            },
+            Kind::Lognormal(parameters) => ThreadSessions::Planned {
+                sessions: Sessions::Lognormal(parameters.generator(seed)?),
+                planned: Vec::new(),
+                operations: Stream::new(seed, "dynamic operations"),
+            },
+            Kind::Surge(generator) => ThreadSessions::Surge {
+                pages: generator.with_seed(seed),
+                page: Vec::new(),
+            },
+            Kind::WebStone => ThreadSessions::WebStone(WebStoneGenerator::new(seed)),
+            Kind::Log {
+                log,
+                recorded,
+                repeats,
+            } => ThreadSessions::Log {
+                log: Arc::clone(log),
+                recorded: *recorded,
+                repeats: *repeats,
+                next: 0,
+                part,
+            },
+        })
+    }
+
+    /// The log, if the workload is one.
+    pub(crate) fn log(&self) -> Option<&Log> {
+        match &self.kind {
+            Kind::Log { log, .. } => Some(log),
+            _ => None,
+        }
+    }
+}
+
+/// Share of sessions on kept connections that gives the wanted share of *requests*.
+fn kept_sessions(settings: &Settings) -> f64 {
+    let share = settings.keep_alive_share.unwrap_or(1.0);
+    let mean = settings
+        .requests_per_connection
+        .map_or(f64::INFINITY, RequestsPerConnection::mean);
+    if share >= 1.0 {
+        return 1.0;
+    }
+    match mean.is_finite() {
+        true => share / mean / (share / mean + 1.0 - share),
+        // An endless session never makes room for another: the share then counts connections.
+        false => share,
+    }
+}
+
+/// The sessions of one thread.
+#[derive(Debug)]
+pub(crate) enum ThreadSessions {
+    /// One file.
+    File {
+        lengths: Option<RequestsPerConnection>,
+        kept_session_share: f64,
+        stream: Stream,
+    },
+    /// Sessions of a generator.
+    Planned {
+        sessions: Sessions,
+        planned: Vec<PlannedRequest>,
+        operations: Stream,
+    },
+    /// Pages that users read.
+    Surge {
+        pages: SurgeGenerator,
+        page: Vec<SurgeRequest>,
+    },
+    /// Sessions of one request.
+    WebStone(WebStoneGenerator),
+    /// Sessions of a log: at its times or as fast as possible, once or repeatedly.
+    Log {
+        log: Arc<Log>,
+        recorded: bool,
+        repeats: bool,
+        next: usize,
+        part: Part,
+    },
+}
+
+impl ThreadSessions {
+    /// Replaces `session` by the next one; false if there is none.
+    pub(crate) fn next_session(&mut self, session: &mut Session) -> bool {
+        session.requests.clear();
+        let mut rounds = 1;
+        match self {
+            Self::File {
+                lengths,
+                kept_session_share,
+                stream,
+            } => {
+                session.requests.push(SessionRequest::default());
+                let kept = *kept_session_share >= 1.0 || stream.uniform() < *kept_session_share;
+                rounds = match lengths {
+                    _ if !kept => 1,
+                    Some(lengths) => lengths.draw(stream).into(),
+                    None => ENDLESS,
+                };
+            }
+            Self::Planned {
+                sessions,
+                planned,
+                operations,
+            } => {
+                sessions.next_session(planned);
+                session.requests.extend(
+                    planned
+                        .iter()
+                        .map(|request| session_request(request, operations)),
+                );
+            }
+            Self::Surge { pages, page } => {
+                pages.next_page(page);
+                session
+                    .requests
+                    .extend(page.iter().map(|request| SessionRequest {
+                        object: request.object,
+                        expected_bytes: request.response_bytes,
+                        due_ns: (request.wait_s * 1e9) as u64,
+                        ..SessionRequest::default()
+                    }));
+            }
+            Self::WebStone(generator) => {
+                let (object, expected_bytes) = generator.next_request();
+                session.requests.push(SessionRequest {
+                    object,
+                    expected_bytes,
+                    ..SessionRequest::default()
+                });
+            }
+            Self::Log {
+                log,
+                recorded,
+                repeats,
+                next,
+                part,
+            } => {
+                let Some(requests) = next_of_log(log, next, *part, *repeats) else {
+                    session.clear();
+                    return false;
+                };
+                let due_ns = |one: &SessionRequest| if *recorded { one.due_ns } else { 0 };
+                session
+                    .requests
+                    .extend(requests.iter().map(|one| SessionRequest {
+                        due_ns: due_ns(one),
+                        ..*one
+                    }));
+            }
+        }
+        session.start(rounds);
+        true
+    }
+
+    /// When the next session of a log begins, in nanoseconds since the start of the log.
+    pub(crate) fn next_due_ns(&mut self) -> Option<u64> {
+        let Self::Log {
+            log, next, part, ..
+        } = self
+        else {
+            return None;
+        };
+        while *next < log.sessions() {
+            if let Some(requests) = log.session(*next, *part) {
+                return requests.first().map(|one| one.due_ns);
+            }
+            *next += 1;
+        }
+        None
+    }
+}
+
+/// The next session of this part; after the last one, the first if the log repeats.
+fn next_of_log<'a>(
+    log: &'a Log,
+    next: &mut usize,
+    part: Part,
+    repeats: bool,
+) -> Option<&'a [SessionRequest]> {
+    for _ in 0..log.sessions() {
+        if *next >= log.sessions() {
+            if !repeats {
+                return None;
+            }
+            *next = 0;
+        }
+        let session = log.session(*next, part);
+        *next += 1;
+        if session.is_some() {
+            return session;
+        }
+    }
+    None
+}
+
+/// A generated request. The size of a dynamic response depends on the server.
+fn session_request(request: &PlannedRequest, operations: &mut Stream) -> SessionRequest {
+    let mut one = SessionRequest {
+        object: request.object,
+        expected_bytes: request.response_bytes,
+        ..SessionRequest::default()
+    };
+    if request.dynamic {
+        let total: f64 = DYNAMIC_SHARES.iter().map(|(_, share)| share).sum();
+        let mut drawn = operations.uniform() * total;
+        one.expected_bytes = ANY_SIZE;
+        for (operation, share) in DYNAMIC_SHARES {
+            one.operation = operation;
+            drawn -= share;
+            if drawn < 0.0 {
+                break;
+            }
+        }
+    }
+    one
+}

@@ -1,0 +1,77 @@
+//! Objects with a fixed size each, from which requests draw by size and popularity.
+//!
+//! A request draws a size first (so that sizes can be correlated within a session) and only then
+//! an object of about that size. Objects are sorted by size and cut into classes that are drawn
+//! equally often; inside a class popularity follows Zipf's law.
+
+use super::normal;
+use crate::generators::random::{AliasTable, Stream, zipf_weights};
+
+/// Objects of lognormal size, in classes of equal probability.
+#[derive(Clone, Debug)]
+pub(crate) struct Catalogue {
+    /// Upper bounds of all classes but the last, as standard normal deviates of ln(size).
+    bounds: Vec<f64>,
+    /// Object numbers in order of class, then popularity.
+    size_bytes: Vec<u32>,
+    per_class: u32,
+    popularity: AliasTable,
+}
+
+impl Catalogue {
+    /// A catalogue whose requests have the mean `mean_bytes` when their deviates are standard
+    /// normal. `objects` is a multiple of `classes`.
+    pub(crate) fn new(
+        mean_bytes: f64,
+        sigma: f64,
+        objects: u32,
+        classes: u32,
+        exponent: f64,
+    ) -> Self {
+        let per_class = objects / classes;
+        let weights = zipf_weights(per_class, exponent);
+        let mut relative: Vec<f64> = (0..objects)
+            .map(|object| (f64::from(object) + 0.5) / f64::from(objects))
+            .map(|share| libm::exp(sigma * normal::quantile(share)))
+            .collect();
+        for class in relative.chunks_exact_mut(per_class as usize) {
+            popular_near_mean(class);
+        }
+        let total: f64 = weights.iter().sum();
+        let mean = relative
+            .chunks_exact(per_class as usize)
+            .flat_map(|class| class.iter().zip(&weights))
+            .map(|(size, weight)| size * weight)
+            .sum::<f64>()
+            / (total * f64::from(classes));
+        Self {
+            bounds: (1..classes)
+                .map(|class| normal::quantile(f64::from(class) / f64::from(classes)))
+                .collect(),
+            size_bytes: relative
+                .iter()
+                .map(|size| libm::rint(size * mean_bytes / mean).max(1.0) as u32)
+                .collect(),
+            per_class,
+            popularity: AliasTable::new(&weights),
+        }
+    }
+
+    /// Draws an object for a request whose ln(size) lies `deviate` standard deviations from the
+    /// median; returns its number and its size in bytes.
+    #[inline]
+    pub(crate) fn draw(&self, deviate: f64, popularity: &mut Stream) -> (u32, u32) {
+        let class = self.bounds.partition_point(|bound| *bound <= deviate) as u32;
+        let object = class * self.per_class + self.popularity.draw(popularity);
+        (object, self.size_bytes[object as usize])
+    }
+}
+
+/// Orders a class by distance from its mean, nearest and so most popular first.
+///
+/// A few objects take most of a class's requests. Were they arbitrary ones, the mean response
+/// would hang on the size of the one popular object among the largest.
+fn popular_near_mean(class: &mut [f64]) {
+    let mean = class.iter().sum::<f64>() / class.len() as f64;
+    class.sort_by(|a, b| (a - mean).abs().total_cmp(&(b - mean).abs()));
+}

@@ -1,0 +1,40 @@
+//! Every source of sessions as one type.
+
+use super::lognormal::LognormalGenerator;
+use super::specweb99::{SpecWeb99Generator, object_path};
+use crate::sessions::planned::{PlannedRequest, SessionSource};
+use crate::sessions::replay::Replay;
+use crate::trace::object_paths::unmapped_path;
+
+/// Every source of sessions. An enum costs a match per session where a trait object costs a virtual
+/// call.
+#[derive(Clone, Debug)]
+pub enum Sessions {
+    /// The synthetic World Cup 1998 and IBM workloads.
+    Lognormal(LognormalGenerator),
+    /// SPECweb99, static or mixed.
+    SpecWeb99(SpecWeb99Generator),
+    /// A recorded trace.
+    Replay(Replay),
+}
+
+impl Sessions {
+    /// Path of an object on the server.
+    #[must_use]
+    pub fn object_path(&self, object: u32) -> String {
+        match self {
+            Self::SpecWeb99(_) => object_path(object),
+            Self::Lognormal(_) | Self::Replay(_) => unmapped_path(object),
+        }
+    }
+}
+
+impl SessionSource for Sessions {
+    fn next_session(&mut self, requests: &mut Vec<PlannedRequest>) -> u32 {
+        match self {
+            Self::Lognormal(generator) => generator.next_session(requests),
+            Self::SpecWeb99(generator) => generator.next_session(requests),
+            Self::Replay(replay) => replay.next_session(requests),
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! The sessions of a log: one pass reads and cuts it, one counting sort groups it.
+
+use std::io::Read;
+
+use crate::trace::error::TraceError;
+use crate::trace::format::TraceFormat;
+use crate::trace::log_line::Reject;
+use crate::trace::method::Method;
+use crate::trace::read::{TraceSink, read_trace};
+use crate::trace::rejects::Rejects;
+use crate::trace::request::Request;
+use crate::trace::session_cutter::SessionCutter;
+
+/// The requests of a log that a client can send (GET, HEAD and POST), in the log's order.
+#[derive(Clone, Debug)]
+pub struct LoggedSessions<T> {
+    /// The requests.
+    pub requests: Vec<LoggedRequest<T>>,
+    /// The client of each session.
+    pub clients: Vec<u32>,
+    /// Format of the log.
+    pub format: TraceFormat,
+    /// Accepted lines that no client can send: other methods.
+    pub skipped: u64,
+    /// Rejected lines.
+    pub rejected: Rejects,
+}
+
+/// One request of a log.
+#[derive(Clone, Copy, Debug)]
+pub struct LoggedRequest<T> {
+    /// Unix seconds.
+    pub time_s: i64,
+    /// Number of its session, from 0 in the order of first requests in the log.
+    pub session: u32,
+    /// What the reader made of it.
+    pub content: T,
+}
+
+/// Reads a log and cuts it into sessions; `content` turns a request into what the caller stores.
+///
+/// # Errors
+/// See [`read_trace`]; also a `window_s` that is not from 0 to 10^6 seconds, and a log without a
+/// request that a client can send.
+pub fn read_sessions<T, R: Read>(
+    source: R,
+    format: Option<TraceFormat>,
+    window_s: f64,
+    content: impl FnMut(&Request<'_>) -> T,
+) -> Result<LoggedSessions<T>, TraceError> {
+    let mut collector = Collector {
+        cutter: SessionCutter::new(window_s)?,
+        content,
+        sessions: LoggedSessions {
+            requests: Vec::new(),
+            clients: Vec::new(),
+            format: TraceFormat::Common,
+            skipped: 0,
+            rejected: Rejects::default(),
+        },
+    };
+    let format = read_trace(source, format, &mut collector)?;
+    let sessions = collector.sessions;
+    if sessions.requests.is_empty() {
+        return Err(TraceError::NothingUsable {
+            requests: sessions.skipped,
+            rejected: sessions.rejected.count,
+        });
+    }
+    Ok(LoggedSessions { format, ..sessions })
+}
+
+struct Collector<T, F> {
+    cutter: SessionCutter,
+    content: F,
+    sessions: LoggedSessions<T>,
+}
+
+impl<T, F: FnMut(&Request<'_>) -> T> TraceSink for Collector<T, F> {
+    fn request(&mut self, request: &Request<'_>) -> Result<(), TraceError> {
+        if !matches!(request.method, Method::Get | Method::Head | Method::Post) {
+            self.sessions.skipped += 1;
+            return Ok(());
+        }
+        let place = self.cutter.place(request.client, request.time_s);
+        if place.first {
+            self.sessions.clients.push(request.client);
+        }
+        self.sessions.requests.push(LoggedRequest {
+            time_s: request.time_s,
+            session: place.session,
+            content: (self.content)(request),
+        });
+        Ok(())
+    }
+
+    fn reject(&mut self, line: u64, reason: Reject) {
+        self.sessions.rejected.add(line, reason);
+    }
+}
+
+impl<T: Copy> LoggedSessions<T> {
+    /// Groups the requests by session and keeps their order within each. Sessions are numbered in
+    /// the order of their first requests.
+    #[must_use]
+    pub fn by_session(&self) -> SessionTable<T> {
+        const UNKNOWN: u32 = u32::MAX;
+        let mut numbers = vec![UNKNOWN; self.clients.len()];
+        let mut clients = Vec::with_capacity(numbers.len());
+        let mut starts = vec![0u32];
+        for request in &self.requests {
+            let number = &mut numbers[request.session as usize];
+            if *number == UNKNOWN {
+                *number = clients.len() as u32;
+                clients.push(self.clients[request.session as usize]);
+                starts.push(0);
+            }
+            starts[*number as usize + 1] += 1;
+        }
+        for session in 0..clients.len() {
+            starts[session + 1] += starts[session];
+        }
+        let mut next = starts.clone();
+        let mut requests: Vec<T> = self.requests.iter().map(|one| one.content).collect();
+        for request in &self.requests {
+            let position = &mut next[numbers[request.session as usize] as usize];
+            requests[*position as usize] = request.content;
+            *position += 1;
+        }
+        SessionTable {
+            clients,
+            starts,
+            requests,
+        }
+    }
+}
+
+/// Sessions in one array: session `i` has the requests from `starts[i]` to `starts[i + 1]`.
+#[derive(Debug)]
+pub struct SessionTable<T> {
+    clients: Vec<u32>,
+    starts: Vec<u32>,
+    requests: Vec<T>,
+}
+
+impl<T> SessionTable<T> {
+    /// Number of sessions.
+    #[must_use]
+    pub fn sessions(&self) -> usize {
+        self.clients.len()
+    }
+
+    /// Number of requests.
+    #[must_use]
+    pub fn requests(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// The client of a session and its requests.
+    #[must_use]
+    pub fn session(&self, session: usize) -> (u32, &[T]) {
+        let range = self.starts[session] as usize..self.starts[session + 1] as usize;
+        (self.clients[session], &self.requests[range])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_grouped_by_session_in_the_order_of_first_requests() {
+        let log = "\
+b - - [01/Jul/1995:00:00:00 +0000] \"GET /1 HTTP/1.0\" 200 1\n\
+a - - [01/Jul/1995:00:00:00 +0000] \"GET /2 HTTP/1.0\" 200 1\n\
+b - - [01/Jul/1995:00:00:15 +0000] \"HEAD /3 HTTP/1.0\" 200 1\n\
+b - - [01/Jul/1995:00:00:31 +0000] \"POST /4 HTTP/1.0\" 200 1\n\
+a - - [01/Jul/1995:00:00:31 +0000] \"PUT /5 HTTP/1.0\" 200 1\n\
+torn\n";
+        let sessions = read_sessions(log.as_bytes(), None, 15.0, |request| request.object).unwrap();
+        assert_eq!((sessions.skipped, sessions.rejected.count), (1, 1));
+        let table = sessions.by_session();
+        let found: Vec<_> = (0..table.sessions())
+            .map(|one| table.session(one))
+            .collect();
+        assert_eq!(found, [(0, &[0, 2][..]), (1, &[1]), (0, &[3])]);
+        assert_eq!(table.requests(), 4);
+    }
+}

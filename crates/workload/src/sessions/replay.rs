@@ -1,0 +1,85 @@
+//! A recorded trace as a source of sessions.
+
+use std::io::Read;
+use std::sync::Arc;
+
+use super::logged::{SessionTable, read_sessions};
+use super::planned::{PlannedRequest, SessionSource};
+use crate::trace::error::TraceError;
+use crate::trace::format::TraceFormat;
+use crate::trace::request::Request;
+
+/// Status of a response without a body: the client's copy is still valid.
+const NOT_MODIFIED: u16 = 304;
+
+/// The sessions of a trace in the order of their first requests, again and again.
+///
+/// Clones share the trace; each has its own position.
+#[derive(Clone, Debug)]
+pub struct Replay {
+    sessions: Arc<SessionTable<PlannedRequest>>,
+    next: usize,
+    rejected: u64,
+}
+
+impl Replay {
+    /// Reads a trace and cuts it into sessions.
+    ///
+    /// A response counts whatever its status, since error pages are sent as well. A 304 and a
+    /// response without a size have no body; a body above 4 GiB counts as 4 GiB.
+    ///
+    /// # Errors
+    /// See [`read_sessions`].
+    pub fn read<R: Read>(
+        source: R,
+        format: Option<TraceFormat>,
+        window_s: f64,
+    ) -> Result<Self, TraceError> {
+        let logged = read_sessions(source, format, window_s, planned)?;
+        Ok(Self {
+            sessions: Arc::new(logged.by_session()),
+            next: 0,
+            rejected: logged.rejected.count,
+        })
+    }
+
+    /// Requests that a simulated server can answer.
+    #[must_use]
+    pub fn usable_requests(&self) -> u64 {
+        self.sessions.requests() as u64
+    }
+
+    /// Rejected lines or records.
+    #[must_use]
+    pub fn rejected(&self) -> u64 {
+        self.rejected
+    }
+
+    /// Sessions of the trace.
+    #[must_use]
+    pub fn sessions(&self) -> u64 {
+        self.sessions.sessions() as u64
+    }
+}
+
+fn planned(request: &Request<'_>) -> PlannedRequest {
+    let body_bytes = match request.status {
+        NOT_MODIFIED => 0,
+        _ => request.size_bytes.unwrap_or(0),
+    };
+    PlannedRequest {
+        object: request.object,
+        response_bytes: u32::try_from(body_bytes).unwrap_or(u32::MAX),
+        dynamic: request.dynamic,
+    }
+}
+
+impl SessionSource for Replay {
+    fn next_session(&mut self, requests: &mut Vec<PlannedRequest>) -> u32 {
+        let (client, session) = self.sessions.session(self.next);
+        self.next = (self.next + 1) % self.sessions.sessions();
+        requests.clear();
+        requests.extend_from_slice(session);
+        client
+    }
+}

@@ -1,0 +1,108 @@
+//! What can go wrong with a trace as a whole; a bad line alone is a [`crate::Reject`].
+
+use std::io;
+
+use crate::trace::format::{Compression, RECORD_BYTES};
+
+/// A trace that cannot be read or written. Offsets count bytes from the start of the file as it
+/// was given, compressed or not, unless the message says that they count decompressed bytes.
+#[derive(Debug, thiserror::Error)]
+pub enum TraceError {
+    /// There is nothing in the file, or nothing in what it decompresses to.
+    #[error("byte 0: the trace is empty; expected log lines or 20-byte World Cup 1998 records")]
+    Empty,
+    /// No format was given and none fits.
+    #[error(
+        "byte 0: the first {examined} bytes hold no line of Common or Combined Log Format and no \
+         World Cup 1998 records; if only the start of the file is damaged, name its format"
+    )]
+    Unrecognized {
+        /// Decompressed bytes that were looked at.
+        examined: usize,
+    },
+    /// A log format was asked for, and the file is binary.
+    #[error(
+        "byte {offset}: binary data where log lines were expected; for World Cup 1998 records \
+         name the format world-cup or let it be detected"
+    )]
+    BinaryAsText {
+        /// Where the first byte stands that no text has, in decompressed bytes.
+        offset: u64,
+    },
+    /// The World Cup 1998 format was asked for, and the file holds something else.
+    #[error(
+        "byte {offset}: no World Cup 1998 records; for log lines name the format common or \
+         combined, or let it be detected"
+    )]
+    NotRecords {
+        /// Where the first implausible record stands, in decompressed bytes.
+        offset: u64,
+    },
+    /// The file ends inside a record.
+    #[error(
+        "byte {offset}: the last record has {found} of {RECORD_BYTES} bytes; the file was cut: \
+         fetch it again, or cut it to a multiple of {RECORD_BYTES} bytes"
+    )]
+    TruncatedRecord {
+        /// Where the incomplete record starts, in decompressed bytes.
+        offset: u64,
+        /// Bytes of it that are there.
+        found: usize,
+    },
+    /// The compressed stream is damaged or cut.
+    #[error("byte {offset}: damaged {compression} data ({source}); fetch the file again")]
+    Compression {
+        /// Kind of compression.
+        compression: Compression,
+        /// How far into the compressed file the damage was noticed.
+        offset: u64,
+        /// What the decompressor said.
+        source: io::Error,
+    },
+    /// The operating system could not read on.
+    #[error("byte {offset}: cannot read on: {source}")]
+    Read {
+        /// Decompressed bytes read until then.
+        offset: u64,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// The destination could not be written.
+    #[error("cannot write the trace: {0}")]
+    Write(#[source] io::Error),
+    /// A request does not fit the destination's format.
+    #[error("line {line}: {field} {value} does not fit {allowed}")]
+    DoesNotFit {
+        /// Line or record of the source, from 1.
+        line: u64,
+        /// What does not fit.
+        field: &'static str,
+        /// Its value.
+        value: i64,
+        /// What would fit.
+        allowed: &'static str,
+    },
+    /// The trace has no request that a server could answer.
+    #[error(
+        "no usable request among {requests} accepted and {rejected} rejected lines; expected GET, \
+         HEAD or POST requests"
+    )]
+    NothingUsable {
+        /// Accepted lines or records.
+        requests: u64,
+        /// Rejected lines or records.
+        rejected: u64,
+    },
+    /// The session window is no length of time.
+    #[error("the session window is {window_s} s: it must be from 0 to 1000000 s")]
+    Window {
+        /// What was given.
+        window_s: f64,
+    },
+    /// A line of an object mappings file is not a number and a path.
+    #[error("line {line} of the object mappings: expected an object number and a path")]
+    Mapping {
+        /// Line, from 1.
+        line: u64,
+    },
+}

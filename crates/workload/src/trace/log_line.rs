@@ -1,0 +1,231 @@
+//! A line of Common or Combined Log Format, taken apart without copying.
+
+use memchr::{memchr, memmem, memrchr};
+
+use crate::trace::format::TraceFormat;
+use crate::trace::method::{HttpVersion, Method};
+use crate::trace::timestamp::STAMP_BYTES;
+
+/// Why a line or record was not counted as a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reject {
+    /// The line is empty.
+    Blank,
+    /// The line is longer than a request can be.
+    TooLong,
+    /// Host, identity and user are not followed by a bracket.
+    NoTime,
+    /// The bracket does not hold a time.
+    BadTime,
+    /// No quoted request follows the time.
+    NoRequest,
+    /// The request has no closing quote: the line is torn.
+    OpenRequest,
+    /// The status is not three digits.
+    BadStatus,
+    /// The bytes are neither a number nor `-`.
+    BadBytes,
+    /// Referer and user agent are missing or torn.
+    BadTail,
+    /// A record's method, status or type is no code of the format.
+    BadCode,
+}
+
+impl Reject {
+    /// The reason in words.
+    #[must_use]
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Blank => "empty line",
+            Self::TooLong => "line longer than 65536 bytes",
+            Self::NoTime => "no \" [\" before the time",
+            Self::BadTime => "time is not DD/Mon/YYYY:HH:MM:SS zone",
+            Self::NoRequest => "no '] \"' before the request",
+            Self::OpenRequest => "request is not closed by '\" '",
+            Self::BadStatus => "status is not three digits",
+            Self::BadBytes => "bytes are neither a number nor -",
+            Self::BadTail => "no quoted referer and user agent after the bytes",
+            Self::BadCode => "method, status or type is no code of the format",
+        }
+    }
+}
+
+/// The fields of a line, as bytes of the line.
+#[derive(Clone, Copy, Debug)]
+pub struct LogLine<'a> {
+    /// The client's name or address.
+    pub host: &'a [u8],
+    /// Identity and user, as they stand.
+    pub identity: &'a [u8],
+    /// The time without brackets.
+    pub stamp: &'a [u8; STAMP_BYTES],
+    /// The request line without quotes.
+    pub request: &'a [u8],
+    /// Status code.
+    pub status: u16,
+    /// Bytes of the response, where the server noted any.
+    pub size_bytes: Option<u64>,
+    /// What follows the bytes in Combined Log Format, with its leading blank.
+    pub tail: &'a [u8],
+}
+
+impl<'a> LogLine<'a> {
+    /// Takes a line apart, without its line feed.
+    ///
+    /// The fields are found as the formats allow them to hold blanks and quotes: the time at the
+    /// first ` [`, the request from there to the last `" ` (Common), or to the first `" ` that a
+    /// status, bytes and a quote follow (Combined, where quotes inside the request are escaped).
+    pub(crate) fn parse(line: &'a [u8], format: TraceFormat) -> Result<Self, Reject> {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        if line.is_empty() {
+            return Err(Reject::Blank);
+        }
+        let bracket = time_bracket(line).ok_or(Reject::NoTime)?;
+        let (who, rest) = (&line[..bracket - 1], &line[bracket + 1..]);
+        let (stamp, rest) = rest
+            .split_first_chunk::<STAMP_BYTES>()
+            .ok_or(Reject::BadTime)?;
+        let rest = rest.strip_prefix(b"] \"").ok_or(Reject::NoRequest)?;
+        let (request, status, size_bytes, tail) = match format {
+            TraceFormat::Combined => split_combined(rest)?,
+            TraceFormat::Common | TraceFormat::WorldCup => split_common(rest)?,
+        };
+        let blank = memchr(b' ', who).ok_or(Reject::NoTime)?;
+        if blank == 0 {
+            return Err(Reject::NoTime);
+        }
+        Ok(Self {
+            host: &who[..blank],
+            identity: &who[blank + 1..],
+            stamp,
+            request,
+            status,
+            size_bytes,
+            tail,
+        })
+    }
+
+    /// Method, URI and protocol of the request line. The protocol may be missing, which is
+    /// HTTP/0.9; a request that is no request line at all is its own URI.
+    #[inline]
+    #[must_use]
+    pub fn request_parts(&self) -> (Method, &'a [u8], HttpVersion) {
+        let Some(blank) = memchr(b' ', self.request) else {
+            return (Method::Other, self.request, HttpVersion::Http09);
+        };
+        let (method, target) = (&self.request[..blank], &self.request[blank + 1..]);
+        let method = Method::from_name(method);
+        if let Some(last) = memrchr(b' ', target)
+            && let Some(version) = target[last + 1..].strip_prefix(b"HTTP/")
+        {
+            return (method, &target[..last], HttpVersion::from_number(version));
+        }
+        (method, target, HttpVersion::Http09)
+    }
+}
+
+/// Where the first `[` stands that follows a blank.
+#[inline]
+fn time_bracket(line: &[u8]) -> Option<usize> {
+    let mut from = 0;
+    loop {
+        let at = from + memchr(b'[', &line[from..])?;
+        if at > 0 && line[at - 1] == b' ' {
+            return Some(at);
+        }
+        from = at + 1;
+    }
+}
+
+/// Request, status, bytes and what follows them.
+type Fields<'a> = (&'a [u8], u16, Option<u64>, &'a [u8]);
+
+/// Request, status and bytes of a line that ends with them.
+#[inline]
+fn split_common(rest: &[u8]) -> Result<Fields<'_>, Reject> {
+    let mut before = rest.len();
+    let quote = loop {
+        let at = memrchr(b'"', &rest[..before]).ok_or(Reject::OpenRequest)?;
+        if rest.get(at + 1) == Some(&b' ') {
+            break at;
+        }
+        before = at;
+    };
+    let (status, bytes) = status_and_bytes(&rest[quote + 2..])?;
+    let size_bytes = size(bytes).ok_or(Reject::BadBytes)?;
+    Ok((&rest[..quote], status, size_bytes, &[]))
+}
+
+/// Request, status, bytes and tail of a line that goes on after them.
+fn split_combined(rest: &[u8]) -> Result<Fields<'_>, Reject> {
+    let mut reason = Reject::OpenRequest;
+    for quote in memmem::find_iter(rest, b"\" ") {
+        let fields = match status_and_bytes(&rest[quote + 2..]) {
+            Ok((status, after)) => memchr(b' ', after)
+                .ok_or(Reject::BadTail)
+                .and_then(|blank| {
+                    let size_bytes = size(&after[..blank]).ok_or(Reject::BadBytes)?;
+                    let tail = &after[blank..];
+                    if is_tail(tail) {
+                        Ok((size_bytes, tail))
+                    } else {
+                        Err(Reject::BadTail)
+                    }
+                })
+                .map(|(size_bytes, tail)| (&rest[..quote], status, size_bytes, tail)),
+            Err(refused) => Err(refused),
+        };
+        match fields {
+            Ok(fields) => return Ok(fields),
+            // The first candidate says best what is wrong with the line.
+            Err(refused) if reason == Reject::OpenRequest => reason = refused,
+            Err(_) => {}
+        }
+    }
+    Err(reason)
+}
+
+/// Whether a tail starts with a quoted referer and a quoted user agent. More may follow.
+fn is_tail(tail: &[u8]) -> bool {
+    let Some(quoted) = tail.strip_prefix(b" \"") else {
+        return false;
+    };
+    memmem::find(quoted, b"\" \"").is_some_and(|gap| memchr(b'"', &quoted[gap + 3..]).is_some())
+}
+
+/// Splits `200 1234...` after the status and its blank.
+#[inline]
+fn status_and_bytes(fields: &[u8]) -> Result<(u16, &[u8]), Reject> {
+    let (status, rest) = fields.split_first_chunk::<3>().ok_or(Reject::BadStatus)?;
+    if !status.iter().all(u8::is_ascii_digit) {
+        return Err(Reject::BadStatus);
+    }
+    let code = status
+        .iter()
+        .fold(0, |code, digit| code * 10 + u16::from(digit - b'0'));
+    match rest.split_first() {
+        Some((b' ', bytes)) => Ok((code, bytes)),
+        Some(_) => Err(Reject::BadStatus),
+        None => Err(Reject::BadBytes),
+    }
+}
+
+/// A size in bytes: `Some(None)` where the log has `-`.
+#[inline]
+fn size(field: &[u8]) -> Option<Option<u64>> {
+    if field == b"-" {
+        return Some(None);
+    }
+    // Eighteen digits cannot overflow.
+    if field.is_empty() || field.len() > 18 {
+        return None;
+    }
+    field
+        .iter()
+        .try_fold(0, |sum: u64, digit| {
+            digit
+                .is_ascii_digit()
+                .then(|| sum * 10 + u64::from(digit - b'0'))
+        })
+        .map(Some)
+}

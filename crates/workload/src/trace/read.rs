@@ -1,0 +1,284 @@
+//! Reads a trace from its first byte to its last and hands every request to a sink.
+//!
+//! Memory is one window over the file, and a number for every distinct client and object.
+
+use std::io::Read;
+
+use memchr::{memchr, memmem};
+
+use crate::trace::error::TraceError;
+use crate::trace::format::{RECORD_BYTES, TraceFormat};
+use crate::trace::input::Input;
+use crate::trace::log_line::{LogLine, Reject};
+use crate::trace::method::{HttpVersion, Method};
+use crate::trace::numbering::{Identifiers, Names};
+use crate::trace::request::{Request, Source};
+use crate::trace::timestamp::StampReader;
+use crate::trace::world_cup::WorldCupRecord;
+
+/// Longest line that can be a request; servers refuse request lines of an eighth of it.
+const LINE_LIMIT_BYTES: usize = 65_536;
+/// Bytes at the start of a trace from which its format is told.
+const HEAD_BYTES: usize = 65_536;
+
+/// Takes what a trace holds, in the file's order.
+pub trait TraceSink {
+    /// An accepted line or record.
+    ///
+    /// # Errors
+    /// Ends the reading.
+    fn request(&mut self, request: &Request<'_>) -> Result<(), TraceError>;
+
+    /// A line or record, counted from 1, that is no request.
+    fn reject(&mut self, line: u64, reason: Reject);
+}
+
+/// Reads a trace, plain or compressed, and returns its format.
+///
+/// Compression is recognized by its magic bytes. The format, when none is given, is that of the
+/// first line of the first 64 KiB that has one, or else World Cup 1998 when most records of the
+/// first 64 KiB have valid codes. A bad line or record is handed to [`TraceSink::reject`] and
+/// skipped.
+///
+/// # Errors
+/// The trace is empty, not in the given or in any format, cut inside a record or damaged, or the
+/// sink failed.
+pub fn read_trace<R: Read>(
+    source: R,
+    format: Option<TraceFormat>,
+    sink: &mut impl TraceSink,
+) -> Result<TraceFormat, TraceError> {
+    let mut input = Input::new(source)?;
+    while input.bytes().len() < HEAD_BYTES && input.extend()? {}
+    let head = &input.bytes()[..input.bytes().len().min(HEAD_BYTES)];
+    if head.is_empty() {
+        return Err(TraceError::Empty);
+    }
+    let format = match format {
+        Some(format) => checked_format(head, format)?,
+        None => detected_format(head)?,
+    };
+    match format {
+        TraceFormat::WorldCup => read_records(&mut input, sink)?,
+        TraceFormat::Common | TraceFormat::Combined => read_lines(&mut input, format, sink)?,
+    }
+    Ok(format)
+}
+
+/// The format that the head of a trace shows.
+fn detected_format(head: &[u8]) -> Result<TraceFormat, TraceError> {
+    let of_line = |line: &[u8]| {
+        [TraceFormat::Common, TraceFormat::Combined]
+            .into_iter()
+            .find(|format| LogLine::parse(line, *format).is_ok())
+    };
+    if let Some(format) = head.split(|byte| *byte == b'\n').find_map(of_line) {
+        return Ok(format);
+    }
+    if is_mostly_records(head) {
+        return Ok(TraceFormat::WorldCup);
+    }
+    // Fewer bytes than one record, among them one that no text has: the start of a record.
+    if head.len() < RECORD_BYTES && first_unprintable(head).is_some() {
+        return Err(TraceError::TruncatedRecord {
+            offset: 0,
+            found: head.len(),
+        });
+    }
+    Err(TraceError::Unrecognized {
+        examined: head.len(),
+    })
+}
+
+/// The given format, unless the head of the trace is plainly something else.
+fn checked_format(head: &[u8], format: TraceFormat) -> Result<TraceFormat, TraceError> {
+    if format == TraceFormat::WorldCup {
+        if head.len() < RECORD_BYTES {
+            return Err(TraceError::TruncatedRecord {
+                offset: 0,
+                found: head.len(),
+            });
+        }
+        if !is_mostly_records(head) {
+            return Err(TraceError::NotRecords { offset: 0 });
+        }
+        return Ok(format);
+    }
+    let has_line = head
+        .split(|byte| *byte == b'\n')
+        .any(|line| LogLine::parse(line, format).is_ok());
+    match first_unprintable(head) {
+        Some(at) if !has_line => Err(TraceError::BinaryAsText { offset: at as u64 }),
+        _ => Ok(format),
+    }
+}
+
+/// Whether more than half of the records, and the first, have codes of the format.
+fn is_mostly_records(head: &[u8]) -> bool {
+    let mut validity = records(head).map(|record| WorldCupRecord::decode(record).is_some());
+    let first_is_valid = validity.next() == Some(true);
+    let balance: i64 = validity.map(|valid| if valid { 1 } else { -1 }).sum();
+    first_is_valid && 1 + balance > 0
+}
+
+/// The complete records at the start of some bytes.
+fn records(bytes: &[u8]) -> impl Iterator<Item = &[u8; RECORD_BYTES]> {
+    bytes
+        .chunks_exact(RECORD_BYTES)
+        .filter_map(|record| record.first_chunk())
+}
+
+/// Where the first byte stands that no log line has: a control code but tab and line ends.
+fn first_unprintable(head: &[u8]) -> Option<usize> {
+    head.iter()
+        .position(|byte| byte.is_ascii_control() && !matches!(byte, b'\t' | b'\n' | b'\r'))
+}
+
+/// Numbers and times that outlive a line.
+#[derive(Default)]
+struct LogReader {
+    hosts: Names,
+    uris: Names,
+    /// Whether each URI makes the server compute.
+    computed: Vec<bool>,
+    stamps: StampReader,
+}
+
+impl LogReader {
+    /// Hands one line to the sink.
+    #[inline]
+    fn line(
+        &mut self,
+        line: u64,
+        text: &[u8],
+        format: TraceFormat,
+        sink: &mut impl TraceSink,
+    ) -> Result<(), TraceError> {
+        let fields = match LogLine::parse(text, format) {
+            Ok(fields) => fields,
+            Err(reason) => {
+                sink.reject(line, reason);
+                return Ok(());
+            }
+        };
+        let Some(time_s) = self.stamps.read(fields.stamp) else {
+            sink.reject(line, Reject::BadTime);
+            return Ok(());
+        };
+        let (method, uri, version) = fields.request_parts();
+        let object = self.uris.number(uri);
+        if object as usize == self.computed.len() {
+            self.computed.push(is_computed(uri));
+        }
+        sink.request(&Request {
+            line,
+            time_s,
+            client: self.hosts.number(fields.host),
+            object,
+            size_bytes: fields.size_bytes,
+            status: fields.status,
+            method,
+            version,
+            dynamic: method == Method::Post || self.computed[object as usize],
+            source: Source::Log { line: fields, uri },
+        })
+    }
+}
+
+/// Whether a URI makes the server compute, as far as its text tells: a query or a CGI.
+fn is_computed(uri: &[u8]) -> bool {
+    memchr(b'?', uri).is_some() || memmem::find(uri, b"cgi-bin/").is_some()
+}
+
+fn read_lines<R: Read>(
+    input: &mut Input<R>,
+    format: TraceFormat,
+    sink: &mut impl TraceSink,
+) -> Result<(), TraceError> {
+    let mut reader = LogReader::default();
+    let mut line = 0;
+    loop {
+        let bytes = input.bytes();
+        let mut from = 0;
+        while let Some(length) = memchr(b'\n', &bytes[from..]) {
+            line += 1;
+            if length > LINE_LIMIT_BYTES {
+                sink.reject(line, Reject::TooLong);
+            } else {
+                reader.line(line, &bytes[from..from + length], format, sink)?;
+            }
+            from += length + 1;
+        }
+        let torn = bytes.len() - from;
+        input.consume(from);
+        if torn > LINE_LIMIT_BYTES {
+            line += 1;
+            sink.reject(line, Reject::TooLong);
+            if !skip_line(input)? {
+                return Ok(());
+            }
+        } else if !input.extend()? {
+            // The last line may lack its line feed.
+            return match input.bytes() {
+                [] => Ok(()),
+                rest => reader.line(line + 1, rest, format, sink),
+            };
+        }
+    }
+}
+
+/// Drops the bytes up to and with the next line feed; false when the trace ends before one.
+fn skip_line<R: Read>(input: &mut Input<R>) -> Result<bool, TraceError> {
+    loop {
+        if let Some(length) = memchr(b'\n', input.bytes()) {
+            input.consume(length + 1);
+            return Ok(true);
+        }
+        input.consume(input.bytes().len());
+        if !input.extend()? {
+            return Ok(false);
+        }
+    }
+}
+
+fn read_records<R: Read>(
+    input: &mut Input<R>,
+    sink: &mut impl TraceSink,
+) -> Result<(), TraceError> {
+    let (mut clients, mut objects) = (Identifiers::default(), Identifiers::default());
+    let mut line = 0;
+    loop {
+        let bytes = input.bytes();
+        let found = bytes.len() % RECORD_BYTES;
+        let complete = bytes.len() - found;
+        for bytes in records(bytes) {
+            line += 1;
+            let Some(record) = WorldCupRecord::decode(bytes) else {
+                sink.reject(line, Reject::BadCode);
+                continue;
+            };
+            sink.request(&Request {
+                line,
+                time_s: i64::from(record.time_s),
+                client: clients.number(record.client),
+                object: objects.number(record.object),
+                size_bytes: record.size_bytes.map(u64::from),
+                status: record.status(),
+                method: Method::from_code(record.method).unwrap_or(Method::Other),
+                version: HttpVersion::from_code(record.version),
+                dynamic: record.is_dynamic(),
+                source: Source::WorldCup(record),
+            })?;
+        }
+        input.consume(complete);
+        if !input.extend()? {
+            return match found {
+                0 => Ok(()),
+                _ => Err(TraceError::TruncatedRecord {
+                    offset: input.offset(),
+                    found,
+                }),
+            };
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Cuts a trace into sessions: requests from one client that follow each other closely share a
+//! connection.
+
+use crate::trace::error::TraceError;
+
+/// The window of published analyses of these logs, in seconds: servers of the time closed an
+/// idle connection after fifteen.
+pub const SESSION_WINDOW_S: f64 = 15.0;
+
+/// Longest window, about eleven days.
+const WINDOW_LIMIT_S: f64 = 1e6;
+
+/// Tells for every request of a trace which session it belongs to.
+#[derive(Clone, Debug)]
+pub struct SessionCutter {
+    window_s: i64,
+    clients: Vec<LastSeen>,
+    sessions: u32,
+}
+
+/// What is remembered of a client.
+#[derive(Clone, Copy, Debug)]
+struct LastSeen {
+    time_s: i64,
+    session: u32,
+}
+
+/// Marks a client that has not been seen.
+const NO_SESSION: u32 = u32::MAX;
+
+/// Where a request belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionPlace {
+    /// Number of the session, from 0 in order of first requests.
+    pub session: u32,
+    /// The request is its session's first.
+    pub first: bool,
+}
+
+impl SessionCutter {
+    /// Requests of a client join a session when its last one is at most `window_s` seconds ago.
+    /// Stamps hold whole seconds, so a fraction of a second in the window has no effect.
+    ///
+    /// # Errors
+    /// The window is not from 0 to 10^6 seconds.
+    pub fn new(window_s: f64) -> Result<Self, TraceError> {
+        if !(0.0..=WINDOW_LIMIT_S).contains(&window_s) {
+            return Err(TraceError::Window { window_s });
+        }
+        Ok(Self {
+            window_s: window_s as i64,
+            clients: Vec::new(),
+            sessions: 0,
+        })
+    }
+
+    /// SessionPlaces the next request of the trace. A request stamped before its client's last one, as
+    /// servers write that log at the end of a response, joins the same session.
+    #[inline]
+    pub fn place(&mut self, client: u32, time_s: i64) -> SessionPlace {
+        let at = client as usize;
+        if at >= self.clients.len() {
+            self.clients.resize(
+                at + 1,
+                LastSeen {
+                    time_s: i64::MIN,
+                    session: NO_SESSION,
+                },
+            );
+        }
+        let seen = &mut self.clients[at];
+        let first =
+            seen.session == NO_SESSION || time_s.saturating_sub(seen.time_s) > self.window_s;
+        if first {
+            seen.session = self.sessions;
+            self.sessions += 1;
+        }
+        seen.time_s = seen.time_s.max(time_s);
+        SessionPlace {
+            session: seen.session,
+            first,
+        }
+    }
+
+    /// Sessions so far.
+    #[must_use]
+    pub fn sessions(&self) -> u32 {
+        self.sessions
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fifteen_seconds_of_silence_keep_a_connection_and_sixteen_end_it() {
+        let mut cutter = SessionCutter::new(SESSION_WINDOW_S).unwrap();
+        let places = [(0, 100), (1, 100), (0, 115), (0, 131), (1, 131), (0, 130)]
+            .map(|(client, time_s)| cutter.place(client, time_s));
+        let expected = [
+            (0, true),
+            (1, true),
+            (0, false),
+            (2, true),
+            (3, true),
+            (2, false),
+        ];
+        assert_eq!(
+            places,
+            expected.map(|(session, first)| SessionPlace { session, first })
+        );
+        assert_eq!(cutter.sessions(), 4);
+    }
+
+    #[test]
+    fn a_window_that_is_no_time_is_refused() {
+        for window_s in [-1.0, f64::NAN, f64::INFINITY] {
+            assert!(SessionCutter::new(window_s).is_err(), "{window_s}");
+        }
+    }
+}

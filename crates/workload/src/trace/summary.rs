@@ -1,0 +1,336 @@
+//! What a trace holds, in one pass.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+
+use serde::{Serialize, Serializer};
+
+use crate::trace::error::TraceError;
+use crate::trace::format::TraceFormat;
+use crate::trace::histogram::Histogram;
+use crate::trace::log_line::Reject;
+use crate::trace::packets::response_packets;
+use crate::trace::peak::Peak;
+use crate::trace::read::{TraceSink, read_trace};
+use crate::trace::rejects::{RejectedLine, Rejects};
+use crate::trace::request::{Request, Source};
+use crate::trace::session_cutter::SessionCutter;
+use crate::trace::timestamp::iso;
+
+/// What a trace holds. Serialized to JSON it is the answer of `trace info`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Summary {
+    /// Format of the trace.
+    pub format: TraceFormat,
+    /// Accepted lines or records.
+    pub requests: u64,
+    /// Rejected lines or records; with the accepted ones, all of the file.
+    pub rejected: u64,
+    /// The rejected lines in the file's order, at most
+    /// [`crate::LISTED_REJECTS`].
+    pub rejects: Vec<RejectedLine>,
+    /// Distinct clients: hosts of a log, client numbers of a World Cup trace.
+    pub clients: u64,
+    /// Distinct objects: URIs of a log, object numbers of a World Cup trace.
+    pub objects: u64,
+    /// Bytes of all responses; a missing size counts nothing.
+    pub bytes: u64,
+    /// Earliest stamp, ISO 8601 in UTC; null without requests.
+    pub first_time: Option<String>,
+    /// Latest stamp, ISO 8601 in UTC; null without requests.
+    pub last_time: Option<String>,
+    /// Most requests in one second.
+    pub peak_per_s: u64,
+    /// Requests by status code; `other` where a World Cup record does not say.
+    #[serde(serialize_with = "by_status")]
+    pub status: BTreeMap<u16, u64>,
+    /// Sessions by the window rule.
+    pub sessions: u64,
+    /// Requests of a session.
+    pub requests_per_session: Spread,
+    /// How unevenly sessions share the packets the server sends.
+    pub session_packets: SessionPackets,
+    /// What the World Cup's official summaries (`*.check`) state beyond the above.
+    pub check: Check,
+}
+
+/// Mean and median; null without sessions.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Spread {
+    /// Mean.
+    pub mean: Option<f64>,
+    /// Median.
+    pub median: Option<f64>,
+}
+
+/// Shares, 0 to 1, of the packets that a server sends ([`response_packets`]); null without
+/// sessions. Where half or a tenth of the sessions is no whole number, the session on the border
+/// counts in part.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct SessionPackets {
+    /// Share of the half of the sessions that has the fewest packets.
+    pub bottom_half_share: Option<f64>,
+    /// Share of the tenth of the sessions that has the most packets.
+    pub top_tenth_share: Option<f64>,
+}
+
+/// The figures of the World Cup's official summaries that are not among the others. Null or
+/// empty where the trace has none: logs number neither clients nor objects nor servers.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Check {
+    /// Bytes over requests.
+    pub mean_transfer_bytes: Option<f64>,
+    /// Smallest client number.
+    pub client_min: Option<u32>,
+    /// Largest client number.
+    pub client_max: Option<u32>,
+    /// Smallest object number.
+    pub object_min: Option<u32>,
+    /// Largest object number.
+    pub object_max: Option<u32>,
+    /// Smallest response; a missing size is 0.
+    pub size_min_bytes: Option<u64>,
+    /// Largest response.
+    pub size_max_bytes: Option<u64>,
+    /// Earliest stamp, Unix seconds.
+    pub min_time_s: Option<i64>,
+    /// Latest stamp, Unix seconds.
+    pub max_time_s: Option<i64>,
+    /// Stamp of the first request in the file, Unix seconds.
+    pub start_time_s: Option<i64>,
+    /// Stamp of the last request in the file, Unix seconds.
+    pub finish_time_s: Option<i64>,
+    /// Requests stamped earlier than the one before them.
+    pub out_of_order: u64,
+    /// Requests by server.
+    pub servers: BTreeMap<u8, u64>,
+}
+
+/// Reads a trace and sums it up.
+///
+/// # Errors
+/// See [`read_trace`]; also a `window_s` that is not from 0 to 10^6 seconds.
+pub fn summarize<R: Read>(
+    source: R,
+    format: Option<TraceFormat>,
+    window_s: f64,
+) -> Result<Summary, TraceError> {
+    let mut counts = Counts::new(window_s)?;
+    let format = read_trace(source, format, &mut counts)?;
+    Ok(counts.finish(format))
+}
+
+/// The counts of a summary while the trace is read.
+struct Counts {
+    requests: u64,
+    rejects: Rejects,
+    clients: u64,
+    objects: u64,
+    bytes: u64,
+    status: Vec<u64>,
+    servers: Vec<u64>,
+    numbers: Option<[Range<u32>; 2]>,
+    size_bytes: Range<u64>,
+    time_s: Range<i64>,
+    start_time_s: i64,
+    finish_time_s: i64,
+    out_of_order: u64,
+    peak: Peak,
+    cutter: SessionCutter,
+    /// By client, the session that may still go on.
+    open: Vec<OpenSession>,
+    session_requests: Histogram,
+    session_packets: Histogram,
+}
+
+/// What is known of a session that may still go on.
+#[derive(Clone, Copy, Default)]
+struct OpenSession {
+    requests: u64,
+    packets: u64,
+}
+
+/// Smallest and largest of some values.
+#[derive(Clone, Copy)]
+struct Range<T> {
+    min: T,
+    max: T,
+}
+
+impl<T: Ord + Copy> Range<T> {
+    #[inline]
+    fn include(&mut self, value: T) {
+        self.min = self.min.min(value);
+        self.max = self.max.max(value);
+    }
+}
+
+impl Counts {
+    fn new(window_s: f64) -> Result<Self, TraceError> {
+        Ok(Self {
+            requests: 0,
+            rejects: Rejects::default(),
+            clients: 0,
+            objects: 0,
+            bytes: 0,
+            status: vec![0; 1000],
+            servers: vec![0; 256],
+            numbers: None,
+            size_bytes: Range {
+                min: u64::MAX,
+                max: 0,
+            },
+            time_s: Range {
+                min: i64::MAX,
+                max: i64::MIN,
+            },
+            start_time_s: 0,
+            finish_time_s: 0,
+            out_of_order: 0,
+            peak: Peak::new(),
+            cutter: SessionCutter::new(window_s)?,
+            open: Vec::new(),
+            session_requests: Histogram::new(),
+            session_packets: Histogram::new(),
+        })
+    }
+
+    /// Adds a request to its client's session, after closing the one before it.
+    #[inline]
+    fn count_session(&mut self, client: u32, time_s: i64, packets: u64) {
+        let place = self.cutter.place(client, time_s);
+        let at = client as usize;
+        if at >= self.open.len() {
+            self.open.resize(at + 1, OpenSession::default());
+        }
+        let session = self.open[at];
+        if place.first {
+            self.close(session);
+            self.open[at] = OpenSession {
+                requests: 1,
+                packets,
+            };
+        } else {
+            self.open[at] = OpenSession {
+                requests: session.requests + 1,
+                packets: session.packets + packets,
+            };
+        }
+    }
+
+    #[inline]
+    fn close(&mut self, session: OpenSession) {
+        if session.requests > 0 {
+            self.session_requests.add(session.requests);
+            self.session_packets.add(session.packets);
+        }
+    }
+
+    fn finish(mut self, format: TraceFormat) -> Summary {
+        for session in std::mem::take(&mut self.open) {
+            self.close(session);
+        }
+        let any = self.requests > 0;
+        Summary {
+            format,
+            requests: self.requests,
+            rejected: self.rejects.count,
+            clients: self.clients,
+            objects: self.objects,
+            bytes: self.bytes,
+            first_time: any.then(|| iso(self.time_s.min)),
+            last_time: any.then(|| iso(self.time_s.max)),
+            peak_per_s: self.peak.requests(),
+            status: occurring(&self.status),
+            sessions: self.session_requests.count(),
+            requests_per_session: Spread {
+                mean: self.session_requests.mean(),
+                median: self.session_requests.median(),
+            },
+            session_packets: SessionPackets {
+                bottom_half_share: self.session_packets.share_of_smallest(0.5),
+                top_tenth_share: self.session_packets.share_of_largest(0.1),
+            },
+            check: self.check(),
+            rejects: self.rejects.lines,
+        }
+    }
+
+    fn check(&self) -> Check {
+        let any = self.requests > 0;
+        let [clients, objects] = self.numbers.map_or([None; 2], |ranges| ranges.map(Some));
+        Check {
+            mean_transfer_bytes: any.then(|| self.bytes as f64 / self.requests as f64),
+            client_min: clients.map(|range| range.min),
+            client_max: clients.map(|range| range.max),
+            object_min: objects.map(|range| range.min),
+            object_max: objects.map(|range| range.max),
+            size_min_bytes: any.then_some(self.size_bytes.min),
+            size_max_bytes: any.then_some(self.size_bytes.max),
+            min_time_s: any.then_some(self.time_s.min),
+            max_time_s: any.then_some(self.time_s.max),
+            start_time_s: any.then_some(self.start_time_s),
+            finish_time_s: any.then_some(self.finish_time_s),
+            out_of_order: self.out_of_order,
+            servers: occurring(&self.servers),
+        }
+    }
+}
+
+impl TraceSink for Counts {
+    #[inline]
+    fn request(&mut self, request: &Request<'_>) -> Result<(), TraceError> {
+        let (time_s, size_bytes) = (request.time_s, request.size_bytes.unwrap_or(0));
+        if self.requests == 0 {
+            self.start_time_s = time_s;
+        } else if time_s < self.finish_time_s {
+            self.out_of_order += 1;
+        }
+        self.finish_time_s = time_s;
+        self.requests += 1;
+        self.bytes = self.bytes.saturating_add(size_bytes);
+        self.clients = self.clients.max(u64::from(request.client) + 1);
+        self.objects = self.objects.max(u64::from(request.object) + 1);
+        self.size_bytes.include(size_bytes);
+        self.time_s.include(time_s);
+        self.peak.add(time_s);
+        self.status[usize::from(request.status)] += 1;
+        if let Source::WorldCup(record) = &request.source {
+            self.servers[usize::from(record.server)] += 1;
+            let nothing = Range {
+                min: u32::MAX,
+                max: 0,
+            };
+            let [clients, objects] = self.numbers.get_or_insert([nothing; 2]);
+            clients.include(record.client);
+            objects.include(record.object);
+        }
+        self.count_session(request.client, time_s, response_packets(size_bytes));
+        Ok(())
+    }
+
+    fn reject(&mut self, line: u64, reason: Reject) {
+        self.rejects.add(line, reason);
+    }
+}
+
+/// The counts above zero, by their place.
+fn occurring<Place: TryFrom<usize> + Ord>(counts: &[u64]) -> BTreeMap<Place, u64> {
+    counts
+        .iter()
+        .enumerate()
+        .filter(|(_, count)| **count > 0)
+        .filter_map(|(place, count)| Place::try_from(place).ok().map(|place| (place, *count)))
+        .collect()
+}
+
+fn by_status<S: Serializer>(status: &BTreeMap<u16, u64>, serializer: S) -> Result<S::Ok, S::Error> {
+    let name = |code: u16| {
+        if code == 0 {
+            "other".to_owned()
+        } else {
+            code.to_string()
+        }
+    };
+    serializer.collect_map(status.iter().map(|(code, count)| (name(*code), count)))
+}
