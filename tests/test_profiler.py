@@ -75,7 +75,15 @@ def serve(
 ) -> tuple[contract.Process, str]:
     """A server of the testbed under load until the testbed is left, and its URL."""
     server = bed.server.start(
-        [bed.server.agent(), "serve", "web", "--listen", f"{bed.server.address}:0", "--quiet"]
+        [
+            bed.server.agent(),
+            "serve",
+            "web",
+            "--routes",
+            "--listen",
+            f"{bed.server.address}:0",
+            "--quiet",
+        ]
     )
     url = server.wait_for_line(r"listening on (\S+)", PATIENCE_S)[1]
     command = [bed.clients[0].agent(), "load", "http", f"{url}/bytes/10240", *load]

@@ -36,7 +36,7 @@ const EXAMPLES: &str = "\
 Examples:
   perpacket-agent serve web --root site --listen 127.0.0.1:8080 --cpus 0
   perpacket-agent serve web --root site --architecture threads --threads 128
-  perpacket-agent serve web --listen 127.0.0.1:0 --format json    # /work?us=N and /bytes/N alone
+  perpacket-agent serve web --routes --listen 127.0.0.1:0 --format json
 
 It runs until a signal, then prints its report. SIGUSR1 prints the report of now as one line of
 JSON; `GET /.perpacket/report` answers it. Root becomes another user after binding: see --user.";
@@ -44,7 +44,7 @@ JSON; `GET /.perpacket/report` answers it. Root becomes another user after bindi
 /// Options of `serve web`.
 #[derive(Clone, Debug, clap::Args, Serialize)]
 pub struct WebArguments {
-    /// The folder whose files are served; without it only the computed routes are.
+    /// The folder whose files are served.
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
     /// Where to listen; port 0 picks a free one.
@@ -60,7 +60,7 @@ pub struct WebArguments {
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
     /// Send files larger than this by sendfile, smaller ones from memory; `uring`, which has no
-    /// sendfile, sends them in parts, and only above 4MiB unless told [default: 128KiB].
+    /// sendfile, reads and sends them in parts [default: 128KiB].
     #[arg(long, value_name = "SIZE")]
     sendfile_above: Option<Size>,
     /// Let clients gather for so long where few of 64 or more were ready: less processor time,
@@ -100,7 +100,11 @@ pub struct WebArguments {
     /// Who root becomes after binding [default: nobody].
     #[arg(long, value_name = "NAME|UID")]
     user: Option<String>,
-    /// Append SPECweb99's POSTs to this file.
+    /// Serve computed routes, before files: /work?us=N (N us of processor time, up to 10 s), /bytes/N
+    /// (N bytes, up to 1 TiB) and SPECweb99's /specweb99/get, ad, post and cgi.
+    #[arg(long)]
+    routes: bool,
+    /// Append SPECweb99's POSTs to this file; needs --routes.
     #[arg(long, value_name = "FILE")]
     post_log: Option<PathBuf>,
     #[command(flatten)]
@@ -206,17 +210,16 @@ impl WebArguments {
     /// What was typed as what it means.
     fn settings(self) -> Settings {
         let default = Settings::default();
-        let architecture = Architecture::from(self.architecture);
         let key = self.tls_key;
         Settings {
             root: self.root,
             listen: self.listen,
-            architecture,
+            architecture: self.architecture.into(),
             cores: self.runs_on.list(),
             threads: self.threads.unwrap_or(default.threads),
             sendfile_above: self
                 .sendfile_above
-                .map_or(architecture.sendfile_above(), |size| size.0),
+                .map_or(default.sendfile_above, |size| size.0),
             coalesce_us: self
                 .coalesce
                 .map_or(default.coalesce_us, |time| time.0.as_micros() as u64),
@@ -238,6 +241,7 @@ impl WebArguments {
                     resumption: self.tls_resumption != Some(Switch::Off),
                 }),
             user: self.user,
+            routes: self.routes,
             post_log: self.post_log,
             cgi: cgi_program(),
         }
@@ -271,12 +275,16 @@ fn serve_web(arguments: WebArguments) -> Result<Status, Failure> {
     } else {
         "http"
     };
+    let has_routes = settings.routes;
     let server = Server::bind(settings).map_err(failure)?;
     let stop = stop::on_signals()?;
     print_on_signal(server.reporter())?;
     // Callers that asked for port 0 read the port here, also with --quiet.
     eprintln!("listening on {scheme}://{}", server.local_address());
     if shared.shows_progress() {
+        if has_routes {
+            eprintln!("computed routes: /work?us=N, /bytes/N, /specweb99/...");
+        }
         eprintln!("Ctrl-C stops it and prints its report");
     }
     let report = server.run(&stop).map_err(failure)?;

@@ -31,7 +31,14 @@ impl Web {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir_all(folder.path().join("file_set/dir00000")).unwrap();
         fs::write(folder.path().join("file_set/dir00000/class0_1"), "content").unwrap();
-        command.args(["serve", "web", "--listen", "127.0.0.1:0", "--quiet"]);
+        command.args([
+            "serve",
+            "web",
+            "--routes",
+            "--listen",
+            "127.0.0.1:0",
+            "--quiet",
+        ]);
         command.arg("--root").arg(folder.path());
         if is_root() {
             command.args(["--user", "root"]);
@@ -234,7 +241,14 @@ fn is_alive(process: &str) -> bool {
 #[test]
 fn killed_outright_it_leaves_no_process_behind() {
     let mut server = Command::new(AGENT)
-        .args(["serve", "web", "--listen", "127.0.0.1:0", "--quiet"])
+        .args([
+            "serve",
+            "web",
+            "--routes",
+            "--listen",
+            "127.0.0.1:0",
+            "--quiet",
+        ])
         .args(["--architecture", "processes", "--threads", "3"])
         .stderr(Stdio::null())
         .spawn()
@@ -298,14 +312,16 @@ fn the_cgi_operation_is_answered_by_a_program() {
 
 #[test]
 fn what_cannot_be_done_is_said_with_its_exit_status() {
-    let cases: [(&[&str], i32, &str); 8] = [
+    let cases: [(&[&str], i32, &str); 10] = [
+        (&[], 2, "--routes"),
+        (&["--root", ".", "--post-log", "log"], 2, "--routes"),
         (&["--threads", "2"], 2, "--architecture threads"),
         (&["--tls-resumption", "on"], 2, "--tls-cert"),
         (&["--cache-size", "1"], 2, "--root"),
         (&["--root", "/nonexistent"], 2, "/nonexistent"),
         (&["--cpus", "1-0"], 2, "expected numbers and ranges"),
         (
-            &["--cpus", "1023", "--listen", "127.0.0.1:0"],
+            &["--routes", "--cpus", "1023", "--listen", "127.0.0.1:0"],
             3,
             "CPU 1023",
         ),

@@ -25,14 +25,8 @@ use perpacket_http::status::Status;
 use perpacket_http::target::split_query;
 
 mod computed;
-mod ready;
 mod respond;
 mod statics;
-
-use ready::Ready;
-
-/// Responses that are ready take up to one part in so many of a worker's own cache, on top of it.
-const READY_SHARE: u64 = 16;
 
 /// The time, looked at once for everything that came in together.
 #[derive(Debug)]
@@ -74,10 +68,12 @@ pub struct Worker {
     pub site: Arc<Site>,
     /// The time.
     pub clock: Clock,
-    /// What is not in the cache stays for later: it may take long, and others wait for theirs.
+    /// Requests that are not answered from the cache are deferred: they may take long, and other
+    /// clients wait.
     pub defers: bool,
+    /// Other connections wait while this worker answers one: it is a loop.
+    pub shares_thread: bool,
     shelf: Shelf,
-    ready: Ready,
     slot: usize,
     asks_helpers: bool,
     delivered: Option<Outcome>,
@@ -134,7 +130,7 @@ impl Worker {
             site,
             clock: Clock::new(),
             defers: false,
-            ready: Ready::new(shelf.own_bytes() / READY_SHARE),
+            shares_thread: false,
             shelf,
             slot,
             asks_helpers,

@@ -30,6 +30,8 @@ shareable! {
         pub cache_hits: Counter,
         /// Files not found there.
         pub cache_misses: Counter,
+        /// Prebuilt responses sent.
+        pub prebuilt: Counter,
         /// Files whose state on disk was compared with the cache's.
         pub revalidated: Counter,
         /// Gauge: files in the cache.

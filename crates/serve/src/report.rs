@@ -129,6 +129,8 @@ pub struct CacheReport {
     pub hits: u64,
     /// Files not found.
     pub misses: u64,
+    /// Responses sent whole, see `files/prebuilt.rs`.
+    pub prebuilt: u64,
     /// Files compared with the disk.
     pub revalidated: u64,
     /// Files held now, over all workers.
@@ -234,6 +236,7 @@ impl Reporter {
             cache: CacheReport {
                 hits,
                 misses: sum(|worker| &worker.cache_misses),
+                prebuilt: sum(|worker| &worker.prebuilt),
                 revalidated: sum(|worker| &worker.revalidated),
                 entries: sum(|worker| &worker.cache_entries),
                 bytes: sum(|worker| &worker.cache_bytes),

@@ -45,15 +45,6 @@ impl Architecture {
             Self::Uring => "uring",
         }
     }
-
-    /// Its default of [`Settings::sendfile_above`], in bytes.
-    #[must_use]
-    pub fn sendfile_above(self) -> u64 {
-        match self {
-            Self::Uring => 4 << 20,
-            Self::Events | Self::Single | Self::Threads | Self::Processes => 131_072,
-        }
-    }
 }
 
 /// Certificate and key for TLS 1.2 and 1.3.
@@ -82,7 +73,7 @@ pub struct CgiProgram {
 /// Everything about a server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// The folder whose files are served; without it there are only the computed routes.
+    /// The folder whose files are served.
     pub root: Option<PathBuf>,
     /// Where to listen; port 0 picks a free one.
     pub listen: SocketAddr,
@@ -99,9 +90,7 @@ pub struct Settings {
     /// at 10 KB. The default is a little above that threshold because only files in memory are
     /// searched for the advertisements of SPECweb99, whose pages have up to 92,160 bytes.
     ///
-    /// An io_uring has no sendfile: it reads larger files in parts, and so copies them twice. By
-    /// `benches/serve_against_nginx.py` 1 MiB took it 1.03 of nginx's CPU time so, and 0.75 from
-    /// memory: its default is higher.
+    /// An io_uring has no sendfile: it reads such files in parts into a buffer and sends that.
     pub sendfile_above: u64,
     /// How long, in microseconds, a loop waits for more when it finds few of 64 or more clients
     /// ready: what adaptive interrupt coalescing does in a NIC, done for the server. 0: it does not
@@ -110,8 +99,8 @@ pub struct Settings {
     /// `benches/serve_against_nginx.py` says what it saves where a server on a core of its own is
     /// faster than its clients, and so finds one or two at a time. It costs up to so much latency.
     pub coalesce_us: u64,
-    /// Memory for files, in bytes: of each loop, each process, or all threads together. Loops and
-    /// processes take up to a sixteenth more for whole responses that many ask for.
+    /// Memory for files, in bytes: of each loop, each process, or all threads together. Each cache
+    /// uses up to a sixteenth more for prebuilt responses.
     pub cache_bytes: u64,
     /// How long, in milliseconds, a cached file is served without asking whether it changed.
     pub revalidate_ms: u64,
@@ -129,6 +118,8 @@ pub struct Settings {
     pub tls: Option<TlsSettings>,
     /// Who root becomes after binding, by name or number; `None`: `nobody`.
     pub user: Option<String>,
+    /// Whether computed routes are served: `/work`, `/bytes` and `/specweb99`. They come before files.
+    pub routes: bool,
     /// Where SPECweb99's POSTs are appended.
     pub post_log: Option<PathBuf>,
     /// What answers SPECweb99's CGI requests.
@@ -143,7 +134,7 @@ impl Default for Settings {
             architecture: Architecture::Events,
             cores: Vec::new(),
             threads: 64,
-            sendfile_above: Architecture::Events.sendfile_above(),
+            sendfile_above: 128 << 10,
             coalesce_us: 0,
             cache_bytes: 256 << 20,
             revalidate_ms: 1000,
@@ -154,6 +145,7 @@ impl Default for Settings {
             request_timeout_s: 20.0,
             tls: None,
             user: None,
+            routes: false,
             post_log: None,
             cgi: None,
         }
@@ -206,6 +198,18 @@ impl Settings {
                 });
             }
         }
+        if self.root.is_none() && !self.routes {
+            return Err(ServeError::Setting {
+                setting: "--root",
+                problem: "not given, expected a folder to serve, or --routes".to_owned(),
+            });
+        }
+        if self.post_log.is_some() && !self.routes {
+            return Err(ServeError::Setting {
+                setting: "--post-log",
+                problem: "POSTs go to a computed route, expected --routes too".to_owned(),
+            });
+        }
         if self.tls.is_some() && self.architecture == Architecture::Uring {
             return Err(ServeError::Setting {
                 setting: "--tls-cert",
@@ -224,6 +228,7 @@ mod tests {
     fn a_setting_out_of_range_is_named() {
         let settings = Settings {
             idle_timeout_s: f64::NAN,
+            routes: true,
             ..Settings::default()
         };
         let message = settings.check().unwrap_err().to_string();

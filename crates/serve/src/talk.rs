@@ -15,6 +15,8 @@ pub struct Talk {
     pub answered: u32,
     /// The last response is under way: nothing more is read as a request.
     pub closing: bool,
+    /// CPU time that the next request has used already, in microseconds: `/work` on a loop.
+    pub work_done_us: u64,
     /// A request whose body is still coming, or whose answer waits for a cold file.
     pub pending: Option<Box<PendingBody>>,
 }
@@ -38,6 +40,7 @@ impl Talk {
             searched: 0,
             answered: 0,
             closing: false,
+            work_done_us: 0,
             pending: None,
         }
     }

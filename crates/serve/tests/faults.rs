@@ -6,6 +6,7 @@ mod started;
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::symlink;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use perpacket_serve::{Architecture, Settings};
@@ -48,6 +49,8 @@ fn malformed_and_oversized_requests_are_told_so_and_the_connection_ends() {
             400,
         ),
         ("GET / HTTP/1.1\r\n\r\n".to_owned(), 400),
+        ("GET / HTTP/1.1\r\nHost: a b/c@d\r\n\r\n".to_owned(), 400),
+        ("GET /a b HTTP/1.1\r\nHost: h\r\n\r\n".to_owned(), 400),
         ("GET / HTTP/3.0\r\n\r\n".to_owned(), 505),
         (format!("GET /{long} HTTP/1.1\r\nHost: h\r\n\r\n"), 414),
         (
@@ -121,6 +124,88 @@ fn a_client_that_takes_no_byte_is_closed() {
             assert!(client.rest().len() < 100_000_000);
         }
     }
+}
+
+/// The kernel reports a socket as writable only when a third of its send buffer is free. A client that
+/// reads steadily may take longer than the time-out for that.
+#[test]
+fn a_client_that_reads_slowly_but_steadily_gets_the_whole_response() {
+    const BODY_BYTES: usize = 6 << 20;
+    let read_all = |architecture| {
+        let server = Started::new(Settings {
+            request_timeout_s: 1.0,
+            ..settings(architecture)
+        });
+        let client = server.connect();
+        set_socket_recv_buffer_size(&client.stream, 1 << 16).unwrap();
+        let mut stream = &client.stream;
+        let request = format!("GET /bytes/{BODY_BYTES} HTTP/1.1\r\nHost: h\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let (mut part, mut read_bytes) = ([0; 16_384], 0);
+        while read_bytes < BODY_BYTES {
+            match stream.read(&mut part) {
+                Ok(0) | Err(_) => break,
+                Ok(count) => read_bytes += count,
+            }
+            std::thread::sleep(Duration::from_millis(15));
+        }
+        assert!(read_bytes >= BODY_BYTES, "{architecture:?} {read_bytes}");
+        assert_eq!(server.finish().connections.timed_out, 0);
+    };
+    std::thread::scope(|scope| {
+        for architecture in WAYS {
+            scope.spawn(move || read_all(architecture));
+        }
+    });
+}
+
+#[test]
+fn a_last_response_arrives_whole_also_when_the_client_sends_more() {
+    for architecture in WAYS {
+        let server = Started::new(settings(architecture));
+        for mut client in server.both() {
+            let last = "GET /large HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
+            let more = "GET /a.txt HTTP/1.1\r\nHost: h\r\n\r\n".repeat(3000);
+            client.send(&format!("{last}{more}"));
+            server.until(|report| report.bytes_sent > 1000);
+            std::thread::sleep(Duration::from_millis(50));
+            let rest = client.rest();
+            assert!(
+                rest.ends_with(&pattern(3 << 20)),
+                "{architecture:?} {}",
+                rest.len()
+            );
+        }
+    }
+}
+
+#[test]
+fn a_file_that_grows_is_served_up_to_the_length_that_it_had() {
+    let server = Started::new(Settings {
+        revalidate_ms: 0,
+        ..settings(Architecture::Events)
+    });
+    let path = server.root().join("log");
+    let mut log = fs::File::create(&path).unwrap();
+    log.write_all(b"line\n").unwrap();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // Below the size from which files are not read into memory.
+            for _ in 0..20_000 {
+                log.write_all(b"line\n").unwrap();
+                if stop.load(Ordering::Relaxed) {
+                    break;
+                }
+            }
+        });
+        for _ in 0..50 {
+            let answer = server.get("/log", "");
+            assert_eq!(answer.status, 200);
+            assert!(answer.body.starts_with(b"line\n") && answer.body.len() % 5 == 0);
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
 }
 
 #[test]

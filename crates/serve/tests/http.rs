@@ -376,6 +376,101 @@ fn a_long_answer_does_not_hold_back_a_short_one_that_is_ready_with_it() {
     }
 }
 
+#[test]
+fn work_for_some_clients_does_not_hold_back_others() {
+    const TRIES: usize = 3;
+    for architecture in [
+        Architecture::Events,
+        Architecture::Single,
+        Architecture::Uring,
+    ] {
+        let server = Started::new(Settings {
+            cores: vec![rustix::thread::sched_getcpu()],
+            ..settings(architecture)
+        });
+        assert_eq!(server.get("/a.txt", "").status, 200);
+        let is_shared = (0..TRIES).any(|_| {
+            let mut working = [(); 4].map(|()| server.connect());
+            for client in &mut working {
+                client.send("GET /work?us=300000 HTTP/1.1\r\nHost: h\r\n\r\n");
+            }
+            std::thread::sleep(Duration::from_millis(20));
+            assert_eq!(server.get("/a.txt", "").status, 200);
+            let silent = working
+                .iter_mut()
+                .filter_map(|client| client.is_silent_for(Duration::from_millis(1)).then_some(()));
+            let is_shared = silent.count() == 4;
+            for client in &mut working {
+                assert_eq!(client.answer().text(), "done\n");
+            }
+            is_shared
+        });
+        assert!(is_shared, "{architecture:?}");
+    }
+}
+
+#[test]
+fn computed_routes_are_served_only_on_demand_and_hide_no_file_otherwise() {
+    let server = Started::new(Settings {
+        routes: false,
+        ..settings(Architecture::Events)
+    });
+    let refused = server.get("/work?us=1", "");
+    assert_eq!(refused.status, 404);
+    assert!(refused.text().contains("--routes"), "{}", refused.text());
+    assert_eq!(server.get("/bytes/10", "").status, 404);
+    assert_eq!(server.get("/specweb99/get?file=/a", "").status, 404);
+    fs::write(server.root().join("work"), "a file").unwrap();
+    assert_eq!(server.get("/work?us=1", "").text(), "a file");
+    assert_eq!(server.get("/.perpacket/report", "").status, 200);
+    for (settings, option) in [
+        (Settings::default(), "--root"),
+        (
+            Settings {
+                root: Some(".".into()),
+                post_log: Some("log".into()),
+                ..Settings::default()
+            },
+            "--post-log",
+        ),
+    ] {
+        let message = settings.check().unwrap_err().to_string();
+        assert!(message.starts_with(option) && message.contains("--routes"));
+    }
+}
+
+/// Architectures differ only in how they wait, or else a comparison compares policies of caching.
+#[test]
+fn every_architecture_sends_the_same_files_from_memory_and_prebuilds_responses() {
+    let caches = each_with(|architecture| Settings {
+        cores: vec![rustix::thread::sched_getcpu()],
+        ..settings(architecture)
+    })
+    .into_iter()
+    .map(|server| {
+        fs::write(server.root().join("small"), pattern(100_000)).unwrap();
+        fs::write(server.root().join("medium"), pattern(500_000)).unwrap();
+        // One connection, so one thread or process.
+        let mut client = server.connect();
+        for path in ["/small", "/medium", "/large"]
+            .into_iter()
+            .chain(["/a.txt"; 100])
+        {
+            client.send(&format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n"));
+            assert_eq!(client.answer().status, 200);
+        }
+        drop(client);
+        let report = server.until(|report| report.connections.open == 0);
+        assert!(report.cache.prebuilt > 0, "{report:?}");
+        (report.cache.entries, report.cache.bytes)
+    });
+    let caches: Vec<_> = caches.collect();
+    assert!(
+        caches.windows(2).all(|pair| pair[0] == pair[1]),
+        "{caches:?}"
+    );
+}
+
 /// A client that asks alone, of many that could, meets a loop that waits for the others.
 #[test]
 fn clients_that_gather_are_all_answered_and_each_wait_is_as_long_as_asked() {

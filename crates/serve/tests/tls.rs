@@ -7,6 +7,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
+use std::time::Duration;
 
 use perpacket_serve::{Architecture, Settings, TlsSettings};
 use rustls::pki_types::pem::PemObject;
@@ -20,7 +21,7 @@ struct Secured {
     _keys: tempfile::TempDir,
 }
 
-fn secured(architecture: Architecture, resumption: bool) -> Secured {
+fn secured(settings: Settings, resumption: bool) -> Secured {
     let keys = tempfile::tempdir().unwrap();
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let (certificate, key) = (keys.path().join("cert.pem"), keys.path().join("key.pem"));
@@ -32,7 +33,7 @@ fn secured(architecture: Architecture, resumption: bool) -> Secured {
             key,
             resumption,
         }),
-        ..settings(architecture)
+        ..settings
     });
     Secured {
         server,
@@ -84,7 +85,7 @@ fn files_come_whole_over_both_versions() {
         Architecture::Single,
         Architecture::Threads,
     ] {
-        let secured = secured(architecture, true);
+        let secured = secured(settings(architecture), true);
         for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
             let config = secured.client(version);
             assert_eq!(secured.ask(&config, "/a.txt").0, pattern(612));
@@ -97,7 +98,7 @@ fn files_come_whole_over_both_versions() {
 fn sessions_are_resumed_only_if_they_may_be() {
     for resumption in [true, false] {
         for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
-            let secured = secured(Architecture::Events, resumption);
+            let secured = secured(settings(Architecture::Events), resumption);
             let config = secured.client(version);
             assert_eq!(secured.ask(&config, "/a.txt").1, HandshakeKind::Full);
             let resumed = secured.ask(&config, "/a.txt").1 == HandshakeKind::Resumed;
@@ -107,9 +108,44 @@ fn sessions_are_resumed_only_if_they_may_be() {
 }
 
 #[test]
+fn a_handshake_has_the_time_of_a_request_however_its_bytes_drip() {
+    for architecture in [
+        Architecture::Events,
+        Architecture::Single,
+        Architecture::Threads,
+    ] {
+        let secured = secured(
+            Settings {
+                request_timeout_s: 0.3,
+                ..settings(architecture)
+            },
+            true,
+        );
+        // As many as there are threads: none may be blocked for good.
+        let mut slow = [(); 4].map(|()| secured.server.connect());
+        // The header of a handshake record of 16,384 bytes.
+        let header = [22, 3, 1, 64, 0];
+        for byte in header.into_iter().chain([0; 200]) {
+            for client in &mut slow {
+                // It fails once the server has closed the connection.
+                let _ = client.stream.write_all(&[byte]);
+            }
+            if secured.server.reporter.report().connections.timed_out >= 4 {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(40));
+        }
+        let report = secured.server.until(|report| report.connections.open == 0);
+        assert_eq!(report.connections.timed_out, 4);
+        let config = secured.client(&rustls::version::TLS13);
+        assert_eq!(secured.ask(&config, "/a.txt").0, pattern(612));
+    }
+}
+
+#[test]
 fn what_is_no_tls_ends_its_connection_alone() {
     for architecture in [Architecture::Events, Architecture::Threads] {
-        let secured = secured(architecture, true);
+        let secured = secured(settings(architecture), true);
         let mut plain = secured.server.connect();
         plain.send("GET /a.txt HTTP/1.1\r\nHost: h\r\n\r\n");
         assert!(!plain.rest().starts_with(b"HTTP"));

@@ -55,7 +55,7 @@ def cpu_list(cpus: Sequence[int]) -> str:
 def serve_web(host: Host, plan: Plan, root: str) -> list[str]:
     """The server under test, on a port of its own choice."""
     # Beside the files, not among them: what is posted is not served.
-    posts = ("--post-log", f"{root}.posts") if plan.kind == "specweb99" else ()
+    posts = ("--routes", "--post-log", f"{root}.posts") if plan.kind == "specweb99" else ()
     return [
         *(host.agent(), "serve", "web", "--root", root, "--listen", f"{host.address}:0"),
         *("--cpus", cpu_list(host.cpus), "--architecture", plan.architecture),

@@ -171,7 +171,7 @@ impl Server {
     fn start() -> Result<Self, Failure> {
         let failed = |error: io::Error| Failure::failed(format!("a server to check with: {error}"));
         let mut process = Command::new(std::env::current_exe().map_err(failed)?)
-            .args(["serve", "web", "--listen", "127.0.0.1:0"])
+            .args(["serve", "web", "--routes", "--listen", "127.0.0.1:0"])
             .args(["--architecture", "single", "--quiet"])
             .stdin(Stdio::null())
             .stdout(Stdio::null())

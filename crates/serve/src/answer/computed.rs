@@ -20,6 +20,9 @@ use perpacket_http::status::Status;
 /// The type of SPECweb99's pages.
 const HTML: &str = "text/html; charset=utf-8";
 
+/// CPU time of `/work` before a loop serves other clients, in microseconds.
+const WORK_SLICE_US: u64 = 1000;
+
 /// The route of SPECweb99's CGI operation.
 const CGI: &str = "/specweb99/cgi";
 
@@ -47,7 +50,9 @@ impl Worker {
                 self.send_explained(request, Status::BadRequest, expected, out);
             }
             Route::Work(microseconds) => {
-                burn(microseconds);
+                if !self.work(microseconds, talk) {
+                    return Answered::Later;
+                }
                 let extra = Extra {
                     kind: TEXT,
                     lines: "",
@@ -65,7 +70,6 @@ impl Worker {
                     out.pattern(bytes);
                 }
             }
-            Route::Report => self.send_report(request, out),
             Route::Specweb(Operation::Get(file)) => {
                 let top = page_top("/specweb99/get", query, talk.peer);
                 return match self.page_file(request, file, out) {
@@ -92,8 +96,27 @@ impl Worker {
         Answered::Done
     }
 
+    /// Uses CPU time for a request; `false` if some of it is left for later.
+    ///
+    /// A loop works in slices, so that other clients wait for one slice and not for the whole work.
+    fn work(&self, microseconds: u64, talk: &mut Talk) -> bool {
+        let left_us = microseconds - talk.work_done_us.min(microseconds);
+        let slice_us = if self.shares_thread {
+            left_us.min(WORK_SLICE_US)
+        } else {
+            left_us
+        };
+        burn(slice_us);
+        if slice_us < left_us {
+            talk.work_done_us += slice_us;
+            return false;
+        }
+        talk.work_done_us = 0;
+        true
+    }
+
     /// The report; it counts neither as a request nor in bytes.
-    fn send_report(&self, request: &Request<'_>, out: &mut Outgoing) {
+    pub(super) fn send_report(&self, request: &Request<'_>, out: &mut Outgoing) {
         let before_bytes = out.left_bytes();
         // A report has no map with keys that JSON cannot hold.
         let mut body = serde_json::to_vec(&self.site.reporter.report()).unwrap_or_default();

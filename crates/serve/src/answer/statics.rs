@@ -17,6 +17,9 @@ use perpacket_http::request::{Conditions, Method, Request};
 use perpacket_http::status::Status;
 use perpacket_http::target::{TargetError, normalize_path, origin_form, split_query};
 
+/// Where the server reports on itself. It is served with and without `--routes`.
+const REPORT: &[u8] = b"/.perpacket/report";
+
 impl Worker {
     /// Answers what was not found in the cache under the target as it came.
     pub(super) fn dispatch_unknown(
@@ -31,7 +34,11 @@ impl Worker {
             return self.refuse_method(request, "GET, HEAD", out);
         };
         let (path, query) = split_query(target);
-        if let Some(route) = route_of(path, query) {
+        if path == REPORT {
+            return self.answer_report(request, out);
+        }
+        let route = route_of(path, query);
+        if let Some(route) = route.filter(|_| self.site.settings.routes) {
             return self.dispatch_route(request, route, (query, body), talk, out);
         }
         if !matches!(request.method, Method::Get | Method::Head) {
@@ -52,7 +59,19 @@ impl Worker {
             Err(job) => return Answered::Job(job),
             Ok(Ok(entry)) => self.send_entry(request, &entry, out),
             Ok(Err(Refusal::Folder)) => self.send_to_folder(request, &path, query, out),
+            Ok(Err(Refusal::Missing)) if route.is_some() => {
+                let why = "no such file; computed routes need `serve web --routes`";
+                self.send_explained(request, Status::NotFound, why, out);
+            }
             Ok(Err(refusal)) => self.send_status(request, status_of(refusal), out),
+        }
+        Answered::Done
+    }
+
+    fn answer_report(&self, request: &Request<'_>, out: &mut Outgoing) -> Answered {
+        match request.method {
+            Method::Get | Method::Head => self.send_report(request, out),
+            Method::Post | Method::Other => return self.refuse_method(request, "GET, HEAD", out),
         }
         Answered::Done
     }
@@ -85,7 +104,7 @@ impl Worker {
     }
 
     pub(super) fn refuse_method(
-        &mut self,
+        &self,
         request: &Request<'_>,
         allowed: &str,
         out: &mut Outgoing,
@@ -149,14 +168,17 @@ impl Worker {
     #[inline]
     fn send_whole(&mut self, request: &Request<'_>, entry: &Arc<Entry>, out: &mut Outgoing) {
         self.count(Status::Ok);
-        // Behind others its head is written behind theirs, and a small body with it.
+        // After other responses, head and small body are appended to the same buffer instead.
         if out.is_empty() && is_plain(request) {
             let clock = &self.clock;
-            let response = self.ready.response(entry, clock.second, |head| {
-                head.extend_from_slice(&entry.head);
-                end_head(clock, request, (0, entry.stamp.size_bytes), head);
+            let response = self.shelf.with(|cache| {
+                cache.prebuilt.response(entry, clock.second, |head| {
+                    head.extend_from_slice(&entry.head);
+                    end_head(clock, request, (0, entry.stamp.size_bytes), head);
+                })
             });
             if let Some(response) = response {
+                self.counters().prebuilt.add(1);
                 return out.whole(response);
             }
         }

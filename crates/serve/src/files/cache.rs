@@ -10,8 +10,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustc_hash::FxBuildHasher;
 
 use super::entry::{Body, Entry};
+use super::prebuilt::PrebuiltResponses;
 use crate::counters::Counters;
 use perpacket_http::coding::Coding;
+
+/// Prebuilt responses may use one part in so many of the budget, in addition to it.
+const PREBUILT_SHARE: u64 = 16;
 
 /// Most descriptors that entries may hold open.
 const OPEN_FILES: usize = 256;
@@ -31,6 +35,8 @@ pub struct Cache {
     bytes: u64,
     open_files: usize,
     budget_bytes: u64,
+    /// Whole responses with the files that clients request most.
+    pub prebuilt: PrebuiltResponses,
 }
 
 #[derive(Debug)]
@@ -51,6 +57,7 @@ impl Cache {
             bytes: 0,
             open_files: 0,
             budget_bytes,
+            prebuilt: PrebuiltResponses::new(budget_bytes / PREBUILT_SHARE),
         }
     }
 
@@ -133,14 +140,6 @@ pub enum Shelf {
 }
 
 impl Shelf {
-    /// Most bytes of a cache that is nobody else's.
-    pub fn own_bytes(&self) -> u64 {
-        match self {
-            Self::Own(cache) => cache.budget_bytes,
-            Self::Shared(_) => 0,
-        }
-    }
-
     /// Does something with the cache.
     #[inline]
     pub fn with<R>(&mut self, action: impl FnOnce(&mut Cache) -> R) -> R {

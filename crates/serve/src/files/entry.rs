@@ -122,7 +122,7 @@ impl Entry {
             if stamp.size_bytes > memory_limit_bytes {
                 break (stamp, Body::File(Arc::new(file.into())));
             }
-            match read_whole(&file, stamp)? {
+            match read_whole(&file, stamp, tries == TRIES)? {
                 Some(content) => break (stamp, Body::Memory(content)),
                 None if tries < TRIES => {}
                 None => return Err(Refusal::Exhausted),
@@ -223,19 +223,24 @@ fn siblings_of(root: &Root, path: &[u8]) -> CodingSet {
         .fold(CodingSet::default(), CodingSet::with)
 }
 
-/// All of a file; `None` if it changed meanwhile.
-fn read_whole(file: &File, stamp: Stamp) -> io::Result<Option<Arc<Content>>> {
+/// The content of a file with the length that it had when it was opened. A file that grows, such as a
+/// log, is served up to that length.
+///
+/// `None` if it became shorter, has no length (procfs), or was overwritten while it was read; the
+/// last is accepted at the last try.
+fn read_whole(file: &File, stamp: Stamp, is_last_try: bool) -> io::Result<Option<Arc<Content>>> {
     let size = usize::try_from(stamp.size_bytes).map_err(io::Error::other)?;
     let content = Content::filled(size, |bytes| {
         file.take(stamp.size_bytes).read_to_end(bytes).map(|_| ())
     })?;
-    // A byte beyond the end tells that the file grew, also where its size is not kept (procfs).
-    let grew = file.read_at(&mut [0], stamp.size_bytes)? > 0;
+    // A byte beyond the end also reveals files whose length the kernel does not keep (procfs).
+    let has_more = file.read_at(&mut [0], stamp.size_bytes)? > 0;
     let (_, after) = stamp_of(file)?;
-    if grew || content.len() != size || after != stamp {
-        return Ok(None);
-    }
-    Ok(Some(Arc::new(content)))
+    let has_grown = after.size_bytes > stamp.size_bytes;
+    let has_length = has_grown || !has_more;
+    let is_stable = has_grown || after == stamp || is_last_try;
+    let is_whole = content.len() == size && has_length && is_stable;
+    Ok(is_whole.then(|| Arc::new(content)))
 }
 
 #[cfg(test)]

@@ -4,4 +4,5 @@ pub mod cache;
 pub mod content;
 pub mod entry;
 pub mod helpers;
+pub mod prebuilt;
 pub mod root;

@@ -1,11 +1,10 @@
-//! Routes whose answers are computed.
+//! Computed routes: served only with `--routes`, and before a file of the same name.
 //!
-//! | path | answers |
+//! | path | response |
 //! |---|---|
-//! | `/work?us=N` | after N microseconds of this thread's CPU time |
-//! | `/bytes/N` | N bytes |
+//! | `/work?us=N` | `done`, after N microseconds of CPU time, at most 10 s |
+//! | `/bytes/N` | N bytes, at most 1 TiB |
 //! | `/specweb99/...` | SPECweb99's dynamic operations, see [`specweb99`] |
-//! | `/.perpacket/report` | the server's report as JSON; not counted as a request |
 
 pub mod cgi;
 pub mod post_log;
@@ -18,28 +17,26 @@ use rustix::time::{ClockId, clock_gettime};
 
 use perpacket_http::target::query_value;
 
-/// Longest work of one request, in microseconds.
+/// Most CPU time of one `/work` request, in microseconds.
 const WORK_LIMIT_US: u64 = 10_000_000;
 
-/// Largest answer of `/bytes`: 1 TiB.
+/// Largest body of `/bytes`: 1 TiB.
 const BYTES_LIMIT: u64 = 1 << 40;
 
 /// A computed route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route<'a> {
-    /// Burn so many microseconds.
+    /// Use CPU time, in microseconds.
     Work(u64),
-    /// Send so many bytes.
+    /// Send bytes.
     Bytes(u64),
-    /// The report.
-    Report,
     /// One of SPECweb99's operations.
     Specweb(specweb99::Operation<'a>),
-    /// A route with arguments that make no sense; what was expected.
+    /// The arguments are invalid; what was expected.
     Malformed(&'static str),
 }
 
-/// The route of a path and its query; `None` for what may be a file.
+/// The route of a path and its query; `None` if the path is no route.
 #[must_use]
 pub fn route_of<'a>(path: &[u8], query: &'a [u8]) -> Option<Route<'a>> {
     if path == b"/work" {
@@ -55,9 +52,6 @@ pub fn route_of<'a>(path: &[u8], query: &'a [u8]) -> Option<Route<'a>> {
             None => Route::Malformed("expected /bytes/N with N up to 1099511627776"),
         });
     }
-    if path == b"/.perpacket/report" {
-        return Some(Route::Report);
-    }
     let name = path.strip_prefix(b"/specweb99/")?;
     specweb99::Operation::of(name, query).map(|operation| match operation {
         Ok(operation) => Route::Specweb(operation),
@@ -65,7 +59,7 @@ pub fn route_of<'a>(path: &[u8], query: &'a [u8]) -> Option<Route<'a>> {
     })
 }
 
-/// A number of digits alone.
+/// A decimal number without sign, of at most 18 digits.
 pub fn number(text: &[u8]) -> Option<u64> {
     let digits = !text.is_empty() && text.len() <= 18 && text.iter().all(u8::is_ascii_digit);
     let text = std::str::from_utf8(text).ok().filter(|_| digits)?;

@@ -1,12 +1,17 @@
 //! SPECweb99's POST log: one record of fixed length for each POST.
 //!
-//! The benchmark checks after a run that each POST it sent stands in the log. A record goes out
-//! with one write to a file opened for appending, so that threads and processes do not mix theirs.
+//! The benchmark checks after a run that the log has a record of each POST. A record is one write to
+//! a file opened for appending. When the disk takes only a part of it, the part is cut off again, so
+//! that later records are not appended to it. Meanwhile nobody else may append: a mutex excludes
+//! other threads, a record lock (fcntl(2), `F_SETLKW`) other processes.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{FlockOperation, fcntl_lock};
 
 use super::specweb99::Form;
 use crate::error::ServeError;
@@ -17,14 +22,14 @@ pub const RECORD_BYTES: u64 = 139;
 /// The open log.
 #[derive(Debug)]
 pub struct PostLog {
-    file: File,
+    file: Mutex<File>,
 }
 
 impl PostLog {
-    /// Opens or makes the log; also tells how many records it has.
+    /// Opens or creates the log; returns it with its number of records.
     ///
     /// # Errors
-    /// It cannot be opened, or is something else.
+    /// It cannot be opened, or is no log.
     pub fn open(path: &Path) -> Result<(Self, u64), ServeError> {
         let fault = |problem: String| ServeError::File {
             option: "--post-log",
@@ -45,6 +50,7 @@ impl PostLog {
                 "{bytes} bytes are no whole number of records of {RECORD_BYTES}: name a new file"
             )));
         }
+        let file = Mutex::new(file);
         Ok((Self { file }, bytes / RECORD_BYTES))
     }
 
@@ -67,8 +73,28 @@ impl PostLog {
             form.client % 10_000_000_000,
             file.path(),
         );
-        (&self.file).write_all(line.as_bytes())
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        fcntl_lock(&*file, FlockOperation::LockExclusive)?;
+        let result = append(&mut file, line.as_bytes());
+        let unlocked = fcntl_lock(&*file, FlockOperation::Unlock);
+        result.and(unlocked.map_err(io::Error::from))
     }
+}
+
+/// Appends all of a record or nothing.
+fn append(file: &mut File, record: &[u8]) -> io::Result<()> {
+    let before_bytes = file.metadata()?.len();
+    let written = loop {
+        match file.write(record) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            result => break result?,
+        }
+    };
+    if written == record.len() {
+        return Ok(());
+    }
+    file.set_len(before_bytes)?;
+    Err(io::ErrorKind::StorageFull.into())
 }
 
 #[cfg(test)]

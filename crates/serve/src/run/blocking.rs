@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{RecvFlags, Shutdown, SocketFlags, recv, shutdown};
 
-use super::listener::{Reserve, accept, turn_away};
+use super::listener::{Reserve, accept, has_unread_bytes, turn_away};
 use super::tls::TlsSession;
 use crate::answer::{Stop, Worker};
 use crate::error::ServeError;
@@ -123,7 +123,9 @@ impl Blocking<'_> {
         let mut talk = Talk::new(peer);
         let mut request_deadline_ms = None;
         loop {
-            if !talk.is_within_request() {
+            let is_within_request =
+                talk.is_within_request() || tls.as_ref().is_some_and(TlsSession::is_within_request);
+            if !is_within_request {
                 request_deadline_ms = None;
             } else if request_deadline_ms.is_none() {
                 request_deadline_ms = Some(self.worker.clock.now_ms + self.request_ms);
@@ -240,7 +242,7 @@ impl Blocking<'_> {
             session.end();
             session.send(socket, &mut self.out, self.worker.counters())?;
         }
-        if !is_sending && self.input.is_empty() {
+        if !is_sending && self.input.is_empty() && !has_unread_bytes(socket) {
             return Ok(());
         }
         shutdown(socket, Shutdown::Write)?;

@@ -45,8 +45,10 @@ pub struct Connection {
     pub is_readable: bool,
     /// There may be whole requests in the input.
     pub has_requests: bool,
-    /// The next of them takes longer, and others come first.
+    /// The next of them may take long, and other connections come first.
     pub is_deferred: bool,
+    /// The loop has it in its queue of deferred connections.
+    pub is_queued: bool,
     /// The client will send no more.
     pub is_half_closed: bool,
     /// The connection ends when all is sent; `Some(true)` if the client may still be sending.
@@ -98,6 +100,7 @@ impl Connection {
             is_readable: false,
             has_requests: false,
             is_deferred: false,
+            is_queued: false,
             is_half_closed: false,
             ending: None,
             job: None,

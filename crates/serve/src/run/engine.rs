@@ -6,6 +6,8 @@
 //! own only while a part of a request or a response is there, so that an idle one costs its slot
 //! alone.
 
+use std::time::Duration;
+
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
@@ -28,6 +30,9 @@ const THROWN_READS: usize = 16;
 
 /// Outgoing buffers kept for use again: as many as a loop takes events at a time.
 const SPARES: usize = 256;
+
+/// How long a loop answers deferred requests before it looks for other clients.
+pub const DEFERRED_TIME: Duration = Duration::from_millis(4);
 
 /// Whether a connection goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +65,8 @@ pub struct Engine {
 
 impl Engine {
     /// An engine around a worker; cold files go to the desk, if there is one.
-    pub fn new(worker: Worker, desk: Option<HelperDesk>) -> Self {
+    pub fn new(mut worker: Worker, desk: Option<HelperDesk>) -> Self {
+        worker.shares_thread = true;
         let settings = &worker.site.settings;
         // A partial head is moved to the front, and there must be room behind it.
         let buffer_bytes = BUFFER_BYTES.max(2 * settings.max_header_bytes);
@@ -80,6 +86,7 @@ impl Engine {
     /// Does for a connection what can be done now.
     #[inline]
     pub fn advance(&mut self, connection: &mut Connection, token: u64) -> Fate {
+        let mut was_answered = false;
         loop {
             if connection.out.is_some() {
                 match self.send_kept(connection, token) {
@@ -99,10 +106,11 @@ impl Engine {
                 }
             } else if let Some(is_sending) = connection.ending {
                 return self.end(connection, is_sending);
-            } else if connection.is_deferred && self.worker.defers {
+            } else if connection.is_deferred && (was_answered || self.worker.defers) {
                 return Fate::Later;
             } else if connection.has_requests {
                 self.answer_saved(connection);
+                was_answered = true;
             } else if !connection.is_readable {
                 return self.rest(connection);
             } else if self.read(connection) == Fate::Ends {
@@ -132,19 +140,24 @@ impl Engine {
 
     /// Those who have waited too long. Who was in the middle of a request is told so.
     pub fn overdue(&mut self, connections: &mut Connections) -> Vec<u64> {
-        let (tokens, next_ms) = connections.overdue(self.worker.clock.now_ms);
+        let (mut tokens, next_ms) = connections.overdue(self.worker.clock.now_ms);
         self.next_deadline_ms = next_ms;
-        for &token in &tokens {
+        tokens.retain(|&token| {
             let Some(connection) = connections.get(token) else {
-                continue;
+                return false;
             };
+            // It waits for this loop, not for its client.
+            if connection.is_deferred {
+                return false;
+            }
             if connection.waiting != Waiting::Lingering {
                 self.worker.counters().timed_out.add(1);
             }
             if connection.waiting == Waiting::Request && connection.tls.is_none() {
                 turn_away(&connection.socket, &self.refusal(Status::RequestTimeout));
             }
-        }
+            true
+        });
         tokens
     }
 
@@ -162,7 +175,7 @@ impl Engine {
     }
 
     /// Lets a connection wait for its next request.
-    pub fn wait_idle(&mut self, connection: &mut Connection) {
+    fn wait_idle(&mut self, connection: &mut Connection) {
         self.wait(connection, Waiting::Idle, self.idle_ms);
     }
 
@@ -411,7 +424,9 @@ impl Engine {
         if connection.is_half_closed {
             return Fate::Ends;
         }
-        if !connection.talk.is_within_request() {
+        let is_within_request = connection.talk.is_within_request()
+            || (connection.tls.as_ref()).is_some_and(|tls| tls.is_within_request());
+        if !is_within_request {
             self.wait_idle(connection);
         } else if connection.waiting != Waiting::Request {
             self.wait(connection, Waiting::Request, self.request_ms);
@@ -483,6 +498,7 @@ mod tests {
         std::fs::write(folder.join("a.txt"), "short").unwrap();
         let settings = Settings {
             root: Some(folder.to_owned()),
+            routes: true,
             ..Settings::default()
         };
         let counters = Arc::new(SharedTable::new(1).unwrap());

@@ -9,11 +9,13 @@
 //! `--coalesce` it lets them gather. What is done for a connection when it is ready stands in
 //! [`super::engine`]; here is who is ready, who comes, and who has waited too long.
 
+use std::collections::VecDeque;
 use std::io;
 use std::num::NonZeroU64;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use rustix::buffer::spare_capacity;
 use rustix::event::Timespec;
@@ -23,7 +25,7 @@ use rustix::net::SocketFlags;
 use rustix::thread::{nanosleep, set_current_timer_slack};
 
 use super::connection::{Connection, Connections};
-use super::engine::{Engine, Fate};
+use super::engine::{DEFERRED_TIME, Engine, Fate};
 use super::listener::{Reserve, accept, turn_away};
 use super::tls::TlsSession;
 use crate::answer::Worker;
@@ -67,8 +69,8 @@ struct Loop<'a> {
     tls: Option<&'a Arc<rustls::ServerConfig>>,
     reserve: Reserve,
     paused_until_ms: Option<u64>,
-    /// Whose requests may take longer.
-    later: Vec<u64>,
+    /// Connections whose next request may take long.
+    deferred: VecDeque<u64>,
     /// The helpers are done with something.
     has_outcomes: bool,
 }
@@ -92,7 +94,7 @@ pub fn run(
         tls,
         reserve: Reserve::new(),
         paused_until_ms: None,
-        later: Vec::new(),
+        deferred: VecDeque::new(),
         has_outcomes: false,
     };
     let bell = EventData::new_u64(BELL);
@@ -105,7 +107,7 @@ pub fn run(
         events.clear();
         let timeout = this.timeout();
         this.wait(&mut events, timeout.as_ref())?;
-        let few = (1..GATHERED).contains(&events.len());
+        let few = (1..GATHERED).contains(&events.len()) && this.deferred.is_empty();
         if let Some(time) = gather.filter(|_| few && this.connections.len() >= GATHERED_OF) {
             this.engine.worker.counters().system_calls.add(1);
             // A signal ends it early, and nothing is lost.
@@ -173,6 +175,9 @@ impl Loop<'_> {
 
     /// How long to wait: until a connection may be overdue.
     fn timeout(&self) -> Option<Timespec> {
+        if !self.deferred.is_empty() {
+            return Some(AT_ONCE);
+        }
         let until_ms = match self.paused_until_ms {
             Some(pause_ms) => self.engine.next_deadline_ms.min(pause_ms),
             None if self.connections.len() == 0 => return None,
@@ -215,7 +220,11 @@ impl Loop<'_> {
         };
         match self.engine.advance(connection, token) {
             Fate::Stays => {}
-            Fate::Later => self.later.push(token),
+            Fate::Later => {
+                if !std::mem::replace(&mut connection.is_queued, true) {
+                    self.deferred.push_back(token);
+                }
+            }
             Fate::Ends => self.close(token),
         }
     }
@@ -225,8 +234,18 @@ impl Loop<'_> {
         if std::mem::take(&mut self.has_outcomes) {
             self.take_outcomes();
         }
-        for token in std::mem::take(&mut self.later) {
+        let begin = Instant::now();
+        for _ in 0..self.deferred.len() {
+            let Some(token) = self.deferred.pop_front() else {
+                return;
+            };
+            if let Some(connection) = self.connections.get(token) {
+                connection.is_queued = false;
+            }
             self.advance(token);
+            if begin.elapsed() >= DEFERRED_TIME {
+                return;
+            }
         }
     }
 
@@ -270,7 +289,7 @@ impl Loop<'_> {
 
     /// Adds a connection. The first event comes at once if it has sent something already.
     fn enter(&mut self, mut connection: Connection) {
-        self.engine.wait_idle(&mut connection);
+        self.engine.rest(&mut connection);
         let token = self.connections.insert(connection);
         let Some(connection) = self.connections.get(token) else {
             return;

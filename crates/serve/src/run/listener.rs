@@ -4,7 +4,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::io::Errno;
+use rustix::io::{Errno, ioctl_fionread};
 use rustix::net::{RecvFlags, SendFlags, SocketFlags, acceptfrom_with, recv, send};
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -92,6 +92,11 @@ impl Reserve {
 fn spare() -> Option<OwnedFd> {
     use rustix::fs::{Mode, OFlags, open};
     open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()
+}
+
+/// Whether bytes of the client wait in the socket. Closing it would then reset the connection.
+pub fn has_unread_bytes(socket: &OwnedFd) -> bool {
+    ioctl_fionread(socket).is_ok_and(|bytes| bytes > 0)
 }
 
 /// Sends an answer to a client that is closed next, as far as it goes.

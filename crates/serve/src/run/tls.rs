@@ -60,6 +60,8 @@ pub fn configure(settings: &TlsSettings) -> Result<Arc<ServerConfig>, ServeError
 #[derive(Debug)]
 pub struct TlsSession {
     session: ServerConnection,
+    /// Bytes arrived since the last ones that completed a record of plain bytes or the handshake.
+    is_within_record: bool,
 }
 
 impl TlsSession {
@@ -70,7 +72,16 @@ impl TlsSession {
     pub fn new(config: &Arc<ServerConfig>) -> io::Result<Self> {
         let mut session = ServerConnection::new(Arc::clone(config)).map_err(io::Error::other)?;
         session.set_buffer_limit(Some(BUFFER_BYTES));
-        Ok(Self { session })
+        Ok(Self {
+            session,
+            is_within_record: false,
+        })
+    }
+
+    /// Whether the handshake or a record has begun and is not complete: the client is in the middle of
+    /// a request, and the time-out of requests applies.
+    pub fn is_within_request(&self) -> bool {
+        self.session.is_handshaking() || self.is_within_record
     }
 
     /// Takes bytes of the socket; appends what they say to `plain`. What the session has to say
@@ -79,6 +90,8 @@ impl TlsSession {
     /// # Errors
     /// They are no TLS, or do not fit this session.
     pub fn receive(&mut self, mut raw: &[u8], plain: &mut Vec<u8>) -> io::Result<()> {
+        let was_handshaking = self.session.is_handshaking();
+        let before = plain.len();
         while !raw.is_empty() {
             if self.session.read_tls(&mut raw)? == 0 {
                 return Ok(());
@@ -92,6 +105,8 @@ impl TlsSession {
             plain.resize(start + ready, 0);
             self.session.reader().read_exact(&mut plain[start..])?;
         }
+        let has_completed = was_handshaking && !self.session.is_handshaking();
+        self.is_within_record = plain.len() == before && !has_completed;
         Ok(())
     }
 

@@ -7,19 +7,20 @@
 //! stands, and its socket has a slot in the ring's table. What is answered, and when a client is too slow, is the
 //! engine's, as for epoll. Files above `--sendfile-above` are read by the ring, in parts.
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::net::{Shutdown, getpeername, shutdown};
 
 use super::connection::{Connection, Connections, Receiving, Waiting};
-use super::engine::Engine;
-use super::listener::{Reserve, turn_away};
+use super::engine::{DEFERRED_TIME, Engine};
+use super::listener::{Reserve, has_unread_bytes, turn_away};
 use crate::answer::Worker;
 use crate::counters::Counters;
 use crate::error::ServeError;
@@ -61,8 +62,8 @@ struct Loop<'a> {
     mailbox: Arc<Mailbox>,
     reserve: Reserve,
     accept_again_ms: Option<u64>,
-    /// Whose requests may take longer.
-    later: Vec<u64>,
+    /// Connections whose next request may take long.
+    deferred: VecDeque<u64>,
     /// The helpers are done with something.
     has_outcomes: bool,
 }
@@ -85,7 +86,7 @@ pub fn run(
         mailbox,
         reserve: Reserve::new(),
         accept_again_ms: None,
-        later: Vec::new(),
+        deferred: VecDeque::new(),
         has_outcomes: false,
     };
     this.ring.accept(listener.as_fd());
@@ -125,9 +126,19 @@ impl Loop<'_> {
             self.take_outcomes();
             self.ring.poll(self.mailbox.bell());
         }
-        for token in std::mem::take(&mut self.later) {
+        let begin = Instant::now();
+        for _ in 0..self.deferred.len() {
+            let Some(token) = self.deferred.pop_front() else {
+                break;
+            };
             self.flush()?;
+            if let Some(connection) = self.connections.get(token) {
+                connection.is_queued = false;
+            }
             self.advance(token);
+            if begin.elapsed() >= DEFERRED_TIME {
+                break;
+            }
         }
         Ok(())
     }
@@ -139,6 +150,9 @@ impl Loop<'_> {
 
     /// How long to wait: until a connection may be overdue.
     fn limit(&self) -> Duration {
+        if !self.deferred.is_empty() {
+            return Duration::ZERO;
+        }
         let again_ms = self.accept_again_ms.unwrap_or(u64::MAX);
         let until_ms = match self.connections.len() {
             0 => again_ms,
@@ -182,7 +196,7 @@ impl Loop<'_> {
             .and_then(|address| SocketAddr::try_from(address).ok())
             .map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |address| address.ip());
         let mut connection = Connection::new(socket, peer, None);
-        self.engine.wait_idle(&mut connection);
+        self.engine.rest(&mut connection);
         let token = self.connections.insert(connection);
         self.advance(token);
     }
@@ -286,6 +300,7 @@ impl Loop<'_> {
 
     /// Submits what a connection needs next, or ends it.
     fn advance(&mut self, token: u64) {
+        let mut was_answered = false;
         loop {
             let Some(connection) = self.connections.get(token) else {
                 return;
@@ -306,12 +321,19 @@ impl Loop<'_> {
             } else if let (Some(is_sending), false) =
                 (connection.ending, connection.waiting == Waiting::Lingering)
             {
-                let lingers = is_sending && self.engine.linger(connection);
+                let has_unread = is_sending
+                    || !connection.input.is_empty()
+                    || has_unread_bytes(&connection.socket);
+                let lingers = has_unread && self.engine.linger(connection);
                 connection.flight.is_closing = !lingers;
-            } else if connection.is_deferred && self.engine.worker.defers {
-                return self.later.push(token);
+            } else if connection.is_deferred && (was_answered || self.engine.worker.defers) {
+                if !std::mem::replace(&mut connection.is_queued, true) {
+                    self.deferred.push_back(token);
+                }
+                return;
             } else if connection.has_requests {
                 self.engine.answer_saved(connection);
+                was_answered = true;
             } else if connection.is_half_closed {
                 connection.flight.is_closing = true;
             } else {

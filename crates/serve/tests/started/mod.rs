@@ -32,12 +32,13 @@ pub struct Started {
     thread: Option<JoinHandle<Report>>,
 }
 
-/// Settings for tests: few threads, a free port, no change of user.
+/// Settings for tests: few threads, a free port, all routes, no change of user.
 pub fn settings(architecture: Architecture) -> Settings {
     Settings {
         listen: "127.0.0.1:0".parse().unwrap(),
         architecture,
         threads: 4,
+        routes: true,
         user: is_root().then(|| "root".to_owned()),
         ..Settings::default()
     }

@@ -1,0 +1,44 @@
+//! The POST log on a disk that takes only a part of a record.
+//!
+//! This test is a program of its own: the limit of file sizes holds for the whole process.
+#![expect(clippy::unwrap_used, reason = "a failure here is the test's failure")]
+
+mod started;
+
+use std::fs;
+
+use perpacket_serve::{Architecture, Settings};
+use rustix::process::{Resource, Rlimit, setrlimit};
+use started::{Started, settings};
+
+/// Length of a record of the log.
+const RECORD_BYTES: u64 = 139;
+
+#[test]
+fn a_record_that_the_disk_takes_only_a_part_of_is_cut_off() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir_all(folder.path().join("file_set/dir00000")).unwrap();
+    fs::write(folder.path().join("file_set/dir00000/class1_3"), "content").unwrap();
+    let log = folder.path().join("post.log");
+    let settings = Settings {
+        post_log: Some(log.clone()),
+        ..settings(Architecture::Threads)
+    };
+    let server = Started::over(folder, settings);
+    let body = "dir=0&class=1&file=3&client=7";
+    let request = format!(
+        "POST /specweb99/post HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let limit_bytes = |current| Rlimit {
+        current: Some(current),
+        maximum: None,
+    };
+    setrlimit(Resource::Fsize, limit_bytes(2 * RECORD_BYTES + 50)).unwrap();
+    let statuses = [(); 4].map(|()| server.ask(&request).status);
+    assert_eq!(statuses, [200, 200, 500, 500]);
+    assert_eq!(fs::metadata(&log).unwrap().len(), 2 * RECORD_BYTES);
+    setrlimit(Resource::Fsize, limit_bytes(1 << 30)).unwrap();
+    assert_eq!(server.ask(&request).status, 200);
+    assert_eq!(fs::metadata(&log).unwrap().len(), 3 * RECORD_BYTES);
+}
