@@ -196,7 +196,7 @@ fn the_tables_of_the_calibration_document_quote_the_data() {
             "`athlon-xp-2600`:" => configuration = "bulk",
             _ if line.starts_with("## ") => configuration = "W-0-N-N-FCFS-400",
             _ if line.starts_with("Workload I ") => configuration = "I-0-N-N-FCFS-400",
-            _ if line.starts_with("Workloads S and D ") => configuration = "S-0-N-N-FCFS-400",
+            _ if line.starts_with("Workloads S and D are ") => configuration = "S-0-N-N-FCFS-400",
             _ => {}
         }
         let cells: Vec<&str> = line.split('|').map(str::trim).collect();

@@ -144,11 +144,11 @@ impl Kernel {
         is_new
     }
 
-    pub fn take_connection(&mut self, id: ConnectionId) -> Option<TimedEndpoint> {
+    pub fn take_connection(&mut self, id: ConnectionId) -> Option<Box<TimedEndpoint>> {
         self.sockets[id].end.take()
     }
 
-    pub fn return_connection(&mut self, id: ConnectionId, end: TimedEndpoint) {
+    pub fn return_connection(&mut self, id: ConnectionId, end: Box<TimedEndpoint>) {
         self.sockets[id].end = Some(end);
     }
 

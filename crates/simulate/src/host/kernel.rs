@@ -28,7 +28,7 @@ pub struct Buffer {
 #[derive(Default)]
 pub struct Socket {
     /// The server's end of TCP, unless the NIC has it. Made when the SYN arrives.
-    pub end: Option<TimedEndpoint>,
+    pub end: Option<Box<TimedEndpoint>>,
     pub has_seen_syn: bool,
     /// The NIC runs the connection, or it is on its way to or from the NIC.
     pub is_offloaded: bool,
@@ -172,7 +172,7 @@ impl Kernel {
         } else if frame.segment.flags.has(Flags::SYN) {
             let initial = Sequence(frame.segment.sequence.0.rotate_left(16));
             let end = Endpoint::accept(&self.tcp, initial, &frame.segment);
-            socket.end = Some(TimedEndpoint::new(end));
+            socket.end = Some(Box::new(TimedEndpoint::new(end)));
             socket.has_seen_syn = true;
             self.transmit(id, context);
         }

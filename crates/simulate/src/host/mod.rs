@@ -192,11 +192,11 @@ impl HostMemory for Host {
         self.kernel.write_message(id, add)
     }
 
-    fn take_connection(&mut self, id: ConnectionId) -> Option<TimedEndpoint> {
+    fn take_connection(&mut self, id: ConnectionId) -> Option<Box<TimedEndpoint>> {
         self.kernel.take_connection(id)
     }
 
-    fn return_connection(&mut self, id: ConnectionId, end: TimedEndpoint) {
+    fn return_connection(&mut self, id: ConnectionId, end: Box<TimedEndpoint>) {
         self.kernel.return_connection(id, end);
     }
 

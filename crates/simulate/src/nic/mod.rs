@@ -38,9 +38,9 @@ pub trait HostMemory {
     /// begins a new one.
     fn write_message(&mut self, id: ConnectionId, add: impl FnOnce(&mut Message)) -> bool;
     /// Reads the state of a connection that is handed off.
-    fn take_connection(&mut self, id: ConnectionId) -> Option<TimedEndpoint>;
+    fn take_connection(&mut self, id: ConnectionId) -> Option<Box<TimedEndpoint>>;
     /// Writes the state of a connection that is restored.
-    fn return_connection(&mut self, id: ConnectionId, end: TimedEndpoint);
+    fn return_connection(&mut self, id: ConnectionId, end: Box<TimedEndpoint>);
     /// The NIC has read a command.
     fn command_taken(&mut self, command: &Command);
     /// Returns a command about a connection that the NIC does not run any more.

@@ -10,7 +10,7 @@ use crate::time::Span;
 #[derive(Default)]
 pub struct Offloaded {
     /// The server's end of TCP, while the NIC runs it.
-    pub end: Option<TimedEndpoint>,
+    pub end: Option<Box<TimedEndpoint>>,
     /// Packets on the NIC, halved at each restore: what active restore ranks by.
     packets: u32,
     /// Index in the list of open connections.
