@@ -14,6 +14,7 @@ import fake_core as fake
 import invented
 import perpacket
 from patience import be_patient
+from perpacket.analysis.analysis import Analysis, analyze
 from perpacket.run import start
 from perpacket.run.directory import RunDirectory
 from perpacket.show import html as report
@@ -45,7 +46,7 @@ def fake_core(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def fake_report(monkeypatch: pytest.MonkeyPatch) -> None:
     """Write a stub in place of the report: drawing takes seconds and has tests of its own."""
-    monkeypatch.setattr("perpacket.show.html.write_study", fake.stub_report)
+    monkeypatch.setattr("perpacket.show.html.write", fake.stub_report)
     monkeypatch.setattr("perpacket.show.html.write_charts", fake.stub_charts)
 
 
@@ -72,9 +73,15 @@ def run_directory(study: Study, tmp_path_factory: pytest.TempPathFactory) -> Run
 
 
 @pytest.fixture(scope="session")
-def page(study: Study, run_directory: RunDirectory) -> Path:
+def analysis(study: Study, run_directory: RunDirectory) -> Analysis:
+    """The analysis of that run."""
+    return analyze(study, run_directory)
+
+
+@pytest.fixture(scope="session")
+def page(analysis: Analysis, run_directory: RunDirectory) -> Path:
     """The report of that run."""
-    return report.write_study(study, run_directory, run_directory.path / "report.html")
+    return report.write(analysis, run_directory.path / "report.html")
 
 
 @pytest.fixture(scope="session")

@@ -185,15 +185,13 @@ def module() -> ModuleType:
     return fake
 
 
-def stub_report(study: object, run_directory: object, destination: Path) -> Path:
+def stub_report(analysis: object, destination: Path) -> Path:
     """A report without charts: what is tested here is that it is asked for."""
     destination.write_text("<!doctype html><title>stub</title>")
     return destination
 
 
-def stub_charts(
-    study: object, run_directory: object, folder: Path, *, dark: bool = False
-) -> list[Path]:
+def stub_charts(analysis: object, folder: Path, *, dark: bool = False) -> list[Path]:
     """One chart that holds its theme."""
     folder.mkdir(parents=True)
     (folder / "01.svg").write_text("dark" if dark else "light")
@@ -205,5 +203,5 @@ if __name__ == "__main__":
     from perpacket.show import html
 
     sys.modules["perpacket._core"] = perpacket._core = module()
-    html.write_study = stub_report
+    html.write = stub_report
     main()

@@ -8,9 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from html.parser import HTMLParser
 
-from perpacket.analysis.published import Comparison, Published, judge
-from perpacket.analysis.statistics import mean, paired_ratio
-from perpacket.run.directory import RunDirectory
+import polars as pl
+
+from perpacket.analysis import published_rows
+from perpacket.analysis.analysis import Analysis
+from perpacket.analysis.estimates import Estimates
+from perpacket.analysis.findings import Evidence, findings_of
+from perpacket.analysis.offload import network_shares
+from perpacket.analysis.published import Published
+from perpacket.study.quantities import Row
 from perpacket.study.study import Figure, Outcome, Point, Study
 
 RATES = {
@@ -86,23 +92,22 @@ PUBLISHED = (
 )
 
 
-def compare(study: Study, run_directory: RunDirectory) -> list[Comparison]:
-    """Rates and gains of the invented runs beside the invented paper."""
-    rates: dict[str, list[float]] = {}
-    for observation in run_directory.read_observations():
-        rate = observation.result["requests_per_s"]
-        assert isinstance(rate, float)
-        rates.setdefault(observation.point, []).append(rate)
-    rows = []
-    for row in study.published:
-        own, base = rates.get(row.point), rates.get(row.against or "")
-        simulated = None
-        if own and row.against is None:
-            simulated = mean(own)
-        elif own and base:
-            simulated = paired_ratio(own, base).map(lambda r: 100 * (r - 1))
-        rows.append(judge(row, row.point, simulated, title=row.quantity.replace("_", " ")))
-    return rows
+def of_frame(study: Study, analysis: Analysis, frame: pl.DataFrame) -> Analysis:
+    """Another study's analysis of the rows of a table."""
+    rows: dict[str, dict[int, Row]] = {}
+    for row in frame.iter_rows(named=True):
+        own = rows.setdefault(row["point"], {})
+        own[row.get("seed", len(own))] = row
+    estimates = Estimates(rows)
+    return replace(
+        analysis,
+        study=study,
+        observations=frame,
+        estimates=estimates,
+        comparisons=(),
+        network_shares=network_shares(estimates),
+        findings=findings_of(Evidence(study, estimates)),
+    )
 
 
 def points() -> tuple[Point, ...]:
@@ -139,7 +144,7 @@ def study() -> Study:
             Figure("curve", "Nothing", "connections", "no_such_column"),
         ),
         published=PUBLISHED,
-        compare=compare,
+        compare=published_rows.compare,
         ranked=("request_rate",),
         source=f"Invented {HOSTILE}",
         limits=("Everything here is invented.",),

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from perpacket.analysis.methods import Agreement, Contrast, Estimate, contrasted
+from perpacket.analysis.methods import Agreement, MethodComparison, MethodValue, compare_methods
 from perpacket.cli import app
 from perpacket.errors import MachineLacks
 from perpacket.measure.web.plan import read_plan
@@ -140,9 +140,9 @@ def invented(runner: Runner, *only: str) -> Study:
     return replace(library.find_measured("agreement", only=only), runner=runner, rig=runner)
 
 
-def by_pair(contrasts: list[Contrast]) -> dict[tuple[str, str, str], Contrast]:
+def by_pair(contrasts: list[MethodComparison]) -> dict[tuple[str, str, str], MethodComparison]:
     """The contrasts by scenario and ways."""
-    return {(row.scenario, row.first.way, row.second.way): row for row in contrasts}
+    return {(row.scenario, row.first.method, row.second.method): row for row in contrasts}
 
 
 @pytest.fixture(scope="module")
@@ -151,12 +151,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
 
 
 @pytest.fixture(scope="module")
-def contrasts(run: RunDirectory) -> dict[tuple[str, str, str], Contrast]:
+def contrasts(run: RunDirectory) -> dict[tuple[str, str, str], MethodComparison]:
     return by_pair(library.of_run(run.configuration).contrasts(run))
 
 
 def test_a_way_that_follows_a_model_agrees_with_it(
-    contrasts: Mapping[tuple[str, str, str], Contrast],
+    contrasts: Mapping[tuple[str, str, str], MethodComparison],
 ) -> None:
     for pair in (
         ("files of 4,096 B", "measured", "line through two sizes, measured"),
@@ -176,7 +176,7 @@ def test_a_way_that_follows_a_model_agrees_with_it(
 
 
 def test_a_way_that_departs_from_a_model_differs_by_as_much_and_says_why(
-    contrasts: Mapping[tuple[str, str, str], Contrast],
+    contrasts: Mapping[tuple[str, str, str], MethodComparison],
 ) -> None:
     row = contrasts["512 connections", "simulated", "bound by the server, simulated"]
     assert row.verdict is Agreement.DIFFER
@@ -200,7 +200,7 @@ def test_a_way_that_departs_from_a_model_differs_by_as_much_and_says_why(
 
 
 def test_what_feeds_a_model_is_not_called_its_prediction(
-    contrasts: Mapping[tuple[str, str, str], Contrast],
+    contrasts: Mapping[tuple[str, str, str], MethodComparison],
 ) -> None:
     fed = f"{FEEDING} connections on the NIC"
     assert (fed, "simulated", "LAWS") in contrasts
@@ -283,7 +283,7 @@ def test_the_verb_prints_the_ways_and_the_page_shows_them(
     assert len(laws) == 3
     assert set(laws[0]["difference"]) == {"value", "low", "high", "n", "confidence"}
     page = (run.path / "report.html").read_text()
-    assert "How far the ways agree" in page
+    assert "How far the methods agree" in page
     assert page.count("<svg") == 2 * page.count('<figure id="figure-') == 6
     assert "LAWS over simulated" in page
     assert "perpacket study run agreement --replications 3" in page
@@ -300,10 +300,10 @@ def test_a_simulated_option_is_for_the_parts_that_simulate(
 def test_verdicts_are_the_intervals() -> None:
     def verdict(first: list[float], second: list[float], runs: str = "b") -> Agreement:
         sides = [
-            Estimate(name, name, dict(enumerate(values)))
+            MethodValue(name, name, dict(enumerate(values)))
             for name, values in (("a", first), (runs, second))
         ]
-        return contrasted("q", "t", "s", 1.0, sides[0], sides[1], "why").verdict
+        return compare_methods("q", "t", "s", 1.0, sides[0], sides[1], "why").verdict
 
     assert verdict([10, 11, 12], [10.5, 11, 11.5]) is Agreement.AGREE
     assert verdict([10, 11, 12], [20, 21, 22]) is Agreement.DIFFER

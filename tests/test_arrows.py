@@ -32,18 +32,20 @@ CRATES: dict[str, set[str]] = {
 """What each Rust crate may depend on, of our own."""
 
 PACKAGES: dict[str, set[str]] = {
-    "__init__": {"show", "simulation"},
+    "__init__": {"library", "show", "simulation"},
+    "library": {"__init__", "analysis", "run", "show", "simulation", "study"},
+    "whole_file": set(),
     "errors": set(),
     "_core": set(),
     "simulation": {"_core", "errors"},
     "traces": {"simulation"},
     "models": {"analysis", "errors"},
     "study": {"analysis", "errors", "measure", "models", "run"},
-    "run": {"__init__", "analysis", "errors", "simulation", "study"},
+    "run": {"__init__", "analysis", "errors", "simulation", "study", "whole_file"},
     "measure": {"__init__", "errors", "study", "traces"},
     "machine": {"errors", "measure"},
-    "analysis": {"errors", "models", "run", "show", "study"},
-    "show": {"__init__", "analysis", "errors", "models", "run", "simulation", "study"},
+    "analysis": {"errors", "models", "run", "study"},
+    "show": {"__init__", "analysis", "errors", "models", "study", "whole_file"},
     "demo": {"analysis", "errors", "machine", "measure", "run", "show", "study"},
     "cli": {
         *("__init__", "analysis", "demo", "errors", "machine", "measure", "models"),

@@ -23,9 +23,10 @@ from perpacket.errors import (
     RunFailed,
 )
 from perpacket.run import configuration_file, environment, start
-from perpacket.run.directory import RunDirectory, write_whole
+from perpacket.run.directory import RunDirectory
 from perpacket.run.simulated_runs import Progress, execute
 from perpacket.study.study import Outcome, Point, Study, StudyError
+from perpacket.whole_file import write_whole
 
 SEEDS = (1, 2, 3)
 POINTS = tuple(

@@ -18,6 +18,7 @@ import pytest
 
 import killed
 from patience import PATIENCE_S
+from perpacket.analysis.analysis import analyze
 from perpacket.errors import ConfigurationError, CorruptObservation
 from perpacket.run import start, table_file
 from perpacket.run.directory import RunDirectory
@@ -144,6 +145,7 @@ def begun(tmp_path: Path) -> RunDirectory:
 
 FULL = """
 import resource, sys
+from perpacket.analysis.analysis import analyze
 from perpacket.cli import app
 
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), int(sys.argv[1])))
@@ -219,7 +221,7 @@ def test_a_damaged_or_foreign_observation_is_named_and_not_written_over(
     uses = (
         lambda: start.resume(study, directory),
         lambda: table_file.write(directory, directory.path / "observations.parquet"),
-        lambda: study.results(directory),
+        lambda: analyze(study, directory),
     )
     for use in uses:
         with pytest.raises(CorruptObservation, match=complaint) as caught:

@@ -9,6 +9,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from perpacket.analysis.analysis import analyze
 from perpacket.analysis.statistics import Interval
 from perpacket.cli import study_output
 from perpacket.cli.options import Format
@@ -225,7 +226,7 @@ def test_every_cell_stands_in_the_chart_and_in_the_table_beside_it(
     run: tuple[Study, RunDirectory],
 ) -> None:
     study, directory = run
-    page = html.write_study(study, directory, directory.path / "report.html").read_text()
+    page = html.write(analyze(study, directory), directory.path / "report.html").read_text()
     figure = re.search(r'<figure id="figure-1".*?</figure>', page, re.DOTALL)
     assert figure is not None
     table = re.search(r'<table id="figure-1-table".*?</table>', figure[0], re.DOTALL)
@@ -277,7 +278,7 @@ def test_a_cell_without_a_run_is_empty_in_the_table() -> None:
 def test_no_table_is_printed_where_nothing_is_compared(
     run: tuple[Study, RunDirectory], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    study_output.conclude(*run, tmp_path / "report.html", Format.TABLE, quiet=False)
+    study_output.conclude(analyze(*run), tmp_path / "report.html", Format.TABLE, quiet=False)
     told = capsys.readouterr()
     assert told.out == ""
     assert "note: nothing published is compared with these points" in told.err

@@ -12,8 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perpacket.analysis import published_score, region_order
+from perpacket.analysis.analysis import analyze
 from perpacket.analysis.published import Published, Verdict, judge
 from perpacket.analysis.statistics import Interval
+from perpacket.analysis.terms import MEASURED
 from perpacket.cli import app
 from perpacket.errors import ConfigurationError
 from perpacket.measure.web.plan import read_plan
@@ -21,7 +23,6 @@ from perpacket.measure.web.rig import MeasuredRig
 from perpacket.run import configuration_file, start
 from perpacket.run.directory import RunDirectory
 from perpacket.show import html
-from perpacket.show.terms import MEASURED
 from perpacket.study import library
 from perpacket.study.quantities import QUANTITIES, SEVEN
 from perpacket.study.study import Point, Study
@@ -194,8 +195,8 @@ def change(value: float | None, minimum: float | None = None) -> Published:
         (18.0, 40.0, 60.0, Verdict.SAME_DIRECTION, "same direction, stronger"),
         (50.0, 40.0, 60.0, Verdict.AGREES, "agrees"),
         (157.0, -20.0, -10.0, Verdict.OPPOSITE, "opposite direction"),
-        (157.0, -20.0, 10.0, Verdict.UNDECIDED, "no change can be claimed"),
-        (157.0, -90.0, 900.0, Verdict.UNDECIDED, "no change can be claimed"),
+        (157.0, -20.0, 10.0, Verdict.UNDECIDED, "not distinguishable"),
+        (157.0, -90.0, 900.0, Verdict.UNDECIDED, "not distinguishable"),
         (-66.0, -80.0, -70.0, Verdict.SAME_DIRECTION, "same direction, stronger"),
         (-66.0, 10.0, 20.0, Verdict.OPPOSITE, "opposite direction"),
     ],
@@ -224,7 +225,7 @@ def test_what_the_intervals_cannot_tell_is_counted_in_the_headline() -> None:
         judge(change(157.0), "c", Interval(50.0, -90.0, 900.0, 3, 0.95)),
     ]
     assert published_score.headline(rows, MEASURED) == (
-        "1 of 2 published changes goes the same way here; of 1 the intervals are too wide to tell."
+        "1 of 2 published changes agrees in direction; the intervals of 1 are too wide to tell."
     )
 
 
@@ -335,7 +336,7 @@ def test_a_profile_of_the_published_shape_is_found_to_have_it(
 def test_the_page_speaks_of_measurements_and_says_what_failed_and_was_left_out(
     run: tuple[Study, RunDirectory], tmp_path: Path
 ) -> None:
-    page = html.write_study(*run, tmp_path / "report.html").read_text()
+    page = html.write(analyze(*run), tmp_path / "report.html").read_text()
     text = page.partition('<script id="perpacket-data"')[0]
     assert "simulat" not in text
     assert "calibrat" not in text

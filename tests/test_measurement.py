@@ -462,7 +462,7 @@ def test_the_published_studies_run_from_end_to_end_on_stand_ins(
     assert driver_share is not None
     assert 0 < driver_share.value <= 100 * 300 / 2000
     assert rows["patwardhan2004/f1-kernel-509"].simulated is not None
-    assert str(rows["patwardhan2004/ab-tput3"].verdict) == "no change can be claimed"
+    assert str(rows["patwardhan2004/ab-tput3"].verdict) == "not distinguishable"
 
 
 def test_a_holding_describes_itself_in_the_environment() -> None:

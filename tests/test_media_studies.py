@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 
 import fake_agent
 from patience import PATIENCE_S, skip_if_too_busy
+from perpacket.analysis.analysis import analyze
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
 from perpacket.measure import hosts as testbed
 from perpacket.measure.hosts import contract as hosts
@@ -389,7 +390,7 @@ def test_a_run_is_compared_with_every_figure_and_its_report_draws_them(
     rows = {row.published.figure: row for row in found.comparisons(directory)}
     # Charts take time: two of each study.
     drawn = replace(found, figures=found.figures[:2])
-    page = html.write_study(drawn, directory, tmp_path / "report.html").read_text()
+    page = html.write(analyze(drawn, directory), tmp_path / "report.html").read_text()
     assert "Nothing to draw" not in page
     if name == "sensitivity":
         assert len(rows) == 5 * len(sensitivity.RESPONSES)

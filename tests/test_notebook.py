@@ -14,6 +14,7 @@ import pytest
 import perpacket
 from invented import BASELINE, HOSTILE, RATES
 from perpacket.analysis import run_comparison
+from perpacket.analysis.analysis import Analysis
 from perpacket.errors import ConfigurationError
 from perpacket.run import start
 from perpacket.run.directory import RunDirectory
@@ -76,20 +77,22 @@ def test_a_simulated_run_has_a_table_and_charts(simulated: SimulatedRun) -> None
 
 def test_what_a_simulated_run_lacks_is_named(simulated: SimulatedRun) -> None:
     plain = SimulatedRun(simulated)
-    with pytest.raises(ConfigurationError, match="kept no state over time"):
+    with pytest.raises(ConfigurationError, match="recorded no state over time"):
         plain.plot("timeline")
     with pytest.raises(ConfigurationError, match="'pie'"):
         plain.plot("pie")  # type: ignore[arg-type]
 
 
 @pytest.fixture
-def run(study: Study, run_directory: RunDirectory) -> StudyRun:
+def run(analysis: Analysis) -> StudyRun:
     """A run of the invented study."""
-    return StudyRun(study, run_directory)
+    return StudyRun(analysis)
 
 
-def test_a_run_tells_its_answer_its_table_and_its_charts(run: StudyRun) -> None:
-    assert run.to_polars().equals(run.directory.observations())
+def test_a_run_shows_its_findings_its_table_and_its_charts(
+    run: StudyRun, run_directory: RunDirectory
+) -> None:
+    assert run.to_polars().equals(run_directory.observations())
     shown = run._repr_html_()
     assert "<script>" not in shown, "texts of a study are never markup"
     assert markup.heading(f"Handoff {HOSTILE}") in shown
@@ -108,7 +111,7 @@ def test_a_run_tells_its_answer_its_table_and_its_charts(run: StudyRun) -> None:
 def test_published_values_stand_beside_those_of_a_run(run: StudyRun) -> None:
     compared = run.comparisons()
     frame = compared.to_polars()
-    assert frame.height == len(compared) == len(run.study.published)
+    assert frame.height == len(compared) == len(run.analysis.study.published)
     assert frame["simulated.value"][0] == pytest.approx(20_400.0)
     assert "used to calibrate" in compared._repr_html_()
     marks = values(compared.plot("request_rate"), "configuration", "published_low")
@@ -117,7 +120,9 @@ def test_published_values_stand_beside_those_of_a_run(run: StudyRun) -> None:
         compared.plot("goodput")
 
 
-def test_two_runs_show_what_changed(run: StudyRun, study: Study, tmp_path: Path) -> None:
+def test_two_runs_show_what_changed(
+    run_directory: RunDirectory, study: Study, tmp_path: Path
+) -> None:
     second = start.run(replace(study, seeds=(1, 2, 3)), tmp_path / "second")
     # What run A gave, half as much in run B.
     for name in RATES:
@@ -126,7 +131,7 @@ def test_two_runs_show_what_changed(run: StudyRun, study: Study, tmp_path: Path)
             content = json.loads(file.read_text())
             content["result"]["requests_per_s"] /= 2
             file.write_text(json.dumps(content))
-    changed = TwoRuns(run_comparison.compare(run.directory, second, ["requests_per_s"]))
+    changed = TwoRuns(run_comparison.compare(run_directory, second, ["requests_per_s"]))
     assert len(changed) == len(RATES)
     frame = changed.to_polars()
     assert frame["interval.value"].to_list() == pytest.approx([0.5] * len(RATES))

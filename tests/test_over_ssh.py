@@ -54,7 +54,7 @@ def keep_and_end(self, *observation):
 if int(number):
     RunDirectory.record = keep_and_end
 # Drawing it has tests of its own.
-report.write_study = lambda study, directory, path: path
+report.write = lambda analysis, path: path
 sys.argv = ["perpacket", *arguments]
 main()
 """

@@ -14,13 +14,15 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from perpacket.analysis import offload
+from invented import of_frame
+from perpacket.analysis import offload, wording
+from perpacket.analysis.analysis import Analysis
 from perpacket.models.laws import PUBLISHED
-from perpacket.run.directory import RunDirectory
-from perpacket.show import html, wording
+from perpacket.show import html
 from perpacket.show.charts import (
+    beside,
     chart_style,
-    charts,
+    curve,
     drawing,
     figures,
     laws,
@@ -35,7 +37,7 @@ def drawn(chart: chart_style.Chart) -> str:
     return drawing.svg(chart, identifier="chart", title="A < B", description="C & D")
 
 
-def beside(calibrated: Sequence[bool]) -> pl.DataFrame:
+def rows_beside(calibrated: Sequence[bool]) -> pl.DataFrame:
     count = len(calibrated)
     return pl.DataFrame(
         {
@@ -52,14 +54,16 @@ def beside(calibrated: Sequence[bool]) -> pl.DataFrame:
 
 def test_calibrated_values_differ_by_shape_not_only_by_colour() -> None:
     shapes = {
-        flag: re.findall(r'd="(M[^"]+)"', drawn(charts.paper_beside(beside([flag]), x_title="x")))
+        flag: re.findall(
+            r'd="(M[^"]+)"', drawn(beside.paper_beside(rows_beside([flag]), x_title="x"))
+        )
         for flag in (True, False)
     }
     assert set(shapes[True]) != set(shapes[False])
 
 
 def test_an_svg_escapes_its_title_and_description() -> None:
-    svg = drawn(charts.paper_beside(beside([True, False]), x_title="x < y"))
+    svg = drawn(beside.paper_beside(rows_beside([True, False]), x_title="x < y"))
     assert "A &lt; B" in svg
     assert "C &amp; D" in svg
     assert "x &lt; y" in svg
@@ -74,7 +78,7 @@ def test_x_is_logarithmic_where_levels_span_a_wide_ratio(
     frame = pl.DataFrame(
         {"x": levels, "y": [1.0] * 3, "low": [0.9] * 3, "high": [1.1] * 3, "series": ["a"] * 3}
     )
-    specification = charts.curve(frame, x_title="x", y_title="y").to_dict()
+    specification = curve.curve(frame, x_title="x", y_title="y").to_dict()
     scales = [layer["encoding"]["x"]["scale"] for layer in specification["layer"]]
     assert {scale.get("type") for scale in scales} == {kind}
 
@@ -116,11 +120,10 @@ MEASURED = pl.DataFrame(
 
 
 @pytest.fixture
-def measured(study: Study, run_directory: RunDirectory) -> figures.Material:
-    """Those runs as what figures are drawn from."""
+def measured(study: Study, analysis: Analysis) -> Analysis:
+    """Those runs analyzed."""
     points = tuple(Point(f"web-{count}c", "file", {"connections": count}) for count in (4, 256))
-    own = replace(study, points=points, published=(), compare=None)
-    return figures.Material(own, run_directory, MEASURED, [])
+    return of_frame(replace(study, points=points, published=()), analysis, MEASURED)
 
 
 def test_the_models_curve_passes_through_what_was_published() -> None:
@@ -128,16 +131,16 @@ def test_the_models_curve_passes_through_what_was_published() -> None:
         assert offload.gain_percent(percent / 100) == pytest.approx(gain, abs=0.6), workload
 
 
-def test_a_point_stands_on_the_curve_at_its_networks_share(measured: figures.Material) -> None:
-    shares = offload.network_shares(measured.observations)
+def test_a_point_stands_on_the_curve_at_its_networks_share(measured: Analysis) -> None:
+    shares = measured.network_shares
     assert {name: share.value for name, share in shares.items()} == pytest.approx(
         {"web-4c": 0.4, "web-256c": 0.6}
     )
-    sketch = figures.sketch_of(Figure("laws", "Offload", "", "share"), measured)
-    assert sketch is not None
-    assert "connections 4: a share of 40 % could gain 67 % at most" in sketch.description.lower()
-    assert "connections 256: a share of 60 % could gain 150 % at most" in sketch.description
-    specification = sketch.draw(chart_style.WIDE).to_dict()
+    plot = figures.plot_of(Figure("laws", "Offload", "", "share"), measured)
+    assert plot is not None
+    assert "connections 4: a share of 40 % could gain 67 % at most" in plot.description.lower()
+    assert "connections 256: a share of 60 % could gain 150 % at most" in plot.description
+    specification = plot.draw(chart_style.WIDE).to_dict()
     rows = [row for table in specification["datasets"].values() for row in table]
     marks = {row["name"]: row for row in rows if "name" in row}
     assert marks["connections 256"]["gain"] == pytest.approx(150.0)
@@ -146,16 +149,16 @@ def test_a_point_stands_on_the_curve_at_its_networks_share(measured: figures.Mat
     line = {row["share"]: row["gain"] for row in whole}
     assert len(line) > 100
     assert all(line[share] == pytest.approx(100 * share / (100 - share)) for share in line)
-    svg = drawn(sketch.draw(chart_style.NARROW))
+    svg = drawn(plot.draw(chart_style.NARROW))
     assert ">connections 256<" in svg
     assert f">{laws.PUBLISHED}<" in svg
 
 
-def test_where_no_layers_are_known_nothing_is_said_of_offload(measured: figures.Material) -> None:
+def test_where_no_layers_are_known_nothing_is_said_of_offload(measured: Analysis) -> None:
     coarse = MEASURED.drop("layers.tcp.share", "layers.socket.share")
-    assert offload.network_shares(coarse) == {}
-    material = replace(measured, observations=coarse)
-    assert figures.sketch_of(Figure("laws", "Offload", "", "share"), material) is None
+    found = of_frame(measured.study, measured, coarse)
+    assert found.network_shares == {}
+    assert figures.plot_of(Figure("laws", "Offload", "", "share"), found) is None
 
 
 def test_many_points_share_one_entry_of_the_legend() -> None:
@@ -170,26 +173,24 @@ def test_many_points_share_one_entry_of_the_legend() -> None:
     assert ">measured<" in svg
 
 
-def test_a_curve_of_several_columns_has_a_line_for_each(measured: figures.Material) -> None:
+def test_a_curve_of_several_columns_has_a_line_for_each(measured: Analysis) -> None:
     columns = "latency_us.response.p50,latency_us.response.p99"
     figure = Figure("curve", "Time", "connections", columns, y_title="time (µs)")
-    sketch = figures.sketch_of(figure, measured)
-    assert sketch is not None
-    assert sketch.description.startswith(
+    plot = figures.plot_of(figure, measured)
+    assert plot is not None
+    assert plot.description.startswith(
         "Median: 41 at 4, 925 at 256; 99th percentile: 205 at 4, 4,200 at 256."
     )
-    svg = drawn(sketch.draw(chart_style.WIDE))
+    svg = drawn(plot.draw(chart_style.WIDE))
     assert ">median<" in svg
     assert ">99th percentile<" in svg
 
 
 @pytest.fixture(scope="module")
-def files(
-    study: Study, run_directory: RunDirectory, tmp_path_factory: pytest.TempPathFactory
-) -> list[Path]:
+def files(analysis: Analysis, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """The charts of the invented study as files."""
     folder = tmp_path_factory.mktemp("charts") / "made" / "when missing"
-    return html.write_charts(study, run_directory, folder)
+    return html.write_charts(analysis, folder)
 
 
 def test_every_chart_with_data_becomes_an_svg_and_a_png(files: list[Path], study: Study) -> None:
@@ -223,10 +224,9 @@ def test_a_png_has_two_pixels_for_each_of_the_svg(files: list[Path]) -> None:
         assert list(struct.unpack(">II", content[16:24])) == pytest.approx(expected, abs=1)
 
 
-def test_a_chart_for_dark_grounds_has_no_light_tone(study: Study, run_directory: RunDirectory,
-                                                    tmp_path: Path) -> None:  # fmt: skip
-    one = replace(study, figures=study.figures[:1])
-    svg, _ = html.write_charts(one, run_directory, tmp_path, dark=True)
+def test_a_chart_for_dark_grounds_has_no_light_tone(analysis: Analysis, tmp_path: Path) -> None:
+    study = replace(analysis.study, figures=analysis.study.figures[:1])
+    svg, _ = html.write_charts(replace(analysis, study=study), tmp_path, dark=True)
     colours = set(re.findall(r'(?:fill|stroke)="(#[0-9a-fA-F]{6})"', svg.read_text()))
     assert palette.PAPER.dark in colours
     assert not colours & ({tone.light for tone in palette.TONES} - {t.dark for t in palette.TONES})

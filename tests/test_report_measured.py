@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import cast
 
 import polars as pl
 import pytest
 
+from invented import of_frame
+from perpacket.analysis.analysis import Analysis
 from perpacket.analysis.published import judge
 from perpacket.analysis.statistics import Interval
-from perpacket.cli import study_output
-from perpacket.run.directory import RunDirectory
-from perpacket.show import tables
+from perpacket.show import tables, terminal
 from perpacket.show.charts import figures
+from perpacket.show.charts.chart_style import Plot
 from perpacket.study import library
 from perpacket.study.library import router
 from perpacket.study.study import Figure, Study
-
-NO_DIRECTORY = cast("RunDirectory", None)
-"""Charts of observations ask nothing of the directory that they came from."""
 
 
 def forwarded() -> pl.DataFrame:
@@ -35,23 +32,25 @@ def forwarded() -> pl.DataFrame:
     )
 
 
-def sketch(kind: str, y: str) -> figures.Sketch:
+def plot(analysis: Analysis, kind: str, y: str) -> Plot:
     """The first figure of the router's study that is of a kind and shows a column."""
     study = library.find_measured("router")
     figure = next(one for one in study.figures if (one.kind, one.y) == (kind, y))
-    found = figures.sketch_of(figure, figures.Material(study, NO_DIRECTORY, forwarded(), []))
+    found = figures.plot_of(figure, of_frame(study, analysis, forwarded()))
     assert found is not None
     return found
 
 
-def test_each_of_the_eight_configurations_is_a_place_on_the_axis() -> None:
-    told = sketch("curve", "forwarded_mbps").description
-    assert told.count("100 at 1, 800 at 8") == len(router.MESSAGES_BYTES)
+def test_each_of_the_eight_configurations_is_a_place_on_the_axis(analysis: Analysis) -> None:
+    text = plot(analysis, "curve", "forwarded_mbps").description
+    assert text.count("100 at 1, 800 at 8") == len(router.MESSAGES_BYTES)
 
 
-def test_the_layers_of_one_configuration_are_not_added_to_those_of_another() -> None:
-    told = sketch("stacked-layers", "cpu_ns_per_forwarded_packet").description
-    assert told.endswith("100 at 1 and 800 at 8.")
+def test_the_layers_of_one_configuration_are_not_added_to_those_of_another(
+    analysis: Analysis,
+) -> None:
+    text = plot(analysis, "stacked-layers", "cpu_ns_per_forwarded_packet").description
+    assert text.endswith("100 at 1 and 800 at 8.")
 
 
 def test_a_figure_is_about_the_factors_level_where_it_is_named_as_the_points_shorthand() -> None:
@@ -66,14 +65,14 @@ def test_a_figure_is_about_the_factors_level_where_it_is_named_as_the_points_sho
         ("switch-cost", "ns_per_switch", "Context switch (ns)"),
         ("memory-surface", "mbytes_per_s", "Bandwidth (MB/s)"),
         ("router", "throughput_pps", "Highest rate without loss (frames/s)"),
-        ("double-buffer", "lateness_us.p99", "Lateness, 99 % (µs)"),
+        ("double-buffer", "lateness_us.p99", "Lateness, 99th percentile (µs)"),
     ],
 )
 def test_the_table_of_configurations_has_what_the_study_is_about(
-    name: str, column: str, heading: str
+    analysis: Analysis, name: str, column: str, heading: str
 ) -> None:
     study = library.find_measured(name)
-    table = tables.means_table(study, runs_of(study, column, [7.0, 7.0]))
+    table = tables.means_table(of_frame(study, analysis, runs_of(study, column, [7.0, 7.0])))
     assert table.columns[2:] == (heading,)
     assert table.rows[0][2].text == "7.00"
 
@@ -82,9 +81,11 @@ def runs_of(study: Study, column: str, values: list[float]) -> pl.DataFrame:
     return pl.DataFrame({"point": [study.points[0].name] * len(values), column: values})
 
 
-def test_a_share_is_told_to_lie_between_nothing_and_all() -> None:
+def test_the_interval_of_a_share_is_between_nothing_and_all(analysis: Analysis) -> None:
     study = library.find_measured("double-buffer")
-    table = tables.means_table(study, runs_of(study, "server_idle", [0.0, 0.02]))
+    table = tables.means_table(
+        of_frame(study, analysis, runs_of(study, "server_idle", [0.0, 0.02]))
+    )
     assert table.columns[2:] == ("Server idle (%)",)
     assert table.rows[0][2].remark.startswith("[0,")
 
@@ -93,8 +94,8 @@ def test_rows_of_one_quantity_say_what_each_change_is_from() -> None:
     study = library.find_measured("router")
     peaks = [row for row in study.published if row.quantity == "forwarded increase"]
     found = [judge(row, row.point, Interval(1, 0, 2, 3, 0.95), (), "Change") for row in peaks]
-    told = [study_output.told(row) for row in found]
-    assert len(set(told)) > 1
-    assert told[0] == "Change from kernel-1-65536b"
+    text = [terminal.quantity_text(row) for row in found]
+    assert len(set(text)) > 1
+    assert text[0] == "Change from kernel-1-65536b"
     value = replace(found[0], published=replace(peaks[0], judged="value"))
-    assert study_output.told(value) == "Change"
+    assert terminal.quantity_text(value) == "Change"

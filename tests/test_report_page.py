@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import polars as pl
 import pytest
 
 from invented import HOSTILE, RATES, Outline
+from perpacket.analysis.analysis import Analysis, analyze
 from perpacket.run.directory import RunDirectory
 from perpacket.show import html as report
 from perpacket.show import tables
@@ -53,9 +55,9 @@ def test_every_configuration_is_there_with_its_numbers(outline: Outline) -> None
 
 
 def test_every_value_used_to_calibrate_is_marked(
-    study: Study, run_directory: RunDirectory, outline: Outline
+    study: Study, analysis: Analysis, outline: Outline
 ) -> None:
-    table = tables.comparison_table(study.comparisons(run_directory))
+    table = tables.comparison_table(analysis)
     for row, figure in zip(table.rows, study.published, strict=True):
         assert ("used to calibrate" in row[-1].text) is figure.calibration
     marked = [cell for cell in outline.all("td") if cell.attributes.get("class") == "calibrated"]
@@ -136,13 +138,13 @@ def test_no_text_can_end_the_data_element() -> None:
 
 
 def test_data_that_would_swell_the_page_are_left_out_and_named(
-    study: Study, run_directory: RunDirectory
+    analysis: Analysis,
 ) -> None:
     many = pl.DataFrame({f"column_{i}": [i / 7] * 2000 for i in range(100)})
-    text, left_out = data.embedded(run_directory, many, [])
+    text, left_out = data.embedded(replace(analysis, observations=many, comparisons=()))
     assert len(text) < data.MOST_OBSERVATION_BYTES + data.MOST_TIMELINE_BYTES
     assert any("observations/" in sentence for sentence in left_out)
-    table = tables.raw_table(many)
+    table = tables.raw_table(many, analysis.terms)
     assert len(table.rows) * len(table.columns) <= tables.MOST_RAW_CELLS
     assert "of 100 columns" in table.caption
 
@@ -154,5 +156,5 @@ def test_a_page_stays_below_three_megabytes(html: str) -> None:
 def test_the_same_run_gives_the_same_page(
     study: Study, run_directory: RunDirectory, html: str, tmp_path: Path
 ) -> None:
-    again = report.write_study(study, run_directory, tmp_path / "again.html")
+    again = report.write(analyze(study, run_directory), tmp_path / "again.html")
     assert again.read_text(encoding="utf-8") == html

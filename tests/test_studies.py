@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from perpacket.analysis.doubts import chains, listed
+from perpacket.analysis.estimates import Estimates, rows_of
 from perpacket.analysis.published import Comparison, Published, Verdict, judge
-from perpacket.analysis.published_rows import chains, compare, listed, rankings, rows_of
+from perpacket.analysis.published_rows import compare, estimate, estimates_of, rankings
 from perpacket.analysis.statistics import Interval
 from perpacket.demo import handoff as demo
 from perpacket.errors import ConfigurationError, CorruptObservation, MissingStudy
@@ -19,7 +21,7 @@ from perpacket.run import start
 from perpacket.run.directory import RunDirectory
 from perpacket.study import library
 from perpacket.study import published_file as published
-from perpacket.study.quantities import QUANTITIES, REGIONS, Row, estimate
+from perpacket.study.quantities import QUANTITIES, REGIONS, Row
 
 STUDIES = {"osdi06": "osdi06.toml", "tr05-450-simulated": "tr05-450.toml"}
 
@@ -141,7 +143,7 @@ def test_configurations_whose_intervals_overlap_are_not_ranked(small_run: RunDir
         target = small_run.observation_path(second, seed)
         content = json.loads(target.read_text())
         target.write_text(json.dumps(content | {"result": source["result"]}))
-    assert rankings(study, small_run) == [
+    assert rankings(study, estimates_of(study, small_run)) == [
         f"requests: not distinguishable, each from its neighbour: {first}, {second}"
     ]
 
@@ -209,7 +211,9 @@ def test_only_seeds_that_both_runs_have_are_paired() -> None:
     base: dict[int, Row] = {
         seed: {"point": "B", "seed": seed, "requests_per_s": 100.0 * seed} for seed in (2, 3, 4)
     }
-    interval, values = estimate(QUANTITIES["gain_request_rate"], own, base)
+    interval, values = estimate(
+        Estimates({"A": own, "B": base}), QUANTITIES["gain_request_rate"], "A", "B"
+    )
     assert interval is not None
     assert interval.n == 2
     assert values == pytest.approx([10.0, 10.0])

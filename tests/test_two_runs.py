@@ -47,7 +47,7 @@ def before(mips: int, seed: int) -> float:
     return mips * (1 + seed / 3)
 
 
-def ratios(compared: run_comparison.Compared) -> dict[str, Ratio]:
+def ratios(compared: run_comparison.RunComparison) -> dict[str, Ratio]:
     return {ratio.point: ratio for ratio in compared.ratios}
 
 

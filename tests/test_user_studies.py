@@ -10,13 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from perpacket.analysis.analysis import analyze
 from perpacket.cli import app
 from perpacket.errors import ConfigurationError
 from perpacket.measure.web.plan import read_plan
 from perpacket.run import start
 from perpacket.run.directory import RunDirectory
 from perpacket.run.stopping import Stopping
-from perpacket.show.html.assembly import assemble
+from perpacket.show.charts import figures
+from perpacket.show.result_tables import summary_tables
 from perpacket.study import user
 from perpacket.study.file import parse
 from perpacket.study.study import Outcome, Point, Study
@@ -226,7 +228,7 @@ def test_a_two_level_study_gives_the_worked_example_its_effects_and_shares(
 ) -> None:
     study = simulated(MEMORY_AND_CACHE, worked_example)
     directory = start.run(study, tmp_path / "run")
-    results = study.results(directory)
+    results = analyze(study, directory).summary
     assert results is not None
     (effects,) = results.effects
     told = {row.effect: (row.interval.value, row.share) for row in effects.rows}
@@ -242,9 +244,11 @@ def test_a_two_level_study_gives_the_worked_example_its_effects_and_shares(
 
 def test_the_report_of_a_two_level_study_has_its_effects(tmp_path: Path) -> None:
     study = simulated(MEMORY_AND_CACHE, worked_example)
-    page = assemble(study, start.run(study, tmp_path / "run"))
-    assert page.lead.startswith("Of the variation of requests_per_s, memory_mib explains 79 %")
-    results, effects = page.told
+    analysis = analyze(study, start.run(study, tmp_path / "run"))
+    assert analysis.findings.lead.startswith(
+        "Of the variation of requests_per_s, memory_mib explains 79 %"
+    )
+    results, effects = summary_tables(analysis)
     assert len(results.rows) == 4
     assert [row[2].text for row in effects.rows] == ["", "78.88", "15.40", "4.27", "1.45"]
 
@@ -268,12 +272,12 @@ def test_effects_are_told_of_the_seeds_that_every_point_has(tmp_path: Path) -> N
     study = simulated(MEMORY_AND_CACHE, worked_example)
     directory = start.run(study, tmp_path / "run")
     directory.observation_path(study.points[2].name, 3).unlink()
-    results = study.results(directory)
+    results = analyze(study, directory).summary
     assert results is not None
     assert results.effects[0].replications == 2
     for seed in (1, 2):
         directory.observation_path(study.points[2].name, seed).unlink()
-    lacking = study.results(directory)
+    lacking = analyze(study, directory).summary
     assert lacking is not None
     assert lacking.effects == ()
     assert any("no effects on requests_per_s" in remark for remark in lacking.remarks)
@@ -317,7 +321,7 @@ def test_a_point_is_repeated_until_its_interval_is_narrow_or_the_most_runs_are_m
     assert rule is not None
     values: list[float | None] = [float(value) for value in SERIES[800]]
     assert rule.runs_enough(values) == counts["mips=800"]
-    results = study.results(directory)
+    results = analyze(study, directory).summary
     assert results is not None
     assert "mips=1200: requests_per_s is not known to 30 % after all 8 runs" in results.remarks
 
@@ -346,7 +350,7 @@ def test_runs_that_drift_or_lie_far_off_are_remarked_on(tmp_path: Path) -> None:
     study = replace(
         user.build(text + "factors.nic.mips = [400, 800]", HERE), runner=FakeRunner(value)
     )
-    results = study.results(start.run(study, tmp_path / "run"))
+    results = analyze(study, start.run(study, tmp_path / "run")).summary
     assert results is not None
     told = "\n".join(results.remarks)
     assert "mips=400: the 10 runs rise in the order of their seeds" in told
@@ -359,7 +363,7 @@ def test_the_confidence_and_the_order_are_kept_in_the_run(tmp_path: Path) -> Non
     study = replace(user.build(text, HERE), runner=FakeRunner(lambda _, seed: 100.0 + seed))
     directory = RunDirectory.open(start.run(study, tmp_path / "run").path)
     assert directory.configuration.confidence == 0.9
-    results = study.results(directory)
+    results = analyze(study, directory).summary
     assert results is not None
     assert results.rows[0].interval is not None
     assert results.rows[0].interval.confidence == 0.9
@@ -472,9 +476,9 @@ def test_runs_that_lack_a_number_are_counted(tmp_path: Path) -> None:
     content = json.loads(file.read_text())
     content["result"] = {"packets_per_s": 1.0}
     file.write_text(json.dumps(content))
-    results = study.results(directory)
+    results = analyze(study, directory).summary
     assert results is not None
-    assert "mips=400: 1 of 3 runs gave no requests_per_s" in results.remarks
+    assert "mips=400: 1 of 3 runs have no requests_per_s" in results.remarks
 
 
 def test_factors_that_cannot_be_told_from_each_other_are_said_to() -> None:
@@ -511,9 +515,9 @@ def test_a_part_of_a_design_has_its_effects_drawn(tmp_path: Path) -> None:
     text = 'design = "fraction"\n' + SIMULATED + factors
     text += 'generators."nic.memory_mib" = ["nic.lowat", "nic.mips"]'
     study = replace(user.build(text, HERE), runner=FakeRunner(value))
-    page = assemble(study, start.run(study, tmp_path / "run"))
-    (drawing,) = (one for one in page.drawings if one.title == "Effects on requests_per_s")
-    assert drawing.description.startswith("Effects that are there: lowat 500")
+    analysis = analyze(study, start.run(study, tmp_path / "run"))
+    (drawing,) = (one for one in figures.draw(analysis) if one.title == "Effects on requests_per_s")
+    assert drawing.description.startswith("Effects whose interval excludes zero: lowat 500")
     for svg in (drawing.wide, drawing.narrow):
         assert {"lowat", "mips", "memory_mib"} <= set(re.findall(r">(\w+)</text>", svg))
         assert "<svg" in svg
@@ -521,6 +525,6 @@ def test_a_part_of_a_design_has_its_effects_drawn(tmp_path: Path) -> None:
 
 def test_where_no_effect_is_shown_the_changes_below_are_said_to_be_chance(tmp_path: Path) -> None:
     study = simulated(MEMORY_AND_CACHE, lambda _, seed: 100.0 + 5 * seed)
-    lead = assemble(study, start.run(study, tmp_path / "run")).lead
-    assert lead.startswith("Nothing is shown to change requests_per_s")
-    assert lead.endswith("So no change of requests_per_s that is listed here is significant.")
+    lead = analyze(study, start.run(study, tmp_path / "run")).findings.lead
+    assert lead.startswith("No factor is shown to change requests_per_s")
+    assert lead.endswith("No change of requests_per_s listed here is significant.")

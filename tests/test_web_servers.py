@@ -23,7 +23,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from patience import PATIENCE_S, eventually, skip_if_too_busy
-from perpacket.analysis.contests import Contest, Contested, contested
+from perpacket.analysis.analysis import analyze
+from perpacket.analysis.contests import ContestResult, compare
 from perpacket.cli import app
 from perpacket.errors import ConfigurationError
 from perpacket.measure import hosts, process_tree
@@ -34,6 +35,7 @@ from perpacket.run import start as session
 from perpacket.run.directory import RunDirectory
 from perpacket.show import html
 from perpacket.study import library
+from perpacket.study.contest import Contest
 from perpacket.study.library import web_servers
 from perpacket.study.study import Outcome, Point, Study
 from test_driver import FakeRig, FakeRun
@@ -202,7 +204,7 @@ def points_of(levels: tuple[float, ...], names: str) -> list[Point]:
     ]
 
 
-def contest_of(values: dict[str, list[list[float]]], lower_wins: bool = False) -> Contested:
+def contest_of(values: dict[str, list[list[float]]], lower_wins: bool = False) -> ContestResult:
     """A contest along levels 1, 10, 100, ...; values by competitor, level and block."""
     count = len(next(iter(values.values())))
     levels = tuple(float(10**power) for power in range(count))
@@ -212,7 +214,7 @@ def contest_of(values: dict[str, list[list[float]]], lower_wins: bool = False) -
         for level, blocks in zip(levels, own, strict=True)
     }
     contest = Contest("Most", "server", "size", "request_rate", lower_wins=lower_wins)
-    return contested(contest, points_of(levels, "".join(values)), table)
+    return compare(contest, points_of(levels, "".join(values)), table)
 
 
 def around(value: float, spread: float = 0.01) -> list[float]:
@@ -221,7 +223,7 @@ def around(value: float, spread: float = 0.01) -> list[float]:
 
 def test_the_winner_changes_where_one_is_clearly_ahead_before_and_another_after() -> None:
     found = contest_of({"a": [around(100), around(10)], "b": [around(50), around(20)]})
-    assert [standing.leader for standing in found.standings] == ["a", "b"]
+    assert [level.leader for level in found.levels] == ["a", "b"]
     (crossing,) = found.crossings
     assert (crossing.before, crossing.after, crossing.may_stay) == ("a", "b", ())
     assert (crossing.low, crossing.high) == (1.0, 10.0)
@@ -232,11 +234,11 @@ def test_the_winner_changes_where_one_is_clearly_ahead_before_and_another_after(
 
 def test_no_lead_and_no_crossing_is_claimed_where_intervals_overlap() -> None:
     found = contest_of({"a": [around(100, 0.5), around(10)], "b": [around(90), around(20)]})
-    assert found.standings[0].not_told_apart == ("b",)
+    assert found.levels[0].not_distinguishable == ("b",)
     assert found.crossings == ()
     once = contest_of({"a": [[100.0], [10.0]], "b": [[50.0], [20.0]]})
     assert once.crossings == ()
-    assert all(standing.not_told_apart for standing in once.standings)
+    assert all(level.not_distinguishable for level in once.levels)
 
 
 def test_a_crossing_spans_the_levels_that_decide_nothing() -> None:
@@ -259,7 +261,7 @@ def test_those_who_never_lead_have_no_crossing_of_winners() -> None:
         }
     )
     assert found.crossings == ()
-    assert {standing.leader for standing in found.standings} == {"w"}
+    assert {level.leader for level in found.levels} == {"w"}
 
 
 def test_the_winner_may_stay_where_somebody_may_be_ahead_at_both_levels() -> None:
@@ -277,7 +279,7 @@ def test_the_winner_may_stay_where_somebody_may_be_ahead_at_both_levels() -> Non
 def test_where_less_is_better_the_lowest_leads() -> None:
     values = {"a": [around(100), around(10)], "b": [around(50), around(20)]}
     found = contest_of(values, lower_wins=True)
-    assert [standing.leader for standing in found.standings] == ["b", "a"]
+    assert [level.leader for level in found.levels] == ["b", "a"]
     assert [(one.before, one.after) for one in found.crossings] == [("b", "a")]
 
 
@@ -404,7 +406,7 @@ def test_the_page_says_where_the_winner_changes(
 ) -> None:
     study, directory = run
     plain = replace(study, figures=())
-    page = html.write_study(plain, directory, tmp_path / "report.html").read_text()
+    page = html.write(analyze(plain, directory), tmp_path / "report.html").read_text()
     text = page.partition('<script id="perpacket-data"')[0]
     assert "between 5 and 10,000 file size (bytes)" in text
     assert text.count('id="crossings"') == text.count('id="standings"') == 1
@@ -416,7 +418,7 @@ def test_the_page_says_where_the_winner_changes(
 def test_values_over_many_decades_are_drawn_in_logarithms(
     values: tuple[float, float], is_logarithmic: bool
 ) -> None:
-    from perpacket.show.charts import charts
+    from perpacket.show.charts import curve
 
     frame = polars.DataFrame(
         {
@@ -427,7 +429,7 @@ def test_values_over_many_decades_are_drawn_in_logarithms(
             "series": ["a", "a"],
         }
     )
-    chart = charts.curve(frame, x_title="x", y_title="y").to_dict()
+    chart = curve.curve(frame, x_title="x", y_title="y").to_dict()
     scales = {layer["encoding"]["y"]["scale"].get("type") for layer in chart["layer"]}
     assert scales == {"log" if is_logarithmic else None}
     (rows,) = chart["datasets"].values()
@@ -464,4 +466,4 @@ def test_two_points_for_one_place_of_a_contest_are_named() -> None:
     values = {point.name: {1: 10.0} for point in points}
     contest = Contest("Who leads", "server", "size", "requests_per_s")
     with pytest.raises(ConfigurationError, match="a-1-1 and a-1-2 are both a at size = 1"):
-        contested(contest, points, values)
+        compare(contest, points, values)

@@ -7,8 +7,8 @@ The library in a few lines:
     result["requests_per_s"]
     result.plot()
 
-`simulate`, `run_study`, `open_run`, `compare_runs` and `read_profile` give results that show
-themselves in notebooks and turn into tables (`to_polars()`) and charts (`plot()`). Below them:
+`simulate`, `run_study`, `open_run`, `compare_runs` and `read_profile` return results that
+notebooks display, with tables (`to_polars()`) and charts (`plot()`). Below them:
 `perpacket.simulation` runs one configuration, `perpacket.study.library` has the studies of
 published documents, `perpacket.run` runs them, `perpacket.analysis` says what a run means and
 `perpacket.show` prints it, `perpacket.traces` reads access logs. The command line
@@ -20,9 +20,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from perpacket.library import compare_runs, open_run, run_study, simulate
     from perpacket.show.notebook.profiles import read_profile
-    from perpacket.show.notebook.runs import compare_runs, open_run, run_study
-    from perpacket.show.notebook.simulated import simulate
     from perpacket.simulation import Simulation
 
     __version__: str
@@ -39,11 +38,11 @@ __all__ = [
 
 HOMES = {
     "Simulation": "perpacket.simulation",
-    "compare_runs": "perpacket.show.notebook.runs",
-    "open_run": "perpacket.show.notebook.runs",
+    "compare_runs": "perpacket.library",
+    "open_run": "perpacket.library",
     "read_profile": "perpacket.show.notebook.profiles",
-    "run_study": "perpacket.show.notebook.runs",
-    "simulate": "perpacket.show.notebook.simulated",
+    "run_study": "perpacket.library",
+    "simulate": "perpacket.library",
 }
 """The module of each public name."""
 

@@ -1,84 +1,96 @@
 """Competitors compared level by level, and where the winner changes.
 
-A lead is claimed only where the intervals of two means do not overlap: else the two are not told
-apart. The front of a level holds whoever nobody is clearly ahead of. A crossing stands between two
-levels when one competitor of the front of the first is clearly ahead of another there, and that one
-is in the front of the second and clearly ahead of the first there. The winner has changed when
-nobody is in the front of both: a third may have been ahead all along. Where exactly is estimated
-block by block, on straight lines between levels in logarithms, because levels are spread by ratios;
-it is told only when every block has the crossing.
+Two competitors are compared in pairs, block by block: one leads another where the interval of their
+differences excludes zero. The leaders of a level are those that no other leads. A crossing lies
+between two levels when a leader of the first leads another competitor there, and that one is a
+leader of the second and leads the first there. The winner changes when no competitor is a leader at
+both levels: a third may have led all along. The position of a crossing is estimated block by block,
+on straight lines between levels in logarithms, because levels are spread by ratios; it is reported
+only when every block has the crossing.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 
-from perpacket.analysis.statistics import Interval, mean
+from perpacket.analysis.doubts import doubts_of
+from perpacket.analysis.estimates import Estimates
+from perpacket.analysis.statistics import DEFAULT_CONFIDENCE, Interval, mean
 from perpacket.errors import ConfigurationError
-from perpacket.study.study import Level, Point
+from perpacket.study.contest import Contest
+from perpacket.study.quantities import QUANTITIES
+from perpacket.study.study import Point
 
 Values = Mapping[str, Mapping[int, float]]
 """Values of a quantity by point and block."""
 
 
 @dataclass(frozen=True, slots=True)
-class Contest:
-    """What is compared: a quantity of competitors (levels of one factor) along another factor."""
-
-    title: str
-    competitor: str
-    along: str
-    quantity: str
-    """Name of a quantity of the study."""
-    where: Mapping[str, Level] = field(default_factory=dict)
-    """Levels of other factors that the points compared have."""
-    lower_wins: bool = False
-    along_title: str = ""
-    """The axis in words, with its unit; the factor's name where empty."""
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """Who is ahead at one level."""
+class ContestLevel:
+    """The leader at one level."""
 
     level: float
     leader: str
     value: Interval
-    not_told_apart: tuple[str, ...]
-    """Others that the leader is not clearly ahead of, the nearest first."""
+    not_distinguishable: tuple[str, ...]
+    """Competitors that the leader does not lead, the nearest first."""
     doubts: tuple[str, ...] = ()
-    """What casts doubt on the runs of the leader and of those."""
+    """Doubts about the runs of the leader and of those."""
 
 
 @dataclass(frozen=True, slots=True)
 class Crossing:
-    """One competitor of the front overtakes another between two levels."""
+    """One leader overtakes another between two levels."""
 
     before: str
     after: str
     low: float
     high: float
     position: Interval | None
-    """Where, within the two levels; None where not every block has it."""
+    """Between the two levels; None where not every block has it."""
     may_stay: tuple[str, ...] = ()
-    """Who may be ahead at both levels; where there is nobody, the winner changes."""
+    """The competitors that may lead at both levels; without any, the winner changes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Contested:
-    """What a contest gave."""
+class ContestResult:
+    """The levels and crossings of a contest."""
 
     contest: Contest
     quantity_title: str
     unit: str
-    standings: tuple[Standing, ...]
+    levels: tuple[ContestLevel, ...]
     crossings: tuple[Crossing, ...]
+    confidence: float = DEFAULT_CONFIDENCE
 
 
-def contested(
+def results_of(
+    contests: Sequence[Contest], points: Sequence[Point], estimates: Estimates
+) -> list[ContestResult]:
+    """The contests that have more than one level in a run."""
+    doubts = {name: doubts_of(own) for name, own in estimates.rows.items()}
+    found = []
+    for contest in contests:
+        quantity = QUANTITIES[contest.quantity]
+        values = {name: estimates.values(name, quantity) for name in estimates.rows}
+        one = compare(
+            contest,
+            points,
+            values,
+            title=quantity.title,
+            unit=quantity.unit,
+            doubts=doubts,
+            confidence=estimates.confidence,
+        )
+        if len(one.levels) > 1:
+            found.append(one)
+    return found
+
+
+def compare(
     contest: Contest,
     points: Sequence[Point],
     values: Values,
@@ -86,15 +98,16 @@ def contested(
     title: str = "",
     unit: str = "",
     doubts: Mapping[str, Sequence[str]] | None = None,
-) -> Contested:
-    """The standings at each level and the crossings between them; `doubts` are by point.
+    confidence: float = DEFAULT_CONFIDENCE,
+) -> ContestResult:
+    """The leader at each level and the crossings between them; `doubts` are by point.
 
     Raises `ConfigurationError` when two points are one competitor at one level.
     """
     table: dict[float, dict[str, Point]] = {}
     for point in points:
         level = point.factors.get(contest.along)
-        kept = all(point.factors.get(name) == held for name, held in contest.where.items())
+        kept = all(point.factors.get(name) == fixed for name, fixed in contest.where.items())
         if kept and isinstance(level, int | float) and values.get(point.name):
             cell = table.setdefault(float(level), {})
             name = str(point.factors[contest.competitor])
@@ -106,49 +119,59 @@ def contested(
                     hint="name the levels of the other factors in its `where`",
                 )
             cell[name] = point
-    rounds = [_Round(contest, level, table[level], values) for level in sorted(table)]
-    standings = tuple(one.standing(doubts or {}) for one in rounds)
-    return Contested(contest, title, unit, standings, tuple(_crossings(rounds)))
+    rounds = [_Round(contest, level, table[level], values, confidence) for level in sorted(table)]
+    levels = tuple(one.result(doubts or {}) for one in rounds)
+    crossings = tuple(_crossings(rounds))
+    return ContestResult(contest, title, unit, levels, crossings, confidence)
 
 
 class _Round:
     """One level of a contest."""
 
     def __init__(
-        self, contest: Contest, level: float, points: Mapping[str, Point], values: Values
+        self,
+        contest: Contest,
+        level: float,
+        points: Mapping[str, Point],
+        values: Values,
+        confidence: float,
     ) -> None:
-        self.level, self.points = level, points
+        self.level, self.points, self.confidence = level, points, confidence
         self.values = {name: values[point.name] for name, point in points.items()}
-        self.means = {name: mean(list(own.values())) for name, own in self.values.items()}
+        self.means = {
+            name: mean(list(own.values()), confidence) for name, own in self.values.items()
+        }
         self._sign = -1 if contest.lower_wins else 1
 
-    def is_ahead(self, one: str, other: str) -> bool:
-        """Whether a competitor is clearly ahead of another."""
-        first, second = self.means.get(one), self.means.get(other)
-        if first is None or second is None or not (first.is_bounded and second.is_bounded):
+    def leads(self, one: str, other: str) -> bool:
+        """Whether a competitor leads another."""
+        own, others = self.values.get(one, {}), self.values.get(other, {})
+        blocks = sorted(own.keys() & others.keys())
+        if len(blocks) < 2:
             return False
-        ahead = self._sign * (first.value - second.value) > 0
-        return ahead and not first.overlaps(second)
+        ahead = [self._sign * (own[block] - others[block]) for block in blocks]
+        return mean(ahead, self.confidence).low > 0
 
     @property
-    def front(self) -> set[str]:
-        """Whoever nobody is clearly ahead of."""
+    def leaders(self) -> set[str]:
+        """The competitors that no other leads."""
         return {
-            name
-            for name in self.means
-            if not any(self.is_ahead(other, name) for other in self.means)
+            name for name in self.means if not any(self.leads(other, name) for other in self.means)
         }
 
-    def standing(self, doubts: Mapping[str, Sequence[str]]) -> Standing:
+    def result(self, doubts: Mapping[str, Sequence[str]]) -> ContestLevel:
         ranked = sorted(self.means, key=lambda name: -self._sign * self.means[name].value)
         leader = ranked[0]
-        near = tuple(name for name in ranked[1:] if not self.is_ahead(leader, name))
-        told = [text for name in (leader, *near) for text in doubts.get(self.points[name].name, ())]
-        return Standing(self.level, leader, self.means[leader], near, tuple(dict.fromkeys(told)))
+        near = tuple(name for name in ranked[1:] if not self.leads(leader, name))
+        found = [
+            text for name in (leader, *near) for text in doubts.get(self.points[name].name, ())
+        ]
+        value = self.means[leader].within(0.0, math.inf)
+        return ContestLevel(self.level, leader, value, near, tuple(dict.fromkeys(found)))
 
 
 def _crossings(rounds: Sequence[_Round]) -> list[Crossing]:
-    """Every crossing at the front, in the order of levels."""
+    """Every crossing of leaders, in the order of levels."""
     found = []
     names = sorted({name for one in rounds for name in one.means})
     for pair in combinations(names, 2):
@@ -156,10 +179,10 @@ def _crossings(rounds: Sequence[_Round]) -> list[Crossing]:
             (index, first, second)
             for index, one in enumerate(rounds)
             for first, second in (pair, pair[::-1])
-            if one.is_ahead(first, second)
+            if one.leads(first, second)
         ]
         for (low, before, _), (high, after, _) in pairwise(decided):
-            is_winner = before in rounds[low].front and after in rounds[high].front
+            is_winner = before in rounds[low].leaders and after in rounds[high].leaders
             if before != after and is_winner:
                 found.append(_crossing(rounds[low : high + 1], before, after))
     return sorted(found, key=lambda one: (one.low, one.high, one.before, one.after))
@@ -174,15 +197,16 @@ def _crossing(rounds: Sequence[_Round], before: str, after: str) -> Crossing:
     known = [place for place in places if place is not None]
     position = None
     if len(known) == len(places) > 1:
-        position = mean([math.log(place) for place in known]).map(math.exp)
+        logarithms = [math.log(place) for place in known]
+        position = mean(logarithms, rounds[0].confidence).map(math.exp)
         ends = [min(max(end, low), high) for end in (position.low, position.high)]
         position = replace(position, low=ends[0], high=ends[1])
-    may_stay = tuple(sorted(rounds[0].front & rounds[-1].front))
+    may_stay = tuple(sorted(rounds[0].leaders & rounds[-1].leaders))
     return Crossing(before, after, low, high, position, may_stay)
 
 
 def _place(rounds: Sequence[_Round], before: str, after: str, block: int) -> float | None:
-    """Where one block's lines cross; None where they do not, or logarithms cannot tell."""
+    """Where one block's lines cross; None where they do not, or a value is not positive."""
     ratios = []
     for one in rounds:
         if before not in one.values or after not in one.values:

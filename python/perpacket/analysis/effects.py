@@ -1,8 +1,4 @@
-"""What a study says of its own observations: quantities by point, effects, and what weakens them.
-
-Studies of documents are told by their comparisons (`experiment.comparison`); these are for the
-others. The types here are what the command line prints and the report tabulates.
-"""
+"""The summary of a run: quantities by point, effects of factors, and remarks."""
 
 from __future__ import annotations
 
@@ -16,18 +12,18 @@ MEAN = "mean"
 """The effect of no factor."""
 
 MOST_CONFOUNDED = 4
-"""Effects of one group that are named; the others only matter to who distrusts all of them."""
+"""Confounded effects that a table names; the rest are higher interactions."""
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
-    """One quantity at one point: the mean over its runs, and what is suspicious about them."""
+class SummaryRow:
+    """One quantity at one point: the mean over its runs, and warnings about them."""
 
     point: str
     quantity: str
     unit: str
     interval: Interval | None
-    """None where no run gave the quantity."""
+    """None where no run has the quantity."""
     warnings: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, object]:
@@ -46,28 +42,28 @@ class EffectRow:
     share: float | None
     """Of the variation, 0 to 1; None for the mean, which explains none."""
     confounded: tuple[str, ...] = ()
-    """The effects that cannot be told from it: what is measured is their sum."""
+    """The effects confounded with it: what is measured is their sum."""
 
     @property
     def confounded_text(self) -> str:
-        """The simplest of the effects that cannot be told from it, and how many more there are."""
+        """The simplest of the confounded effects, and how many more there are."""
         return _first_of(self.confounded, ", ")
 
     @property
     def is_significant(self) -> bool:
-        """Whether the interval leaves out zero."""
+        """Whether the interval excludes zero."""
         return self.interval.is_bounded and not self.interval.contains(0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """What each factor explains of one quantity."""
+    """The effects of all factors on one quantity."""
 
     quantity: str
     unit: str
     rows: tuple[EffectRow, ...]
     error_share: float
-    """What no effect explains, 0 to 1: the spread of replications."""
+    """The share that no effect explains, 0 to 1: the spread of replications."""
     replications: int
 
     def as_dict(self) -> dict[str, object]:
@@ -91,13 +87,13 @@ class Effects:
 
 
 @dataclass(frozen=True, slots=True)
-class Results:
-    """All that a study says of a run."""
+class Summary:
+    """The summary of a run."""
 
-    rows: tuple[Result, ...]
+    rows: tuple[SummaryRow, ...]
     effects: tuple[Effects, ...] = ()
     remarks: tuple[str, ...] = ()
-    """What weakens a result, in sentences without their full stop."""
+    """Doubts about the rows, in sentences without a full stop."""
     confidence: float = 0.95
 
 
@@ -108,7 +104,7 @@ def effects_of(
     responses: Sequence[Sequence[float]],
     confidence: float,
 ) -> Effects:
-    """The effects of a design on a quantity, the mean first and then by what they explain.
+    """The effects of a design on a quantity: the mean, then by the share they explain.
 
     `responses` has a row for each run of the design. Raises what `factorial.allocate` raises.
     """
@@ -133,7 +129,7 @@ def effect_text(effect: Effect) -> str:
 
 
 def confounding(design: Design) -> list[str]:
-    """Which effects a fraction cannot tell from each other, a line each; none of a full design."""
+    """The confounded effects of a fraction, a line for each group; none of a full design."""
     groups = [[effect_text(effect) for effect in group] for group in design.confounded()]
     return [_first_of(group, " = ") for group in groups if len(group) > 1]
 

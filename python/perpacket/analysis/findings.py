@@ -1,29 +1,40 @@
-"""What a run says, in sentences: made from its numbers by rules, so that they cannot disagree.
+"""The findings of a run: sentences made from its numbers by rules.
 
 The rules, in order:
 
-1. a study with baselines reports what each point gains over its own, paired by seed; where that
-   is too much for a first screen, those that the document states too, the best and the worst;
-2. a study that is compared with nothing reports what a packet costs, where most of it goes, and
-   what offload could gain at most, before the courses of rule 3;
-3. a study without baselines reports how each line of its figures goes from its first level to
-   its last, each figure's first line before any figure's second; lines over their first level are
-   paired by block.
+1. a study with contests reports who overtakes whom;
+2. a study that compares methods reports their largest differences;
+3. a study with baselines reports what each point gains over its own, paired by seed; where those
+   are too many, the published ones, the best and the worst;
+4. any other study reports how each line of its figures changes from its first level to its last,
+   each figure's first line before any figure's second. Without published values it also reports
+   what a packet costs, where, and what offload could gain at most.
+
+A change whose interval contains zero, or is so wide that its size is not known, is reported as not
+distinguishable, never by its value.
 """
 
 from __future__ import annotations
 
-import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
-from perpacket.analysis import means, relative
+from perpacket.analysis import relative
+from perpacket.analysis.contests import ContestResult, Crossing
+from perpacket.analysis.effects import Summary
+from perpacket.analysis.estimates import Estimates
+from perpacket.analysis.methods import Agreement, MethodComparison
 from perpacket.analysis.offload import gain_percent, network_shares
-from perpacket.show.wording import (
+from perpacket.analysis.published import Comparison, Published
+from perpacket.analysis.statistics import Interval
+from perpacket.analysis.terms import Terms, terms_of
+from perpacket.analysis.wording import (
     factor_in_words,
     in_words,
     number,
+    plural,
     points_in_words,
     sentence_case,
     signed,
@@ -32,163 +43,262 @@ from perpacket.show.wording import (
     typographic,
     with_unit,
 )
+from perpacket.study.quantities import COLUMNS, QUANTITIES, gain
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import polars as pl
-
-    from perpacket.analysis.published import Comparison, Published
-    from perpacket.analysis.statistics import Interval
     from perpacket.study.study import Figure, Point, Study
 
-# What gains are counted in, and the quantities in which a document states them, with their sign.
-GAIN_COLUMN: Final = "requests_per_s"
+GAIN_COLUMN: Final = COLUMNS["requests_per_s"]
+"""The quantity of gains over a baseline."""
+
 GAIN_NOUN: Final = "requests per second"
+
 PUBLISHED_GAINS: Final = {"gain_request_rate": 1, "loss": -1}
+"""The quantities in which a document states those gains, with their sign."""
+
 PUBLISHED_RATE: Final = "request_rate"
 
-MOST_PERCENT: Final = 1000
-"""A bound beyond this says no more than that nothing is known upwards."""
+MANY_TIMES: Final = 11.0
+"""From this ratio on (+1,000 %) a change is a multiple."""
+
+WIDEST_RATIO: Final = 4.0
+"""The highest bound of a ratio over its lowest; a wider interval does not show its size."""
+
+WIDEST_GAIN_PERCENT: Final = 100.0
+"""An interval of a gain by offload that is wider than this, in points, does not show its size."""
 
 MOST_FINDINGS: Final = 8
-"""What a first screen holds."""
+"""Findings on the first screen of a report."""
+
+MOST_METHOD_FINDINGS: Final = 5
+"""Differences of methods on it: each comes with a sentence."""
 
 MOST_LAYERS: Final = 3
-"""So many layers are named as those that cost most."""
+"""Layers that a finding names as the most expensive."""
+
+MOST_LED: Final = 4
+"""Effects in the sentence at the head of the report."""
+
+NOT_DISTINGUISHABLE: Final = "not distinguishable"
+NO_LEADER: Final = "no clear leader"
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line of the answer: a number, its interval, what it is of, and what the paper says."""
+    """A number with its interval, what it is of, and the published number beside it."""
 
     value: str
     bounds: str
     subject: str
-    name: str
-    """The point's name; empty where the subject is a line of a figure."""
-    paper: str
+    point: str = ""
+    """The point's name; empty where the subject is not one point."""
+    published: str = ""
     remark: str = ""
-    """What must be known of the paper's number, as that it was used to calibrate."""
+    """About the published number, as that it was used to calibrate."""
 
 
-def findings(
-    study: Study, observations: pl.DataFrame, comparisons: Sequence[Comparison]
-) -> list[Finding]:
-    """What the run found: gains where points have baselines, else the course of its figures."""
-    gains = _gains(study, observations)
-    if gains:
-        return [
-            _gain_finding(study, point, gain, comparisons)
-            for point, gain in _chosen(gains, comparisons)
-        ]
-    tellers = {"curve": _courses, "relative": _changes}
-    if not study.published:
-        tellers |= {"stacked-layers": _costs, "laws": _offload}
-    courses = [
-        tellers[figure.kind](study, figure, observations, comparisons)
-        for figure in study.figures
-        if figure.kind in tellers
-    ]
-    return _first_of_each(courses)
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """The findings of a run, a sentence before them and a note below."""
+
+    lead: str
+    rows: tuple[Finding, ...]
+    note: str
 
 
-def _first_of_each(courses: list[list[Finding]]) -> list[Finding]:
-    """As many lines as a screen holds: every figure's first, then every second, none twice."""
-    told: set[tuple[str, str, str]] = set()
-    kept: set[Finding] = set()
-    for turn in zip_longest(*courses):
-        for finding in turn:
-            if finding is None or len(kept) == MOST_FINDINGS:
-                continue
-            # The same points may be a line of two figures: only their numbers tell.
-            numbers = (finding.value, finding.bounds, finding.subject.partition(": ")[2])
-            if numbers not in told:
-                told.add(numbers)
-                kept.add(finding)
-    return [finding for course in courses for finding in course if finding in kept]
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """The parts of an analysis that findings are made from."""
+
+    study: Study
+    estimates: Estimates
+    comparisons: Sequence[Comparison] = ()
+    contests: Sequence[ContestResult] = ()
+    methods: Sequence[MethodComparison] = ()
+    summary: Summary | None = None
+
+    @property
+    def percent(self) -> str:
+        """The confidence of the intervals."""
+        return f"{100 * self.estimates.confidence:g} %"
 
 
-def findings_note(study: Study, observations: pl.DataFrame, found: Sequence[Finding]) -> str:
-    """What the numbers of the findings are, and which were left out; empty without findings."""
-    gains = _gains(study, observations)
-    if found and study.is_measured:
-        return (
-            "Changes from the first level to the last, or from the one the document starts at; "
-            "those with an interval are paired by block (95 %)."
+def findings_of(evidence: Evidence) -> Findings:
+    """The findings of a run, by the first rule that applies."""
+    lead = lead_of(evidence)
+    if evidence.contests:
+        note = (
+            "The winner of each contest, or who overtakes whom. A lead is claimed only where the "
+            f"interval of the paired differences ({evidence.percent}) excludes zero."
         )
-    if not found or not gains:
-        return ""
-    baselines = list(dict.fromkeys(str(point.against) for point, _ in gains))
-    if len(baselines) > 1:
-        baselines = ["the baseline of the same workload"]
-    note = (
-        f"Change in {GAIN_NOUN} against {baselines[0]}, paired by seed, with the "
-        f"{100 * gains[0][1].confidence:.0f} % interval."
-    )
-    if len(found) < len(gains):
-        note += f" {len(found)} of {len(gains)}; all are in the table of configurations."
-    return note
+        rows = [row for one in evidence.contests for row in _contest_rows(one)]
+        return Findings(lead, tuple(rows[:MOST_FINDINGS]), note)
+    if evidence.methods and (rows := _method_rows(evidence.methods)):
+        note = (
+            "The largest differences in percentage points, each with its interval "
+            f"({evidence.percent}) and the assumption that most likely causes it."
+        )
+        return Findings(lead, tuple(rows), note)
+    gains = gains_of(evidence)
+    if gains:
+        rows = [_gain_row(evidence, *one) for one in _chosen(gains, evidence.comparisons)]
+        return Findings(lead, tuple(rows), _gain_note(evidence, gains, len(rows)))
+    return _course_findings(evidence, lead)
 
 
-def lead(study: Study, observations: pl.DataFrame) -> str:
-    """The answer in one sentence: the best and the worst gain; empty without baselines."""
-    gains = _gains(study, observations)
-    if len(gains) < 2:
+def lead_of(evidence: Evidence) -> str:
+    """The best and the worst gain, or the effects that explain most; empty for other studies."""
+    gains = gains_of(evidence)
+    if len(gains) > 1:
+        worst, best = (choose(gains, key=lambda pair: pair[1].value) for choose in (min, max))
+        ends = [
+            f"{' '.join(change_text(ratio))} at {end} ({point.name})"
+            for end, (point, ratio) in (("worst", worst), ("best", best))
+        ]
+        return f"{sentence_case(GAIN_NOUN)} change by {' and by '.join(ends)}."
+    return effects_lead(evidence.summary, terms_of(evidence.study))
+
+
+def effects_lead(summary: Summary | None, terms: Terms) -> str:
+    """The effects that explain most of the first quantity."""
+    if summary is None or not summary.effects:
         return ""
-    worst, best = (choose(gains, key=lambda pair: pair[1].value) for choose in (min, max))
-    ends = [
-        f"{' '.join(signed_interval(gain))} at {end} ({point.name})"
-        for end, (point, gain) in (("worst", worst), ("best", best))
+    first = summary.effects[0]
+    named = [
+        f"{row.effect} explains {100 * row.share:.0f} %"
+        for row in first.rows
+        if row.share is not None and row.is_significant
     ]
-    return f"{sentence_case(GAIN_NOUN)} change by {' and by '.join(ends)}."
+    rest = f"the spread of {terms.replications} is {100 * first.error_share:.0f} %"
+    if not named:
+        return (
+            f"No factor is shown to change {first.quantity}: of its variation, {rest}. No change "
+            f"of {first.quantity} listed here is significant."
+        )
+    return f"Of the variation of {first.quantity}, {', '.join(named[:MOST_LED])}; {rest}."
 
 
-def _gains(study: Study, observations: pl.DataFrame) -> list[tuple[Point, Interval]]:
-    """The gain of each point over its baseline, in the study's order."""
+def is_distinguishable(ratio: Interval, no_change: float = 1.0) -> bool:
+    """Whether an interval of a ratio shows a change and its size; one run has no interval."""
+    if not ratio.is_bounded:
+        return True
+    return not ratio.contains(no_change) and ratio.high <= WIDEST_RATIO * ratio.low
+
+
+def change_text(ratio: Interval) -> tuple[str, str]:
+    """A ratio as a change and its bounds, or that the change is not distinguishable."""
+    change = ratio.map(gain)
+    value, bounds = signed_interval(change)
+    if not is_distinguishable(ratio):
+        if ratio.high >= MANY_TIMES:
+            bounds = f"{bounds.partition(',')[0]}, over +{gain(MANY_TIMES):,.0f} %]"
+        return NOT_DISTINGUISHABLE, bounds
+    if ratio.value >= MANY_TIMES:
+        bounds = f"[× {ratio.low:,.0f}, × {ratio.high:,.0f}]" if ratio.is_bounded else bounds
+        return f"× {ratio.value:,.0f}", bounds
+    return value, bounds
+
+
+def _contest_rows(one: ContestResult) -> Iterator[Finding]:
+    """A finding for each crossing of leaders; one for a contest without any."""
+    title, axis = one.contest.title, one.contest.along_title
+    for crossing in one.crossings:
+        where = f"overtakes {crossing.before} between {between(crossing)} {axis}"
+        if crossing.position is not None:
+            where += f", about {typographic(str(crossing.position))}"
+        if crossing.may_stay:
+            where += f"; {' or '.join(crossing.may_stay)} may lead at both"
+        yield Finding(crossing.after, "", f"{title}: {where}")
+    if one.crossings:
+        return
+    clear = [level for level in one.levels if not level.not_distinguishable]
+    leaders = {level.leader for level in clear}
+    count = f"{len(clear)} of {plural(len(one.levels), 'level')}"
+    if len(leaders) == 1:
+        yield Finding(leaders.pop(), "", f"{title}: leads at {count}")
+    else:
+        yield Finding(NO_LEADER, "", f"{title}: a competitor leads at {count}")
+
+
+def between(crossing: Crossing) -> str:
+    """The two levels of a crossing."""
+    return f"{number(crossing.low)} and {number(crossing.high)}"
+
+
+def _method_rows(methods: Sequence[MethodComparison]) -> list[Finding]:
+    """The largest differences, each question's first, in the order of the questions."""
+    differing = sorted(
+        (row for row in methods if row.verdict is Agreement.DIFFER),
+        key=lambda row: -abs(row.difference.value) if row.difference else 0.0,
+    )
+    first = {row.question: row for row in reversed(differing)}
+    chosen = [*first.values(), *(row for row in differing if first[row.question] is not row)]
+    kept = {id(row) for row in chosen[:MOST_METHOD_FINDINGS]}
+    return [_method_row(row) for row in methods if id(row) in kept]
+
+
+def _method_row(row: MethodComparison) -> Finding:
+    value, bounds = signed_interval(row.difference, "") if row.difference else ("", "")
+    subject = f"{row.title}, {row.scenario}: {row.second.method} over {row.first.method}"
+    return Finding(value, bounds, subject, "", f"Assumed: {typographic(row.assumption)}")
+
+
+def gains_of(evidence: Evidence) -> list[tuple[Point, Interval]]:
+    """The ratio of each point to its baseline, in the study's order."""
     found = []
-    for point in study.points:
-        gain = means.gain_percent(observations, point, GAIN_COLUMN)
-        if gain is not None:
-            found.append((point, gain))
+    for point in evidence.study.points:
+        if point.against is not None:
+            ratio = evidence.estimates.ratio(point.name, point.against, GAIN_COLUMN)
+            if ratio is not None:
+                found.append((point, ratio))
     return found
 
 
 def _chosen(
     gains: list[tuple[Point, Interval]], comparisons: Sequence[Comparison]
 ) -> list[tuple[Point, Interval]]:
-    """All gains where they fit on a screen, else those worth most there, in the study's order.
+    """All gains where they fit on a screen, else the most relevant, in the study's order.
 
-    First those that the document states too, then the best and the worst of all, then the best of
-    each baseline.
+    First those that the document states too, then the best and the worst, then the best of each
+    baseline.
     """
     if len(gains) <= MOST_FINDINGS:
         return gains
-    by_name = {point.name: gain.value for point, gain in gains}
+    by_name = {point.name: ratio.value for point, ratio in gains}
     wanted = [point.name for point, _ in gains if _published_gain(point, comparisons) is not None]
     wanted += [max(by_name, key=by_name.__getitem__), min(by_name, key=by_name.__getitem__)]
     for baseline in dict.fromkeys(point.against for point, _ in gains):
         group = [point.name for point, _ in gains if point.against == baseline]
         wanted.append(max(group, key=by_name.__getitem__))
     kept = set(list(dict.fromkeys(wanted))[:MOST_FINDINGS])
-    return [(point, gain) for point, gain in gains if point.name in kept]
+    return [one for one in gains if one[0].name in kept]
 
 
-def _gain_finding(
-    study: Study, point: Point, gain: Interval, comparisons: Sequence[Comparison]
-) -> Finding:
-    value, bounds = signed_interval(gain)
+def _gain_row(evidence: Evidence, point: Point, ratio: Interval) -> Finding:
+    study = evidence.study
+    value, bounds = change_text(ratio)
     subject = sentence_case(points_in_words(study.points)[point.name])
-    if gain.is_bounded and gain.contains(0.0):
-        subject += ": no difference can be claimed"
-    paper, remark = _published_gain(point, comparisons) or (
+    published, remark = _published_gain(point, evidence.comparisons) or (
         ("no figure in the paper", "") if study.published else ("", "")
     )
-    return Finding(value, bounds, subject, point.name, paper, remark)
+    return Finding(value, bounds, subject, point.name, published, remark)
+
+
+def _gain_note(evidence: Evidence, gains: list[tuple[Point, Interval]], shown: int) -> str:
+    baselines = list(dict.fromkeys(str(point.against) for point, _ in gains))
+    if len(baselines) > 1:
+        baselines = ["the baseline of the same workload"]
+    note = (
+        f"Change in {GAIN_NOUN} against {baselines[0]}, paired by seed, with the "
+        f"{evidence.percent} interval."
+    )
+    if shown < len(gains):
+        note += f" {shown} of {len(gains)}; all are in the table of configurations."
+    return note
 
 
 def _published_gain(point: Point, comparisons: Sequence[Comparison]) -> tuple[str, str] | None:
-    """What the document says of the same gain, in its words or from the rates it prints."""
+    """The published gain of a point, as printed or from the printed rates, and its remark."""
     published = [row.published for row in comparisons]
     for figure in published:
         sign = PUBLISHED_GAINS.get(figure.quantity)
@@ -207,8 +317,8 @@ def _published_gain(point: Point, comparisons: Sequence[Comparison]) -> tuple[st
 
 
 def _published_rate(published: Sequence[Published], point: str | None) -> Published | None:
-    held = [row for row in published if (row.point, row.quantity) == (point, PUBLISHED_RATE)]
-    return held[0] if held else None
+    found = (row for row in published if (row.point, row.quantity) == (point, PUBLISHED_RATE))
+    return next(found, None)
 
 
 def _calibrated(*figures: Published) -> str:
@@ -219,152 +329,179 @@ def _calibrated(*figures: Published) -> str:
     return "used to calibrate" if all(used) else "one of them used to calibrate"
 
 
-def _costs(
-    study: Study, figure: Figure, observations: pl.DataFrame, comparisons: Sequence[Comparison]
-) -> list[Finding]:
-    """What all layers cost at the first level and the last, and where most of it goes there."""
-    columns = means.layer_columns(observations, figure.y)
-    columns.pop("idle", None)
-    sums = means.per_point_sum(observations, list(columns.values()))
-    held = [point for point in points_of(study, figure) if point.name in sums]
-    if not held:
-        return []
-    first, last = held[0], held[-1]
-    parts = {
-        layer: own[last.name].value / sums[last.name].value
-        for layer, column in columns.items()
-        if last.name in (own := means.per_point(observations, column)) and sums[last.name].value
-    }
-    greatest = sorted(parts, key=parts.__getitem__, reverse=True)[:MOST_LAYERS]
-    where = ", ".join(
-        f"{in_words(layer)} {100 * parts[layer]:.0f}\N{NO-BREAK SPACE}%" for layer in greatest
+def _course_findings(evidence: Evidence, lead: str) -> Findings:
+    """The changes along the lines of the study's figures."""
+    rules = {"curve": _curve_rows, "relative": _relative_rows}
+    if not evidence.study.published:
+        rules |= {"stacked-layers": _cost_rows, "laws": _offload_rows}
+    courses = [
+        rules[figure.kind](evidence, figure)
+        for figure in evidence.study.figures
+        if figure.kind in rules
+    ]
+    rows = _first_of_each(courses)
+    note = (
+        "Changes from the first level to the last, or from the one the document starts at, paired "
+        f"by {terms_of(evidence.study).replication}, with the {evidence.percent} interval."
     )
+    return Findings(lead, tuple(rows), note if rows else "")
+
+
+def _first_of_each(courses: list[list[Finding]]) -> list[Finding]:
+    """As many findings as fit: every figure's first, then every second, none twice."""
+    seen: set[tuple[str, str, str]] = set()
+    kept: set[Finding] = set()
+    for group in zip_longest(*courses):
+        for finding in group:
+            if finding is None or len(kept) == MOST_FINDINGS:
+                continue
+            # Two figures may have the same line under different titles.
+            numbers = (finding.value, finding.bounds, finding.subject.partition(": ")[2])
+            if numbers not in seen:
+                seen.add(numbers)
+                kept.add(finding)
+    return [finding for course in courses for finding in course if finding in kept]
+
+
+def _cost_rows(evidence: Evidence, figure: Figure) -> list[Finding]:
+    """The cost of all layers at the first and the last level, and the most expensive layers."""
+    estimates, layers = evidence.estimates, evidence.estimates.layers(figure.y)
+    points = figure_points(evidence.study, figure)
+    sums = {
+        point.name: total
+        for point in points
+        if (total := estimates.layer_sum(point.name, layers, figure.y)) is not None
+    }
+    shown = [point for point in points if point.name in sums]
+    if not shown:
+        return []
+    first, last = shown[0], shown[-1]
     unit = figure.y_title or in_words(figure.y)
-    subject = f"{figure.title}: {unit}, {sums[last.name]}"
-    change = _change(sums[first.name].value, sums[last.name].value)
-    if first is last or change is None:
-        return [Finding(number(sums[last.name].value), "", f"{subject}; most in {where}", "", "")]
+    where = f"most in {_most_expensive(estimates, last.name, layers, figure.y)}"
+    ratio = estimates.layer_ratio(last.name, first.name, layers, figure.y)
+    if first is last or ratio is None:
+        subject = f"{figure.title}: {unit}, {sums[last.name]}; {where}"
+        return [Finding(number(sums[last.name].value), "", subject)]
     axis = figure.x_title or in_words(figure.x)
     subject = (
         f"{figure.title}: {unit} from {sums[first.name]} to {sums[last.name]} with {axis} from "
         f"{first.factors.get(figure.x, first.name)} to {last.factors.get(figure.x, last.name)}; "
-        f"there most in {where}"
+        f"there {where}"
     )
-    return [Finding(grown(change), "", typographic(subject), "", "")]
+    return [Finding(*change_text(ratio), typographic(subject))]
 
 
-def _offload(
-    study: Study, figure: Figure, observations: pl.DataFrame, comparisons: Sequence[Comparison]
-) -> list[Finding]:
-    """What offload could gain at the last point, from the network's share of the processor."""
-    shares = network_shares(observations, figure.y)
-    held = [point for point in points_of(study, figure) if point.name in shares]
-    if not held:
+def _most_expensive(estimates: Estimates, point: str, layers: Sequence[str], event: str) -> str:
+    """The layers with the largest shares of an event at a point."""
+    whole = estimates.layer_sum(point, layers, event)
+    own = {layer: estimates.layer_sum(point, [layer], event) for layer in layers}
+    parts = {
+        layer: each.value / whole.value
+        for layer, each in own.items()
+        if each is not None and whole is not None and whole.value
+    }
+    greatest = sorted(parts, key=parts.__getitem__, reverse=True)[:MOST_LAYERS]
+    return ", ".join(
+        f"{in_words(layer)} {100 * parts[layer]:.0f}\N{NO-BREAK SPACE}%" for layer in greatest
+    )
+
+
+def _offload_rows(evidence: Evidence, figure: Figure) -> list[Finding]:
+    """The gain that offload could reach at the last point, from the network's share there."""
+    shares = network_shares(evidence.estimates, figure.y)
+    points = [point for point in figure_points(evidence.study, figure) if point.name in shares]
+    if not points:
         return []
-    share = shares[held[-1].name]
-    gain = share.map(gain_percent)
-    value, bounds = signed_interval(gain)
-    if gain.is_bounded and gain.high >= MOST_PERCENT:
-        bounds = f"{bounds.partition(',')[0]}, over +{MOST_PERCENT:,}]"
-    words = points_in_words(study.points)[held[-1].name]
-    percent = share.map(lambda part: 100 * min(1.0, max(0.0, part)))
+    share = shares[points[-1].name]
+    change = share.map(gain_percent)
+    value, bounds = signed_interval(change)
+    if change.is_bounded and change.high - change.low > WIDEST_GAIN_PERCENT:
+        value, bounds = NOT_DISTINGUISHABLE, ""
+    words = points_in_words(evidence.study.points)[points[-1].name]
+    percent = share.map(lambda part: 100 * part)
     subject = (
-        f"{figure.title}, {words}: the network has {percent.text(1)}\N{NO-BREAK SPACE}% of the "
+        f"{figure.title}, {words}: the network uses {percent.text(1)}\N{NO-BREAK SPACE}% of the "
         "busy processor, and a NIC that did all of it would free no more"
     )
-    return [Finding(value, bounds, subject, "", "")]
+    return [Finding(value, bounds, subject)]
 
 
-def _courses(
-    study: Study, figure: Figure, observations: pl.DataFrame, comparisons: Sequence[Comparison]
-) -> list[Finding]:
-    """For each line of a curve, its change from the first level to the last."""
+def _curve_rows(evidence: Evidence, figure: Figure) -> list[Finding]:
+    """The change of each line of a curve from the first level to the last."""
     columns = figure.y.split(",")
+    if len(columns) == 1:
+        return _column_rows(evidence, figure)
     return [
         finding
         for column in columns
-        for finding in _column_courses(
-            study,
-            replace(figure, y=column, title=f"{figure.title}, {statistic_in_words(column)}")
-            if len(columns) > 1
-            else figure,
-            observations,
-            comparisons,
+        for finding in _column_rows(
+            evidence,
+            replace(figure, y=column, title=f"{figure.title}, {statistic_in_words(column)}"),
         )
     ]
 
 
-def _column_courses(
-    study: Study, figure: Figure, observations: pl.DataFrame, comparisons: Sequence[Comparison]
-) -> list[Finding]:
+def _column_rows(evidence: Evidence, figure: Figure) -> list[Finding]:
     """The lines of one column."""
-    interval_of = means.per_point(observations, figure.y)
-    published = means.published_in(comparisons, interval_of)
+    means = evidence.estimates.column_means(figure.y)
+    published = published_in(evidence.comparisons, figure.y)
     lines: dict[object, list[Point]] = {}
-    for point in points_of(study, figure):
-        x = point.factors.get(figure.x)
-        if point.name in interval_of and isinstance(x, int | float):
+    for point in figure_points(evidence.study, figure):
+        if point.name in means and isinstance(point.factors.get(figure.x), int | float):
             lines.setdefault(point.factors.get(figure.series or ""), []).append(point)
     found = []
     for level, points in lines.items():
         points.sort(key=lambda point: float(point.factors[figure.x]))
         first, last = points[0], points[-1]
-        change = _change(interval_of[first.name].value, interval_of[last.name].value)
-        if change is None or first is last:
+        ratio = evidence.estimates.ratio(last.name, first.name, figure.y)
+        if ratio is None or first is last:
             continue
         line = f", {factor_in_words(figure.series, level)}" if figure.series else ""
         measure = f", {figure.y_title}" if figure.y_title else ""
         subject = (
-            f"{figure.title}{line}{measure}: "
-            f"from {interval_of[first.name]} to {interval_of[last.name]} "
+            f"{figure.title}{line}{measure}: from {means[first.name]} to {means[last.name]} "
             f"with {figure.x_title or in_words(figure.x)} from {first.factors[figure.x]} "
             f"to {last.factors[figure.x]}"
         )
-        rows = (published.get(first.name), published.get(last.name))
-        paper, remark = _published_course(*rows)
-        found.append(Finding(grown(change), "", typographic(subject), "", paper, remark))
+        ends = _published_ends(published.get(first.name), published.get(last.name))
+        found.append(Finding(*change_text(ratio), typographic(subject), "", *ends))
     return found
 
 
-def _changes(
-    study: Study, figure: Figure, observations: pl.DataFrame, comparisons: Sequence[Comparison]
-) -> list[Finding]:
-    """For each quantity of a figure, its change from the first level to the last, paired."""
+def _relative_rows(evidence: Evidence, figure: Figure) -> list[Finding]:
+    """The change of each quantity of a figure from its first level to its last."""
     found = []
-    points = points_of(study, figure)
-    for line in relative.lines(study, figure, points, observations, comparisons):
+    points = figure_points(evidence.study, figure)
+    for line in relative.lines(figure, points, evidence.estimates, evidence.comparisons):
         first, last = line.start, line.steps[-1]
-        change = last.ratio.map(lambda ratio: 100 * (ratio - 1))
-        value, bounds = signed_interval(change)
-        if change.is_bounded and change.high >= MOST_PERCENT:
-            bounds = f"{bounds.partition(',')[0]}, over +{MOST_PERCENT:,}]"
         along = figure.title.partition(": ")[2] or figure.title
         subject = (
             f"{line.title}, {along}: from {with_unit(line.first, line.unit)} with "
             f"{figure.x_title or in_words(figure.x)} from {first.factors[figure.x]} "
             f"to {last.point.factors[figure.x]}"
         )
-        if change.is_bounded and change.contains(0.0):
-            subject += ": no change can be claimed"
-        paper = ""
+        published = remark = ""
         if last.published is not None and last.published.published.value is not None:
-            paper = f"paper {signed(last.published.published.value)}"
-        remark = last.published.verdict_text if paper and last.published is not None else ""
-        found.append(Finding(value, bounds, subject, "", paper, remark))
+            published = f"paper {signed(last.published.published.value)}"
+            remark = last.published.verdict_text
+        found.append(Finding(*change_text(last.ratio), subject, "", published, remark))
     return found
 
 
-def grown(percent: float) -> str:
-    """A change in per cent, or how many times as much where that says it shorter."""
-    return signed(percent) if percent < MOST_PERCENT else f"× {1 + percent / 100:,.0f}"
+def published_in(comparisons: Sequence[Comparison], column: str) -> dict[str, Comparison]:
+    """The published value of each point for a number of the result."""
+    rows = [
+        row
+        for row in comparisons
+        if row.published.against is None
+        and row.simulated is not None
+        and (quantity := QUANTITIES.get(row.published.quantity)) is not None
+        and quantity.column == column
+    ]
+    return {row.published.point: row for row in reversed(rows)}
 
 
-def _change(first: float, last: float) -> float | None:
-    """Per cent from the first to the last; None where the first is no base for one."""
-    return 100 * (last / first - 1) if first > 0 and math.isfinite(last) else None
-
-
-def _published_course(first: Comparison | None, last: Comparison | None) -> tuple[str, str]:
+def _published_ends(first: Comparison | None, last: Comparison | None) -> tuple[str, str]:
     """The published values at both ends of a line, and whether both were used to calibrate."""
     if first is None or last is None:
         return "", ""
@@ -373,6 +510,6 @@ def _published_course(first: Comparison | None, last: Comparison | None) -> tupl
     return f"paper {with_unit(text, first.published.unit)}", mark
 
 
-def points_of(study: Study, figure: Figure) -> list[Point]:
+def figure_points(study: Study, figure: Figure) -> list[Point]:
     """The points that a figure's `where` keeps, in the study's order."""
     return [point for point in study.points if figure.keeps(point)]

@@ -1,19 +1,28 @@
-"""Two ways to one number: what a measurement, a simulation and a model say of the same scenario.
+"""Two methods compared on one number: measurement, simulation or model of the same scenario.
 
-Nothing here is true or false of a way by itself: a contrast says how far two of them are apart,
-with an interval, and names the assumption that most likely keeps them apart.
+A comparison is not a judgement of either method. It is their difference with an interval, and the
+assumption that most likely causes it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from perpacket.analysis.statistics import Interval, decimals_for, difference, format_number, mean
+from perpacket.analysis.statistics import (
+    DEFAULT_CONFIDENCE,
+    Interval,
+    decimals_for,
+    difference,
+    format_number,
+    mean,
+)
+from perpacket.analysis.wording import plural
 
 WIDEST_POINTS = 20.0
-"""Two percentages known to be equal within no less than this width agree in nothing."""
+"""An interval of a difference of percentages wider than this shows no agreement."""
 
 
 ROUNDING_POINTS = 1e-6
@@ -21,57 +30,60 @@ ROUNDING_POINTS = 1e-6
 
 
 class Agreement(StrEnum):
-    """What the difference of two ways says."""
+    """The verdict on the difference of two methods."""
 
     AGREE = "agree"
-    """Its interval holds none at all."""
+    """Its interval contains zero."""
     DIFFER = "differ"
-    """It holds a difference only."""
+    """Its interval excludes zero."""
     TOO_WIDE = "interval too wide to tell"
-    """It holds none, and nearly every other one."""
+    """Its interval contains zero and is wider than `WIDEST_POINTS`."""
     ONE_RUN = "one run: no interval"
     LEFT_OUT = "left out"
-    """One of the two ways has nothing to say."""
+    """One of the two methods has no value."""
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
-    """What one way says of a scenario.
+class MethodValue:
+    """The value of one method in a scenario.
 
-    `values` are in per cent, by seed. `runs` is the kind of runs they come from: a model is fed by
-    measured or simulated ones, and pairs with them seed by seed.
+    `values` are in per cent, by seed. `runs` is the kind of runs they come from: a model is
+    computed from measured or simulated runs, and is paired with them seed by seed.
     """
 
-    way: str
+    method: str
     """In words, as `measured` or `LAWS`."""
     runs: str
     values: Mapping[int, float] = field(default_factory=dict)
+    confidence: float = DEFAULT_CONFIDENCE
 
     @property
     def interval(self) -> Interval | None:
         """The mean over the runs; None where there were none."""
-        return mean([self.values[seed] for seed in sorted(self.values)]) if self.values else None
+        if not self.values:
+            return None
+        return mean([self.values[seed] for seed in sorted(self.values)], self.confidence)
 
 
 @dataclass(frozen=True, slots=True)
-class Contrast:
-    """Two ways side by side; differences are `second` minus `first`, in percentage points."""
+class MethodComparison:
+    """Two methods side by side; differences are `second` minus `first`, in percentage points."""
 
     question: str
-    """What figures are picked by, as `share`."""
+    """The key by which figures select it, as `share`."""
     title: str
-    """What the number is, in words."""
+    """The number in words."""
     scenario: str
     level: float
-    """The scenario's place on its axis."""
-    first: Estimate
-    second: Estimate
+    """The scenario's value on its axis."""
+    first: MethodValue
+    second: MethodValue
     difference: Interval | None
     verdict: Agreement
     assumption: str = ""
-    """What most likely keeps the two apart; empty where nothing does."""
+    """The most likely cause of a difference; empty without one."""
     warnings: tuple[str, ...] = ()
-    """What casts doubt on the runs behind it."""
+    """Doubts about the runs behind it."""
 
     @property
     def verdict_text(self) -> str:
@@ -83,35 +95,39 @@ class Contrast:
         return f"{self.verdict} by {sign}{format_number(size, decimals_for(size))} points"
 
 
-def contrasted(
+def compare_methods(
     question: str,
     title: str,
     scenario: str,
     level: float,
-    first: Estimate,
-    second: Estimate,
+    first: MethodValue,
+    second: MethodValue,
     assumption: str,
     warnings: tuple[str, ...] = (),
-) -> Contrast:
-    """Two ways side by side; `assumption` is kept where they differ.
+) -> MethodComparison:
+    """Two methods side by side; `assumption` is reported where they differ.
 
-    A model is compared with its own runs seed by seed; ways with runs of their own as two samples.
+    A model is paired with its own runs seed by seed; two kinds of runs are two samples.
     """
     apart = _difference(first, second)
     verdict = _verdict(apart)
     named = assumption if verdict is Agreement.DIFFER else ""
-    return Contrast(
+    return MethodComparison(
         question, title, scenario, level, first, second, apart, verdict, named, warnings
     )
 
 
-def _difference(first: Estimate, second: Estimate) -> Interval | None:
+def _difference(first: MethodValue, second: MethodValue) -> Interval | None:
     if not first.values or not second.values:
         return None
     if first.runs != second.runs:
-        return difference(list(first.values.values()), list(second.values.values()))
+        return difference(
+            list(first.values.values()), list(second.values.values()), first.confidence
+        )
     seeds = sorted(first.values.keys() & second.values.keys())
-    return mean([second.values[seed] - first.values[seed] for seed in seeds]) if seeds else None
+    if not seeds:
+        return None
+    return mean([second.values[seed] - first.values[seed] for seed in seeds], first.confidence)
 
 
 def _verdict(apart: Interval | None) -> Agreement:
@@ -122,3 +138,12 @@ def _verdict(apart: Interval | None) -> Agreement:
     if not apart.contains(0.0) and abs(apart.value) > ROUNDING_POINTS:
         return Agreement.DIFFER
     return Agreement.TOO_WIDE if apart.high - apart.low > WIDEST_POINTS else Agreement.AGREE
+
+
+def headline(rows: Sequence[MethodComparison]) -> str:
+    """One sentence on how many pairs of methods agree."""
+    count = Counter(row.verdict for row in rows)
+    agree, differ = count[Agreement.AGREE], count[Agreement.DIFFER]
+    rest = len(rows) - agree - differ
+    text = f"Of {plural(len(rows), 'pair')} of methods, {agree} agree and {differ} differ"
+    return f"{text}; {rest} are undecided." if rest else f"{text}."

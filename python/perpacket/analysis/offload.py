@@ -2,36 +2,34 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from perpacket.analysis import means
+from perpacket.analysis.estimates import Estimates
+from perpacket.analysis.statistics import Interval
 from perpacket.models.profiled import NETWORK_LAYERS
-
-if TYPE_CHECKING:
-    import polars as pl
-
-    from perpacket.analysis.statistics import Interval
 
 MOST_SHARE: Final = 0.99
 """Beyond this the gain has no scale: all that the processor does is communication."""
 
+SHARE: Final = "share"
+"""The number of a layer that is its share of the busy processor."""
 
-def network_shares(observations: pl.DataFrame, event: str = "share") -> dict[str, Interval]:
+
+def network_shares(estimates: Estimates, event: str = SHARE) -> dict[str, Interval]:
     """The network layers' share of the busy processor, a fraction, by point.
 
-    Nothing where the runs know no layers: the kernel's own accounts tell user, kernel and interrupt
-    time alone.
+    Empty where runs have no layers: the kernel's accounts count user, kernel and interrupt time.
     """
-    columns = means.layer_columns(observations, event)
-    if "tcp" not in columns:
+    layers = estimates.layers(event)
+    if "tcp" not in layers:
         return {}
-    network = [columns[layer] for layer in NETWORK_LAYERS if layer in columns]
-    shares = means.per_point_sum(observations, network)
-    return {point: share for point, share in shares.items() if share.value > 0}
+    network = [layer for layer in NETWORK_LAYERS if layer in layers]
+    sums = {point: estimates.layer_sum(point, network, event) for point in estimates.rows}
+    return {point: share for point, share in sums.items() if share is not None and share.value > 0}
 
 
 def gain_percent(share: float, offloaded: float = 1.0) -> float:
-    """The gain (%) of offloading so much of a share of the busy processor: see `models.laws`."""
+    """The gain (%) of offloading a part of a share of the busy processor: see `models.laws`."""
     from perpacket.models import laws
 
     if share <= 0:

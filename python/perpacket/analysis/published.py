@@ -1,9 +1,9 @@
 """Published figures and how far a run agrees with them.
 
-These are the rows a study hands to its report. `judge` is the only place where a verdict is made.
-Values are compared as such where the same machine was simulated. A measurement on another machine,
-twenty years later, can only be asked for shares and for how things change: a published change is
-judged by its direction, and by its size only to say whether ours is weaker or stronger.
+`judge` is the only place that makes a verdict. Values are compared as such where the same machine
+was simulated. A measurement on another machine, twenty years later, can only be compared in shares
+and changes: a published change is judged by its direction, and its size decides only whether the
+measured one is weaker or stronger.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from perpacket.analysis.statistics import Interval, decimals_for, format_number
 
 
 class Verdict(StrEnum):
-    """What a published figure and the simulation say of each other."""
+    """The verdict on a published figure beside a run."""
 
     AGREES = "agrees"
-    """The intervals meet: the simulated one, and the published one with its rounding."""
+    """The simulated interval overlaps the published value with its rounding."""
     DIFFERS = "differs"
     """A published value lies outside the simulated interval."""
     OUTSIDE = "outside"
@@ -31,20 +31,20 @@ class Verdict(StrEnum):
     """A change goes the published way, and is weaker or stronger than the published one."""
     OPPOSITE = "opposite direction"
     """A change goes the other way than the published one."""
-    UNDECIDED = "no change can be claimed"
-    """The interval of a change holds none at all."""
+    UNDECIDED = "not distinguishable"
+    """The interval of a change contains zero."""
     TOO_WIDE = "interval too wide to tell"
-    """The interval holds the published value, and nearly every other one."""
+    """The interval contains the published value and nearly every other one."""
 
 
 Judged = Literal["value", "direction"]
-"""What is asked of a figure: its value, or only which way it goes."""
+"""Whether a figure is judged by its value or only by its direction."""
 
 MET = frozenset({Verdict.AGREES, Verdict.SAME_DIRECTION})
-"""Verdicts that speak for the published figure."""
+"""Verdicts of agreement."""
 
 MISSED = frozenset({Verdict.DIFFERS, Verdict.OUTSIDE, Verdict.OPPOSITE})
-"""Verdicts that speak against it."""
+"""Verdicts of disagreement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Published:
     note: str = ""
     judged: Judged = "value"
     widest: float = math.inf
-    """Width of the interval, in `unit`, beyond which holding the value is no agreement."""
+    """An interval wider than this, in `unit`, agrees with no value."""
 
     @property
     def text(self) -> str:
@@ -141,8 +141,8 @@ class Comparison:
 
 
 ABSOLUTE_UNITS = frozenset({"points", "tau"})
-"""Units in which a distance is told as it is: a share of a percentage or of a rank correlation
-would say nothing."""
+"""Units in which a distance is absolute: a percentage of a percentage, or of a rank correlation,
+has no meaning."""
 
 
 def judge(
@@ -182,10 +182,10 @@ def _verdict(published: Published, simulated: Interval | None) -> tuple[Verdict,
 
 
 def _direction(published: Published, simulated: Interval) -> Verdict:
-    """Which way a change goes beside the published one; one run is judged by its value alone."""
+    """The direction of a change beside the published one; one run is judged by its value alone."""
     low = simulated.low if simulated.is_bounded else simulated.value
     high = simulated.high if simulated.is_bounded else simulated.value
-    # First of all: an interval so wide that it holds everything agrees with nothing.
+    # Before the value: an interval that contains zero agrees with no direction.
     if low <= 0 <= high:
         return Verdict.UNDECIDED
     if published.value is not None:

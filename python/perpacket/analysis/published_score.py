@@ -1,7 +1,6 @@
-"""How far a run agrees with what was published, and where it does not.
+"""How far a run agrees with published values.
 
-What was used to calibrate is always counted apart: there, agreement shows a fit and predicts
-nothing.
+Values used to calibrate are counted separately: their agreement shows a fit and predicts nothing.
 """
 
 from __future__ import annotations
@@ -11,8 +10,8 @@ from statistics import median
 from typing import TYPE_CHECKING, Final
 
 from perpacket.analysis.published import MET, MISSED, Verdict
-from perpacket.show.terms import SIMULATED, Voice
-from perpacket.show.wording import plural, signed
+from perpacket.analysis.terms import SIMULATED, Terms
+from perpacket.analysis.wording import plural, signed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,22 +19,22 @@ if TYPE_CHECKING:
     from perpacket.analysis.published import Comparison
 
 MOST_DISAGREEMENTS: Final = 12
-"""What is read as a list; all of them are in the table of comparisons."""
+"""Rows of the list; the table of comparisons has all of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A count for the head of the page: `10 of 16`, what was counted, and a remark."""
+    """A count for the head of a report: `10 of 16`, what was counted, and a remark."""
 
     value: str
     label: str
     remark: str
 
 
-def scores(comparisons: Sequence[Comparison], voice: Voice = SIMULATED) -> list[Score]:
-    """How many published values the runs meet, apart for those used to calibrate."""
+def scores(comparisons: Sequence[Comparison], terms: Terms = SIMULATED) -> list[Score]:
+    """How many published values agree, separately for those used to calibrate."""
     groups = (
-        (False, voice.met),
+        (False, terms.agreeing),
         (True, "published values used to calibrate agree"),
     )
     found = []
@@ -52,7 +51,7 @@ def scores(comparisons: Sequence[Comparison], voice: Voice = SIMULATED) -> list[
 
 
 def _typical_distance(rows: Sequence[Comparison]) -> str:
-    """The median distance, apart for per cent of a value and for percentage points."""
+    """The median distance, separately for per cent of a value and for percentage points."""
     parts = []
     for unit, text in (("%", "%"), ("points", "points")):
         distances = [
@@ -68,9 +67,9 @@ def _typical_distance(rows: Sequence[Comparison]) -> str:
 
 
 def disagreements(comparisons: Sequence[Comparison]) -> list[Comparison]:
-    """Every published value the runs miss: held-out ones first, then by distance.
+    """Every published value that does not agree: held-out ones first, then by distance.
 
-    A change that goes the other way than the published one comes before all distances.
+    A change in the other direction than the published one comes before all distances.
     """
     missed = [row for row in comparisons if row.verdict in MISSED]
     return sorted(
@@ -84,7 +83,7 @@ def disagreements(comparisons: Sequence[Comparison]) -> list[Comparison]:
 
 
 def _distance(row: Comparison) -> float:
-    """How far a value is missed, in per cent of the published one."""
+    """The distance to the published value, in per cent of it."""
     published = row.published
     nearest = published.value if published.value is not None else published.maximum
     nearest = nearest if nearest is not None else published.minimum
@@ -95,9 +94,9 @@ def _distance(row: Comparison) -> float:
     return 100 * abs(row.simulated.value - nearest) / (abs(nearest) or 1.0)
 
 
-def headline(comparisons: Sequence[Comparison], voice: Voice = SIMULATED) -> str:
-    """One sentence on how far the run may be believed, or how far the shape still holds."""
-    if voice.is_measured:
+def headline(comparisons: Sequence[Comparison], terms: Terms = SIMULATED) -> str:
+    """One sentence on how many published values agree."""
+    if terms.is_measured:
         return _shape_headline(comparisons)
     held_out = [
         row for row in comparisons if not row.published.calibration and row.simulated is not None
@@ -108,30 +107,30 @@ def headline(comparisons: Sequence[Comparison], voice: Voice = SIMULATED) -> str
         return "No published value was held out: agreement here shows a fit, not a prediction."
     missed = [row for row in held_out if row.verdict is not Verdict.AGREES]
     if not missed:
-        return f"All {plural(len(held_out), 'published value')} not used to calibrate are met."
+        return f"All {plural(len(held_out), 'published value')} not used to calibrate agree."
     return (
-        f"Of {plural(len(held_out), 'published value')} not used to calibrate, the simulation "
-        f"meets {len(held_out) - len(missed)} and misses {len(missed)}."
+        f"Of {plural(len(held_out), 'published value')} not used to calibrate, "
+        f"{len(held_out) - len(missed)} agree with the simulation and {len(missed)} do not."
     )
 
 
 def _shape_headline(comparisons: Sequence[Comparison]) -> str:
-    """One sentence on how far a published shape is found again on another machine."""
+    """One sentence on how many published changes, shares and orders another machine shows too."""
     rows = [row for row in comparisons if row.simulated is not None]
     if not rows:
         return "Nothing published is compared with this run."
     parts = []
-    for judged, noun in (("direction", "published change"), ("value", "published share or order")):
+    for judged, noun, many in (
+        ("direction", "published change", ""),
+        ("value", "published share or order", "published shares and orders"),
+    ):
         of_kind = [row for row in rows if row.published.judged == judged]
-        if not of_kind:
-            continue
-        met = sum(row.verdict in MET for row in of_kind)
-        many = "published shares and orders" if judged == "value" else ""
-        verb = "goes the same way here" if judged == "direction" else "lies in its interval here"
-        if met != 1:
-            verb = "go the same way here" if judged == "direction" else "lie in their interval here"
-        parts.append(f"{met} of {plural(len(of_kind), noun, many)} {verb}")
+        if of_kind:
+            agreeing = sum(row.verdict in MET for row in of_kind)
+            agree = "agrees" if agreeing == 1 else "agree"
+            direction = " in direction" if judged == "direction" else ""
+            parts.append(f"{agreeing} of {plural(len(of_kind), noun, many)} {agree}{direction}")
     undecided = sum(row.verdict in (Verdict.UNDECIDED, Verdict.TOO_WIDE) for row in rows)
     if undecided:
-        parts.append(f"of {undecided} the intervals are too wide to tell")
+        parts.append(f"the intervals of {undecided} are too wide to tell")
     return f"{'; '.join(parts)}."

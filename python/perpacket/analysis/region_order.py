@@ -1,8 +1,8 @@
-"""Whether a measured profile has the shape of a published one: the order of its regions.
+"""The order of a measured profile's regions beside the published order.
 
-Kendall's tau compares two orders by their pairs: 1 where every pair of regions stands the same way
-round in both, -1 where every pair is reversed (Kendall, A New Measure of Rank Correlation,
-Biometrika 30, 1938). Ties, in the published shares above all, count for neither (tau-b).
+Kendall's tau compares two orders by their pairs: 1 where every pair of regions has the same order
+in both, -1 where every pair is reversed (Kendall, A New Measure of Rank Correlation, Biometrika
+30, 1938). Ties count for neither order (tau-b).
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import math
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 
+from perpacket.analysis.estimates import Rows, rows_of
 from perpacket.analysis.published import Comparison, Published, judge
-from perpacket.analysis.published_rows import Rows, rows_of
 from perpacket.analysis.statistics import mean
 from perpacket.run.directory import RunDirectory
 from perpacket.study.quantities import QUANTITIES, SEVEN, Row
@@ -20,7 +20,7 @@ from perpacket.study.study import Study
 
 TITLE = "Order of the seven regions (Kendall's tau)"
 WIDEST_TAU = 0.75
-"""Of the two that tau can range over; an interval wider than this agrees with any order."""
+"""Tau ranges over a width of 2; an interval wider than this agrees with any order."""
 
 SHARES = {f"busy_share.{region}": region for region in SEVEN}
 

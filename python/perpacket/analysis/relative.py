@@ -1,31 +1,20 @@
-"""A study's own quantities over the rows of a run: at each point, and over a first point.
-
-A change along an axis is paired: each block's value over the same block's first one, so that what
-a block does to all of its runs cancels out.
-"""
+"""Quantities along an axis over one level, each block's value over the same block's value there."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from perpacket.analysis.statistics import Interval, StatisticsError, mean, paired_ratio
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import polars as pl
-
-    from perpacket.analysis.published import Comparison
-    from perpacket.study.study import Figure, Point, Study
-
-Values = dict[str, dict[int, float]]
-"""Values of a quantity by point and seed."""
+from perpacket.analysis.estimates import Estimates
+from perpacket.analysis.published import Comparison
+from perpacket.analysis.statistics import Interval
+from perpacket.study.quantities import QUANTITIES, quantity
+from perpacket.study.study import Figure, Point
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A quantity at one level over that at the first, and what the document says of it."""
+    """A quantity at one level over that at the first, and the published change."""
 
     point: Point
     ratio: Interval
@@ -42,66 +31,49 @@ class Line:
     start: Point
     """The level that the others are compared with."""
     first: Interval
-    """The quantity itself at that level."""
+    """The quantity at that level."""
     steps: tuple[Step, ...]
     """All levels in order; the ratio at the start is 1."""
 
 
-def values_of(study: Study, observations: pl.DataFrame, name: str) -> Values:
-    """A quantity in every run; runs in which it has no meaning are left out."""
-    quantity = study.quantities[name]
-    found: Values = {}
-    for row in observations.iter_rows(named=True):
-        value = quantity.value(row)
-        if value is not None:
-            found.setdefault(row["point"], {})[row["seed"]] = value
-    return found
-
-
-def at_point(study: Study, observations: pl.DataFrame, name: str, point: str) -> Interval | None:
-    """The mean of a quantity at one point; None where no run has it."""
-    values = values_of(study, observations, name).get(point)
-    return mean(list(values.values())) if values else None
-
-
-def names_of(study: Study, figure: Figure) -> list[str]:
-    """The quantities that a figure names and the study has."""
-    return [name for name in figure.y.split(",") if name in study.quantities]
+def names_of(figure: Figure) -> list[str]:
+    """The named quantities of a figure."""
+    return [name for name in figure.y.split(",") if name in QUANTITIES]
 
 
 def lines(
-    study: Study,
     figure: Figure,
     points: Sequence[Point],
-    observations: pl.DataFrame,
+    estimates: Estimates,
     comparisons: Sequence[Comparison],
 ) -> list[Line]:
-    """The figure's quantities over one level, those alone that have two levels.
+    """The figure's quantities that have two levels or more, over one level.
 
     That is the level from which the document states changes, else the first.
     """
     found = []
     start = published_start(figure, points, comparisons)
-    for name in names_of(study, figure):
-        values = values_of(study, observations, name)
-        numbered = [p for p in points if isinstance(p.factors.get(figure.x), int | float)]
-        held = sorted(
-            (point for point in numbered if values.get(point.name)),
+    for name in names_of(figure):
+        shown = sorted(
+            (
+                point
+                for point in points
+                if isinstance(point.factors.get(figure.x), int | float)
+                and estimates.values(point.name, name)
+            ),
             key=lambda point: float(point.factors[figure.x]),
         )
-        if len(held) < 2:
+        if len(shown) < 2:
             continue
-        first = start if any(point.name == start for point in held) else held[0].name
+        first = next((point for point in shown if point.name == start), shown[0])
         steps = [
-            Step(point, ratio, published_change(comparisons, name, point.name, first))
-            for point in held
-            if (ratio := over(values[point.name], values[first])) is not None
+            Step(point, ratio, published_change(comparisons, name, point.name, first.name))
+            for point in shown
+            if (ratio := estimates.ratio(point.name, first.name, name)) is not None
         ]
-        quantity = study.quantities[name]
-        if len(steps) > 1:
-            base = mean(list(values[first].values()))
-            begin = next(point for point in held if point.name == first)
-            found.append(Line(name, quantity.title, quantity.unit, begin, base, tuple(steps)))
+        base, entry = estimates.mean(first.name, name), quantity(name)
+        if len(steps) > 1 and base is not None:
+            found.append(Line(name, entry.title, entry.unit, first, base, tuple(steps)))
     return found
 
 
@@ -118,19 +90,10 @@ def published_start(
     return ""
 
 
-def over(own: dict[int, float], base: dict[int, float]) -> Interval | None:
-    """The ratio of two points over the blocks that both have; None where there is none."""
-    seeds = sorted(own.keys() & base.keys())
-    try:
-        return paired_ratio([own[seed] for seed in seeds], [base[seed] for seed in seeds])
-    except StatisticsError:
-        return None
-
-
 def published_change(
     comparisons: Sequence[Comparison], name: str, point: str, first: str
 ) -> Comparison | None:
-    """What the document says of a quantity's change from the first level to a point."""
+    """The published change of a quantity from the first level to a point."""
     for row in comparisons:
         stated = row.published
         if (stated.quantity, stated.point, stated.against) == (f"{name} increase", point, first):

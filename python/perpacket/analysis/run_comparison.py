@@ -1,9 +1,10 @@
-"""Two runs of the same points beside each other: what changed from the one to the other.
+"""Two runs of the same points compared: the ratio of each quantity at each point.
 
-A quantity at a point is told as the ratio of the second run to the first. Where both have a seed
-(or block), its two values are a pair, and the interval is that of the pairs' ratios: what a seed
-does to both cancels out. Without common seeds the two means of logarithms are compared as those of
-two samples, with Welch's degrees of freedom (Welch, Biometrika 34, 1947).
+Where both runs have a seed (or block), its two values are a pair, and the interval is that of the
+pairs' ratios: what a seed does to both cancels out. Without common seeds the two means of
+logarithms are compared as two samples, with Welch's degrees of freedom (Welch, Biometrika 34,
+1947). Blocks of a measured run follow each other in time: the interval counts only as many of them
+as are independent.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from perpacket.analysis.published_rows import Rows, rows_of
+from perpacket.analysis.estimates import Rows, rows_of, value_in
 from perpacket.analysis.statistics import (
     DEFAULT_CONFIDENCE,
     Interval,
@@ -25,10 +26,9 @@ from perpacket.analysis.statistics import (
     paired_ratio,
     unpaired_ratio,
 )
-from perpacket.errors import ConfigurationError, CorruptObservation
+from perpacket.errors import ConfigurationError
 from perpacket.run.directory import RunDirectory
-from perpacket.study.quantities import QUANTITIES, Row
-from perpacket.study.result_keys import columns, quantity
+from perpacket.study.quantities import QUANTITIES, Row, columns, quantity
 
 USUAL = (
     "requests_per_s",
@@ -41,17 +41,17 @@ USUAL = (
     "server_idle",
     "host_idle",
 )
-"""What is compared where nothing is named and the studies name nothing: of these, what there is."""
+"""The quantities compared where neither the user nor the study names any, if the runs have them."""
 
 
 class Change(StrEnum):
-    """What a ratio says."""
+    """The verdict on a ratio."""
 
     HIGHER = "higher"
     LOWER = "lower"
-    NONE = "no difference can be claimed"
+    NONE = "not distinguishable"
     SAME = "the same"
-    UNKNOWN = "cannot be told"
+    UNKNOWN = "no interval"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +64,12 @@ class Ratio:
     second: float
     """Means over the runs that are compared."""
     interval: Interval | None
-    """Of the ratio; None where a run came to zero or below, of which there is no ratio."""
+    """Of the ratio; None where a value is zero or below, which has no ratio."""
     paired: bool
 
     @property
     def change(self) -> Change:
-        """The verdict: a change is claimed only where the interval leaves out 1."""
+        """The verdict: a change is claimed only where the interval excludes 1."""
         if self.interval is None:
             return Change.SAME if self.first == self.second else Change.UNKNOWN
         if not self.interval.is_bounded:
@@ -82,7 +82,7 @@ class Ratio:
 
     @property
     def text(self) -> str:
-        """`0.865 [0.836, 0.894]`, to three digits however wide the interval is."""
+        """`0.865 [0.836, 0.894]`, to three digits."""
         if self.interval is None:
             return "-"
         ends = self.interval.value, self.interval.low, self.interval.high
@@ -120,7 +120,7 @@ RULE = re.compile(r"\s*(?P<name>\S+?)\s*(?P<sign><=|>=|<|>)\s*(?P<limit>[0-9.]+)
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A ratio that must not be: `requests_per_s < 0.97`."""
+    """A ratio that fails a comparison: `requests_per_s < 0.97`."""
 
     quantity: str
     sign: str
@@ -131,31 +131,62 @@ class Rule:
         return f"{self.quantity} {self.sign} {self.limit:g}"
 
     def is_broken_by(self, ratio: Ratio) -> bool:
-        """Whether a ratio's value is as it must not be."""
+        """Whether the value of a ratio breaks the rule, be it by chance."""
         if ratio.quantity != self.quantity or ratio.interval is None:
             return False
         return OPERATORS[self.sign](ratio.interval.value, self.limit)
 
-    def unjudged(self, compared: Compared) -> str:
-        """Why it is not known how it stands, as `cannot be judged at POINT`; else nothing.
-
-        A second run that came to zero, or failed, has no ratio to be asked of, and is no success.
-        """
-        if points := compared.unjudged.get(self.quantity):
-            return f"it cannot be judged at {', '.join(points)}"
-        asked = [ratio for ratio in compared.ratios if ratio.quantity == self.quantity]
-        return "" if asked else "it cannot be judged, no point has a ratio"
-
     def is_certain(self, ratio: Ratio) -> bool:
-        """Whether the whole interval is as it must not be."""
+        """Whether the whole interval breaks the rule; without an interval, whether the value does.
+
+        A ratio fails the comparison only then: another would be a claim that chance can make.
+        """
         interval = ratio.interval
-        if interval is None or not interval.is_bounded:
+        if interval is None or not self.is_broken_by(ratio):
             return False
-        return all(OPERATORS[self.sign](end, self.limit) for end in (interval.low, interval.high))
+        ends = (interval.low, interval.high) if interval.is_bounded else (interval.value,)
+        return all(OPERATORS[self.sign](end, self.limit) for end in ends)
+
+
+@dataclass(frozen=True, slots=True)
+class RuleResult:
+    """A rule applied to two runs."""
+
+    rule: Rule
+    broken: tuple[Ratio, ...]
+    """The ratios whose value breaks the rule."""
+    certain: tuple[Ratio, ...]
+    """Those whose whole interval does."""
+    unjudged: tuple[str, ...]
+    """The points without a ratio."""
+    has_ratio: bool
+
+    @property
+    def failures(self) -> list[str]:
+        """Why the rule fails; empty where it does not.
+
+        A second run that came to zero, or failed, has no ratio, which is no success.
+        """
+        found = [f"{self.rule}: at {ratio.point} it is {ratio.text}" for ratio in self.certain]
+        if self.unjudged:
+            found.append(f"{self.rule}: it cannot be judged at {', '.join(self.unjudged)}")
+        elif not self.has_ratio:
+            found.append(f"{self.rule}: it cannot be judged, no point has a ratio")
+        return found
+
+    @property
+    def notes(self) -> list[str]:
+        """The ratios that break the rule, but may do so by chance."""
+        return [
+            f"{self.rule}: at {ratio.point} it is {ratio.text}: not distinguishable from "
+            f"{self.rule.limit:g}"
+            for ratio in self.broken
+            if ratio not in self.certain
+        ]
 
 
 def read_rule(text: str) -> Rule:
-    """The rule in words; raises `ConfigurationError` saying how one is written."""
+    """The rule in a text; raises `ConfigurationError` with an example."""
     found = RULE.fullmatch(text)
     try:
         limit = float(found["limit"]) if found else math.nan
@@ -172,33 +203,78 @@ def read_rule(text: str) -> Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
-    """All ratios of two runs, and what could not be compared."""
+class RunComparison:
+    """All ratios of two runs, the rules applied to them, and remarks."""
 
+    first: str
+    second: str
+    """The directories of the runs."""
     ratios: tuple[Ratio, ...]
     remarks: tuple[str, ...]
-    unjudged: Mapping[str, tuple[str, ...]]
-    """Of each named quantity the points of the first run that have no ratio of it."""
+    rules: tuple[RuleResult, ...] = ()
+    confidence: float = DEFAULT_CONFIDENCE
+
+
+@dataclass(frozen=True, slots=True)
+class _Sides:
+    """The observations of two runs and how their intervals are computed."""
+
+    rows: tuple[Rows, Rows]
+    confidence: float
+    in_time_order: bool
+
+    def ratio(self, point: str, name: str) -> Ratio | None:
+        """The ratio of one quantity at one point; None where either run has none of it."""
+        value = quantity(name).value
+        first, second = (
+            {
+                seed: found
+                for seed, row in side.get(point, {}).items()
+                if (found := value_in(value, row)) is not None
+            }
+            for side in self.rows
+        )
+        seeds = sorted(first.keys() & second.keys())
+        chosen = [[side[seed] for seed in seeds or sorted(side)] for side in (first, second)]
+        if not all(chosen):
+            return None
+        means = [math.fsum(values) / len(values) for values in chosen]
+        ratio = paired_ratio if seeds else unpaired_ratio
+        try:
+            interval = ratio(
+                chosen[1], chosen[0], self.confidence, in_time_order=self.in_time_order
+            )
+        except StatisticsError:
+            interval = None
+        return Ratio(point, name, means[0], means[1], interval, bool(seeds))
+
+    def has(self, point: str, name: str) -> bool:
+        """Whether any run of a point has a quantity, on either side."""
+        value = quantity(name).value
+        own = (row for side in self.rows for row in side[point].values())
+        return any(value_in(value, row) is not None for row in own)
 
 
 def compare(
     first: RunDirectory,
     second: RunDirectory,
     names: Sequence[str] = (),
-    confidence: float = DEFAULT_CONFIDENCE,
-    wished: Sequence[str] = (),
-) -> Compared:
+    *,
+    summary: Sequence[str] = (),
+    rules: Sequence[Rule] = (),
+    in_time_order: bool = False,
+) -> RunComparison:
     """Every named quantity at every point that both have.
 
-    After those in `names` come those in `wished` that the runs have; where that is none at all, the
-    usual ones. Raises `ConfigurationError` when a quantity of `names` is in neither, or the runs
-    share no point.
+    `names` and the quantities of `rules` come first, then those of the study's `summary` that the
+    runs have; without any, the usual ones. `in_time_order` is for measured runs. Raises
+    `ConfigurationError` when neither run has a quantity of `names`, or they share no point.
     """
-    rows = rows_of(first), rows_of(second)
+    sides = _Sides((rows_of(first), rows_of(second)), first.configuration.confidence, in_time_order)
     common = [
         point.name
         for point in first.configuration.points
-        if point.name in rows[0] and point.name in rows[1]
+        if all(point.name in side for side in sides.rows)
     ]
     if not common:
         raise ConfigurationError(
@@ -207,8 +283,26 @@ def compare(
             value=str(second.path),
             hint="compare two runs of one study: `perpacket study rerun` makes the second",
         )
-    known = known_names([row for side in rows for own in side.values() for row in own.values()])
-    for name in names:
+    asked = [*(rule.quantity for rule in rules), *names]
+    chosen = chosen_names(sides.rows, asked, () if names else summary)
+    ratios = [found for name in chosen for point in common if (found := sides.ratio(point, name))]
+    points = [point.name for point in first.configuration.points]
+    return RunComparison(
+        str(first.path),
+        str(second.path),
+        tuple(ratios),
+        tuple(_remarks(first, second, sides, common, ratios)),
+        tuple(_applied(rule, ratios, points, sides) for rule in rules),
+        sides.confidence,
+    )
+
+
+def chosen_names(
+    sides: tuple[Rows, Rows], asked: Sequence[str], summary: Sequence[str]
+) -> list[str]:
+    """The quantities to compare; raises `ConfigurationError` on one that neither run has."""
+    known = known_names([row for side in sides for own in side.values() for row in own.values()])
+    for name in asked:
         if name not in known:
             raise ConfigurationError(
                 f"no quantity {name!r} in these runs",
@@ -216,89 +310,53 @@ def compare(
                 value=name,
                 hint=f"there are {', '.join(known)}",
             )
-    had = [[name for name in group if name in known] for group in (wished, USUAL)]
-    chosen = list(dict.fromkeys([*names, *had[0]])) or had[1]
-    ratios = [
-        found
-        for name in chosen
-        for point in common
-        if (found := ratio_at(point, name, rows, confidence)) is not None
-    ]
-    remarks = _remarks(first, second, rows, common, ratios, confidence)
-    unjudged = {name: _unjudged(name, first, rows) for name in names}
-    return Compared(tuple(ratios), tuple(remarks), unjudged)
+    summarized, usual = ([name for name in group if name in known] for group in (summary, USUAL))
+    return list(dict.fromkeys([*asked, *summarized])) or usual
+
+
+def _applied(
+    rule: Rule, ratios: Sequence[Ratio], points: Sequence[str], sides: _Sides
+) -> RuleResult:
+    """A rule applied to the ratios of its quantity."""
+    own = [ratio for ratio in ratios if ratio.quantity == rule.quantity]
+    broken = tuple(ratio for ratio in own if rule.is_broken_by(ratio))
+    unjudged = tuple(point for point in points if _is_unjudged(point, rule.quantity, sides))
+    certain = tuple(ratio for ratio in broken if rule.is_certain(ratio))
+    return RuleResult(rule, broken, certain, unjudged, bool(own))
+
+
+def _is_unjudged(point: str, name: str, sides: _Sides) -> bool:
+    """Whether a point of the first run lacks a ratio that it should have.
+
+    A quantity that neither run has at a point that both ran is not one of that point.
+    """
+    both = all(point in side for side in sides.rows)
+    if both and not sides.has(point, name):
+        return False
+    ratio = sides.ratio(point, name) if both else None
+    return ratio is None or ratio.interval is None
 
 
 def known_names(rows: Sequence[Row]) -> list[str]:
-    """What can be compared: numbers of the results, and quantities that any of them gives."""
+    """The numbers of the results, and the quantities that any of them has."""
     computed = [
         name
         for name, each in QUANTITIES.items()
-        if not each.paired and any(_value(name, row) is not None for row in rows)
+        if not each.paired and any(value_in(each.value, row) is not None for row in rows)
     ]
     return list(dict.fromkeys(columns(rows) + computed))
-
-
-def _value(name: str, row: Row) -> float | None:
-    """A quantity of a row, None where the row lacks what it is computed from."""
-    try:
-        return quantity(name).value(row)
-    except CorruptObservation:
-        return None
-
-
-def ratio_at(point: str, name: str, rows: tuple[Rows, Rows], confidence: float) -> Ratio | None:
-    """The ratio of one quantity at one point; None where either run has none of it."""
-    sides = [
-        {
-            seed: found
-            for seed, row in side[point].items()
-            if (found := _value(name, row)) is not None
-        }
-        for side in rows
-    ]
-    seeds = sorted(sides[0].keys() & sides[1].keys())
-    chosen = [[side[seed] for seed in seeds or sorted(side)] for side in sides]
-    if not all(chosen):
-        return None
-    means = [math.fsum(values) / len(values) for values in chosen]
-    try:
-        ratio = paired_ratio if seeds else unpaired_ratio
-        interval = ratio(chosen[1], chosen[0], confidence)
-    except StatisticsError:
-        interval = None
-    return Ratio(point, name, means[0], means[1], interval, bool(seeds))
-
-
-def _unjudged(name: str, first: RunDirectory, rows: tuple[Rows, Rows]) -> tuple[str, ...]:
-    """The points of the first run at which there is no ratio of a quantity that there should be.
-
-    What neither run has at a point that both ran is no quantity of that point.
-    """
-    found = []
-    for point in first.configuration.points:
-        both = all(point.name in side for side in rows)
-        if both and not any(
-            _value(name, row) is not None for side in rows for row in side[point.name].values()
-        ):
-            continue
-        ratio = ratio_at(point.name, name, rows, DEFAULT_CONFIDENCE) if both else None
-        if ratio is None or ratio.interval is None:
-            found.append(point.name)
-    return tuple(found)
 
 
 def _remarks(
     first: RunDirectory,
     second: RunDirectory,
-    rows: tuple[Rows, Rows],
+    sides: _Sides,
     common: list[str],
     ratios: list[Ratio],
-    confidence: float,
 ) -> list[str]:
-    """What was not compared, and how many differences chance alone would show."""
+    """The points that were not compared, and how many differences chance alone would show."""
     found = []
-    for directory, own in zip((first, second), rows, strict=True):
+    for directory, own in zip((first, second), sides.rows, strict=True):
         apart = [point for point in own if point not in common]
         if apart:
             found.append(f"only in {directory.path}: {', '.join(apart)}")
@@ -310,10 +368,10 @@ def _remarks(
     bounded = [
         ratio for ratio in ratios if ratio.interval is not None and ratio.interval.is_bounded
     ]
-    by_chance = (1 - confidence) * len(bounded)
+    by_chance = (1 - sides.confidence) * len(bounded)
     if by_chance >= 1:
         found.append(
-            f"of {len(bounded)} comparisons at {100 * confidence:g} %, about {by_chance:.0f} would "
-            "show a difference by chance alone"
+            f"of {len(bounded)} comparisons at {100 * sides.confidence:g} %, about {by_chance:.0f} "
+            "would show a difference by chance alone"
         )
     return found

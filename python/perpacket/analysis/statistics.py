@@ -2,7 +2,7 @@
 
 A replication is one run with its own seed. The functions take one number per replication, in the
 order of the seeds, and return an `Interval`: no figure leaves here without its spread. The module
-depends on nothing but the standard library, so that importing it costs nothing.
+needs only the standard library, so that importing it is fast.
 """
 
 from __future__ import annotations
@@ -14,13 +14,16 @@ from functools import lru_cache
 from itertools import pairwise
 
 DEFAULT_CONFIDENCE = 0.95
-"""Confidence of every interval unless told otherwise."""
+"""Confidence of an interval where a study names none."""
 
 TREND_SIGNIFICANCE = 0.01
 """A drift over the replications is reported when chance would show it more rarely than this."""
 
 OUTLIER_SIGNIFICANCE = 0.01
 """A run is reported as an outlier when chance would put one so far off more rarely than this."""
+
+MOST_CORRELATION = 0.8
+"""Of neighbours in a series: a short one cannot show more, and the interval stays finite."""
 
 ROUNDING = 1e-9
 """Differences below this share of the value come from floating-point rounding alone."""
@@ -32,12 +35,12 @@ class StatisticsError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """An estimate and the interval that holds the true value with the stated confidence.
+    """An estimate and the interval that contains the true value with the stated confidence.
 
     `value`, `low` and `high` have the unit of the numbers it was made from, with
-    `low <= value <= high`. `n` counts replications. One replication says nothing about spread: its
-    bounds are infinite. `confidence` is a share (0.95), and what was reached, not what was asked:
-    a median of few runs reaches less.
+    `low <= value <= high`. `n` counts replications. The bounds of one replication are infinite,
+    because it shows no spread. `confidence` is a share (0.95), the one that was reached: a median
+    of few runs reaches less than was asked for.
     """
 
     value: float
@@ -56,7 +59,7 @@ class Interval:
         return self.low <= value <= self.high
 
     def overlaps(self, other: Interval) -> bool:
-        """Whether the two intervals share a value, so that neither may be called the larger."""
+        """Whether the two intervals share a value: then neither is shown to be the larger."""
         return self.low <= other.high and other.low <= self.high
 
     def map(self, function: Callable[[float], float]) -> Interval:
@@ -65,13 +68,14 @@ class Interval:
         return Interval(function(self.value), low, high, self.n, self.confidence)
 
     def within(self, least: float, most: float) -> Interval:
-        """The interval without what cannot be, as a share above one; one without bounds stays."""
+        """The interval cut to what is possible; one without bounds is returned as it is."""
         if not self.is_bounded:
             return self
-        return replace(self, low=max(self.low, least), high=min(self.high, most))
+        low, high = max(self.low, least), min(self.high, most)
+        return replace(self, low=min(low, self.value), high=max(high, self.value))
 
     def as_dict(self) -> dict[str, float | int | None]:
-        """The fields for JSON, which knows no infinity: missing bounds are null."""
+        """The fields for JSON. JSON has no infinity: missing bounds are null."""
         return {
             "value": self.value,
             "low": self.low if self.is_bounded else None,
@@ -82,10 +86,10 @@ class Interval:
 
     @property
     def decimals(self) -> int:
-        """Decimals that the width can bear, up to five significant digits of the value."""
+        """Decimals that the width justifies, up to five significant digits of the value."""
         width = self.high - self.low if self.is_bounded else 0.0
-        borne = decimals_for(width) if width else decimals_for(self.value, digits=3)
-        return min(borne, decimals_for(self.value, digits=5)) if self.value else borne
+        justified = decimals_for(width) if width else decimals_for(self.value, digits=3)
+        return min(justified, decimals_for(self.value, digits=5)) if self.value else justified
 
     def __str__(self) -> str:
         """`26,410 [26,120, 26,700]`."""
@@ -180,10 +184,18 @@ def beta_fraction(a: float, b: float, x: float) -> float:
     return fraction
 
 
-def mean(values: Sequence[float], confidence: float = DEFAULT_CONFIDENCE) -> Interval:
+def mean(
+    values: Sequence[float],
+    confidence: float = DEFAULT_CONFIDENCE,
+    *,
+    in_time_order: bool = False,
+) -> Interval:
     """The mean with Student's t interval.
 
-    Raises `StatisticsError` when `values` is empty or holds a number that is not finite.
+    `in_time_order` says that the values were measured one after another on one machine. Neighbours
+    are then often alike, and the interval counts only as many values as are independent: see
+    `independent_values`. Raises `StatisticsError` when `values` is empty or has a number that is
+    not finite.
     """
     check_values(values)
     check_confidence(confidence)
@@ -194,19 +206,40 @@ def mean(values: Sequence[float], confidence: float = DEFAULT_CONFIDENCE) -> Int
     if n == 1:
         return Interval(centre, -math.inf, math.inf, 1, confidence)
     variance = math.fsum((value - centre) ** 2 for value in values) / (n - 1)
-    half_width = t_quantile(confidence, n - 1) * math.sqrt(variance / n)
+    independent = independent_values(values) if in_time_order else float(n)
+    degrees = max(1, math.floor(independent) - 1)
+    half_width = t_quantile(confidence, degrees) * math.sqrt(variance / independent)
     return Interval(centre, centre - half_width, centre + half_width, n, confidence)
 
 
+def independent_values(values: Sequence[float]) -> float:
+    """How many independent values say as much of the mean as these do, at most their number.
+
+    n (1 - r) / (1 + r), where r is the correlation of neighbours (Bayley and Hammersley, The
+    Effective Number of Independent Observations, JRSS Supplement 8, 1946). A short series
+    underestimates r by (1 + 4 r) / n (Kendall, Biometrika 41, 1954), which is added back.
+    """
+    n = len(values)
+    centre = math.fsum(values) / n
+    apart = [value - centre for value in values]
+    squares = math.fsum(value**2 for value in apart)
+    if n < 3 or squares == 0:
+        return float(n)
+    neighbours = math.fsum(first * second for first, second in pairwise(apart)) / squares
+    correlation = neighbours + (1 + 4 * neighbours) / n
+    correlation = min(max(correlation, 0.0), MOST_CORRELATION)
+    return n * (1 - correlation) / (1 + correlation)
+
+
 def median(values: Sequence[float], confidence: float = DEFAULT_CONFIDENCE) -> Interval:
-    """The median with the narrowest symmetric interval of order statistics that is sure enough.
+    """The median with the narrowest symmetric interval of order statistics of that confidence.
 
-    The interval between the k-th smallest and the k-th largest of n values holds the population's
-    median with probability 1 - 2 P(Binomial(n, 1/2) < k), whatever the distribution. Where not
-    even the whole range is sure enough (under six values at 95 %), the range is returned with the
-    confidence it has.
+    The interval between the k-th smallest and the k-th largest of n values contains the median of
+    the population with probability 1 - 2 P(Binomial(n, 1/2) < k), for any distribution. Where even
+    the whole range has less confidence (under six values at 95 %), the range is returned with its
+    own.
 
-    Raises `StatisticsError` when `values` is empty or holds a number that is not finite.
+    Raises `StatisticsError` when `values` is empty or has a number that is not finite.
     """
     check_values(values)
     check_confidence(confidence)
@@ -226,46 +259,56 @@ def median(values: Sequence[float], confidence: float = DEFAULT_CONFIDENCE) -> I
 
 
 def difference(
-    first: Sequence[float], second: Sequence[float], confidence: float = DEFAULT_CONFIDENCE
+    first: Sequence[float],
+    second: Sequence[float],
+    confidence: float = DEFAULT_CONFIDENCE,
+    *,
+    in_time_order: bool = False,
 ) -> Interval:
-    """The mean of `second` minus that of `first`, of runs that have nothing to do with each other.
+    """The mean of `second` minus that of `first`, of two samples without pairs.
 
     Welch's interval (1947): the two may spread differently. Its degrees of freedom are rounded
-    down, which makes it a little wider. `n` is that of the smaller sample.
-
-    Raises `StatisticsError` when either is empty or holds a number that is not finite.
+    down, which makes it a little wider. `n` is that of the smaller sample; `in_time_order` is as
+    for `mean`. Raises `StatisticsError` when either is empty or has a number that is not finite.
     """
     one, other = mean(first, confidence), mean(second, confidence)
     value, n = other.value - one.value, min(one.n, other.n)
     if n == 1:
         return Interval(value, -math.inf, math.inf, n, confidence)
-    shares = [_variance_of_mean(values) for values in (first, second)]
+    counts = [
+        max(2.0, independent_values(values)) if in_time_order else float(len(values))
+        for values in (first, second)
+    ]
+    shares = [
+        _variance(values) / count for values, count in zip((first, second), counts, strict=True)
+    ]
     spread = math.fsum(shares)
     if spread == 0:
         return Interval(value, value, value, n, confidence)
-    weights = math.fsum(
-        share**2 / (len(values) - 1) for share, values in zip(shares, (first, second), strict=True)
-    )
+    weights = math.fsum(share**2 / (count - 1) for share, count in zip(shares, counts, strict=True))
     # Never below the smaller sample's: rounding may put it there.
-    degrees = max(n - 1, math.floor(spread**2 / weights))
+    degrees = max(1, math.floor(min(counts)) - 1, math.floor(spread**2 / weights))
     half_width = t_quantile(confidence, degrees) * math.sqrt(spread)
     return Interval(value, value - half_width, value + half_width, n, confidence)
 
 
-def _variance_of_mean(values: Sequence[float]) -> float:
+def _variance(values: Sequence[float]) -> float:
     centre = math.fsum(values) / len(values)
-    return math.fsum((value - centre) ** 2 for value in values) / (len(values) - 1) / len(values)
+    return math.fsum((value - centre) ** 2 for value in values) / (len(values) - 1)
 
 
 def paired_ratio(
     numerators: Sequence[float],
     denominators: Sequence[float],
     confidence: float = DEFAULT_CONFIDENCE,
+    *,
+    in_time_order: bool = False,
 ) -> Interval:
     """The ratio of two systems run with the same seeds: their geometric mean ratio.
 
     Pair i is one seed. The interval is Student's on the logarithms of the ratios, so that swapping
-    the systems inverts it, and so that what a seed does to both cancels out.
+    the systems inverts it, and so that what a seed does to both cancels out. `in_time_order` is as
+    for `mean`.
 
     Raises `StatisticsError` when the lengths differ or a number is not positive.
     """
@@ -279,13 +322,15 @@ def paired_ratio(
     if min(*numerators, *denominators) <= 0:
         raise StatisticsError("a ratio needs positive numbers: a run came to zero or below")
     logarithms = [math.log(a) - math.log(b) for a, b in zip(numerators, denominators, strict=True)]
-    return mean(logarithms, confidence).map(_exp)
+    return mean(logarithms, confidence, in_time_order=in_time_order).map(_exp)
 
 
 def unpaired_ratio(
     numerators: Sequence[float],
     denominators: Sequence[float],
     confidence: float = DEFAULT_CONFIDENCE,
+    *,
+    in_time_order: bool = False,
 ) -> Interval:
     """The ratio of the geometric means of two samples that have no seeds in common.
 
@@ -297,11 +342,11 @@ def unpaired_ratio(
     if min(*numerators, *denominators) <= 0:
         raise StatisticsError("a ratio needs positive numbers: a run came to zero or below")
     first, second = ([math.log(value) for value in one] for one in (denominators, numerators))
-    return difference(first, second, confidence).map(_exp)
+    return difference(first, second, confidence, in_time_order=in_time_order).map(_exp)
 
 
 def _exp(logarithm: float) -> float:
-    """The exponential, infinite where a float cannot hold it."""
+    """The exponential, infinite beyond the range of a float."""
     try:
         return math.exp(logarithm)
     except OverflowError:
@@ -347,23 +392,23 @@ def outlier(values: Sequence[float]) -> str | None:
     """A warning when one replication drives the mean, else None.
 
     Grubbs' test (1969) of the value furthest from the mean, two-sided, against the greatest
-    distance that normal variables reach. It takes four replications to tell anything.
+    distance that normal variables reach. It needs four replications.
     """
     check_values(values)
     n = len(values)
     if n < 4:
         return None
-    everyone = mean(values)
-    furthest = max(values, key=lambda value: abs(value - everyone.value))
-    distance = abs(furthest - everyone.value)
-    if distance <= ROUNDING * abs(everyone.value):
+    average = mean(values)
+    furthest = max(values, key=lambda value: abs(value - average.value))
+    distance = abs(furthest - average.value)
+    if distance <= ROUNDING * abs(average.value):
         return None
-    spread = math.sqrt(math.fsum((value - everyone.value) ** 2 for value in values) / (n - 1))
+    spread = math.sqrt(math.fsum((value - average.value) ** 2 for value in values) / (n - 1))
     if distance <= grubbs_limit(n, OUTLIER_SIGNIFICANCE) * spread:
         return None
     rest = list(values)
     rest.remove(furthest)
-    named = format_number(furthest, everyone.decimals)
+    named = format_number(furthest, average.decimals)
     return f"one of {n} runs, {named}, drives the mean: the others {mean(rest)}"
 
 
@@ -377,7 +422,7 @@ def grubbs_limit(n: int, significance: float) -> float:
 
 
 def unranked(intervals: Mapping[str, Interval]) -> list[tuple[str, str]]:
-    """Neighbours in the order of value whose intervals overlap: no ranking can be claimed."""
+    """Neighbours in the order of value whose intervals overlap: their order is not shown."""
     ordered = sorted(intervals, key=lambda name: intervals[name].value)
     return [
         (lower, higher)

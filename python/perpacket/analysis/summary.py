@@ -1,4 +1,4 @@
-"""What a user's study tells of a run: its quantities by point, effects, and what weakens them."""
+"""The summary of a run of a user's study."""
 
 from __future__ import annotations
 
@@ -6,26 +6,27 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from perpacket.analysis import factorial
-from perpacket.analysis.effects import (
-    Effects,
-    Result,
-    Results,
-    confounding,
-    effects_of,
-    paired_values,
-)
-from perpacket.analysis.published_rows import (
-    Rows,
+from perpacket.analysis.doubts import (
     balance_warnings,
+    by_point,
     chains,
     doubt_warnings,
     listed,
     replication_warnings,
-    rows_of,
 )
-from perpacket.analysis.statistics import StatisticsError, mean, unranked
+from perpacket.analysis.effects import (
+    Effects,
+    Summary,
+    SummaryRow,
+    confounding,
+    effects_of,
+    paired_values,
+)
+from perpacket.analysis.estimates import Estimates
+from perpacket.analysis.published_rows import estimates_of
+from perpacket.analysis.statistics import StatisticsError, unranked
 from perpacket.run.directory import RunDirectory
-from perpacket.study.result_keys import quantity
+from perpacket.study.quantities import quantity
 from perpacket.study.study import Study
 
 FINEST_RESOLUTION = 3
@@ -43,69 +44,65 @@ class TwoLevel:
 
 
 @dataclass(frozen=True, slots=True)
-class Teller:
-    """Brings the observations of a user's study together."""
+class Summarize:
+    """The summary function that a user's study still names."""
 
-    two_level: TwoLevel | None = None
+    design: TwoLevel | None = None
 
-    def __call__(self, study: Study, directory: RunDirectory) -> Results:
-        """Every quantity at every point, the effects, and remarks on both."""
-        rows = rows_of(directory)
-        confidence = directory.configuration.confidence
-        told = tuple(self._results(study, rows, confidence))
-        effects: tuple[Effects, ...] = ()
-        lacks: list[str] = []
-        if self.two_level is not None:
-            found = [effects_or_lack(self.two_level, name, rows, confidence) for name in study.told]
-            effects = tuple(one for one in found if isinstance(one, Effects))
-            lacks = [one for one in found if isinstance(one, str)]
-        remarks = [
-            *_by_point(told),
-            *unfinished(directory, rows),
-            *overlaps(told),
-            *lacks,
-            *study.remarks,
-        ]
-        return Results(told, effects, tuple(remarks), confidence)
-
-    def _results(self, study: Study, rows: Rows, confidence: float) -> Iterator[Result]:
-        for point in study.points:
-            own = rows.get(point.name, {})
-            for number, name in enumerate(study.told):
-                of = quantity(name)
-                values = [
-                    found for seed in sorted(own) if (found := of.value(own[seed])) is not None
-                ]
-                warnings = list(replication_warnings(values, of.unit))
-                if 0 < len(values) < len(own):
-                    warnings.append(f"{len(own) - len(values)} of {len(own)} runs gave no {name}")
-                if number == 0:  # these are about the runs, not about one quantity
-                    warnings += [*balance_warnings(own), *doubt_warnings(own)]
-                interval = mean(values, confidence) if values else None
-                yield Result(point.name, name, of.unit, interval, tuple(warnings))
+    def __call__(self, study: Study, directory: RunDirectory) -> Summary:
+        """See `summarize`."""
+        return summarize(study, self.design, directory, estimates_of(study, directory))
 
 
-def _by_point(told: tuple[Result, ...]) -> list[str]:
-    """Each warning once, with the points and quantities it is about."""
-    about: dict[str, list[str]] = {}
-    for result in told:
-        for warning in result.warnings:
-            about.setdefault(warning, []).append(result.point)
-        if result.interval is None:
-            about.setdefault(f"no run gave {result.quantity}", []).append(result.point)
-    return [f"{', '.join(dict.fromkeys(points))}: {text}" for text, points in about.items()]
-
-
-def overlaps(told: tuple[Result, ...]) -> list[str]:
-    """Points whose intervals overlap in a quantity: none is the better one."""
+def summarize(
+    study: Study, design: TwoLevel | None, directory: RunDirectory, estimates: Estimates
+) -> Summary:
+    """Every quantity of the study's summary at every point, the effects, and remarks on both."""
+    rows = tuple(_rows(study, estimates))
     found = []
-    for name in dict.fromkeys(result.quantity for result in told):
+    if design is not None:
+        found = [effects_or_reason(design, name, estimates) for name in study.told]
+    remarks = [
+        *_by_point(rows),
+        *unfinished(directory, estimates),
+        *overlaps(rows),
+        *(one for one in found if isinstance(one, str)),
+        *study.remarks,
+    ]
+    effects = tuple(one for one in found if isinstance(one, Effects))
+    return Summary(rows, effects, tuple(remarks), estimates.confidence)
+
+
+def _rows(study: Study, estimates: Estimates) -> Iterator[SummaryRow]:
+    for point in study.points:
+        own = estimates.rows.get(point.name, {})
+        for number, name in enumerate(study.told):
+            entry = quantity(name)
+            values = list(estimates.values(point.name, entry).values())
+            warnings = list(replication_warnings(values, entry.unit))
+            if 0 < len(values) < len(own):
+                warnings.append(f"{len(own) - len(values)} of {len(own)} runs have no {name}")
+            if number == 0:  # these are about the runs, not about one quantity
+                warnings += [*balance_warnings(own), *doubt_warnings(own)]
+            interval = estimates.mean(point.name, entry)
+            yield SummaryRow(point.name, name, entry.unit, interval, tuple(warnings))
+
+
+def _by_point(rows: tuple[SummaryRow, ...]) -> list[str]:
+    """Each warning once, with its points."""
+    warnings = [(row.point, text) for row in rows for text in row.warnings]
+    warnings += [(row.point, f"no run has {row.quantity}") for row in rows if row.interval is None]
+    return [f"{', '.join(points)}: {text}" for text, points in by_point(warnings).items()]
+
+
+def overlaps(rows: tuple[SummaryRow, ...]) -> list[str]:
+    """Points whose intervals overlap in a quantity: their order is not shown."""
+    found = []
+    for name in dict.fromkeys(row.quantity for row in rows):
         intervals = {
-            result.point: result.interval
-            for result in told
-            if result.quantity == name
-            and result.interval is not None
-            and result.interval.is_bounded
+            row.point: row.interval
+            for row in rows
+            if row.quantity == name and row.interval is not None and row.interval.is_bounded
         }
         found += [
             f"intervals of {name} overlap, each with its neighbour's, so no order is claimed: "
@@ -115,16 +112,16 @@ def overlaps(told: tuple[Result, ...]) -> list[str]:
     return found
 
 
-def unfinished(directory: RunDirectory, rows: Rows) -> list[str]:
-    """The points that had all the runs they may have and whose interval is still too wide."""
+def unfinished(directory: RunDirectory, estimates: Estimates) -> list[str]:
+    """The points that used all their runs and whose interval is still too wide."""
     rule, seeds = directory.configuration.stopping, directory.configuration.seeds
     if rule is None:
         return []
-    of = quantity(rule.quantity)
     wide = []
-    for point, own in rows.items():
-        values = [of.value(own[seed]) for seed in seeds if seed in own]
-        if len(values) == len(seeds) and rule.runs_enough(values) is None:
+    for point in estimates.rows:
+        values = estimates.values(point, rule.quantity)
+        in_order = [values.get(seed) for seed in seeds if seed in estimates.rows[point]]
+        if len(in_order) == len(seeds) and rule.runs_enough(in_order) is None:
             wide.append(point)
     if not wide:
         return []
@@ -134,21 +131,18 @@ def unfinished(directory: RunDirectory, rows: Rows) -> list[str]:
     ]
 
 
-def effects_or_lack(two_level: TwoLevel, name: str, rows: Rows, confidence: float) -> Effects | str:
-    """The effects on one quantity, or why they cannot be told."""
-    of = quantity(name)
-    values = {
-        point: {seed: found for seed, row in own.items() if (found := of.value(row)) is not None}
-        for point, own in rows.items()
-    }
-    missing = [point for point in two_level.points if not values.get(point)]
+def effects_or_reason(two_level: TwoLevel, name: str, estimates: Estimates) -> Effects | str:
+    """The effects on one quantity, or the reason why there are none."""
+    values = {point: estimates.values(point, name) for point in two_level.points}
+    missing = [point for point in two_level.points if not values[point]]
     if missing:
-        return f"no effects on {name}: {', '.join(missing)} has no run that gave it"
+        return f"no effects on {name}: {', '.join(missing)} has no run with it"
     responses = paired_values(values, two_level.points)
     if not responses[0]:
         return f"no effects on {name}: no seed was run at every point"
+    unit = quantity(name).unit
     try:
-        return effects_of(two_level.design, name, of.unit, responses, confidence)
+        return effects_of(two_level.design, name, unit, responses, estimates.confidence)
     except StatisticsError as error:
         return f"no effects on {name}: {error}"
 

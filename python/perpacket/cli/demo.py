@@ -145,7 +145,9 @@ def paper_text(cell: Cell) -> str:
     """`23,031 c`; a dash where the paper says nothing."""
     if cell.published is None:
         return "-"
-    return output.number_text(cell.published) + (" c" if cell.calibration else "")
+    from perpacket.analysis.wording import number_text
+
+    return number_text(cell.published) + (" c" if cell.calibration else "")
 
 
 def simulated_text(cell: Cell) -> str:

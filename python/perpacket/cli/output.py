@@ -7,11 +7,15 @@ import json
 import math
 import sys
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from perpacket.cli import pipes
 
+if TYPE_CHECKING:
+    from perpacket.show.terminal import TextTable
+
 PIPE_WIDTH = 200
-"""Columns of a table that goes into a pipe or a file, where nothing tells the width."""
+"""The width of a table in a pipe or a file, in columns."""
 
 
 def write_json(content: object) -> None:
@@ -20,12 +24,12 @@ def write_json(content: object) -> None:
 
 
 def finite(value: float) -> float | None:
-    """A number for JSON, which has no infinite ones: None, null there, in their place."""
+    """A number for JSON, which has no infinity: None in its place."""
     return value if math.isfinite(value) else None
 
 
 def write_text(text: str) -> None:
-    """Data as it is."""
+    """Write data unchanged."""
     pipes.write(sys.stdout, text)
 
 
@@ -46,7 +50,7 @@ def write_table(
     from rich.table import Table
     from rich.text import Text
 
-    heading_line = Text(title, style="bold")  # not the table's title: that wraps at its width
+    heading_line = Text(title, style="bold")  # the table would wrap its own title at its width
     table = Table(box=SIMPLE_HEAD)
     for heading in headings:
         is_number = heading in right
@@ -62,23 +66,14 @@ def write_table(
     write_text("".join(f"{line.rstrip()}\n" for line in capture.get().splitlines()))
 
 
-def number_text(value: object) -> str:
-    """A value for a table: numbers with five significant digits, nothing where it has none."""
-    if value is None:
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,}"
-    if isinstance(value, float):
-        if value == 0 or not math.isfinite(value):
-            return f"{value:g}"
-        decimals = max(0, 4 - math.floor(math.log10(abs(value))))
-        text = f"{value:,.{min(decimals, 8)}f}"
-        return text.rstrip("0").rstrip(".") if "." in text else text
-    return str(value)
+def write_text_table(table: TextTable) -> None:
+    """A table of an analysis; its title alone where it has no rows."""
+    if table.rows:
+        write_table(table.title, table.headings, table.rows, table.right)
+    else:
+        write_line(table.title)
 
 
 def plain_text(value: object) -> str:
-    """A value as an option takes it: no separators, `true` and `false` in small letters."""
+    """A value as an option accepts it: no separators, `true` and `false` in lower case."""
     return value if isinstance(value, str) else json.dumps(value)

@@ -181,17 +181,18 @@ def print_parameters(configuration: str, parameters: list[Parameter], form: Form
 
 def print_result(result: Mapping[str, object]) -> None:
     """The result for people: its numbers, then the layers. Units are in the names."""
-    from perpacket.run.observation_file import flatten
+    from perpacket.analysis.wording import number_text
+    from perpacket.study.quantities import flatten
 
     title = f"{result.get('configuration')}, seed {result.get('seed')}"
     skipped = {"schema", "configuration", "seed", "layers"}
     numbers = {key: value for key, value in result.items() if key not in skipped}
-    rows = [(name, output.number_text(value)) for name, value in flatten(numbers)]
+    rows = [(name, number_text(value)) for name, value in flatten(numbers)]
     output.write_table(title, ("quantity", "value"), rows, right=("value",))
     layers = result.get("layers")
     if isinstance(layers, Mapping) and layers:
         table = [
-            (name, *(output.number_text(events.get(event)) for event in LAYER_EVENTS))
+            (name, *(number_text(events.get(event)) for event in LAYER_EVENTS))
             for name, events in layers.items()
         ]
         title = "Host, by layer (packets are frames sent and received)"

@@ -50,7 +50,7 @@ from perpacket.cli.study_options import (
     UrlOption,
     WarmupSecondsOption,
 )
-from perpacket.cli.study_output import conclude, describe_point, summary
+from perpacket.cli.study_output import conclude
 from perpacket.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -86,12 +86,13 @@ class Theme(StrEnum):
 @app.command("list", epilog="Example: perpacket study list")
 def list_studies(output_format: FormatOption = Format.TABLE, quiet: QuietOption = False) -> None:
     """List the studies there are."""
+    from perpacket.show import json
     from perpacket.study import library
 
     progress.note("Run one with `perpacket study run STUDY`.", quiet)
     found = [library.find(name) for name in library.names()]
     if output_format is Format.JSON:
-        output.write_json([summary(study) for study in found])
+        output.write_json([json.study_summary(study) for study in found])
         return
     rows = [
         (study.name, study.title, str(len(study.points)), str(len(study.published)))
@@ -106,11 +107,13 @@ def show(
     name: NameArgument, output_format: FormatOption = Format.TABLE, quiet: QuietOption = False
 ) -> None:
     """Show what a study asks, its points, and what it is compared with or cannot tell apart."""
+    from perpacket.show import json
     from perpacket.study import library
 
     study = library.find(name)
     if output_format is Format.JSON:
-        output.write_json(summary(study) | {"points": [describe_point(p) for p in study.points]})
+        points = [json.point(point) for point in study.points]
+        output.write_json(json.study_summary(study) | {"points": points})
         return
     source = f"\ncompared with: {study.source}" if study.source else ""
     progress.note(f"{study.title}: {study.question}{source}", quiet)
@@ -219,20 +222,22 @@ def fresh_path(study: Study) -> Path:
 
 def finish(made: RunDirectory, form: Format, quiet: bool) -> None:
     """Keep the table of a run whose session has ended, then report."""
+    from perpacket.analysis.analysis import analyze
     from perpacket.run import table_file
     from perpacket.run.directory import TABLE
     from perpacket.study import library
 
     if made.read_observations():
         table_file.write(made, made.path / TABLE)
-    conclude(library.of_run(made.configuration), made, made.report_path, form, quiet)
+    analysis = analyze(library.of_run(made.configuration), made)
+    conclude(analysis, made.report_path, form, quiet)
 
 
 def refuse(
     name: str, kind: str, options: Mapping[str, object], settings: list[tuple[str, str]]
 ) -> None:
     """Raise `ConfigurationError` when an option of the other kind of study was given."""
-    from perpacket.show.html.assembly import NAMED_OPTIONS
+    from perpacket.analysis.analysis import NAMED_OPTIONS
     from perpacket.study.library import measured
 
     names = NAMED_OPTIONS | measured.OPTIONS
@@ -370,6 +375,7 @@ def report(
     quiet: QuietOption = False,
 ) -> None:
     """Write the report of a run, finished or not, and print its comparisons."""
+    from perpacket.analysis.analysis import analyze
     from perpacket.show import html
 
     if destination is not None:
@@ -377,10 +383,11 @@ def report(
     if charts is not None:
         check_folder("--charts", charts)
     found, study = reopen(directory)
+    analysis = analyze(study, found)
     if charts is not None:
-        files = html.write_charts(study, found, charts, dark=theme is Theme.DARK)
+        files = html.write_charts(analysis, charts, dark=theme is Theme.DARK)
         progress.note(f"charts: {len(files)} files in {charts}", quiet)
-    conclude(study, found, destination or found.report_path, output_format, quiet)
+    conclude(analysis, destination or found.report_path, output_format, quiet)
 
 
 def reopen(path: Path) -> tuple[RunDirectory, Study]:

@@ -150,15 +150,16 @@ def synthesize(
 
 def show(name: str, content: Mapping[str, object], form: Format, quiet: bool) -> None:
     """What the library says of a trace, as JSON or as a table with the first rejects."""
+    from perpacket.analysis.wording import number_text
     from perpacket.cli import progress
-    from perpacket.run.observation_file import flatten
+    from perpacket.study.quantities import flatten
 
     if form is Format.JSON:
         output.write_json(content)
         return
     found = content.get("rejects")
     rejects = found if isinstance(found, list) else []
-    rows = [(key, output.number_text(value)) for key, value in flatten(content) if key != "rejects"]
+    rows = [(key, number_text(value)) for key, value in flatten(content) if key != "rejects"]
     output.write_table(name, ("quantity", "value"), rows, right=("value",))
     for reject in rejects[:LISTED_REJECTS]:
         progress.note(f"note: line {reject['line']} was skipped: {reject['reason']}", quiet)

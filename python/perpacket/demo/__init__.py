@@ -45,7 +45,8 @@ def run(
     simulation. A machine that cannot be measured is said so in `live`, and the simulation goes on.
     Raises what `perpacket.run.start.run` raises; an interrupted demo leaves nothing.
     """
-    from perpacket.show import html as report
+    from perpacket.analysis.analysis import analyze
+    from perpacket.show import html
 
     with tempfile.TemporaryDirectory(prefix="perpacket-demo-") as folder:
         try:
@@ -55,7 +56,7 @@ def run(
             raise Interrupted("interrupted: the demo keeps nothing", hint=KEEPING) from None
         except RunFailed as error:
             raise RunFailed(str(error), hint=KEEPING) from error
-        runs = [(story.study, story.directory)]
+        analyses = [story.analysis]
         if measured is not None and measured.directory is not None:
-            runs.insert(0, (measured.study, measured.directory))
-        return Demo(measured, story, report.write_studies(runs, destination))
+            analyses.insert(0, analyze(measured.study, measured.directory))
+        return Demo(measured, story, html.write_several(analyses, destination))

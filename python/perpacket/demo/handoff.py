@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from perpacket.analysis.published import Comparison, Published
-from perpacket.analysis.published_rows import Rows, compare, rankings, rows_of
+from perpacket.analysis.analysis import Analysis, analyze
+from perpacket.analysis.published import Published
+from perpacket.analysis.published_rows import estimate
 from perpacket.analysis.statistics import Interval
 from perpacket.run import start
-from perpacket.run.directory import RunDirectory
 from perpacket.run.simulated_runs import ProgressFunction
 from perpacket.study.library import osdi06
-from perpacket.study.quantities import QUANTITIES, estimate
+from perpacket.study.quantities import QUANTITIES
 from perpacket.study.study import Study
 
 STORY = {
@@ -56,8 +56,7 @@ class Cell:
 class Story:
     """What was simulated: a row of cells for each configuration, in the order of the story."""
 
-    study: Study
-    directory: RunDirectory
+    analysis: Analysis
     rows: dict[str, tuple[Cell, ...]]
     notes: tuple[str, ...]
 
@@ -98,31 +97,23 @@ def run(
     directory = start.run(
         demo, path, overrides=tuple(overrides), workers=workers, on_progress=on_progress
     )
-    rows = rows_of(directory)
-    return Story(
-        study=demo,
-        directory=directory,
-        rows=table(rows, compare(demo, directory)),
-        notes=tuple(notes(demo, directory)),
-    )
+    analysis = analyze(demo, directory)
+    return Story(analysis, table(analysis), tuple(notes(analysis)))
 
 
-def table(rows: Rows, comparisons: list[Comparison]) -> dict[str, tuple[Cell, ...]]:
+def table(analysis: Analysis) -> dict[str, tuple[Cell, ...]]:
     """The demo's table: every quantity of every configuration, published or not."""
-    return {
-        name: tuple(cell(name, quantity, rows, comparisons) for quantity in COLUMNS)
-        for name in STORY
-    }
+    return {name: tuple(cell(name, quantity, analysis) for quantity in COLUMNS) for name in STORY}
 
 
-def cell(point: str, quantity: str, rows: Rows, comparisons: list[Comparison]) -> Cell:
+def cell(point: str, quantity: str, analysis: Analysis) -> Cell:
     """One cell. Gains are against the first configuration, which has none itself."""
     chosen = QUANTITIES[quantity]
     baseline = next(iter(STORY))
     simulated = None
     if not (chosen.paired and point == baseline):
-        simulated, _ = estimate(chosen, rows.get(point, {}), rows.get(baseline))
-    figures = [row.published for row in comparisons]
+        simulated, _ = estimate(analysis.estimates, chosen, point, baseline)
+    figures = [row.published for row in analysis.comparisons]
     for stated in figures:
         if stated.point == point and stated.against in (None, baseline):
             value = stated_as(stated, quantity)
@@ -153,11 +144,11 @@ def stated_as(stated: Published, quantity: str) -> float | None:
     return None
 
 
-def notes(demo: Study, directory: RunDirectory) -> list[str]:
-    """What the run's numbers cannot say."""
+def notes(analysis: Analysis) -> list[str]:
+    """Doubts about the run's numbers."""
     warnings = {
         f"{row.configuration}, {row.title.lower()}: {warning}"
-        for row in compare(demo, directory)
+        for row in analysis.comparisons
         for warning in row.warnings
     }
-    return [*rankings(demo, directory), *sorted(warnings)]
+    return [*analysis.rankings, *sorted(warnings)]

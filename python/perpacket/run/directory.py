@@ -18,9 +18,8 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from itertools import takewhile
 from pathlib import Path
@@ -31,6 +30,7 @@ from perpacket.run import configuration_file, observation_file
 from perpacket.run.configuration_file import RunConfiguration
 from perpacket.run.observation_file import Observation
 from perpacket.study.study import Outcome, Point
+from perpacket.whole_file import TEMPORARY, write_whole
 
 if TYPE_CHECKING:
     import polars
@@ -46,9 +46,6 @@ TABLE = "observations.parquet"
 LOCK = ".lock"
 FAILURE_SCHEMA = 1
 """Version of the layout of a failure's file."""
-
-TEMPORARY = ".part"
-"""Suffix of a file that is being written; leftovers of a killed run are removed on opening."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,39 +338,3 @@ def read_json(file: Path, hint: str = "") -> dict[str, object]:
     if not isinstance(content, dict):
         raise CorruptObservation(f"{file}: expected a JSON object", hint)
     return content
-
-
-def write_whole(file: Path, content: str | bytes) -> None:
-    """Write `file` so that it is on disk whole, under its name, or not there at all.
-
-    Text is written as UTF-8. Raises `OSError` naming `file`, whichever step failed.
-    """
-    temporary = file.with_name(file.name + TEMPORARY)
-    with settle(temporary, file):
-        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
-
-
-@contextmanager
-def settle(temporary: Path, file: Path) -> Iterator[None]:
-    """What was written to `temporary` within is on disk under the name `file` afterwards.
-
-    Raises `OSError` naming `file`, whichever step failed.
-    """
-    try:
-        yield
-        written = os.open(temporary, os.O_RDONLY)
-        try:
-            os.fsync(written)
-        finally:
-            os.close(written)
-        temporary.replace(file)
-    except OSError as error:
-        # On a full disk, half a file is what the next one lacks.
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        raise OSError(error.errno, error.strerror, str(file)) from error
-    folder = os.open(file.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perpacket.errors import CorruptObservation
+from perpacket.study.quantities import flatten
 from perpacket.study.study import Outcome, Point
 
 if TYPE_CHECKING:
@@ -96,15 +97,6 @@ def _finite(digits: str) -> float:
     if not math.isfinite(number):
         raise ValueError(f"{digits} is no finite number")
     return number
-
-
-def flatten(content: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
-    """The leaves of nested objects with dotted names."""
-    for key, value in content.items():
-        if isinstance(value, Mapping):
-            yield from flatten(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
 
 
 def texts_for_numbers(

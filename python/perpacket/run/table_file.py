@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perpacket.errors import ConfigurationError
-from perpacket.run.directory import TEMPORARY, RunDirectory, settle
+from perpacket.run.directory import RunDirectory
+from perpacket.whole_file import TEMPORARY, settle
 
 if TYPE_CHECKING:
     import polars

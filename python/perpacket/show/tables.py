@@ -1,18 +1,16 @@
-"""The tables of a report, as data: the page turns them into HTML."""
+"""The tables of a report as data: the page turns them into HTML."""
 
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from perpacket.analysis import means
+from perpacket.analysis.findings import GAIN_COLUMN
 from perpacket.analysis.published import Comparison, Verdict
-from perpacket.show.terms import SIMULATED, Voice, voice_of
-from perpacket.show.wording import (
+from perpacket.analysis.terms import SIMULATED, Terms
+from perpacket.analysis.wording import (
     compact,
     place,
     signed_interval,
@@ -20,15 +18,16 @@ from perpacket.show.wording import (
     verdict_in_words,
     with_unit,
 )
+from perpacket.study.quantities import COLUMNS
 
 if TYPE_CHECKING:
     import polars as pl
 
+    from perpacket.analysis.analysis import Analysis
     from perpacket.analysis.statistics import Interval
-    from perpacket.study.study import Study
 
-# A browser on a phone still scrolls this many cells.
 MOST_RAW_CELLS: Final = 30_000
+"""A browser on a phone still scrolls this many cells."""
 
 VERDICT_SIGNS: Final = {
     Verdict.AGREES: "\N{CHECK MARK}",
@@ -42,7 +41,7 @@ VERDICT_SIGNS: Final = {
 }
 
 
-VERDICT_LOOKS: Final = {
+VERDICT_CLASSES: Final = {
     Verdict.AGREES: "verdict-agrees",
     Verdict.SAME_DIRECTION: "verdict-agrees",
     Verdict.DIFFERS: "verdict-differs",
@@ -52,22 +51,22 @@ VERDICT_LOOKS: Final = {
     Verdict.TOO_WIDE: "verdict-not-simulated",
     Verdict.NOT_SIMULATED: "verdict-not-simulated",
 }
-"""Classes of the style sheet: what speaks for the published value, against it, and neither."""
+"""Classes of the style sheet: agreement, disagreement, and neither."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A cell: what it shows, a remark below, what it sorts by, and the class of its look."""
+    """A cell: its text, a remark below, the number it sorts by, and its CSS class."""
 
     text: str
     remark: str = ""
     sort: float | None = None
-    look: str = ""
+    css: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table whose first column heads the rows; numeric columns are set to the right."""
+    """A table whose first column heads the rows; numeric columns are aligned to the right."""
 
     identifier: str
     caption: str
@@ -76,59 +75,6 @@ class Table:
     rows: tuple[tuple[Cell, ...], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Measure:
-    """A column of the table of means: its title with the unit, and how to get it."""
-
-    title: str
-    column: str
-    scale: float = 1.0
-
-    @property
-    def most(self) -> float:
-        """What the number can be: a share is all at most."""
-        return 100.0 if self.title.endswith("(%)") else math.inf
-
-
-# The result's numbers that a reader looks for first. Columns without any number are left out.
-MEASURES: Final = (
-    Measure("Requests/s", "requests_per_s"),
-    Measure("Content (Mb/s)", "content_mbps"),
-    Measure("Goodput (Mb/s)", "goodput_mbps"),
-    Measure("Packets/s", "packets_per_s"),
-    Measure("Packets on the NIC (%)", "nic_packet_share", 100),
-    Measure("Connections handed off (%)", "handed_off_share", 100),
-    Measure("Host idle (%)", "host_idle", 100),
-    Measure("Server idle (%)", "server_idle", 100),
-    Measure("Clients idle (%)", "client_idle", 100),
-    Measure("NIC idle (%)", "nic_idle", 100),
-    Measure("Host packets sent, median delay (µs)", "host_packet_delay_us.send.median"),
-    Measure("Host packets received, median delay (µs)", "host_packet_delay_us.receive.median"),
-    Measure("Response, median (ms)", "response_ms.median"),
-    Measure("Response, median (ms)", "latency_us.response.p50", 1e-3),
-    Measure("Response, 99 % (ms)", "latency_us.response.p99", 1e-3),
-    Measure("Server's processor time a request (µs)", "server_cpu_us_per_request"),
-    Measure("Server's page faults/s", "server_process.page_faults_per_s"),
-    Measure("Server's context switches/s", "server_process.context_switches_per_s"),
-    Measure("Server's pages in memory", "server_process.resident_pages"),
-    Measure("Drops", "drops"),
-    Measure("Forwarded (Mb/s)", "forwarded_mbps"),
-    Measure("Forwarded packets/s", "forwarded_packets_per_s"),
-    Measure("Highest rate without loss (frames/s)", "throughput_pps"),
-    Measure("Throughput (Mb/s)", "throughput_mbps"),
-    Measure("Frames lost (%)", "loss", 100),
-    Measure("Lateness, 99 % (µs)", "lateness_us.p99"),
-    Measure("Jitter, mean difference of gaps (µs)", "mean_gap_difference_us.mean"),
-    Measure("Packets lost", "lost"),
-    Measure("Clients that timed out", "timed_out"),
-    Measure("Server's processor time (% of a core)", "server_cpu_percent"),
-    Measure("Page faults/s", "page_faults_per_s"),
-    Measure("Context switches/s", "context_switches_per_s"),
-    Measure("Active pages", "active_pages"),
-    Measure("Bandwidth (MB/s)", "mbytes_per_s"),
-    Measure("Dependent load (ns)", "latency_ns"),
-    Measure("Context switch (ns)", "ns_per_switch"),
-)
 GAIN_TITLE: Final = "Gain in requests (%)"
 LAYER_SUMS: Final = (
     ("Host cycles per packet", "cycles_per_packet"),
@@ -139,44 +85,45 @@ LAYER_SUMS: Final = (
 )
 
 
-def comparison_table(comparisons: Sequence[Comparison], voice: Voice = SIMULATED) -> Table:
-    """Published values beside the runs' own, in the document's order.
+def comparison_table(analysis: Analysis) -> Table:
+    """Published values beside the run's own, in the document's order.
 
-    A role, calibrated or held out, is told where something can be calibrated.
+    Simulated runs have a role in the last column: used to calibrate, or held out.
     """
-    columns = ("Configuration", "Quantity", "Where", "Paper", voice.title, "Verdict", "Role")
-    shown = len(columns) - voice.is_measured
+    terms = analysis.terms
+    columns = ("Configuration", "Quantity", "Where", "Paper", terms.title, "Verdict", "Role")
+    shown = len(columns) - terms.is_measured
     return Table(
         identifier="comparison",
-        caption=f"Published and {voice.adjective} values in the paper's units, with the interval "
-        f"over {voice.replications}",
+        caption=f"Published and {terms.adjective} values in the paper's units, with the interval "
+        f"over {terms.replications}",
         columns=columns[:shown],
         numeric=(False, False, False, True, True, False, False)[:shown],
-        rows=tuple(_comparison_row(row, voice)[:shown] for row in comparisons),
+        rows=tuple(_comparison_row(row, terms)[:shown] for row in analysis.comparisons),
     )
 
 
-def _comparison_row(row: Comparison, voice: Voice) -> tuple[Cell, ...]:
+def _comparison_row(row: Comparison, terms: Terms) -> tuple[Cell, ...]:
     published = row.published
     text = verdict_in_words(row.verdict_text)
     if row.verdict is Verdict.NOT_SIMULATED:
-        text = voice.nothing
+        text = terms.nothing
     paper = published.value if published.value is not None else published.maximum
     verdict = Cell(
         f"{VERDICT_SIGNS[row.verdict]} {text}",
         remark="; ".join(row.warnings),
         sort=abs(row.difference) if row.difference is not None else None,
-        look=VERDICT_LOOKS[row.verdict],
+        css=VERDICT_CLASSES[row.verdict],
     )
     role = (
-        Cell("\N{WHITE SQUARE}\N{NO-BREAK SPACE}used to calibrate", look="calibrated")
+        Cell("\N{WHITE SQUARE}\N{NO-BREAK SPACE}used to calibrate", css="calibrated")
         if published.calibration
-        else Cell("\N{BLACK DIAMOND}\N{NO-BREAK SPACE}held out", look="held-out")
+        else Cell("\N{BLACK DIAMOND}\N{NO-BREAK SPACE}held out", css="held-out")
     )
     return (
-        Cell(published.point, look="name"),
-        Cell(row.title or published.statement, remark=_remark(row), look="quantity"),
-        Cell(place(published.where), look="where"),
+        Cell(published.point, css="name"),
+        Cell(row.title or published.statement, remark=_remark(row), css="quantity"),
+        Cell(place(published.where), css="where"),
         Cell(with_unit(published.text, published.unit), sort=paper),
         interval_cell(row.simulated),
         verdict,
@@ -185,7 +132,7 @@ def _comparison_row(row: Comparison, voice: Voice) -> tuple[Cell, ...]:
 
 
 def _remark(row: Comparison) -> str:
-    """What must be known of a published value; a change is from somewhere."""
+    """The point that a change starts from, and the note on a published value."""
     published = row.published
     start = f"from {published.against}" if published.judged == "direction" else ""
     return "; ".join(filter(None, (start, published.note)))
@@ -199,71 +146,66 @@ def interval_cell(interval: Interval | None) -> Cell:
     return Cell(value, remark=bounds, sort=interval.value)
 
 
-def means_table(study: Study, observations: pl.DataFrame) -> Table:
+def means_table(analysis: Analysis) -> Table:
     """Every configuration of the run with its main results: means and intervals."""
-    voice = voice_of(study)
-    columns: dict[str, Callable[[str], Cell]] = {}
-    gains = {
-        point.name: gain
-        for point in study.points
-        if (gain := means.gain_percent(observations, point, MEASURES[0].column)) is not None
-    }
-    for measure in MEASURES:
-        scaled = partial(operator.mul, measure.scale)
-        intervals = {
-            name: interval.map(scaled).within(-math.inf, measure.most)
-            for name, interval in means.per_point(observations, measure.column).items()
-        }
-        if intervals:
-            columns[measure.title] = _cells(intervals)
-        if measure is MEASURES[0] and gains:
-            columns[GAIN_TITLE] = lambda name: _gain_cell(gains.get(name))
+    estimates, terms = analysis.estimates, analysis.terms
+    columns: dict[str, Mapping[str, Cell]] = {}
+    for entry in COLUMNS.values():
+        if not entry.in_table:
+            continue
+        means = estimates.means(entry.in_percent)
+        if means:
+            cells = {point: interval_cell(mean) for point, mean in means.items()}
+            columns[entry.in_percent.heading] = cells
+        if entry is GAIN_COLUMN and (gains := _gains(analysis)):
+            columns[GAIN_TITLE] = gains
     for title, event in LAYER_SUMS:
-        names = [name for layer, name in means.layer_columns(observations, event).items()
-                 if layer != "idle"]  # fmt: skip
-        intervals = means.per_point_sum(observations, names)
-        if intervals:
-            columns[title] = _cells(intervals)
+        layers = estimates.layers(event)
+        sums = {
+            point: interval_cell(total)
+            for point in estimates.rows
+            if (total := estimates.layer_sum(point, layers, event)) is not None
+        }
+        if sums:
+            columns[title] = sums
+    rows = []
+    for point in analysis.study.points:
+        runs = estimates.runs(point.name)
+        head = (Cell(point.name, css="name"), Cell(str(runs), sort=float(runs)))
+        rest = (column.get(point.name, Cell("")) for column in columns.values())
+        rows.append((*head, *rest))
     return Table(
         identifier="means",
-        caption=f"Every configuration: means over {voice.replications}, with intervals",
-        columns=("Configuration", voice.replications.capitalize(), *columns),
+        caption=f"Every configuration: means over {terms.replications}, with "
+        f"{percent_text(analysis)} intervals",
+        columns=("Configuration", terms.replications.capitalize(), *columns),
         numeric=(False, *[True] * (1 + len(columns))),
-        rows=_means_rows(study, observations, columns),
+        rows=tuple(rows),
     )
 
 
-def _means_rows(
-    study: Study, observations: pl.DataFrame, columns: Mapping[str, Callable[[str], Cell]]
-) -> tuple[tuple[Cell, ...], ...]:
-    runs = dict(observations["point"].value_counts().iter_rows()) if observations.height else {}
-    return tuple(
-        (
-            Cell(point.name, look="name"),
-            Cell(str(runs.get(point.name, 0)), sort=float(runs.get(point.name, 0))),
-            *(cell(point.name) for cell in columns.values()),
-        )
-        for point in study.points
-    )
+def _gains(analysis: Analysis) -> dict[str, Cell]:
+    """The gain of each point over its baseline."""
+    found = {}
+    for point in analysis.study.points:
+        gain = analysis.estimates.gain(point, GAIN_COLUMN)
+        if gain is not None:
+            value, bounds = signed_interval(gain, "")
+            found[point.name] = Cell(value, remark=bounds, sort=gain.value)
+    return found
 
 
-def _cells(intervals: Mapping[str, Interval]) -> Callable[[str], Cell]:
-    return lambda name: interval_cell(intervals.get(name))
+def percent_text(analysis: Analysis) -> str:
+    """The confidence of a run's intervals, as `95 %`."""
+    return f"{100 * analysis.confidence:g} %"
 
 
-def _gain_cell(gain: Interval | None) -> Cell:
-    if gain is None:
-        return Cell("")
-    value, bounds = signed_interval(gain, "")
-    return Cell(value, remark=bounds, sort=gain.value)
-
-
-def raw_table(observations: pl.DataFrame, voice: Voice = SIMULATED) -> Table:
+def raw_table(observations: pl.DataFrame, terms: Terms = SIMULATED) -> Table:
     """One row per run: every column, or the first ones where that were too many cells."""
     shown = observations.columns
     fitting = MOST_RAW_CELLS // max(1, observations.height)
     caption = (
-        f"Every run: one row per configuration and {voice.replication}, values to six significant "
+        f"Every run: one row per configuration and {terms.replication}, values to six significant "
         "digits"
     )
     if len(shown) > fitting:

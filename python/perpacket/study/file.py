@@ -20,7 +20,7 @@ from perpacket.analysis.statistics import DEFAULT_CONFIDENCE
 from perpacket.errors import ConfigurationError
 from perpacket.run.configuration_file import toml_value
 from perpacket.run.stopping import LEAST_RUNS
-from perpacket.study import result_keys
+from perpacket.study import quantities
 from perpacket.study.designs import DesignKind
 from perpacket.study.study import Level, Order
 
@@ -74,9 +74,9 @@ class StudyFile(BaseModel):
         if self.order is not None and self.kind == "simulated":
             raise ValueError("order is for measured studies: simulated runs disturb no other")
         for name in self.quantities:
-            if not result_keys.is_known(self.kind, name):
+            if not quantities.is_known(self.kind, name):
                 raise ValueError(
-                    f"quantities: no {name!r}; there are {result_keys.known(self.kind)}"
+                    f"quantities: no {name!r}; there are {quantities.known(self.kind)}"
                 )
         for name, levels in self.factors.items():
             _check_levels(name, levels)
@@ -98,13 +98,13 @@ class StudyFile(BaseModel):
         if (
             name is None
             and told
-            and not any(result_keys.is_column(self.kind, each) for each in told)
+            and not any(quantities.is_column(self.kind, each) for each in told)
         ):
             raise ValueError("expected until_quantity: none of quantities is a number of a result")
-        if name is not None and not result_keys.is_column(self.kind, name):
+        if name is not None and not quantities.is_column(self.kind, name):
             raise ValueError(
                 f"until_quantity: no number {name!r} in a result; there are "
-                f"{result_keys.known(self.kind).rpartition(';')[0]}"
+                f"{quantities.known(self.kind).rpartition(';')[0]}"
             )
 
     @property

@@ -1,22 +1,41 @@
-"""Every quantity that published figures and the results of runs are compared in.
+"""Every quantity of a result and of a document, as `quantities.toml` lists them.
 
-A quantity turns one observation, a flat row with dotted names, into one number in the unit of its
-name's entry. Gains and ratios take a second row: the baseline with the same seed.
+A quantity turns one observation, a flat row with dotted names, into one number. Two kinds have
+names. A *column* is a number of the result under its own key (`layers.tcp.cpu_ns_per_segment`). A
+*named quantity* is computed from columns (`busy_share.TCP`), and may compare an observation with
+that of a baseline (`gain_request_rate`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import accumulate
+import math
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib.resources import files
+from itertools import accumulate, product
+from typing import Final, Literal
 
-from perpacket.analysis.statistics import Interval, StatisticsError, mean, paired_ratio
 from perpacket.errors import CorruptObservation
 
 Row = Mapping[str, object]
 """One observation: `point`, `configuration`, `seed`, factors and the result's numbers."""
 
-REGIONS = {
+Value = Callable[[Row], float | None]
+"""A quantity of an observation; None where it has no meaning."""
+
+Kind = Literal["amount", "share", "percent", "change"]
+
+BOUNDS: Final[Mapping[str, tuple[float, float]]] = {
+    "amount": (0.0, math.inf),
+    "share": (0.0, 1.0),
+    "percent": (0.0, 100.0),
+    "change": (-math.inf, math.inf),
+}
+"""The least and the most that a quantity of each kind can be."""
+
+REGIONS: Final = {
     "User": ("user",),
     "SystemCall": ("syscall", "socket"),
     "TCP": ("tcp",),
@@ -29,88 +48,171 @@ REGIONS = {
 """The layers of each region of TR05-450 (section 3; its "stack" is five of the seven regions), as
 `Layer::region` in crates/cost has them, without the idle processor."""
 
-SEVEN = tuple(region for region in REGIONS if region != "Stack")
+SEVEN: Final = tuple(region for region in REGIONS if region != "Stack")
 """The seven regions that the busy processor is divided into."""
 
-NETWORK = ("socket", "tcp", "udp", "ip", "ethernet")
+NETWORK: Final = ("socket", "tcp", "udp", "ip", "ethernet")
 """The layers of the network code of Communication Breakdown (2004), without the NIC's driver."""
 
-BUSY = tuple(dict.fromkeys(layer for region in SEVEN for layer in REGIONS[region]))
+BUSY: Final = tuple(dict.fromkeys(layer for region in SEVEN for layer in REGIONS[region]))
 """Every layer but the idle processor."""
 
-EVENTS = {
-    "cycles": "cycles_per_packet",
-    "instructions": "instructions_per_packet",
-    "l1_misses": "l1d_misses_per_packet",
-    "l2_misses": "l2_misses_per_packet",
-    "ns": "cpu_ns_per_segment",
+CPU_LAYERS: Final[Mapping[str, Sequence[str]]] = {
+    "network": NETWORK,
+    "driver": ("driver",),
+    "network and driver": (*NETWORK, "driver"),
+    "scheduling": ("scheduler",),
+    "kernel": [layer for layer in BUSY if layer != "user"],
 }
-"""The events of a layer: name in a quantity, name in a result."""
+"""The layers of each part of all processor time."""
 
-REGION_TITLES = {"SystemCall": "System call", "Stack": "Whole stack"}
-"""Regions whose name reads better in another way."""
+EVENTS: Final = {
+    "cycles": ("cycles_per_packet", "cycles", "cycles/packet"),
+    "instructions": ("instructions_per_packet", "instructions", "instructions/packet"),
+    "l1_misses": ("l1d_misses_per_packet", "l1 misses", "misses/packet"),
+    "l2_misses": ("l2_misses_per_packet", "l2 misses", "misses/packet"),
+    "ns": ("cpu_ns_per_segment", "processor time", "ns/segment"),
+}
+"""The events of a layer by their names in quantities: the result's name, the title, the unit."""
+
+REGION_TITLES: Final = {"SystemCall": "System call", "Stack": "Whole stack"}
+"""Titles of regions whose name is not a title."""
+
+STATISTICS: Final = {
+    "p50": "median",
+    "p90": "90th percentile",
+    "p99": "99th percentile",
+    "p999": "99.9th percentile",
+    "max": "highest",
+    "send": "sent",
+    "receive": "received",
+}
+"""Parts of a key in words."""
+
+PLACEHOLDERS: Final = {"LAYER": r"\w+", "PART": r"\w+", "EVENT": r"\w+"}
+"""What a key's capitals stand for. GROUP is one of `GROUPS`."""
+
+GROUPS: Final = ("layers", "kinds", "regions", "categories", "host_stack")
+"""The ways in which a profile divides the processor's time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A number of one observation.
+    """A number of one observation: what it is, its unit and its bounds.
 
-    `value` gives it for a row, None where it has no meaning. With `paired`, the number is compared
-    with that of a baseline's row: the ratio of the two goes through `of_ratio`.
+    With `of_ratio` the number is compared with that of a baseline's row: the ratio of the two goes
+    through that function.
     """
 
     name: str
     title: str
     unit: str
-    value: Callable[[Row], float | None]
+    value: Value
     of_ratio: Callable[[float], float] | None = None
+    kind: Kind = "amount"
+    better: Literal["higher", "lower", ""] = ""
+    counts: str = ""
+    """What is counted."""
+    measured: str = ""
+    """How it is measured."""
+    column: str = ""
+    """The number of the result that it is, unscaled; empty where it is computed."""
+    runs: tuple[str, ...] = ()
+    """The kinds of studies whose results always have it."""
+    in_table: bool = False
+    """Whether the report's table of configurations shows it."""
 
     @property
     def paired(self) -> bool:
         """Whether it needs a baseline."""
         return self.of_ratio is not None
 
+    @property
+    def least(self) -> float:
+        """The least that it can be."""
+        return BOUNDS[self.kind][0]
 
-def number(row: Row, column: str) -> float | None:
+    @property
+    def most(self) -> float:
+        """The most that it can be."""
+        return BOUNDS[self.kind][1]
+
+    @property
+    def in_percent(self) -> Quantity:
+        """The same for a reader: a share in per cent, anything else as it is."""
+        if self.kind != "share":
+            return self
+        return replace(self, kind="percent", unit="%", value=scaled(self.value, 100), column="")
+
+    @property
+    def heading(self) -> str:
+        """`Requests/s`, `Host idle (%)`: the title with the unit."""
+        if self.unit == f"{self.title.lower()}/s":
+            return f"{self.title}/s"
+        unit = UNITS.get(self.unit, self.unit)
+        return f"{self.title} ({unit})" if unit and unit != self.title.lower() else self.title
+
+
+UNITS: Final = {"us": "\N{MICRO SIGN}s", "req/s": "requests/s"}
+"""Units as a reader knows them, where keys and documents write them in another way."""
+
+
+def flatten(content: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
+    """The leaves of nested objects with dotted names: the keys of a row."""
+    for key, value in content.items():
+        if isinstance(value, Mapping):
+            yield from flatten(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def number(row: Row, name: str) -> float | None:
     """A number of the result, None where it has no meaning (nor has, then, a group it is in).
 
     Raises `CorruptObservation` when the result has no such number.
     """
-    groups = accumulate(column.split("."), "{}.{}".format)
+    groups = accumulate(name.split("."), "{}.{}".format)
     if any(group in row and row[group] is None for group in groups):
         return None
-    if column not in row:
-        raise CorruptObservation(f"point {row['point']}, seed {row['seed']}: no {column}")
-    value = row[column]
+    if name not in row:
+        raise CorruptObservation(f"point {row['point']}, seed {row['seed']}: no {name}")
+    value = row[name]
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise CorruptObservation(
-            f"point {row['point']}, seed {row['seed']}: {column} is {value!r}, expected a number"
+            f"point {row['point']}, seed {row['seed']}: {name} is {value!r}, expected a number"
         )
     return float(value)
 
 
-def column(name: str, scale: float = 1.0) -> Callable[[Row], float | None]:
-    """A quantity that is a column of the result, times `scale`."""
+def present(row: Row, name: str) -> float | None:
+    """A number of the result, None where the result has none of that name."""
+    value = row.get(name)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number else None  # type: ignore[arg-type]
 
-    def value(row: Row) -> float | None:
-        found = number(row, name)
+
+def scaled(value: Value, scale: float) -> Value:
+    """A quantity in another unit."""
+
+    def product_of(row: Row) -> float | None:
+        found = value(row)
         return None if found is None else scale * found
 
-    return value
+    return value if scale == 1 else product_of
 
 
-def layers(event: str, names: Sequence[str]) -> Callable[[Row], float | None]:
+def layers(event: str, names: Sequence[str]) -> Value:
     """The sum of an event over layers; a layer that the run did not have adds nothing."""
-    columns = [f"layers.{name}.{EVENTS[event]}" for name in names]
+    columns = [f"layers.{name}.{EVENTS[event][0]}" for name in names]
 
     def value(row: Row) -> float | None:
-        present = [number(row, name) for name in columns if name in row]
-        return sum(found for found in present if found is not None) if present else None
+        found = [number(row, name) for name in columns if name in row]
+        return sum(one for one in found if one is not None) if found else None
 
     return value
 
 
-def instructions_per_cycle(names: Sequence[str]) -> Callable[[Row], float | None]:
+def instructions_per_cycle(names: Sequence[str]) -> Value:
     """Instructions over cycles of the layers together."""
 
     def value(row: Row) -> float | None:
@@ -120,33 +222,98 @@ def instructions_per_cycle(names: Sequence[str]) -> Callable[[Row], float | None
     return value
 
 
-def host_share(key: str) -> Callable[[Row], float | None]:
-    """`host_cycles.key` in per cent of all host cycles, whatever unit the three are in."""
-
-    def value(row: Row) -> float | None:
-        parts = {part: number(row, f"host_cycles.{part}") for part in ("user", "kernel", "idle")}
-        total = sum(part for part in parts.values() if part is not None)
-        own = parts[key]
-        return 100 * own / total if own is not None and total else None
-
-    return value
+def kernel_share(row: Row) -> float | None:
+    """`host_cycles.kernel` in per cent of all host cycles, whatever unit the three are in."""
+    parts = {part: number(row, f"host_cycles.{part}") for part in ("user", "kernel", "idle")}
+    total = sum(part for part in parts.values() if part is not None)
+    own = parts["kernel"]
+    return 100 * own / total if own is not None and total else None
 
 
 def host_packet_delay_mean_us(row: Row) -> float | None:
-    """Mean crossing time of host packets, the two directions taken as equally many.
+    """Mean crossing time of host packets, both directions weighted alike.
 
     Every segment is acknowledged (delayed acknowledgement is off), so nearly as many packets are
     received as sent.
     """
     ways = [number(row, f"host_packet_delay_us.{way}.mean") for way in ("send", "receive")]
-    present = [way for way in ways if way is not None]
-    return sum(present) / len(present) if present else None
+    found = [way for way in ways if way is not None]
+    return sum(found) / len(found) if found else None
 
 
 def active_on_nic(row: Row) -> float | None:
-    """Per cent of the concurrent connections that are on the NIC, on average over the run."""
+    """Per cent of the concurrent connections that the NIC owns, averaged over the run."""
     on_nic, active = number(row, "connections_on_nic.mean"), number(row, "clients")
     return 100 * on_nic / active if on_nic is not None and active else None
+
+
+def busy(row: Row) -> float | None:
+    """Busy time of the server's processors in per cent of all their time."""
+    idle = number(row, "server_idle")
+    return 100 * (1 - idle) if idle is not None else None
+
+
+def busy_share(names: Sequence[str]) -> Value:
+    """Processor time of some layers in per cent of the busy processor time."""
+
+    def value(row: Row) -> float | None:
+        own, whole = layers("ns", names)(row), layers("ns", BUSY)(row)
+        return 100 * own / whole if own is not None and whole else None
+
+    return value
+
+
+def cpu_share(names: Sequence[str]) -> Value:
+    """Processor time of some layers in per cent of all processor time, busy or idle.
+
+    A layer's `share` is of all that ran, other programs included.
+    """
+
+    def value(row: Row) -> float | None:
+        shares = [number(row, share) for name in names if (share := f"layers.{name}.share") in row]
+        idle = number(row, "server_idle")
+        if not shares or idle is None:
+            return None
+        return 100 * sum(share for share in shares if share is not None) * (1 - idle)
+
+    return value
+
+
+def category_share(name: str) -> Value:
+    """A category of the profile in per cent of all processor time, busy or idle.
+
+    A profile does not list a category without samples.
+    """
+
+    def value(row: Row) -> float | None:
+        share, idle = present(row, f"categories.{name}.share"), number(row, "server_idle")
+        return 100 * share * (1 - idle) if share is not None and idle is not None else None
+
+    return value
+
+
+def offload_gain(row: Row) -> float | None:
+    """The most (%) that throughput can gain if network code and driver leave the processor.
+
+    LAWS with everything offloaded and nothing slower: share / (1 - share).
+    """
+    share = cpu_share(CPU_LAYERS["network and driver"])(row)
+    return 100 * share / (100 - share) if share is not None and share < 100 else None
+
+
+def of_no_single_run(row: Row) -> float | None:
+    """The value of a quantity that only a whole design has."""
+    return None
+
+
+COMPUTED: Final[Mapping[str, Value]] = {
+    function.__name__: function
+    for function in (
+        *(kernel_share, host_packet_delay_mean_us, active_on_nic),
+        *(busy, offload_gain, of_no_single_run),
+    )
+}
+"""The functions that `compute` names."""
 
 
 def gain(ratio: float) -> float:
@@ -159,265 +326,202 @@ def loss(ratio: float) -> float:
     return 100 * (1 - ratio)
 
 
-def _simple() -> list[Quantity]:
-    """The quantities of the web configurations."""
-    delay = "host_packet_delay_us"
-    send, receive = column(f"{delay}.send.median"), column(f"{delay}.receive.median")
-    crossing = "Host packets crossing the NIC"
-    requests, packets = column("requests_per_s"), column("packets_per_s")
-    content = column("content_mbps")
-    share = column("handed_off_share", 100)
-    return [
-        Quantity("request_rate", "Requests", "req/s", requests),
-        Quantity("gain_request_rate", "Gain in requests", "%", requests, gain),
-        Quantity("loss", "Loss of requests", "%", requests, loss),
-        Quantity("gain_packet_rate", "Gain in packets", "%", packets, gain),
-        Quantity("gain_http", "Gain in HTTP content", "%", content, gain),
-        Quantity("host_idle", "Host idle", "%", column("host_idle", 100)),
-        Quantity("nic_idle", "NIC idle", "%", column("nic_idle", 100)),
-        Quantity("packet_delay_send_median", f"{crossing}, sent, median", "us", send),
-        Quantity("packet_delay_receive_median", f"{crossing}, received, median", "us", receive),
-        Quantity("packet_delay_mean", f"{crossing}, mean", "us", host_packet_delay_mean_us),
-        Quantity("handed_off_connections", "Connections handed off", "%", share),
-        Quantity("nic_packets", "Packets the NIC processed", "%", column("nic_packet_share", 100)),
-        Quantity("active_on_nic", "Active connections on the NIC", "%", active_on_nic),
-        Quantity(
-            "connections_on_nic", "Connections on the NIC", "", column("connections_on_nic.mean")
-        ),
-        Quantity(
-            "stack_share", "Host cycles below the system calls", "%", column("stack_share", 100)
-        ),
-        Quantity("kernel_share", "Host cycles in the kernel", "%", host_share("kernel")),
-        Quantity("response_time_mean", "Response time, mean", "ms", column("response_ms.mean")),
-        Quantity("drops", "Packets dropped", "packets", column("drops")),
-    ]
+RATIOS: Final = {"gain": gain, "loss": loss}
+"""The functions that `ratio` names."""
 
 
-def _by_region() -> list[Quantity]:
-    """The quantities of TR05-450: `cycles.TCP`, `cycles.TCP increase`, `ipc.TCP`, ..."""
-    found: list[Quantity] = []
+def read_entries() -> list[dict[str, object]]:
+    """The entries of `quantities.toml`, one for each key."""
+    text = (files(__package__) / "quantities.toml").read_text(encoding="utf-8")
+    return [one for entry in tomllib.loads(text)["quantity"] for one in expanded(entry)]
+
+
+def expanded(entry: Mapping[str, object]) -> Iterator[dict[str, object]]:
+    """An entry for each combination of its `each` lists, whose names stand in key and title."""
+    each = entry.get("each", {})
+    assert isinstance(each, dict)
+    for parts in product(*each.values()):
+        named = dict(zip(each, parts, strict=True))
+        words = {name: STATISTICS.get(part, part) for name, part in named.items()}
+        table = entry.get("in_table", False)
+        yield {
+            **entry,
+            "key": str(entry["key"]).format(**named),
+            "title": str(entry["title"]).format(**words),
+            "in_table": parts[-1] in table if isinstance(table, list) else table,
+        }
+
+
+def of_entry(entry: Mapping[str, object]) -> list[Quantity]:
+    """The quantity of an entry, and its change where it has one."""
+    key, value, name = str(entry["key"]), value_of(entry), entry.get("from")
+    plain = Quantity(
+        name=key,
+        title=str(entry["title"]),
+        unit=str(entry["unit"]),
+        value=value,
+        of_ratio=RATIOS[str(entry["ratio"])] if "ratio" in entry else None,
+        kind=entry["kind"],  # type: ignore[arg-type]
+        better=entry.get("better", ""),  # type: ignore[arg-type]
+        counts=str(entry["counts"]),
+        measured=str(entry["measured"]),
+        column=str(name) if name and entry.get("scale", 1) == 1 else "",
+        runs=tuple(entry.get("runs", ())),  # type: ignore[arg-type]
+        in_table=bool(entry.get("in_table")),
+    )
+    title = str(entry.get("change_title", ""))
+    if "change" in entry:
+        title = f"{entry['change']} {plain.title[0].lower()}{plain.title[1:]}"
+    return [plain, change_of(plain, title)] if title else [plain]
+
+
+def value_of(entry: Mapping[str, object]) -> Value:
+    """How the quantity of an entry is computed from a row."""
+    if "compute" in entry:
+        return COMPUTED[str(entry["compute"])]
+    if "cpu_layers" in entry:
+        return cpu_share(CPU_LAYERS[str(entry["cpu_layers"])])
+    if "category" in entry:
+        return category_share(str(entry["category"]))
+    name, scale = str(entry.get("from", entry["key"])), float(entry.get("scale", 1))  # type: ignore[arg-type]
+    if "from" not in entry or entry.get("optional"):
+        return lambda row: present(row, name)
+    return scaled(lambda row: number(row, name), scale)
+
+
+def change_of(quantity: Quantity, title: str) -> Quantity:
+    """The change of a quantity against a baseline, in per cent."""
+    return replace(
+        quantity,
+        name=f"{quantity.name} increase",
+        title=title,
+        unit="%",
+        of_ratio=gain,
+        kind="change",
+        better="",
+        measured="paired by seed or block",
+        column="",
+    )
+
+
+def by_region() -> Iterator[Quantity]:
+    """The quantities of the regions: `cycles.TCP`, `cycles.TCP increase`, `ipc.TCP`, ..."""
     for region, names in REGIONS.items():
-        for event in EVENTS:
-            value, title = layers(event, names), f"{region} {event.replace('_', ' ')}"
-            if event == "ns":
-                title = f"{REGION_TITLES.get(region, region)} processor time"
-            unit = f"{event.rsplit('_', 1)[-1]}/{'segment' if event == 'ns' else 'packet'}"
-            found.append(Quantity(f"{event}.{region}", title, unit, value))
-            found.append(
-                Quantity(f"{event}.{region} increase", f"Increase of {title}", "%", value, gain)
+        title = REGION_TITLES.get(region, region)
+        for event, (key, words, unit) in EVENTS.items():
+            one = Quantity(
+                f"{event}.{region}",
+                f"{title if event == 'ns' else region} {words}",
+                unit,
+                layers(event, names),
+                better="lower",
+                counts=f"{words} of the layers {', '.join(names)}",
+                measured="the sum over layers",
+                column=f"layers.{names[0]}.{key}" if len(names) == 1 else "",
             )
-        ipc = instructions_per_cycle(names)
-        found.append(
-            Quantity(f"ipc.{region}", f"{region} instructions per cycle", "instr/cycle", ipc)
+            yield one
+            yield change_of(one, f"Increase of {one.title}")
+        yield Quantity(
+            f"ipc.{region}",
+            f"{region} instructions per cycle",
+            "instr/cycle",
+            instructions_per_cycle(names),
+            counts=f"instructions over cycles of the layers {', '.join(names)}",
+            measured="simulated cycles",
         )
-    return found
-
-
-def busy_share(names: Sequence[str]) -> Callable[[Row], float | None]:
-    """Processor time of some layers in per cent of that of all layers: of the busy processor."""
-
-    def value(row: Row) -> float | None:
-        own, whole = layers("ns", names)(row), layers("ns", BUSY)(row)
-        return 100 * own / whole if own is not None and whole else None
-
-    return value
-
-
-def cpu_share(names: Sequence[str]) -> Callable[[Row], float | None]:
-    """Processor time of some layers in per cent of the processor's, busy or idle.
-
-    A layer's `share` is of all that ran, other programs included.
-    """
-
-    def value(row: Row) -> float | None:
-        present = [f"layers.{name}.share" for name in names if f"layers.{name}.share" in row]
-        shares = [number(row, share) for share in present]
-        idle = number(row, "server_idle")
-        if not shares or idle is None:
-            return None
-        return 100 * sum(share for share in shares if share is not None) * (1 - idle)
-
-    return value
-
-
-def category_share(name: str) -> Callable[[Row], float | None]:
-    """A category of the profile in per cent of the processor's time, busy or idle."""
-
-    def value(row: Row) -> float | None:
-        share = number(row, f"categories.{name}.share") if _has(row, name) else None
-        idle = number(row, "server_idle")
-        return 100 * share * (1 - idle) if share is not None and idle is not None else None
-
-    return value
-
-
-def _has(row: Row, category: str) -> bool:
-    """Whether the profile had samples of a category: one without any is not listed."""
-    return f"categories.{category}.share" in row
-
-
-def offload_gain(row: Row) -> float | None:
-    """What taking the network code and the driver off the processor could gain at most, in %.
-
-    LAWS with everything offloaded and nothing slower: share/(1 - share).
-    """
-    share = cpu_share((*NETWORK, "driver"))(row)
-    return 100 * share / (100 - share) if share is not None and share < 100 else None
-
-
-def _measured() -> list[Quantity]:
-    """The quantities of measured profiles."""
-    found = [
-        Quantity(
+        yield Quantity(
             f"busy_share.{region}",
-            f"{REGION_TITLES.get(region, region)} in the busy processor",
+            f"{title} in the busy processor",
             "%",
             busy_share(names),
+            kind="percent",
+            counts=f"processor time of the layers {', '.join(names)}, of all layers",
+            measured="samples of the profile",
         )
-        for region, names in REGIONS.items()
-    ]
-    parts = {
-        "network": ("Network code", cpu_share(NETWORK)),
-        "driver": ("NIC driver", cpu_share(("driver",))),
-        "network and driver": ("Network code and driver", cpu_share((*NETWORK, "driver"))),
-        "scheduling": ("Scheduling", cpu_share(("scheduler",))),
-        "kernel": ("Kernel", cpu_share([layer for layer in BUSY if layer != "user"])),
-        "server": ("Server program", category_share("server_program")),
-        "libraries": ("Libraries", category_share("libraries")),
-        "idle": ("Idle", column("server_idle", 100)),
-    }
-    for name, (title, value) in parts.items():
-        found.append(Quantity(f"cpu_share.{name}", f"{title}, of all processor time", "%", value))
-        change = f"Change of {title.lower()}'s share"
-        found.append(Quantity(f"cpu_share.{name} increase", change, "%", value, gain))
-    found.append(Quantity("offload_gain", "Most that offload could gain", "%", offload_gain))
-    return found
 
 
-def _servers() -> list[Quantity]:
-    """The quantities of measured servers beside those of their profiles."""
-    process = "server_process"
-    found = []
-    for name, title, unit, value in (
-        ("content", "Content", "Mb/s", column("content_mbps")),
-        ("latency_median", "Response, median", "us", column("latency_us.response.p50")),
-        ("page_faults", "Page faults of the server", "faults/s",
-         column(f"{process}.page_faults_per_s")),
-        ("context_switches", "Context switches of the server", "switches/s",
-         column(f"{process}.context_switches_per_s")),
-        ("server_cpu", "Processor time of the server a request", "us",
-         column("server_cpu_us_per_request")),
-        ("busy", "Busy processor of the server", "%", busy),
-    ):  # fmt: skip
-        found.append(Quantity(name, title, unit, value))
-        found.append(Quantity(f"{name} increase", f"Increase of {title.lower()}", "%", value, gain))
-    return found
+ENTRIES: Final = read_entries()
+
+COLUMNS: Final = {
+    one.name: one
+    for entry in ENTRIES
+    if not {"from", "compute", "cpu_layers", "category"} & entry.keys()
+    for one in of_entry(entry)
+}
+"""Every number of a result by its key; capitals in a key stand for names."""
+
+QUANTITIES: Final = {
+    one.name: one
+    for one in (
+        *(one for entry in ENTRIES if entry["key"] not in COLUMNS or "from" in entry
+          for one in of_entry(entry)),
+        *by_region(),
+    )
+}  # fmt: skip
+"""Every named quantity."""
 
 
-def busy(row: Row) -> float | None:
-    """The server's processors in per cent of their time."""
-    idle = number(row, "server_idle")
-    return 100 * (1 - idle) if idle is not None else None
+def pattern_of(key: str) -> re.Pattern[str]:
+    """What matches the keys that a key with capitals stands for."""
+    text = re.escape(key).replace("GROUP", f"(?:{'|'.join(GROUPS)})")
+    for name, instead in PLACEHOLDERS.items():
+        text = text.replace(name, instead)
+    return re.compile(text)
 
 
-def where_counted(name: str) -> Callable[[Row], float | None]:
-    """A column that a run has only where its machine could count it."""
+PATTERNS: Final = [
+    (pattern_of(key), entry) for key, entry in COLUMNS.items() if re.search("[A-Z]{4}", key)
+]
+
+
+def column(name: str) -> Quantity:
+    """The number of the result of that key; one that no entry describes has no unit."""
+    found = COLUMNS.get(name)
+    if found is not None:
+        return found
 
     def value(row: Row) -> float | None:
-        return number(row, name) if name in row else None
+        return present(row, name)
 
-    return value
-
-
-def of_no_single_run(row: Row) -> float | None:
-    """The value of what only a whole design has: see `perpacket.study.library.sensitivity`."""
-    return None
-
-
-def _streams() -> list[Quantity]:
-    """The quantities of stored media: what clients received, and what that took of the server."""
-    columns = {
-        "throughput": ("Throughput", "Mb/s", "throughput_mbps"),
-        "server_cpu": ("Processor time of the server", "% of a core", "server_cpu_percent"),
-        "page_faults": ("Page faults of the server", "1/s", "page_faults_per_s"),
-        "context_switches": ("Context switches of the server", "1/s", "context_switches_per_s"),
-        "cache_misses": ("Last-level cache misses", "1/s", "cache_misses_per_s"),
-        "jitter": (
-            "Jitter (mean difference of inter-arrival times)",
-            "us",
-            "mean_gap_difference_us.mean",
-        ),
-        "lost": ("Packets lost", "packets", "lost"),
-        "threads_per_stream": ("Threads per stream", "threads", "threads_per_stream"),
-    }
-    found = []
-    for name, (title, unit, source) in columns.items():
-        value = where_counted(source) if name == "cache_misses" else column(source)
-        found.append(Quantity(f"stream.{name}", title, unit, value))
-        change = f"Change of {title[0].lower()}{title[1:]}"
-        found.append(Quantity(f"stream.{name} increase", change, "%", value, gain))
-    for part in ("clients", "encoding", "distribution", "interactions", "error"):
-        title = f"Variation explained by {part}"
-        found.append(Quantity(f"variation.{part}", title, "%", of_no_single_run))
-    return found
+    for pattern, entry in PATTERNS:
+        if pattern.fullmatch(name):
+            title = f"{name.split('.')[1]}: {entry.title}"
+            return replace(entry, name=name, title=title, value=value)
+    return Quantity(name, name, "", value, kind="change")
 
 
-def _counted() -> list[Quantity]:
-    """What a router, memory and the scheduler are asked for, each with its change."""
-    found = []
-    for name, title, unit, value in (
-        ("forwarded", "Forwarded", "Mb/s", column("forwarded_mbps")),
-        (
-            "machine_switches",
-            "Context switches of the machine",
-            "1/s",
-            column("context_switches_per_s"),
-        ),
-        ("router_busy", "Busy processors of the router", "%", busy),
-        ("router_user", "User code on the router's processors", "%", column("router_user", 100)),
-        ("active_pages", "Active pages", "pages", column("active_pages")),
-        ("memory_bandwidth", "Memory bandwidth", "MB/s", column("mbytes_per_s")),
-        ("switch_cost", "Cost of a context switch", "ns", column("ns_per_switch")),
-    ):
-        found.append(Quantity(name, title, unit, value))
-        change = f"Change of {title[0].lower()}{title[1:]}"
-        found.append(Quantity(f"{name} increase", change, "%", value, gain))
-    return found
+def quantity(name: str) -> Quantity:
+    """The named quantity without a baseline, or else the number of the result."""
+    found = QUANTITIES.get(name)
+    return found if found is not None and not found.paired else column(name)
 
 
-QUANTITIES = {
-    quantity.name: quantity
-    for quantity in (
-        *(*_simple(), *_by_region(), *_measured(), *_servers()),
-        *(*_streams(), *_counted()),
+def is_known(runs: str, name: str) -> bool:
+    """Whether a run of that kind, `simulated` or `measured`, can have the quantity."""
+    found = QUANTITIES.get(name)
+    return (found is not None and not found.paired) or is_column(runs, name)
+
+
+def is_column(runs: str, name: str) -> bool:
+    """Whether the results of that kind have the number as it is."""
+    return runs in column(name).runs or any(
+        runs in entry.runs and pattern.fullmatch(name) for pattern, entry in PATTERNS
     )
-}
-"""Every quantity by name."""
 
 
-def estimate(
-    quantity: Quantity, rows: Mapping[int, Row], against: Mapping[int, Row] | None = None
-) -> tuple[Interval | None, list[float]]:
-    """The quantity over replications, and its value in each, in the order of the seeds.
+def known(runs: str) -> str:
+    """The keys that results of that kind have, in words, for messages."""
+    plain = [key for key, entry in COLUMNS.items() if runs in entry.runs]
+    return f"{', '.join(plain)}; a quantity, as ns.TCP or busy_share.TCP"
 
-    `rows` and `against` map seeds to observations; a paired quantity uses the seeds both have.
-    None when there is nothing to estimate it from.
-    """
-    if quantity.of_ratio is None:
-        values = [
-            found for seed in sorted(rows) if (found := quantity.value(rows[seed])) is not None
-        ]
-        return (mean(values) if values else None), values
-    own: list[float] = []
-    base: list[float] = []
-    for seed in sorted(rows.keys() & (against or {}).keys()):
-        first, second = quantity.value(rows[seed]), quantity.value((against or {})[seed])
-        if first is not None and second is not None:
-            own.append(first)
-            base.append(second)
-    try:
-        interval = paired_ratio(own, base).map(quantity.of_ratio)
-    except StatisticsError:
-        return None, []
-    ratios = [a / b for a, b in zip(own, base, strict=True)]
-    return interval, [quantity.of_ratio(ratio) for ratio in ratios]
+
+def columns(rows: Iterable[Row]) -> list[str]:
+    """The numbers of results that any of these rows has, without the machine's timings."""
+    identity = {"point", "configuration", "seed", "schema"}
+    names = {
+        name: None
+        for row in rows
+        for name, value in row.items()
+        if isinstance(value, float) and name not in identity and not name.startswith("timing.")
+    }
+    return list(names)

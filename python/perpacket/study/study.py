@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from perpacket.analysis.statistics import DEFAULT_CONFIDENCE
 
 if TYPE_CHECKING:
-    from perpacket.analysis.contests import Contested
-    from perpacket.analysis.effects import Results
-    from perpacket.analysis.methods import Contrast
+    from perpacket.analysis.contests import ContestResult
+    from perpacket.analysis.effects import Summary
+    from perpacket.analysis.methods import MethodComparison
     from perpacket.analysis.published import Comparison, Published
     from perpacket.run.directory import RunDirectory
     from perpacket.run.stopping import Stopping
@@ -206,9 +206,9 @@ class Measure(Protocol):
 
 
 CompareFunction = Callable[["Study", "RunDirectory"], "list[Comparison]"]
-ContestFunction = Callable[["Study", "RunDirectory"], "list[Contested]"]
-TellFunction = Callable[["Study", "RunDirectory"], "Results"]
-ContrastFunction = Callable[["RunDirectory"], "list[Contrast]"]
+ContestFunction = Callable[["Study", "RunDirectory"], "list[ContestResult]"]
+TellFunction = Callable[["Study", "RunDirectory"], "Summary"]
+ContrastFunction = Callable[["RunDirectory"], "list[MethodComparison]"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,15 +301,15 @@ class Study:
         """The rows published / simulated of a run, in the order of the document."""
         return [] if self.compare is None else self.compare(self, run_directory)
 
-    def contests(self, run_directory: RunDirectory) -> list[Contested]:
+    def contests(self, run_directory: RunDirectory) -> list[ContestResult]:
         """Who is ahead at each level of a run, and where the winner changes."""
         return [] if self.contest is None else self.contest(self, run_directory)
 
-    def results(self, run_directory: RunDirectory) -> Results | None:
+    def results(self, run_directory: RunDirectory) -> Summary | None:
         """The quantities of a run brought together, where the study does that itself."""
         return None if self.tell is None else self.tell(self, run_directory)
 
-    def contrasts(self, run_directory: RunDirectory) -> list[Contrast]:
+    def contrasts(self, run_directory: RunDirectory) -> list[MethodComparison]:
         """Two ways to each number side by side, question by question."""
         return [] if self.contrast is None else self.contrast(run_directory)
 

@@ -17,7 +17,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from perpacket.analysis.statistics import StatisticsError
-from perpacket.analysis.summary import Teller, TwoLevel, design_remarks, renamed
+from perpacket.analysis.summary import Summarize, TwoLevel, design_remarks, renamed
 from perpacket.errors import ConfigurationError
 from perpacket.measure.web.rig import MeasuredRig
 from perpacket.run.configuration_file import RunConfiguration
@@ -27,8 +27,7 @@ from perpacket.study.designs import Laid, lay_out
 from perpacket.study.file import EXAMPLE_HINT, StudyFile, as_levels, parse, text_of, to_toml
 from perpacket.study.library import measured
 from perpacket.study.points import labels_of, points_of
-from perpacket.study.quantities import QUANTITIES
-from perpacket.study.result_keys import is_column, quantity
+from perpacket.study.quantities import QUANTITIES, is_column, quantity
 from perpacket.study.study import Figure, Level, Point, Runner, Study
 
 SUFFIX = ".toml"
@@ -126,7 +125,7 @@ def _study(file: StudyFile, laid: Laid, points: tuple[Point, ...]) -> Study:
             *figures(file.kind, points, told),
             *(effect_figures(told) if two_level is not None else ()),
         ),
-        tell=Teller(two_level),
+        tell=Summarize(two_level),
         told=told,
         remarks=tuple(design_remarks(two_level)) if two_level is not None else (),
         limits=LIMITS,

@@ -1,20 +1,25 @@
-"""What all charts share: widths, fonts, dashes, legends and lines.
+"""The style of all charts: widths, fonts, dashes, legends and axes.
 
-A chart is drawn at two widths: `WIDE` for a desk or paper, `NARROW` for a phone. Text keeps its
-size at both: a narrow chart is drawn anew and never shrunk until it cannot be read. What a colour
-says is always said a second time, by shape, dashes or order.
+A chart is drawn at two widths, `WIDE` for a screen or paper and `NARROW` for a phone, with text of
+the same size. Shape, dashes or order repeat what a colour shows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import cycle, islice
 from textwrap import wrap
-from typing import Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import altair as alt
 
+from perpacket.analysis.wording import column_in_words
 from perpacket.show.charts import palette
+
+if TYPE_CHECKING:
+    from perpacket.show.tables import Table
+    from perpacket.study.study import Figure, Level, Point
 
 ItemT = TypeVar("ItemT")
 Chart = alt.LayerChart | alt.VConcatChart
@@ -23,31 +28,54 @@ ChartT = TypeVar("ChartT", alt.LayerChart, alt.VConcatChart)
 WIDE: Final = 800
 NARROW: Final = 350
 
-# Liberation Sans has Arial's metrics: what is measured here fits on the reader's machine.
+# Liberation Sans has Arial's metrics: text fits on machines with either.
 FONT: Final = "Liberation Sans, Arial, Helvetica, sans-serif"
 FONT_SIZE_PX: Final = 12
 TITLE_SIZE_PX: Final = 15
-"""Of a chart that stands alone; inside a page its title is a heading."""
+"""Of a chart in a file of its own; inside a page its title is a heading."""
 ROW_PX: Final = 24
 DASHES: Final = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [12, 3], [4, 1], [1, 3], [10, 2, 2, 2])
 
 
-# Mean width of a character of running text at 12 px: 6.1 in Arial, rounded up to be safe.
 CHARACTER_PX: Final = 6.5
+"""Mean width of a character of running text at 12 px: 6.1 in Arial, rounded up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """A chart at any width, and what it shows."""
+
+    draw: Callable[[int], Chart]
+    description: str
+    table: Table | None = None
+
+
+def level_of(point: Point, name: str) -> Level | None:
+    """A point's level of a factor, or its name or configuration where no factor has the name."""
+    levels = {"configuration": point.configuration, "point": point.name, **point.factors}
+    return levels.get(name)
+
+
+def titles_of(figure: Figure) -> tuple[str, str]:
+    """The titles of both axes, in words."""
+    return (
+        figure.x_title or column_in_words(figure.x),
+        figure.y_title or column_in_words(figure.y),
+    )
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """The text in as many lines as it takes to stay within `width` pixels."""
+    """The text in lines of at most `width` pixels."""
     return wrap(text, max(12, int(width / CHARACTER_PX))) or [""]
 
 
 def names_px(names: Sequence[str]) -> int:
-    """About how wide the longest of the rows' names is, with the space around it."""
+    """The approximate width of the longest name of a row, with its margins."""
     return int(20 + CHARACTER_PX * max(len(name) for name in names))
 
 
 def row_axis(width: int, *, grid: bool = True) -> alt.Axis:
-    """The axis of rows with names, which take half of the chart at most."""
+    """The axis of rows with names, at most half as wide as the chart."""
     return alt.Axis(labelLimit=width // 2, ticks=False, domain=False, grid=grid, labelPadding=8)
 
 

@@ -1,4 +1,4 @@
-"""From a chart to an SVG: inside a page, which gives the colours, or in a file of its own."""
+"""A chart as SVG: inside a page, which defines the colours, or in a file of its own."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _EMPTY: Final = re.compile(
 def svg(chart: Chart, *, identifier: str, title: str, description: str) -> str:
     """The chart as inline SVG, `role="img"`, scaling with its container.
 
-    `title` names it and `description` tells its content to those who do not see it; both are
-    plain text. `identifier` must be unique in the page and fit for an `id` attribute.
+    `title` names it and `description` is the text for readers who do not see it; both are plain
+    text. `identifier` must be unique in the page and fit for an `id` attribute.
     """
     opening, body = _rendered(chart, "transparent").split(">", 1)
     view_box = re.search(r'viewBox="([^"]*)"', opening)
@@ -62,8 +62,8 @@ def standalone(chart: Chart, *, title: str, description: str, dark: bool = False
     titled = chart.properties(title=chart_style.wrapped(title, chart_style.WIDE * 2 // 3))
     drawn = _rendered(titled, palette.PAPER.light)
     opening, body = drawn.split(">", 1)
-    told = f"<title>{escape(title)}</title><desc>{escape(description)}</desc>"
-    whole = f"{opening}>{told}{body}"
+    labels = f"<title>{escape(title)}</title><desc>{escape(description)}</desc>"
+    whole = f"{opening}>{labels}{body}"
     return palette.with_dark_tones(whole) if dark else whole
 
 

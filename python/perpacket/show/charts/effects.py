@@ -9,10 +9,12 @@ import altair as alt
 import polars as pl
 
 from perpacket.show.charts import chart_style, palette
-from perpacket.show.charts.chart_style import WIDE
+from perpacket.show.charts.chart_style import WIDE, Plot
 
 if TYPE_CHECKING:
-    from perpacket.analysis.effects import EffectRow, Effects
+    from perpacket.analysis.analysis import Analysis
+    from perpacket.analysis.effects import EffectRow
+    from perpacket.study.study import Figure
 
 SCHEMA: Final = {
     "effect": pl.String,
@@ -22,16 +24,26 @@ SCHEMA: Final = {
     "verdict": pl.String,
 }
 
-SHOWN: Final = "interval leaves out zero"
+SHOWN: Final = "interval excludes zero"
 NOT_SHOWN: Final = "may be zero"
 
 MOST_BARS: Final = 16
-"""Those that explain most; the table has them all."""
+"""The effects that explain most; the table has them all."""
 
 
-def told(effects: Effects) -> list[EffectRow]:
-    """The effects in the order of what they explain, without the mean, which explains nothing."""
-    return [row for row in effects.rows if row.share is not None]
+def bars_of(figure: Figure, analysis: Analysis) -> Plot | None:
+    """The effects of a two-level design on a quantity, by the share they explain."""
+    effects = analysis.summary.effects if analysis.summary else ()
+    found = next((one for one in effects if one.quantity == figure.y), None)
+    # The mean explains nothing.
+    rows = [row for row in found.rows if row.share is not None] if found else []
+    if found is None or not rows:
+        return None
+    unit = f" ({found.unit})" if found.unit else ""
+    x_title = f"effect on {figure.y}{unit}"
+    return Plot(
+        lambda width: effect_bars(rows_of(rows), x_title=x_title, width=width), described(rows)
+    )
 
 
 def rows_of(rows: Sequence[EffectRow]) -> pl.DataFrame:
@@ -52,11 +64,13 @@ def rows_of(rows: Sequence[EffectRow]) -> pl.DataFrame:
 
 
 def described(rows: Sequence[EffectRow]) -> str:
-    """What the chart shows: the effects that are there, and how many are not drawn."""
+    """The effects that the chart shows, and how many are not drawn."""
     shown = [f"{row.effect} {row.interval}" for row in rows[:MOST_BARS] if row.is_significant]
-    text = f"Effects that are there: {'; '.join(shown)}." if shown else "No effect is shown."
+    text = "No effect is shown."
+    if shown:
+        text = f"Effects whose interval excludes zero: {'; '.join(shown)}."
     rest = len(rows) - MOST_BARS
-    return f"{text} {rest} smaller ones are in the table alone." if rest > 0 else text
+    return f"{text} {rest} smaller ones are in the table only." if rest > 0 else text
 
 
 def effect_bars(frame: pl.DataFrame, *, x_title: str, width: int = WIDE) -> alt.LayerChart:

@@ -5,35 +5,31 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from perpacket.run.directory import write_whole
 from perpacket.show.charts import chart_style, drawing, figures
+from perpacket.whole_file import write_whole
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from perpacket.run.directory import RunDirectory
-    from perpacket.study.study import Figure, Study
+    from perpacket.analysis.analysis import Analysis
+    from perpacket.study.study import Figure
 
 
-def export(
-    study: Study, run_directory: RunDirectory, folder: Path, *, dark: bool = False
-) -> list[Path]:
+def export(analysis: Analysis, folder: Path, *, dark: bool = False) -> list[Path]:
     """Write every chart that has data into `folder`, made if missing, and return the files.
 
     They are numbered as in the report: `02-cost-of-a-packet.svg`, and the same as `.png`. Raises
-    `CorruptObservation` naming each damaged file of the run, and `OSError` naming the file that
-    cannot be written.
+    `OSError` naming the file that cannot be written.
     """
-    material = figures.material_of(study, run_directory)
     written: list[Path] = []
-    for number, figure in enumerate(study.figures, 1):
-        sketch = figures.sketch_of(figure, material)
-        if sketch is None:
+    for number, figure in enumerate(analysis.study.figures, 1):
+        plot = figures.plot_of(figure, analysis)
+        if plot is None:
             continue
         svg = drawing.standalone(
-            sketch.draw(chart_style.WIDE),
+            plot.draw(chart_style.WIDE),
             title=figure.title,
-            description=sketch.description,
+            description=plot.description,
             dark=dark,
         )
         stem = folder / f"{number:02}-{slug(figure)}"

@@ -1,8 +1,8 @@
 """A column over two factors: a cell for each pair of levels, its colour the value.
 
 The scale of colours is cividis (Nuñez, Anderton and Renslow, PLoS ONE 2018), which grows lighter
-with the value for everybody alike, colour-blind or not, and in print. A cell says nothing but its
-colour: a table of the same cells stands beside each chart.
+with the value for every reader, colour-blind or not, and in print. A table of the same cells is
+beside each chart.
 """
 
 from __future__ import annotations
@@ -14,13 +14,16 @@ from typing import TYPE_CHECKING, Final
 import altair as alt
 import polars as pl
 
+from perpacket.analysis.findings import figure_points
+from perpacket.analysis.wording import in_words, number, typographic
 from perpacket.show.charts import chart_style
-from perpacket.show.charts.chart_style import WIDE
+from perpacket.show.charts.chart_style import WIDE, Plot, level_of, titles_of
 from perpacket.show.tables import Cell, Table
-from perpacket.show.wording import number, typographic
 
 if TYPE_CHECKING:
+    from perpacket.analysis.analysis import Analysis
     from perpacket.analysis.statistics import Interval
+    from perpacket.study.study import Figure
 
 SCHEME: Final = "cividis"
 
@@ -42,6 +45,58 @@ def level_text(name: str, level: float) -> str:
                 return f"{whole // size} {prefix}"
         return f"{whole} B"
     return f"{whole:g}"
+
+
+def cells_of(figure: Figure, analysis: Analysis) -> Plot | None:
+    """A column's mean over two factors, in the order of their levels."""
+    means = analysis.estimates.column_means(figure.y)
+    cells: dict[tuple[float, float], Interval] = {}
+    for point in figure_points(analysis.study, figure):
+        levels = (level_of(point, figure.series or ""), level_of(point, figure.x))
+        down, across = (one if isinstance(one, int | float) else None for one in levels)
+        if point.name in means and down is not None and across is not None:
+            cells[down, across] = means[point.name]
+    if not cells:
+        return None
+    name = figure.series or ""
+    downs = sorted({down for down, _ in cells})
+    acrosses = sorted({across for _, across in cells})
+    row_of = {down: level_text(name, down) for down in downs}
+    column_of = {across: level_text(figure.x, across) for across in acrosses}
+    frame = pl.DataFrame(
+        [
+            {"x": column_of[across], "row": row_of[down], "value": float(cells[down, across].value)}
+            for down in downs
+            for across in acrosses
+            if (down, across) in cells
+        ]
+    )
+    best = max(cells, key=lambda place: cells[place].value)
+    worst = min(cells, key=lambda place: cells[place].value)
+    x_title, value_title = titles_of(figure)
+    # The levels name their unit.
+    row_title = in_words(name.removesuffix("_bytes"))
+    ends = [
+        f"{word} {number(cells[place].value)} at {row_of[place[0]]} and {column_of[place[1]]}"
+        for word, place in (("highest", best), ("lowest", worst))
+    ]
+    table = cell_table(
+        "",
+        f"{figure.title}: {value_title}",
+        f"{row_title}, by {x_title}",
+        list(column_of.values()),
+        {
+            row_of[down]: {column_of[a]: cells[down, a] for a in acrosses if (down, a) in cells}
+            for down in downs
+        },
+    )
+    return Plot(
+        lambda width: heat_map(
+            frame, x_title=x_title, row_title=row_title, value_title=value_title, width=width
+        ),
+        f"{value_title}, {' and '.join(ends)}.",
+        table,
+    )
 
 
 def heat_map(
@@ -66,7 +121,7 @@ def heat_map(
         format=".2~s" if most >= 1000 else ".2~r",
         title=value_title,
         titleLimit=width,
-        # The ends are told as they are, and what lies in the middle of the colours.
+        # The ends, and the middle of the colours.
         values=[least, math.sqrt(least * most) if logarithmic else (least + most) / 2, most],
     )
     axis = alt.Axis(labelAngle=0, labelOverlap="greedy", ticks=False, domain=False, grid=False)
@@ -98,7 +153,7 @@ def cell_table(
         columns=(corner, *columns),
         numeric=(False, *[True] * len(columns)),
         rows=tuple(
-            (Cell(name, look="name"), *(_cell(cells.get(column)) for column in columns))
+            (Cell(name, css="name"), *(_cell(cells.get(column)) for column in columns))
             for name, cells in rows.items()
         ),
     )

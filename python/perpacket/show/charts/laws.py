@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import altair as alt
 import polars as pl
 
+from perpacket.analysis.findings import figure_points
 from perpacket.analysis.offload import MOST_SHARE, gain_percent
+from perpacket.analysis.terms import MEASURED, Terms
+from perpacket.analysis.wording import points_in_words, sentence_case
 from perpacket.models import laws
 from perpacket.show.charts import chart_style, palette
-from perpacket.show.terms import MEASURED, Voice
+from perpacket.show.charts.chart_style import Plot
+
+if TYPE_CHECKING:
+    from perpacket.analysis.analysis import Analysis
+    from perpacket.study.study import Figure
 
 SCHEMA: Final = {
     "name": pl.String,
@@ -35,16 +42,42 @@ STEPS: Final = 200
 HEIGHT_PX: Final = 320
 
 
+def points_on_curve(figure: Figure, analysis: Analysis) -> Plot | None:
+    """Each point at the network's share of its busy processor, on the model's curve."""
+    words = points_in_words(analysis.study.points)
+    records = [
+        {
+            "name": words[point.name] or point.name,
+            "share": share.value,
+            "low": share.low if share.is_bounded else None,
+            "high": share.high if share.is_bounded else None,
+        }
+        for point in figure_points(analysis.study, figure)
+        if (share := analysis.network_shares.get(point.name)) is not None
+    ]
+    if not records:
+        return None
+    frame = pl.DataFrame(records, schema=SCHEMA)
+    ends = [
+        f"{name}: a share of {100 * share:.0f} % could gain {gain_percent(share):.0f} % at most"
+        for name, share, _, _ in (frame.row(0), frame.row(-1))
+    ]
+    return Plot(
+        lambda width: laws_curve(frame, width=width, terms=analysis.terms),
+        f"{sentence_case('; '.join(dict.fromkeys(ends)))}.",
+    )
+
+
 def laws_curve(
-    frame: pl.DataFrame, *, width: int = chart_style.WIDE, voice: Voice = MEASURED
+    frame: pl.DataFrame, *, width: int = chart_style.WIDE, terms: Terms = MEASURED
 ) -> alt.LayerChart:
     """The gain by the network's share of the busy processor, and each point at its own share.
 
     Columns: `name` (the point in words), `share`, `low`, `high` (a fraction and the ends of its
-    interval; ends are null after a single run). What a gain is an upper bound of, and what it
-    assumes, is told in `perpacket.models.laws`.
+    interval; ends are null after a single run). `perpacket.models.laws` has the assumptions of
+    a gain.
     """
-    points = _placed(frame, voice)
+    points = _placed(frame, terms)
     top = max(LEAST_TOP_PERCENT, 1.25 * max(points["gain"].to_list(), default=0.0))
     x = alt.X(
         "share:Q",
@@ -92,11 +125,11 @@ def _curves(top: float, width: int) -> alt.Chart:
     return drawn
 
 
-def _placed(frame: pl.DataFrame, voice: Voice) -> pl.DataFrame:
+def _placed(frame: pl.DataFrame, terms: Terms) -> pl.DataFrame:
     """The points in per cent with their gains, after those that were published."""
     own = frame.select(pl.col(name).cast(kind) for name, kind in SCHEMA.items())
     if own.height > MOST_SHAPES:
-        own = own.with_columns(name=pl.lit(voice.adjective))
+        own = own.with_columns(name=pl.lit(terms.adjective))
     stated = [
         {"name": PUBLISHED, "share": percent / 100, "low": None, "high": None}
         for _, percent, _, _ in laws.PUBLISHED

@@ -1,19 +1,40 @@
-"""The chart of one run over another: a quantity's ratio at each point, with its interval."""
+"""The chart of two runs: a quantity's ratio at each point, with its interval."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 import altair as alt
 import polars as pl
 
 from perpacket.show.charts import chart_style, palette
 
+if TYPE_CHECKING:
+    from perpacket.analysis.run_comparison import Ratio
+
 SCHEMA: Final = {"name": pl.String, "ratio": pl.Float64, "low": pl.Float64, "high": pl.Float64}
 """Columns of the chart's table; the ends of an interval are null after single runs."""
 
 LEAST_SPAN: Final = 0.02
-"""The axis shows at least so much to either side of 1: smaller changes should look small."""
+"""The axis extends at least this far to both sides of 1, so that small changes look small."""
+
+
+def ratio_chart(
+    found: Sequence[Ratio], *, quantity: str, width: int = chart_style.WIDE
+) -> alt.LayerChart:
+    """One quantity's ratios, those that have one; there must be one at least."""
+    rows = [
+        {
+            "name": ratio.point,
+            "ratio": ratio.interval.value,
+            "low": ratio.interval.low if ratio.interval.is_bounded else None,
+            "high": ratio.interval.high if ratio.interval.is_bounded else None,
+        }
+        for ratio in found
+        if ratio.interval is not None and ratio.quantity == quantity
+    ]
+    return ratios(pl.DataFrame(rows, schema=SCHEMA), quantity=quantity, width=width)
 
 
 def ratios(frame: pl.DataFrame, *, quantity: str, width: int = chart_style.WIDE) -> alt.LayerChart:

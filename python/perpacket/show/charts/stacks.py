@@ -3,22 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import altair as alt
 import polars as pl
 
+from perpacket.analysis.findings import figure_points
+from perpacket.analysis.wording import number, sentence_case
 from perpacket.show.charts import chart_style, palette
+from perpacket.show.charts.chart_style import Plot, level_of, titles_of
+
+if TYPE_CHECKING:
+    from perpacket.analysis.analysis import Analysis
+    from perpacket.study.study import Figure
 
 HEIGHT_PX: Final = 320
 ALL_LAYERS: Final = len(palette.LAYER_TONES)
 SUM_SIZE_PX: Final = 11
 HEADROOM: Final = 1.07
-# Longer names overlap below standing bars.
-LONGEST_STANDING_NAME: Final = 8
-# What a sum takes above a bar: whole numbers, then two digits with their power of ten.
+LONGEST_UPRIGHT_NAME: Final = 8
+"""Longer names overlap below upright bars."""
 WHOLE_SUM_PX: Final = 42
 SHORT_SUM_PX: Final = 26
+"""The width of a sum above a bar: whole numbers, and two digits with their power of ten."""
+
+
+def layers_of(figure: Figure, analysis: Analysis) -> Plot | None:
+    """The mean of an event in each layer, a bar per point."""
+    estimates = analysis.estimates
+    records = [
+        {"x": level, "layer": layer, "value": cost.value}
+        for point in figure_points(analysis.study, figure)
+        if (level := level_of(point, figure.x)) is not None
+        for layer in estimates.layers(figure.y)
+        if (cost := estimates.layer_sum(point.name, [layer], figure.y)) is not None
+        and cost.value > 0
+    ]
+    if not records:
+        return None
+    frame = pl.DataFrame(records, infer_schema_length=None)
+    sums = frame.group_by("x", maintain_order=True).agg(pl.col("value").sum())
+    ends = [f"{number(total)} at {level}" for level, total in (sums.row(0), sums.row(-1))]
+    x_title, y_title = titles_of(figure)
+    return Plot(
+        lambda width: stacked_layers(frame, x_title=x_title, y_title=y_title, width=width),
+        f"{sentence_case(y_title)}: {' and '.join(ends)}.",
+    )
 
 
 def stacked_layers(
@@ -28,19 +58,18 @@ def stacked_layers(
 
     Columns: `x` (the level; a number or text, drawn in the table's order), `layer` (a layer of
     the design's vocabulary), `value` (events per packet, as `y_title` says; not all zero). Layers
-    are stacked from the user's code to the wire's end. Bars stand, or lie where their names are
-    long.
+    are stacked from the user's code to the wire's end. Bars are horizontal where names are long.
     """
     levels = [level_text(value) for value in frame["x"].unique(maintain_order=True).to_list()]
     rows = frame.filter(pl.col("value") > 0).with_columns(
         pl.col("x").map_elements(level_text, return_dtype=pl.String)
     )
-    if max(len(level) for level in levels) > LONGEST_STANDING_NAME:
-        return _lying(rows, levels, y_title, width)
-    return _standing(rows, levels, x_title, y_title, width)
+    if max(len(level) for level in levels) > LONGEST_UPRIGHT_NAME:
+        return _horizontal(rows, levels, y_title, width)
+    return _upright(rows, levels, x_title, y_title, width)
 
 
-def _standing(
+def _upright(
     rows: pl.DataFrame, levels: list[str], x_title: str, y_title: str, width: int
 ) -> alt.LayerChart:
     """Upright bars, for levels with short names."""
@@ -52,7 +81,7 @@ def _standing(
     )
     x = alt.X("x:N", sort=levels, title=x_title, axis=names)
     sums = _sums(rows)
-    # The sums stand above the bars: room for the one on the highest.
+    # Sums are above the bars: leave room above the highest.
     room = HEADROOM * max(sums["value"].to_list())
     scale = alt.Scale(domain=[0, room], nice=False)
     y = alt.Y("value:Q", title=y_title, stack="zero", scale=scale, axis=alt.Axis(tickCount=6))
@@ -70,10 +99,12 @@ def _standing(
     return chart_style.fitted(chart_style.layered(bars, labels), width, HEIGHT_PX)
 
 
-def _lying(rows: pl.DataFrame, levels: list[str], value_title: str, width: int) -> alt.LayerChart:
-    """Bars that lie, for levels with long names."""
+def _horizontal(
+    rows: pl.DataFrame, levels: list[str], value_title: str, width: int
+) -> alt.LayerChart:
+    """Horizontal bars, for levels with long names."""
     sums = _sums(rows)
-    # The sums stand to the right of the bars: room for the longest of them.
+    # Sums are to the right of the bars: leave room for the longest.
     room = max(sums["value"].to_list()) * (1.08 if width >= chart_style.WIDE else 1.25)
     x = alt.X(
         "value:Q",
@@ -96,7 +127,7 @@ def _lying(rows: pl.DataFrame, levels: list[str], value_title: str, width: int) 
 
 
 def _bars(rows: pl.DataFrame, direction: str, width: int, columns: int) -> alt.Chart:
-    """The stacked bars without their places; layers that are not in the vocabulary come last."""
+    """The stacked bars without their axes; layers outside the vocabulary come last."""
     present = set(rows["layer"].to_list())
     known = [layer for layer in palette.LAYER_TONES if layer in present]
     order = known + sorted(present - set(known))
@@ -116,7 +147,7 @@ def _bars(rows: pl.DataFrame, direction: str, width: int, columns: int) -> alt.C
 
 
 def _depth(order: Sequence[str]) -> pl.Expr:
-    """A layer's place in the stack, from 0 at its foot."""
+    """A layer's position in the stack, from 0 at the bottom."""
     return pl.col("layer").replace_strict(list(order), list(range(len(order)))).alias("depth")
 
 
@@ -125,7 +156,7 @@ def _sums(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _form(sums: pl.DataFrame) -> str:
-    """Whole numbers where they say enough, else three digits."""
+    """Whole numbers from 100 on, else three digits."""
     return ",.0f" if min(sums["value"].to_list()) >= 100 else ".3~r"
 
 

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import altair as alt
 import polars as pl
 
+from perpacket.analysis.findings import figure_points
+from perpacket.analysis.wording import number
 from perpacket.show.charts import chart_style, palette
+from perpacket.show.charts.chart_style import Plot
+
+if TYPE_CHECKING:
+    from perpacket.analysis.analysis import Analysis
+    from perpacket.study.study import Figure
 
 
 class Trace(NamedTuple):
@@ -26,15 +33,36 @@ TRACES: Final = {
 }
 COLUMNS: Final = tuple(TRACES)
 
-# The y axis with its labels and title; all panels share it, so that their times line up.
 AXIS_PX: Final = 74
+"""The y axis with its labels and title; all panels share it, so that their times line up."""
 PANEL_PX: Final = 150
+
+
+def state_over_time(figure: Figure, analysis: Analysis) -> Plot | None:
+    """The first recorded timeline among the figure's points."""
+    kept = {point.name for point in figure_points(analysis.study, figure)}
+    pair = next((pair for pair in analysis.timelines if pair[0] in kept), None)
+    if pair is None:
+        return None
+    frame = analysis.timelines[pair]
+    columns = [name for name in figure.y.split(",") if name in frame.columns]
+    peaks = [
+        f"{trace_of(name).name} up to {number(peak)}"
+        for name in columns
+        if isinstance(peak := frame[name].max(), int | float)
+    ]
+    if not peaks:
+        return None
+    return Plot(
+        lambda width: timeline(frame, columns=columns, width=width),
+        f"{pair[0]}, seed {pair[1]}: {', '.join(peaks)}.",
+    )
 
 
 def timeline(
     frame: pl.DataFrame, *, columns: Sequence[str] = COLUMNS, width: int = chart_style.WIDE
 ) -> alt.VConcatChart:
-    """What the NIC held over time, a panel per unit, one above the other.
+    """The NIC's state over time, a panel per unit, one above the other.
 
     Columns: `time_s` and those named in `columns`; values may be null (no soft limit without load
     control). Long runs are thinned to one value a pixel column: the line is the mean, the band
@@ -42,11 +70,11 @@ def timeline(
     """
     inner_width = width - AXIS_PX
     rows = _thinned(frame, columns, inner_width)
-    held = [column for column in columns if column in set(rows["quantity"].to_list())]
-    units = list(dict.fromkeys(trace_of(column).unit for column in held))
+    present = [column for column in columns if column in set(rows["quantity"].to_list())]
+    units = list(dict.fromkeys(trace_of(column).unit for column in present))
     panels = []
     for unit in units:
-        shown = [column for column in held if trace_of(column).unit == unit]
+        shown = [column for column in present if trace_of(column).unit == unit]
         panels.append(_panel(rows, shown, unit, inner_width, last=unit == units[-1]))
     stacked: alt.VConcatChart = alt.vconcat(*panels, spacing=12).resolve_scale(
         color="independent", strokeDash="independent"

@@ -1,4 +1,4 @@
-"""The data that travel inside the page, as JSON that a script of the reader's own can take out."""
+"""The data inside the page, as JSON that a reader's script can extract."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import json
 import math
 from typing import TYPE_CHECKING, Final
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from perpacket.show import json as json_documents
 
+if TYPE_CHECKING:
     import polars as pl
 
+    from perpacket.analysis.analysis import Analysis
     from perpacket.analysis.published import Comparison
-    from perpacket.run.directory import RunDirectory
 
 SCHEMA: Final = 1
 """Version of the layout: `study`, `observations`, `comparisons` and `timelines`."""
@@ -22,35 +22,27 @@ MOST_OBSERVATION_BYTES: Final = 900_000
 MOST_TIMELINE_BYTES: Final = 250_000
 
 
-def embedded(
-    run_directory: RunDirectory,
-    observations: pl.DataFrame,
-    comparisons: Sequence[Comparison],
-) -> tuple[str, list[str]]:
-    """JSON fit to stand inside a script element, and what was left out of it, in sentences."""
+def embedded(analysis: Analysis) -> tuple[str, list[str]]:
+    """JSON for a script element, and what was left out of it, in sentences."""
     left_out: list[str] = []
     content: dict[str, object] = {
         "schema": SCHEMA,
-        "study": run_directory.configuration.study,
-        "observations": table_of(observations),
-        "comparisons": [comparison_record(row) for row in comparisons],
+        "study": analysis.run.configuration.study,
+        "observations": table_of(analysis.observations),
+        "comparisons": [comparison_record(row) for row in analysis.comparisons],
         "timelines": {},
     }
     text = script_json(content)
     if len(text.encode()) > MOST_OBSERVATION_BYTES:
         content["observations"] = None
         left_out.append(
-            "The runs are too many to travel inside this page: they are in `observations/` of the "
-            "run directory."
+            "The page is too small for all runs: they are in `observations/` of the run directory."
         )
-    frames = {
-        f"{point}.seed-{seed}": run_directory.timeline(point, seed)
-        for point, seed in run_directory.timelines()
-    }
+    frames = {f"{point}.seed-{seed}": frame for (point, seed), frame in analysis.timelines.items()}
     step = _timeline_step(frames)
     content["timelines"] = {name: table_of(frame[::step]) for name, frame in frames.items()}
     if step > 1:
-        left_out.append(f"Of the states over time, every {step}th instant travels in this page.")
+        left_out.append(f"Of the states over time, the page has every {step}th instant.")
     return script_json(content), left_out
 
 
@@ -75,26 +67,12 @@ def _plain(value: object) -> object:
 
 
 def comparison_record(row: Comparison) -> dict[str, object]:
-    """One row published / simulated with its numbers unrounded."""
-    published = row.published
-    return {
-        "figure": published.figure,
-        "where": published.where,
-        "statement": published.statement,
-        "point": published.point,
-        "against": published.against,
-        "quantity": published.quantity,
-        "unit": published.unit,
-        "value": published.value,
-        "min": published.minimum,
-        "max": published.maximum,
-        "calibration": published.calibration,
-        "simulated": row.simulated.as_dict() if row.simulated is not None else None,
-        "verdict": str(row.verdict),
-        "difference": row.difference,
-        "difference_unit": row.difference_unit,
-        "warnings": list(row.warnings),
-    }
+    """A published value beside the run's, with its bounds at the top level."""
+    record = json_documents.comparison(row, "simulated")
+    bounds = record.pop("published")
+    assert isinstance(bounds, dict)
+    del record["configuration"]
+    return {**record, **bounds, "statement": row.published.statement}
 
 
 def script_json(content: object) -> str:

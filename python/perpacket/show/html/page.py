@@ -1,26 +1,32 @@
-"""Puts a run's answer, drawings, tables and data into one HTML file that needs nothing else."""
+"""The page of a run: findings, charts, tables and data in one HTML file."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup, escape
 
+from perpacket import __version__
 from perpacket.analysis.published_score import MOST_DISAGREEMENTS
-from perpacket.show.charts import palette
-from perpacket.show.wording import place, verdict_in_words, with_unit
+from perpacket.analysis.wording import (
+    NOTATION,
+    SHORTHAND,
+    place,
+    verdict_in_words,
+    with_unit,
+)
+from perpacket.show import result_tables, tables
+from perpacket.show.charts import figures, palette
+from perpacket.show.html import data
 
 if TYPE_CHECKING:
-    from perpacket.analysis.findings import Finding
-    from perpacket.analysis.published import Comparison
-    from perpacket.analysis.published_score import Score
+    from perpacket.analysis.analysis import Analysis
     from perpacket.show.charts.figures import Drawing
     from perpacket.show.tables import Table
-    from perpacket.show.terms import Voice
 
 TEMPLATE: Final = "page.html.j2"
 STYLE: Final = "style.css"
@@ -30,46 +36,62 @@ CODE: Final = re.compile(r"`([^`]+)`")
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Everything a page shows, in the order it shows it."""
+    """An analysis with its drawings and tables."""
 
-    version: str
-    """Version of perpacket that wrote the page."""
-    name: str
-    title: str
-    question: str
-    source: str
-    lead: str
-    voice: Voice
-    headline: str
-    findings: list[Finding]
-    findings_note: str
-    scores: list[Score]
-    disagreements: list[Comparison]
+    analysis: Analysis
     drawings: list[Drawing]
     comparison: Table | None
+    methods: Table | None
     means: Table
-    limits: list[str]
-    commands: list[str]
-    configuration: str
-    """The text of the run's `config.toml`."""
     environment: Table
     raw: Table
-    told: list[Table]
-    """What a study without published figures tells of itself; empty for the others."""
+    summary: list[Table]
+    contests: list[Table]
     data: str
-    """JSON fit for a script element."""
-    contrasts: Table | None = None
-    """Ways side by side, where a study has several."""
-    notation: list[tuple[str, str]] = field(default_factory=list)
-    """Parts of a configuration's name and what they mean; empty where names are no shorthand."""
-    contests: list[Table] = field(default_factory=list)
-    """Who is ahead and where that changes; empty where nothing competes."""
+    """JSON for a script element."""
+    left_out: list[str]
+    """What the data lack, in sentences."""
+    notation: list[tuple[str, str]]
+    """Parts of a configuration's name and their meanings; empty where names are no shorthand."""
     prefix: str = ""
-    """What this page's `id` attributes begin with, where a file holds several."""
+    """The start of this page's `id` attributes, where a file has several pages."""
+    version: str = __version__
+
+    @property
+    def limits(self) -> list[str]:
+        """The limits of the run, and what the data lack."""
+        return [*self.analysis.limits, *self.left_out]
+
+    @property
+    def name(self) -> str:
+        """The name of the study."""
+        return self.analysis.study.name
+
+
+def page_of(analysis: Analysis, prefix: str = "") -> Page:
+    """The page of an analysis; its identifiers begin with `prefix`."""
+    comparisons, points = analysis.comparisons, analysis.study.points
+    payload, left_out = data.embedded(analysis)
+    shorthand = any(SHORTHAND.fullmatch(point.configuration) for point in points)
+    return Page(
+        analysis=analysis,
+        drawings=figures.draw(analysis, prefix),
+        comparison=tables.comparison_table(analysis) if comparisons else None,
+        methods=result_tables.method_table(analysis),
+        means=tables.means_table(analysis),
+        environment=tables.environment_table(analysis.run.environment),
+        raw=tables.raw_table(analysis.observations, analysis.terms),
+        summary=result_tables.summary_tables(analysis),
+        contests=result_tables.contest_tables(analysis.contests),
+        data=payload,
+        left_out=left_out,
+        notation=list(NOTATION) if shorthand else [],
+        prefix=prefix,
+    )
 
 
 def with_code(text: str) -> Markup:
-    """The text, escaped, with what stands between backticks as code."""
+    """The text, escaped, with parts between backticks as code."""
     return Markup(CODE.sub(r"<code>\1</code>", str(escape(text))))
 
 

@@ -1,4 +1,4 @@
-"""A measured profile that shows itself, and what offload could gain by it."""
+"""A measured profile in a notebook, and the gain that offload could reach."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ COST = "cpu_ns_per_packet"
 
 @dataclass(frozen=True)
 class Profile:
-    """What `perpacket profile --format json` wrote: costs by layer over one window."""
+    """A document of `perpacket profile --format json`: costs by layer over one window."""
 
     document: Mapping[str, object]
     place: str
-    """Where it is from, for errors and captions."""
+    """Its file, for errors and captions."""
 
     @property
     def layers(self) -> Mapping[str, Mapping[str, object]]:
@@ -47,22 +47,22 @@ class Profile:
         return profiled.network_share(self.document, self.place)
 
     def laws(self, offloaded: float = 1.0) -> Offload:
-        """What moving so much of the network's work to a NIC could gain, by `models.laws`."""
+        """The gain of moving a part of the network's work to a NIC, by `models.laws`."""
         from perpacket.models import laws
 
         return laws.offload(laws.gamma_of_share(self.network_share), offloaded)
 
     def to_polars(self) -> pl.DataFrame:
-        """A row a layer: its name and its numbers."""
+        """A row for each layer: its name and its numbers."""
         import polars
 
         rows = [{"layer": name, **layer} for name, layer in self.layers.items()]
         return polars.DataFrame(rows, infer_schema_length=None)
 
     def plot(self, what: Literal["layers", "laws"] = "layers", *, width: int = 800) -> Chart:
-        """The cost of a packet by layer, or the profile's place on the curve of LAWS.
+        """The cost of a packet by layer, or the profile on the curve of LAWS.
 
-        Processor time where there is one, shares of the busy processor where only counters were
+        The cost is processor time, or a share of the busy processor where only counters were
         sampled. `width` is in CSS pixels. Raises `ConfigurationError` on another `what`.
         """
         import polars
@@ -77,7 +77,7 @@ class Profile:
                 f"what = {what!r}: a profile has no such chart",
                 parameter="what",
                 value=what,
-                allowed="give 'layers' or 'laws'",
+                allowed="use 'layers' or 'laws'",
             )
         from perpacket.show.charts.stacks import stacked_layers
 
@@ -110,16 +110,16 @@ class Profile:
 
 
 def _text(value: object, scale: float) -> str:
-    """A number in running text; nothing for what was not measured."""
-    from perpacket.show.wording import number
+    """A number in running text; empty where it was not measured."""
+    from perpacket.analysis.wording import number
 
     return number(scale * float(value)) if isinstance(value, int | float) else ""
 
 
 def read_profile(file: str | Path) -> Profile:
-    """Read a profile; raises `ConfigurationError` naming the file when it is none."""
+    """Read a profile; raises `ConfigurationError` naming a file that is not one."""
     content = profiled.read_document(Path(file), str(file))
     profile = Profile(content, str(file))
-    # What has no shares is found here, where the file is named.
+    # A profile without shares is an error here, where the file is known.
     profiled.network_share(content, str(file))
     return profile

@@ -1,13 +1,10 @@
-"""One simulated run that shows itself."""
+"""A simulated run in a notebook."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 
-from perpacket import simulation
 from perpacket.errors import ConfigurationError
 from perpacket.show.notebook import markup
 
@@ -19,38 +16,33 @@ if TYPE_CHECKING:
 CYCLES = "cycles_per_packet"
 
 SHOWN = (
-    ("requests_per_s", "requests/s", 1.0),
-    ("content_mbps", "content (Mb/s)", 1.0),
-    ("packets_per_s", "packets/s", 1.0),
-    ("nic_packet_share", "packets on the NIC (%)", 100.0),
-    ("host_idle", "host idle (%)", 100.0),
-    ("nic_idle", "NIC idle (%)", 100.0),
-    ("drops", "drops", 1.0),
+    *("requests_per_s", "content_mbps", "packets_per_s", "nic_packet_share", "host_idle"),
+    *("nic_idle", "drops"),
 )
-"""What is shown of a run: name in the result, name and unit in words, scale."""
+"""The numbers of the result that a notebook shows."""
 
 
 class SimulatedRun(dict[str, object]):
     """The result of a simulated run: a dict with the keys that `perpacket.simulation` lists."""
 
     states: Mapping[str, list[object]] | None = None
-    """State over time, where it was asked for: see `Simulation.timeline`."""
+    """State over time, if it was recorded: see `Simulation.timeline`."""
 
     def to_polars(self) -> pl.DataFrame:
         """One row, with dotted names: `layers.tcp.cycles_per_packet`."""
         import polars
 
-        from perpacket.run.observation_file import flatten
+        from perpacket.study.quantities import flatten
 
         return polars.DataFrame([dict(flatten(self))])
 
     def timeline(self) -> pl.DataFrame:
-        """A row an instant; raises `ConfigurationError` when it was not kept."""
+        """A row for each instant; raises `ConfigurationError` when it was not recorded."""
         import polars
 
         if self.states is None:
             raise ConfigurationError(
-                "this run kept no state over time",
+                "this run recorded no state over time",
                 parameter="timeline",
                 hint="simulate with timeline=True",
             )
@@ -66,7 +58,7 @@ class SimulatedRun(dict[str, object]):
                 f"what = {what!r}: a simulated run has no such chart",
                 parameter="what",
                 value=what,
-                allowed="give 'layers' or 'timeline'",
+                allowed="use 'layers' or 'timeline'",
             )
         if what == "timeline":
             from perpacket.show.charts.timeline import timeline
@@ -94,36 +86,17 @@ class SimulatedRun(dict[str, object]):
         return {name: float(layer[CYCLES]) for name, layer in layers.items() if name != "idle"}
 
     def _repr_html_(self) -> str:
-        from perpacket.show.wording import number
+        from perpacket.analysis.wording import number
+        from perpacket.study.quantities import column
 
+        entries = [column(key).in_percent for key in SHOWN]
         rows = [
-            (name, number(scale * float(value)))
-            for key, name, scale in SHOWN
-            if isinstance(value := self.get(key), int | float)
+            (entry.heading, number(value))
+            for entry in entries
+            if (value := entry.value(self)) is not None
         ]
         rows += [
             (f"cycles per packet: {layer}", number(own)) for layer, own in self.cycles().items()
         ]
         caption = f"{self['configuration']}, seed {self['seed']}, simulated"
         return markup.table(caption, ("quantity", "value"), rows, (False, True))
-
-
-def simulate(
-    configuration: str,
-    *,
-    seed: int = 1,
-    overrides: Sequence[tuple[str, str | float]] = (),
-    trace: Path | None = None,
-    timeline: bool = False,
-) -> SimulatedRun:
-    """Simulate one configuration; arguments and errors as `perpacket.Simulation`.
-
-    With `timeline` the state over time is kept too. Ctrl-C ends it with `KeyboardInterrupt`.
-    """
-    prepared = simulation.Simulation(
-        configuration, seed=seed, overrides=overrides, trace=trace, timeline=timeline
-    )
-    found = SimulatedRun(json.loads(simulation.run_cancellable(prepared, lambda *_: None)))
-    if timeline:
-        found.states = prepared.timeline()
-    return found

@@ -8,13 +8,13 @@ from importlib.resources.abc import Traversable
 
 from perpacket.analysis import published_rows
 from perpacket.analysis.contest_results import contests_of
-from perpacket.analysis.contests import Contest
 from perpacket.analysis.methods import WIDEST_POINTS
 from perpacket.analysis.published import Published
 from perpacket.errors import ConfigurationError
 from perpacket.measure.web import plan
 from perpacket.measure.web.rig import MeasuredRig
 from perpacket.study import published_file as published
+from perpacket.study.contest import Contest
 from perpacket.study.quantities import QUANTITIES
 from perpacket.study.study import CompareFunction, Figure, Point, Rig, Study
 

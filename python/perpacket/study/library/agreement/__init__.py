@@ -13,8 +13,8 @@ Nothing published is compared: the other studies do that.
 
 from __future__ import annotations
 
-from perpacket.analysis.methods import Contrast
-from perpacket.analysis.published_rows import rows_of
+from perpacket.analysis.estimates import rows_of
+from perpacket.analysis.methods import MethodComparison
 from perpacket.measure.web.plan import Plan
 from perpacket.measure.web.rig import MeasuredRig
 from perpacket.run.directory import RunDirectory
@@ -69,7 +69,7 @@ def takes(point: Point, parameter: str) -> bool:
     return (parameter in PARAMETERS) != (point.factors["way"] == SIMULATED)
 
 
-def contrasts(directory: RunDirectory) -> list[Contrast]:
+def contrasts(directory: RunDirectory) -> list[MethodComparison]:
     """Two ways to each number side by side, question by question."""
     rows = rows_of(directory)
     names: dict[tuple[str, str], dict[int, str]] = {}

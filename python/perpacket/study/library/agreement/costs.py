@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from perpacket.analysis.methods import Estimate
-from perpacket.analysis.published_rows import Rows
+from perpacket.analysis.estimates import Rows
+from perpacket.analysis.methods import MethodValue
 from perpacket.study.library.agreement.scenarios import MEASURED
 from perpacket.study.quantities import BUSY, Row, layers, number
 
@@ -78,10 +78,10 @@ def busy(row: Row) -> float | None:
 
 def estimated(
     way: str, runs: str, rows: Mapping[int, Row], value: Callable[[Row], float | None]
-) -> Estimate:
+) -> MethodValue:
     """What a function of each run of a point says, in per cent."""
     found = {seed: value(row) for seed, row in rows.items()}
-    return Estimate(way, runs, {s: 100 * one for s, one in found.items() if one is not None})
+    return MethodValue(way, runs, {s: 100 * one for s, one in found.items() if one is not None})
 
 
 def seeds_of(rows: Rows, *points: str) -> list[int]:

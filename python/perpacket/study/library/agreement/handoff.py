@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from perpacket.analysis.methods import Contrast, Estimate
-from perpacket.analysis.published_rows import Rows
+from perpacket.analysis.estimates import Rows
+from perpacket.analysis.methods import MethodComparison, MethodValue
 from perpacket.errors import ConfigurationError
 from perpacket.models import handoff, laws
 from perpacket.study.library.agreement import costs
@@ -57,7 +57,7 @@ def fed(none: Row, few: Row) -> Fed | None:
     return Fed(found, stack, extra_us / (stack * host_us))
 
 
-def contrasts(rows: Rows, names: Mapping[int, str]) -> list[Contrast]:
+def contrasts(rows: Rows, names: Mapping[int, str]) -> list[MethodComparison]:
     """Every number of connections on the NIC: simulated beside either model.
 
     The one that feeds partial handoff is no prediction, and left out of it.
@@ -74,7 +74,7 @@ def contrasts(rows: Rows, names: Mapping[int, str]) -> list[Contrast]:
     return found
 
 
-def gain(rows: Rows, names: Mapping[int, str], level: int) -> Estimate:
+def gain(rows: Rows, names: Mapping[int, str], level: int) -> MethodValue:
     """What was simulated, over no handoff with the same seed, in per cent."""
     none, own = names.get(0, ""), names.get(level, "")
     values = {}
@@ -82,10 +82,10 @@ def gain(rows: Rows, names: Mapping[int, str], level: int) -> Estimate:
         base, rate = (number(rows[name][seed], "requests_per_s") for name in (none, own))
         if base and rate is not None:
             values[seed] = 100 * (rate / base - 1)
-    return Estimate(SIMULATED, SIMULATED, values)
+    return MethodValue(SIMULATED, SIMULATED, values)
 
 
-def modelled(model: str, rows: Rows, names: Mapping[int, str], level: int) -> Estimate:
+def modelled(model: str, rows: Rows, names: Mapping[int, str], level: int) -> MethodValue:
     """What a model says of a level, seed by seed, in per cent."""
     none, few, own = (names.get(n, "") for n in (0, FEEDING, level))
     values = {}
@@ -100,7 +100,7 @@ def modelled(model: str, rows: Rows, names: Mapping[int, str], level: int) -> Es
             gamma = laws.gamma_of_share(inputs.stack_share)
             gained = laws.offload(gamma, share, alpha=inputs.lag).gain
         values[seed] = 100 * float(gained)
-    return Estimate(model, SIMULATED, values)
+    return MethodValue(model, SIMULATED, values)
 
 
 def _why_not_partial(rows: Rows, names: Mapping[int, str], level: int) -> str:

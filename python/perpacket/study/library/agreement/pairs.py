@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from perpacket.analysis.methods import Contrast, Estimate, contrasted
-from perpacket.analysis.published_rows import doubt_warnings, replication_warnings
+from perpacket.analysis.doubts import doubt_warnings, replication_warnings
+from perpacket.analysis.methods import MethodComparison, MethodValue, compare_methods
 from perpacket.study.quantities import Row
 
 NOTABLY_IDLE = 0.05
@@ -24,15 +24,15 @@ class Axis:
 
     def beside(
         self,
-        first: Estimate,
-        second: Estimate,
+        first: MethodValue,
+        second: MethodValue,
         assumption: str,
         runs: Mapping[int, Row] | None = None,
-    ) -> Contrast:
+    ) -> MethodComparison:
         """Two ways at this place; `runs` are those that `first` comes from."""
         values = [first.values[seed] for seed in sorted(first.values)]
         warnings = (*replication_warnings(values, "%"), *doubt_warnings(runs or {}))
-        return contrasted(
+        return compare_methods(
             self.question,
             self.title,
             self.scenario,

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from perpacket.analysis.methods import Contrast, Estimate
-from perpacket.analysis.published_rows import Rows
+from perpacket.analysis.estimates import Rows
+from perpacket.analysis.methods import MethodComparison, MethodValue
 from perpacket.errors import ConfigurationError
 from perpacket.models import segments
 from perpacket.study.library.agreement import costs
@@ -36,7 +36,7 @@ BUNDLED = 1.1
 """Segments a frame may differ by this ratio before offload is what bends a line."""
 
 
-def contrasts(rows: Rows, names: Mapping[str, Mapping[int, str]]) -> list[Contrast]:
+def contrasts(rows: Rows, names: Mapping[str, Mapping[int, str]]) -> list[MethodComparison]:
     """Every size: measured beside simulated, and each beside its line where it has one.
 
     `names` gives the point of each way and size.
@@ -57,7 +57,7 @@ def contrasts(rows: Rows, names: Mapping[str, Mapping[int, str]]) -> list[Contra
     return found
 
 
-def predicted(rows: Rows, way: str, names: Mapping[int, str], size: int) -> Estimate:
+def predicted(rows: Rows, way: str, names: Mapping[int, str], size: int) -> MethodValue:
     """The share at a size by the line through the smallest and the largest, seed by seed."""
     few, many = names.get(min(names, default=0), ""), names.get(max(names, default=0), "")
     middle = names.get(size, "")
@@ -67,7 +67,7 @@ def predicted(rows: Rows, way: str, names: Mapping[int, str], size: int) -> Esti
         share = _share_between(ends, rows[middle][seed])
         if share is not None:
             values[seed] = 100 * share
-    return Estimate(MODEL.format(way), way, values)
+    return MethodValue(MODEL.format(way), way, values)
 
 
 def _share_between(ends: list[Row], row: Row) -> float | None:

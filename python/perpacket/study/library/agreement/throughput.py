@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from perpacket.analysis.methods import Contrast, Estimate
-from perpacket.analysis.published_rows import Rows
+from perpacket.analysis.estimates import Rows
+from perpacket.analysis.methods import MethodComparison, MethodValue
 from perpacket.errors import ConfigurationError
 from perpacket.measure.web.summary import CLIENT_IDLE_LEAST
 from perpacket.models import saturation
@@ -23,7 +23,7 @@ TITLE = "Throughput over that at {} connections"
 MODEL = "bound by the server, {}"
 
 
-def contrasts(rows: Rows, names: Mapping[str, Mapping[int, str]]) -> list[Contrast]:
+def contrasts(rows: Rows, names: Mapping[str, Mapping[int, str]]) -> list[MethodComparison]:
     """Every level above the fewest connections: both ways, and each beside its bound."""
     levels = sorted({level for of_way in names.values() for level in of_way})
     found = []
@@ -46,17 +46,17 @@ def _ends(rows: Rows, names: Mapping[int, str], level: int) -> list[tuple[int, R
     return [(seed, rows[first][seed], rows[own][seed]) for seed in costs.seeds_of(rows, first, own)]
 
 
-def relative(rows: Rows, way: str, names: Mapping[int, str], level: int) -> Estimate:
+def relative(rows: Rows, way: str, names: Mapping[int, str], level: int) -> MethodValue:
     """Throughput over that of the same seed at the fewest connections, in per cent."""
     values = {}
     for seed, first, own in _ends(rows, names, level):
         base, rate = (number(row, "requests_per_s") for row in (first, own))
         if base and rate is not None:
             values[seed] = 100 * rate / base
-    return Estimate(way, way, values)
+    return MethodValue(way, way, values)
 
 
-def bound(rows: Rows, way: str, names: Mapping[int, str], level: int) -> Estimate:
+def bound(rows: Rows, way: str, names: Mapping[int, str], level: int) -> MethodValue:
     """The same by the model, from how busy the server was at the fewest connections."""
     values = {}
     for seed, first, _ in _ends(rows, names, level):
@@ -68,7 +68,7 @@ def bound(rows: Rows, way: str, names: Mapping[int, str], level: int) -> Estimat
         except ConfigurationError:
             continue
         values[seed] = 100 * float(ratio)
-    return Estimate(MODEL.format(way), way, values)
+    return MethodValue(MODEL.format(way), way, values)
 
 
 def _why_ways_differ(rows: Rows, names: Mapping[str, Mapping[int, str]], level: int) -> str:

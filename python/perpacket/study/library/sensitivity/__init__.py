@@ -13,10 +13,11 @@ from dataclasses import replace
 from importlib.resources import files
 from math import inf
 
+from perpacket.analysis.doubts import DOUBTS
+from perpacket.analysis.estimates import Rows, rows_of
 from perpacket.analysis.factorial import Design, allocate
 from perpacket.analysis.factorial import full as full_design
 from perpacket.analysis.published import Comparison, Published, judge
-from perpacket.analysis.published_rows import DOUBTS, Rows, rows_of
 from perpacket.analysis.statistics import Interval, mean
 from perpacket.run.directory import RunDirectory
 from perpacket.study.library import media

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 
-from perpacket.analysis.contests import Contest
+from perpacket.study.contest import Contest
 from perpacket.study.library import measured
 from perpacket.study.study import Figure, Level, Point, Study
 

@@ -1,4 +1,4 @@
-"""Names and numbers as a reader wants them."""
+"""Names and numbers in words."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from perpacket.analysis.statistics import Interval, decimals_for, format_number
+from perpacket.study.quantities import STATISTICS, UNITS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,13 +54,6 @@ SUFFIX_UNITS: Final = {
     "mbps": "Mb/s",
     "mips": "MIPS",
 }
-STATISTICS: Final = {
-    "p50": "median",
-    "p90": "90th percentile",
-    "p99": "99th percentile",
-    "p999": "99.9th percentile",
-}
-UNITS: Final = {"us": "µs", "req/s": "requests/s", "": ""}
 
 
 def points_in_words(points: Sequence[Point]) -> dict[str, str]:
@@ -201,14 +195,24 @@ def compact(value: object) -> str:
     return str(value)
 
 
-def listed(names: Sequence[str], most: int) -> str:
-    """The names by commas, at most so many of them, and how many more there are."""
-    rest = len(names) - most
-    text = ", ".join(names[:most])
-    return f"{text} and {rest} more" if rest > 0 else text
-
-
 def plural(count: int, one: str, many: str = "") -> str:
     """`1 run`, `5 runs`, `no runs`."""
     noun = one if count == 1 else many or f"{one}s"
     return f"{count:,} {noun}" if count else f"no {noun}"
+
+
+def number_text(value: object) -> str:
+    """A value for a table of text: numbers with five significant digits, `-` for none."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        if value == 0 or not math.isfinite(value):
+            return f"{value:g}"
+        decimals = max(0, 4 - math.floor(math.log10(abs(value))))
+        text = f"{value:,.{min(decimals, 8)}f}"
+        return text.rstrip("0").rstrip(".") if "." in text else text
+    return str(value)

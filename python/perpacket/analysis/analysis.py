@@ -1,0 +1,282 @@
+"""What a run means, computed once: `analyze` makes an `Analysis`, which every output renders."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from perpacket.analysis import published_rows, published_score
+from perpacket.analysis.contests import ContestResult
+from perpacket.analysis.doubts import by_point
+from perpacket.analysis.effects import Summary
+from perpacket.analysis.estimates import Estimates, rows_from
+from perpacket.analysis.findings import Evidence, Findings, findings_of
+from perpacket.analysis.limits import limits_of
+from perpacket.analysis.methods import MethodComparison, compare_methods, headline
+from perpacket.analysis.offload import network_shares
+from perpacket.analysis.published import Comparison
+from perpacket.analysis.published_score import Score
+from perpacket.analysis.statistics import DEFAULT_CONFIDENCE, Interval
+from perpacket.analysis.terms import Terms, terms_of
+from perpacket.analysis.wording import plural
+from perpacket.run.configuration_file import RunConfiguration
+from perpacket.run.directory import CONFIGURATION, REPORT, Failure, RunDirectory
+from perpacket.run.observation_file import to_table
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from perpacket.study.study import Point, Study
+
+NAMED_OPTIONS: Final = {"run.packets": "--packets", "run.warmup_packets": "--warmup-packets"}
+"""Parameters that have an option of their own on the command line."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """Which run it is and how much of it there is."""
+
+    path: Path
+    configuration: RunConfiguration
+    configuration_text: str
+    environment: Mapping[str, object]
+    observed: int
+    planned: int
+    failures: tuple[Failure, ...]
+    commands: tuple[str, ...]
+    """The command lines that run it again."""
+
+    @property
+    def report_path(self) -> Path:
+        """The default file of the report."""
+        return self.path / REPORT
+
+    @property
+    def missing(self) -> int:
+        """The observations that are still to run."""
+        return self.planned - self.observed
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """A run of a study with everything that outputs show of it."""
+
+    study: Study
+    run: RunFacts
+    observations: pl.DataFrame
+    """One row for each run: see `RunDirectory.observations`."""
+    timelines: Mapping[tuple[str, int], pl.DataFrame]
+    """The state over time, by point and seed, where it was recorded."""
+    estimates: Estimates
+    comparisons: tuple[Comparison, ...]
+    """The published values beside the run, in the document's order."""
+    headline: str
+    """How far the run agrees with published values, or its methods with each other."""
+    scores: tuple[Score, ...]
+    disagreements: tuple[Comparison, ...]
+    contests: tuple[ContestResult, ...]
+    methods: tuple[MethodComparison, ...]
+    summary: Summary | None
+    """The summary of a study without a document; None for the others."""
+    network_shares: Mapping[str, Interval]
+    """The network layers' share of the busy processor, by point."""
+    findings: Findings
+    rankings: tuple[str, ...]
+    """Points whose order in a ranked quantity is not shown."""
+    limits: tuple[str, ...]
+    notes: tuple[str, ...]
+    """The doubts that the command line prints beside the results."""
+
+    @property
+    def terms(self) -> Terms:
+        """The terms of its runs."""
+        return terms_of(self.study)
+
+    @property
+    def confidence(self) -> float:
+        """The confidence of its intervals."""
+        return self.estimates.confidence
+
+    @property
+    def unbalanced(self) -> list[tuple[str, int]]:
+        """The points and seeds of runs whose packets do not balance."""
+        return [
+            (point, seed)
+            for point, own in self.estimates.rows.items()
+            for seed, row in own.items()
+            if row.get("conserved") is False
+        ]
+
+
+def analyze(study: Study, directory: RunDirectory) -> Analysis:
+    """Analyze a run, finished or not.
+
+    Raises `CorruptObservation` when a file of the run is damaged.
+    """
+    configuration = directory.configuration
+    observations = directory.read_observations()
+    rows = rows_from(configuration.points, observations)
+    estimates = Estimates(
+        rows,
+        configuration.confidence,
+        lambda point: study.is_measured and point not in study.simulated,
+    )
+    run = facts_of(study, directory, len(observations))
+    comparisons = comparisons_of(study, directory, estimates)
+    contests = tuple(study.contests(directory))
+    methods = methods_of(study, directory)
+    summary = study.results(directory)
+    rankings = tuple(published_rows.rankings(study, estimates))
+    return Analysis(
+        study=study,
+        run=run,
+        observations=to_table(configuration.points, observations),
+        timelines={pair: directory.timeline(*pair) for pair in directory.timelines()},
+        estimates=estimates,
+        comparisons=comparisons,
+        headline=headline(methods)
+        if methods
+        else published_score.headline(comparisons, terms_of(study)),
+        scores=(*published_score.scores(comparisons, terms_of(study)), runs_score(study, run)),
+        disagreements=tuple(published_score.disagreements(comparisons)),
+        contests=contests,
+        methods=methods,
+        summary=summary,
+        network_shares=network_shares(estimates),
+        findings=findings_of(Evidence(study, estimates, comparisons, contests, methods, summary)),
+        rankings=rankings,
+        limits=tuple(
+            limits_of(
+                study,
+                estimates,
+                seeds=len(configuration.seeds),
+                planned=run.planned,
+                comparisons=comparisons,
+                methods=methods,
+                rankings=rankings,
+                summary=summary,
+                stopping=configuration.stopping,
+                failures=run.failures,
+                environment=run.environment,
+            )
+        ),
+        notes=tuple(notes_of(study, run, comparisons, methods, summary, rankings)),
+    )
+
+
+def comparisons_of(
+    study: Study, directory: RunDirectory, estimates: Estimates
+) -> tuple[Comparison, ...]:
+    """The published values of a study beside the run."""
+    if study.compare is published_rows.compare:
+        return tuple(published_rows.compare_all(study, estimates))
+    return tuple(study.comparisons(directory))
+
+
+def methods_of(study: Study, directory: RunDirectory) -> tuple[MethodComparison, ...]:
+    """The method comparisons of a study, with the run's confidence."""
+    found = tuple(study.contrasts(directory))
+    confidence = directory.configuration.confidence
+    if confidence == DEFAULT_CONFIDENCE:
+        return found
+    return tuple(
+        compare_methods(
+            row.question,
+            row.title,
+            row.scenario,
+            row.level,
+            replace(row.first, confidence=confidence),
+            replace(row.second, confidence=confidence),
+            row.assumption,
+            row.warnings,
+        )
+        for row in found
+    )
+
+
+def facts_of(study: Study, directory: RunDirectory, observed: int) -> RunFacts:
+    """Which run a directory has, and how much of it."""
+    return RunFacts(
+        path=directory.path,
+        configuration=directory.configuration,
+        configuration_text=(directory.path / CONFIGURATION).read_text(encoding="utf-8"),
+        environment=directory.environment(),
+        observed=observed,
+        planned=observed + len(directory.missing()),
+        failures=tuple(directory.failures()),
+        commands=tuple(commands(study, directory.configuration)),
+    )
+
+
+def runs_score(study: Study, run: RunFacts) -> Score:
+    """How many runs there are."""
+    terms, configuration = terms_of(study), run.configuration
+    points, seeds = len(configuration.points), len(configuration.seeds)
+    remark = f"{run.missing} of {run.planned} missing" if run.missing else ""
+    most = "at most " if configuration.stopping is not None else ""
+    replications = plural(seeds, terms.replication)
+    label = f"runs: {plural(points, 'configuration')}, {most}{replications} each"
+    return Score(f"{run.observed:,}", label, remark)
+
+
+def notes_of(
+    study: Study,
+    run: RunFacts,
+    comparisons: Sequence[Comparison],
+    methods: Sequence[MethodComparison],
+    summary: Summary | None,
+    rankings: Sequence[str],
+) -> list[str]:
+    """The remarks, rankings and doubts that the command line prints."""
+    found = [*(summary.remarks if summary is not None else ()), *rankings]
+    if study.is_measured:
+        testbed = run.environment.get("testbed")
+        facts = testbed if isinstance(testbed, Mapping) else {}
+        warnings = [
+            *published_rows.warnings_of(comparisons),
+            *((row.scenario, text) for row in methods for text in row.warnings),
+        ]
+        if network := facts.get("network"):
+            found.append(f"measured over {network}")
+        found += [f"left out: {reason}" for reason in facts.get("left_out", ())]
+        found += [f"{', '.join(points)}: {text}" for text, points in by_point(warnings).items()]
+        if len(run.configuration.seeds) == 1:
+            found.append("one run of each point: no interval")
+    if run.missing:
+        found.append(f"{run.missing} observations are missing: the run is not complete")
+    return found
+
+
+def commands(study: Study, configuration: RunConfiguration) -> list[str]:
+    """The command lines that run the same again."""
+    words = shlex.split(study.command or f"perpacket study run {study.name}")
+    seeds = configuration.seeds
+    first = study.seeds[0] if not study.is_measured else seeds[0]
+    counted = seeds == tuple(range(first, first + len(seeds)))
+    if first != study.seeds[0]:
+        words += ["--seed", str(first)]
+    if len(seeds) != len(study.seeds) and counted:
+        words += ["--replications" if study.is_measured else "--seeds", str(len(seeds))]
+    named = NAMED_OPTIONS | dict(study.options)
+    for name, value in _added_overrides(study.points, configuration.points):
+        option = named.get(name)
+        words += [option, value] if option else ["--set", f"{name}={value}"]
+    lines = [shlex.join(words)]
+    if seeds != study.seeds and not counted:
+        lines.append(f"# with the seeds {', '.join(map(str, seeds))}, by the Python library")
+    return lines
+
+
+def _added_overrides(planned: tuple[Point, ...], ran: tuple[Point, ...]) -> list[tuple[str, str]]:
+    """The overrides that were added to every point that accepts them."""
+    own = {point.name: len(point.overrides) for point in planned}
+    added: dict[str, str] = {}
+    for point in ran:
+        for name, value in point.overrides[own.get(point.name, 0) :]:
+            # Parts of a study differ in the parameters they accept, never in the values.
+            if added.setdefault(name, value) != value:
+                return []
+    return list(added.items())

@@ -1,0 +1,88 @@
+"""Doubts about runs: their flags, drifts, outliers, and packets that do not balance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from perpacket.analysis.statistics import outlier, trend
+from perpacket.study.quantities import Row
+
+NEGLIGIBLE_PERCENT: Final = 0.01
+"""Percentages closer than this, in points, are equal to every reader."""
+
+MOST_NAMED: Final = 6
+"""Points that a warning names; the others are counted."""
+
+DOUBTS: Final = {
+    "client_limited": "the clients were nearly busy and may have been the limit",
+    "generator_limited": "the generator may have been the limit, not the router,",
+    "rate_missed": "the sender fell short of its rate",
+    "many_errors": "over 1 % of the requests failed",
+    "not_conforming": "not every connection got its bandwidth",
+    "samples_lost": "the profiler lost samples",
+    "network_late": "the link between the hosts could not keep its latency",
+    "others_ran": "other programs took over 5 % of the server's busy time",
+    "content_wrong": "clients received bytes that were not those of the media",
+    "closure_broken": "the profile and the kernel differ by over 2 % of the processor time",
+}
+"""What each flag of a measured run means."""
+
+
+def replication_warnings(values: Sequence[float], unit: str) -> Iterator[str]:
+    """A drift or an outlier among replications that differ by enough to matter."""
+    negligible = NEGLIGIBLE_PERCENT if unit == "%" else 0.0
+    if values and max(values) - min(values) > negligible:
+        yield from filter(None, (trend(values), outlier(values)))
+
+
+def balance_warnings(rows: Mapping[int, Row]) -> Iterator[str]:
+    """Runs whose packets do not balance: none of their numbers can be trusted."""
+    lost = [str(seed) for seed, row in rows.items() if row.get("conserved") is False]
+    if lost:
+        yield f"packets do not balance with seed {', '.join(lost)}"
+
+
+def doubt_warnings(rows: Mapping[int, Row]) -> Iterator[str]:
+    """The flags of measured runs, each with its blocks."""
+    for name, text in DOUBTS.items():
+        blocks = [str(seed) for seed, row in rows.items() if row.get(f"doubts.{name}") is True]
+        if blocks:
+            yield f"{text} in block {', '.join(blocks)}"
+
+
+def doubts_of(rows: Mapping[int, Row]) -> tuple[str, ...]:
+    """The flags of any run of a point."""
+    return tuple(
+        text
+        for name, text in DOUBTS.items()
+        if any(row.get(f"doubts.{name}") is True for row in rows.values())
+    )
+
+
+def by_point(warnings: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Pairs of a point and a warning as each warning with its points, each once."""
+    found: dict[str, list[str]] = {}
+    for point, warning in warnings:
+        points = found.setdefault(warning, [])
+        if point not in points:
+            points.append(point)
+    return found
+
+
+def listed(names: Sequence[str], most: int = MOST_NAMED) -> str:
+    """The first names, and how many more there are."""
+    rest = len(names) - most
+    text = ", ".join(names[:most])
+    return f"{text} and {rest} more" if rest > 0 else text
+
+
+def chains(pairs: Iterable[tuple[str, str]]) -> list[list[str]]:
+    """Pairs that follow each other joined: (a, b), (b, c), (d, e) as [a, b, c], [d, e]."""
+    joined: list[list[str]] = []
+    for lower, higher in pairs:
+        if joined and joined[-1][-1] == lower:
+            joined[-1].append(higher)
+        else:
+            joined.append([lower, higher])
+    return joined

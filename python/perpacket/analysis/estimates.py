@@ -1,0 +1,188 @@
+"""The quantities of a run at each point: values, means, changes and sums over layers.
+
+Each is computed once. Intervals have the run's confidence and stay within what the quantity can
+be. A change is paired: each seed's (or block's) value over the same seed's value at the other
+point, so that what a seed does to both cancels out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from perpacket.analysis.statistics import (
+    DEFAULT_CONFIDENCE,
+    Interval,
+    StatisticsError,
+    mean,
+    paired_ratio,
+)
+from perpacket.errors import CorruptObservation
+from perpacket.run.directory import RunDirectory
+from perpacket.run.observation_file import Observation, to_row
+from perpacket.study.quantities import (
+    Quantity,
+    Row,
+    Value,
+    column,
+    gain,
+    present,
+    quantity,
+)
+from perpacket.study.study import Point
+
+Rows = Mapping[str, Mapping[int, Row]]
+"""Observations by point and seed."""
+
+IDLE = "idle"
+"""The layer of the idle processor: no packet costs it anything."""
+
+
+def rows_of(directory: RunDirectory) -> dict[str, dict[int, Row]]:
+    """The observations of a run as flat rows, by point and seed."""
+    return rows_from(directory.configuration.points, directory.read_observations())
+
+
+def rows_from(
+    points: Iterable[Point], observations: Sequence[Observation]
+) -> dict[str, dict[int, Row]]:
+    """Observations as flat rows, by point and seed."""
+    by_name = {point.name: point for point in points}
+    rows: dict[str, dict[int, Row]] = {}
+    for one in observations:
+        rows.setdefault(one.point, {})[one.seed] = to_row(by_name[one.point], one)
+    return rows
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """Every quantity of a run by point: see the module."""
+
+    rows: Rows
+    confidence: float = DEFAULT_CONFIDENCE
+    in_time_order: Callable[[str], bool] = lambda point: False
+    """Whether the runs of a point follow each other in time, so that neighbours are alike."""
+    _kept: dict[tuple[str, ...], Interval | None] = field(default_factory=dict, repr=False)
+
+    def runs(self, point: str) -> int:
+        """How many runs of a point there are."""
+        return len(self.rows.get(point, {}))
+
+    def columns(self) -> list[str]:
+        """The names of all columns of the rows, in their order."""
+        rows = (row for own in self.rows.values() for row in own.values())
+        return list(dict.fromkeys(name for row in rows for name in row))
+
+    def values(self, point: str, of: str | Quantity) -> dict[int, float]:
+        """A quantity, or a number of the result, in each run of a point that has it."""
+        return self._values(point, entry_of(of).value)
+
+    def _values(self, point: str, value: Value) -> dict[int, float]:
+        own = self.rows.get(point, {})
+        found = {seed: value_in(value, own[seed]) for seed in sorted(own)}
+        return {seed: one for seed, one in found.items() if one is not None}
+
+    def mean(self, point: str, of: str | Quantity) -> Interval | None:
+        """The mean of a quantity at a point; None where no run has it."""
+        entry = entry_of(of)
+        return self._once(
+            ("mean", point, entry.name, entry.unit),
+            lambda: self.interval(point, entry, list(self.values(point, entry).values())),
+        )
+
+    def interval(self, point: str, entry: Quantity, values: Sequence[float]) -> Interval | None:
+        """The mean of some values of a point's runs; None without values."""
+        if not values:
+            return None
+        ordered = self.in_time_order(point)
+        found = mean(values, self.confidence, in_time_order=ordered)
+        return found.within(entry.least, entry.most)
+
+    def means(self, of: str | Quantity) -> dict[str, Interval]:
+        """The mean of a quantity at every point that has it."""
+        found = {point: self.mean(point, of) for point in self.rows}
+        return {point: interval for point, interval in found.items() if interval is not None}
+
+    def column_means(self, name: str) -> dict[str, Interval]:
+        """The mean of a number of the result at every point that has it."""
+        return self.means(column(name))
+
+    def ratio(self, point: str, against: str, of: str | Quantity) -> Interval | None:
+        """A quantity at a point over that at another, paired; None unless all are positive."""
+        entry = entry_of(of)
+        return self._once(
+            ("ratio", point, against, entry.name),
+            lambda: self._ratio(self.values(point, entry), self.values(against, entry)),
+        )
+
+    def _ratio(self, own: Mapping[int, float], base: Mapping[int, float]) -> Interval | None:
+        seeds = sorted(own.keys() & base.keys())
+        pairs = [own[seed] for seed in seeds], [base[seed] for seed in seeds]
+        try:
+            return paired_ratio(*pairs, self.confidence)
+        except StatisticsError:
+            return None
+
+    def gain(self, point: Point, of: str | Quantity) -> Interval | None:
+        """How many per cent more of a quantity a point has than its baseline, paired."""
+        if point.against is None:
+            return None
+        ratio = self.ratio(point.name, point.against, of)
+        return None if ratio is None else ratio.map(gain)
+
+    def layers(self, event: str) -> list[str]:
+        """The layers for which runs have an event (`cycles_per_packet`), without the idle one."""
+        found = []
+        for name in self.columns():
+            group, _, rest = name.partition(".")
+            layer, _, last = rest.partition(".")
+            if group == "layers" and last == event and layer != IDLE:
+                found.append(layer)
+        return found
+
+    def layer_sum(self, point: str, layers: Sequence[str], event: str) -> Interval | None:
+        """The mean of an event summed over layers; a layer that a run lacks adds nothing."""
+        summed = sum_of_layers(layers, event)
+        entry = column(f"layers.all.{event}")
+        return self._once(
+            ("sum", point, event, *layers),
+            lambda: self.interval(point, entry, list(self._values(point, summed).values())),
+        )
+
+    def layer_ratio(
+        self, point: str, against: str, layers: Sequence[str], event: str
+    ) -> Interval | None:
+        """The sum of an event over layers at a point over that at another, paired."""
+        summed = sum_of_layers(layers, event)
+        return self._ratio(self._values(point, summed), self._values(against, summed))
+
+    def _once(
+        self, key: tuple[str, ...], compute: Callable[[], Interval | None]
+    ) -> Interval | None:
+        if key not in self._kept:
+            self._kept[key] = compute()
+        return self._kept[key]
+
+
+def entry_of(of: str | Quantity) -> Quantity:
+    """The quantity, or that of a name."""
+    return quantity(of) if isinstance(of, str) else of
+
+
+def sum_of_layers(layers: Sequence[str], event: str) -> Value:
+    """The sum of an event over layers; None where a run has none of them."""
+    names = [f"layers.{layer}.{event}" for layer in layers]
+
+    def summed(row: Row) -> float | None:
+        found = [one for name in names if (one := present(row, name)) is not None]
+        return sum(found) if found else None
+
+    return summed
+
+
+def value_in(value: Value, row: Row) -> float | None:
+    """A quantity of a row; None where the row lacks what it is computed from."""
+    try:
+        return value(row)
+    except CorruptObservation:
+        return None

@@ -1,0 +1,82 @@
+"""The functions of `import perpacket`: run a simulation or a study, open a run, compare two."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from perpacket import simulation
+from perpacket.analysis import run_comparison
+from perpacket.analysis.analysis import analyze
+from perpacket.run import start
+from perpacket.run.directory import RunDirectory
+from perpacket.show.notebook.runs import StudyRun, TwoRuns
+from perpacket.show.notebook.simulated import SimulatedRun
+from perpacket.study import library
+
+RUNS: Final = "runs"
+"""The folder of run directories without a name."""
+
+
+def simulate(
+    configuration: str,
+    *,
+    seed: int = 1,
+    overrides: Sequence[tuple[str, str | float]] = (),
+    trace: Path | None = None,
+    timeline: bool = False,
+) -> SimulatedRun:
+    """Simulate one configuration; arguments and errors as `perpacket.Simulation`.
+
+    `timeline` records the state over time too. Ctrl-C ends it with `KeyboardInterrupt`.
+    """
+    prepared = simulation.Simulation(
+        configuration, seed=seed, overrides=overrides, trace=trace, timeline=timeline
+    )
+    found = SimulatedRun(json.loads(simulation.run_cancellable(prepared, lambda *_: None)))
+    if timeline:
+        found.states = prepared.timeline()
+    return found
+
+
+def run_study(
+    name: str | Path,
+    directory: str | Path | None = None,
+    *,
+    seeds: Sequence[int] = (),
+    overrides: Sequence[tuple[str, str | float]] = (),
+    workers: int | None = None,
+) -> StudyRun:
+    """Run a study that comes with perpacket, or that of a TOML file, into a new directory.
+
+    `directory` is `runs/STUDY-TIME` by default; `seeds` replaces the study's own; `overrides` are
+    added to every point; `workers` changes no result. Raises what `perpacket.study.library.find`
+    and `perpacket.run.start.run` raise.
+    """
+    study = library.find(str(name))
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    path = Path(directory) if directory is not None else Path(RUNS) / f"{study.name}-{stamp}"
+    texts = tuple((parameter, str(value)) for parameter, value in overrides)
+    made = start.run(study, path, seeds=tuple(seeds), overrides=texts, workers=workers)
+    return StudyRun(analyze(library.of_run(made.configuration), made))
+
+
+def open_run(directory: str | Path) -> StudyRun:
+    """Open a run; raises what `RunDirectory.open` and `study.library.of_run` raise."""
+    found = RunDirectory.open(Path(directory))
+    return StudyRun(analyze(library.of_run(found.configuration), found))
+
+
+def compare_runs(
+    first: StudyRun | str | Path, second: StudyRun | str | Path, quantities: Sequence[str] = ()
+) -> TwoRuns:
+    """Compare two runs; raises what `run_comparison.compare` raises."""
+    runs = [
+        RunDirectory.open(run.analysis.run.path if isinstance(run, StudyRun) else Path(run))
+        for run in (first, second)
+    ]
+    measured = library.of_run(runs[0].configuration).is_measured
+    return TwoRuns(run_comparison.compare(runs[0], runs[1], quantities, in_time_order=measured))
