@@ -22,6 +22,12 @@ const ENTRIES: u32 = 1024;
 /// Most sockets in a ring's table.
 const SLOTS: u64 = 16_384;
 
+/// Most bytes of a file that are read and sent at a time.
+const PART_BYTES: usize = 1 << 18;
+
+/// Most buffers of file parts kept for reuse.
+const SPARE_PARTS: usize = 16;
+
 /// Most messages kept for reuse.
 const SPARES: usize = 256;
 
@@ -143,6 +149,7 @@ pub struct Ring<O> {
     waiting: VecDeque<squeue::Entry>,
     #[expect(clippy::vec_box, reason = "the kernel has the address of a message")]
     spares: Vec<Box<Message<O>>>,
+    spare_parts: Vec<Vec<u8>>,
     buffers: Buffers,
     received: Vec<u8>,
 }
@@ -163,6 +170,7 @@ impl<O: Outgoing> Ring<O> {
             slots,
             waiting: VecDeque::new(),
             spares: Vec::new(),
+            spare_parts: Vec::new(),
             buffers,
             received: Vec::with_capacity(BUFFER_BYTES),
         })
@@ -240,7 +248,7 @@ impl<O: Outgoing> Ring<O> {
         if let Some((file, offset, length)) = out.next_file_part() {
             let mut part = Box::new(FilePart {
                 out,
-                bytes: vec![0; (length as usize).min(1 << 18)],
+                bytes: self.part_buffer((length as usize).min(PART_BYTES)),
                 _file: Some(Arc::clone(&file)),
             });
             let (start, bytes) = (part.bytes.as_mut_ptr(), part.bytes.len() as u32);
@@ -276,10 +284,18 @@ impl<O: Outgoing> Ring<O> {
             bytes,
             _file: None,
         });
+        // Sends all of it: what a short send left would be read from the file again.
         let entry = on!(socket, |socket| opcode::Send::new(socket, start, length))
-            .flags(libc::MSG_NOSIGNAL)
+            .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL)
             .build();
         self.submit(Operation::SendPart(token, part), entry);
+    }
+
+    /// A buffer for a part of a file. A used one is still in the processor's cache.
+    fn part_buffer(&mut self, length: usize) -> Vec<u8> {
+        let mut bytes = self.spare_parts.pop().unwrap_or_default();
+        bytes.resize(length, 0);
+        bytes
     }
 
     /// Submits all operations and waits for a completion, for `limit` at most.
@@ -391,7 +407,13 @@ impl<O: Outgoing> Ring<O> {
                 }
                 Completion::Sent(token, out, result)
             }
-            Operation::SendPart(token, part) => Completion::Sent(token, part.out, result),
+            Operation::SendPart(token, part) => {
+                let FilePart { out, bytes, .. } = *part;
+                if self.spare_parts.len() < SPARE_PARTS {
+                    self.spare_parts.push(bytes);
+                }
+                Completion::Sent(token, out, result)
+            }
             Operation::Read(token, part) => {
                 let FilePart { out, mut bytes, .. } = *part;
                 let read = result.map(|count| {

@@ -41,6 +41,8 @@ pub struct Connection {
     pub waiting: Waiting,
     /// When that ends the connection, in milliseconds of the worker's clock.
     pub deadline_ms: u64,
+    /// What the client has acknowledged of a response that it takes slowly.
+    pub progress: Option<Progress>,
     /// The socket may have more to read.
     pub is_readable: bool,
     /// There may be whole requests in the input.
@@ -61,6 +63,15 @@ pub struct Connection {
     pub registered: Option<Registered>,
     /// What is under way, where reads and sends complete later.
     pub flight: Flight,
+}
+
+/// Bytes that a client has acknowledged, and since when it has acknowledged no more.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// Since the connection was opened.
+    pub acknowledged_bytes: u64,
+    /// In milliseconds of the worker's clock.
+    pub since_ms: u64,
 }
 
 /// What an io_uring has under way for a connection.
@@ -97,6 +108,7 @@ impl Connection {
             tls,
             waiting: Waiting::Idle,
             deadline_ms: 0,
+            progress: None,
             is_readable: false,
             has_requests: false,
             is_deferred: false,

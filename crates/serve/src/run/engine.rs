@@ -12,15 +12,19 @@ use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
 
-use super::connection::{Connection, Connections, Waiting};
+use super::connection::{Connection, Connections, Progress, Waiting};
 use super::listener::turn_away;
 use crate::answer::{Stop, Worker};
 use crate::files::helpers::{HelperDesk, Job, Outcome};
 use crate::outgoing::{Outgoing, Sent};
 use perpacket_http::status::Status;
+use perpacket_linux::tcp::TcpInfo;
 
 /// Least size of the loop's buffer, in bytes: many pipelined requests are read at once.
 const BUFFER_BYTES: usize = 65_536;
+
+/// How often a loop looks at the progress of a client within the time-out of requests.
+const PROGRESS_CHECKS: u64 = 4;
 
 /// How long a connection lingers that was refused, in milliseconds.
 const LINGER_MS: u64 = 2000;
@@ -147,7 +151,9 @@ impl Engine {
                 return false;
             };
             // It waits for this loop, not for its client.
-            if connection.is_deferred {
+            if connection.is_deferred
+                || (connection.waiting == Waiting::Sending && self.has_progress(connection))
+            {
                 return false;
             }
             if connection.waiting != Waiting::Lingering {
@@ -181,7 +187,42 @@ impl Engine {
 
     /// Lets a connection wait for its client to take what is sent.
     pub fn wait_sending(&mut self, connection: &mut Connection) {
-        self.wait(connection, Waiting::Sending, self.request_ms);
+        connection.progress = None;
+        self.wait(
+            connection,
+            Waiting::Sending,
+            self.request_ms / PROGRESS_CHECKS,
+        );
+    }
+
+    /// Whether a client still acknowledges bytes of a response; if so, sets the next deadline.
+    ///
+    /// What [`Self::send`] accepted says little: the kernel reports a socket as writable only when a
+    /// third of its send buffer of up to 4 MiB is free, for which a slow client needs a minute.
+    fn has_progress(&mut self, connection: &mut Connection) -> bool {
+        let Ok(info) = TcpInfo::of(&connection.socket) else {
+            return false;
+        };
+        let now_ms = self.worker.clock.now_ms;
+        match connection.progress {
+            Some(last) if last.acknowledged_bytes == info.acknowledged_bytes => {
+                if now_ms - last.since_ms >= self.request_ms {
+                    return false;
+                }
+            }
+            _ => {
+                connection.progress = Some(Progress {
+                    acknowledged_bytes: info.acknowledged_bytes,
+                    since_ms: now_ms,
+                });
+            }
+        }
+        self.wait(
+            connection,
+            Waiting::Sending,
+            self.request_ms / PROGRESS_CHECKS,
+        );
+        true
     }
 
     /// Takes a buffer back for use again.
@@ -219,7 +260,7 @@ impl Engine {
                 }
                 Sent::Blocked => {
                     if connection.waiting != Waiting::Sending || out.left_bytes() < left_bytes {
-                        self.wait(connection, Waiting::Sending, self.request_ms);
+                        self.wait_sending(connection);
                     }
                     connection.out = Some(out);
                     return Ok(false);
