@@ -35,10 +35,13 @@ $(VENV)/.installed-dev: $(SOURCES) | $(BIN)/python
 demo: setup
 	$(BIN)/perpacket demo
 
+# Each part prints how long it took.
 test: setup-dev
 	tests/install_peers.sh
-	cargo test --workspace --locked --quiet
-	$(BIN)/python -m pytest
+	@$(call timed,Rust tests,cargo test --workspace --locked --quiet)
+	@$(call timed,Python tests,$(BIN)/python -m pytest --durations=10)
+
+timed = begin=$$(date +%s); $(2) || exit $$?; echo "$(1): $$(($$(date +%s) - begin)) s"
 
 check: setup-dev
 	cargo fmt --all --check

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,18 +13,44 @@ from hypothesis import HealthCheck, settings
 import fake_core as fake
 import invented
 import perpacket
+import quiet
+import requirements
 from patience import be_patient
 from perpacket.analysis.analysis import Analysis, analyze
 from perpacket.run import start
 from perpacket.run.directory import RunDirectory
 from perpacket.show import html as report
 from perpacket.study.study import Study
+from requirements import skip
 
 # How long an example takes is the machine's business, and the same examples are tried each time.
 settings.register_profile(
     "tests", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("tests")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Remember what the kernel had counted when a live test began."""
+    if item.get_closest_marker("live"):
+        quiet.began[:] = [quiet.Look()]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Record skips, and fail tests that skip for no reason that a machine can have."""
+    report = yield
+    if report.skipped and isinstance(report.longrepr, tuple) and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2].removeprefix("Skipped: ")
+        if requirements.is_known(reason):
+            requirements.record_skip(item.nodeid, reason)
+        else:
+            report.outcome = "failed"
+            report.longrepr = f"skipped without a missing capability: {reason}"
+    return report
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -56,7 +82,7 @@ def shared() -> Path:
     default = Path(__file__).parents[2] / "shared"
     folder = Path(os.environ.get("PERPACKET_SHARED", default))
     if not folder.is_dir():
-        pytest.skip(f"{folder.name} is not there")
+        skip("traces", f"{folder.name} is not there")
     return folder
 
 

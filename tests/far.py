@@ -15,12 +15,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
-
 from patience import PATIENCE_S
 from perpacket.errors import MachineLacks
 from perpacket.measure import agent, hosts
 from perpacket.measure.hosts import contract
+from requirements import skip
 
 SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
 PORT = 2222
@@ -71,12 +70,12 @@ class Far:
 def far_machine(folder: Path, settings: Sequence[str] = ()) -> Iterator[Far]:
     """A machine with these settings of sshd_config(5); skips the test where none can be."""
     if not Path(SSHD).exists() or shutil.which("ssh-keygen") is None:
-        pytest.skip("OpenSSH's server is not installed")
+        skip("sshd", "OpenSSH's server is not installed")
     try:
         agent.find()
         bed = hosts.namespaces()
     except MachineLacks as error:
-        pytest.skip(str(error))
+        skip("netns", error)
     with bed:
         address = bed.server.address
         _make_files(folder, address)

@@ -6,7 +6,7 @@ set -u
 
 missing=""
 for pair in nginx:nginx-light wrk:wrk ab:apache2-utils sshd:openssh-server ip:iproute2 apache2:apache2-bin \
-    ffmpeg:ffmpeg gst-launch-1.0:gstreamer1.0-tools chromium:chromium chromedriver:chromium-driver; do
+    ffmpeg:ffmpeg valgrind:valgrind gst-launch-1.0:gstreamer1.0-tools chromium:chromium chromedriver:chromium-driver; do
     program=${pair%%:*}
     command -v "$program" >/dev/null || [ -x "/usr/sbin/$program" ] || missing="$missing ${pair#*:}"
 done

@@ -6,13 +6,8 @@ A deadline in a test is there so that a hang ends, not to judge how fast a progr
 from __future__ import annotations
 
 import importlib
-import re
 import time
 from collections.abc import Callable
-
-import pytest
-
-from perpacket.run.directory import RunDirectory
 
 PATIENCE_S = 600
 """What nothing on a busy machine takes."""
@@ -45,21 +40,6 @@ DEADLINES = (
 """Ours, each under every name by which a module knows it."""
 
 
-TOO_BUSY = "|".join(
-    (
-        "nothing while it was profiled",
-        "sent nothing within",
-        "does not listen",
-        "still running after",
-        "ended before the profile did",
-        "no time passed",
-        "no packet crossed",
-        "no client received anything",
-    )
-)
-"""Why a run can fail on a machine whose processors are given to others for seconds."""
-
-
 def be_patient(setattr_of: Callable[[object, str, object], None]) -> None:
     """Let programs take as long as they need: on a busy machine one starts in seconds."""
     for place in DEADLINES:
@@ -76,10 +56,3 @@ def eventually(what: Callable[[], bool], timeout_s: float = PATIENCE_S) -> bool:
             return False
         time.sleep(0.02)
     return True
-
-
-def skip_if_too_busy(directory: RunDirectory) -> None:
-    """Skip the test where its runs failed for nothing but that the machine let them wait."""
-    reasons = [failure.reason for failure in directory.failures()]
-    if reasons and all(re.search(TOO_BUSY, reason) for reason in reasons):
-        pytest.skip(f"the machine is too busy for so short a run: {reasons[0]}")

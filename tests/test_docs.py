@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from requirements import skip
+
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 
@@ -39,6 +41,16 @@ SHORTER = {
     r'(run\.(?:warmup_)?packets" = )100_000': r"\g<1>5_000",
 }
 """What is put in the place of times and sizes that only precision needs."""
+
+CAPABILITIES = {
+    "perf_cpu_wide": "perf",
+    "kernel_symbols": "perf",
+    "two_processors": "processors",
+    "nginx": "peers",
+    "network_namespaces": "netns",
+    "ip": "netns",
+}
+"""What `PERPACKET_REQUIRE` calls the things that `doctor` looks for, where the names differ."""
 
 PORTS = ("8080", "8554")
 """Ports that pages use; a test takes free ones."""
@@ -69,9 +81,9 @@ def skip_unless_possible(page: Path) -> None:
     for need in needs:
         assert need in known, f"{page.name} needs {need}, of which doctor knows nothing"
         if known[need]:
-            pytest.skip(f"{need}: {known[need]}")
+            skip(CAPABILITIES.get(need, need), known[need])
     if "--cpus 0" in commands(page) and not {0, 1} <= os.sched_getaffinity(0):
-        pytest.skip("processors 0 and 1 are not ours")
+        skip("processors", "processors 0 and 1 are not ours")
 
 
 def free_ports(count: int) -> list[int]:
@@ -182,8 +194,6 @@ class Fetched(HTMLParser):
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The documents as pages, built with warnings as errors."""
-    for package in ("sphinx", "myst_parser", "furo"):
-        pytest.importorskip(package, reason=f"{package} is not installed: pip install '.[docs]'")
     folder = tmp_path_factory.mktemp("pages")
     command = [sys.executable, "-m", "sphinx", "--fail-on-warning", "--keep-going", "--quiet"]
     command += ["--doctree-dir", str(folder / "trees"), str(DOCS), str(folder / "html")]

@@ -187,7 +187,6 @@ def cluster(folder: Path, workers: int) -> Iterator[tuple[str, list[subprocess.P
 
 
 def test_a_cluster_gives_the_same_bytes_though_a_worker_dies(tmp_path: Path) -> None:
-    pytest.importorskip("distributed", reason="the extra `cluster` is not installed")
     runner = TravellingRunner(hold_s=0.1)
     with cluster(tmp_path, 2) as (address, workers):
         executor = ClusterExecutor(address)
@@ -215,7 +214,6 @@ def test_a_cluster_gives_the_same_bytes_though_a_worker_dies(tmp_path: Path) -> 
 
 
 def test_a_scheduler_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("distributed", reason="the extra `cluster` is not installed")
     monkeypatch.setattr("perpacket.run.cluster.ANSWER_S", 0.2)
     with pytest.raises(
         MachineLacks, match=r"no scheduler answers at tcp://127\.0\.0\.1:1"

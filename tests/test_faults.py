@@ -24,8 +24,6 @@ from perpacket.run import start, table_file
 from perpacket.run.directory import RunDirectory
 from perpacket.study import user
 
-pytest.importorskip("perpacket._core", reason="the compiled core is not installed")
-
 STUDY = """
 name = "short"
 kind = "simulated"

@@ -26,6 +26,7 @@ from perpacket.show.charts import drawing, heat_map
 from perpacket.study import library
 from perpacket.study.library.machine_numbers import memory, switches
 from perpacket.study.study import Figure, Outcome, Point, Study
+from requirements import skip
 
 QUICK = (("run.duration_s", "0.001"),)
 
@@ -37,7 +38,7 @@ def needs_agent() -> None:
     try:
         agent.find()
     except MachineLacks as error:
-        pytest.skip(f"no agent: {error}")
+        skip("agent", error)
 
 
 # The studies.

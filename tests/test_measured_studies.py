@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats as scipy_stats
 
 from perpacket.analysis import published_score, region_order
 from perpacket.analysis.analysis import analyze
@@ -27,8 +28,6 @@ from perpacket.study import library
 from perpacket.study.quantities import QUANTITIES, SEVEN
 from perpacket.study.study import Point, Study
 from test_driver import FakeRig, FakeRun
-
-scipy_stats = pytest.importorskip("scipy.stats")
 
 REFERENCES = {
     "tr05-450": "tr05-450.toml",

@@ -22,7 +22,7 @@ from pathlib import Path
 import pytest
 
 import fake_agent
-from patience import PATIENCE_S, skip_if_too_busy
+from patience import PATIENCE_S
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
 from perpacket.measure import agent, programs
 from perpacket.measure import hosts as testbed
@@ -37,6 +37,8 @@ from perpacket.run import measured_runs, start
 from perpacket.run.directory import RunDirectory
 from perpacket.study import library
 from perpacket.study.study import Holding, Point, Study
+from quiet import skip_if_disturbed
+from requirements import skip
 
 AGENT = Path(fake_agent.__file__)
 QUICK = (("run.duration_s", "0.05"), ("run.warmup_s", "0"), ("testbed.kind", "loopback"))
@@ -484,16 +486,17 @@ def real_agent() -> str:
             timeout=PATIENCE_S,
         )
     except (MachineLacks, OSError) as error:
-        pytest.skip(f"there is no agent to measure with: {error}")
+        skip("agent", error)
     if done.returncode:
-        pytest.skip(f"the agent cannot tell what the machine can do: {done.stderr.strip()}")
+        pytest.fail(f"the agent's probe failed: {done.stderr.strip()}")
     lacking = [one for one in json.loads(done.stdout)["capabilities"] if not one["available"]]
     for capability in lacking:
         if capability["name"] in ("perf_cpu_wide", "kernel_symbols"):
-            pytest.skip(f"{capability['name']}: {capability['detail']}")
+            skip("perf", f"{capability['name']}: {capability['detail']}")
     return found
 
 
+@pytest.mark.live
 def test_server_load_and_profile_of_the_real_agent_make_an_observation(tmp_path: Path) -> None:
     """Two points of one second each on loopback: a file served, and a rate-limited sender."""
     real_agent()
@@ -501,7 +504,7 @@ def test_server_load_and_profile_of_the_real_agent_make_an_observation(tmp_path:
     second = (("run.duration_s", "1"), ("run.warmup_s", "0.2"))
     study = Study("tiny", "A study", "What?", (FILE, BULK), (1,), runner=rig, rig=rig)
     directory = start.run(study, tmp_path / "run", overrides=second)
-    skip_if_too_busy(directory)
+    skip_if_disturbed(directory)
     assert [failure.reason for failure in directory.failures()] == []
     table = directory.observations()
     for name in ("ab", "bulk"):

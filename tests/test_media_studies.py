@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fake_agent
-from patience import PATIENCE_S, skip_if_too_busy
+from patience import PATIENCE_S
 from perpacket.analysis.analysis import analyze
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
 from perpacket.measure import hosts as testbed
@@ -37,6 +37,8 @@ from perpacket.show import html
 from perpacket.study import library
 from perpacket.study.library import sensitivity
 from perpacket.study.study import Holding, Outcome, Point
+from quiet import skip_if_disturbed
+from requirements import skip
 from test_driver import FakeRig, FakeRun
 
 NAMES = ("media-servers", "sensitivity", "double-buffer")
@@ -199,7 +201,7 @@ def test_a_group_that_limits_memory_is_gone_afterwards_as_is_that_of_a_killed_st
     with testbed.loopback() as bed:
         with memory.memory_group(bed.server, f"{name}-{own_name()}") as group:
             if not group.can_limit:
-                pytest.skip("no control group can be made here")
+                skip("cgroup", "none can be made")
             folder = Path(group.limit).parent
             # Of a process that is gone, and of one whose number another process has since.
             left_behind = [
@@ -417,6 +419,7 @@ def loopback(_: RunPlan) -> Iterator[hosts.Testbed]:
         yield bed
 
 
+@pytest.mark.live
 def test_the_agent_itself_serves_and_plays_what_a_run_asks_for(tmp_path: Path) -> None:
     # How many threads and packets there are depends on how far a busy machine came.
     rig = MediaRig(loopback)
@@ -426,7 +429,7 @@ def test_the_agent_itself_serves_and_plays_what_a_run_asks_for(tmp_path: Path) -
     study = replace(study, points=(asked_for,), seeds=(1,), figures=(), published=())
     study = replace(study, runner=rig, rig=rig)
     directory = start.run(study, tmp_path / "run")
-    skip_if_too_busy(directory)
+    skip_if_disturbed(directory)
     assert [failure.reason for failure in directory.failures()] == []
     (observation,) = directory.read_observations()
     result = observation.result

@@ -175,7 +175,6 @@ def test_what_is_no_profile_is_named(tmp_path: Path, text: str, complaint: str) 
 
 
 def test_the_example_notebook_runs_and_its_results_agree() -> None:
-    pytest.importorskip("marimo", reason="marimo is not installed")
     app = runpy.run_path(str(TOUR))["app"]
     outputs, names = app.run()
     assert len(names["run"].to_polars()) == 4 * 2

@@ -10,10 +10,13 @@ from pathlib import Path
 import pytest
 
 from far import ALIAS, Far, far_machine
-from patience import eventually, skip_if_too_busy
+from patience import eventually
 from perpacket.measure.hosts import record
 from perpacket.measure.web.files import PREFIX
 from perpacket.run.directory import RunDirectory
+from quiet import skip_if_disturbed
+
+pytestmark = pytest.mark.live
 
 STUDY = """
 schema = 1
@@ -104,7 +107,7 @@ def test_a_study_over_ssh_goes_on_after_a_kill_and_leaves_nothing_there(
 
         killed = far.python(PERPACKET, str(records), "9", *begin)
         if killed.returncode == 4:
-            skip_if_too_busy(RunDirectory.open(path))
+            skip_if_disturbed(RunDirectory.open(path))
         assert killed.returncode == -9, killed.stderr
         holders = [name.removeprefix(PREFIX).rpartition("-")[0] for name in left_there(far)]
         assert len(holders) == 3
@@ -114,7 +117,7 @@ def test_a_study_over_ssh_goes_on_after_a_kill_and_leaves_nothing_there(
 
         done = far.python(PERPACKET, str(records), "0", *resume)
         directory = RunDirectory.open(path)
-        skip_if_too_busy(directory)
+        skip_if_disturbed(directory)
         assert done.returncode == 0, done.stderr
         assert len(directory.read_observations()) == 2
         assert directory.environment()["testbed"]["network"] == "machines"  # type: ignore[index]

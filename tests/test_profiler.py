@@ -21,6 +21,10 @@ from perpacket.errors import MachineLacks
 from perpacket.measure import agent, hosts
 from perpacket.measure.hosts import contract
 from perpacket.measure.hosts.network import DEVICE
+from quiet import skip_or_fail
+from requirements import DISTURBED, skip
+
+pytestmark = pytest.mark.live
 
 UNCLAIMED_MOST = 0.02
 """Largest share of kernel samples that no rule claims."""
@@ -49,25 +53,22 @@ def needs_profiles() -> None:
     try:
         path = agent.find()
     except MachineLacks as error:
-        pytest.skip(f"no agent: {error}")
+        skip("agent", error)
     probed = subprocess.run(
         [path, "probe", "--format", "json"], capture_output=True, text=True, check=False
     )
-    try:
-        found = json.loads(probed.stdout)["capabilities"]
-    except (ValueError, KeyError):
-        pytest.skip("the agent found knows no probe")
+    found = json.loads(probed.stdout)["capabilities"]
     available = {one["name"]: one["available"] for one in found}
     for name in ("perf_cpu_wide", "kernel_symbols"):
         if not available[name]:
-            pytest.skip(f"this machine lacks {name}")
+            skip("perf", f"the machine lacks {name}")
 
 
 def started(network: str) -> contract.Testbed:
     try:
         return NETWORKS[network]()
     except MachineLacks as error:
-        pytest.skip(f"no {network}: {error}")
+        skip("netns", error)
 
 
 def serve(
@@ -111,7 +112,7 @@ def test_under_two_percent_of_kernel_samples_of_web_serving_are_unclaimed(networ
         print(f"{network}: {kernel:.0f} kernel samples, {unclaimed:.4f} unclaimed")
         assert profile["requests"] > 0
         if kernel < KERNEL_SAMPLES_LEAST:
-            pytest.skip(f"only {kernel:.0f} kernel samples on this busy machine")
+            skip_or_fail(f"only {kernel:.0f} kernel samples")
         needed = ("user", "syscall", "socket", "tcp", "ip", "ethernet", "driver")
         empty = [layer for layer in needed if not profile["layers"][layer]["share"]]
         if empty:
@@ -137,7 +138,7 @@ def test_user_code_of_the_load_generator_is_not_the_servers() -> None:
         rows = {row["pid"]: row["user_cpu_s"] for row in named["processes"]}
         assert named["layers"]["user"]["cpu_s"] == pytest.approx(rows[server.pid])
         if min(one["samples"] for one in (both, named)) < KERNEL_SAMPLES_LEAST:
-            pytest.skip("too few samples on this busy machine")
+            skip_or_fail("too few samples")
         if not named["categories"]["other_programs"]["share"]:
             return "the load generator is no other program"
         shares = [one["layers"]["user"]["share"] for one in (both, named)]
@@ -159,7 +160,7 @@ def test_a_known_cost_of_each_frame_in_the_driver_comes_back() -> None:
             command = [sys.executable, str(SPIN), bed.server.agent(), DEVICE, str(PAIRS)]
             done = bed.server.run(command, timeout_s=PATIENCE_S)
         if done.returncode == 3:
-            pytest.skip(done.stderr)
+            skip("perf", done.stderr)
         assert done.returncode == 0, done.stderr
         document = json.loads(done.stdout)
         known_ns = [cost(pair, "known_ns") for pair in document["pairs"]]
@@ -175,9 +176,9 @@ def test_a_known_cost_of_each_frame_in_the_driver_comes_back() -> None:
         print(told)
         missing = max(one["missing_share"] for pair in document["pairs"] for one in pair.values())
         if missing > MISSING_MOST:
-            pytest.skip(f"{missing:.0%} of the timer's samples never came")
+            skip(DISTURBED, f"{missing:.0%} of the timer's samples never came")
         if error.high - error.low > known.value:
-            pytest.skip("the machine is too busy to tell: the interval would hold everything")
+            skip_or_fail("the interval would hold everything")
         # Sampling interrupts what it measures, and its time falls on what it interrupts; the
         # driver's own code runs on colder caches after the program.
         bias_ns = BIAS_MOST * known.value

@@ -15,15 +15,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from selenium import webdriver
+from selenium.common.exceptions import WebDriverException
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.keys import Keys
 
 from invented import RATES
 from perpacket.study.study import Study
+from requirements import skip
 
-webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
-
-from selenium.common.exceptions import WebDriverException  # noqa: E402
-from selenium.webdriver.chrome.service import Service  # noqa: E402
-from selenium.webdriver.common.keys import Keys  # noqa: E402
+pytestmark = pytest.mark.browser
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 DRIVER = "chromedriver"
@@ -89,7 +90,7 @@ def browser(page: Path) -> Iterator[Browser]:
     chromium = next(filter(None, map(shutil.which, CHROMIUM)), None)
     driver_path = shutil.which(DRIVER)
     if chromium is None or driver_path is None:
-        pytest.skip("no chromium with chromedriver: see tests/install_peers.sh")
+        skip("browser", "no chromium with chromedriver: see tests/install_peers.sh")
     options = webdriver.ChromeOptions()
     options.binary_location = chromium
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
@@ -100,7 +101,7 @@ def browser(page: Path) -> Iterator[Browser]:
     try:
         driver = webdriver.Chrome(options=options, service=Service(driver_path))
     except WebDriverException as error:
-        pytest.skip(f"{chromium} does not start here: {error.msg}")
+        skip("browser", f"{chromium} does not start: {error.msg}")
     driver.set_page_load_timeout(MOST_S)
     driver.set_script_timeout(MOST_S)
     try:

@@ -13,7 +13,7 @@ from typing import cast
 
 import pytest
 
-from patience import PATIENCE_S, TOO_BUSY, skip_if_too_busy
+from patience import PATIENCE_S
 from perpacket.cli import app
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
 from perpacket.measure import hosts as testbed
@@ -35,6 +35,8 @@ from perpacket.study import library
 from perpacket.study.library import router
 from perpacket.study.quantities import QUANTITIES
 from perpacket.study.study import Point
+from quiet import skip_if_disturbed, skip_or_fail
+from requirements import skip
 
 ETHERNET_MOST_BYTES = 1514
 """A frame without its check sequence on a device with an MTU of 1500."""
@@ -352,7 +354,7 @@ def bed() -> Iterator[Routed]:
     try:
         opened = testbed.routed(hosts=3)
     except MachineLacks as error:
-        pytest.skip(f"no network namespaces: {error}")
+        skip("netns", error)
     with opened as routed:
         yield routed
 
@@ -373,7 +375,7 @@ def test_hosts_reach_each_other_through_the_router_alone(bed: Routed) -> None:
     assert sent.returncode == 0, sent.stderr
     received = json.loads(far_end.result(PATIENCE_S).stdout)
     if not received["bytes"]:
-        pytest.skip("nothing was sent in half a second on this busy machine")
+        skip_or_fail("nothing was sent in half a second")
     # Whole frames cross: no fewer packets than the bytes fill.
     assert forwarded() - before >= received["bytes"] / ETHERNET_MOST_BYTES
 
@@ -400,11 +402,12 @@ def test_no_device_takes_several_frames_for_one_or_leaves_checksums_out(bed: Rou
     assert not [name for name in on if name.startswith(OFFLOADS)]
 
 
+@pytest.mark.live
 def test_a_router_goes_as_it_came_and_adds_no_latency() -> None:
     try:
         opened = testbed.routed(hosts=2)
     except MachineLacks as error:
-        pytest.skip(f"no network namespaces: {error}")
+        skip("netns", error)
     with opened as routed:
         names = [port.router.rpartition(":")[0] for port in routed.ports]
         assert all((Path("/run/netns") / name).exists() for name in names)
@@ -420,6 +423,7 @@ def test_a_router_has_two_hosts_at_least(hosts: int) -> None:
         testbed.routed(hosts=hosts)
 
 
+@pytest.mark.live
 def test_the_real_router_makes_observations(tmp_path: Path) -> None:
     """A window of bulk TCP and a search, through the driver; no number of time is judged."""
     wanted = {"kernel-2-10240b", "search-kernel-512b"}
@@ -437,16 +441,14 @@ def test_the_real_router_makes_observations(tmp_path: Path) -> None:
     try:
         directory = measured_runs.begin(RouterRig(), tmp_path / "run", configuration)
     except MachineLacks as error:
-        pytest.skip(f"no router here: {error}")
+        skip("netns", error)
     except RunFailed as error:
-        if not re.search(TOO_BUSY, str(error)):
-            raise
-        pytest.skip(f"the machine is too busy to try the router: {error}")
+        skip_or_fail(str(error))
     told = directory.environment()["testbed"]
     assert isinstance(told, dict)
     # What the oracle says of Linux is tested beside it; here it was asked, and its words were kept.
     assert int(str(told["oracle"]["kernel"]).partition(" cases, ")[0]) > 60
-    skip_if_too_busy(directory)
+    skip_if_disturbed(directory)
     reasons = [failure.reason for failure in directory.failures()]
     results = {one.point: one.result for one in directory.read_observations()}
     assert results.keys() == wanted, reasons

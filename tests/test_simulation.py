@@ -18,8 +18,6 @@ from perpacket.study import library
 from perpacket.study.quantities import QUANTITIES, number
 from perpacket.study.study import Study
 
-pytest.importorskip("perpacket._core", reason="the compiled core is not installed")
-
 SHORT = (("run.warmup_packets", "2000"), ("run.packets", "5000"))
 """Long enough for every number to have a value."""
 

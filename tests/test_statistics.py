@@ -10,13 +10,12 @@ import sys
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from scipy import special as scipy_special
+from scipy import stats as scipy_stats
 
 from patience import PATIENCE_S
 from perpacket.analysis import statistics
 from perpacket.analysis.statistics import Interval, StatisticsError
-
-scipy_special = pytest.importorskip("scipy.special")
-scipy_stats = pytest.importorskip("scipy.stats")
 
 numbers = st.floats(-1e9, 1e9, allow_nan=False)
 positive = st.floats(1e-3, 1e9)

@@ -24,6 +24,7 @@ from perpacket.measure.hosts import contract, network, record
 from perpacket.measure.hosts.namespaces import Namespaces, documents
 from perpacket.measure.hosts.network import address
 from perpacket.measure.hosts.processors import SHARED, Division, divide
+from requirements import skip
 
 PYTHON = sys.executable
 NETNS = Path("/run/netns")
@@ -37,6 +38,8 @@ while True:
     data, sender = echo.recvfrom(2048)
     echo.sendto(data, sender)
 """
+
+pytestmark = pytest.mark.live
 
 ASK = """
 import socket, sys, time
@@ -70,18 +73,15 @@ def needs_namespaces() -> None:
     try:
         hosts.namespaces().__exit__(None, None, None)
     except MachineLacks as error:
-        pytest.skip(f"no network namespaces: {error}")
+        skip("netns", error)
 
 
 @pytest.fixture(scope="module")
 def needs_agent() -> None:
     try:
-        path = agent.find()
+        agent.find()
     except MachineLacks as error:
-        pytest.skip(f"no agent: {error}")
-    shown = subprocess.run([path, "link", "--help"], capture_output=True, text=True, check=False)
-    if "--left-address" not in shown.stdout:
-        pytest.skip("the agent found has no link")
+        skip("agent", error)
 
 
 @pytest.fixture
@@ -391,7 +391,7 @@ def start_child(
 @pytest.mark.usefixtures("needs_namespaces", "needs_agent")
 def test_a_run_removes_what_a_killed_one_left_and_nothing_else(records: Path) -> None:
     if shutil.which("ip") is None:
-        pytest.skip("iproute2's `ip` is not installed")
+        skip("netns", "iproute2's `ip` is not installed")
     foreign = f"{record.PREFIX}{secrets.token_hex(4)}-foreign"
     subprocess.run(["ip", "netns", "add", foreign], check=True)
     try:

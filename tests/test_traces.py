@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("perpacket._core", reason="the compiled core is not built")
-
 from perpacket import traces
 from perpacket.errors import TraceError
 

@@ -22,7 +22,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from patience import PATIENCE_S, eventually, skip_if_too_busy
+from patience import PATIENCE_S, eventually
 from perpacket.analysis.analysis import analyze
 from perpacket.analysis.contests import ContestResult, compare
 from perpacket.cli import app
@@ -38,8 +38,12 @@ from perpacket.study import library
 from perpacket.study.contest import Contest
 from perpacket.study.library import web_servers
 from perpacket.study.study import Outcome, Point, Study
+from quiet import skip_if_disturbed
+from requirements import skip
 from test_driver import FakeRig, FakeRun
 from test_measurement import real_agent
+
+pytestmark = pytest.mark.live
 
 PEERS: tuple[peers.PeerKind, ...] = ("nginx", "apache")
 
@@ -57,7 +61,7 @@ def host() -> Iterator[hosts.Host]:
 
 def skip_without(host: hosts.Host, kind: peers.PeerKind) -> None:
     if lack := peers.lack(host, kind):
-        pytest.skip(lack)
+        skip("peers", lack)
 
 
 @pytest.mark.parametrize("kind", PEERS)
@@ -448,7 +452,7 @@ def test_a_server_is_measured_with_its_whole_tree(
     study = Study("tiny", "A study", "What?", (peer_point(server),), (1,), runner=rig, rig=rig)
     quick = (("run.duration_s", "0.3"), ("run.warmup_s", "0"), ("testbed.kind", "loopback"))
     directory = session.run(study, tmp_path / "run", overrides=quick)
-    skip_if_too_busy(directory)
+    skip_if_disturbed(directory)
     assert [failure.reason for failure in directory.failures()] == []
     row = directory.observations().row(0, named=True)
     assert row["requests_per_s"] > 0

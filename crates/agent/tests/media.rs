@@ -2,6 +2,7 @@
 //! clients, and ffmpeg and GStreamer as clients that know nothing of us.
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
+use perpacket_requirements::skip;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -77,7 +78,7 @@ fn has(program: &str) -> bool {
         .split(':')
         .any(|folder| Path::new(folder).join(program).exists());
     if !found {
-        eprintln!("skipped: {program} is not installed");
+        skip("peers", format_args!("{program} is not installed"));
     }
     found
 }
@@ -388,7 +389,7 @@ fn our_clients_play_from_gstreamers_server() {
     let bindings = "import gi; gi.require_version('GstRtspServer', '1.0')";
     let found = Command::new(python).args(["-c", bindings]).output();
     if !found.is_ok_and(|output| output.status.success()) {
-        eprintln!("skipped: GStreamer's server has no Python bindings here");
+        skip("peers", "GStreamer's server has no Python bindings");
         return;
     }
     let root = folder("gstreamer-server");

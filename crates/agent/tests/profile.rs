@@ -6,6 +6,7 @@ mod command;
 #[path = "../../profiler/tests/quiet/mod.rs"]
 mod quiet;
 
+use perpacket_requirements::skip;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -33,7 +34,7 @@ fn probed() -> serde_json::Value {
 fn cannot_profile() -> bool {
     let lacking = probed()["backend"] == "none";
     if lacking {
-        eprintln!("skipped: whole processors cannot be profiled here");
+        skip("perf", "whole processors cannot be profiled");
     }
     lacking
 }
@@ -128,7 +129,10 @@ fn a_user_without_rights_is_told_which_setting_forbids_it() {
     let is_strict = paranoid.is_ok_and(|text| text.trim().parse::<i32>().unwrap_or(0) > 1);
     let is_root = fs::metadata("/proc/self/exe").is_ok() && fs::read("/proc/1/environ").is_ok();
     if !is_strict || !is_root {
-        eprintln!("skipped: not root, or the kernel lets everybody profile");
+        skip(
+            "strict_perf",
+            "not root, or the kernel lets everybody profile",
+        );
         return;
     }
     // The build directory may be closed to others.

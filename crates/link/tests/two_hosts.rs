@@ -9,6 +9,7 @@
     reason = "a test that cannot be set up has failed"
 )]
 
+use perpacket_requirements::skip;
 use std::fs;
 use std::io::Write;
 use std::net::UdpSocket;
@@ -51,7 +52,7 @@ impl Host {
                 thread: Some(thread),
             }),
             Err(error) => {
-                println!("skipped: no network namespace can be made here ({error})");
+                skip("netns", error);
                 None
             }
         }
@@ -107,7 +108,7 @@ fn join(left_to_right: Settings, right_to_left: Settings) -> Option<Joined> {
     let mut link = match Link::open(&ends, left_to_right, right_to_left, 1, &[]) {
         Ok(link) => link,
         Err(error) if error.is_lack_of_machine() => {
-            println!("skipped: {error}");
+            skip("tun", error);
             return None;
         }
         Err(error) => panic!("{error}"),
@@ -266,7 +267,7 @@ fn a_link_whose_device_is_removed_says_so_and_ends() {
             .status()
     });
     if let Err(error) = removed {
-        println!("skipped: ip cannot be run ({error})");
+        skip("netns", format_args!("`ip` cannot be run: {error}"));
         return;
     }
     let error = joined.link.join().unwrap().unwrap_err();

@@ -2,6 +2,7 @@
 //! clients and files can do wrong.
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
+use perpacket_requirements::skip;
 use std::collections::HashMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -483,7 +484,10 @@ fn of_10000_sessions_asked_of_a_server_limited_to_1000_a_thousand_are_given() {
     let limit = getrlimit(Resource::Nofile);
     let has_room = |descriptors: Option<u64>| descriptors.is_none_or(|most| most >= DESCRIPTORS);
     if !has_room(limit.maximum) {
-        eprintln!("skipped: a process may not have {DESCRIPTORS} files open here");
+        skip(
+            "descriptors",
+            format_args!("a process may not open {DESCRIPTORS} files"),
+        );
         return;
     }
     if !has_room(limit.current) {

@@ -12,6 +12,7 @@
 use perpacket_memory::{
     CacheParameters, DramParameters, Hierarchy, HierarchyParameters, Line, Policy,
 };
+use perpacket_requirements::skip;
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -42,7 +43,7 @@ fn directory() -> PathBuf {
 /// The program, or nothing where a tool is missing.
 fn program() -> Option<PathBuf> {
     if !run(Command::new("valgrind").arg("--version")) {
-        eprintln!("skipped: valgrind is not installed");
+        skip("valgrind", "it is not installed");
         return None;
     }
     fs::create_dir_all(directory()).expect("the target directory can be written");
@@ -62,7 +63,7 @@ fn program() -> Option<PathBuf> {
         .arg("-o")
         .args([&program, &source]));
     if !compiled {
-        eprintln!("skipped: no C compiler that makes static programs");
+        skip("valgrind", "no C compiler makes static programs");
     }
     compiled.then_some(program)
 }

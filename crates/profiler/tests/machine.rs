@@ -8,6 +8,7 @@
 
 mod quiet;
 
+use perpacket_requirements::{DISTURBED, skip};
 use std::env;
 use std::hint::black_box;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -51,7 +52,7 @@ fn cannot_profile() -> bool {
     let found = probe();
     let lacking = found.get("perf_cpu_wide").is_none_or(|one| !one.available);
     if lacking {
-        eprintln!("skipped: whole processors cannot be profiled here");
+        skip("perf", "whole processors cannot be profiled");
     }
     lacking
 }
@@ -60,7 +61,7 @@ fn no_symbols() -> bool {
     let found = probe();
     let lacking = found.get("kernel_symbols").is_none_or(|one| !one.available);
     if lacking {
-        eprintln!("skipped: the kernel hides its symbols here");
+        skip("perf", "the kernel hides its symbols");
     }
     lacking
 }
@@ -315,7 +316,7 @@ fn folded_stacks_name_programs_and_kernel_functions() {
     let samples = |line: &str| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap();
     assert_eq!(text.lines().map(samples).sum::<u64>(), report.samples);
     if let Some(why) = scant(&report) {
-        eprintln!("skipped: {why}");
+        skip(DISTURBED, why);
         return;
     }
     assert!(text.lines().any(|line| line.contains(";tcp_")), "{text}");

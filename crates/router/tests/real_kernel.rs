@@ -2,6 +2,7 @@
 //! receiver over both. Skips where namespaces cannot be made.
 #![expect(clippy::unwrap_used, reason = "a test may end on a slip of its own")]
 
+use perpacket_requirements::skip;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -36,7 +37,7 @@ impl Laboratory {
         };
         let router = laboratory.router();
         if !ip(&format!("netns add {router}")) {
-            println!("skipped: `ip netns add` is not there or not allowed");
+            skip("netns", "`ip netns add` is missing or not allowed");
             return None;
         }
         for setting in [
@@ -217,7 +218,7 @@ fn the_plane_in_xdp_forwards_as_the_kernel_does() {
             assert!(laboratory.forwarded_by_kernel() - before < ordinary.sent / 2);
         }
         Err(RouterError::Bpf(error)) if error.log.is_empty() => {
-            println!("skipped: {error}");
+            skip("xdp", error);
         }
         Err(error) => std::panic::panic_any(error.to_string()),
     }
@@ -273,7 +274,7 @@ fn live_frames_arrive_through_the_router_however_often_pages_come_back() {
             assert_eq!(outcome.received, outcome.sent);
         }
         Err(RouterError::Bpf(error)) if error.log.is_empty() => {
-            println!("skipped: {error}");
+            skip("xdp", error);
         }
         Err(error) => std::panic::panic_any(error.to_string()),
     }

@@ -354,6 +354,7 @@ fn reads_at_once(file: &OwnedFd, part: Range<u64>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use perpacket_requirements::skip;
     use proptest::prelude::*;
     use std::io::Write;
 
@@ -369,7 +370,10 @@ mod tests {
             ReadWriteFlags::NOWAIT,
         );
         if can_tell == Err(Errno::OPNOTSUPP) {
-            eprintln!("skipped: this file system cannot tell what a read waits for");
+            skip(
+                "nowait",
+                "the file system cannot report what a read waits for",
+            );
             return;
         }
         assert!(reads_at_once(&file, 0..300_000));

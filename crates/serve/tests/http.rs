@@ -2,6 +2,7 @@
 
 mod started;
 
+use perpacket_requirements::skip;
 use std::fs;
 use std::time::{Duration, Instant};
 
@@ -21,7 +22,10 @@ fn each_with(settings: impl Fn(Architecture) -> Settings) -> Vec<Started> {
         .filter(|&architecture| architecture != Architecture::Processes)
         .filter(|&architecture| match Server::bind(settings(architecture)) {
             Err(ServeError::Lacking { what, problem }) => {
-                eprintln!("skipped {}: {what}: {problem}", architecture.name());
+                skip(
+                    "io_uring",
+                    format_args!("{}: {what}: {problem}", architecture.name()),
+                );
                 false
             }
             _ => true,

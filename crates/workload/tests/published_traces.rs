@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+use perpacket_requirements::skip;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -21,7 +22,10 @@ fn shared_trace(name: &str) -> Option<PathBuf> {
     );
     let path = shared.join("traces").join(name);
     if !path.exists() {
-        eprintln!("skipped: {name} is not among the shared traces");
+        skip(
+            "traces",
+            format_args!("{name} is not among the shared traces"),
+        );
         return None;
     }
     Some(path)

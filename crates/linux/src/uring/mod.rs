@@ -505,6 +505,7 @@ pub fn is_available() -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use perpacket_requirements::skip;
     use std::io::{Read, Write};
     use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
@@ -531,7 +532,7 @@ mod tests {
     /// A ring; `None` if the kernel refuses one.
     fn ring() -> Option<Ring<Bytes>> {
         Ring::new()
-            .inspect_err(|error| eprintln!("skipped: {error}"))
+            .inspect_err(|error| skip("io_uring", error))
             .ok()
     }
 
@@ -594,7 +595,7 @@ mod tests {
         let Some(mut ring) = ring() else { return };
         let (mut client, socket) = UnixStream::pair().unwrap();
         let Some(registered) = ring.register(socket.as_fd()) else {
-            eprintln!("skipped: this kernel is older than 6.15 and has no slots");
+            skip("uring_slots", "the kernel is older than 6.15");
             return;
         };
         let slots = ring.slots.len();

@@ -1,0 +1,49 @@
+//! What tests need of the machine.
+//!
+//! A test that lacks something calls [`skip`] and returns. The environment decides what that means:
+//!
+//! - `PERPACKET_REQUIRE=perf,netns` lists capabilities that the machine must have: a test that lacks
+//!   one of them fails.
+//! - `PERPACKET_SKIPS=FILE` collects a line for each skipped test: `capability: test: reason`.
+//!
+//! `tests/requirements.py` is the same for the Python tests.
+#![forbid(unsafe_code)]
+
+use std::env;
+use std::fmt::Display;
+use std::fs::OpenOptions;
+use std::io::Write as _;
+
+/// What a test skips for when the machine was disturbed while it measured. No machine can promise
+/// to be quiet, so `PERPACKET_REQUIRE` cannot name it.
+pub const DISTURBED: &str = "disturbed";
+
+/// Report that the calling test is skipped because the machine lacks `capability`.
+///
+/// # Panics
+///
+/// Where `PERPACKET_REQUIRE` names the capability, or `PERPACKET_SKIPS` a file that cannot be
+/// written.
+#[expect(clippy::panic, reason = "a test fails by a panic")]
+pub fn skip(capability: &str, reason: impl Display) {
+    let required = env::var("PERPACKET_REQUIRE").unwrap_or_default();
+    assert!(
+        !required.split(',').any(|name| name.trim() == capability),
+        "{capability} is required here (PERPACKET_REQUIRE), but: {reason}"
+    );
+    let thread = std::thread::current();
+    let test = thread.name().unwrap_or("a test");
+    println!("skipped: {capability}: {reason}");
+    let Some(path) = env::var_os("PERPACKET_SKIPS") else {
+        return;
+    };
+    let line = format!("{capability}: {test}: {reason}\n");
+    let written = OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(&path)
+        .and_then(|mut file| file.write_all(line.as_bytes()));
+    if let Err(error) = written {
+        panic!("PERPACKET_SKIPS: {}: {error}", path.display());
+    }
+}

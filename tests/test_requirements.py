@@ -1,0 +1,61 @@
+"""No test turns green by skipping where the machine has what it needs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent
+
+SKIPPING = """
+import pytest
+from requirements import skip
+
+def test_without_perf() -> None:
+    skip("perf", "nobody may sample")
+
+def test_without_a_reason_that_counts() -> None:
+    pytest.skip("I do not feel like it")
+"""
+
+
+def run(tmp_path: Path, required: str) -> subprocess.CompletedProcess[str]:
+    """The tests above, run where `required` must be there."""
+    (tmp_path / "conftest.py").write_text((TESTS / "conftest.py").read_text())
+    (tmp_path / "test_it.py").write_text(SKIPPING)
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-ra", "-p", "no:cacheprovider", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env={
+            "PATH": "/usr/bin:/bin",
+            "PYTHONPATH": f"{TESTS}:{TESTS.parent / 'python'}",
+            "PERPACKET_REQUIRE": required,
+            "PERPACKET_SKIPS": str(tmp_path / "skips"),
+        },
+    )
+
+
+def test_a_missing_capability_skips_and_is_recorded(tmp_path: Path) -> None:
+    done = run(tmp_path, "netns")
+    assert "1 failed, 1 skipped" in done.stdout
+    assert (tmp_path / "skips").read_text() == (
+        "perf: test_it.py::test_without_perf: nobody may sample\n"
+    )
+
+
+def test_a_missing_capability_fails_where_it_is_required(tmp_path: Path) -> None:
+    done = run(tmp_path, "netns,perf")
+    assert "2 failed" in done.stdout
+    assert "perf is required here (PERPACKET_REQUIRE), but: nobody may sample" in done.stdout
+
+
+@pytest.mark.parametrize("required", ["", "perf"])
+def test_a_skip_for_no_capability_fails(tmp_path: Path, required: str) -> None:
+    done = run(tmp_path, required)
+    assert "FAILED test_it.py::test_without_a_reason_that_counts" in done.stdout
