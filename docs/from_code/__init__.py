@@ -4,6 +4,7 @@
     documents.py   the JSON documents, from the Rust structures they are written from
     docstrings.py  docstrings, for autodoc
     parameters.py  the simulator's parameters with value, unit and source
+    quantities.py  quantities, and the keys of the documents of studies
     schemas.py     files that people write and runs leave
     repository.py  pages that lie elsewhere in the repository
 
@@ -22,7 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from from_code import commands, docstrings, documents, parameters, repository, schemas
+from from_code import commands, docstrings, documents, parameters, quantities, repository, schemas
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -35,6 +36,9 @@ MAKERS: dict[str, Callable[..., str]] = {
     "agent": commands.agent_verbs,
     "document": documents.table,
     "parameters": parameters.table,
+    "quantities": quantities.named,
+    "result-numbers": quantities.columns,
+    "study-documents": quantities.study_documents,
     "event-sets": parameters.event_sets,
     "module": docstrings.module,
     "about": schemas.about,

@@ -216,7 +216,7 @@ class RunComparison:
 
 
 @dataclass(frozen=True, slots=True)
-class _Sides:
+class Sides:
     """The observations of two runs and how their intervals are computed."""
 
     rows: tuple[Rows, Rows]
@@ -270,7 +270,7 @@ def compare(
     runs have; without any, the usual ones. `in_time_order` is for measured runs. Raises
     `ConfigurationError` when neither run has a quantity of `names`, or they share no point.
     """
-    sides = _Sides((rows_of(first), rows_of(second)), first.configuration.confidence, in_time_order)
+    sides = Sides((rows_of(first), rows_of(second)), first.configuration.confidence, in_time_order)
     common = [
         point.name
         for point in first.configuration.points
@@ -315,7 +315,7 @@ def chosen_names(
 
 
 def _applied(
-    rule: Rule, ratios: Sequence[Ratio], points: Sequence[str], sides: _Sides
+    rule: Rule, ratios: Sequence[Ratio], points: Sequence[str], sides: Sides
 ) -> RuleResult:
     """A rule applied to the ratios of its quantity."""
     own = [ratio for ratio in ratios if ratio.quantity == rule.quantity]
@@ -325,7 +325,7 @@ def _applied(
     return RuleResult(rule, broken, certain, unjudged, bool(own))
 
 
-def _is_unjudged(point: str, name: str, sides: _Sides) -> bool:
+def _is_unjudged(point: str, name: str, sides: Sides) -> bool:
     """Whether a point of the first run lacks a ratio that it should have.
 
     A quantity that neither run has at a point that both ran is not one of that point.
@@ -350,7 +350,7 @@ def known_names(rows: Sequence[Row]) -> list[str]:
 def _remarks(
     first: RunDirectory,
     second: RunDirectory,
-    sides: _Sides,
+    sides: Sides,
     common: list[str],
     ratios: list[Ratio],
 ) -> list[str]:

@@ -1,0 +1,43 @@
+"""Quantities as tables, from their registry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from from_code import markdown
+from perpacket.show import json as json_documents
+from perpacket.study.quantities import BOUNDS, COLUMNS, QUANTITIES, Quantity
+
+HEADINGS = ("key", "title", "unit", "counts", "measured", "bounds", "better")
+
+
+def columns(root: Path) -> str:
+    """Every number of a result."""
+    return table(COLUMNS.values())
+
+
+def named(root: Path) -> str:
+    """Every named quantity that is no change against a baseline."""
+    return table(entry for entry in QUANTITIES.values() if not entry.name.endswith(" increase"))
+
+
+def table(entries: Iterable[Quantity]) -> str:
+    """A row for each quantity."""
+    return markdown.table(HEADINGS, map(row, entries))
+
+
+def row(entry: Quantity) -> tuple[str, ...]:
+    """A quantity with its unit and bounds."""
+    least, most = BOUNDS[entry.kind]
+    bounds = (
+        "any" if least < 0 else f"{least:g} to {most:g}" if most < 1000 else f"{least:g} or more"
+    )
+    texts = entry.title, entry.unit, entry.counts, entry.measured, bounds, entry.better
+    return markdown.code(entry.name), *texts
+
+
+def study_documents(root: Path) -> str:
+    """Every key that the verbs of `perpacket study` print."""
+    rows = ((markdown.code(key), meaning) for key, meaning in json_documents.KEYS.items())
+    return markdown.table(("key", "meaning"), rows)

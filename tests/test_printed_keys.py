@@ -1,0 +1,128 @@
+"""Every key that a verb prints as JSON is in a document, with its meaning."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from perpacket.analysis import run_comparison
+from perpacket.analysis.analysis import Analysis, analyze
+from perpacket.run import start
+from perpacket.run.directory import RunDirectory
+from perpacket.show import json as json_documents
+from perpacket.study import library, user
+from perpacket.study.quantities import COLUMNS, QUANTITIES, column, flatten
+from perpacket.study.study import Study
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "docs"))
+
+from from_code import documents, quantities  # noqa: E402
+
+INTERVAL = {"value", "low", "high", "n", "confidence"}
+SHORT = (("run.warmup_packets", "500"), ("run.packets", "3000"))
+
+
+def paths(content: object, above: str = "") -> Iterator[str]:
+    """The keys of a document as paths; a list adds `[]`."""
+    if isinstance(content, Mapping):
+        for key, value in content.items():
+            path = f"{above}.{key}" if above else str(key)
+            yield from [path] if not isinstance(value, list) else []
+            yield from paths(value, path)
+    elif isinstance(content, list):
+        yield f"{above}[]"
+        for item in content:
+            yield from paths(item, f"{above}[]")
+
+
+def undocumented(content: object, prefix: str = "") -> set[str]:
+    """The paths of a study's document that its keys do not explain."""
+    found = set()
+    for path in paths(content):
+        key = prefix + path
+        parent, _, last = key.rpartition(".")
+        explained = key in json_documents.KEYS or key.removeprefix(prefix) in ("schema",)
+        # An interval, and what a key's own meaning lists.
+        inside = parent in json_documents.KEYS and (
+            last in INTERVAL or parent.endswith(("factors", "overrides", "where"))
+            or f"`{last}`" in json_documents.KEYS[parent]
+        )  # fmt: skip
+        if not explained and not inside:
+            found.add(key)
+    return found
+
+
+@pytest.mark.parametrize("configuration", ["W-1024-P-N-FCFS-400", "bulk"])
+def test_every_number_of_a_simulation_is_a_quantity(configuration: str) -> None:
+    from perpacket import simulation
+
+    result = simulation.simulate(configuration, overrides=SHORT)
+    others = {"schema", "configuration", "seed", "conserved"}
+    page = (ROOT / "docs/reference/documents.md").read_text()
+    assert all(f"`{name}`" in page for name in others)
+    unknown = {
+        key
+        for key, _ in flatten(result)
+        if key not in others and not column(key).counts and not in_null_group(key)
+    }
+    assert not unknown
+
+
+def in_null_group(key: str) -> bool:
+    """Whether a key is a group that a bulk sender has no numbers of."""
+    return any(name.startswith(f"{key}.") for name in COLUMNS)
+
+
+def test_every_quantity_is_in_the_reference_with_unit_and_meaning() -> None:
+    tables = quantities.columns(ROOT) + quantities.named(ROOT)
+    for entry in (*COLUMNS.values(), *QUANTITIES.values()):
+        assert entry.counts, entry.name
+        assert entry.measured, entry.name
+        assert entry.least < entry.most
+        if not entry.name.endswith(" increase"):
+            assert f"| `{entry.name}` |" in tables
+
+
+def test_every_key_of_a_run_of_a_study_is_explained(analysis: Analysis, study: Study) -> None:
+    assert not undocumented(json_documents.analysis(analysis, Path("report.html")))
+    points = [json_documents.point(point) for point in study.points]
+    shown = json_documents.study_summary(study) | {"points": points}
+    assert not undocumented(shown, "study.")
+
+
+def test_every_key_of_a_users_study_is_explained(fake_core: None, tmp_path: Path) -> None:
+    text = user.example("simulated").replace('design = "full"', 'design = "two-level"')
+    own = user.build(text, Path("my.toml"))
+    directory = start.run(own, tmp_path / "run", seeds=(1, 2))
+    found = analyze(library.of_run(directory.configuration), directory)
+    assert not undocumented(json_documents.analysis(found, Path("report.html")))
+
+
+def test_every_key_of_a_comparison_of_runs_is_explained(run_directory: RunDirectory) -> None:
+    rules = [run_comparison.read_rule("requests_per_s < 0.97")]
+    found = run_comparison.compare(run_directory, run_directory, rules=rules)
+    assert not undocumented(json_documents.run_comparison(found), "compare.")
+
+
+def test_every_key_of_a_profile_is_in_the_reference() -> None:
+    command = [sys.executable, "-m", "perpacket.cli", "profile", "--duration", "0.2", "--quiet"]
+    done = subprocess.run(
+        [*command, "--format", "json"], capture_output=True, text=True, check=False
+    )
+    if done.returncode == 3:
+        pytest.skip(done.stderr.strip())
+    assert done.returncode == 0, done.stderr
+    table = documents.table(ROOT, "crates/profiler/src/report.rs", "Report")
+    known = set(re.findall(r"^\| `([^`]+)` \|", table, re.MULTILINE))
+    words = {part for key in known for part in re.split(r"\.|\[\]", key)}
+    content = json.loads(done.stdout)
+    assert set(content) <= words
+    layers = content.get("layers", {})
+    assert {key for layer in layers.values() for key in layer} <= words
