@@ -27,7 +27,7 @@ CRATES: dict[str, set[str]] = {
     "microbench": {"linux", "memory"},
     "requirements": set(),
     "router": {"linux"},
-    "agent": {"profiler", "serve", "load", "link", "media", "microbench", "router"},
+    "agent": {"linux", "profiler", "serve", "load", "link", "media", "microbench", "router"},
     "python": {"simulate", "workload"},
 }
 """What each Rust crate may depend on, of our own; tests of each may use `requirements`."""

@@ -3,17 +3,14 @@
 //! A bare number counts seconds, bytes, bits a second or events a second. A unit may follow it.
 //! `tests/quantities.toml` lists what is read and what is refused; the Python front reads the same.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use perpacket_linux::cpus;
 use serde::{Serialize, Serializer};
 
 use crate::status::Failure;
-
-/// CPUs that the kernel's fixed-size sets can name.
-const CPU_COUNT_LIMIT: usize = 1024;
 
 /// Longest time in seconds: thirty years and more.
 const TIME_LIMIT_S: f64 = 1e9;
@@ -190,46 +187,22 @@ impl fmt::Display for Rate {
     }
 }
 
-/// CPUs: `0`, `0,2-3`.
+/// CPUs in ascending order: `0`, `0,2-3`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CpuList {
-    text: String,
-    /// Their numbers, in the order of the list.
-    pub cpus: Vec<usize>,
-}
+pub struct CpuList(pub Vec<usize>);
 
 impl FromStr for CpuList {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let mut cpus = Vec::new();
-        for part in text.split(',') {
-            let (first, last) = part.split_once('-').unwrap_or((part, part));
-            match (first.parse::<usize>(), last.parse::<usize>()) {
-                (Ok(first), Ok(last)) if first <= last && last < CPU_COUNT_LIMIT => {
-                    cpus.extend(first..=last);
-                }
-                _ => {
-                    return Err(format!(
-                        "expected numbers and ranges below {CPU_COUNT_LIMIT}, such as 0,2-3"
-                    ));
-                }
-            }
-        }
-        let distinct: BTreeSet<_> = cpus.iter().collect();
-        if distinct.len() < cpus.len() {
-            return Err("expected each CPU once".to_owned());
-        }
-        Ok(Self {
-            text: text.to_owned(),
-            cpus,
-        })
+        let cpus = cpus::parse(text).map_err(|error| error.to_string())?;
+        Ok(Self(cpus))
     }
 }
 
 impl fmt::Display for CpuList {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.text)
+        formatter.write_str(&cpus::format(&self.0))
     }
 }
 
@@ -257,7 +230,7 @@ pub struct RunsOn {
 impl RunsOn {
     /// The CPUs of the list; none without one.
     pub fn list(&self) -> Vec<usize> {
-        self.cpus.clone().map(|list| list.cpus).unwrap_or_default()
+        self.cpus.clone().map(|list| list.0).unwrap_or_default()
     }
 }
 
@@ -364,7 +337,7 @@ mod tests {
         let (read, refused) = rows("cpus");
         for (text, value) in read {
             let expected: Vec<usize> = value.try_into().unwrap();
-            assert_eq!(text.parse::<CpuList>().unwrap().cpus, expected, "{text}");
+            assert_eq!(text.parse::<CpuList>().unwrap().0, expected, "{text}");
         }
         for text in refused {
             assert!(text.parse::<CpuList>().is_err(), "{text}");

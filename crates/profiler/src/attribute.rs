@@ -95,7 +95,7 @@ impl Place {
 
 /// A call chain resolved and charged.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Placement {
+pub struct ResolvedStack {
     /// What it is charged to.
     pub place: Place,
     /// Its functions, leaf first; none where an address is of no function.
@@ -137,7 +137,7 @@ impl Attributor {
     }
 
     /// Resolves and charges a call chain of the kernel, leaf first.
-    pub fn place(&mut self, chain: &[u64]) -> Placement {
+    pub fn place(&mut self, chain: &[u64]) -> ResolvedStack {
         let frames: Vec<_> = chain
             .iter()
             .enumerate()
@@ -152,7 +152,7 @@ impl Attributor {
             .iter()
             .map(|frame| frame.map(|id| self.class(id)))
             .collect();
-        Placement {
+        ResolvedStack {
             place: charge(&classes),
             frames,
         }

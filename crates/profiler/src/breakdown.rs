@@ -6,12 +6,10 @@ use std::collections::HashMap;
 use perpacket_cost::{EventKind, Layer};
 
 use crate::attribute::Place;
+use crate::passes::{Passes, SECOND_NS, part};
 use crate::process::{GENERATED, file_name};
-use crate::report::{Cost, Named, Passes, ProcessTime, SymbolShare, part};
+use crate::report::{Cost, Named, ProcessTime, SymbolShare};
 use crate::tally::{Code, Collector, Tally};
-
-/// Nanoseconds of a second.
-const SECOND_NS: f64 = 1e9;
 
 /// Functions and processes that are listed at most.
 const TOP: usize = 12;

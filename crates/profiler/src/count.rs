@@ -79,7 +79,7 @@ impl Sources {
     ///
     /// # Errors
     /// A file cannot be read.
-    pub fn read(&mut self, cpus: &[u32]) -> Result<Snapshot, ProfileError> {
+    pub fn read(&mut self, cpus: &[usize]) -> Result<Snapshot, ProfileError> {
         let stat = self.stat.text()?;
         let mut protocols = named_pairs(&self.snmp.text()?);
         protocols.extend(named_pairs(&self.netstat.text()?));
@@ -156,7 +156,7 @@ impl Drops {
 
 /// What happened between two snapshots.
 #[derive(Clone, Debug, Default)]
-pub struct Happened {
+pub struct Activity {
     /// The counts everyone shares; its requests are for the caller to enter.
     pub window: Window,
     /// By interface, those without traffic left out.
@@ -184,7 +184,7 @@ const TCP_DROPS: [&str; 4] = [
 impl Snapshot {
     /// What happened from this snapshot to a later one.
     #[must_use]
-    pub fn until(&self, later: &Self, duration_s: f64) -> Happened {
+    pub fn until(&self, later: &Self, duration_s: f64) -> Activity {
         let mut interfaces = BTreeMap::new();
         let mut window = Window {
             duration_s,
@@ -219,7 +219,7 @@ impl Snapshot {
         drops.tcp = TCP_DROPS.into_iter().map(grown).sum();
         drops.udp = grown("Udp.RcvbufErrors") + grown("Udp.SndbufErrors");
         window.drops = drops.total();
-        Happened {
+        Activity {
             window,
             interfaces,
             datagrams: Directions {
@@ -331,13 +331,13 @@ fn value_of(text: &str, name: &str) -> u64 {
 
 /// The times of some processors in `/proc/stat`: user, nice, system, idle, disk wait, interrupt,
 /// softirq, stolen.
-fn processors(stat: &str, cpus: &[u32]) -> Ticks {
+fn processors(stat: &str, cpus: &[usize]) -> Ticks {
     let mut ticks = Ticks::default();
     for line in stat.lines() {
         let mut fields = line.split_ascii_whitespace();
         let number = fields
             .next()
-            .and_then(|name| name.strip_prefix("cpu")?.parse::<u32>().ok());
+            .and_then(|name| name.strip_prefix("cpu")?.parse::<usize>().ok());
         if !number.is_some_and(|number| cpus.contains(&number)) {
             continue;
         }
@@ -363,7 +363,7 @@ fn processors(stat: &str, cpus: &[u32]) -> Ticks {
 }
 
 /// Parses `/proc/softirqs`: a line of processors, then a line a softirq with a count a processor.
-fn softirqs(text: &str, cpus: &[u32]) -> BTreeMap<String, u64> {
+fn softirqs(text: &str, cpus: &[usize]) -> BTreeMap<String, u64> {
     let mut lines = text.lines();
     let columns: Vec<bool> = lines
         .next()
@@ -371,7 +371,7 @@ fn softirqs(text: &str, cpus: &[u32]) -> BTreeMap<String, u64> {
         .split_ascii_whitespace()
         .map(|name| {
             let number = name.strip_prefix("CPU").and_then(|text| text.parse().ok());
-            number.is_some_and(|number: u32| cpus.contains(&number))
+            number.is_some_and(|number: usize| cpus.contains(&number))
         })
         .collect();
     lines
@@ -437,9 +437,9 @@ mod tests {
                 ..Interface::default()
             },
         );
-        let happened = before.until(&after, 2.0);
-        assert_eq!(happened.window.packets.total(), 6);
-        assert_eq!(happened.window.segments.sent, 12);
-        assert!(happened.interfaces.contains_key("lo"));
+        let activity = before.until(&after, 2.0);
+        assert_eq!(activity.window.packets.total(), 6);
+        assert_eq!(activity.window.segments.sent, 12);
+        assert!(activity.interfaces.contains_key("lo"));
     }
 }

@@ -7,14 +7,12 @@ use std::path::{Path, PathBuf};
 /// Why a profile could not be taken.
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
-    /// Processors that are not there.
-    #[error("--cpus {list}: {reason}; this machine has {online} online")]
+    /// A CPU that does not run here.
+    #[error("--cpus: CPU {missing} is not online, expected CPUs of {online}")]
     Cpus {
-        /// What was asked for.
-        list: String,
-        /// What is wrong with it.
-        reason: String,
-        /// The processors that are there, as a list of ranges.
+        /// The first of them.
+        missing: usize,
+        /// The CPUs that are online, as a list of ranges.
         online: String,
     },
     /// An option out of its range.
@@ -75,7 +73,7 @@ pub enum ProfileError {
         /// The event's name.
         event: String,
         /// The processor.
-        cpu: u32,
+        cpu: usize,
         /// Why.
         source: io::Error,
     },
@@ -87,7 +85,7 @@ pub enum ProfileError {
         /// The events of the group.
         group: String,
         /// The processor.
-        cpu: u32,
+        cpu: usize,
         /// How long the group was on the hardware.
         running_ns: u64,
         /// How long it should have been.

@@ -1,15 +1,27 @@
-//! perf events and kernel symbols to a profile of what a packet costs by layer.
+//! Turns perf events and kernel symbols into a profile: what a packet costs, by layer.
 //!
-//! It samples whole processors, charges each sample to a layer by its call chain and to a kind of
-//! work by its leaf, counts packets over the same window, and divides. The parts:
+//! The profiler samples whole CPUs. It charges each sample to a layer by its call chain and to a
+//! kind of work by its leaf function, counts packets over the same window, and divides. Each module
+//! uses only modules above it:
 //!
-//! - [`capture`]: samples from the kernel, or from a stand-in, as records;
-//! - [`kernel`] and [`process`]: what an address is called and which program it is of;
-//! - [`rules`]: which functions and files belong where, as data;
-//! - [`attribute`] and [`tally`]: what a sample is charged to, and the sums;
-//! - [`count`] and [`requests`]: what happened in the window;
-//! - [`report`]: everything as one result, and [`folded`] stacks for flame graphs;
-//! - [`probe`]: what this machine can do.
+//! ```text
+//! error, settings
+//! count, requests    packets, faults and requests in the window
+//! capture            samples of the kernel, or of a test, as records
+//! kernel, process    the function and the program that an address belongs to
+//! rules              which functions and files belong to which layer, as data
+//! attribute          what a call chain is charged to
+//! tally              the sums of the samples
+//! statistics         intervals of shares
+//! report             the document: data alone
+//! passes             the passes over a window, and costs by packet
+//! breakdown          modules, processes and functions by time
+//! limits             what a reader of the report has to know
+//! summary            the report, computed from the passes
+//! folded             stacks for flame graphs
+//! profiler           windows: starts the events, reads the counts, ends
+//! probe              what this machine can do
+//! ```
 //!
 //! ```no_run
 //! use std::sync::atomic::AtomicBool;
@@ -26,11 +38,11 @@ pub mod attribute;
 mod breakdown;
 pub mod capture;
 pub mod count;
-pub mod cpus;
 mod error;
 pub mod folded;
 pub mod kernel;
 pub mod limits;
+mod passes;
 pub mod probe;
 pub mod process;
 pub mod profiler;
@@ -39,6 +51,7 @@ pub mod requests;
 pub mod rules;
 pub mod settings;
 pub mod statistics;
+mod summary;
 pub mod tally;
 
 pub use error::{Fault, ProfileError};

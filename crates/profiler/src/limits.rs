@@ -3,8 +3,9 @@
 
 use perpacket_cost::EventKind;
 
-use crate::profiler::PassResult;
-use crate::report::{ACCOUNTS, CLOCK, Context, Report};
+use crate::capture::Backend;
+use crate::passes::{Context, PassResult};
+use crate::report::Report;
 
 /// Largest difference from `/proc/stat`, and largest unclaimed share, that pass without a word.
 const TOLERANCE: f64 = 0.02;
@@ -35,14 +36,14 @@ fn about_samples(
     passes: &[PassResult],
     limits: &mut Vec<String>,
 ) {
-    if report.backend == CLOCK {
+    if report.backend == Backend::CpuClock {
         limits.push(
             "no performance counters: time was sampled by a timer, cycles and misses were not \
              measured, and the code for counters has not been used here"
                 .to_owned(),
         );
     }
-    if report.backend == ACCOUNTS {
+    if report.backend == Backend::Accounts {
         limits.push(
             "perf was not used: user, kernel and interrupt time are the kernel's own accounts, in \
              ticks; layers of the kernel cannot be told apart and count as `other`, and user code \
@@ -95,7 +96,7 @@ fn about_samples(
 }
 
 fn about_symbols(report: &Report, context: &Context<'_>, limits: &mut Vec<String>) {
-    if report.backend == "accounts" {
+    if report.backend == Backend::Accounts {
         // It sees no functions: neither symbols nor rules would tell more.
         return;
     }
@@ -117,7 +118,7 @@ fn about_symbols(report: &Report, context: &Context<'_>, limits: &mut Vec<String
             100.0 * report.unclaimed_share
         ));
     }
-    if report.backend == CLOCK && report.skid_share > TOLERANCE {
+    if report.backend == Backend::CpuClock && report.skid_share > TOLERANCE {
         limits.push(format!(
             "{:.1} % of kernel samples landed where interrupts are turned on again: they are charged \
              by their chains, and their leaves say nothing",
@@ -145,10 +146,10 @@ fn about_closure(report: &Report, passes: &[PassResult], limits: &mut Vec<String
         Some(_) => {}
         None => limits.push("the sum was not compared with /proc/stat".to_owned()),
     }
-    let stolen: u64 = passes.iter().map(|pass| pass.happened.ticks.stolen).sum();
+    let stolen: u64 = passes.iter().map(|pass| pass.activity.ticks.stolen).sum();
     let all: u64 = passes
         .iter()
-        .map(|pass| pass.happened.ticks.busy + pass.happened.ticks.idle)
+        .map(|pass| pass.activity.ticks.busy + pass.activity.ticks.idle)
         .sum();
     let share = stolen as f64 / (stolen + all).max(1) as f64;
     if share > STOLEN_NOTABLE {

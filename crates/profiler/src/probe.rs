@@ -8,11 +8,11 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use perpacket_cost::EventKind;
+use perpacket_linux::cpus;
 use serde::Serialize;
 
 use crate::capture::events;
 use crate::capture::perf::{PARANOID, try_open};
-use crate::cpus;
 use crate::kernel::KernelSymbols;
 
 /// Where the kernel says whether it hides addresses.
@@ -135,7 +135,7 @@ fn setting(path: &str) -> String {
     fs::read_to_string(path).map_or_else(|_| "unreadable".to_owned(), |text| text.trim().to_owned())
 }
 
-fn clock(cpu: u32) -> Capability {
+fn clock(cpu: usize) -> Capability {
     let paranoid = setting(PARANOID);
     let found = match try_open(EventKind::CpuNs, cpu) {
         Ok(()) => Ok(format!("cpu-clock opens (perf_event_paranoid {paranoid})")),

@@ -12,38 +12,29 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use perpacket_cost::EventKind;
-use rustix::time::{ClockId, clock_gettime};
+use perpacket_linux::clock::process_cpu_ns;
+use perpacket_linux::cpus;
 
 use crate::attribute::Attributor;
+use crate::capture::EventProvider;
 use crate::capture::accounts::Accounts;
 use crate::capture::events::{EventSet, Pass};
 use crate::capture::perf::{self, Kernel};
-use crate::capture::{Backend, GroupCounts};
-use crate::count::{Happened, Sources};
-use crate::cpus;
+use crate::count::Sources;
 use crate::error::ProfileError;
 use crate::folded;
 use crate::kernel::{KernelSymbols, network_drivers};
+use crate::passes::{Context, PassResult};
 use crate::process;
-use crate::report::{Context, Report};
+use crate::report::Report;
 use crate::requests::RequestCounter;
 use crate::rules::Rules;
 use crate::settings::{Events, Settings};
+use crate::summary;
 use crate::tally::{Collector, Server, Tally};
 
 /// How often rings are emptied and the end of the window is looked for.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(50);
-
-/// One pass over one window: what it cost and what happened meanwhile.
-#[derive(Clone, Debug)]
-pub struct PassResult {
-    /// The samples' sums.
-    pub tally: Tally,
-    /// What happened.
-    pub happened: Happened,
-    /// What the group counted.
-    pub group: GroupCounts,
-}
 
 /// Why a window ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,10 +52,10 @@ pub enum End {
 /// A prepared profiler: it can take one window after the other.
 pub struct Profiler {
     settings: Settings,
-    cpus: Vec<u32>,
+    cpus: Vec<usize>,
     all_cpus: bool,
     events: EventSet,
-    backend: Box<dyn Backend>,
+    provider: Box<dyn EventProvider>,
     sources: Sources,
     requests: Option<RequestCounter>,
     collector: Collector,
@@ -79,12 +70,12 @@ impl Profiler {
     /// # Errors
     /// What was asked is wrong, or the machine forbids or lacks it.
     pub fn new(settings: Settings) -> Result<Self, ProfileError> {
-        let online = cpus::online()?;
+        let online = online_cpus()?;
         let first = online.first().copied().unwrap_or(0);
         let hertz = settings.frequency_hz;
         if settings.events == Events::Accounts {
             let events = EventSet::clock(hertz)?;
-            return Self::with_backend(settings, events, Box::new(Accounts::default()));
+            return Self::with_provider(settings, events, Box::new(Accounts::default()));
         }
         let counters = perf::try_open(EventKind::Cycles, first).is_ok();
         let events = match &settings.events {
@@ -93,22 +84,22 @@ impl Profiler {
             Events::Counters => EventSet::counters(hertz)?,
             Events::File(path) => EventSet::read(path, hertz)?,
         };
-        Self::with_backend(settings, events, Box::new(Kernel { counters }))
+        Self::with_provider(settings, events, Box::new(Kernel { counters }))
     }
 
     /// Prepares to profile with events from elsewhere.
     ///
     /// # Errors
     /// What was asked is wrong.
-    pub fn with_backend(
+    pub fn with_provider(
         settings: Settings,
         events: EventSet,
-        backend: Box<dyn Backend>,
+        provider: Box<dyn EventProvider>,
     ) -> Result<Self, ProfileError> {
         settings.check()?;
-        let online = cpus::online()?;
+        let online = online_cpus()?;
         let cpus = match &settings.cpus {
-            Some(list) => cpus::choose(list, &online)?,
+            Some(chosen) => check_online(chosen, &online)?,
             None => online.clone(),
         };
         let rules = match &settings.rules {
@@ -118,12 +109,12 @@ impl Profiler {
         let requests = settings.requests.as_deref().map(RequestCounter::new);
         // The events are opened once before anything is started: what forbids them is said first.
         for pass in &events.passes {
-            backend.open(pass, &cpus)?;
+            provider.open(pass, &cpus)?;
         }
         let symbols = KernelSymbols::read(&settings.kallsyms).unwrap_or_default();
         let drivers = network_drivers(Path::new("/sys/class/net"));
         let attributor = Attributor::new(symbols, rules, drivers);
-        let mut collector = Collector::new(attributor, settings.own_pid, settings.keeps_places);
+        let mut collector = Collector::new(attributor, settings.own_pid, settings.keeps_offsets);
         collector.set_server(settings.pid.map(|pid| Server {
             original: process::original(pid),
         }));
@@ -134,7 +125,7 @@ impl Profiler {
             settings,
             cpus,
             events,
-            backend,
+            provider,
             collector,
             child: None,
             exit_status: None,
@@ -221,7 +212,7 @@ impl Profiler {
             }
         }
         let context = Context {
-            backend: self.backend.name(),
+            backend: self.provider.backend(),
             cpus: &self.cpus,
             all_cpus: self.all_cpus,
             collector: &self.collector,
@@ -231,7 +222,7 @@ impl Profiler {
             planned_passes: passes.len(),
             frequency_hz: self.settings.frequency_hz,
         };
-        let report = Report::new(&context, &results);
+        let report = summary::report(&context, &results);
         self.last = results.into_iter().next().map(|result| result.tally);
         Ok((report, end))
     }
@@ -242,7 +233,7 @@ impl Profiler {
         length: Option<Duration>,
         stop: &AtomicBool,
     ) -> Result<(PassResult, End), ProfileError> {
-        let mut source = self.backend.open(pass, &self.cpus)?;
+        let mut source = self.provider.open(pass, &self.cpus)?;
         self.collector.begin(pass.sample);
         let before = self.sources.read(&self.cpus)?;
         // Requests go on meanwhile: nothing may stand between an answer and the window's edge.
@@ -267,13 +258,13 @@ impl Profiler {
         let after = self.sources.read(&self.cpus)?;
         let collector = &mut self.collector;
         source.drain(&mut |record| collector.take(record))?;
-        let mut happened = before.until(&after, duration_s);
+        let mut activity = before.until(&after, duration_s);
         if let (Some(before), Some(after)) = (answered, answered_after) {
-            happened.window.requests = Some(before.until(after));
+            activity.window.requests = Some(before.until(after));
         }
         let result = PassResult {
             tally: self.collector.end(),
-            happened,
+            activity,
             group,
         };
         Ok((result, end.unwrap_or(End::Duration)))
@@ -355,10 +346,28 @@ fn exit_code(status: std::process::ExitStatus) -> i32 {
         .unwrap_or(-1)
 }
 
-/// Processor time of this process so far.
+/// CPU time of this process so far.
 fn own_cpu_s() -> f64 {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+    process_cpu_ns() as f64 / 1e9
+}
+
+/// The CPUs that run on this machine.
+fn online_cpus() -> Result<Vec<usize>, ProfileError> {
+    cpus::online().map_err(|source| ProfileError::Kernel {
+        what: "listing the CPUs that are online",
+        source,
+    })
+}
+
+/// The chosen CPUs, if all of them are online.
+fn check_online(chosen: &[usize], online: &[usize]) -> Result<Vec<usize>, ProfileError> {
+    match chosen.iter().find(|cpu| !online.contains(cpu)) {
+        Some(&missing) => Err(ProfileError::Cpus {
+            missing,
+            online: cpus::format(online),
+        }),
+        None => Ok(chosen.to_vec()),
+    }
 }
 
 /// Takes one profile with the given settings.

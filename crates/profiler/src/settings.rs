@@ -42,7 +42,7 @@ pub struct Settings {
     /// How long; none means until the command ends or somebody stops it.
     pub duration: Option<Duration>,
     /// Processors as a list such as `0-3,8`; none means all that run.
-    pub cpus: Option<String>,
+    pub cpus: Option<Vec<usize>>,
     /// The server: its network namespace is counted in, its user code told from others'.
     pub pid: Option<u32>,
     /// A command whose life is the window.
@@ -60,7 +60,7 @@ pub struct Settings {
     /// The measuring process, whose work is kept apart; none where it is itself the subject.
     pub own_pid: Option<u32>,
     /// Whether user code is kept by instruction, to be named in folded stacks.
-    pub keeps_places: bool,
+    pub keeps_offsets: bool,
 }
 
 impl Default for Settings {
@@ -76,7 +76,7 @@ impl Default for Settings {
             events: Events::Best,
             kallsyms: PathBuf::from("/proc/kallsyms"),
             own_pid: Some(std::process::id()),
-            keeps_places: false,
+            keeps_offsets: false,
         }
     }
 }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use perpacket_cost::{Category, EventKind, Kind, Layer, PerKind, PerLayer};
 
-use crate::attribute::{Attributor, Place, Placement};
+use crate::attribute::{Attributor, Place, ResolvedStack};
 use crate::capture::{Record, Sample};
 use crate::process::{GENERATED, ObjectId, Processes, file_name};
 
@@ -128,21 +128,21 @@ pub struct Server {
 pub struct Collector {
     attributor: Attributor,
     processes: Processes,
-    stacks: Vec<Placement>,
+    stacks: Vec<ResolvedStack>,
     numbers: HashMap<Box<[u64]>, usize>,
     /// The process that measures: its work is kept apart.
     own_pid: Option<u32>,
     /// The server, if one was named.
     server: Option<Server>,
     /// Whether places in files are kept, to be named later.
-    keeps_places: bool,
+    keeps_offsets: bool,
     tally: Tally,
 }
 
 impl Collector {
     /// A collector that adds up one event.
     #[must_use]
-    pub fn new(attributor: Attributor, own_pid: Option<u32>, keeps_places: bool) -> Self {
+    pub fn new(attributor: Attributor, own_pid: Option<u32>, keeps_offsets: bool) -> Self {
         Self {
             attributor,
             processes: Processes::default(),
@@ -150,7 +150,7 @@ impl Collector {
             numbers: HashMap::new(),
             own_pid,
             server: None,
-            keeps_places,
+            keeps_offsets,
             tally: Tally::new(EventKind::CpuNs),
         }
     }
@@ -174,7 +174,7 @@ impl Collector {
 
     /// A stack by its number.
     #[must_use]
-    pub fn stack(&self, number: usize) -> &Placement {
+    pub fn stack(&self, number: usize) -> &ResolvedStack {
         &self.stacks[number]
     }
 
@@ -294,7 +294,7 @@ impl Collector {
         let found = self.processes.find(sample.pid, sample.address);
         let category = self.category(sample.pid, found.map(|(object, _)| object));
         let kept =
-            found.map(|(object, offset)| (object, if self.keeps_places { offset } else { 0 }));
+            found.map(|(object, offset)| (object, if self.keeps_offsets { offset } else { 0 }));
         let place = match category {
             Category::OtherPrograms => Place::other_program(),
             category => Place::user(category),

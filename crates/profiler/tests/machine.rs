@@ -304,7 +304,7 @@ fn folded_stacks_name_programs_and_kernel_functions() {
     let mut server = Server::start();
     let settings = Settings {
         duration: Some(Duration::from_secs(1)),
-        keeps_places: true,
+        keeps_offsets: true,
         ..Settings::default()
     };
     let mut profiler = Profiler::new(settings).unwrap();
@@ -394,10 +394,10 @@ fn windows_follow_each_other_until_the_duration_is_over() {
 fn mistakes_are_told_before_anything_runs() {
     let message = |settings: Settings| Profiler::new(settings).err().unwrap().to_string();
     let text = message(Settings {
-        cpus: Some("0,4095".to_owned()),
+        cpus: Some(vec![0, 1023]),
         ..Settings::default()
     });
-    assert!(text.contains("no processor 4095"), "{text}");
+    assert!(text.contains("CPU 1023 is not online"), "{text}");
     let text = message(Settings {
         pid: Some(999_999_999),
         ..Settings::default()

@@ -11,7 +11,9 @@ use std::time::Duration;
 use perpacket_cost::EventKind;
 use perpacket_profiler::capture::events::{EventSet, Pass, Rate};
 use perpacket_profiler::capture::perf::group_counts;
-use perpacket_profiler::capture::{Backend, EventSource, GroupCounts, Record, Sample};
+use perpacket_profiler::capture::{
+    Backend, EventProvider, EventSource, GroupCounts, Record, Sample,
+};
 use perpacket_profiler::{ProfileError, Profiler, Report, Settings};
 
 const SYMBOLS: &str = "\
@@ -55,12 +57,12 @@ struct Playing {
     is_over: bool,
 }
 
-impl Backend for Recording {
-    fn name(&self) -> &'static str {
-        "pmu"
+impl EventProvider for Recording {
+    fn backend(&self) -> Backend {
+        Backend::Pmu
     }
 
-    fn open(&self, pass: &Pass, _: &[u32]) -> Result<Box<dyn EventSource>, ProfileError> {
+    fn open(&self, pass: &Pass, _: &[usize]) -> Result<Box<dyn EventSource>, ProfileError> {
         let all = std::iter::once(pass.sample).chain(pass.count.iter().copied());
         Ok(Box::new(Playing {
             recording: self.clone(),
@@ -166,7 +168,7 @@ fn play_at(
         frequency_hz,
         ..Settings::default()
     };
-    let mut profiler = Profiler::with_backend(settings, passes(events), Box::new(recording))?;
+    let mut profiler = Profiler::with_provider(settings, passes(events), Box::new(recording))?;
     Ok(profiler.run(&AtomicBool::new(false))?.0)
 }
 

@@ -75,17 +75,15 @@ def per_s(text: str) -> float:
 
 
 def cpus(text: str) -> tuple[int, ...]:
-    """A CPU list such as `0` or `0,2-3`."""
-    found: list[int] = []
+    """A CPU list such as `0` or `0,2-3`, in ascending order."""
+    found: set[int] = set()
     for part in text.split(","):
-        ends = re.fullmatch(r"([0-9]+)(?:-([0-9]+))?", part)
+        ends = re.fullmatch(r"\s*([0-9]+)\s*(?:-\s*([0-9]+)\s*)?", part)
         first, last = (int(ends[1]), int(ends[2] or ends[1])) if ends else (1, 0)
         if not first <= last < CPU_COUNT_LIMIT:
             raise refused(text, f"numbers and ranges below {CPU_COUNT_LIMIT}, such as 0,2-3")
-        found += range(first, last + 1)
-    if len(set(found)) < len(found):
-        raise refused(text, "each CPU once")
-    return tuple(found)
+        found.update(range(first, last + 1))
+    return tuple(sorted(found))
 
 
 def cpu_list(text: str) -> str:

@@ -184,14 +184,14 @@ impl Arguments {
         };
         Ok(Settings {
             duration: length.transpose()?.or(default),
-            cpus: self.cpus.as_ref().map(CpuList::to_string),
+            cpus: self.cpus.clone().map(|list| list.0),
             pid: self.pid,
             command: self.command.clone(),
             frequency_hz: self.frequency.unwrap_or(DEFAULT_FREQUENCY_HZ),
             requests: self.requests.clone(),
             rules: self.rules.clone(),
             events,
-            keeps_places: self.folded.is_some(),
+            keeps_offsets: self.folded.is_some(),
             ..Settings::default()
         })
     }

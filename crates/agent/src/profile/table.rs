@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use perpacket_profiler::Report;
+use perpacket_profiler::capture::Backend;
 use perpacket_profiler::report::{Cost, Named, SymbolShare};
 
 use super::Taxonomy;
@@ -175,7 +176,7 @@ fn together(costs: &[&Cost]) -> Cost {
 fn footer(text: &mut String, report: &Report) {
     text.push('\n');
     // Accounts know no functions that a rule could claim.
-    if report.backend != "accounts" {
+    if report.backend != Backend::Accounts {
         let _ = writeln!(
             text,
             "no rule claimed {:.2} % of kernel time{}",

@@ -7,10 +7,10 @@ use std::fs;
 use std::path::PathBuf;
 
 use perpacket_cost::Layer;
-use rustix::time::{ClockId, clock_gettime};
+use perpacket_linux::clock::monotonic_ns;
 
 use crate::capture::events::Pass;
-use crate::capture::{Backend, EventSource, GroupCounts, Record};
+use crate::capture::{Backend, EventProvider, EventSource, GroupCounts, Record};
 use crate::count::TICKS_PER_S;
 use crate::error::ProfileError;
 
@@ -41,12 +41,12 @@ impl Default for Accounts {
     }
 }
 
-impl Backend for Accounts {
-    fn name(&self) -> &'static str {
-        "accounts"
+impl EventProvider for Accounts {
+    fn backend(&self) -> Backend {
+        Backend::Accounts
     }
 
-    fn open(&self, _pass: &Pass, cpus: &[u32]) -> Result<Box<dyn EventSource>, ProfileError> {
+    fn open(&self, _pass: &Pass, cpus: &[usize]) -> Result<Box<dyn EventSource>, ProfileError> {
         let mut source = AccountSource {
             stat: self.stat.clone(),
             cpus: cpus.to_vec(),
@@ -61,7 +61,7 @@ impl Backend for Accounts {
 
 struct AccountSource {
     stat: PathBuf,
-    cpus: Vec<u32>,
+    cpus: Vec<usize>,
     /// The ticks of all columns of all processors when they were last read.
     ticks: Vec<u64>,
     /// What came between the last drain and the stop.
@@ -77,7 +77,7 @@ impl AccountSource {
             .lines()
             .filter_map(|line| {
                 let (name, columns) = line.split_once(' ')?;
-                let cpu: u32 = name.strip_prefix("cpu")?.parse().ok()?;
+                let cpu: usize = name.strip_prefix("cpu")?.parse().ok()?;
                 self.cpus.contains(&cpu).then_some(columns)
             })
             .flat_map(|columns| columns.split_ascii_whitespace().take(COLUMNS.len()))
@@ -109,8 +109,7 @@ impl EventSource for AccountSource {
         } else {
             std::mem::take(&mut self.left)
         };
-        let time = clock_gettime(ClockId::Monotonic);
-        let time_ns = (time.tv_sec * 1_000_000_000 + time.tv_nsec).unsigned_abs();
+        let time_ns = monotonic_ns();
         for (layer, ticks) in COLUMNS.into_iter().cycle().zip(passed) {
             if ticks > 0 {
                 sink(&Record::Account {

@@ -10,7 +10,10 @@ pub mod perf;
 pub mod record;
 pub mod ring;
 
+use std::fmt;
+
 use perpacket_cost::Layer;
+use serde::Serialize;
 
 use crate::capture::events::Pass;
 use crate::error::ProfileError;
@@ -118,14 +121,44 @@ pub trait EventSource {
     fn stop(&mut self) -> Result<GroupCounts, ProfileError>;
 }
 
-/// Something that opens event sources: the kernel, or a stand-in.
-pub trait Backend {
-    /// Its name in reports: `cpu-clock`, `pmu` or `accounts`.
-    fn name(&self) -> &'static str;
+/// How processor time is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Backend {
+    /// Samples of performance counters.
+    Pmu,
+    /// Samples of a timer.
+    CpuClock,
+    /// The kernel's accounts, without samples.
+    Accounts,
+}
+
+impl Backend {
+    /// The name used in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Pmu => "pmu",
+            Self::CpuClock => "cpu-clock",
+            Self::Accounts => "accounts",
+        }
+    }
+}
+
+impl fmt::Display for Backend {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
+
+/// Opens event sources: the kernel's, or a test's.
+pub trait EventProvider {
+    /// How its sources measure time.
+    fn backend(&self) -> Backend;
 
     /// Opens the events of a pass on some processors, not yet started.
     ///
     /// # Errors
     /// The kernel forbids it or an event does not open.
-    fn open(&self, pass: &Pass, cpus: &[u32]) -> Result<Box<dyn EventSource>, ProfileError>;
+    fn open(&self, pass: &Pass, cpus: &[usize]) -> Result<Box<dyn EventSource>, ProfileError>;
 }

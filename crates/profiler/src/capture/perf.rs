@@ -10,7 +10,7 @@ use perpacket_linux::perf::{Event, SampleRing};
 
 use crate::capture::events::{Pass, Rate, kernel_event};
 use crate::capture::ring;
-use crate::capture::{Backend, EventSource, GroupCounts, Record, record};
+use crate::capture::{Backend, EventProvider, EventSource, GroupCounts, Record, record};
 use crate::error::ProfileError;
 
 /// Where the kernel says how much it allows.
@@ -22,16 +22,20 @@ const SECOND_NS: u64 = 1_000_000_000;
 /// The kernel of this machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Kernel {
-    /// Whether there are counters, so that reports can say what they used.
+    /// Whether hardware counters open.
     pub counters: bool,
 }
 
-impl Backend for Kernel {
-    fn name(&self) -> &'static str {
-        if self.counters { "pmu" } else { "cpu-clock" }
+impl EventProvider for Kernel {
+    fn backend(&self) -> Backend {
+        if self.counters {
+            Backend::Pmu
+        } else {
+            Backend::CpuClock
+        }
     }
 
-    fn open(&self, pass: &Pass, cpus: &[u32]) -> Result<Box<dyn EventSource>, ProfileError> {
+    fn open(&self, pass: &Pass, cpus: &[usize]) -> Result<Box<dyn EventSource>, ProfileError> {
         Ok(Box::new(PerfSource::open(pass, cpus)?))
     }
 }
@@ -40,8 +44,8 @@ impl Backend for Kernel {
 ///
 /// # Errors
 /// Why it does not open.
-pub fn try_open(event: EventKind, cpu: u32) -> io::Result<()> {
-    Event::open(&attributes(event, None)?, cpu as usize, None).map(drop)
+pub fn try_open(event: EventKind, cpu: usize) -> io::Result<()> {
+    Event::open(&attributes(event, None)?, cpu, None).map(drop)
 }
 
 /// The attributes of an event for one processor: sampled at a rate, or only counted.
@@ -92,15 +96,15 @@ fn attributes(event: EventKind, rate: Option<Rate>) -> io::Result<perf_event_att
 #[derive(Debug)]
 struct PerfSource {
     names: Vec<String>,
-    cpus: Vec<OnCpu>,
+    cpus: Vec<CpuEvents>,
     bytes: Vec<u8>,
     chain: Vec<u64>,
 }
 
 /// The events of a pass on one processor.
 #[derive(Debug)]
-struct OnCpu {
-    cpu: u32,
+struct CpuEvents {
+    cpu: usize,
     leader: Event,
     ring: SampleRing,
     /// Kept open: closing a member ends its counting.
@@ -108,13 +112,13 @@ struct OnCpu {
 }
 
 impl PerfSource {
-    fn open(pass: &Pass, cpus: &[u32]) -> Result<Self, ProfileError> {
+    fn open(pass: &Pass, cpus: &[usize]) -> Result<Self, ProfileError> {
         let all = std::iter::once(pass.sample).chain(pass.count.iter().copied());
         Ok(Self {
             names: all.map(|event| event.name().to_owned()).collect(),
             cpus: cpus
                 .iter()
-                .map(|&cpu| OnCpu::open(pass, cpu))
+                .map(|&cpu| CpuEvents::open(pass, cpu))
                 .collect::<Result<_, _>>()?,
             bytes: Vec::new(),
             chain: Vec::new(),
@@ -132,18 +136,18 @@ impl PerfSource {
     }
 }
 
-impl OnCpu {
-    fn open(pass: &Pass, cpu: u32) -> Result<Self, ProfileError> {
+impl CpuEvents {
+    fn open(pass: &Pass, cpu: usize) -> Result<Self, ProfileError> {
         let refused = |event: EventKind| move |source| refusal(event, cpu, source);
         let leader = attributes(pass.sample, Some(pass.rate))
-            .and_then(|attr| Event::open(&attr, cpu as usize, None))
+            .and_then(|attr| Event::open(&attr, cpu, None))
             .map_err(refused(pass.sample))?;
         let members = pass
             .count
             .iter()
             .map(|&event| {
                 attributes(event, None)
-                    .and_then(|attr| Event::open(&attr, cpu as usize, Some(&leader)))
+                    .and_then(|attr| Event::open(&attr, cpu, Some(&leader)))
                     .map_err(refused(event))
             })
             .collect::<Result<_, _>>()?;
@@ -178,7 +182,7 @@ impl OnCpu {
 ///
 /// # Errors
 /// The group was not on the hardware all the time: its values are zero or scaled guesses.
-pub fn group_counts(words: &[u64], names: &[String], cpu: u32) -> Result<Vec<u64>, ProfileError> {
+pub fn group_counts(words: &[u64], names: &[String], cpu: usize) -> Result<Vec<u64>, ProfileError> {
     let multiplexed = |enabled_ns, running_ns| ProfileError::Multiplexed {
         group: names.join(", "),
         cpu,
@@ -195,7 +199,7 @@ pub fn group_counts(words: &[u64], names: &[String], cpu: u32) -> Result<Vec<u64
 }
 
 /// Why an event did not open: the kernel forbids it, or it is not there.
-fn refusal(event: EventKind, cpu: u32, source: io::Error) -> ProfileError {
+fn refusal(event: EventKind, cpu: usize, source: io::Error) -> ProfileError {
     let denied = matches!(source.raw_os_error(), Some(libc::EACCES | libc::EPERM));
     if denied {
         let paranoid = fs::read_to_string(PARANOID);

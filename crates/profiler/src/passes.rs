@@ -1,0 +1,121 @@
+//! What a profile is computed from: the passes over a window, and the circumstances.
+
+use perpacket_cost::EventKind;
+
+use crate::capture::{Backend, GroupCounts};
+use crate::count::Activity;
+use crate::report::Cost;
+use crate::statistics::share;
+use crate::tally::{Collector, Sums, Tally, busy};
+
+/// Nanoseconds of a second.
+pub(crate) const SECOND_NS: f64 = 1e9;
+
+/// One pass over one window: what it cost and what happened meanwhile.
+#[derive(Clone, Debug)]
+pub struct PassResult {
+    /// The samples' sums.
+    pub tally: Tally,
+    /// What happened.
+    pub activity: Activity,
+    /// What the group counted.
+    pub group: GroupCounts,
+}
+
+impl PassResult {
+    pub(crate) fn empty() -> Self {
+        Self {
+            tally: Tally::new(EventKind::CpuNs),
+            activity: Activity::default(),
+            group: GroupCounts::default(),
+        }
+    }
+}
+
+/// What a report needs besides the passes.
+pub struct Context<'a> {
+    /// Where samples come from.
+    pub backend: Backend,
+    /// The processors.
+    pub cpus: &'a [usize],
+    /// Whether they are all that run.
+    pub all_cpus: bool,
+    /// Symbols, processes and stacks.
+    pub collector: &'a Collector,
+    /// Processor time of the profiling process over the window.
+    pub own_cpu_s: f64,
+    /// The server, where one was named.
+    pub server_pid: Option<u32>,
+    /// Exit status of the command.
+    pub exit_status: Option<i32>,
+    /// Passes that were to be made.
+    pub planned_passes: usize,
+    /// Samples a second and processor.
+    pub frequency_hz: u32,
+}
+
+/// The passes with the one that shares come from.
+pub(crate) struct Passes<'a> {
+    pub all: &'a [PassResult],
+    pub main: &'a PassResult,
+}
+
+impl<'a> Passes<'a> {
+    /// Shares come from cycles where they were counted, else from time.
+    pub fn new(all: &'a [PassResult]) -> Option<Self> {
+        let of = |event| all.iter().find(|pass| pass.tally.event == event);
+        let main = of(EventKind::Cycles)
+            .or_else(|| of(EventKind::CpuNs))
+            .or(all.first())?;
+        Some(Self { all, main })
+    }
+
+    pub fn of(&self, event: EventKind) -> Option<&'a PassResult> {
+        self.all.iter().find(|pass| pass.tally.event == event)
+    }
+
+    /// The cost of whatever `select` picks out of the sums.
+    pub fn cost(&self, select: &dyn Fn(&Sums) -> f64) -> Cost {
+        let slices = self.main.tally.slices.values();
+        let estimate = share(slices.map(|sums| (select(sums), busy(sums))));
+        Cost {
+            share: estimate.value,
+            low: estimate.bounds.map(|(low, _)| low),
+            high: estimate.bounds.map(|(_, high)| high),
+            ..self.amounts(&|tally| select(&tally.sums))
+        }
+    }
+
+    /// Amounts of every event by packet and request.
+    pub fn amounts(&self, amount: &dyn Fn(&Tally) -> f64) -> Cost {
+        let per_packet = |event| {
+            let pass = self.of(event)?;
+            per(amount(&pass.tally), pass.activity.window.packets.total())
+        };
+        let time = self.of(EventKind::CpuNs);
+        Cost {
+            cpu_s: time.map(|pass| amount(&pass.tally) / SECOND_NS),
+            cpu_ns_per_packet: per_packet(EventKind::CpuNs),
+            cpu_ns_per_request: time
+                .and_then(|pass| per(amount(&pass.tally), pass.activity.window.requests?)),
+            cycles_per_packet: per_packet(EventKind::Cycles),
+            instructions_per_packet: per_packet(EventKind::Instructions),
+            llc_misses_per_packet: per_packet(EventKind::LlcMisses),
+            ..Cost::default()
+        }
+    }
+
+    pub fn sum(&self, count: impl Fn(&PassResult) -> u64) -> u64 {
+        self.all.iter().map(count).sum()
+    }
+}
+
+/// A quotient, or nothing where the divisor is nothing.
+fn per(amount: f64, number: u64) -> Option<f64> {
+    (number > 0).then(|| amount / number as f64)
+}
+
+/// A share of something that may be nothing.
+pub(crate) fn part(amount: f64, whole: f64) -> f64 {
+    if whole > 0.0 { amount / whole } else { 0.0 }
+}

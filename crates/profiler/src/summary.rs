@@ -1,0 +1,233 @@
+//! Computes the report from the passes.
+
+use std::collections::BTreeMap;
+
+use perpacket_cost::{Category, EventKind, HostStack, Kind, Layer, Region};
+
+use crate::breakdown::{modules, processes, top_leaves};
+use crate::capture::Backend;
+use crate::count::TICKS_PER_S;
+use crate::limits;
+use crate::passes::{Context, PassResult, Passes, SECOND_NS, part};
+use crate::report::{Bytes, Closure, Cost, Idle, Named, Overhead, Packets, Report, ServerTime};
+use crate::tally::{Sums, Tally, busy, measured_layers, of_kind};
+
+/// Computes a report. Without a pass all its numbers are zero.
+#[must_use]
+pub fn report(context: &Context<'_>, results: &[PassResult]) -> Report {
+    let empty = PassResult::empty();
+    let passes = Passes::new(results).unwrap_or(Passes {
+        all: std::slice::from_ref(&empty),
+        main: &empty,
+    });
+    let main = &passes.main.tally;
+    let window = &passes.main.activity;
+    let mut report = Report {
+        schema: 1,
+        backend: context.backend,
+        window_s: passes
+            .all
+            .iter()
+            .map(|pass| pass.activity.window.duration_s)
+            .sum(),
+        cpus: context.cpus.to_vec(),
+        frequency_hz: context.frequency_hz,
+        samples: passes.sum(|pass| pass.tally.samples),
+        lost: passes.sum(|pass| pass.tally.lost),
+        throttled: passes.sum(|pass| pass.tally.throttled),
+        missing_share: missing_share(&passes, context),
+        packets: packets(&passes),
+        bytes: Bytes {
+            sent: passes.sum(|pass| pass.activity.window.bytes.sent),
+            received: passes.sum(|pass| pass.activity.window.bytes.received),
+        },
+        requests: passes
+            .all
+            .iter()
+            .map(|pass| pass.activity.window.requests)
+            .sum(),
+        context_switches: passes.sum(|pass| pass.activity.window.context_switches),
+        page_faults: passes.sum(|pass| pass.activity.window.page_faults),
+        drops: passes.sum(|pass| pass.activity.window.drops),
+        drops_by: window.drops,
+        softirqs: window.softirqs.clone(),
+        interfaces: window.interfaces.clone(),
+        total: passes.cost(&busy),
+        idle: idle(&passes),
+        layers: layers(&passes),
+        kinds: named(Kind::ALL, Kind::name, |kind| {
+            passes.cost(&|sums| of_kind(sums, kind))
+        }),
+        layer_kinds: layer_kinds(main),
+        regions: regions(&passes),
+        categories: categories(&passes),
+        modules: modules(&passes, context.collector),
+        host_stack: host_stack(&passes),
+        server: context.server_pid.map(|pid| ServerTime {
+            pid,
+            user: passes.cost(&|sums| sums.server_user),
+        }),
+        processes: processes(&passes, context.collector),
+        unclaimed_share: part(main.unclaimed, main.kernel),
+        unclaimed_top: top_leaves(main, context.collector, |place| !place.claimed),
+        skid_share: part(main.skid, main.kernel),
+        skid_top: top_leaves(main, context.collector, |place| place.skid),
+        counters: counters(passes.all),
+        closure: closure(&passes),
+        overhead: overhead(&passes, context),
+        exit_status: context.exit_status,
+        limits: Vec::new(),
+    };
+    report.limits = limits::of(&report, context, results);
+    report
+}
+
+/// Share of the clock's samples that neither came nor were counted as lost.
+fn missing_share(passes: &Passes<'_>, context: &Context<'_>) -> Option<f64> {
+    let sampled = context.backend != Backend::Accounts;
+    let time = passes.of(EventKind::CpuNs).filter(|_| sampled)?;
+    let expected = time.activity.window.duration_s
+        * f64::from(context.frequency_hz)
+        * context.cpus.len() as f64;
+    let came = time.tally.samples + time.tally.lost;
+    (expected > 0.0).then(|| (1.0 - came as f64 / expected).max(0.0))
+}
+
+fn named<K: Copy, T, const N: usize>(
+    keys: [K; N],
+    name: impl Fn(K) -> &'static str,
+    value: impl Fn(K) -> T,
+) -> Named<T> {
+    Named(
+        keys.into_iter()
+            .map(|key| (name(key).to_owned(), value(key)))
+            .collect(),
+    )
+}
+
+fn packets(passes: &Passes<'_>) -> Packets {
+    Packets {
+        sent: passes.sum(|pass| pass.activity.window.packets.sent),
+        received: passes.sum(|pass| pass.activity.window.packets.received),
+        segments_sent: passes.sum(|pass| pass.activity.window.segments.sent),
+        segments_received: passes.sum(|pass| pass.activity.window.segments.received),
+        segments_retransmitted: passes.sum(|pass| pass.activity.retransmitted),
+        datagrams_sent: passes.sum(|pass| pass.activity.datagrams.sent),
+        datagrams_received: passes.sum(|pass| pass.activity.datagrams.received),
+    }
+}
+
+fn layers(passes: &Passes<'_>) -> Named<Cost> {
+    Named(
+        measured_layers()
+            .map(|layer| {
+                let select = |sums: &Sums| sums.cells[layer].iter().map(|(_, &one)| one).sum();
+                (layer.name().to_owned(), passes.cost(&select))
+            })
+            .collect(),
+    )
+}
+
+/// The sum over the busy cells that `chosen` accepts.
+fn cells(sums: &Sums, chosen: impl Fn(Layer, Kind) -> bool) -> f64 {
+    let mut sum = 0.0;
+    for (layer, kinds) in sums.cells.iter().filter(|(layer, _)| *layer != Layer::Idle) {
+        for (kind, &weight) in kinds.iter() {
+            if chosen(layer, kind) {
+                sum += weight;
+            }
+        }
+    }
+    sum
+}
+
+fn regions(passes: &Passes<'_>) -> Named<Cost> {
+    named(Region::ALL, Region::name, |region| {
+        passes.cost(&|sums| cells(sums, |layer, _| layer.region() == region))
+    })
+}
+
+fn host_stack(passes: &Passes<'_>) -> Named<Cost> {
+    named(HostStack::ALL, HostStack::name, |category| {
+        passes.cost(&|sums| cells(sums, |layer, kind| HostStack::of(layer, kind) == category))
+    })
+}
+
+/// The idle category has its time and no share: shares are of busy time.
+fn categories(passes: &Passes<'_>) -> Named<Cost> {
+    named(Category::ALL, Category::name, |category| {
+        let select = |sums: &Sums| sums.categories[category as usize];
+        match category {
+            Category::Idle => passes.amounts(&|tally| select(&tally.sums)),
+            _ => passes.cost(&select),
+        }
+    })
+}
+
+fn layer_kinds(tally: &Tally) -> Named<Named<f64>> {
+    let whole = tally.busy();
+    let row = |layer: Layer| {
+        let shares = tally.sums.cells[layer]
+            .iter()
+            .filter(|&(_, &weight)| weight > 0.0)
+            .map(|(kind, &weight)| (kind.name().to_owned(), part(weight, whole)))
+            .collect();
+        (layer.name().to_owned(), Named(shares))
+    };
+    Named(measured_layers().map(row).collect())
+}
+
+/// Time in the idle loop as a share of all time: by samples, as they come from idle processors too.
+fn idle(passes: &Passes<'_>) -> Idle {
+    let Some(pass) = passes.of(EventKind::CpuNs) else {
+        return Idle::default();
+    };
+    let sums = &pass.tally.sums;
+    let idle_ns: f64 = sums.cells[Layer::Idle].iter().map(|(_, &one)| one).sum();
+    Idle {
+        cpu_s: idle_ns / SECOND_NS,
+        share_of_time: part(idle_ns, idle_ns + pass.tally.busy()),
+    }
+}
+
+/// What the groups counted; time alone is no group.
+fn counters(passes: &[PassResult]) -> Vec<BTreeMap<String, u64>> {
+    let counted = passes
+        .iter()
+        .filter(|pass| pass.tally.event != EventKind::CpuNs);
+    counted
+        .map(|pass| pass.group.counts.iter().cloned().collect())
+        .collect()
+}
+
+fn closure(passes: &Passes<'_>) -> Option<Closure> {
+    let pass = passes.of(EventKind::CpuNs)?;
+    let ticks = pass.activity.ticks;
+    let stat_cpu_s = ticks.busy as f64 / TICKS_PER_S;
+    let profile_cpu_s = pass.tally.busy() / SECOND_NS;
+    if ticks.busy == 0 {
+        return None;
+    }
+    // A tick finds a processor busy or not: as many tosses of a coin as there were ticks.
+    let all = (ticks.busy + ticks.idle).max(1) as f64;
+    let busy_share = ticks.busy as f64 / all;
+    let deviation = (all * busy_share * (1.0 - busy_share)).sqrt();
+    Some(Closure {
+        profile_cpu_s,
+        stat_cpu_s,
+        difference: profile_cpu_s / stat_cpu_s - 1.0,
+        resolution: 2.0 * deviation / ticks.busy as f64,
+    })
+}
+
+fn overhead(passes: &Passes<'_>, context: &Context<'_>) -> Overhead {
+    let busy_s: f64 = passes
+        .of(EventKind::CpuNs)
+        .map_or(0.0, |pass| pass.tally.busy() / SECOND_NS);
+    Overhead {
+        profiler_cpu_s: context.own_cpu_s,
+        share: part(context.own_cpu_s, busy_s),
+        note: "the profiling process alone; the sampling interrupts slow down what they interrupt: \
+               benches/profiler_overhead.py measures throughput with and without",
+    }
+}
