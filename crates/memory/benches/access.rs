@@ -23,9 +23,9 @@
 //! | `packets_2048_once_each` | 75 | 0.713, 0.192 |
 //! | `packets_2048_prefetching`: a prefetch 16 lines ahead with each access | 40 | 0.001, 0 |
 //!
-//! The figures are those of sets that are all kept in most-recent-first order. Sets of 16 ways have
-//! since been kept in place (`ordered.rs`), and [`Hierarchy::access_all`] takes many lines at once;
-//! what both bring to whole simulations stands in the simulator's `benches/engine.rs`.
+//! These figures are of a version whose sets were all in most-recent-first order. In sets of 16 ways,
+//! lines now stay in place (`ordered.rs`), and [`Hierarchy::access_all`] accesses many lines at once.
+//! The simulator's `benches/engine.rs` has the effect of both on whole simulations.
 //!
 //! # Where the time goes
 //!

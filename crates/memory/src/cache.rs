@@ -4,7 +4,7 @@ use crate::{Line, parameters::CacheShape};
 
 /// The lines of one cache, set after set, each set with the most recently used line first.
 ///
-/// Empty ways hold [`Line::EMPTY`] and are always the last of their set.
+/// Empty ways contain [`Line::EMPTY`] and are always the last of their set.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cache {
     ways: usize,
@@ -40,7 +40,7 @@ impl Cache {
     }
 
     /// Makes `line` the most recently used of its set if it is one of the two most recently used
-    /// already, and says whether it is.
+    /// already; returns whether it is.
     #[inline]
     pub(crate) fn promote_from_first_two(&mut self, line: Line) -> bool {
         let [first, second, ..] = self.set_mut(line) else {
@@ -49,7 +49,7 @@ impl Cache {
         promote_from_pair(first, second, line)
     }
 
-    /// The cache as one of sets of two ways, if it is one.
+    /// The cache as pairs, if its sets have two ways.
     #[inline]
     pub(crate) fn pairs(&mut self) -> Option<Pairs<'_>> {
         (self.ways == 2).then_some(Pairs {
@@ -59,11 +59,11 @@ impl Cache {
 
     /// Whether `line` is here; changes nothing.
     #[inline]
-    pub(crate) fn holds(&self, line: Line) -> bool {
+    pub(crate) fn contains(&self, line: Line) -> bool {
         self.set(line).contains(&line)
     }
 
-    /// Makes `line` the most recently used of its set if it is here, and says whether it is.
+    /// Makes `line` the most recently used of its set if it is here; returns whether it is.
     #[inline]
     pub(crate) fn promote(&mut self, line: Line) -> bool {
         let set = self.set_mut(line);
@@ -74,8 +74,8 @@ impl Cache {
         found
     }
 
-    /// Puts in a `line` that is not here as the most recently used of its set; returns the line
-    /// that had to leave.
+    /// Inserts a `line` that is not here as the most recently used of its set; returns the line
+    /// that it evicts.
     #[inline]
     pub(crate) fn insert(&mut self, line: Line) -> Option<Line> {
         let set = self.set_mut(line);
@@ -87,7 +87,7 @@ impl Cache {
         (evicted != Line::EMPTY).then_some(evicted)
     }
 
-    /// Takes `line` out if it is here, and says whether it was.
+    /// Removes `line` if it is here; returns whether it was.
     #[inline]
     pub(crate) fn remove(&mut self, line: Line) -> bool {
         let set = self.set_mut(line);
@@ -95,8 +95,8 @@ impl Cache {
             return false;
         }
         let mut moving = Line::EMPTY;
-        for held in set.iter_mut().rev() {
-            std::mem::swap(held, &mut moving);
+        for other in set.iter_mut().rev() {
+            std::mem::swap(other, &mut moving);
             if moving == line {
                 break;
             }
@@ -117,21 +117,21 @@ impl Pairs<'_> {
         &mut self.sets[index]
     }
 
-    /// Makes `line` the most recently used of its set if it is here, and says whether it is.
+    /// Makes `line` the most recently used of its set if it is here; returns whether it is.
     #[inline(always)]
     pub(crate) fn promote(&mut self, line: Line) -> bool {
         let [first, second] = self.set_mut(line);
         promote_from_pair(first, second, line)
     }
 
-    /// Puts in a `line` that is not here as the most recently used of its set.
+    /// Inserts a `line` that is not here as the most recently used of its set.
     #[inline(always)]
     pub(crate) fn insert(&mut self, line: Line) {
         let set = self.set_mut(line);
         *set = [line, set[0]];
     }
 
-    /// Takes `line` out if it is here.
+    /// Removes `line` if it is here.
     #[inline(always)]
     pub(crate) fn remove(&mut self, line: Line) {
         let set = self.set_mut(line);
@@ -143,10 +143,10 @@ impl Pairs<'_> {
     }
 }
 
-/// Makes `line` the first of the two if it is either, and says whether it is.
+/// Makes `line` the first of the two if it is either; returns whether it is.
 ///
-/// Which of the two it is cannot be foreseen, so nothing here branches on it: one product is zero
-/// when either matches, and the exclusive or of both and `line` is the other.
+/// A branch on which of the two it is would be mispredicted often, so there is none: one product is
+/// zero when either matches, and the exclusive or of both and `line` is the other.
 #[inline(always)]
 fn promote_from_pair(first: &mut Line, second: &mut Line, line: Line) -> bool {
     let differs = u64::from(first.0 ^ line.0) * u64::from(second.0 ^ line.0);
@@ -157,13 +157,13 @@ fn promote_from_pair(first: &mut Line, second: &mut Line, line: Line) -> bool {
     differs == 0
 }
 
-/// Puts `line` first and moves the others back by one, as far as the way that `line` leaves or else
-/// all of them; returns what had no room any more, which is `line` itself if it was in the set.
+/// Puts `line` first and moves the lines in front of its old way back by one, or all lines if it had
+/// none. Returns the line without room, which is `line` itself if it was in the set.
 #[inline]
 fn move_to_front(set: &mut [Line], line: Line) -> Line {
     let mut moving = line;
-    for held in set {
-        std::mem::swap(held, &mut moving);
+    for other in set {
+        std::mem::swap(other, &mut moving);
         if moving == line {
             break;
         }
@@ -180,15 +180,15 @@ mod tests {
     }
 
     #[test]
-    fn two_ways_hold_two_lines_and_the_third_evicts_the_least_recently_used() {
+    fn two_ways_have_room_for_two_lines_and_the_third_evicts_the_least_recently_used() {
         let mut cache = two_sets_of_two();
         assert_eq!(cache.insert(Line(0)), None);
         assert_eq!(cache.insert(Line(2)), None);
         assert_eq!(cache.insert(Line(1)), None, "odd lines go to the other set");
         assert!(cache.promote(Line(0)), "now line 2 is the older one");
         assert_eq!(cache.insert(Line(4)), Some(Line(2)));
-        assert!(cache.holds(Line(0)) && cache.holds(Line(4)) && cache.holds(Line(1)));
-        assert!(!cache.holds(Line(2)));
+        assert!(cache.contains(Line(0)) && cache.contains(Line(4)) && cache.contains(Line(1)));
+        assert!(!cache.contains(Line(2)));
     }
 
     #[test]

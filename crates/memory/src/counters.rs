@@ -1,8 +1,8 @@
-//! What happened in a hierarchy.
+//! Counts of a hierarchy.
 
 use crate::MAX_LEVELS;
 
-/// What happened in a hierarchy since it was built.
+/// Counts since the hierarchy was built.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Demand accesses by the level that answered, as in [`Access::level`](crate::Access::level):

@@ -5,27 +5,27 @@ use crate::{
     dram::Dram, in_flight::InFlight, level::Level, parameters::PAGE_BYTES, two_levels::TwoLevels,
 };
 
-/// How a demand access went.
+/// The result of a demand access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
     /// The level that answered: 0 is the first; the number of levels means DRAM. A line that is
     /// still on its way counts as answered by the level it will be in.
     pub level: u8,
-    /// Cycles that the processor stood still, beyond the latency of the first level: that latency
+    /// Cycles for which the processor stalled, beyond the latency of the first level: that latency
     /// is part of the processor's rate of one instruction per cycle, so a first-level hit stalls 0.
     pub stall_cycles: u32,
 }
 
-/// What several demand accesses add up to.
+/// The sums of several demand accesses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Cycles that the processor stood still.
+    /// Cycles for which the processor stalled.
     pub stall_cycles: u64,
     /// Accesses that the first level could not answer, and those that the second could not either.
     pub misses: [u64; 2],
 }
 
-/// A memory hierarchy with what it holds.
+/// A memory hierarchy and its contents.
 ///
 /// Times are in processor cycles and may not decrease from call to call.
 #[derive(Clone, Debug)]
@@ -44,7 +44,7 @@ pub struct Hierarchy {
 }
 
 impl Hierarchy {
-    /// Builds an empty hierarchy.
+    /// An empty hierarchy.
     ///
     /// # Errors
     ///
@@ -89,8 +89,8 @@ impl Hierarchy {
     /// Demand accesses to `lines`: the first at `now`, each other as soon as the one before it is
     /// done.
     ///
-    /// Equals as many calls of [`access`](Self::access), and takes less than half their time in
-    /// the hierarchy of `two_levels.rs`.
+    /// The result is that of one call of [`access`](Self::access) a line; in the hierarchy of
+    /// `two_levels.rs` it takes less than half the time.
     #[inline(never)]
     pub fn access_all(&mut self, lines: &[Line], now: u64) -> Tally {
         if let Some(two_levels) = self.two_levels(now) {
@@ -106,7 +106,7 @@ impl Hierarchy {
         tally
     }
 
-    /// The hierarchy as the most usual one, if it is that and nothing is on its way.
+    /// The hierarchy as the most usual one, if it has that form and nothing is on its way.
     #[inline]
     fn two_levels(&mut self, now: u64) -> Option<TwoLevels<'_>> {
         if self.policy != Policy::Inclusive || !self.in_flight.all_arrived(now) {
@@ -125,7 +125,7 @@ impl Hierarchy {
         })
     }
 
-    /// An access that the two most recent ways of the first level do not settle.
+    /// An access to a line that is not in the two most recent ways of the first level.
     #[inline(never)]
     fn access_further(&mut self, line: Line, now: u64) -> Access {
         let level = self.bring(line);
@@ -148,10 +148,10 @@ impl Hierarchy {
         }
     }
 
-    /// Asks at `now` for a `line` that will be needed, without waiting for it.
+    /// Requests a `line` at `now` without waiting for it.
     ///
-    /// The line takes its place in the caches as if accessed, and can be used as soon as a demand
-    /// access at `now` could have used it; an access before that waits for the rest. A software
+    /// The line enters the caches as if accessed. It can be used when a demand access at `now` could
+    /// have used it; an access before that waits for the rest. A software
     /// prefetch starts no next-line prefetch.
     pub fn prefetch(&mut self, line: Line, now: u64) {
         debug_assert_ne!(line, Line::EMPTY, "line number reserved for empty ways");
@@ -174,22 +174,22 @@ impl Hierarchy {
         self.counters.invalidations += u64::from(found);
     }
 
-    /// Whether `level` (0 is the first) holds `line`; changes nothing.
+    /// Whether `level` (0 is the first) contains `line`; changes nothing.
     #[must_use]
-    pub fn holds(&self, level: usize, line: Line) -> bool {
+    pub fn contains(&self, level: usize, line: Line) -> bool {
         match level.checked_sub(1) {
-            None => self.first.holds(line),
-            Some(index) => (self.further.get(index)).is_some_and(|cache| cache.holds(line)),
+            None => self.first.contains(line),
+            Some(index) => (self.further.get(index)).is_some_and(|cache| cache.contains(line)),
         }
     }
 
-    /// What happened so far.
+    /// Counts since the hierarchy was built.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// Stall of an access at `now` that `level` answers; a read from DRAM takes its turn.
+    /// Stall of an access at `now` that `level` answers; a read from DRAM waits for the channel.
     #[inline]
     fn stall_cycles(&mut self, level: usize, now: u64) -> u32 {
         if level > self.further.len() {
@@ -210,8 +210,7 @@ impl Hierarchy {
         }
     }
 
-    /// Takes `line` out of the level that has it and puts it in the first; each level's victim
-    /// moves down by one.
+    /// Moves `line` from the level that has it to the first; each level's victim moves down by one.
     #[inline]
     fn move_up(&mut self, line: Line) -> usize {
         if self.first.promote(line) {
@@ -248,7 +247,7 @@ impl Hierarchy {
         found + 1
     }
 
-    /// Takes the line that `further[level]` has `evicted` out of the levels above it.
+    /// Removes the line that `further[level]` has `evicted` from the levels above it.
     #[inline]
     fn purge_above(&mut self, level: usize, evicted: Option<Line>) {
         if let Some(victim) = evicted {
@@ -274,12 +273,12 @@ impl Hierarchy {
             return;
         }
         let last = self.further.len();
-        // Exclusive levels hold a line once, wherever that is.
+        // An exclusive hierarchy has a line in one level only.
         let first_of_interest = match self.policy {
             Policy::Exclusive => 0,
             Policy::Inclusive | Policy::NonInclusive => last,
         };
-        if (first_of_interest..=last).any(|level| self.holds(level, next)) {
+        if (first_of_interest..=last).any(|level| self.contains(level, next)) {
             return;
         }
         if let Some(index) = last.checked_sub(1) {

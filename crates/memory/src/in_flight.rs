@@ -1,13 +1,13 @@
-//! Lines that a software prefetch has asked for and that may not have arrived yet.
+//! Lines of software prefetches that may not have arrived yet.
 //!
-//! A prefetched line takes its place in the caches at once; what is kept here is only when it can
-//! be used. The table is consulted while something is on its way and at no other time, so a run
-//! without software prefetch pays one comparison an access.
+//! A prefetched line enters the caches at once; this table has the time from which it can be used.
+//! The table is read only while a line is on its way, so a run without software prefetch pays one
+//! comparison an access.
 
 use crate::Line;
 use rustc_hash::FxHashMap;
 
-/// How many lines the table may hold before those that have arrived are swept out of it.
+/// Lines in the table before those that have arrived are removed.
 const SWEEP_ABOVE: usize = 256;
 
 #[derive(Clone, Debug)]
@@ -33,8 +33,8 @@ impl InFlight {
         now >= self.all_arrived_at
     }
 
-    /// Notes that `line` can be used without a stall from `arrives_at` on, or from when an earlier
-    /// prefetch of it arrives, if that is later.
+    /// Records that `line` can be used without a stall from `arrives_at` on, or from the arrival of an
+    /// earlier prefetch if that is later.
     pub(crate) fn insert(&mut self, line: Line, arrives_at: u64, now: u64) {
         if self.arrives_at.len() >= self.sweep_above {
             self.arrives_at.retain(|_, arrives_at| *arrives_at > now);
@@ -46,8 +46,8 @@ impl InFlight {
         self.all_arrived_at = self.all_arrived_at.max(arrives_at);
     }
 
-    /// Cycles from `now` until `line` arrives, 0 if it is not on its way. Whoever asks waits for
-    /// it, so that it is not on its way any more.
+    /// Cycles from `now` until `line` arrives, 0 if it is not on its way. The caller waits for it,
+    /// so afterwards it is not on its way.
     #[inline(never)]
     pub(crate) fn wait_for(&mut self, line: Line, now: u64) -> u32 {
         let Some(arrives_at) = self.arrives_at.remove(&line) else {
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_nobody_asks_for_do_not_pile_up() {
+    fn lines_that_are_never_accessed_do_not_accumulate() {
         let mut in_flight = InFlight::new();
         for now in 0..10_000 {
             in_flight.insert(Line(now), u64::from(now) + 100, u64::from(now));
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn many_lines_on_their_way_at_once_are_all_remembered() {
+    fn the_table_has_room_for_many_lines_on_their_way() {
         let mut in_flight = InFlight::new();
         for line in 0..10_000 {
             in_flight.insert(Line(line), 100, 0);

@@ -37,24 +37,24 @@ impl Level {
 
     /// Whether `line` is here; changes nothing.
     #[inline]
-    pub(crate) fn holds(&self, line: Line) -> bool {
-        either!(self, cache => cache.holds(line))
+    pub(crate) fn contains(&self, line: Line) -> bool {
+        either!(self, cache => cache.contains(line))
     }
 
-    /// Makes `line` the most recently used of its set if it is here, and says whether it is.
+    /// Makes `line` the most recently used of its set if it is here; returns whether it is.
     #[inline]
     pub(crate) fn promote(&mut self, line: Line) -> bool {
         either!(self, cache => cache.promote(line))
     }
 
-    /// Puts in a `line` that is not here as the most recently used of its set; returns the line
-    /// that had to leave.
+    /// Inserts a `line` that is not here as the most recently used of its set; returns the line
+    /// that it evicts.
     #[inline]
     pub(crate) fn insert(&mut self, line: Line) -> Option<Line> {
         either!(self, cache => cache.insert(line))
     }
 
-    /// Takes `line` out if it is here, and says whether it was.
+    /// Removes `line` if it is here; returns whether it was.
     #[inline]
     pub(crate) fn remove(&mut self, line: Line) -> bool {
         either!(self, cache => cache.remove(line))

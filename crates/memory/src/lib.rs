@@ -2,8 +2,8 @@
 //!
 //! The simulator plays the cache lines a network stack touches through a [`Hierarchy`], one
 //! [`access`](Hierarchy::access) each, and gets back which level answered and how long the
-//! processor stood still. This crate depends on no other crate of ours, reads no clock and draws
-//! no random number: the caller passes the time in, so equal calls give equal answers.
+//! processor stalled. This crate depends on no other crate of perpacket, reads no clock and draws no
+//! random number: the caller passes the time in, so equal calls return equal results.
 //!
 //! # What is modelled
 //!
@@ -23,13 +23,13 @@
 //! | left out | what is assumed instead |
 //! |---|---|
 //! | address translation | no access misses a TLB |
-//! | instruction fetch | free, and takes no room in the shared levels |
+//! | instruction fetch | free, and uses no room in the shared levels |
 //! | banks, ports, DRAM rows | every access to a level takes the same time |
-//! | writes | allocate like reads; writing back a dirty line takes no time and no channel |
+//! | writes | allocate like reads; writing back a dirty line needs no time and no channel |
 //! | limits on misses in flight | any number of prefetches may be under way |
 //! | out-of-order execution | a demand access stalls for its whole latency |
 //! | other cores, coherence | one core; devices are seen through `invalidate` alone |
-//! | a device's own memory traffic | takes no DRAM channel time |
+//! | a device's own memory traffic | uses no DRAM channel time |
 //!
 //! # Where the time goes
 //!

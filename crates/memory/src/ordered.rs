@@ -1,12 +1,12 @@
 //! A set-associative cache of 16 ways whose lines stay where they are.
 //!
-//! Levels below the first are asked for lines deep in their sets, where moving lines to the front
-//! costs more than finding them. Here a line keeps its way until it leaves, and what moves is the
-//! order of the ways: 16 numbers of four bits in one word, so that replacing the least recently
-//! used line is a rotation of that word. A line is looked for by hashes of eight bits, eight to a
-//! word; only where the hash agrees is the line itself compared, and one look in 16 that finds
-//! nothing compares a line in vain. Orders and hashes of a cache of 1 MiB are 24 KiB, which the
-//! first-level cache of the machine that runs the simulation holds.
+//! In levels below the first, lines are found deep in their sets. Moving them to the front would cost
+//! more than finding them. So a line stays in its way until it is evicted, and only the order of the
+//! ways changes. The order is 16 numbers of four bits in one word; to replace the least recently used
+//! line is to rotate that word. A search compares hashes of eight bits, eight in a word, and compares
+//! a line only where its hash agrees. One search in 16 for an absent line compares a wrong line.
+//! Orders and hashes of a cache of 1 MiB are 24 KiB; they fit in the first-level cache of the machine
+//! that runs the simulation.
 
 use crate::Line;
 
@@ -27,7 +27,7 @@ const HASH_BITS: u32 = 8;
 /// One in each hash of a word.
 const HASH_ONES: u64 = 0x0101_0101_0101_0101;
 
-/// What is needed to find and to replace lines of a set.
+/// What a search and a replacement in a set need.
 #[derive(Clone, Copy, Debug)]
 struct Set {
     /// Hashes of the lines: those of even ways in the first word, of odd ways in the second.
@@ -43,7 +43,7 @@ struct Lines([Line; WAYS]);
 
 /// The lines of one cache, and for each set the order of its ways.
 ///
-/// Ways that hold [`Line::EMPTY`] are always the least recently used of their set.
+/// Ways with [`Line::EMPTY`] are always the least recently used of their set.
 #[derive(Clone, Debug)]
 pub(crate) struct OrderedCache {
     /// Number of sets less one; their number is a power of two.
@@ -71,7 +71,7 @@ impl OrderedCache {
         (line.0 & self.set_mask) as usize
     }
 
-    /// The way of the set at `index` that holds `line`.
+    /// The way of `line` in the set at `index`.
     #[inline]
     fn way(&self, index: usize, line: Line) -> Option<u32> {
         let wanted = hash(line) * HASH_ONES;
@@ -93,11 +93,11 @@ impl OrderedCache {
 
     /// Whether `line` is here; changes nothing.
     #[inline]
-    pub(crate) fn holds(&self, line: Line) -> bool {
+    pub(crate) fn contains(&self, line: Line) -> bool {
         self.way(self.index(line), line).is_some()
     }
 
-    /// Makes `line` the most recently used of its set if it is here, and says whether it is.
+    /// Makes `line` the most recently used of its set if it is here; returns whether it is.
     #[inline]
     pub(crate) fn promote(&mut self, line: Line) -> bool {
         let index = self.index(line);
@@ -110,13 +110,13 @@ impl OrderedCache {
         true
     }
 
-    /// Puts in a `line` that is not here as the most recently used of its set; returns the line
-    /// that had to leave.
+    /// Inserts a `line` that is not here as the most recently used of its set; returns the line
+    /// that it evicts.
     #[inline]
     pub(crate) fn insert(&mut self, line: Line) -> Option<Line> {
         let index = self.index(line);
         let set = &mut self.sets[index];
-        // What was the least recently used way is now the most recently used one.
+        // The least recently used way becomes the most recently used one.
         set.order = set.order.rotate_left(WAY_BITS);
         let way = (set.order & WAY_MASK) as usize;
         let word = &mut set.hashes[way % 2];
@@ -126,7 +126,7 @@ impl OrderedCache {
         (evicted != Line::EMPTY).then_some(evicted)
     }
 
-    /// Takes `line` out if it is here, and says whether it was.
+    /// Removes `line` if it is here; returns whether it was.
     #[inline]
     pub(crate) fn remove(&mut self, line: Line) -> bool {
         let index = self.index(line);
@@ -142,14 +142,14 @@ impl OrderedCache {
     }
 }
 
-/// A hash of eight bits: the high ones of a product with 2^32 over the golden ratio, which every
-/// bit of the line has a part in.
+/// A hash of eight bits: the high bits of a product with 2^32 over the golden ratio. Every bit of the
+/// line affects them.
 #[inline]
 fn hash(line: Line) -> u64 {
     u64::from(line.0.wrapping_mul(0x9E37_79B1) >> (u32::BITS - HASH_BITS))
 }
 
-/// The lowest bit of every hash that is zero, and of no other but perhaps a one right above a zero.
+/// The lowest bit of every hash that is zero. A hash of one directly above a zero may be marked too.
 #[inline]
 fn zero_hashes(word: u64) -> u64 {
     // Taking one from a zero sets its high bit, and borrows from the hash above.
@@ -192,7 +192,7 @@ mod tests {
         assert!(cache.promote(Line(0)), "now line 1 is the oldest");
         assert_eq!(cache.insert(Line(16)), Some(Line(1)));
         assert_eq!(cache.insert(Line(17)), Some(Line(2)));
-        assert!(!cache.holds(Line(1)) && cache.holds(Line(0)));
+        assert!(!cache.contains(Line(1)) && cache.contains(Line(0)));
     }
 
     #[test]
@@ -213,12 +213,12 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_equal_hash_are_told_apart() {
+    fn lines_of_equal_hash_are_distinct() {
         let wanted = hash(Line(1));
         let mut equal = (2..).map(Line).filter(|line| hash(*line) == wanted);
         let others: Vec<Line> = equal.by_ref().take(3).collect();
         let mut cache = one_set_of(others.iter().map(|line| line.0));
-        assert!(!cache.holds(Line(1)));
+        assert!(!cache.contains(Line(1)));
         assert!(cache.promote(others[0]));
         assert_eq!(in_order(&cache), [others[0], others[2], others[1]]);
     }

@@ -1,4 +1,4 @@
-//! What a hierarchy is built from, and what is allowed.
+//! The parameters of a hierarchy, and which values are allowed.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -6,8 +6,7 @@ use thiserror::Error;
 /// The most levels of caches a hierarchy may have.
 pub const MAX_LEVELS: usize = 3;
 
-/// The most lines one cache may hold, so that a slip in a size is an error and not an allocation
-/// of gigabytes. With lines of 64 bytes this is a cache of 1 GiB.
+/// The most lines of one cache, so that a wrong size is an error and not an allocation of gigabytes. With lines of 64 bytes this is a cache of 1 GiB.
 const MAX_LINES: u32 = 1 << 24;
 
 /// The page that next-line prefetch stays within is also the largest line.
@@ -32,10 +31,10 @@ pub struct CacheParameters {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct DramParameters {
-    /// Cycles from the processor's request until a line that no cache holds can be used, when
-    /// nobody else is using the channel.
+    /// Cycles from the processor's request until a line that is in no cache can be used, when
+    /// the channel is free.
     pub latency_cycles: u32,
-    /// Cycles that one line keeps the channel busy; 0 for a channel that never makes anyone wait.
+    /// Cycles that one line keeps the channel busy; 0 for a channel without queueing.
     #[serde(default)]
     pub service_cycles: u32,
 }
@@ -44,7 +43,7 @@ pub struct DramParameters {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Policy {
-    /// Each level holds all that the levels above it hold: a line that leaves a level leaves those
+    /// Each level contains all lines of the levels above it: a line that leaves a level leaves those
     /// above too.
     Inclusive,
     /// A line is in one level only: it moves up to the first when accessed, and down by one when
@@ -102,14 +101,14 @@ impl HierarchyParameters {
             return Err(ParameterError::new(
                 "line_bytes",
                 self.line_bytes,
-                format!("give a power of two from {MIN_LINE_BYTES} to {PAGE_BYTES}"),
+                format!("expected a power of two from {MIN_LINE_BYTES} to {PAGE_BYTES}"),
             ));
         }
         if self.levels.is_empty() || self.levels.len() > MAX_LEVELS {
             return Err(ParameterError::new(
                 "levels",
                 format!("{} levels", self.levels.len()),
-                format!("give 1 to {MAX_LEVELS} levels"),
+                format!("expected 1 to {MAX_LEVELS} levels"),
             ));
         }
         let mut shapes = Vec::with_capacity(self.levels.len());
@@ -149,7 +148,7 @@ fn shape(
         return Err(ParameterError::new(
             format!("{path}.size_kib"),
             cache.size_kib,
-            format!("give {least_kib} to {most_kib} with lines of {line_bytes} bytes"),
+            format!("expected {least_kib} to {most_kib} with lines of {line_bytes} bytes"),
         ));
     }
     let ways = cache.ways;
@@ -177,6 +176,6 @@ fn not_faster(path: &str, cycles: u32, least_cycles: u32) -> Result<(), Paramete
     Err(ParameterError::new(
         format!("{path}.latency_cycles"),
         cycles,
-        format!("the level above takes {least_cycles} cycles already; give at least as many"),
+        format!("the level above takes {least_cycles} cycles; expected at least as many"),
     ))
 }

@@ -1,9 +1,8 @@
 //! Many accesses in a row to the most usual hierarchy: two inclusive levels, the first of two ways,
 //! the second of 16, with nothing on its way.
 //!
-//! What each access does is what [`Hierarchy`](crate::Hierarchy) describes. Here the number of
-//! levels, their forms and the policy are known when the program is compiled, which halves the
-//! instructions of an access.
+//! An access has the effects that [`Hierarchy`](crate::Hierarchy) describes. The compiler knows the
+//! number of levels, their forms and the policy here, which halves the instructions of an access.
 
 use crate::{Counters, Line, cache::Pairs, dram::Dram, hierarchy::Tally, ordered::OrderedCache};
 
@@ -61,7 +60,7 @@ impl TwoLevels<'_> {
     fn prefetch_next_line(&mut self, line: Line, now: u64) {
         let next = Line(line.0 + 1);
         let ends_page = next.0 & self.next_line_page_mask == 0;
-        if ends_page || next == Line::EMPTY || self.second.holds(next) {
+        if ends_page || next == Line::EMPTY || self.second.contains(next) {
             return;
         }
         self.fill_second(next);
@@ -69,7 +68,7 @@ impl TwoLevels<'_> {
         self.counters.next_line_prefetches += 1;
     }
 
-    /// Puts a line in the second level; what has to leave it leaves the first too.
+    /// Puts a line in the second level; the line that it evicts leaves the first level too.
     #[inline(always)]
     fn fill_second(&mut self, line: Line) {
         if let Some(victim) = self.second.insert(line) {

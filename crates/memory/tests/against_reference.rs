@@ -1,4 +1,4 @@
-//! The hierarchy answers as the naive one does, whatever its shape and whatever is asked of it.
+//! The hierarchy behaves like the naive one, for all shapes and requests.
 #![allow(missing_docs, clippy::expect_used)]
 
 mod reference;
@@ -10,7 +10,7 @@ use perpacket_memory::{
 use proptest::prelude::*;
 use reference::Reference;
 
-/// The lines that are asked for: these from zero up, and as many below the highest number allowed.
+/// Tested lines: as many from zero up as below the highest number allowed.
 const LINES: u32 = 96;
 
 #[derive(Clone, Debug)]
@@ -94,11 +94,11 @@ fn parameters() -> impl Strategy<Value = HierarchyParameters> {
         )
 }
 
-/// Every line of interest with the levels that hold it.
-fn contents(levels: usize, holds: impl Fn(usize, u32) -> bool) -> Vec<(u32, Vec<usize>)> {
+/// Every tested line with the levels that contain it.
+fn contents(levels: usize, is_in: impl Fn(usize, u32) -> bool) -> Vec<(u32, Vec<usize>)> {
     let lines = (0..=LINES).chain(u32::MAX - LINES..u32::MAX);
     lines
-        .map(|line| (line, (0..levels).filter(|l| holds(*l, line)).collect()))
+        .map(|line| (line, (0..levels).filter(|l| is_in(*l, line)).collect()))
         .collect()
 }
 
@@ -150,10 +150,10 @@ proptest! {
             }
         }
         let depth = parameters.levels.len();
-        let held = contents(depth, |level, line| hierarchy.holds(level, Line(line)));
-        let expected = contents(depth, |level, line| reference.holds(level, line));
-        prop_assert_eq!(&held, &expected);
-        for (line, levels) in held {
+        let found = contents(depth, |level, line| hierarchy.contains(level, Line(line)));
+        let expected = contents(depth, |level, line| reference.contains(level, line));
+        prop_assert_eq!(&found, &expected);
+        for (line, levels) in found {
             match parameters.policy {
                 Policy::Exclusive => prop_assert!(levels.len() <= 1, "line {} twice", line),
                 Policy::Inclusive => {

@@ -2,7 +2,7 @@
 //!
 //! A small program runs once under lackey, which lists the addresses of all its data accesses, and
 //! once under cachegrind for each pair of caches. Cachegrind's levels are LRU and not inclusive;
-//! its last level also holds instructions, which this crate leaves out. So the first level must
+//! its last level also contains instructions, which this crate leaves out. So the first level must
 //! agree exactly. In the last level an instruction line is one more line in one set: it pushes out
 //! one data line, and each further miss this causes pushes it one way deeper itself, so that it
 //! costs at most as many misses as there are ways before it is gone.
@@ -88,9 +88,12 @@ fn data_line(text: &str) -> Option<Line> {
     let (address, size) = rest.split_once(',')?;
     let address = u64::from_str_radix(address, 16).ok()?;
     let size: u64 = size.parse().ok()?;
-    let line = Line::holding(address, LINE_BYTES);
-    let last = Line::holding(address + size - 1, LINE_BYTES);
-    assert_eq!(line, last, "the program keeps within lines: {text}");
+    let line = Line::of_address(address, LINE_BYTES);
+    let last = Line::of_address(address + size - 1, LINE_BYTES);
+    assert_eq!(
+        line, last,
+        "the program's accesses do not cross lines: {text}"
+    );
     line
 }
 

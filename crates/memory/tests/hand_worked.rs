@@ -48,13 +48,13 @@ fn check(hierarchy: &mut Hierarchy, table: &[(u32, (u8, u32))]) {
     }
 }
 
-fn held(hierarchy: &Hierarchy, level: usize) -> Vec<u32> {
-    let holds = |line: &u32| hierarchy.holds(level, Line(*line));
-    (0..16).filter(holds).collect()
+fn contents(hierarchy: &Hierarchy, level: usize) -> Vec<u32> {
+    let contains = |line: &u32| hierarchy.contains(level, Line(*line));
+    (0..16).filter(contains).collect()
 }
 
 #[test]
-fn two_ways_hold_two_lines_and_the_third_evicts_the_least_recently_used() {
+fn two_ways_have_room_for_two_lines_and_the_third_evicts_the_least_recently_used() {
     let table = [
         (1, DRAM),
         (2, DRAM),
@@ -96,14 +96,18 @@ fn lines_of_different_sets_do_not_evict_each_other() {
 #[test]
 fn inclusive_what_leaves_the_second_level_leaves_the_first() {
     let mut hierarchy = hierarchy(Policy::Inclusive);
-    // Line 1 is used all the time, but the second level hears of it only once.
+    // Line 1 is used all the time, but the second level sees only its first access.
     check(
         &mut hierarchy,
         &[(1, DRAM), (2, DRAM), (1, L1), (3, DRAM), (1, L1)],
     );
     check(&mut hierarchy, &[(4, DRAM)]);
-    assert_eq!(held(&hierarchy, 1), [2, 3, 4]);
-    assert_eq!(held(&hierarchy, 0), [3, 4], "1 is gone, and 3 kept its way");
+    assert_eq!(contents(&hierarchy, 1), [2, 3, 4]);
+    assert_eq!(
+        contents(&hierarchy, 0),
+        [3, 4],
+        "1 is gone, and 3 kept its way"
+    );
     check(&mut hierarchy, &[(1, DRAM)]);
 }
 
@@ -115,21 +119,21 @@ fn non_inclusive_a_busy_line_outlives_its_copy_in_the_second_level() {
         &[(1, DRAM), (2, DRAM), (1, L1), (3, DRAM), (1, L1)],
     );
     check(&mut hierarchy, &[(4, DRAM), (1, L1)]);
-    assert_eq!(held(&hierarchy, 1), [2, 3, 4]);
-    assert_eq!(held(&hierarchy, 0), [1, 4]);
+    assert_eq!(contents(&hierarchy, 1), [2, 3, 4]);
+    assert_eq!(contents(&hierarchy, 0), [1, 4]);
 }
 
 #[test]
-fn exclusive_levels_hold_five_lines_together() {
+fn exclusive_levels_have_room_for_five_lines_together() {
     let mut hierarchy = hierarchy(Policy::Exclusive);
     let first_round = [1, 2, 3, 4, 5].map(|line| (line, DRAM));
     check(&mut hierarchy, &first_round);
-    assert_eq!(held(&hierarchy, 0), [4, 5]);
-    assert_eq!(held(&hierarchy, 1), [1, 2, 3]);
+    assert_eq!(contents(&hierarchy, 0), [4, 5]);
+    assert_eq!(contents(&hierarchy, 1), [1, 2, 3]);
     // A hit swaps: 1 moves up, 4 moves down into its place.
     check(&mut hierarchy, &[(1, L2)]);
-    assert_eq!(held(&hierarchy, 0), [1, 5]);
-    assert_eq!(held(&hierarchy, 1), [2, 3, 4]);
+    assert_eq!(contents(&hierarchy, 0), [1, 5]);
+    assert_eq!(contents(&hierarchy, 1), [2, 3, 4]);
     // A miss pushes the oldest of the second level, 2, out.
     check(&mut hierarchy, &[(6, DRAM), (2, DRAM)]);
 }
@@ -210,7 +214,7 @@ fn a_busy_channel_makes_lines_wait_for_their_turn() {
 }
 
 #[test]
-fn counters_tell_the_misses_of_each_level() {
+fn counters_have_the_misses_of_each_level() {
     let mut hierarchy = hierarchy(Policy::Inclusive);
     check(
         &mut hierarchy,

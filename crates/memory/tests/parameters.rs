@@ -1,4 +1,4 @@
-//! What a hierarchy can be built from, and what is said about the rest.
+//! Which parameters a hierarchy accepts, and the errors for others.
 #![allow(missing_docs, clippy::expect_used)]
 
 use perpacket_memory::{Hierarchy, HierarchyParameters};
@@ -18,8 +18,8 @@ fn web_server() -> HierarchyParameters {
     toml::from_str(WEB_SERVER).expect("valid")
 }
 
-/// What is said about the web server's hierarchy after `change`.
-fn complaint(change: impl FnOnce(&mut HierarchyParameters)) -> String {
+/// The error for the web server's hierarchy after `change`.
+fn error_after(change: impl FnOnce(&mut HierarchyParameters)) -> String {
     let mut parameters = web_server();
     change(&mut parameters);
     match Hierarchy::new(&parameters) {
@@ -30,13 +30,13 @@ fn complaint(change: impl FnOnce(&mut HierarchyParameters)) -> String {
 
 #[test]
 fn the_published_machines_are_possible() {
-    assert_eq!(complaint(|_| {}), "none");
-    assert_eq!(complaint(|p| p.levels[1].size_kib = 256), "none");
-    assert_eq!(complaint(|p| p.levels[1].size_kib = 512), "none");
+    assert_eq!(error_after(|_| {}), "none");
+    assert_eq!(error_after(|p| p.levels[1].size_kib = 256), "none");
+    assert_eq!(error_after(|p| p.levels[1].size_kib = 512), "none");
 }
 
 #[test]
-fn channels_never_wait_unless_told_so() {
+fn channels_do_not_queue_by_default() {
     assert_eq!(web_server().dram.service_cycles, 0);
 }
 
@@ -46,7 +46,7 @@ fn caches_need_not_be_a_power_of_two_as_long_as_their_sets_are() {
         p.levels[0].size_kib = 48;
         p.levels[0].ways = 12;
     };
-    assert_eq!(complaint(change), "none");
+    assert_eq!(error_after(change), "none");
 }
 
 #[test]
@@ -60,41 +60,41 @@ fn an_unknown_key_is_refused() {
 fn an_impossible_value_is_named_with_what_is_allowed() {
     let table = [
         (
-            complaint(|p| p.line_bytes = 48),
-            "line_bytes = 48 is not possible: give a power of two from 8 to 4096",
+            error_after(|p| p.line_bytes = 48),
+            "line_bytes = 48 is not possible: expected a power of two from 8 to 4096",
         ),
         (
-            complaint(|p| p.levels.clear()),
-            "levels = 0 levels is not possible: give 1 to 3 levels",
+            error_after(|p| p.levels.clear()),
+            "levels = 0 levels is not possible: expected 1 to 3 levels",
         ),
         (
-            complaint(|p| p.levels[1].ways = 0),
+            error_after(|p| p.levels[1].ways = 0),
             "levels[1].ways = 0 is not possible: 1024 KiB are 16384 lines of 64 bytes, and \
              lines / ways must be a power of two; change ways or size_kib",
         ),
         (
-            complaint(|p| p.levels[0].ways = 3),
+            error_after(|p| p.levels[0].ways = 3),
             "levels[0].ways = 3 is not possible: 64 KiB are 1024 lines of 64 bytes, and \
              lines / ways must be a power of two; change ways or size_kib",
         ),
         (
-            complaint(|p| p.levels[0].size_kib = 0),
-            "levels[0].size_kib = 0 is not possible: give 1 to 1048576 with lines of 64 bytes",
+            error_after(|p| p.levels[0].size_kib = 0),
+            "levels[0].size_kib = 0 is not possible: expected 1 to 1048576 with lines of 64 bytes",
         ),
         (
-            complaint(|p| p.levels[1].size_kib = u32::MAX),
-            "levels[1].size_kib = 4294967295 is not possible: give 1 to 1048576 with lines of \
+            error_after(|p| p.levels[1].size_kib = u32::MAX),
+            "levels[1].size_kib = 4294967295 is not possible: expected 1 to 1048576 with lines of \
              64 bytes",
         ),
         (
-            complaint(|p| p.levels[0].latency_cycles = 20),
-            "levels[1].latency_cycles = 15 is not possible: the level above takes 20 cycles \
-             already; give at least as many",
+            error_after(|p| p.levels[0].latency_cycles = 20),
+            "levels[1].latency_cycles = 15 is not possible: the level above takes 20 cycles; \
+             expected at least as many",
         ),
         (
-            complaint(|p| p.dram.latency_cycles = 10),
-            "dram.latency_cycles = 10 is not possible: the level above takes 15 cycles already; \
-             give at least as many",
+            error_after(|p| p.dram.latency_cycles = 10),
+            "dram.latency_cycles = 10 is not possible: the level above takes 15 cycles; \
+             expected at least as many",
         ),
     ];
     for (said, expected) in table {

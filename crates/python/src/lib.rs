@@ -1,5 +1,5 @@
-//! The extension module `perpacket._core`: the compiled core for Python. Text and numbers go in,
-//! JSON comes out; files are opened and clocks are read here, never in the crates below.
+//! The extension module `perpacket._core`: the compiled core for Python. It accepts text and numbers and
+//! returns JSON. It opens files and reads clocks; the crates below never do.
 
 use pyo3::prelude::*;
 

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use perpacket_simulate::{
-    ConfigurationError as Refusal, Outcome, Progress, RunError, Simulation, Timeline,
+    ConfigurationError as InvalidParameter, Outcome, Progress, RunError, Simulation, Timeline,
 };
 use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyRuntimeError, PyValueError};
@@ -27,7 +27,7 @@ create_exception!(
     "The simulation was cancelled."
 );
 
-fn refused(py: Python<'_>, error: &Refusal) -> PyErr {
+fn configuration_error(py: Python<'_>, error: &InvalidParameter) -> PyErr {
     let exception = ConfigurationError::new_err(error.to_string());
     let value = exception.value(py);
     let attributes = [
@@ -47,7 +47,7 @@ fn internal(error: impl std::fmt::Display) -> PyErr {
     PyRuntimeError::new_err(format!("a result could not be written as JSON: {error}"))
 }
 
-/// What became of the trace.
+/// The use of the trace.
 #[derive(Serialize)]
 struct Trace {
     /// Requests that can be replayed.
@@ -56,7 +56,7 @@ struct Trace {
     rejected: u64,
 }
 
-/// The result with what only a clock and a file can tell.
+/// The result with the trace's counts and the real time of the run.
 #[derive(Serialize)]
 struct Timed<'a> {
     #[serde(flatten)]
@@ -64,9 +64,9 @@ struct Timed<'a> {
     /// Absent where sessions are generated.
     #[serde(skip_serializing_if = "Option::is_none")]
     trace: Option<Trace>,
-    /// Seconds on the wall for the whole run, warm-up included.
+    /// Seconds of real time for the whole run, warm-up included.
     wall_s: f64,
-    /// Simulated packets, warm-up included, a second on the wall.
+    /// Simulated packets, warm-up included, a second of real time.
     packets_per_wall_s: f64,
 }
 
@@ -94,7 +94,7 @@ impl PySimulation {
     ) -> PyResult<Self> {
         let replay = trace.map(|path| py.detach(|| replay(&path))).transpose()?;
         let simulation = Simulation::new(configuration, &overrides, replay)
-            .map_err(|error| refused(py, &error))?;
+            .map_err(|error| configuration_error(py, &error))?;
         Ok(Self {
             simulation,
             seed,
@@ -114,7 +114,7 @@ impl PySimulation {
             (result, started.elapsed().as_secs_f64())
         });
         let (outcome, timeline) = result.map_err(|error| match &error {
-            RunError::Configuration(error) => refused(py, error),
+            RunError::Configuration(error) => configuration_error(py, error),
             RunError::Interrupted(error) => Interrupted::new_err(error.to_string()),
             RunError::Stalled { .. } => PyRuntimeError::new_err(error.to_string()),
         })?;
@@ -153,7 +153,7 @@ impl PySimulation {
         match &*timeline {
             Some(timeline) => serde_json::to_string(timeline).map_err(internal),
             None => Err(PyRuntimeError::new_err(
-                "there is no timeline: construct with timeline=True and run first",
+                "there is no timeline: expected timeline=True and a finished run",
             )),
         }
     }

@@ -22,7 +22,7 @@ create_exception!(
     "A trace that cannot be read or written; the message names file and byte."
 );
 
-/// What `trace info` tells of a file, as JSON.
+/// The summary of a trace file, as JSON.
 #[pyfunction]
 #[pyo3(signature = (path, format=None, window_s=15.0))]
 pub fn trace_info(
@@ -34,14 +34,14 @@ pub fn trace_info(
     let format = format.map(parsed_format).transpose()?;
     py.detach(|| {
         let summary =
-            summarize(opened(&path)?, format, window_s).map_err(|error| raised(&path, error))?;
+            summarize(open(&path)?, format, window_s).map_err(|error| exception(&path, error))?;
         json(&summary)
     })
 }
 
-/// Rewrites a trace in another format and returns what became of it, as JSON.
+/// Converts a trace to another format and returns the counts of requests, as JSON.
 ///
-/// The destination's suffix tells its compression; it appears whole or not at all.
+/// The destination's suffix decides its compression. The destination appears only when it is complete.
 #[pyfunction]
 #[pyo3(signature = (source, destination, to, format=None, object_paths=None, mappings=None))]
 pub fn trace_convert(
@@ -58,11 +58,11 @@ pub fn trace_convert(
     py.detach(|| {
         let paths = match object_paths {
             Some(path) => {
-                ObjectPaths::read(opened(&path)?).map_err(|error| raised(&path, error))?
+                ObjectPaths::read(open(&path)?).map_err(|error| exception(&path, error))?
             }
             None => ObjectPaths::default(),
         };
-        let input = opened(&source)?;
+        let input = open(&source)?;
         let mut output = Draft::create(&destination)?;
         let mut mappings = mappings.as_deref().map(Draft::create).transpose()?;
         let conversion = Conversion {
@@ -75,9 +75,9 @@ pub fn trace_convert(
                 .map(|draft| draft as &mut (dyn Write + Send)),
         };
         let converted = convert(input, &mut output, conversion)
-            .map_err(|error| raised_of_two(&source, &destination, error))?;
-        output.keep()?;
-        mappings.map(Draft::keep).transpose()?;
+            .map_err(|error| exception_for_two(&source, &destination, error))?;
+        output.rename()?;
+        mappings.map(Draft::rename).transpose()?;
         json(&converted)
     })
 }
@@ -119,17 +119,17 @@ pub fn trace_synthesize(
         };
         let written =
             synthesize(&mut sessions, &mut output, &synthesis).map_err(|error| match error {
-                SynthesisError::Parameter(error) => refused(&error),
-                SynthesisError::Trace(error) => raised(&destination, error),
+                SynthesisError::Parameter(error) => parameter_error(&error),
+                SynthesisError::Trace(error) => exception(&destination, error),
             })?;
-        output.keep()?;
+        output.rename()?;
         json(&written)
     })
 }
 
 /// The sessions of a trace file, for the simulator.
 pub fn replay(path: &Path) -> PyResult<Replay> {
-    Replay::read(opened(path)?, None, SESSION_WINDOW_S).map_err(|error| raised(path, error))
+    Replay::read(open(path)?, None, SESSION_WINDOW_S).map_err(|error| exception(path, error))
 }
 
 /// The generator of a workload by its letter.
@@ -153,7 +153,7 @@ fn generated(workload: &str, connections: u32, seed: u64) -> PyResult<Sessions> 
             )));
         }
     };
-    sessions.map_err(|error| refused(&error))
+    sessions.map_err(|error| parameter_error(&error))
 }
 
 fn parsed_format(name: &str) -> PyResult<TraceFormat> {
@@ -165,16 +165,16 @@ fn compression_of(destination: &Path) -> Compression {
     Compression::of_suffix(&destination.to_string_lossy())
 }
 
-fn json(answer: &impl Serialize) -> PyResult<String> {
-    serde_json::to_string(answer).map_err(|error| TraceError::new_err(error.to_string()))
+fn json(value: &impl Serialize) -> PyResult<String> {
+    serde_json::to_string(value).map_err(|error| TraceError::new_err(error.to_string()))
 }
 
-fn refused(error: &ParameterError) -> PyErr {
+fn parameter_error(error: &ParameterError) -> PyErr {
     TraceError::new_err(error.to_string())
 }
 
 /// The exception for a failure with one file.
-fn raised(path: &Path, error: Failure) -> PyErr {
+fn exception(path: &Path, error: Failure) -> PyErr {
     match error {
         Failure::Read { source, .. } | Failure::Compression { source, .. }
             if source.get_ref().is_some_and(|inner| inner.is::<PyErr>()) =>
@@ -187,10 +187,10 @@ fn raised(path: &Path, error: Failure) -> PyErr {
 }
 
 /// The exception for a failure with the file that is read or the one that is written.
-fn raised_of_two(source: &Path, destination: &Path, error: Failure) -> PyErr {
+fn exception_for_two(source: &Path, destination: &Path, error: Failure) -> PyErr {
     match error {
-        Failure::Write(_) => raised(destination, error),
-        error => raised(source, error),
+        Failure::Write(_) => exception(destination, error),
+        error => exception(source, error),
     }
 }
 
@@ -210,33 +210,33 @@ fn interrupted(error: io::Error) -> PyErr {
     error.downcast::<PyErr>().unwrap_or_else(PyErr::from)
 }
 
-fn opened(path: &Path) -> PyResult<Interruptible<File>> {
+fn open(path: &Path) -> PyResult<Interruptible<File>> {
     File::open(path)
         .map(Interruptible::new)
         .map_err(|error| os_error(path, error))
 }
 
-/// Bytes between two looks at Python's signals: some ten milliseconds.
-const LOOK_BYTES: usize = 4 << 20;
+/// Bytes between two checks for Python's signals: some ten milliseconds.
+const CHECK_BYTES: usize = 4 << 20;
 
-/// A file that stops when Python has a signal to handle, such as Ctrl-C.
+/// A file whose reads and writes fail when Python has a signal to handle, such as Ctrl-C.
 struct Interruptible<F> {
     file: F,
-    since_look: usize,
+    since_check: usize,
 }
 
 impl<F> Interruptible<F> {
     fn new(file: F) -> Self {
         Self {
             file,
-            since_look: 0,
+            since_check: 0,
         }
     }
 
-    fn look(&mut self, count: usize) -> io::Result<usize> {
-        self.since_look += count;
-        if self.since_look >= LOOK_BYTES {
-            self.since_look = 0;
+    fn check_signals(&mut self, count: usize) -> io::Result<usize> {
+        self.since_check += count;
+        if self.since_check >= CHECK_BYTES {
+            self.since_check = 0;
             Python::attach(|py| py.check_signals()).map_err(io::Error::other)?;
         }
         Ok(count)
@@ -246,16 +246,16 @@ impl<F> Interruptible<F> {
 impl<F: Read> Read for Interruptible<F> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.file.read(buffer)?;
-        self.look(count)
+        self.check_signals(count)
     }
 }
 
-/// A file under a temporary name beside its own, removed unless it is kept.
+/// A file under a temporary name beside its own. Dropping it removes the file unless it was renamed.
 struct Draft {
     file: Interruptible<File>,
     draft: PathBuf,
     path: PathBuf,
-    kept: bool,
+    is_renamed: bool,
 }
 
 impl Draft {
@@ -268,14 +268,14 @@ impl Draft {
             file: Interruptible::new(file),
             draft,
             path: path.to_owned(),
-            kept: false,
+            is_renamed: false,
         })
     }
 
-    /// Gives the file its name.
-    fn keep(mut self) -> PyResult<()> {
+    /// Renames the file to its own name.
+    fn rename(mut self) -> PyResult<()> {
         std::fs::rename(&self.draft, &self.path).map_err(|error| os_error(&self.path, error))?;
-        self.kept = true;
+        self.is_renamed = true;
         Ok(())
     }
 }
@@ -283,7 +283,7 @@ impl Draft {
 impl Write for Draft {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let count = self.file.file.write(bytes)?;
-        self.file.look(count)
+        self.file.check_signals(count)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -293,8 +293,8 @@ impl Write for Draft {
 
 impl Drop for Draft {
     fn drop(&mut self) {
-        if !self.kept {
-            // Nothing more can be done about a file that cannot be removed.
+        if !self.is_renamed {
+            // A failure to remove it has no remedy here.
             let _ = std::fs::remove_file(&self.draft);
         }
     }

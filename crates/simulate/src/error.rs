@@ -1,4 +1,4 @@
-//! What can be wrong with a configuration: always the user's to mend.
+//! Errors in a configuration. The user can correct all of them.
 
 /// A parameter that cannot be used, what it was set to, and what is allowed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

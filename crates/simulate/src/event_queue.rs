@@ -2,13 +2,13 @@
 //!
 //! Eleven levels of 64 slots cover 64 bits of time. An event waits at the level of the highest
 //! base-64 digit in which its time differs from the current time, in the slot of its digit there.
-//! To pop, the first occupied slot of the lowest occupied level is taken; if the level is above 0,
-//! the current time jumps to that slot's earliest event and the slot's events are dealt out anew.
-//! An event is thus moved at most once a level, whatever the number of events that wait: popping
-//! and pushing take constant time, where heaps grow with the logarithm.
+//! A pop uses the first occupied slot of the lowest occupied level. If the level is above 0, the current
+//! time jumps to that slot's earliest event, and the slot's events move to the levels below. So an
+//! event moves at most once a level, whatever the number of waiting events. Pop and push need constant
+//! time; those of a heap grow with the logarithm.
 //!
 //! Events of equal time are always in the same slot, and slots are first-in first-out lists, so
-//! equal times keep their order of insertion without a sequence number being stored.
+//! equal times keep their order of insertion without a stored sequence number.
 
 use crate::time::Time;
 
@@ -80,7 +80,7 @@ impl<E: Copy> EventQueue<E> {
         self.len == 0
     }
 
-    /// Schedules `event`. A time before the last popped event's is taken as that time.
+    /// Schedules `event`. A time before that of the last popped event counts as that time.
     #[inline]
     pub fn push(&mut self, time: Time, event: E) {
         debug_assert!(time.0 >= self.now, "an event in the past");
@@ -116,7 +116,7 @@ impl<E: Copy> EventQueue<E> {
             if first == last {
                 self.now = self.nodes[first as usize].time;
             } else {
-                self.deal_out(level, slot);
+                self.spread(level, slot);
                 level = 0;
                 slot = (self.now & (SLOTS as u64 - 1)) as usize;
             }
@@ -173,9 +173,9 @@ impl<E: Copy> EventQueue<E> {
         }
     }
 
-    /// Moves the current time to the slot's earliest event and deals its events out to the levels
-    /// below, in their order.
-    fn deal_out(&mut self, level: usize, slot: usize) {
+    /// Moves the current time to the slot's earliest event, and the slot's events to the levels below,
+    /// in their order.
+    fn spread(&mut self, level: usize, slot: usize) {
         let first = self.slots[level][slot].first;
         self.clear(level, slot);
         let mut earliest = u64::MAX;

@@ -1,5 +1,5 @@
-//! What is counted while the world runs. The window's counters start anew when the warm-up ends;
-//! the frames' balance is kept from the first frame to the last.
+//! Counters of a run. Those of the window start again at 0 when the warm-up ends; the balance of frames
+//! covers the whole run.
 
 use hdrhistogram::Histogram;
 use perpacket_cost::PerLayer;
@@ -38,7 +38,7 @@ pub struct Measure {
     pub retransmissions: u64,
     pub timeouts: u64,
     pub nic_busy: Span,
-    /// Messages from the NIC to the host, and what was added to one that still waited.
+    /// Messages from the NIC to the host, and additions to messages that were still unread.
     pub messages: u64,
     pub merged: u64,
     /// Integral of connections on the NIC over time, and its last point.
@@ -101,7 +101,7 @@ impl Measure {
         }
     }
 
-    /// The warm-up has ended: everything but the frames' balance starts anew.
+    /// The warm-up has ended: all counters but the frames' balance start again at 0.
     pub fn begin_window(&mut self, now: Time, costs: &PerLayer<LayerCost>) {
         *self = Self {
             frames: self.frames,
@@ -117,7 +117,7 @@ impl Measure {
         self.packets += 1;
     }
 
-    /// TCP on the NIC has dealt with a frame.
+    /// TCP on the NIC has processed a frame.
     pub const fn nic_packet(&mut self) {
         self.nic_packets += 1;
     }

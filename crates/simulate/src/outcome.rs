@@ -1,4 +1,4 @@
-//! What comes out of a run.
+//! The result of a run.
 
 use perpacket_cost::Layer;
 use serde::Serialize;
@@ -9,16 +9,16 @@ use crate::engine::Engine;
 use crate::host::cpu::LayerCost;
 use crate::measure::Summary;
 
-/// Version of the result's form.
+/// Version of this format.
 pub const SCHEMA: u32 = 1;
 
 /// The result of one run. Shares are 0 to 1; rates are of simulated time; a packet is one frame
 /// sent or received by the server's NIC. Values that have no meaning for a workload are `null`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
-    /// Version of this form.
+    /// Version of this format.
     pub schema: u32,
-    /// The configuration as given.
+    /// The configuration's name.
     pub configuration: String,
     /// The seed of the workload and of memory placement.
     pub seed: u64,
@@ -32,7 +32,7 @@ pub struct Outcome {
     pub content_mbps: f64,
     /// Frames sent and received, a second.
     pub packets_per_s: f64,
-    /// Share of packets that TCP on the NIC dealt with.
+    /// Share of packets that TCP on the NIC processed.
     pub nic_packet_share: f64,
     /// Connections established, a second.
     pub connections_per_s: f64,
@@ -48,11 +48,11 @@ pub struct Outcome {
     pub stack_share: f64,
     /// Cost of a packet by layer, on the host.
     pub layers: BTreeMap<&'static str, LayerPerPacket>,
-    /// Time host packets take to cross the NIC, microseconds.
+    /// Time in which host packets cross the NIC, microseconds.
     pub host_packet_delay_us: Delays,
     /// From sending a request to receiving the response whole, milliseconds.
     pub response_ms: Option<Statistics>,
-    /// Frames dropped for want of room, both directions.
+    /// Frames dropped by full queues, both directions.
     pub drops: u64,
     /// TCP segments sent again, by either end.
     pub retransmissions: u64,
@@ -96,7 +96,7 @@ pub struct Delays {
     pub receive: Option<Statistics>,
 }
 
-/// A distribution in brief.
+/// The mean and percentiles of a distribution.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[allow(missing_docs)]
 pub struct Statistics {
@@ -110,8 +110,7 @@ pub struct Statistics {
 pub struct Messages {
     /// Messages the host had to read.
     pub sent: u64,
-    /// News that were added to a message the host had not yet read, such as an acknowledgment to
-    /// an earlier one.
+    /// Additions to messages that the host had not yet read, such as a second acknowledgment.
     pub merged: u64,
 }
 

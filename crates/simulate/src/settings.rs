@@ -1,4 +1,4 @@
-//! A run's parameters as typed values, checked once and trusted after.
+//! A run's parameters as typed values, checked once.
 
 use perpacket_memory::{CacheParameters, DramParameters, HierarchyParameters, Policy};
 use serde::Deserialize;
@@ -128,7 +128,7 @@ pub enum SelectionPolicy {
     Fcfs,
     /// At the n-th enqueue to the send buffer.
     Threshold,
-    /// When the connection's past says that it will be long.
+    /// When a connection is longer than a threshold learnt from those that ended.
     Lifetime,
     /// At establishment, knowing how long the connection will be.
     Oracle,
@@ -162,7 +162,7 @@ impl Host {
             _ => Err(ConfigurationError::new(
                 "host.prefetch",
                 &self.prefetch,
-                "give `none` or a distance in packets, such as 0 or 1",
+                "expected `none` or a distance in packets, such as 0 or 1",
             )),
         }
     }
@@ -328,7 +328,7 @@ impl Settings {
             return Err(ConfigurationError::new(
                 "run.packets",
                 0,
-                "give 1 packet or more",
+                "expected 1 packet or more",
             ));
         }
         Ok(())
@@ -351,7 +351,7 @@ impl Settings {
             return Err(ConfigurationError::new(
                 "nic.lowat",
                 nic.lowat,
-                format!("the low watermark must lie below nic.hiwat = {}", nic.hiwat),
+                format!("expected a low watermark below nic.hiwat = {}", nic.hiwat),
             ));
         }
         let (queue, packets) = if nic.host_first {
@@ -363,14 +363,14 @@ impl Settings {
             return Err(ConfigurationError::new(
                 "nic.hiwat",
                 nic.hiwat,
-                format!("load control never acts unless it lies below {queue} = {packets}"),
+                format!("load control needs a high watermark below {queue} = {packets}"),
             ));
         }
         if nic.load_control && nic.connections == 0 {
             return Err(ConfigurationError::new(
                 "nic.connections",
                 0,
-                "load control needs a NIC that may hold 1 connection or more",
+                "load control needs a NIC for 1 connection or more",
             ));
         }
         let room = nic.memory_mib.saturating_mul(1024) / nic.connection_kib.max(1);
@@ -378,7 +378,10 @@ impl Settings {
             return Err(ConfigurationError::new(
                 "nic.connections",
                 nic.connections,
-                format!("nic.memory_mib = {} holds at most {room}", nic.memory_mib),
+                format!(
+                    "expected at most {room}, which fit in nic.memory_mib = {}",
+                    nic.memory_mib
+                ),
             ));
         }
         if self.selection.policy == SelectionPolicy::Threshold {
@@ -393,7 +396,7 @@ fn at_least(name: &str, value: u32, least: u32) -> Result<(), ConfigurationError
         return Err(ConfigurationError::new(
             name,
             value,
-            format!("give {least} or more"),
+            format!("expected {least} or more"),
         ));
     }
     Ok(())
@@ -404,7 +407,7 @@ fn at_most(name: &str, value: u32, most: u32) -> Result<(), ConfigurationError> 
         return Err(ConfigurationError::new(
             name,
             value,
-            format!("give {most} or less"),
+            format!("expected {most} or less"),
         ));
     }
     Ok(())
@@ -415,7 +418,7 @@ fn within(name: &str, value: f64, least: f64, most: f64) -> Result<(), Configura
         return Err(ConfigurationError::new(
             name,
             value,
-            format!("give {least} to {most}"),
+            format!("expected {least} to {most}"),
         ));
     }
     Ok(())

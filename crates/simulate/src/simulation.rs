@@ -56,8 +56,8 @@ pub struct Simulation {
     trace: Option<Replay>,
 }
 
-/// A stream of random numbers of its own for each use, so that a policy's draws never shift the
-/// workload's.
+/// The random stream of one purpose. Each purpose has its own, so that what a policy draws does not
+/// change the workload.
 fn stream(seed: u64, purpose: u64) -> Pcg64Mcg {
     Pcg64Mcg::seed_from_u64(
         seed.wrapping_mul(0x9E37_79B9_7F4A_7C15)
@@ -101,18 +101,18 @@ impl Simulation {
                 return Err(ConfigurationError::new(
                     "trace",
                     configuration,
-                    "the bulk sender replays no trace; give a workload such as W",
+                    "the bulk sender replays no trace: expected a workload such as W",
                 ));
             }
             if trace.usable_requests() == 0 {
                 return Err(ConfigurationError::new(
                     "trace",
                     "0 usable requests",
-                    "give a trace with at least one request",
+                    "expected a trace with at least one request",
                 ));
             }
         }
-        // Whatever can be wrong is found now, not when the run begins.
+        // Reports errors here and not when the run begins.
         footprint::read(&parameters)?;
         cpu::hierarchy(&settings.machine)?;
         Ok(Self {
@@ -141,7 +141,7 @@ impl Simulation {
         self.settings.run.warmup_packets + self.settings.run.packets
     }
 
-    /// Runs under `seed`; with `timeline`, samples are taken as well.
+    /// Runs with `seed`; with `timeline`, the run takes samples as well.
     ///
     /// # Errors
     /// A configuration that cannot be built, or [`Interrupted`] after [`Progress::cancel`].
@@ -241,8 +241,8 @@ pub enum RunError {
     },
 }
 
-/// Runs until the window has `packets`; returns the number of events. `before` packets have been
-/// simulated already.
+/// Runs until the window has `packets`; returns the number of events. `before` counts the packets of
+/// the windows before.
 fn run_until(
     engine: &mut Engine,
     packets: u64,

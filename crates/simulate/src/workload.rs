@@ -11,13 +11,13 @@ use crate::parameters::ParameterSet;
 /// A workload as typed values.
 #[derive(Clone, Debug)]
 pub enum Workload {
-    /// Clients that ask a web server.
+    /// Clients of a web server.
     Web(Web),
     /// The bulk sender.
     Bulk(BulkParameters),
 }
 
-/// Clients and what they ask for.
+/// Clients and their sessions.
 #[derive(Clone, Debug)]
 pub struct Web {
     pub connections: u32,
@@ -58,7 +58,7 @@ pub struct BulkParameters {
     pub segment_bytes: u32,
 }
 
-/// More connections than any study asks for; keeps memory in bounds.
+/// More connections than any study needs; bounds memory.
 const MOST_CONNECTIONS: u32 = 65_536;
 
 impl Workload {
@@ -90,7 +90,7 @@ impl Workload {
             return Err(ConfigurationError::new(
                 "workload.connections",
                 connections,
-                format!("give 1 to {MOST_CONNECTIONS} connections"),
+                format!("expected 1 to {MOST_CONNECTIONS} connections"),
             ));
         }
         match &workload {
@@ -115,21 +115,21 @@ impl BulkParameters {
             return Err(ConfigurationError::new(
                 "workload.rate_mbps",
                 self.rate_mbps,
-                "give 0.001 to 1000000 Mb/s",
+                "expected 0.001 to 1000000 Mb/s",
             ));
         }
         if !(1..=32_768).contains(&self.segment_bytes) {
             return Err(ConfigurationError::new(
                 "workload.segment_bytes",
                 self.segment_bytes,
-                "give 1 to 32768 B",
+                "expected 1 to 32768 B",
             ));
         }
         Ok(())
     }
 }
 
-/// The error under the name the parameter has in a run.
+/// The error with the parameter's name in a run.
 fn renamed(error: ParameterError) -> ConfigurationError {
     let name = format!("workload.sessions.{}", error.parameter);
     ConfigurationError::new(name, error.value, error.allowed)
@@ -164,7 +164,7 @@ impl Web {
         })
     }
 
-    /// Distinct objects that may be asked for; the server's files repeat beyond that.
+    /// Distinct objects that clients may request; the server's files repeat beyond that.
     pub fn objects(&self, trace: Option<&Replay>) -> u32 {
         /// The World Cup's object numbers end here (its object mappings have 89,997 rows).
         const TRACE_OBJECTS: u32 = 90_000;

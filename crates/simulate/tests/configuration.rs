@@ -1,4 +1,4 @@
-//! What users get wrong is named: parameter, value, what is allowed.
+//! Errors name the parameter, its value and what is allowed.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should end")]
 
@@ -72,7 +72,7 @@ fn watermarks_that_cross_name_both() {
 }
 
 #[test]
-fn a_nic_of_zero_mips_is_refused_by_its_shorthand() {
+fn a_shorthand_with_a_nic_of_zero_mips_is_an_error() {
     let error = Simulation::new("W-1024-P-N-FCFS-0", &[], None)
         .map(|_| ())
         .unwrap_err();
@@ -82,8 +82,7 @@ fn a_nic_of_zero_mips_is_refused_by_its_shorthand() {
     );
 }
 
-/// The workloads' parameters stand in reviewed data here and as presets beside the generators: they
-/// must be the same workload.
+/// The data files here and the presets beside the generators describe the same workloads.
 #[test]
 fn the_data_files_and_the_generators_presets_agree() {
     let parameters = |configuration: &str| {

@@ -1,5 +1,4 @@
-//! What a run of the simulator must show, whatever its parameters: published cache misses,
-//! published orderings, conservation, determinism.
+//! Facts about runs of the simulator: published cache misses and orderings, conservation, determinism.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should end")]
 
@@ -200,7 +199,7 @@ fn better_selection_gives_the_nic_more_packets_with_as_many_connections() {
         let selected = share(policy);
         assert!(
             oracle > selected,
-            "{policy} beats the future: {selected} against {oracle}"
+            "{policy} is better than the oracle: {selected} against {oracle}"
         );
         assert!(
             selected > 1.1 * first_come,
@@ -261,7 +260,7 @@ fn frames_are_conserved_and_the_same_seed_gives_the_same_bytes() {
     }
 }
 
-/// Losses everywhere: what does not fit in a tiny ring is dropped, and every transfer still ends.
+/// A tiny ring drops many frames, and every transfer still ends.
 #[test]
 fn transfers_complete_whatever_is_dropped() {
     let outcome = run(

@@ -53,7 +53,7 @@ impl Reference {
         }
     }
 
-    pub fn holds(&self, level: usize, line: u32) -> bool {
+    pub fn contains(&self, level: usize, line: u32) -> bool {
         self.levels[level]
             .sets
             .iter()
@@ -104,7 +104,7 @@ impl Reference {
     fn bring(&mut self, line: u32) -> usize {
         let depth = self.levels.len();
         let found = (0..depth)
-            .find(|level| self.holds(*level, line))
+            .find(|level| self.contains(*level, line))
             .unwrap_or(depth);
         if self.parameters.policy == Policy::Exclusive {
             if found < depth {
@@ -139,11 +139,11 @@ impl Reference {
         }
         let next = next as u32;
         let last = self.levels.len() - 1;
-        let first_looked_at = match self.parameters.policy {
+        let first_searched = match self.parameters.policy {
             Policy::Exclusive => 0,
             Policy::Inclusive | Policy::NonInclusive => last,
         };
-        if !(first_looked_at..=last).any(|level| self.holds(level, next)) {
+        if !(first_searched..=last).any(|level| self.contains(level, next)) {
             self.put_and_purge(last, next);
             self.stall(last + 1, now);
         }

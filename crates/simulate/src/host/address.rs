@@ -1,8 +1,8 @@
-//! Where structures lie in memory, in cache lines.
+//! The addresses of structures in memory, in cache lines.
 //!
-//! Structures are given virtual lines, none crossing a page; pages are placed in physical memory
-//! at random (seeded), as an allocator without page colouring leaves them. So structures meet in
-//! cache sets as they do in a running kernel: by chance.
+//! Structures get virtual lines, and none crosses a page. The seed decides the places of pages in
+//! physical memory, as an allocator without page colouring places them. So structures share cache sets
+//! by chance, as in a running kernel.
 
 use perpacket_memory::Line;
 use rand_core::{RngCore, SeedableRng};
@@ -11,7 +11,7 @@ use rand_pcg::Pcg64Mcg;
 /// Lines of a page: 4 KiB of 64 B lines.
 const LINES_PER_PAGE: u32 = 64;
 
-/// Hands out virtual lines, before they are placed.
+/// Allocates virtual lines, before their pages have places.
 #[derive(Default)]
 pub struct Layout {
     pages: u32,
@@ -31,7 +31,7 @@ impl Layout {
         }
     }
 
-    /// Gives every page a physical place under `seed`.
+    /// Places every page in physical memory under `seed`.
     pub fn place(self, seed: u64) -> PageTable {
         PageTable {
             pages: shuffled(self.pages, seed),
@@ -41,8 +41,8 @@ impl Layout {
 
 /// The numbers below `count` in an order that `seed` decides.
 ///
-/// Free lists start in such an order: after some uptime, neighbours in a free list are no
-/// neighbours in memory.
+/// Free lists start in such an order: after some uptime, neighbours in a free list are not neighbours
+/// in memory.
 pub fn shuffled(count: u32, seed: u64) -> Vec<u32> {
     let mut random = Pcg64Mcg::seed_from_u64(seed);
     let mut numbers: Vec<u32> = (0..count).collect();

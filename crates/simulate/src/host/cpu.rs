@@ -1,4 +1,4 @@
-//! The host's processor: runs operations, touches their lines through the caches, charges layers.
+//! The host's processor: it runs operations, plays their lines through the caches and charges layers.
 
 use perpacket_cost::{Layer, PerLayer};
 use perpacket_memory::{Hierarchy, Line};
@@ -10,7 +10,7 @@ use crate::error::ConfigurationError;
 use crate::settings::Machine;
 use crate::time::{Clock, Time};
 
-/// What a layer has cost.
+/// The cost of a layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LayerCost {
     pub cycles: u64,
@@ -86,13 +86,13 @@ struct Arrays<A> {
     object: A,
 }
 
-/// Lines of one array that are touched round and round, never a line next to the one before: what
-/// they stand for is scattered, so that fetching the next line does not help.
+/// Lines of one array that are touched in turn. Successive lines are never neighbours: they represent
+/// scattered data, for which a prefetch of the next line does not help.
 struct Rotating {
-    /// Physical lines in the order they are touched in, all of them twice, so that the next ones
-    /// are one slice wherever they begin.
+    /// Physical lines in the order of their touches. The list has all of them twice, so that the next
+    /// ones are always one slice.
     order: Box<[Line]>,
-    /// How many there are.
+    /// The number of lines.
     lines: usize,
     position: usize,
 }
@@ -184,12 +184,12 @@ impl Plan {
     }
 }
 
-/// How many instances of structures a run needs.
+/// The instances of structures that a run needs.
 #[derive(Clone, Copy, Debug)]
 pub struct Population {
     /// Connections that may exist at once, those being closed included.
     pub connections: u32,
-    /// Distinct objects the server's files make.
+    /// Distinct files of the server.
     pub objects: u32,
     /// Buffers a connection may have queued.
     pub mbufs_per_connection: u32,
@@ -211,10 +211,10 @@ pub struct Cpu {
     rotating: [Rotating; 2],
     rx_buffer_lines: u32,
     descriptors_per_line: u32,
-    /// Physical first line of the instance at hand, by structure.
+    /// Physical first line of the current instance, by structure.
     bases: [Line; Structure::ALL.len()],
     free_mbufs: Vec<Mbuf>,
-    /// Buffers there are, free or not.
+    /// The number of buffers, free or not.
     mbufs: u32,
     free_places: Vec<u32>,
     sent: u32,
@@ -225,7 +225,7 @@ pub struct Cpu {
     costs: PerLayer<LayerCost>,
 }
 
-/// The machine's empty caches, or which of their parameters is impossible.
+/// The machine's caches, empty, or the parameter that is impossible.
 pub fn hierarchy(machine: &Machine) -> Result<Hierarchy, ConfigurationError> {
     Hierarchy::new(&machine.hierarchy()).map_err(|error| {
         // The memory crate counts levels; the data files name them.
@@ -307,7 +307,7 @@ impl Cpu {
         time + self.clock.span(self.now - cycles)
     }
 
-    /// What the layers have cost so far.
+    /// The costs of the layers so far.
     pub const fn costs(&self) -> &PerLayer<LayerCost> {
         &self.costs
     }
@@ -339,7 +339,7 @@ impl Cpu {
         cost.l2_misses += tally.misses[1];
     }
 
-    /// What every frame costs besides its layers: device registers, background, the profiler.
+    /// Charges what every frame costs besides its layers: device registers, background, the profiler.
     pub fn run_per_frame(&mut self) {
         self.now += self.device_access_cycles;
         self.costs[Layer::Driver].cycles += self.device_access_cycles;
@@ -381,7 +381,7 @@ impl Cpu {
         }
     }
 
-    /// Takes a connection's memory back; the next one gets it.
+    /// Frees a connection's memory; the next connection gets it.
     pub fn free_places(&mut self, places: Places) {
         self.free_places.push(places.index);
     }
@@ -405,7 +405,7 @@ impl Cpu {
 
     /// A buffer for data to be sent: the one freed last.
     pub fn allocate_mbuf(&mut self) -> Mbuf {
-        // Beyond those laid out, numbers go on and share the places of earlier ones.
+        // Buffers beyond those laid out share the places of earlier ones.
         let mbuf = self.free_mbufs.pop().unwrap_or_else(|| {
             self.mbufs += 1;
             Mbuf(self.mbufs - 1)

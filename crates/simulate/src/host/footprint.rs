@@ -1,4 +1,4 @@
-//! What an operation of a layer costs: instructions, and the structures' lines it touches.
+//! The cost of an operation: instructions, and the lines of structures that it touches.
 
 use perpacket_cost::Layer;
 use serde::Deserialize;
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use crate::error::ConfigurationError;
 use crate::parameters::ParameterSet;
 
-/// Names that data files use for the variants of an enum.
+/// An enum whose variants have names in the data files.
 macro_rules! named {
     ($(#[$doc:meta])* $visibility:vis enum $name:ident { $($variant:ident = $text:literal),+ $(,)? }) => {
         $(#[$doc])*
@@ -25,7 +25,7 @@ macro_rules! named {
 }
 
 named! {
-    /// What lies in memory.
+    /// The structures in memory.
     pub enum Structure {
         File = "file",
         Socket = "socket",
@@ -49,8 +49,8 @@ named! {
 }
 
 impl Structure {
-    /// Structures without instances: successive touches go to other lines, round and round. The
-    /// number tells the two apart.
+    /// Structures without instances: each touch uses the next lines in turn. The number is the index
+    /// of the rotation.
     const fn rotation(self) -> Option<usize> {
         match self {
             Self::Background => Some(0),
@@ -61,7 +61,7 @@ impl Structure {
 }
 
 named! {
-    /// What the host does, each in one layer.
+    /// The operations of the host. Each belongs to one layer.
     pub enum Operation {
         UserRequest = "user.request",
         UserConnection = "user.connection",
@@ -181,7 +181,7 @@ impl Structures {
                 return Err(ConfigurationError::new(
                     format!("structures.{}", structure.name()),
                     lines,
-                    format!("give 1 to {most} lines"),
+                    format!("expected 1 to {most} lines"),
                 ));
             }
         }
@@ -196,7 +196,7 @@ impl Structures {
                 return Err(ConfigurationError::new(
                     name,
                     value,
-                    format!("give 1 to {MOST}"),
+                    format!("expected 1 to {MOST}"),
                 ));
             }
         }
@@ -228,7 +228,7 @@ pub fn read(
             return Err(ConfigurationError::new(
                 format!("layers.{name}"),
                 "missing",
-                "give its instructions and touches",
+                "expected its instructions and touches",
             ));
         };
         const MOST_INSTRUCTIONS: u64 = 1_000_000_000;
@@ -236,7 +236,7 @@ pub fn read(
             return Err(ConfigurationError::new(
                 format!("layers.{name}.instructions"),
                 data.instructions,
-                format!("give {MOST_INSTRUCTIONS} or fewer"),
+                format!("expected {MOST_INSTRUCTIONS} or fewer"),
             ));
         }
         let touches: Result<_, _> = data
@@ -271,7 +271,8 @@ fn parse_touch(
     let wrong = |allowed: String| {
         ConfigurationError::new(format!("layers.{operation}.touches"), text, allowed)
     };
-    let form = || wrong("give `structure first..end` in lines, such as `socket 0..3`".to_owned());
+    let form =
+        || wrong("expected `structure first..end` in lines, such as `socket 0..3`".to_owned());
     let (name, range) = text.split_once(' ').ok_or_else(form)?;
     let (first, end) = range.split_once("..").ok_or_else(form)?;
     let first: u32 = first.parse().map_err(|_| form())?;

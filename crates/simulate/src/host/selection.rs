@@ -1,34 +1,34 @@
 //! Which connections the host offers to the NIC (OSDI 2006, section 3.3, and beyond).
 //!
-//! A policy is asked when a connection is established and at each enqueue to its send buffer. Two
-//! policies go beyond the paper; both learn from connections that have ended, and choose a threshold
-//! such that those above it fill the NIC's places:
+//! A policy decides when a connection is established and at each enqueue to its send buffer. Two
+//! policies go beyond the paper. Both learn from connections that have ended, and choose a threshold
+//! so that the connections above it fill the NIC:
 //!
-//! - `lifetime` hands a connection off once it has lived past that length: with a heavy tail, what
-//!   has lasted lasts longer still. Its threshold follows from the traffic, where `threshold n`
-//!   fixes one.
-//! - `oracle` knows the future. A place on the NIC is held for as long as the connection lasts, which
-//!   is about as long as it has requests; what it saves is what the NIC sends in that time, less the
-//!   handoff. So the oracle hands off at establishment the connections that will enqueue most for each
-//!   request. No real system can: it bounds what a better prediction could gain.
+//! - `lifetime` hands a connection off when it is longer than the threshold. With a heavy tail, a long
+//!   connection is likely to last. The threshold follows from the traffic; that of `threshold n` is
+//!   fixed.
+//! - `oracle` knows the future. A connection uses its place on the NIC for about as long as it has
+//!   requests. It saves what the NIC sends in that time, minus the handoff. So the oracle hands off, at
+//!   establishment, the connections that will enqueue most for each request. No real system can do
+//!   this: the oracle bounds what a better prediction could gain.
 
 use perpacket_workload::PlannedRequest;
 
 use crate::settings::SelectionPolicy;
 
-/// Ranks are kept in classes of an eighth of an octave.
+/// Classes of ranks, each an eighth of an octave.
 const CLASSES: usize = 8 * 24;
-/// Ended connections after which the past fades by half, so that the policy follows the traffic.
+/// Ended connections after which all counts halve, so that the policy follows the traffic.
 const MEMORY: u32 = 4096;
-/// Ended connections before which nothing is known.
+/// Ended connections that a policy needs before it decides.
 const ENOUGH: u32 = 64;
 
-/// Enqueues on which the bypass layer saves about what the handoff itself costs.
+/// Enqueues that save about what the handoff itself costs.
 const HANDOFF_ENQUEUES: u32 = 5;
-/// The oracle's worth of a connection is in this part of an enqueue a request.
+/// The oracle ranks by enqueues a request, in units of this part of one.
 const WORTH_PARTS: u32 = 16;
 
-/// What a connection will do, as only the oracle knows.
+/// What a connection will do. Only the oracle knows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Future {
     pub enqueues: u32,
@@ -46,19 +46,19 @@ impl Future {
         }
     }
 
-    /// What a place on the NIC saves with this connection on it.
-    fn worth(self) -> u32 {
+    /// What the connection saves on the NIC, for its time there.
+    fn saving(self) -> u32 {
         let saved = u64::from(self.enqueues.saturating_sub(HANDOFF_ENQUEUES));
-        let worth = saved * u64::from(WORTH_PARTS) / u64::from(self.requests.max(1));
-        worth.min(u64::from(u32::MAX)) as u32
+        let saving = saved * u64::from(WORTH_PARTS) / u64::from(self.requests.max(1));
+        saving.min(u64::from(u32::MAX)) as u32
     }
 }
 
-/// Ended connections by what the policy ranks them by: how many, and what they take of the NIC.
+/// Ended connections by rank: their number and what they use of the NIC.
 #[derive(Clone, Debug)]
 struct Ranks {
     connections: [f64; CLASSES],
-    taken: [f64; CLASSES],
+    used: [f64; CLASSES],
     ended: u32,
 }
 
@@ -76,40 +76,40 @@ impl Ranks {
         ((8 + eighth) << octave).div_ceil(8)
     }
 
-    fn add(&mut self, rank: u32, taken: u32) {
+    fn add(&mut self, rank: u32, used: u32) {
         let class = Self::class(rank).min(CLASSES - 1);
         self.connections[class] += 1.0;
-        self.taken[class] += f64::from(taken);
+        self.used[class] += f64::from(used);
         self.ended += 1;
         if self.ended.is_multiple_of(MEMORY) {
-            for value in self.connections.iter_mut().chain(&mut self.taken) {
+            for value in self.connections.iter_mut().chain(&mut self.used) {
                 *value /= 2.0;
             }
         }
     }
 
-    /// The least length such that what connections at least as long send past it is at most `share`
-    /// of all; ranks are lengths, and what is taken is what they sent.
+    /// The least length at which the connections that are at least as long send at most `share` of all
+    /// enqueues after it. Ranks are lengths, and a connection uses its enqueues.
     fn least_length(&self, share: f64) -> u32 {
-        let room = share * self.taken.iter().sum::<f64>();
-        let (mut connections, mut taken) = (0.0, 0.0);
+        let room = share * self.used.iter().sum::<f64>();
+        let (mut connections, mut used) = (0.0, 0.0);
         for class in (0..CLASSES).rev() {
             connections += self.connections[class];
-            taken += self.taken[class];
-            if taken - connections * f64::from(Self::least_of(class) - 1) > room {
+            used += self.used[class];
+            if used - connections * f64::from(Self::least_of(class) - 1) > room {
                 return Self::least_of(class + 1);
             }
         }
         1
     }
 
-    /// The highest rank such that connections of it or above take at least `share` of all.
+    /// The highest rank at which connections of it or above use at least `share` of all.
     fn filling_rank(&self, share: f64) -> u32 {
-        let room = share * self.taken.iter().sum::<f64>();
-        let mut taken = 0.0;
+        let room = share * self.used.iter().sum::<f64>();
+        let mut used = 0.0;
         for class in (0..CLASSES).rev() {
-            taken += self.taken[class];
-            if taken >= room {
+            used += self.used[class];
+            if used >= room {
                 return Self::least_of(class);
             }
         }
@@ -117,18 +117,18 @@ impl Ranks {
     }
 }
 
-/// The policy with what it has learnt.
+/// The policy and what it has learnt.
 #[derive(Clone, Debug)]
 pub struct Selection {
     policy: SelectionPolicy,
     threshold: u32,
     ranks: Ranks,
-    /// The rank from which on to hand off, and after how many ended connections it was found.
+    /// The least rank that is handed off, and the number of ended connections when it was computed.
     least: (u32, u32),
 }
 
 impl Selection {
-    /// A policy that knows nothing yet.
+    /// A policy before any connection has ended.
     #[must_use]
     pub const fn new(policy: SelectionPolicy, threshold: u32) -> Self {
         Self {
@@ -136,27 +136,27 @@ impl Selection {
             threshold,
             ranks: Ranks {
                 connections: [0.0; CLASSES],
-                taken: [0.0; CLASSES],
+                used: [0.0; CLASSES],
                 ended: 0,
             },
             least: (1, 0),
         }
     }
 
-    /// A connection with this future has been established; `room_share` is the share of connections
-    /// that the NIC may hold. Whether to offer it now.
+    /// Whether to offer a connection that has been established. `room_share` is the share of connections
+    /// that the NIC may run.
     pub fn at_establishment(&mut self, future: Future, room_share: f64) -> bool {
         match self.policy {
             SelectionPolicy::Fcfs => true,
             SelectionPolicy::Oracle => {
                 self.learn(room_share);
-                self.ranks.ended < ENOUGH || future.worth() >= self.least.0
+                self.ranks.ended < ENOUGH || future.saving() >= self.least.0
             }
             SelectionPolicy::Threshold | SelectionPolicy::Lifetime => false,
         }
     }
 
-    /// A connection makes its `enqueues`-th enqueue to the send buffer. Whether to offer it now.
+    /// Whether to offer a connection at its `enqueues`-th enqueue to the send buffer.
     pub fn at_send(&mut self, enqueues: u32, room_share: f64) -> bool {
         match self.policy {
             SelectionPolicy::Threshold => enqueues == self.threshold,
@@ -168,11 +168,11 @@ impl Selection {
         }
     }
 
-    /// A connection has ended after `enqueues`; it was to do what `future` says.
+    /// A connection with this future has ended after `enqueues`.
     pub fn ended(&mut self, enqueues: u32, future: Future) {
         match self.policy {
             SelectionPolicy::Lifetime => self.ranks.add(enqueues, enqueues),
-            SelectionPolicy::Oracle => self.ranks.add(future.worth(), future.requests),
+            SelectionPolicy::Oracle => self.ranks.add(future.saving(), future.requests),
             SelectionPolicy::Fcfs | SelectionPolicy::Threshold => {}
         }
     }
@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_class_holds_the_lengths_from_its_least_on() {
+    fn a_class_begins_at_its_least_length() {
         for enqueues in 1..100_000 {
             let class = Ranks::class(enqueues);
             assert!(Ranks::least_of(class) <= enqueues, "{enqueues}");
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oracle_takes_the_connections_that_send_most_in_their_time() {
+    fn the_oracle_selects_the_connections_that_send_most_in_their_time() {
         let future = |enqueues, requests| Future { enqueues, requests };
         let (light, heavy) = (future(40, 10), future(105, 10));
         let mut selection = Selection::new(SelectionPolicy::Oracle, 0);

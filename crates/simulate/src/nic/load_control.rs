@@ -1,8 +1,8 @@
-//! Load control: how many connections the NIC may hold (OSDI 2006, section 3.2, figure 3).
+//! Load control: how many connections the NIC may run (OSDI 2006, section 3.2, figure 3).
 //!
 //! Evaluated when a packet arrives, a connection is handed off or one ends, and at no other time.
 
-/// Where the controller stands.
+/// The state of the controller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum State {
@@ -55,14 +55,14 @@ impl LoadControl {
         self.soft_limit
     }
 
-    /// Where it stands.
+    /// The state.
     #[must_use]
     pub const fn state(&self) -> State {
         self.state
     }
 
     /// One evaluation with `queue` NIC packets waiting and `connections` on the NIC; returns the
-    /// soft limit if the driver has to be told of a new one.
+    /// soft limit if the driver needs a new one.
     pub fn evaluate(&mut self, queue: u32, connections: u32) -> Option<u32> {
         let before = self.soft_limit;
         match self.state {
@@ -83,7 +83,7 @@ impl LoadControl {
 
     fn lower(&mut self, connections: u32) {
         let lower = self.soft_limit.min(connections).saturating_sub(self.step);
-        // At a limit of none, `Cnum < Soft_limit` would never end the decrease.
+        // With a limit of 0, `Cnum < Soft_limit` would never end the decrease.
         self.soft_limit = lower.max(1);
         self.state = State::Decrease;
     }

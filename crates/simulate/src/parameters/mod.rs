@@ -98,7 +98,7 @@ fn add_named(
             Err(ConfigurationError::new(
                 what,
                 name,
-                format!("give one of {}", names.join(", ")),
+                format!("expected one of {}", names.join(", ")),
             ))
         }
     }

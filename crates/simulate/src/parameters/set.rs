@@ -26,9 +26,9 @@ struct Leaf {
 /// A parameter as it is shown: `simulate --show-config`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Parameter {
-    /// Dotted name, as `--set` takes it.
+    /// Dotted name, as `--set` accepts it.
     pub name: String,
-    /// What will be used.
+    /// The value in the run.
     pub value: Value,
     /// The unit of the value.
     pub unit: String,
@@ -81,7 +81,7 @@ impl ParameterSet {
         Ok(())
     }
 
-    /// Sets a parameter from text, as `--set name=value` gives it.
+    /// Sets a parameter from text, as in `--set name=value`.
     ///
     /// # Errors
     /// An unknown name (the error lists the names of its section), or a value of another type.
@@ -113,7 +113,7 @@ impl ParameterSet {
             return Err(ConfigurationError::new(
                 name,
                 text,
-                format!("give 0 or more ({unit})"),
+                format!("expected 0 or more ({unit})"),
             ));
         }
         leaf.is_set = true;
@@ -165,7 +165,8 @@ impl ParameterSet {
         T::deserialize(Value::Table(root)).map_err(|error| self.refused(section, &error))
     }
 
-    /// The error for a section that does not fit. The data files do, so it is what was set.
+    /// The error for a section that does not fit its struct. The data files fit, so the cause is a
+    /// parameter that was set.
     fn refused(&self, section: &str, error: &toml::de::Error) -> ConfigurationError {
         let prefix = format!("{section}.");
         let set = self
@@ -181,7 +182,7 @@ impl ParameterSet {
         }
     }
 
-    /// The text of a parameter that is one.
+    /// The value of a text parameter.
     #[must_use]
     pub fn text(&self, name: &str) -> Option<&str> {
         self.0.get(name).and_then(|leaf| leaf.value.as_str())
@@ -198,7 +199,7 @@ impl ParameterSet {
     }
 }
 
-/// A TOML value, or, where the text is none, a string: `--set host.prefetch=none`.
+/// A TOML value, or a string if the text is not one: `--set host.prefetch=none`.
 fn parse_value(text: &str) -> Value {
     format!("value = {text}")
         .parse::<Table>()

@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use crate::error::ConfigurationError;
 
-/// What a shorthand such as `W-4096-P-L-FCFS-400` says.
+/// The content of a shorthand such as `W-4096-P-L-FCFS-400`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shorthand {
     /// `W`, `I`, `D` or `S`.
@@ -18,7 +18,7 @@ pub struct Shorthand {
     mips: u32,
 }
 
-const FORM: &str = "give WORKLOAD-CONNECTIONS-P|N-L|N|R-FCFS|Tn|LIFETIME|ORACLE-MIPS, such as \
+const FORM: &str = "expected WORKLOAD-CONNECTIONS-P|N-L|N|R-FCFS|Tn|LIFETIME|ORACLE-MIPS, such as \
                     W-1024-P-N-FCFS-400, or bulk";
 
 impl FromStr for Shorthand {
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn an_error_names_the_part_that_is_wrong() {
         for (text, part) in [
             ("X-0-N-N-FCFS-400", "`X`"),
             ("W-many-N-N-FCFS-400", "`many`"),

@@ -22,7 +22,7 @@ pub enum State {
     Closed,
 }
 
-/// What a segment or a timeout means to the application above.
+/// What a segment means to the application.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reaction {
     /// The connection has just been established.
@@ -71,11 +71,11 @@ impl Endpoint {
         let mut endpoint = Self::connect(settings, initial);
         endpoint.state = State::SynReceived;
         endpoint.receiver.expect(syn.sequence + 1);
-        endpoint.sender.take_window(syn);
+        endpoint.sender.update_window(syn);
         endpoint
     }
 
-    /// Where the connection stands.
+    /// The state of the connection.
     #[must_use]
     pub const fn state(&self) -> State {
         self.state
@@ -101,21 +101,21 @@ impl Endpoint {
         self.unread_bytes
     }
 
-    /// Bytes the peer was last told it may send.
+    /// The window that the peer last got.
     #[must_use]
     pub const fn advertised_window_bytes(&self) -> u32 {
         self.advertised_window_bytes
     }
 
-    /// The application queues `bytes`; with `more_to_come` a partial segment is held back.
+    /// The application queues `bytes`; with `more_to_come` a partial segment waits.
     pub fn enqueue(&mut self, bytes: u32, more_to_come: bool) {
         debug_assert!(!self.sender.fin_queued, "queued after close");
         self.sender.data_end = self.sender.data_end + bytes;
         self.sender.more_to_come = more_to_come;
     }
 
-    /// The application reads `bytes`. A window that was nearly shut and has opened by two segments
-    /// is told to the peer (RFC 9293, section 3.8.6.2.2).
+    /// The application reads `bytes`. Reports the window to the peer if it was nearly shut and has
+    /// opened by two segments (RFC 9293, section 3.8.6.2.2).
     pub fn read(&mut self, settings: &Settings, bytes: u32) {
         self.unread_bytes = self.unread_bytes.saturating_sub(bytes);
         let window = self.window_bytes(settings);
@@ -140,12 +140,12 @@ impl Endpoint {
         self.sender.fin_queued = true;
     }
 
-    /// Forgets the connection at once (the application died, or the other side vanished).
+    /// Ends the connection at once (the application died, or the other side vanished).
     pub const fn abort(&mut self) {
         self.state = State::Closed;
     }
 
-    /// The interface refused a segment: shrink the congestion window (`tcp_quench` of 4.4BSD).
+    /// The interface dropped a segment: shrink the congestion window (`tcp_quench` of 4.4BSD).
     pub const fn quench(&mut self, settings: &Settings) {
         self.sender.quench(settings);
     }
@@ -170,7 +170,7 @@ impl Endpoint {
         matches!(self.state, State::Closed | State::TimeWait)
     }
 
-    /// Deals with deadlines that have passed; returns whether one was a retransmission timeout.
+    /// Acts on deadlines that have passed; returns whether one was a retransmission timeout.
     pub fn on_timer(&mut self, settings: &Settings, now: Time) -> bool {
         if self.state == State::Closed {
             self.sender.deadline = None;
@@ -237,7 +237,7 @@ impl Endpoint {
         }
     }
 
-    /// Takes in a segment from the peer.
+    /// Processes a segment from the peer.
     pub fn on_segment(&mut self, settings: &Settings, segment: &Segment, now: Time) -> Reaction {
         let mut reaction = Reaction::default();
         match self.state {
@@ -249,7 +249,7 @@ impl Endpoint {
             _ => {}
         }
         if segment.flags.has(Flags::SYN) {
-            // The peer missed our answer: say it again.
+            // The peer did not get the answer: send it again.
             if self.state == State::SynReceived {
                 self.sender.nxt = self.sender.una;
             } else {
@@ -331,14 +331,14 @@ impl Endpoint {
         }
         let mut in_order = 0;
         if length > 0 && self.window_bytes(settings) > 0 {
-            in_order = self.receiver.take(start, start + length);
+            in_order = self.receiver.receive(start, start + length);
             self.unread_bytes += in_order;
             reaction.received_bytes = in_order;
         }
         if let Some(fin) = self.peer_fin
             && fin == self.receiver.next()
         {
-            self.receiver.take(fin, fin + 1);
+            self.receiver.receive(fin, fin + 1);
             reaction.peer_finished = true;
             self.state = match self.state {
                 State::Established => State::CloseWait,

@@ -18,7 +18,7 @@ fn settings() -> Settings {
     }
 }
 
-/// Two endpoints and the segments between them; a closure decides each segment's fate.
+/// Two endpoints and the segments between them; a closure decides which copies of a segment arrive.
 struct Pair {
     settings: Settings,
     client: Endpoint,
@@ -44,7 +44,7 @@ impl Pair {
         }
     }
 
-    fn transmit(&mut self, fate: &mut impl FnMut(u64) -> Vec<u64>) {
+    fn transmit(&mut self, arrivals_us: &mut impl FnMut(u64) -> Vec<u64>) {
         for to_server in [true, false] {
             loop {
                 let endpoint = if to_server {
@@ -56,7 +56,7 @@ impl Pair {
                 else {
                     break;
                 };
-                for delay_us in fate(self.sent) {
+                for delay_us in arrivals_us(self.sent) {
                     self.wire.push((
                         self.now + Span::from_us(delay_us),
                         self.sent,
@@ -151,7 +151,7 @@ impl Pair {
         self.server().on_segment(&settings, &segment, now);
     }
 
-    /// A server that has sent the initial window, heard it acknowledged and sent the next flight.
+    /// A server whose initial window was acknowledged and that has sent the next flight.
     fn second_flight() -> (Self, Vec<Segment>) {
         let mut pair = Self::establish(settings());
         pair.server().enqueue(20 * MSS, false);
@@ -295,13 +295,13 @@ fn a_shut_window_is_probed_and_opens_by_two_segments() {
     pair.client.read(&settings, MSS);
     assert!(
         pair.client.transmit(&settings, due).is_none(),
-        "one segment is too little to tell"
+        "one segment is too little to report"
     );
     pair.client.read(&settings, MSS);
     assert!(pair.client.transmit(&settings, due).is_some());
 }
 
-/// A server with data behind a window that has just been shut, and what the client last said.
+/// A server with data behind a window that has just been shut, and the client's last acknowledgment.
 fn shut_window() -> (Pair, Sequence) {
     let mut pair = Pair::establish(Settings {
         receive_buffer_bytes: 2 * MSS,
@@ -316,7 +316,7 @@ fn shut_window() -> (Pair, Sequence) {
 }
 
 #[test]
-fn a_probe_that_was_not_taken_leaves_no_hole() {
+fn a_probe_that_was_not_accepted_leaves_no_hole() {
     let (mut pair, end) = shut_window();
     let settings = pair.settings;
     for _ in 0..2 {
@@ -332,7 +332,7 @@ fn a_probe_that_was_not_taken_leaves_no_hole() {
     assert_eq!(
         pair.burst()[0].sequence,
         end,
-        "RFC 9293, 3.8.6.1: from the first byte not taken"
+        "RFC 9293, 3.8.6.1: from the first byte not accepted"
     );
 }
 
@@ -354,7 +354,7 @@ proptest! {
     /// duplicated or reordered.
     #[test]
     fn every_byte_arrives_once_whatever_the_wire_does(
-        fates in prop::collection::vec((0u8..100, 1u64..3_000), 600),
+        wire in prop::collection::vec((0u8..100, 1u64..3_000), 600),
         up in 0u32..5_000,
         down in 0u32..120_000,
         delayed in any::<bool>(),
@@ -363,8 +363,8 @@ proptest! {
             delayed_ack: delayed.then(|| Span::from_ms(200.0)),
             ..settings()
         });
-        // After 600 segments the wire behaves, so that every run ends.
-        let mut fate = |number: u64| match fates.get(number as usize) {
+        // After 600 segments the wire loses nothing, so that every run ends.
+        let mut arrivals_us = |number: u64| match wire.get(number as usize) {
             Some((0..20, _)) => vec![],
             Some((20..30, delay)) => vec![*delay, delay * 2],
             Some((_, delay)) => vec![*delay],
@@ -390,7 +390,7 @@ proptest! {
                     server_closed = true;
                 }
             }
-            pair.transmit(&mut fate);
+            pair.transmit(&mut arrivals_us);
             if !pair.step() {
                 break;
             }

@@ -1,5 +1,5 @@
-//! TCP as a state machine without input or output: segments and the time go in, segments and what
-//! the application should know come out.
+//! TCP as a state machine without input or output: segments and the time go in; segments and
+//! notifications of the application come out.
 //!
 //! Both ends of every simulated connection are an [`Endpoint`]: the client's, and the server's,
 //! which runs on the host or, after a handoff, on the NIC. Payload is counted, not carried.
@@ -16,7 +16,7 @@ pub use segment::{Flags, Segment, Sequence};
 
 use crate::time::Span;
 
-/// What an endpoint is set to. Values and sources: `data/common.toml`.
+/// The parameters of an endpoint. Values and sources: `data/common.toml`.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// Largest payload of a segment, bytes.

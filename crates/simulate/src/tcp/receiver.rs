@@ -26,13 +26,13 @@ impl Receiver {
         !self.ahead.is_empty()
     }
 
-    /// Takes in `[start, end)`; returns how many bytes are newly in order.
-    pub fn take(&mut self, start: Sequence, end: Sequence) -> u32 {
+    /// Receives `[start, end)`; returns the number of bytes that are newly in order.
+    pub fn receive(&mut self, start: Sequence, end: Sequence) -> u32 {
         if !self.next.is_before(end) {
             return 0;
         }
         if self.next.is_before(start) {
-            self.keep(start, end);
+            self.store(start, end);
             return 0;
         }
         let before = self.next;
@@ -47,7 +47,7 @@ impl Receiver {
         self.next - before
     }
 
-    fn keep(&mut self, mut start: Sequence, mut end: Sequence) {
+    fn store(&mut self, mut start: Sequence, mut end: Sequence) {
         self.ahead.retain(|&(first, last)| {
             let apart = last.is_before(start) || end.is_before(first);
             if !apart {
@@ -69,23 +69,23 @@ impl Receiver {
 mod tests {
     use super::*;
 
-    fn take(receiver: &mut Receiver, start: u32, end: u32) -> u32 {
-        receiver.take(Sequence(start), Sequence(end))
+    fn receive(receiver: &mut Receiver, start: u32, end: u32) -> u32 {
+        receiver.receive(Sequence(start), Sequence(end))
     }
 
     #[test]
     fn a_filled_gap_releases_what_came_ahead_of_it() {
         let mut receiver = Receiver::default();
         receiver.expect(Sequence(100));
-        assert_eq!(take(&mut receiver, 200, 300), 0);
-        assert_eq!(take(&mut receiver, 400, 500), 0);
-        assert_eq!(take(&mut receiver, 300, 350), 0);
+        assert_eq!(receive(&mut receiver, 200, 300), 0);
+        assert_eq!(receive(&mut receiver, 400, 500), 0);
+        assert_eq!(receive(&mut receiver, 300, 350), 0);
         assert!(receiver.has_gap());
-        assert_eq!(take(&mut receiver, 100, 200), 250);
-        assert_eq!(take(&mut receiver, 350, 400), 150);
+        assert_eq!(receive(&mut receiver, 100, 200), 250);
+        assert_eq!(receive(&mut receiver, 350, 400), 150);
         assert!(!receiver.has_gap());
         assert_eq!(
-            take(&mut receiver, 100, 500),
+            receive(&mut receiver, 100, 500),
             0,
             "duplicates count for nothing"
         );

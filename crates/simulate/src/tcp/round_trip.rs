@@ -13,7 +13,7 @@ pub struct RoundTrip {
 }
 
 impl RoundTrip {
-    /// Takes in a measured round trip and ends any backoff.
+    /// Updates the estimate with a measured round trip and ends any backoff.
     pub fn measure(&mut self, sent: Time, now: Time) {
         let sample = now.since(sent);
         match self.smoothed {

@@ -1,4 +1,4 @@
-//! What travels between two endpoints.
+//! Segments and their sequence numbers.
 
 use std::ops::{Add, Sub};
 

@@ -11,7 +11,7 @@ use crate::time::Time;
 
 const DUPLICATES_THAT_MEAN_LOSS: u32 = 3;
 
-/// What the sender asks to have put on the wire.
+/// What the sender wants on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
     pub sequence: Sequence,
@@ -31,7 +31,7 @@ pub struct Sender {
     /// One past the last byte the application has queued; the FIN's number once that is queued.
     pub data_end: Sequence,
     pub fin_queued: bool,
-    /// The application has said that more follows at once: hold back a partial segment.
+    /// The application will queue more at once: a partial segment waits.
     pub more_to_come: bool,
     window_bytes: u32,
     largest_window_bytes: u32,
@@ -98,7 +98,7 @@ impl Sender {
         }
     }
 
-    pub fn take_window(&mut self, segment: &Segment) {
+    pub fn update_window(&mut self, segment: &Segment) {
         self.window_bytes = segment.window_bytes;
         self.largest_window_bytes = self.largest_window_bytes.max(segment.window_bytes);
     }
@@ -150,7 +150,7 @@ impl Sender {
             self.timed = Some((sequence, now));
         }
         self.max = self.max.max(self.nxt);
-        // A deadline kept while nothing was outstanding was for probing.
+        // A deadline without outstanding data was for a window probe.
         if self.deadline.is_none() || nothing_outstanding {
             self.deadline = Some(now + self.round_trip.timeout(settings));
         }
@@ -184,7 +184,7 @@ impl Sender {
         }
     }
 
-    /// Takes in an acknowledgment; returns the payload bytes it newly covers.
+    /// Processes an acknowledgment; returns the payload bytes that it newly covers.
     pub fn acknowledge(&mut self, segment: &Segment, settings: &Settings, now: Time) -> u32 {
         let acknowledgment = segment.acknowledgment;
         if acknowledgment.is_before(self.una) || self.max.is_before(acknowledgment) {
@@ -192,10 +192,10 @@ impl Sender {
         }
         let window_changed = segment.window_bytes != self.window_bytes;
         let opened = self.window_bytes == 0 && segment.window_bytes > 0;
-        self.take_window(segment);
+        self.update_window(segment);
         if acknowledgment == self.una {
             if opened && self.syn_acknowledged {
-                // What was sent to probe the shut window was not taken: begin there again.
+                // The peer did not accept the probe of its shut window: send from there again.
                 self.nxt = self.una;
                 self.deadline = None;
             }
@@ -294,7 +294,7 @@ impl Sender {
         true
     }
 
-    /// The interface refused a segment for want of room: 4.4BSD's `tcp_quench`.
+    /// The interface dropped a segment because its queue is full: 4.4BSD's `tcp_quench`.
     pub const fn quench(&mut self, settings: &Settings) {
         self.congestion_window_bytes = settings.mss_bytes;
     }
