@@ -236,6 +236,7 @@ def main() -> None:
     print(f"{platform.machine()}, {os.cpu_count()} CPUs, Linux {platform.release()}")
     print(f"real-time priority: {'yes' if priority() else 'no, not allowed'}", flush=True)
     with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)  # the server drops the privileges of root
         root = Path(folder)
         is_disk = arguments.what == "disk"
         files, rate_bps = (100, DISK_RATE_BPS) if is_disk else (1, RATE_BPS)

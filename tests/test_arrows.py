@@ -19,7 +19,7 @@ CRATES: dict[str, set[str]] = {
     "linux": set(),
     "profiler": {"cost", "linux"},
     "timers": set(),
-    "media": {"linux", "timers"},
+    "media": {"http", "linux", "timers"},
     "http": set(),
     "serve": {"http", "linux"},
     "load": {"http", "linux", "timers", "workload"},

@@ -1,21 +1,23 @@
-//! Any bytes on an RTSP connection are messages and frames, or are refused, or are not whole: the
-//! parsers never panic, never read beyond what came, and always get on.
+//! Any bytes on an RTSP connection are messages and frames, an error, or incomplete. The parsers do
+//! not panic, do not read beyond the bytes, and consume at least one byte of every element.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use perpacket_media::wire::rtcp;
-use perpacket_media::wire::rtsp::{Limits, Range, Request, Response, Transport, Unit, split};
+use perpacket_media::wire::rtsp::{
+    Limits, MessageOrFrame, Range, Request, Response, Transport, parse_next,
+};
 
 fuzz_target!(|bytes: &[u8]| {
     let mut rest = bytes;
-    while let Ok(Some((unit, used))) = split(rest, Limits::default()) {
+    while let Ok(Some((element, used))) = parse_next(rest, Limits::default()) {
         assert!(used > 0 && used <= rest.len());
-        match unit {
-            Unit::Frame(frame) => {
+        match element {
+            MessageOrFrame::Frame(frame) => {
                 assert!(frame.data.end <= used);
                 let _ = rtcp::packets(&rest[frame.data]).count();
             }
-            Unit::Message(message) => {
+            MessageOrFrame::Message(message) => {
                 let _ = (message.sequence(), message.session());
                 if let Some(transport) = message.header("Transport") {
                     let _ = Transport::parse_all(transport).count();

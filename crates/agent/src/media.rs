@@ -1,4 +1,4 @@
-//! `media`: make media to serve.
+//! `media`: synthesize media files.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -17,10 +17,10 @@ use crate::{config, stop};
 const EXAMPLE: &str = "Example:\n  perpacket-agent media synthesize --into media --files 100 \
     --bit-rate 300kb/s --duration 60s";
 
-/// What `media` can do.
+/// The verbs of `media`.
 #[derive(Subcommand)]
 pub enum Verb {
-    /// Write transport streams of exactly constant rate, every byte known from the seed.
+    /// Write transport streams of constant rate whose bytes follow from a seed.
     Synthesize(Arguments),
 }
 
@@ -49,7 +49,7 @@ pub struct Arguments {
     shared: Shared,
 }
 
-/// What was written.
+/// The report of `media synthesize`.
 #[derive(Serialize)]
 struct Written {
     schema: u32,
@@ -64,7 +64,7 @@ struct Written {
 /// Longest stream: two days.
 const DURATION_LIMIT: Time = Time::from_secs(172_800);
 
-/// Run it.
+/// Writes the files and prints a report.
 pub fn run(verb: Verb) -> Result<Status, Failure> {
     let Verb::Synthesize(arguments) = verb;
     if arguments.shared.show_config {
@@ -129,7 +129,7 @@ pub fn run(verb: Verb) -> Result<Status, Failure> {
     })
 }
 
-/// Writes a file under a temporary name and renames it; false if asked to stop.
+/// Writes a file under a temporary name and renames it. Returns false if a signal stopped it.
 fn write(stream: &Stream, packets: u64, path: &Path, stop: &AtomicBool) -> io::Result<bool> {
     let unfinished = path.with_extension("unfinished");
     let mut output = BufWriter::with_capacity(1 << 20, File::create(&unfinished)?);

@@ -18,18 +18,18 @@ const EXAMPLE: &str = "Example:\n  perpacket-agent load media rtsp://127.0.0.1:8
 /// Time between the ramp and the measurement.
 const DEFAULT_WARMUP: Time = Time::from_secs(1);
 
-/// Reasons why clients do not play that the table has room for.
-const REASONS_SHOWN: usize = 8;
+/// Reasons in the table.
+const REASON_ROWS: usize = 8;
 
 /// Options of `load media`.
 #[derive(Debug, clap::Args, Serialize)]
 #[command(after_help = EXAMPLE)]
 #[serde(rename_all = "kebab-case")]
 pub struct Arguments {
-    /// rtsp://HOST[:PORT]/PATH; {} in it stands for the medium's number in five digits.
+    /// rtsp://HOST[:PORT]/PATH; {} is replaced by the number of the medium in five digits.
     #[serde(skip)]
     url: String,
-    /// How many clients.
+    /// Number of clients.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     clients: u32,
     /// Time over which they start, before the warm-up.
@@ -38,21 +38,21 @@ pub struct Arguments {
     #[command(flatten)]
     #[serde(flatten)]
     window: Window,
-    /// One medium for all clients, or one each.
+    /// The media that clients play.
     #[arg(long, value_enum, default_value = "unique")]
-    distribution: Media,
-    /// How many media there are in `multiple`; as many as clients by default.
+    distribution: DistributionName,
+    /// Number of media in `multiple` [default: the number of clients].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     #[serde(skip_serializing_if = "Option::is_none")]
     files: Option<u32>,
-    /// The number of the first medium; 0 by default.
+    /// Number of the first medium [default: 0].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
     #[serde(skip_serializing_if = "Option::is_none")]
     first_file: Option<u32>,
-    /// How packets travel.
+    /// How RTP packets are carried.
     #[arg(long, value_enum, default_value = "udp")]
-    transport: Lower,
-    /// Compare every byte with the stream that `media synthesize` made; exit status 1 if one is wrong.
+    transport: TransportName,
+    /// Compare every byte with the stream of `media synthesize`; exit with 1 if one differs.
     #[arg(long)]
     check: bool,
     #[command(flatten)]
@@ -63,29 +63,29 @@ pub struct Arguments {
     shared: Shared,
 }
 
-/// Which media clients play, by name.
+/// Names of [`Distribution`].
 #[derive(Clone, Copy, Debug, clap::ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum Media {
-    /// All the same.
+enum DistributionName {
+    /// All clients play the same medium.
     Unique,
-    /// One each, in turn.
+    /// Each client plays the next medium.
     Multiple,
 }
 
-/// How packets travel, by name.
+/// Names of [`Transport`].
 #[derive(Clone, Copy, Debug, clap::ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum Lower {
-    /// In datagrams.
+enum TransportName {
+    /// UDP datagrams.
     Udp,
-    /// On the RTSP connection.
+    /// Interleaved frames on the RTSP connection.
     Tcp,
 }
 
 impl Arguments {
     fn refuse_ignored(&self) -> Result<(), Failure> {
-        let plays_one = matches!(self.distribution, Media::Unique);
+        let plays_one = matches!(self.distribution, DistributionName::Unique);
         let has_number = self.url.contains(PLACEHOLDER);
         refuse_ignored(&[
             (
@@ -113,14 +113,14 @@ impl Arguments {
                 duration => duration,
             },
             distribution: match self.distribution {
-                Media::Unique => Distribution::Unique,
-                Media::Multiple => Distribution::Multiple,
+                DistributionName::Unique => Distribution::Unique,
+                DistributionName::Multiple => Distribution::Multiple,
             },
             files: self.files.unwrap_or(self.clients),
             first_file: self.first_file.unwrap_or(0),
             transport: match self.transport {
-                Lower::Udp => Transport::Udp,
-                Lower::Tcp => Transport::Tcp,
+                TransportName::Udp => Transport::Udp,
+                TransportName::Tcp => Transport::Tcp,
             },
             check: self.check,
             cpus: self.runs_on.list(),
@@ -128,7 +128,7 @@ impl Arguments {
     }
 }
 
-/// Run it.
+/// Runs the clients and prints their report.
 pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
     let shared = &arguments.shared;
     let options = arguments.options()?;
@@ -167,7 +167,7 @@ pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
         let first = report.reasons.first();
         let why = first.map_or(String::new(), |reason| format!(": {reason}"));
         return Err(Failure::failed(format!("no client received anything{why}"))
-            .with_hint("is the URL right, and the server up?"));
+            .with_hint("check the URL, and that the server runs"));
     }
     if report.content_errors > 0 {
         let Report {
@@ -176,9 +176,9 @@ pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
             ..
         } = report;
         return Err(Failure::unmet(format!(
-            "{content_errors} of {packets_checked} packets compared are not of such a stream"
+            "{content_errors} of {packets_checked} packets compared differ from the synthesized stream"
         ))
-        .with_hint("--check is for media that `media synthesize` made"));
+        .with_hint("--check needs files of `media synthesize`"));
     }
     Ok(Status::Done)
 }
@@ -224,25 +224,25 @@ fn table(report: &Report) -> String {
         .iter()
         .map(|(name, value)| format!("{name:<20}{value:>16}\n"))
         .collect();
-    for reason in report.reasons.iter().take(REASONS_SHOWN) {
+    for reason in report.reasons.iter().take(REASON_ROWS) {
         text.push_str(&format!("{reason}\n"));
     }
-    if report.reasons.len() > REASONS_SHOWN {
-        let rest = report.reasons.len() - REASONS_SHOWN;
+    if report.reasons.len() > REASON_ROWS {
+        let rest = report.reasons.len() - REASON_ROWS;
         text.push_str(&format!("{rest} more reasons, in --format json\n"));
     }
-    if let Some(worst) = worst(&report.streams) {
-        let lateness = worst.lateness_us.p99;
+    if let Some(latest) = latest_stream(&report.streams) {
+        let lateness = latest.lateness_us.p99;
         text.push_str(&format!(
             "latest stream: {} (p99 {lateness:.0} us)\n",
-            worst.url
+            latest.url
         ));
     }
     text
 }
 
-/// The stream whose packets were latest.
-fn worst(streams: &[StreamReport]) -> Option<&StreamReport> {
+/// The stream with the highest lateness.
+fn latest_stream(streams: &[StreamReport]) -> Option<&StreamReport> {
     let played = streams.iter().filter(|stream| stream.packets > 0);
     played.max_by(|a, b| a.lateness_us.p99.total_cmp(&b.lateness_us.p99))
 }

@@ -22,52 +22,56 @@ const EXAMPLE: &str = "Example:\n  perpacket-agent media synthesize --into media
 /// Longest silence that a session survives: a day.
 const SESSION_TIMEOUT_LIMIT: Time = Time::from_secs(86_400);
 
-/// How often signals are looked for.
-const LOOK: Duration = Duration::from_millis(50);
+/// Time between two checks for signals.
+const SIGNAL_CHECK: Duration = Duration::from_millis(50);
 
 /// Options of `serve media`.
 #[derive(Debug, clap::Args, Serialize)]
 #[command(after_help = EXAMPLE)]
 #[serde(rename_all = "kebab-case")]
 pub struct Arguments {
-    /// Folder whose files are served: .ts, .wav, .pcmu, .pcma, .g722, .gsm.
+    /// Folder of the files: .ts, .wav, .pcmu, .pcma, .g722, .gsm.
     #[arg(long, value_name = "DIR")]
     root: PathBuf,
-    /// Where to listen for RTSP; port 0 takes a free one.
+    /// Address for RTSP; port 0 selects a free one.
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8554")]
     listen: SocketAddr,
-    /// How media get from the disk to the sender.
+    /// The user that root becomes after binding, by name or number [default: nobody].
+    #[arg(long, value_name = "USER")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user: Option<String>,
+    /// How media are brought from the disk to the sender.
     #[arg(long, value_enum, default_value = "shared")]
-    buffering: Mode,
+    buffering: BufferingName,
     /// Packets in a buffer of `single` and `double`.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     buffer_packets: u32,
     #[command(flatten)]
     #[serde(flatten)]
     runs_on: RunsOn,
-    /// Sessions at a time; another SETUP is answered 453.
+    /// Highest number of sessions; SETUP of another is answered 453.
     #[arg(long, value_name = "N", default_value_t = 20_000)]
     max_sessions: u64,
-    /// Payload rate of all streams together; a PLAY beyond it is answered 453.
+    /// Highest payload rate of all streams; PLAY of another is answered 453.
     #[arg(long, value_name = "BIT-RATE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     max_bit_rate: Option<BitRate>,
-    /// While one packet in a hundred leaves later than this, a PLAY is answered 453.
+    /// PLAY is answered 453 while more than 1 % of the packets leave later than this.
     #[arg(long, value_name = "TIME", default_value = "50ms")]
     max_lateness: Time,
-    /// Time of silence after which a session ends.
+    /// A session ends after this time without a message of its client.
     #[arg(long, value_name = "TIME", default_value_t = Time::from_secs(60))]
     session_timeout: Time,
-    /// Emulate a slow disk: every read takes so much longer.
+    /// Emulate a slow disk: every read takes this much longer.
     #[arg(long, value_name = "TIME", default_value = "0s")]
     read_delay: Time,
-    /// Threads that read, in `shared` and `mapped`.
+    /// Reader threads of `shared` and `mapped`.
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=1024))]
     readers: u16,
-    /// Memory for parts of files kept for streams that may follow.
+    /// Size of the cache of file contents for later viewers.
     #[arg(long, value_name = "SIZE", default_value_t = Size(256 << 20))]
     cache_size: Size,
-    /// How long before its time a packet may leave with an earlier one, when a core has many to send.
+    /// At high rates, a packet may leave this long before its due time, together with another.
     #[arg(long, value_name = "TIME", default_value = "250ms")]
     ahead: Time,
     #[command(flatten)]
@@ -75,17 +79,17 @@ pub struct Arguments {
     shared: Shared,
 }
 
-/// The buffering modes by name.
+/// Names of [`Buffering`].
 #[derive(Clone, Copy, Debug, clap::ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum Mode {
-    /// A thread a stream, which reads and sends in turn: the baseline.
+enum BufferingName {
+    /// One thread per stream reads a buffer, then sends it: the baseline.
     Single,
-    /// Two threads and two buffers a stream: the published design.
+    /// Two threads and two buffers per stream: the published design.
     Double,
-    /// One event loop a core, blocks of files shared by all streams.
+    /// One event loop per CPU; all streams share the blocks of files.
     Shared,
-    /// As shared, files mapped.
+    /// Like `shared`, from mapped files.
     Mapped,
 }
 
@@ -93,11 +97,12 @@ impl Arguments {
     fn options(&self) -> Options {
         Options {
             buffering: match self.buffering {
-                Mode::Single => Buffering::Single,
-                Mode::Double => Buffering::Double,
-                Mode::Shared => Buffering::Shared,
-                Mode::Mapped => Buffering::Mapped,
+                BufferingName::Single => Buffering::Single,
+                BufferingName::Double => Buffering::Double,
+                BufferingName::Shared => Buffering::Shared,
+                BufferingName::Mapped => Buffering::Mapped,
             },
+            user: self.user.clone(),
             buffer_packets: self.buffer_packets,
             cores: self.runs_on.list(),
             max_sessions: self.max_sessions,
@@ -113,7 +118,7 @@ impl Arguments {
     }
 }
 
-/// Serve until a signal.
+/// Serves until a signal.
 pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
     let shared = &arguments.shared;
     if shared.show_config {
@@ -127,23 +132,30 @@ pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
         )));
     }
     let stop = stop::on_signals()?;
-    let report = Arc::new(AtomicBool::new(false));
-    signal_hook::flag::register(SIGUSR1, Arc::clone(&report))
+    let report_requested = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(SIGUSR1, Arc::clone(&report_requested))
         .map_err(|error| Failure::failed(format!("cannot handle SIGUSR1: {error}")))?;
-    let server = Server::start(arguments.options()).map_err(|error| match error {
+    let server = Server::start(arguments.options()).map_err(|error| match &error {
         Error::Root { .. } => Failure::usage(&error),
-        Error::Listen { .. } => {
-            Failure::usage(&error).with_hint("--listen takes another address; port 0 a free one")
-        }
+        Error::Listen { .. } => Failure::usage(&error)
+            .with_hint("name another address with --listen; port 0 selects a free one"),
         Error::Core { .. } => Failure::lacking(&error).with_hint("--cpus names CPUs from 0"),
+        Error::User(_) => Failure::usage(&error).with_hint("--user names a user of /etc/passwd"),
+        Error::Unreadable { user, .. } => {
+            let hint = format!(
+                "make the folder readable for {user} (chmod o+rx), or name another user with \
+                 --user; `--user root` stays root"
+            );
+            Failure::usage(&error).with_hint(hint)
+        }
         Error::System(_) => Failure::failed(&error),
     })?;
     if !shared.quiet {
         eprintln!("listening on rtsp://{}", server.address());
     }
     while !stop.load(Ordering::Relaxed) {
-        std::thread::sleep(LOOK);
-        if report.swap(false, Ordering::Relaxed) {
+        std::thread::sleep(SIGNAL_CHECK);
+        if report_requested.swap(false, Ordering::Relaxed) {
             shared.print(&server.report(), table)?;
         }
     }
@@ -172,7 +184,7 @@ fn table(report: &Report) -> String {
         ("  p99", format!("{:.0}", late.p99)),
         ("  p99.9", format!("{:.0}", late.p999)),
         ("  max", format!("{:.0}", late.max)),
-        ("starved of data", report.starved.to_string()),
+        ("late for lack of data", report.starved.to_string()),
         ("reads", report.reads.to_string()),
         ("  mean (us)", format!("{:.0}", report.read_mean_us)),
         ("cpu (s)", format!("{:.2}", report.cpu_s)),

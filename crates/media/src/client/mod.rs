@@ -1,8 +1,7 @@
-//! Clients of stored media: thousands of them on one event loop.
+//! Clients of an RTSP server: thousands on one event loop.
 //!
-//! Each sets up a stream over RTSP and receives it over RTP, in datagrams or on the connection.
-//! Packets are counted, timed and, if the stream was synthesized, compared byte by byte; nothing is
-//! decoded. Any RTSP server will do.
+//! Each client sets up a stream over RTSP and receives RTP in datagrams or on the connection. The
+//! clients count and time packets and compare synthesized streams byte by byte. They decode nothing.
 
 mod player;
 mod report;
@@ -15,81 +14,80 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
+use perpacket_linux::clock::{monotonic_ns, realtime_ns};
+use perpacket_linux::{affinity, descriptors};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
-use rustix::process::{Resource, getrlimit, setrlimit};
-use rustix::thread::{CpuSet, sched_setaffinity};
-use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use thiserror::Error;
 
 pub use report::{Percentiles, Reason, Report, Spread, StreamReport};
 
-use player::{Client, Need, Outcome, Phase, Source};
-use stream::Reading;
+use player::{Action, Client, Outcome, Phase, SocketKind};
+use stream::ReceivedStream;
 
 /// Default port of RTSP (RFC 2326, section 3.2).
 const RTSP_PORT: u16 = 554;
 
-/// What stands for a medium's number in a URL.
+/// The part of a URL that is replaced by the number of the medium.
 pub const PLACEHOLDER: &str = "{}";
 
-/// How packets travel.
+/// The lower transport of RTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Transport {
-    /// In datagrams.
+    /// UDP datagrams.
     Udp,
-    /// On the RTSP connection.
+    /// Interleaved frames on the RTSP connection.
     Tcp,
 }
 
-/// Which media clients play.
+/// The media that clients play.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Distribution {
-    /// All the same.
+    /// All clients play the same medium.
     Unique,
-    /// One each, in turn.
+    /// Each client plays the next medium.
     Multiple,
 }
 
-/// What to load.
+/// Options of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// `rtsp://HOST[:PORT]/PATH`; in it `{}` stands for the medium's number in five digits.
+    /// `rtsp://HOST[:PORT]/PATH`. The number of the medium, in five digits, replaces `{}`.
     pub url: String,
-    /// How many clients.
+    /// Number of clients.
     pub clients: usize,
-    /// They start evenly over this time.
+    /// Time over which the clients start, evenly.
     pub ramp: Duration,
-    /// Then this passes before anything is measured.
+    /// Time between the ramp and the measured window.
     pub warmup: Duration,
-    /// Then this is measured.
+    /// The measured window.
     pub duration: Duration,
-    /// Which media they play.
+    /// The media that clients play.
     pub distribution: Distribution,
-    /// How many media there are in `multiple`.
+    /// Number of media in `multiple`.
     pub files: u32,
-    /// The number of the first of them.
+    /// Number of the first medium.
     pub first_file: u32,
-    /// How packets travel.
+    /// The lower transport of RTP.
     pub transport: Transport,
-    /// Every byte is compared with the synthesized stream it should be.
+    /// Compare every byte with the synthesized stream.
     pub check: bool,
-    /// CPUs to run on; empty for all.
+    /// CPUs of the clients; empty for all.
     pub cpus: Vec<usize>,
 }
 
-/// Why nothing could be loaded.
+/// Why a run cannot start.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// The URL is none, or lacks the place of the medium's number.
+    /// The URL is malformed or lacks `{}`.
     #[error("url `{url}`: expected {expected}")]
     Url {
-        /// What was given.
+        /// The URL.
         url: String,
-        /// What would do.
+        /// The expected form.
         expected: &'static str,
     },
     /// The host has no address.
@@ -97,91 +95,77 @@ pub enum Error {
     Host {
         /// The host and port.
         host: String,
-        /// What the system said.
+        /// The error of the system.
         error: io::Error,
     },
-    /// A CPU that is not there, or may not be used.
+    /// A CPU does not exist or may not be used.
     #[error("cannot run on cpus {cpus:?}: {error}")]
     Cpus {
         /// The CPUs.
         cpus: Vec<usize>,
-        /// What the system said.
+        /// The error of the system.
         error: io::Error,
     },
-    /// More clients than the system gives descriptors for.
-    #[error("{clients} clients need {needed} descriptors, and the limit is {limit}")]
+    /// The limit of open files is too low for the clients.
+    #[error("{clients} clients action {needed} descriptors, and the limit is {limit}")]
     Descriptors {
-        /// Clients wanted.
+        /// Number of clients.
         clients: usize,
-        /// Descriptors they need.
+        /// Descriptors that they need.
         needed: u64,
-        /// Descriptors there are.
+        /// The limit.
         limit: u64,
     },
-    /// The system failed.
+    /// Another error of the system.
     #[error("cannot run: {0}")]
     System(#[from] io::Error),
 }
 
-/// How a run stands.
+/// The progress of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
-    /// Seconds since it began, and that it takes in all.
+    /// Seconds since the start.
     pub elapsed_s: f64,
-    /// Seconds it takes in all.
+    /// Seconds of the whole run.
     pub total_s: f64,
-    /// Clients that play.
+    /// Clients that play now.
     pub playing: usize,
 }
 
-/// Events handled between two looks at the clock.
+/// The most events between two checks of the clock.
 const EVENTS: usize = 512;
 
-/// A round over all clients takes a quarter of a second.
+/// Time between two checks of all clients.
 const SWEEP_NS: u64 = 250_000_000;
 
-/// From so many clients on, packets are taken at intervals of this.
-const CROWD: usize = 200;
-const REST_NS: u64 = 1_000_000;
+/// From this number of clients on, packets are read at this interval.
+const BATCHED_FROM_CLIENTS: usize = 200;
+const BATCH_INTERVAL_NS: u64 = 1_000_000;
 
-/// Clients that start between two looks at the sockets.
-const STARTS: usize = 64;
+/// The most clients that start between two checks of the sockets.
+const STARTS_PER_TURN: usize = 64;
 
-/// How long answers to TEARDOWN are waited for.
-const FAREWELL_NS: u64 = 2_000_000_000;
+/// Time limit of the responses to TEARDOWN.
+const TEAR_DOWN_LIMIT_NS: u64 = 2_000_000_000;
 
 /// Descriptors of a client: the connection and two sockets.
 const DESCRIPTORS_PER_CLIENT: u64 = 3;
 
+/// Descriptors of the rest of the process.
+const OTHER_DESCRIPTORS: u64 = 64;
+
 /// Tokens of a client's sockets.
-const SOURCES: [Source; 3] = [Source::Control, Source::Packets, Source::Reports];
+const SOCKETS: [SocketKind; 3] = [
+    SocketKind::Control,
+    SocketKind::Packets,
+    SocketKind::Reports,
+];
 
-/// Nanoseconds of the monotonic clock.
-fn now_ns() -> u64 {
-    nanoseconds(ClockId::Monotonic)
-}
-
-/// Nanoseconds since 1970, the kernel's clock for stamps.
-fn unix_ns() -> u64 {
-    nanoseconds(ClockId::Realtime)
-}
-
-/// Seconds of processor time of this process.
-fn processor_time_s() -> f64 {
-    nanoseconds(ClockId::ProcessCPUTime) as f64 / 1e9
-}
-
-fn nanoseconds(clock: ClockId) -> u64 {
-    let time = clock_gettime(clock);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
-
-/// Gives out even ports, one after the other.
+/// Even ports, in order.
 pub(crate) struct Ports(u16);
 
 impl Ports {
-    /// The first port given out, and how many pairs there are: up to the end of the registered and
-    /// dynamic ports that a client may take.
+    /// The first port, and the number of pairs up to the highest port.
     const FIRST: u16 = 10_000;
     const PAIRS: u16 = (u16::MAX - Self::FIRST) / 2;
 
@@ -192,7 +176,7 @@ impl Ports {
     }
 }
 
-/// The address a URL's server listens on.
+/// The address of a URL's server.
 fn server_of(url: &str) -> Result<SocketAddr, Error> {
     let wrong = || Error::Url {
         url: url.to_owned(),
@@ -228,15 +212,15 @@ struct Run<'a> {
     ports: Ports,
     buffer: Vec<u8>,
     started_ns: u64,
-    begun: usize,
+    started_clients: usize,
     swept_ns: u64,
 }
 
-/// Runs all clients, until the time is over or `stop` becomes true, and tells what they found.
+/// Runs all clients until the end of the window, or until `stop` is true, and returns their report.
 ///
 /// # Errors
-/// The URL, the host or the CPUs cannot be used, or the system gives too few descriptors. What
-/// happens to a client is no error but part of the report.
+/// The URL, the host or the CPUs cannot be used, or the limit of open files is too low. The report
+/// has the failures of clients.
 pub fn run(
     options: &Options,
     stop: &AtomicBool,
@@ -245,47 +229,50 @@ pub fn run(
     if options.distribution == Distribution::Multiple && !options.url.contains(PLACEHOLDER) {
         return Err(Error::Url {
             url: options.url.clone(),
-            expected: "`{}` in it, where the medium's number stands",
+            expected: "`{}` in it, which the number of the medium replaces",
         });
     }
     let server = server_of(&options.url)?;
-    bind_to(&options.cpus)?;
-    raise_descriptor_limit(options.clients)?;
+    affinity::bind(&options.cpus).map_err(|error| Error::Cpus {
+        cpus: options.cpus.clone(),
+        error,
+    })?;
+    ensure_descriptors(options.clients)?;
     let mut run = Run::new(options, server)?;
     let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX / 4);
     let window_ns = run.started_ns + nanoseconds(options.ramp) + nanoseconds(options.warmup);
     let end_ns = window_ns + nanoseconds(options.duration);
     let total_s = (end_ns - run.started_ns) as f64 / 1e9;
-    let mut told_ns = run.started_ns;
+    let mut progress_ns = run.started_ns;
     run.until(window_ns, stop, &mut |run, now_ns| {
-        tell(run, now_ns, &mut told_ns, total_s, on_progress);
+        report_progress(run, now_ns, &mut progress_ns, total_s, on_progress);
     })?;
     run.lateness.reset();
     run.clients
         .iter_mut()
-        .for_each(|client| client.reading.start_window());
-    let opened_ns = now_ns();
+        .for_each(|client| client.received.start_window());
+    let opened_ns = monotonic_ns();
     run.until(end_ns, stop, &mut |run, now_ns| {
-        tell(run, now_ns, &mut told_ns, total_s, on_progress);
+        report_progress(run, now_ns, &mut progress_ns, total_s, on_progress);
     })?;
-    let window_s = (now_ns() - opened_ns) as f64 / 1e9;
+    let window_s = (monotonic_ns() - opened_ns) as f64 / 1e9;
     let interrupted = stop.load(Ordering::Relaxed);
     let report = Report::new(options, &run.clients, &run.lateness, window_s, interrupted);
-    run.farewell()?;
+    run.tear_down_all()?;
     Ok(report)
 }
 
-fn tell(
+fn report_progress(
     run: &Run<'_>,
     now_ns: u64,
-    told_ns: &mut u64,
+    progress_ns: &mut u64,
     total_s: f64,
     on_progress: &mut dyn FnMut(Progress),
 ) {
-    if now_ns < *told_ns + 1_000_000_000 {
+    if now_ns < *progress_ns + 1_000_000_000 {
         return;
     }
-    *told_ns = now_ns;
+    *progress_ns = now_ns;
     let playing = run
         .clients
         .iter()
@@ -307,26 +294,26 @@ impl<'a> Run<'a> {
             };
             let has_number = options.url.contains(PLACEHOLDER);
             let url = options.url.replace(PLACEHOLDER, &format!("{file:05}"));
-            let reading = Reading::new(options.check, has_number.then_some(file))?;
-            clients.push(Client::new(url, options.transport, reading, number));
+            let received = ReceivedStream::new(options.check, has_number.then_some(file))?;
+            clients.push(Client::new(url, options.transport, received, number));
         }
-        let started_ns = now_ns();
+        let started_ns = monotonic_ns();
         Ok(Self {
             options,
             server,
             clients,
             poll: epoll::create(epoll::CreateFlags::CLOEXEC).map_err(io::Error::from)?,
             lateness: Histogram::new_with_bounds(1, 600_000_000, 3)?,
-            // Runs at the same time do not try for the same ports in the same order.
-            ports: Ports(unix_ns() as u16 % Ports::PAIRS),
+            // Simultaneous runs start at different ports.
+            ports: Ports(realtime_ns() as u16 % Ports::PAIRS),
             buffer: player::buffer(),
             started_ns,
-            begun: 0,
+            started_clients: 0,
             swept_ns: started_ns,
         })
     }
 
-    /// Runs until a time.
+    /// Runs until a time on the monotonic clock.
     fn until(
         &mut self,
         end_ns: u64,
@@ -335,7 +322,7 @@ impl<'a> Run<'a> {
     ) -> Result<(), Error> {
         let mut events = Vec::with_capacity(EVENTS);
         loop {
-            let now = now_ns();
+            let now = monotonic_ns();
             if now >= end_ns || stop.load(Ordering::Relaxed) {
                 return Ok(());
             }
@@ -343,8 +330,8 @@ impl<'a> Run<'a> {
             let next_ns = end_ns
                 .min(self.next_start_ns())
                 .min(self.swept_ns + SWEEP_NS);
-            self.turn(&mut events, next_ns.saturating_sub(now))?;
-            let now = now_ns();
+            self.poll_once(&mut events, next_ns.saturating_sub(now))?;
+            let now = monotonic_ns();
             if now >= self.swept_ns + SWEEP_NS {
                 self.sweep(now);
                 each(self, now);
@@ -354,22 +341,22 @@ impl<'a> Run<'a> {
 
     /// When the next client starts.
     fn next_start_ns(&self) -> u64 {
-        if self.begun == self.clients.len() {
+        if self.started_clients == self.clients.len() {
             return u64::MAX;
         }
         let ramp_ns = self.options.ramp.as_nanos();
-        let share = ramp_ns * self.begun as u128 / self.clients.len() as u128;
+        let share = ramp_ns * self.started_clients as u128 / self.clients.len() as u128;
         self.started_ns + share as u64
     }
 
-    /// Starts the clients whose turn it is.
+    /// Starts the clients whose start time has come.
     fn begin(&mut self, now: u64) -> Result<(), Error> {
-        for _ in 0..STARTS {
+        for _ in 0..STARTS_PER_TURN {
             if self.next_start_ns() > now {
                 return Ok(());
             }
-            let number = self.begun;
-            self.begun += 1;
+            let number = self.started_clients;
+            self.started_clients += 1;
             self.clients[number].connect(self.server, now);
             if let Some(control) = &self.clients[number].control {
                 let flags = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::ET;
@@ -381,13 +368,14 @@ impl<'a> Run<'a> {
 
     /// Waits for events and handles them.
     ///
-    /// With many clients in datagrams it rests first and then takes what has come: a server on the
-    /// same machine would otherwise pay for a wake-up with every packet, and the kernel's stamps
-    /// say when packets came however late they are read.
-    fn turn(&mut self, events: &mut Vec<epoll::Event>, wait_ns: u64) -> Result<(), Error> {
-        let is_crowded = self.begun >= CROWD && self.options.transport == Transport::Udp;
+    /// With many clients over UDP, it sleeps before it polls. Otherwise every packet would wake this
+    /// process, and a server on the same machine would pay for the wake-up. The kernel records the
+    /// arrival of packets, so a later read does not change the results.
+    fn poll_once(&mut self, events: &mut Vec<epoll::Event>, wait_ns: u64) -> Result<(), Error> {
+        let is_crowded = self.started_clients >= BATCHED_FROM_CLIENTS
+            && self.options.transport == Transport::Udp;
         let wait_ns = if is_crowded && events.len() < EVENTS {
-            std::thread::sleep(Duration::from_nanos(wait_ns.min(REST_NS)));
+            std::thread::sleep(Duration::from_nanos(wait_ns.min(BATCH_INTERVAL_NS)));
             0
         } else if is_crowded {
             0
@@ -404,15 +392,15 @@ impl<'a> Run<'a> {
             Err(rustix::io::Errno::INTR) => return Ok(()),
             Err(error) => return Err(io::Error::from(error).into()),
         }
-        let now = now_ns();
+        let now = monotonic_ns();
         for event in events {
             let token = event.data.u64() as usize;
-            let (number, source) = (token / 4, SOURCES[token % 4]);
+            let (number, source) = (token / 4, SOCKETS[token % 4]);
             let client = &mut self.clients[number];
             let lateness = &mut self.lateness;
             let mut late = |late_us| lateness.saturating_record(late_us);
-            let need = client.ready(source, now, &mut self.buffer, &mut self.ports, &mut late);
-            if need == Need::Watch
+            let action = client.ready(source, now, &mut self.buffer, &mut self.ports, &mut late);
+            if action == Action::Watch
                 && let Some((packets, reports)) = &client.sockets
             {
                 watch(&self.poll, packets, number, 1, epoll::EventFlags::IN)?;
@@ -422,7 +410,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Reports, requests that keep sessions, and clients that waited too long.
+    /// Sends due reports and keep-alive requests, and ends clients that waited too long.
     fn sweep(&mut self, now: u64) {
         self.swept_ns = now;
         for client in &mut self.clients {
@@ -433,23 +421,23 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Ends all sessions and waits a little for the answers.
-    fn farewell(&mut self) -> Result<(), Error> {
+    /// Ends all sessions and waits for the responses.
+    fn tear_down_all(&mut self) -> Result<(), Error> {
         let mut events = Vec::with_capacity(EVENTS);
-        let end_ns = now_ns() + FAREWELL_NS;
+        let end_ns = monotonic_ns() + TEAR_DOWN_LIMIT_NS;
         for number in 0..self.clients.len() {
-            self.clients[number].tear_down(now_ns());
-            if number % STARTS == 0 {
-                self.turn(&mut events, 0)?;
+            self.clients[number].tear_down(monotonic_ns());
+            if number % STARTS_PER_TURN == 0 {
+                self.poll_once(&mut events, 0)?;
             }
         }
-        while now_ns() < end_ns
+        while monotonic_ns() < end_ns
             && self
                 .clients
                 .iter()
                 .any(|client| client.phase != Phase::Over)
         {
-            self.turn(&mut events, 50_000_000)?;
+            self.poll_once(&mut events, 50_000_000)?;
         }
         Ok(())
     }
@@ -466,36 +454,17 @@ fn watch(
     Ok(epoll::add(poll, socket, token, flags).map_err(io::Error::from)?)
 }
 
-fn bind_to(cpus: &[usize]) -> Result<(), Error> {
-    if cpus.is_empty() {
+/// Raises the limit of open files for so many clients.
+fn ensure_descriptors(clients: usize) -> Result<(), Error> {
+    let needed = clients as u64 * DESCRIPTORS_PER_CLIENT + OTHER_DESCRIPTORS;
+    let limit = descriptors::raise(needed);
+    if limit >= needed {
         return Ok(());
     }
-    let failed = |error| Error::Cpus {
-        cpus: cpus.to_vec(),
-        error,
-    };
-    let mut set = CpuSet::new();
-    for &cpu in cpus {
-        if cpu >= CpuSet::MAX_CPU {
-            return Err(failed(io::ErrorKind::InvalidInput.into()));
-        }
-        set.set(cpu);
-    }
-    sched_setaffinity(None, &set).map_err(|error| failed(error.into()))
-}
-
-fn raise_descriptor_limit(clients: usize) -> Result<(), Error> {
-    let needed = clients as u64 * DESCRIPTORS_PER_CLIENT + 64;
-    let mut limit = getrlimit(Resource::Nofile);
-    if limit.current.is_none_or(|current| current >= needed) {
-        return Ok(());
-    }
-    limit.current = Some(needed);
-    limit.maximum = limit.maximum.map(|maximum| maximum.max(needed));
-    setrlimit(Resource::Nofile, limit).map_err(|_| Error::Descriptors {
+    Err(Error::Descriptors {
         clients,
         needed,
-        limit: getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX),
+        limit,
     })
 }
 

@@ -1,24 +1,25 @@
-//! What `load media` found, in total and stream by stream.
+//! The report of `load media`, in total and by stream.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use hdrhistogram::{Counter, Histogram};
+use perpacket_linux::clock::process_cpu_ns;
 use serde::Serialize;
 
 use super::player::{Client, Outcome};
 use super::{Distribution, Options, Transport};
 
-/// Percentiles, in microseconds; all zero where nothing was measured.
+/// Percentiles in microseconds; 0 without measurements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Percentiles {
-    /// Half were at most this.
+    /// Median.
     pub p50: f64,
-    /// 99 % were.
+    /// 99 %.
     pub p99: f64,
-    /// 99.9 % were.
+    /// 99.9 %.
     pub p999: f64,
-    /// All were.
+    /// Highest.
     pub max: f64,
 }
 
@@ -33,7 +34,7 @@ impl Percentiles {
         }
     }
 
-    /// Those of a part, by the largest of the whole: a part's own counters are coarser, and round up.
+    /// Limits percentiles to the highest of the run: a stream's coarser histogram rounds up.
     fn at_most(self, largest: f64) -> Self {
         Self {
             p50: self.p50.min(largest),
@@ -44,16 +45,16 @@ impl Percentiles {
     }
 }
 
-/// Mean and extremes over streams.
+/// Statistics over streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Spread {
-    /// The mean of all streams.
+    /// Mean.
     pub mean: f64,
-    /// Half of the streams were at most this.
+    /// Median.
     pub p50: f64,
-    /// 99 % were.
+    /// 99 %.
     pub p99: f64,
-    /// All were.
+    /// Highest.
     pub max: f64,
 }
 
@@ -65,7 +66,7 @@ impl Spread {
             values.get(rank.max(1) - 1).copied().unwrap_or(0.0)
         };
         Self {
-            // The sum of nothing is -0.
+            // The sum of no values is -0.
             mean: (values.iter().sum::<f64>() + 0.0) / values.len().max(1) as f64,
             p50: at(0.5),
             p99: at(0.99),
@@ -74,47 +75,47 @@ impl Spread {
     }
 }
 
-/// One client's stream in the window that was measured.
+/// A client's stream in the measured window.
 #[derive(Clone, Debug, Serialize)]
 pub struct StreamReport {
-    /// What it played.
+    /// URL of the medium.
     pub url: String,
     /// `played`, `refused`, `timed out` or `failed`.
     pub outcome: &'static str,
-    /// Why, where it did not play.
+    /// Why the client did not play.
     pub reason: Option<String>,
     /// Payload bits a second.
     pub throughput_bps: f64,
     /// Packets received, without duplicates.
     pub packets: u64,
-    /// Packets that did not come (RFC 3550, A.3).
+    /// Packets lost (RFC 3550, A.3).
     pub lost: u64,
-    /// Packets that came after a later one.
+    /// Packets received after a later one.
     pub reordered: u64,
-    /// Packets that came again.
+    /// Packets received again.
     pub duplicates: u64,
     /// Interarrival jitter at the end, in microseconds (RFC 3550, A.8).
     pub jitter_us: f64,
     /// Mean difference of consecutive inter-arrival times, in microseconds.
     pub mean_gap_difference_us: Option<f64>,
-    /// How late packets came, in microseconds, by the first packet and the timestamps.
+    /// Lateness in microseconds, from the arrival of the first packet and the timestamps.
     pub lateness_us: Percentiles,
-    /// From the connection to the first packet, in milliseconds.
+    /// Time from the connection to the first packet in milliseconds.
     pub start_up_ms: Option<f64>,
-    /// Packets that did not hold what they should.
+    /// Packets that differ from the synthesized stream.
     pub content_errors: u64,
 }
 
-/// Why clients did not play, with the first of them.
+/// A reason why clients did not play, with an example.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Reason {
     /// `refused`, `timed out` or `failed`.
     pub outcome: &'static str,
-    /// The status and what the server said of it, or what broke.
+    /// The status and the server's explanation, or the failure.
     pub reason: String,
-    /// How many clients.
+    /// Number of clients.
     pub clients: usize,
-    /// What the first of them was to play.
+    /// URL of the first of these clients.
     pub example: String,
 }
 
@@ -129,64 +130,64 @@ impl fmt::Display for Reason {
     }
 }
 
-/// What was found.
+/// The report of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// Version of this form.
+    /// Version of this format.
     pub schema: u32,
-    /// Clients that were to play.
+    /// Number of clients.
     pub clients: usize,
-    /// One medium for all, or one each.
+    /// The media that clients play.
     pub distribution: Distribution,
-    /// How packets travelled.
+    /// The lower transport of RTP.
     pub transport: Transport,
-    /// Seconds that were measured, after the ramp and the warm-up.
+    /// Seconds of the measured window.
     pub window_s: f64,
-    /// A signal ended it before its time.
+    /// A signal ended the run early.
     pub interrupted: bool,
     /// Clients that received packets.
     pub played: usize,
-    /// Clients that were refused, by status.
+    /// Refused clients by status.
     pub refused: BTreeMap<u16, usize>,
-    /// Clients that waited for an answer or for packets in vain.
+    /// Clients that received no response or no packet in time.
     pub timed_out: usize,
-    /// Clients that could not connect, or lost their connection.
+    /// Clients whose connection failed.
     pub failed: usize,
-    /// Why, how often.
+    /// Number of failures by reason.
     pub failures: BTreeMap<String, usize>,
-    /// Why clients did not play, whatever the kind, the most frequent reason first.
+    /// All reasons why clients did not play, the most frequent first.
     pub reasons: Vec<Reason>,
     /// Packets received, without duplicates.
     pub packets: u64,
-    /// Payload bytes in them.
+    /// Payload bytes in these packets.
     pub bytes: u64,
     /// Payload bits a second of all streams.
     pub throughput_bps: f64,
-    /// Packets that did not come.
+    /// Packets lost.
     pub lost: u64,
-    /// Packets that came after a later one.
+    /// Packets received after a later one.
     pub reordered: u64,
-    /// Packets that came again.
+    /// Packets received again.
     pub duplicates: u64,
-    /// Datagrams that were no packet of the stream.
+    /// Datagrams that are not RTP or are of another source.
     pub strangers: u64,
-    /// Every byte was compared.
+    /// Whether every byte was compared.
     pub checked: bool,
-    /// Packets compared since the start, warm-up included.
+    /// Packets compared since the start, with the warm-up.
     pub packets_checked: u64,
-    /// Packets that did not hold what they should, since the start.
+    /// Packets that differ from the synthesized stream, since the start.
     pub content_errors: u64,
-    /// How late packets came, in microseconds.
+    /// Lateness in microseconds.
     pub lateness_us: Percentiles,
     /// Interarrival jitter of the streams, in microseconds.
     pub jitter_us: Spread,
     /// Mean difference of consecutive inter-arrival times of the streams, in microseconds.
     pub mean_gap_difference_us: Spread,
-    /// From the connection to the first packet, in milliseconds.
+    /// Time from the connection to the first packet in milliseconds.
     pub start_up_ms: Spread,
-    /// Seconds of processor time this program used, from start to end.
+    /// CPU time of this program in seconds.
     pub cpu_s: f64,
-    /// Stream by stream.
+    /// The streams.
     pub streams: Vec<StreamReport>,
 }
 
@@ -219,7 +220,7 @@ impl Report {
         let played = || streams.iter().filter(|stream| stream.packets > 1);
         let bytes = clients
             .iter()
-            .map(|client| client.reading.bytes)
+            .map(|client| client.received.bytes)
             .sum::<u64>();
         Self {
             schema: 1,
@@ -240,9 +241,9 @@ impl Report {
             lost: sum(|stream| stream.lost),
             reordered: sum(|stream| stream.reordered),
             duplicates: sum(|stream| stream.duplicates),
-            strangers: clients.iter().map(|client| client.reading.strangers).sum(),
+            strangers: clients.iter().map(|client| client.received.strangers).sum(),
             checked: options.check,
-            packets_checked: clients.iter().map(|client| client.reading.checked).sum(),
+            packets_checked: clients.iter().map(|client| client.received.checked).sum(),
             content_errors: sum(|stream| stream.content_errors),
             lateness_us,
             jitter_us: Spread::of(played().map(|stream| stream.jitter_us).collect()),
@@ -257,7 +258,7 @@ impl Report {
                     .filter_map(|stream| stream.start_up_ms)
                     .collect(),
             ),
-            cpu_s: super::processor_time_s(),
+            cpu_s: process_cpu_ns() as f64 / 1e9,
             streams,
         }
     }
@@ -268,9 +269,9 @@ fn reasons(streams: &[StreamReport]) -> Vec<Reason> {
     let mut found: Vec<Reason> = Vec::new();
     for stream in streams.iter().filter(|stream| stream.outcome != "played") {
         let reason = stream.reason.as_deref().unwrap_or_default();
-        let same = |held: &&mut Reason| held.outcome == stream.outcome && held.reason == reason;
+        let same = |known: &&mut Reason| known.outcome == stream.outcome && known.reason == reason;
         match found.iter_mut().find(same) {
-            Some(held) => held.clients += 1,
+            Some(known) => known.clients += 1,
             None => found.push(Reason {
                 outcome: stream.outcome,
                 reason: reason.to_owned(),
@@ -285,33 +286,33 @@ fn reasons(streams: &[StreamReport]) -> Vec<Reason> {
 
 /// What one client's stream came to; no packet of any was later than `latest_us`.
 fn stream(client: &Client, window_s: f64, latest_us: f64) -> StreamReport {
-    let reading = &client.reading;
-    let counts = reading.counts();
-    let tick_us = 1e6 / f64::from(reading.clock_hz);
+    let received = &client.received;
+    let counts = received.counts();
+    let tick_us = 1e6 / f64::from(received.clock_hz);
     let (outcome, reason) = match client.outcome() {
         Outcome::Played => ("played", None),
-        Outcome::Refused { code, said } => (
+        Outcome::Refused { code, explanation } => (
             "refused",
-            Some(format!("status {code} {said}").trim_end().to_owned()),
+            Some(format!("status {code} {explanation}").trim_end().to_owned()),
         ),
         Outcome::TimedOut => ("timed out", None),
         Outcome::Failed(reason) => ("failed", Some(reason)),
     };
-    let mean = reading.reception.mean_gap_difference_ticks();
+    let mean = received.reception.mean_gap_difference_ticks();
     StreamReport {
         url: client.url.clone(),
         outcome,
         reason,
-        throughput_bps: reading.bytes as f64 * 8.0 / window_s.max(1e-9),
+        throughput_bps: received.bytes as f64 * 8.0 / window_s.max(1e-9),
         packets: counts.packets,
         lost: counts.lost,
         reordered: counts.reordered,
         duplicates: counts.duplicates,
-        jitter_us: reading.reception.jitter_ticks() * tick_us,
+        jitter_us: received.reception.jitter_ticks() * tick_us,
         mean_gap_difference_us: mean.map(|ticks| ticks * tick_us),
-        lateness_us: Percentiles::of(&reading.lateness).at_most(latest_us),
+        lateness_us: Percentiles::of(&received.lateness).at_most(latest_us),
         start_up_ms: client.start_up_ns().map(|time_ns| time_ns as f64 / 1e6),
-        content_errors: reading.content_errors,
+        content_errors: received.content_errors,
     }
 }
 
@@ -320,7 +321,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_part_is_later_than_the_whole() {
+    fn no_stream_is_later_than_the_run() {
         let mut fine = Histogram::<u64>::new(3).unwrap();
         let mut coarse = Histogram::<u16>::new(1).unwrap();
         fine.record(19_679).unwrap();

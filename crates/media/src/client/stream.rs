@@ -1,73 +1,72 @@
-//! What a client knows of the stream it receives: what came, when it should have come, and whether
-//! it is what it should be.
+//! The statistics of a received stream: loss, lateness and content.
 //!
-//! A packet is late by how much later than the first it came than its timestamp says: what a player
-//! that starts at once would have to bridge. Packets that come early are on time. A server whose
-//! first packet was late looks better by that much, whichever server it is.
+//! The lateness of a packet is the time between the first packet and this one, less the difference
+//! of their timestamps. A player without a buffer would pause for this time. Early packets have no
+//! lateness. A late first packet makes all others look earlier.
 
 use crate::wire::synthesis::Stream as Synthesized;
 use crate::wire::{Arrival, Header, Reception};
 use hdrhistogram::Histogram;
 
-/// Bytes of a transport stream's packet.
+/// Bytes of a transport stream packet.
 const PACKET_BYTES: usize = crate::wire::transport_stream::PACKET_BYTES;
 
-/// Clock of payloads that nobody described: that of video.
+/// Clock of payloads that the description does not define: that of video.
 const DEFAULT_CLOCK_HZ: u32 = 90_000;
 
-/// Lateness is kept up to ten minutes.
+/// The highest recorded lateness: ten minutes.
 const LATENESS_LIMIT_US: u64 = 600_000_000;
 
-/// A stream as its receiver sees it.
-pub(super) struct Reading {
+/// The statistics of a received stream.
+pub(super) struct ReceivedStream {
     pub(super) reception: Reception,
     pub(super) clock_hz: u32,
-    /// Source of the stream, once a packet came.
+    /// Synchronization source, known from the first packet or from SETUP.
     pub(super) ssrc: Option<u32>,
-    /// Late packets of this stream alone, in microseconds.
+    /// Lateness of the packets in microseconds.
     pub(super) lateness: Histogram<u32>,
     pub(super) bytes: u64,
     pub(super) content_errors: u64,
-    /// Packets that were no RTP.
+    /// Datagrams that are not RTP or are of another source.
     pub(super) strangers: u64,
     pub(super) checked: u64,
-    /// When the last packet came.
+    /// Arrival of the last packet.
     pub(super) last_ns: u64,
-    schedule: Option<Schedule>,
+    due_times: Option<DueTimes>,
     content: Option<Content>,
     checks: bool,
     expected_file: Option<u32>,
-    before: Before,
+    window_start: WindowStart,
 }
 
-/// When packets should come: the first came then.
+/// Due times of packets, relative to the first.
 #[derive(Clone, Copy)]
-struct Schedule {
+struct DueTimes {
     arrival_ns: u64,
     timestamp: u32,
     ticks: i64,
 }
 
-/// What packets should hold.
+/// The expected content.
 #[derive(Clone, Copy)]
 struct Content {
     stream: Synthesized,
-    /// The packet of the transport stream that the next RTP packet begins with.
+    /// Index of the first transport stream packet in the next RTP packet.
     index: u64,
-    /// That packet's number.
+    /// Extended sequence number of the next RTP packet.
     extended: u64,
 }
 
-/// Counts at the start of the window that is measured.
+/// Counts at the start of the measured window.
 #[derive(Clone, Copy, Default)]
-struct Before {
+struct WindowStart {
     received: u64,
     lost: u64,
     reordered: u64,
     duplicates: u64,
 }
 
-/// Counts of the window.
+/// Counts in the measured window.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
     pub(super) packets: u64,
@@ -76,9 +75,9 @@ pub(super) struct Counts {
     pub(super) duplicates: u64,
 }
 
-impl Reading {
-    /// Nothing received yet. With `checks`, packets must be those of a synthesized stream, of
-    /// `expected_file` where that is known.
+impl ReceivedStream {
+    /// A stream without packets. `checks` compares packets with a synthesized stream, that of
+    /// `expected_file` if it is known.
     pub(super) fn new(checks: bool, expected_file: Option<u32>) -> Result<Self, super::Error> {
         Ok(Self {
             reception: Reception::default(),
@@ -90,15 +89,15 @@ impl Reading {
             strangers: 0,
             checked: 0,
             last_ns: 0,
-            schedule: None,
+            due_times: None,
             content: None,
             checks,
             expected_file,
-            before: Before::default(),
+            window_start: WindowStart::default(),
         })
     }
 
-    /// Takes a packet that came at a time in nanoseconds; tells how late it was, in microseconds.
+    /// Counts a packet. Returns its lateness in microseconds.
     pub(super) fn packet(&mut self, packet: &[u8], arrival_ns: u64) -> Option<u64> {
         let Ok((header, payload)) = Header::split(packet) else {
             self.strangers += 1;
@@ -115,7 +114,7 @@ impl Reading {
             .packet(header.sequence, header.timestamp, ticks);
         match arrival {
             Arrival::Duplicate => return None,
-            Arrival::Restarted => self.begin_again(),
+            Arrival::Restarted => self.restart(),
             Arrival::Next { .. } | Arrival::Reordered { .. } => {}
         }
         self.bytes += payload.len() as u64;
@@ -127,17 +126,17 @@ impl Reading {
         Some(late_us)
     }
 
-    /// The stream is played again from its start: schedule and content begin anew.
-    pub(super) fn begin_again(&mut self) {
-        self.schedule = None;
+    /// The stream is played again: due times and content start again.
+    pub(super) fn restart(&mut self) {
+        self.due_times = None;
         self.content = None;
     }
 
-    /// The window that is measured starts now.
+    /// Starts the measured window.
     pub(super) fn start_window(&mut self) {
         let reception = &mut self.reception;
         reception.restart_mean();
-        self.before = Before {
+        self.window_start = WindowStart {
             received: reception.received(),
             lost: reception.lost(),
             reordered: reception.reordered(),
@@ -147,12 +146,12 @@ impl Reading {
         self.bytes = 0;
     }
 
-    /// What was counted in the window.
+    /// The counts in the measured window.
     pub(super) fn counts(&self) -> Counts {
-        let (now, before) = (&self.reception, &self.before);
+        let (now, before) = (&self.reception, &self.window_start);
         Counts {
             packets: now.received() - before.received,
-            // A packet that was missing when the window began may have come since.
+            // A packet that was missing at the start of the window can arrive in it.
             lost: now.lost().saturating_sub(before.lost),
             reordered: now.reordered() - before.reordered,
             duplicates: now.duplicates() - before.duplicates,
@@ -160,16 +159,16 @@ impl Reading {
     }
 
     fn late_us(&mut self, timestamp: u32, arrival_ns: u64) -> u64 {
-        let schedule = self.schedule.get_or_insert(Schedule {
+        let due_times = self.due_times.get_or_insert(DueTimes {
             arrival_ns,
             timestamp,
             ticks: 0,
         });
-        // Timestamps wrap; two that follow each other are less than half a turn apart.
-        schedule.ticks += i64::from(timestamp.wrapping_sub(schedule.timestamp) as i32);
-        schedule.timestamp = timestamp;
-        let due_ns = i128::from(schedule.ticks) * 1_000_000_000 / i128::from(self.clock_hz);
-        let late_ns = i128::from(arrival_ns) - i128::from(schedule.arrival_ns) - due_ns;
+        // Timestamps wrap, so their difference is signed.
+        due_times.ticks += i64::from(timestamp.wrapping_sub(due_times.timestamp) as i32);
+        due_times.timestamp = timestamp;
+        let due_ns = i128::from(due_times.ticks) * 1_000_000_000 / i128::from(self.clock_hz);
+        let late_ns = i128::from(arrival_ns) - i128::from(due_times.arrival_ns) - due_ns;
         (late_ns.max(0) / 1000) as u64
     }
 
@@ -181,7 +180,7 @@ impl Reading {
         let chunks = || payload.chunks_exact(PACKET_BYTES);
         let place = match self.content {
             Some(content) if content.extended == extended => Some((content.stream, content.index)),
-            // After a gap the content says where it is; how much was in between, nobody knows.
+            // After a gap, the content identifies the position.
             _ => chunks().enumerate().find_map(|(place, packet)| {
                 let (stream, index) = Synthesized::identify(packet)?;
                 Some((stream, index.checked_sub(place as u64)?))
@@ -242,56 +241,56 @@ mod tests {
         packet
     }
 
-    fn reading(file: Option<u32>) -> Reading {
-        Reading::new(true, file).unwrap()
+    fn received(file: Option<u32>) -> ReceivedStream {
+        ReceivedStream::new(true, file).unwrap()
     }
 
     #[test]
-    fn every_byte_is_checked_across_loss_reordering_and_the_wrap() {
-        let mut reading = reading(Some(3));
+    fn every_byte_is_checked_across_loss_reordering_and_a_wrap() {
+        let mut received = received(Some(3));
         for number in [0, 1, 2, 4, 3, 6, 7, 8, 9] {
-            reading.packet(&rtp(number, false), number * 35_093_333);
+            received.packet(&rtp(number, false), number * 35_093_333);
         }
-        let counts = reading.counts();
-        assert_eq!((reading.content_errors, reading.checked), (0, 9));
+        let counts = received.counts();
+        assert_eq!((received.content_errors, received.checked), (0, 9));
         assert_eq!((counts.packets, counts.lost, counts.reordered), (9, 1, 1));
-        reading.packet(&rtp(10, true), 0);
-        assert_eq!(reading.content_errors, 1);
+        received.packet(&rtp(10, true), 0);
+        assert_eq!(received.content_errors, 1);
     }
 
     #[test]
-    fn content_out_of_its_place_and_another_file_are_errors() {
-        let mut misplaced = reading(None);
+    fn misplaced_content_and_another_file_are_errors() {
+        let mut misplaced = received(None);
         misplaced.packet(&rtp(0, false), 0);
         let mut packet = rtp(1, false);
         packet[12..].copy_from_slice(&rtp(2, false)[12..]);
         misplaced.packet(&packet, 1);
         assert_eq!(misplaced.content_errors, 1);
-        let mut other = reading(Some(4));
+        let mut other = received(Some(4));
         other.packet(&rtp(0, false), 0);
         assert_eq!(other.content_errors, 1);
     }
 
     #[test]
-    fn lateness_is_measured_from_the_first_packet_and_early_is_on_time() {
-        let mut reading = reading(None);
-        assert_eq!(reading.packet(&rtp(0, false), 1_000_000), Some(0));
+    fn lateness_is_relative_to_the_first_packet_and_never_negative() {
+        let mut received = received(None);
+        assert_eq!(received.packet(&rtp(0, false), 1_000_000), Some(0));
         let due_ns = 1_000_000 + 3158 * 1_000_000_000 / 90_000;
         assert_eq!(
-            reading.packet(&rtp(1, false), due_ns + 2_000_000),
+            received.packet(&rtp(1, false), due_ns + 2_000_000),
             Some(2000)
         );
-        assert_eq!(reading.packet(&rtp(2, false), due_ns + 2_000_000), Some(0));
+        assert_eq!(received.packet(&rtp(2, false), due_ns + 2_000_000), Some(0));
     }
 
     #[test]
-    fn what_is_no_rtp_or_of_another_source_is_a_stranger() {
-        let mut reading = reading(None);
-        reading.packet(&rtp(0, false), 0);
-        reading.packet(b"hello", 0);
+    fn other_datagrams_and_other_sources_are_counted_as_strangers() {
+        let mut received = received(None);
+        received.packet(&rtp(0, false), 0);
+        received.packet(b"hello", 0);
         let mut other = rtp(1, false);
         other[11] = 6;
-        reading.packet(&other, 0);
-        assert_eq!((reading.strangers, reading.counts().packets), (2, 1));
+        received.packet(&other, 0);
+        assert_eq!((received.strangers, received.counts().packets), (2, 1));
     }
 }

@@ -1,4 +1,4 @@
-//! What the server counts while it runs, and the report made of it.
+//! The server's counters and its report.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
@@ -6,11 +6,11 @@ use std::time::Instant;
 use perpacket_linux::usage::Usage;
 use serde::Serialize;
 
-use super::blocks::ReadCounts;
 use super::lateness::{Lateness, Percentiles};
+use super::readers::ReadCounts;
 use super::{Buffering, Options};
 
-/// Counts that every thread of the server adds to.
+/// Counters that all threads of the server share.
 #[derive(Debug)]
 pub(super) struct Counters {
     pub(super) connections: AtomicU64,
@@ -41,7 +41,7 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    /// Nothing counted yet.
+    /// Counters at zero. Packets later than `limit_ns` count as overload.
     pub(super) fn new(limit_ns: u64) -> Self {
         let zero = AtomicU64::default;
         Self {
@@ -74,79 +74,79 @@ impl Counters {
     }
 }
 
-/// Adds one, in a word.
+/// Adds one to a counter.
 pub(super) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Relaxed);
 }
 
-/// What the server did, from its start to the moment of the report.
+/// The report of a server since its start.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// Version of this form.
+    /// Version of this format.
     pub schema: u32,
-    /// How media reach the sender.
+    /// How media are brought from the disk to the sender.
     pub buffering: Buffering,
     /// Packets in a buffer of `single` and `double`.
     pub buffer_packets: u32,
-    /// Emulated delay of a disk read, in milliseconds: none if 0.
+    /// Emulated delay of a disk read in milliseconds.
     pub read_delay_ms: u64,
-    /// CPUs the event loops are bound to; empty if to none.
+    /// CPUs of the event loops; empty if they are not bound.
     pub cores: Vec<usize>,
     /// Seconds since the start.
     pub uptime_s: f64,
-    /// RTSP connections taken.
+    /// RTSP connections accepted.
     pub connections: u64,
-    /// Connections that are open.
+    /// Open connections.
     pub connections_open: u64,
-    /// Connections closed at once, because there were too many.
+    /// Connections closed at once because too many were open.
     pub connections_refused: u64,
-    /// Requests understood.
+    /// Well-formed requests.
     pub requests: u64,
-    /// Connections that sent something else, and were closed.
+    /// Connections closed because of malformed input.
     pub malformed: u64,
-    /// Answers with a status from 400 up, refusals for lack of capacity included.
+    /// Responses with a status from 400 up, with those of status 453.
     pub errors: u64,
-    /// Answers 453: more sessions or rate than are admitted.
+    /// Responses with status 453: too many sessions or too high a rate.
     pub refused: u64,
     /// Sessions set up.
     pub sessions: u64,
-    /// Sessions that exist.
+    /// Open sessions.
     pub sessions_open: u64,
-    /// Sessions and connections nothing was heard of for too long.
+    /// Sessions and connections that timed out.
     pub timed_out: u64,
     /// Sessions whose receiver's port was closed.
     pub unreachable: u64,
-    /// Streams being sent.
+    /// Streams that play now.
     pub playing: u64,
-    /// Their rate, in payload bits a second.
+    /// Payload rate of these streams in bits a second.
     pub rate_bps: u64,
-    /// Streams that reached their end.
+    /// Streams sent to their end.
     pub finished: u64,
-    /// Streams that ended because their file could not be read on.
+    /// Streams that ended because their file could not be read.
     pub failed: u64,
     /// RTP packets sent.
     pub packets: u64,
-    /// Payload bytes in them.
+    /// Payload bytes in these packets.
     pub bytes: u64,
-    /// System calls that sent them.
+    /// System calls that sent packets.
     pub sends: u64,
-    /// Packets that found no room in the socket.
+    /// Packets dropped because the socket was full.
     pub dropped: u64,
-    /// How late packets left, in microseconds after they were due.
+    /// Lateness of packets in microseconds after they were due.
     pub lateness_us: Percentiles,
-    /// Times a stream was due and its data had not come from the disk.
+    /// Times that a packet was due and its data had not been read.
     pub starved: u64,
     /// Reads from files.
     pub reads: u64,
     /// Bytes read from files.
     pub read_bytes: u64,
-    /// What a read took in the mean, in microseconds, an emulated delay included.
+    /// Mean time of a read in microseconds, with the emulated delay.
     pub read_mean_us: f64,
     /// Reads that failed.
     pub reads_failed: u64,
-    /// Reports sent and received.
+    /// RTCP reports.
     pub rtcp: Rtcp,
-    /// Seconds of processor time.
+    /// CPU time in seconds.
     pub cpu_s: f64,
     /// Page faults.
     pub page_faults: PageFaults,
@@ -154,14 +154,14 @@ pub struct Report {
     pub context_switches: ContextSwitches,
 }
 
-/// What RTCP told.
+/// RTCP reports.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Rtcp {
     /// Sender reports sent.
     pub sender_reports: u64,
     /// Receiver reports read.
     pub receiver_reports: u64,
-    /// Packets that receivers said they lost, summed over their reports.
+    /// Packets lost by the receiver reports.
     pub lost: u64,
     /// Largest interarrival jitter in a report, in microseconds.
     pub max_jitter_us: u64,
@@ -170,23 +170,23 @@ pub struct Rtcp {
 /// Page faults of the process.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct PageFaults {
-    /// Served from memory.
+    /// Without disk access.
     pub minor: u64,
-    /// Served from disk.
+    /// With disk access.
     pub major: u64,
 }
 
 /// Context switches of the process.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct ContextSwitches {
-    /// A thread waited.
+    /// Because a thread waited.
     pub voluntary: u64,
-    /// A thread was made to wait.
+    /// Because the scheduler took the CPU away.
     pub involuntary: u64,
 }
 
 impl Counters {
-    /// The report of this moment.
+    /// The report at this time.
     pub(super) fn report(&self, options: &Options, started: Instant, reads: &ReadCounts) -> Report {
         let read = |counter: &AtomicU64| counter.load(Relaxed);
         let usage = Usage::of_process();

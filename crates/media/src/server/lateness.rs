@@ -1,45 +1,44 @@
-//! How late packets left, counted without locks by any number of threads.
+//! A histogram of the lateness of packets, which threads update without locks.
 //!
-//! The scale is logarithmic with 32 steps an octave: a percentile is off by at most 3 %, and a
-//! thread per stream can share one histogram of a few kilobytes.
+//! The scale is logarithmic with 32 steps per octave, so the error of a percentile is at most 3 %.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use serde::Serialize;
 
-/// Steps in an octave, and log2 of it.
+/// Steps of an octave, and their binary logarithm.
 const STEPS: u64 = 32;
 const STEP_BITS: u32 = 5;
 
-/// Octaves above the first, which is exact: up to 2^44 ns, nearly five hours.
+/// Octaves above the first one, which is exact. The last ends at 2^44 ns, nearly five hours.
 const OCTAVES: u64 = 40;
 
-/// Packets counted by how late they left.
+/// Counts of packets by lateness.
 #[derive(Debug)]
 pub(super) struct Lateness {
     counts: Vec<AtomicU64>,
     most_ns: AtomicU64,
-    /// Packets since the last look, and those of them beyond the limit.
+    /// Packets since the last [`Self::read_overload`], and those later than the limit.
     recent: AtomicU64,
     recent_late: AtomicU64,
     limit_ns: u64,
 }
 
-/// Percentiles in microseconds; all zero before the first packet.
+/// Percentiles of lateness in microseconds; 0 without packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Percentiles {
-    /// Half of the packets were at most this late.
+    /// Median.
     pub p50: f64,
-    /// 99 % were.
+    /// 99 %.
     pub p99: f64,
-    /// 99.9 % were.
+    /// 99.9 %.
     pub p999: f64,
-    /// All were.
+    /// Highest.
     pub max: f64,
 }
 
 impl Lateness {
-    /// An empty histogram; packets later than `limit_ns` speak against admitting more streams.
+    /// An empty histogram. Packets later than `limit_ns` count as overload.
     pub(super) fn new(limit_ns: u64) -> Self {
         Self {
             counts: (0..STEPS * (OCTAVES + 1))
@@ -52,10 +51,10 @@ impl Lateness {
         }
     }
 
-    /// Counts packets that left together.
+    /// Counts packets of equal lateness.
     #[inline]
     pub(super) fn add(&self, late_ns: u64, packets: u64) {
-        self.counts[place(late_ns)].fetch_add(packets, Relaxed);
+        self.counts[index_of(late_ns)].fetch_add(packets, Relaxed);
         self.recent.fetch_add(packets, Relaxed);
         if late_ns > self.limit_ns {
             self.recent_late.fetch_add(packets, Relaxed);
@@ -65,13 +64,13 @@ impl Lateness {
         }
     }
 
-    /// Whether more than one packet in a hundred since the last call was beyond the limit.
-    pub(super) fn take_overload(&self) -> bool {
+    /// Whether more than 1 % of the packets since the last call were later than the limit.
+    pub(super) fn read_overload(&self) -> bool {
         let packets = self.recent.swap(0, Relaxed);
         self.recent_late.swap(0, Relaxed) * 100 > packets
     }
 
-    /// The percentiles so far.
+    /// The percentiles of all packets.
     pub(super) fn percentiles(&self) -> Percentiles {
         let counts: Vec<u64> = self
             .counts
@@ -87,7 +86,7 @@ impl Lateness {
                 sum += count;
                 sum >= rank && sum > 0
             });
-            let upper_ns = found.map_or(0, |place| upper_ns(place as u64));
+            let upper_ns = found.map_or(0, |index| upper_ns(index as u64));
             upper_ns.min(most_ns) as f64 / 1e3
         };
         Percentiles {
@@ -99,29 +98,29 @@ impl Lateness {
     }
 }
 
-/// Where a value is counted.
+/// The index of a value.
 #[inline]
-fn place(value: u64) -> usize {
+fn index_of(value: u64) -> usize {
     let octave = u64::from((value | (STEPS - 1)).ilog2() - (STEP_BITS - 1));
-    // Values below the steps are exact; above, the highest bits after the first choose the step.
+    // Low values are exact. For others, the bits after the highest select the step.
     let step = if octave <= 1 {
         value
     } else {
         value >> (octave - 1)
     };
-    let place = if octave == 0 {
+    let index = if octave == 0 {
         value
     } else {
         STEPS * octave + (step & (STEPS - 1))
     };
-    place.min(STEPS * (OCTAVES + 1) - 1) as usize
+    index.min(STEPS * (OCTAVES + 1) - 1) as usize
 }
 
-/// The largest value that is counted there.
-fn upper_ns(place: u64) -> u64 {
-    let (octave, step) = (place / STEPS, place % STEPS);
+/// The largest value of an index.
+fn upper_ns(index: u64) -> u64 {
+    let (octave, step) = (index / STEPS, index % STEPS);
     if octave <= 1 {
-        place
+        index
     } else {
         ((STEPS + step + 1) << (octave - 1)) - 1
     }
@@ -133,7 +132,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn percentiles_of_a_thousand_packets() {
+    fn percentiles_of_a_thousand_packets_are_within_four_percent() {
         let lateness = Lateness::new(u64::MAX);
         for microseconds in 1..=1000u64 {
             lateness.add(microseconds * 1000, 1);
@@ -149,20 +148,20 @@ mod tests {
     }
 
     #[test]
-    fn one_late_packet_in_fifty_is_too_much_and_one_in_two_hundred_is_not() {
+    fn one_late_packet_in_fifty_is_overload_and_one_in_two_hundred_is_not() {
         let lateness = Lateness::new(1000);
         for (on_time, expected) in [(49, true), (199, false)] {
             lateness.add(10, on_time);
             lateness.add(2000, 1);
-            assert_eq!(lateness.take_overload(), expected);
-            assert!(!lateness.take_overload(), "counting starts anew");
+            assert_eq!(lateness.read_overload(), expected);
+            assert!(!lateness.read_overload(), "each call starts a new count");
         }
     }
 
     proptest! {
         #[test]
-        fn a_value_lies_within_three_percent_of_its_step(value in 0u64..1 << 44) {
-            let upper = upper_ns(place(value) as u64);
+        fn the_step_of_a_value_is_at_most_three_percent_wide(value in 0u64..1 << 44) {
+            let upper = upper_ns(index_of(value) as u64);
             prop_assert!(upper >= value);
             prop_assert!(upper as f64 <= value as f64 * 1.032 + 1.0);
         }

@@ -1,7 +1,7 @@
-//! The files beneath the root, opened once however many clients watch them.
+//! The media of the root folder. All clients of a file share one medium.
 //!
-//! A medium is known by its file's identity, not by its name: when a file is replaced, streams that
-//! play go on from the old one and the next client gets the new one.
+//! The identity of the file decides, not its name: after a file is replaced, playing streams continue
+//! with the old one and new clients receive the new one.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -11,43 +11,43 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::{Arc, Mutex, Weak};
 
-use crate::wire::media::PROBE_BYTES;
-use crate::wire::{Media, MediaError};
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
+use crate::wire::layout::PROBE_BYTES;
+use crate::wire::{LayoutError, PacketLayout};
+use perpacket_linux::mapped_file::MappedFile;
+use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags, ResolveFlags, accessat, openat, openat2};
 use thiserror::Error;
 
-use super::blocks::{Blocks, lock};
-use perpacket_linux::mapped_file::MappedFile;
+use super::block::BlockTable;
+use super::mailbox::lock;
 
-/// How much of each end of a file is looked at first: enough for most.
+/// Bytes of each end that the first attempt of detection reads: enough for most files.
 const FIRST_PROBE_BYTES: usize = 64 * 1024;
 
-/// A file that can be streamed, open.
+/// An open file that can be streamed.
 #[derive(Debug)]
 pub(super) struct Medium {
-    /// The file's name beneath the root.
+    /// Path of the file in the root folder.
     pub(super) name: String,
-    /// What it is and when its bytes are due.
-    pub(super) media: Media,
-    /// The file.
+    /// Packets and their due times.
+    pub(super) layout: PacketLayout,
     pub(super) file: File,
-    /// The file in memory, where it is to be served from there.
+    /// The mapped file, in `mapped` buffering.
     pub(super) mapping: Option<MappedFile>,
-    /// Its parts in memory or on their way there.
-    pub(super) blocks: Arc<Blocks>,
+    /// Parts in memory or being read.
+    pub(super) blocks: Arc<BlockTable>,
 }
 
-/// What the library knows of a name. The cache may own blocks of a medium that no stream uses: the
-/// file is then closed, and its next stream uses the same blocks.
+/// The last medium of a name. While no stream uses the file it is closed, but the cache may still
+/// own blocks for its next stream.
 #[derive(Debug)]
 struct Known {
     identity: Identity,
-    media: Media,
+    layout: PacketLayout,
     medium: Weak<Medium>,
-    blocks: Weak<Blocks>,
+    blocks: Weak<BlockTable>,
 }
 
-/// Tells one content of a name from another.
+/// Changes when the content of a name changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Identity {
     device: u64,
@@ -57,21 +57,21 @@ struct Identity {
     modified_ns: i64,
 }
 
-/// Why there is no medium of a name.
+/// Why a medium cannot be opened.
 #[derive(Debug, Error)]
 pub(super) enum OpenError {
-    /// No file beneath the root.
+    /// The file cannot be read.
     #[error("{name}: {error}")]
     Missing { name: String, error: io::Error },
     /// A folder, a pipe or a device.
     #[error("{name}: not a regular file")]
     NotAFile { name: String },
-    /// It cannot be streamed.
+    /// The file cannot be streamed.
     #[error(transparent)]
-    Media(#[from] MediaError),
+    Layout(#[from] LayoutError),
 }
 
-/// The open media of one root.
+/// The media of a root folder.
 #[derive(Debug)]
 pub(super) struct Library {
     root: OwnedFd,
@@ -80,7 +80,6 @@ pub(super) struct Library {
 }
 
 impl Library {
-    /// The library of a folder.
     pub(super) fn new(root: &Path, maps_files: bool) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(Self {
@@ -90,13 +89,19 @@ impl Library {
         })
     }
 
-    /// Opens a medium, or finds it open. Reads from the disk: not for an event loop.
+    /// Checks that this process may read the root folder.
+    pub(super) fn check_access(&self) -> io::Result<()> {
+        let access = Access::READ_OK | Access::EXEC_OK;
+        Ok(accessat(&self.root, ".", access, AtFlags::EACCESS)?)
+    }
+
+    /// Opens a medium, or returns the open one. Reads from the disk, so event loops do not call it.
     pub(super) fn open(&self, name: &str) -> Result<Arc<Medium>, OpenError> {
         let missing = |error: io::Error| OpenError::Missing {
             name: name.to_owned(),
             error,
         };
-        // A pipe must not make the open wait for a writer. Links are followed beneath the root.
+        // NONBLOCK: opening a pipe would wait for a writer. Links inside the root are followed.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         let file = openat2(&self.root, name, flags, Mode::empty(), resolve)
@@ -115,27 +120,26 @@ impl Library {
             modified_s: metadata.mtime(),
             modified_ns: metadata.mtime_nsec(),
         };
-        let (media, blocks) = match self.find(name, identity) {
+        let (layout, blocks) = match self.find(name, identity) {
             Some((Some(medium), ..)) => return Ok(medium),
-            Some((None, media, Some(blocks))) => (media, blocks),
-            Some((None, media, None)) => (media, Arc::new(Blocks::new(&media))),
+            Some((None, layout, blocks)) => (layout, blocks),
             None => {
-                let media = probe(&file, name, metadata.len(), FIRST_PROBE_BYTES)
-                    .or_else(|_| probe(&file, name, metadata.len(), PROBE_BYTES))?;
-                (media, Arc::new(Blocks::new(&media)))
+                let layout = detect(&file, name, metadata.len(), FIRST_PROBE_BYTES)
+                    .or_else(|_| detect(&file, name, metadata.len(), PROBE_BYTES))?;
+                (layout, None)
             }
         };
-        let mapped_bytes = usize::try_from(media.offset + media.bytes).unwrap_or(0);
-        let mapping = (self.maps_files && !media.swaps_bytes)
+        let mapped_bytes = usize::try_from(layout.offset + layout.bytes).unwrap_or(0);
+        let mapping = (self.maps_files && !layout.swaps_bytes)
             .then(|| MappedFile::new(&file, mapped_bytes))
             .transpose()
             .map_err(missing)?;
         let medium = Arc::new(Medium {
             name: name.to_owned(),
-            media,
+            layout,
             file,
             mapping,
-            blocks,
+            blocks: blocks.unwrap_or_else(|| Arc::new(BlockTable::new(&layout))),
         });
         self.remember(identity, &medium);
         Ok(medium)
@@ -145,10 +149,10 @@ impl Library {
         &self,
         name: &str,
         identity: Identity,
-    ) -> Option<(Option<Arc<Medium>>, Media, Option<Arc<Blocks>>)> {
+    ) -> Option<(Option<Arc<Medium>>, PacketLayout, Option<Arc<BlockTable>>)> {
         let known = lock(&self.known);
         let found = known.get(name).filter(|known| known.identity == identity)?;
-        Some((found.medium.upgrade(), found.media, found.blocks.upgrade()))
+        Some((found.medium.upgrade(), found.layout, found.blocks.upgrade()))
     }
 
     fn remember(&self, identity: Identity, medium: &Arc<Medium>) {
@@ -159,7 +163,7 @@ impl Library {
         }
         let entry = Known {
             identity,
-            media: medium.media,
+            layout: medium.layout,
             medium: Arc::downgrade(medium),
             blocks: Arc::downgrade(&medium.blocks),
         };
@@ -167,8 +171,8 @@ impl Library {
     }
 }
 
-/// Tells what a file is from its two ends.
-fn probe(file: &File, name: &str, bytes: u64, ends: usize) -> Result<Media, OpenError> {
+/// Detects the layout of a file from its two ends.
+fn detect(file: &File, name: &str, bytes: u64, ends: usize) -> Result<PacketLayout, OpenError> {
     let missing = |error: io::Error| OpenError::Missing {
         name: name.to_owned(),
         error,
@@ -178,7 +182,7 @@ fn probe(file: &File, name: &str, bytes: u64, ends: usize) -> Result<Media, Open
     file.read_exact_at(&mut head, 0).map_err(missing)?;
     let tail_start = bytes - end as u64;
     file.read_exact_at(&mut tail, tail_start).map_err(missing)?;
-    Ok(Media::recognize(name, bytes, &head, &tail)?)
+    Ok(PacketLayout::detect(name, bytes, &head, &tail)?)
 }
 
 #[cfg(test)]
@@ -194,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_outside_the_root_is_opened() {
+    fn files_outside_the_root_are_not_opened() {
         let path = folder("library-root");
         fs::create_dir(path.join("media")).unwrap();
         fs::write(path.join("secret.pcmu"), [0; 160]).unwrap();
@@ -216,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_opened_once_until_its_file_is_replaced() {
+    fn a_name_has_one_medium_until_its_file_is_replaced() {
         let path = folder("library-identity");
         fs::write(path.join("a.pcmu"), [0; 160]).unwrap();
         let library = Library::new(&path, false).unwrap();
@@ -225,7 +229,7 @@ mod tests {
         fs::write(path.join("b.pcmu"), [0; 320]).unwrap();
         fs::rename(path.join("b.pcmu"), path.join("a.pcmu")).unwrap();
         let second = library.open("a.pcmu").unwrap();
-        assert_eq!((first.media.bytes, second.media.bytes), (160, 320));
+        assert_eq!((first.layout.bytes, second.layout.bytes), (160, 320));
         fs::remove_dir_all(path).unwrap();
     }
 }

@@ -1,19 +1,21 @@
 //! A server of stored media: RTSP for control, RTP in datagrams or on the RTSP connection.
 //!
-//! What is compared is how media get from the disk to the sender ([`Buffering`]); everything else
-//! is one code for all: an event loop a core answers RTSP (`protocol`), files are opened and read by
-//! a pool of threads (`library`, `blocks`), and a stream knows its packets (`stream`). In `shared`
-//! and `mapped` the event loop also paces (`pacing`); in `single` and `double`, the
-//! published designs, threads of each stream's own do (`threads`).
+//! [`Buffering`] selects how media are brought from the disk to the sender. The rest is the same in
+//! all four: an event loop per CPU answers RTSP (`event_loop`, `protocol`, `session`), a pool of
+//! threads opens and reads files (`readers`, `library`, `block`), and `stream` makes and sends
+//! packets. In `shared` and `mapped` the event loop paces the streams (`pacing`). In `single` and
+//! `double`, the published designs, each stream has threads of its own (`threads`).
 
-mod blocks;
+mod block;
 mod counters;
+mod event_loop;
 mod lateness;
 mod library;
+mod mailbox;
 mod outgoing;
 mod pacing;
 mod protocol;
-mod reactor;
+mod readers;
 mod session;
 mod sockets;
 mod stream;
@@ -28,60 +30,64 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Resource, getrlimit, setrlimit};
+use perpacket_linux::user::{UserError, drop_root};
+use perpacket_linux::{affinity, descriptors};
 use serde::Serialize;
 use thiserror::Error;
 
 pub use counters::{ContextSwitches, PageFaults, Report, Rtcp};
 pub use lateness::Percentiles;
 
-use blocks::{Desk, Mailbox, Readers};
 use counters::Counters;
+use event_loop::EventLoop;
 use library::Library;
-use reactor::Reactor;
+use mailbox::Mailbox;
+use readers::{ReaderQueue, Readers};
 
 /// How media get from the disk to the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Buffering {
-    /// A thread a stream reads a buffer, then sends it, in turn.
+    /// One thread per stream reads a buffer, then sends it.
     Single,
-    /// A thread a stream fills one buffer while another sends the other.
+    /// Per stream, one thread fills a buffer while another thread sends the other buffer.
     Double,
-    /// One event loop a core sends for all streams, from blocks that a few readers fetch ahead.
+    /// One event loop per CPU sends all streams, from blocks that reader threads read ahead.
     Shared,
-    /// As shared, from the pages of mapped files.
+    /// Like `shared`, from the pages of mapped files.
     Mapped,
 }
 
-/// How to serve.
+/// Options of a server.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The folder whose files are served.
+    /// The folder of the files.
     pub root: PathBuf,
-    /// Where to listen for RTSP; port 0 takes a free one.
+    /// Address for RTSP; port 0 selects a free one.
     pub listen: SocketAddr,
+    /// The user that root becomes; `None` is `nobody`.
+    pub user: Option<String>,
     /// How media get from the disk to the sender.
     pub buffering: Buffering,
     /// Packets in a buffer of `single` and `double`.
     pub buffer_packets: u32,
-    /// CPUs to run on, an event loop on each; empty for one loop that is not bound.
+    /// CPUs, with an event loop on each. Empty: one event loop on any CPU.
     pub cores: Vec<usize>,
-    /// Sessions at a time; another SETUP is answered 453.
+    /// Highest number of sessions; SETUP of another is answered 453.
     pub max_sessions: u64,
-    /// Payload bits a second of all streams; a PLAY that would exceed it is answered 453.
+    /// Highest payload rate of all streams; PLAY of another is answered 453.
     pub max_rate_bps: u64,
-    /// While one packet in a hundred leaves later than this, a PLAY is answered 453.
+    /// PLAY is answered 453 while more than 1 % of the packets leave later than this.
     pub max_lateness: Duration,
-    /// Sessions and connections end when nothing is heard for so long.
+    /// Sessions and connections end after this time without a message.
     pub session_timeout: Duration,
-    /// Every read takes so much longer: an emulated slow disk.
+    /// Emulates a slow disk: every read takes this much longer.
     pub read_delay: Duration,
-    /// Threads that read, in `shared` and `mapped`.
+    /// Reader threads of `shared` and `mapped`.
     pub readers: usize,
-    /// Bytes of blocks kept for streams that may follow.
+    /// Size of the cache of blocks for later viewers.
     pub cache_bytes: usize,
-    /// How long before its time a packet may leave with an earlier one when there are many.
+    /// At high rates, a packet may leave this long before its due time, together with another.
     pub ahead: Duration,
 }
 
@@ -92,6 +98,7 @@ impl Options {
         Self {
             root,
             listen,
+            user: None,
             buffering: Buffering::Shared,
             buffer_packets: 10,
             cores: Vec::new(),
@@ -107,7 +114,7 @@ impl Options {
     }
 }
 
-/// Why the server could not start.
+/// Why the server cannot start.
 #[derive(Debug, Error)]
 pub enum Error {
     /// The folder cannot be opened.
@@ -115,10 +122,23 @@ pub enum Error {
     Root {
         /// The folder.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         error: io::Error,
     },
-    /// The address cannot be listened on.
+    /// The process cannot become the user.
+    #[error("--user: {0}")]
+    User(#[from] UserError),
+    /// The user cannot read the folder.
+    #[error("root {path}: user {user} cannot read it: {error}")]
+    Unreadable {
+        /// The folder.
+        path: PathBuf,
+        /// The user.
+        user: String,
+        /// The error of the system.
+        error: io::Error,
+    },
+    /// The server cannot listen on the address.
     #[error("cannot listen on {address}: {error}")]
     Listen {
         /// The address.
@@ -126,7 +146,7 @@ pub enum Error {
         /// What the system said.
         error: io::Error,
     },
-    /// A CPU that is not there, or may not be used.
+    /// A CPU does not exist or may not be used.
     #[error("cannot run on cpu {core}: {error}")]
     Core {
         /// The CPU.
@@ -134,16 +154,16 @@ pub enum Error {
         /// What the system said.
         error: io::Error,
     },
-    /// The system gave no thread, descriptor or memory.
+    /// The system has no more threads, descriptors or memory.
     #[error("cannot start: {0}")]
     System(#[from] io::Error),
 }
 
-/// What all threads of a server share.
+/// State that all threads of a server share.
 struct Shared {
     options: Options,
     counters: Arc<Counters>,
-    desk: Desk,
+    readers: ReaderQueue,
     stopped: AtomicBool,
     overloaded: AtomicBool,
 }
@@ -155,38 +175,41 @@ pub struct Server {
     started: Instant,
     mailboxes: Vec<Arc<Mailbox>>,
     threads: Vec<JoinHandle<()>>,
-    /// Ends after the event loops, which ask it.
+    /// Declared last: the event loops, which use the readers, end first.
     _readers: Readers,
 }
 
-/// Descriptors for each session: its connection, its socket, a file of its own.
+/// Descriptors of a session: its connection, its socket, its file.
 const DESCRIPTORS_PER_SESSION: u64 = 3;
 
-/// Descriptors for everything else.
-const DESCRIPTORS_SPARE: u64 = 64;
+/// Descriptors of the rest of the process.
+const OTHER_DESCRIPTORS: u64 = 64;
 
 impl Server {
-    /// Starts to serve.
+    /// Starts a server. A process of root becomes another user for good.
     ///
     /// # Errors
-    /// The folder, the address or a CPU cannot be used, or the system gives no more threads.
+    /// The folder, the address, the user or a CPU cannot be used, or the system has no more threads.
     pub fn start(options: Options) -> Result<Self, Error> {
-        raise_descriptor_limit(options.max_sessions);
+        let sessions = options.max_sessions;
+        // Below this limit, connections are refused when descriptors run out.
+        descriptors::raise(sessions.saturating_mul(DESCRIPTORS_PER_SESSION) + OTHER_DESCRIPTORS);
         let maps_files = options.buffering == Buffering::Mapped;
         let library = Library::new(&options.root, maps_files).map_err(|error| Error::Root {
             path: options.root.clone(),
             error,
         })?;
+        let library = Arc::new(library);
         let readers = Readers::start(
             options.readers,
-            Arc::new(library),
+            Arc::clone(&library),
             options.cache_bytes,
             options.read_delay,
         )?;
         let limit_ns = u64::try_from(options.max_lateness.as_nanos()).unwrap_or(u64::MAX);
         let shared = Arc::new(Shared {
             counters: Arc::new(Counters::new(limit_ns)),
-            desk: readers.desk(),
+            readers: readers.queue(),
             stopped: AtomicBool::new(false),
             overloaded: AtomicBool::new(false),
             options,
@@ -203,38 +226,61 @@ impl Server {
             [] => vec![None],
             cores => cores.iter().copied().map(Some).collect(),
         };
-        for (number, core) in cores.into_iter().enumerate() {
-            let reactor = Reactor::new(Arc::clone(&server.shared), server.address)?;
-            server.address = reactor.address();
-            server.mailboxes.push(reactor.mailbox());
-            let (ready, started) = std::sync::mpsc::sync_channel(1);
-            let thread = std::thread::Builder::new().name(format!("media-{number}"));
-            server.threads.push(thread.spawn(move || {
-                let bound = core.map_or(Ok(()), reactor::bind_to);
-                let is_bound = bound.is_ok();
-                // The starter waits for this, and only for this.
-                let _ = ready.send(bound);
-                if is_bound {
-                    reactor.run();
-                }
-            })?);
-            if let (Ok(Err(error)), Some(core)) = (started.recv(), core) {
-                return Err(Error::Core { core, error });
-            }
+        let mut event_loops = Vec::new();
+        for core in cores {
+            let event_loop = EventLoop::new(Arc::clone(&server.shared), server.address)?;
+            server.address = event_loop.address();
+            server.mailboxes.push(event_loop.mailbox());
+            event_loops.push((core, event_loop));
+        }
+        // Ports below 1024 are bound by now.
+        let options = &server.shared.options;
+        if let Some(user) = drop_root(options.user.as_deref())? {
+            library.check_access().map_err(|error| Error::Unreadable {
+                path: options.root.clone(),
+                user: user.to_owned(),
+                error,
+            })?;
+        }
+        for (number, (core, event_loop)) in event_loops.into_iter().enumerate() {
+            server.start_thread(number, core, event_loop)?;
         }
         Ok(server)
     }
 
-    /// Where it listens.
+    fn start_thread(
+        &mut self,
+        number: usize,
+        core: Option<usize>,
+        event_loop: EventLoop,
+    ) -> Result<(), Error> {
+        let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+        let thread = std::thread::Builder::new().name(format!("media-{number}"));
+        self.threads.push(thread.spawn(move || {
+            let bound = core.map_or(Ok(()), |core| affinity::bind(&[core]));
+            let is_bound = bound.is_ok();
+            // The receiver waits for this result and for nothing after it.
+            let _ = sender.send(bound);
+            if is_bound {
+                event_loop.run();
+            }
+        })?);
+        match (receiver.recv(), core) {
+            (Ok(Err(error)), Some(core)) => Err(Error::Core { core, error }),
+            _ => Ok(()),
+        }
+    }
+
+    /// The address for RTSP, with the real port.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What it did until now.
+    /// The report from the start until now.
     #[must_use]
     pub fn report(&self) -> Report {
-        let reads = self.shared.desk.counts();
+        let reads = self.shared.readers.counts();
         let options = &self.shared.options;
         self.shared.counters.report(options, self.started, reads)
     }
@@ -246,7 +292,7 @@ impl Server {
             mailbox.wake();
         }
         for thread in self.threads.drain(..) {
-            // A loop that panicked has printed why.
+            // A thread that panicked has printed why.
             let _ = thread.join();
         }
     }
@@ -255,25 +301,5 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.stop();
-    }
-}
-
-/// Makes room for the sessions that are admitted, as far as the system lets us: where it does not,
-/// connections are refused when descriptors run out.
-fn raise_descriptor_limit(sessions: u64) {
-    let wanted = sessions.saturating_mul(DESCRIPTORS_PER_SESSION) + DESCRIPTORS_SPARE;
-    let mut limit = getrlimit(Resource::Nofile);
-    if limit.current.is_none_or(|current| current >= wanted) {
-        return;
-    }
-    // Root may raise the upper limit as well; others get what it allows.
-    let upper = limit.maximum;
-    limit.current = Some(wanted);
-    limit.maximum = upper.map(|upper| upper.max(wanted));
-    if setrlimit(Resource::Nofile, limit).is_err() {
-        limit.current = upper.map(|upper| upper.min(wanted));
-        limit.maximum = upper;
-        // What cannot be had is found out when a descriptor is refused.
-        let _ = setrlimit(Resource::Nofile, limit);
     }
 }

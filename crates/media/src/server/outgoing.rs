@@ -1,20 +1,18 @@
-//! What waits to be written to an RTSP connection: answers and, where a client wants them there,
-//! interleaved packets.
+//! The write queue of an RTSP connection: responses and interleaved frames.
 //!
-//! A client that reads too slowly loses whole frames, never answers and never the beginning of a
-//! frame without its end; nobody waits for it.
+//! A client that reads too slowly loses complete frames, but no responses. It does not delay others.
 
 use std::io::{self, ErrorKind, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 
-/// Bytes that may wait before frames are dropped: several seconds of the usual rates.
+/// With this many bytes in the queue, frames are dropped: several seconds of usual rates.
 const FRAMES_LIMIT_BYTES: usize = 256 * 1024;
 
-/// Bytes that may wait in all; a client that lets more answers pile up is cut off.
+/// With this many bytes in the queue, the connection is closed.
 const LIMIT_BYTES: usize = 1024 * 1024;
 
-/// The writing half of a connection.
+/// The write queue of a connection.
 #[derive(Debug)]
 pub(super) struct Outgoing {
     socket: Arc<TcpStream>,
@@ -23,7 +21,6 @@ pub(super) struct Outgoing {
 }
 
 impl Outgoing {
-    /// Nothing to write yet.
     pub(super) fn new(socket: Arc<TcpStream>) -> Self {
         Self {
             socket,
@@ -32,12 +29,12 @@ impl Outgoing {
         }
     }
 
-    /// Adds an answer.
+    /// Adds a response.
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Adds a frame of several parts; false if the client is so far behind that it was dropped.
+    /// Adds a frame that consists of several parts. Returns false if the frame was dropped.
     pub(super) fn push_frame(&mut self, parts: &[&[u8]]) -> bool {
         let has_room = self.bytes.len() - self.written < FRAMES_LIMIT_BYTES;
         if has_room {
@@ -48,10 +45,10 @@ impl Outgoing {
         has_room
     }
 
-    /// Writes what the socket takes.
+    /// Writes as much as the socket accepts.
     ///
     /// # Errors
-    /// The connection is gone, or so much waits that it might as well be.
+    /// The connection failed, or the queue is too long.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         while self.written < self.bytes.len() {
             match (&*self.socket).write(&self.bytes[self.written..]) {

@@ -1,52 +1,54 @@
-//! Sending from the event loop: every packet has an absolute deadline, and the timing wheel reports the
-//! next.
+//! Sending from the event loop. Every packet has an absolute due time, and the timing wheel returns
+//! the streams whose next packet is due.
 //!
-//! What a packet costs is mostly the system call, so packets of one client leave together: those
-//! that are due, and, when a core has more to send than calls it can make, those that will be due
-//! soon. How many follows from the rate of all streams, so that few streams are sent evenly and
-//! many in bursts whose length is bounded in time.
+//! The system call is most of the cost of a packet, so packets of one client are sent together: all
+//! that are due, and at high rates also those that are due soon. The rate of all streams determines
+//! how many. Few streams are sent evenly, many streams in bursts of bounded time.
 
 use std::sync::Arc;
 
-use super::blocks::{Block, Place, Waiter};
-use super::counters::count;
-use super::reactor::{Reactor, now_ns, unix_ns};
-use super::session::{Carrier, Connection, Session, State};
-use super::stream::{BATCH_LIMIT, Sent, Sink};
+use perpacket_linux::clock::{monotonic_ns, realtime_ns};
 
-/// Sends a second that a core makes before packets begin to leave together: about an eighth of a
-/// core at 3 us each.
+use super::block::{Block, Storage};
+use super::counters::count;
+use super::event_loop::EventLoop;
+use super::mailbox::Requester;
+use super::session::{Connection, Sender, Session, State};
+use super::stream::{BATCH_LIMIT, Destination, SendOutcome};
+
+/// Above this number of sends a second, several packets are sent together: about an eighth of a CPU
+/// at 3 us each.
 const SENDS_PER_SECOND: f64 = 40_000.0;
 
-/// Blocks that a stream holds or waits for at least: the one it sends and the next.
-const LEAST_AHEAD: u64 = 2;
+/// The fewest blocks that a stream owns or requests: the current and the next.
+const MIN_BLOCKS: u64 = 2;
 
-/// And at most, however slow the disk.
-const MOST_AHEAD: u64 = 8;
+/// The most blocks that a stream owns or requests.
+const MAX_BLOCKS: u64 = 8;
 
-/// How many times a read's mean duration is allowed for, since reads wait for one another.
-const READ_ALLOWANCE: u64 = 4;
+/// Multiple of the mean time of a read that a stream reads ahead. Reads wait for one another.
+const READ_TIME_FACTOR: u64 = 4;
 
-/// What became of a stream's turn.
-enum Turn {
-    /// The next packet is due then.
+/// The state of a stream after it sent what is due.
+enum Pace {
+    /// The next packet is due at this time.
     Later(u64),
-    /// Its data have not come.
+    /// The block of the next packet has not been read.
     Starved,
-    /// It reached its end, or its file did.
+    /// The stream is at its end, or the file cannot be read.
     Over { failed: bool },
-    /// The client is gone.
+    /// The client does not receive any more.
     Gone,
 }
 
-impl Reactor {
-    /// How many packets leave together.
+impl EventLoop {
+    /// The most packets that are sent together.
     fn batch(&self) -> usize {
         let batch = (self.packet_rate / SENDS_PER_SECOND).ceil() as usize;
         batch.clamp(1, BATCH_LIMIT)
     }
 
-    /// Gives a stream its turn.
+    /// Sends what is due of a stream and sets its timer.
     pub(super) fn pace(&mut self, token: u64) {
         let Some(mut connection) = self.take(token) else {
             return;
@@ -57,55 +59,55 @@ impl Reactor {
         if session.state != State::Playing {
             return self.put(token, connection);
         }
-        match self.turn(token, session) {
-            Turn::Later(due_ns) => self.timers.set(token as u32, due_ns),
-            Turn::Starved => count(&self.shared.counters.starved),
-            Turn::Over { failed } => {
+        match self.send_due(token, session) {
+            Pace::Later(due_ns) => self.timers.set(token as u32, due_ns),
+            Pace::Starved => count(&self.shared.counters.starved),
+            Pace::Over { failed } => {
                 let failed = failed || session.cut_short;
                 self.finish(&mut connection, failed);
             }
-            Turn::Gone => return self.discard(token, connection),
+            Pace::Gone => return self.discard(token, connection),
         }
         self.put(token, connection);
     }
 
     /// Sends what is due.
-    fn turn(&mut self, token: u64, session: &mut Session) -> Turn {
+    fn send_due(&mut self, token: u64, session: &mut Session) -> Pace {
         let batch = self.batch();
         let ahead_ns = u64::try_from(self.shared.options.ahead.as_nanos()).unwrap_or(u64::MAX);
         loop {
-            self.fetch(token, session);
-            let Carrier::Loop {
+            self.read_ahead(token, session);
+            let Sender::EventLoop {
                 stream,
                 ahead,
                 starved,
-            } = &mut session.carrier
+            } = &mut session.sender
             else {
-                return Turn::Over { failed: true };
+                return Pace::Over { failed: true };
             };
-            let now = now_ns();
+            let now = monotonic_ns();
             let due_ns = stream.due_ns(stream.next);
             if due_ns > now {
-                return Turn::Later(due_ns);
+                return Pace::Later(due_ns);
             }
-            // The end is due when the last packet has had its time: a goodbye that overtakes it
-            // would make some players drop it.
+            // The end is due after the time of the last packet. Some players drop a packet that
+            // arrives after the goodbye.
             if stream.next >= stream.end {
-                return Turn::Over { failed: false };
+                return Pace::Over { failed: false };
             }
             let Some((_, Some(block))) = ahead.front() else {
                 *starved = true;
-                return Turn::Starved;
+                return Pace::Starved;
             };
-            let media = &stream.medium.media;
-            let room = (stream.end - stream.next).min(BATCH_LIMIT as u64) as usize;
-            let room = block.packets_from(stream.next, media, room);
-            if room == 0 {
-                // The block is shorter than the medium says: the file was cut short.
-                return Turn::Over { failed: true };
+            let layout = &stream.medium.layout;
+            let limit = (stream.end - stream.next).min(BATCH_LIMIT as u64) as usize;
+            let available = block.packets_from(stream.next, layout, limit);
+            if available == 0 {
+                // The block is shorter than the layout: the file shrank.
+                return Pace::Over { failed: true };
             }
             let mut packets = 1;
-            while packets < room {
+            while packets < available {
                 let next_due_ns = stream.due_ns(stream.next + packets as u64);
                 let is_soon = packets < batch && next_due_ns <= now.saturating_add(ahead_ns);
                 if next_due_ns > now && !is_soon {
@@ -114,93 +116,93 @@ impl Reactor {
                 packets += 1;
             }
             let block = Arc::clone(block);
-            match stream.send(&block, packets, now, &mut self.scratch) {
-                Sent::Done => {}
-                Sent::Gone => return Turn::Gone,
-                Sent::Broken => return Turn::Over { failed: true },
+            match stream.send(&block, packets, now, &mut self.buffers) {
+                SendOutcome::Done => {}
+                SendOutcome::Gone => return Pace::Gone,
+                SendOutcome::Broken => return Pace::Over { failed: true },
             }
         }
     }
 
-    /// Lets go of blocks that were sent and asks for those that come next.
-    fn fetch(&self, token: u64, session: &mut Session) {
-        let Carrier::Loop { stream, ahead, .. } = &mut session.carrier else {
+    /// Drops the blocks that were sent and requests the next.
+    fn read_ahead(&self, token: u64, session: &mut Session) {
+        let Sender::EventLoop { stream, ahead, .. } = &mut session.sender else {
             return;
         };
         let medium = &stream.medium;
         let blocks = &medium.blocks;
-        let current = blocks.of(stream.next);
-        // Within a block nothing changes: most turns cost one comparison.
+        let current = blocks.index_of(stream.next);
+        // Within a block nothing changes, so most calls return here.
         if ahead.front().is_some_and(|(index, _)| *index == current) {
             return;
         }
         while ahead.front().is_some_and(|(index, _)| *index != current) {
             ahead.pop_front();
         }
-        let last = blocks.of(stream.end.saturating_sub(1));
+        let last = blocks.index_of(stream.end.saturating_sub(1));
         let next = ahead.back().map_or(current, |(index, _)| index + 1);
-        let block_ns = medium.media.time_ns(blocks.packets).max(1);
-        let read_ns = READ_ALLOWANCE * self.shared.desk.counts().mean_ns();
-        let wanted = (LEAST_AHEAD + read_ns / block_ns).min(MOST_AHEAD);
-        let place = match (&medium.mapping, &stream.sink) {
-            (Some(_), Sink::Datagrams { .. }) => Place::Mapped,
-            _ => Place::Copied,
+        let block_ns = medium.layout.time_ns(blocks.packets).max(1);
+        let read_ns = READ_TIME_FACTOR * self.shared.readers.counts().mean_ns();
+        let wanted = (MIN_BLOCKS + read_ns / block_ns).min(MAX_BLOCKS);
+        let place = match (&medium.mapping, &stream.destination) {
+            (Some(_), Destination::Datagrams { .. }) => Storage::Mapped,
+            _ => Storage::Copied,
         };
-        let waiter = Waiter {
+        let requester = Requester {
             mailbox: Arc::clone(&self.mailbox),
             token,
         };
         for index in next..=last.min(current + wanted - 1) {
             let due_ns = stream.due_ns((index * blocks.packets).max(stream.next));
-            let desk = &self.shared.desk;
-            let block = desk.block(medium, index, place, due_ns, &waiter);
+            let readers = &self.shared.readers;
+            let block = readers.block(medium, index, place, due_ns, &requester);
             ahead.push_back((index, block));
         }
     }
 
-    /// Starts to play: at once, or when the first data have come.
+    /// Starts a stream, now or when its first block has been read.
     pub(super) fn begin(&mut self, token: u64, connection: &mut Connection) {
         let Some(session) = &mut connection.session else {
             return;
         };
         session.state = State::Starting;
-        // Until it starts, what is due when is counted from now.
-        session.with(|stream| stream.start(now_ns()));
-        self.fetch(token, session);
+        // Due times for the reads. The stream sets them again when it starts.
+        session.with(|stream| stream.start(monotonic_ns()));
+        self.read_ahead(token, session);
         self.start_if_ready(token, session);
     }
 
     fn start_if_ready(&mut self, token: u64, session: &mut Session) {
-        let Carrier::Loop { ahead, .. } = &session.carrier else {
+        let Sender::EventLoop { ahead, .. } = &session.sender else {
             return;
         };
         if session.state == State::Starting && matches!(ahead.front(), Some((_, Some(_)))) {
-            let now = now_ns();
+            let now = monotonic_ns();
             session.state = State::Playing;
             session.with(|stream| {
                 stream.start(now);
-                stream.report(&self.reports, now, unix_ns());
+                stream.report(&self.reports, now, realtime_ns());
             });
             session.report_ns = now + super::protocol::report_interval_ns();
             self.timers.set(token as u32, now);
         }
     }
 
-    /// A block came, or cannot be had.
-    pub(super) fn take_block(&mut self, token: u64, index: u64, block: Option<Arc<Block>>) {
+    /// Adds a block to its stream. `None` is a failed read.
+    pub(super) fn receive_block(&mut self, token: u64, index: u64, block: Option<Arc<Block>>) {
         let Some(mut connection) = self.take(token) else {
             return;
         };
         let mut resumes = false;
         if let Some(session) = &mut connection.session
-            && let Carrier::Loop { ahead, starved, .. } = &mut session.carrier
-            // A block that was asked for before a pause or a jump is not looked for any more.
-            && let Some(place) = ahead.iter().position(|entry| entry.0 == index && entry.1.is_none())
+            && let Sender::EventLoop { ahead, starved, .. } = &mut session.sender
+            // A stream that was paused or moved has dropped its earlier requests.
+            && let Some(position) = ahead.iter().position(|entry| entry.0 == index && entry.1.is_none())
         {
             if block.is_none() {
-                // What was read before it is still sent; without any of it, this is the end.
-                ahead.truncate(place);
-                if place == 0 {
+                // The blocks before this one are still sent.
+                ahead.truncate(position);
+                if position == 0 {
                     self.finish(&mut connection, true);
                     return self.put(token, connection);
                 }
@@ -210,8 +212,8 @@ impl Reactor {
                     stream.end = stream.end.min(end);
                 });
             } else {
-                ahead[place].1 = block;
-                resumes = place == 0 && std::mem::take(starved);
+                ahead[position].1 = block;
+                resumes = position == 0 && std::mem::take(starved);
                 self.start_if_ready(token, session);
             }
         }

@@ -1,40 +1,42 @@
-//! What the server answers to RTSP requests (RFC 2326).
+//! Responses to RTSP requests (RFC 2326).
 //!
-//! A connection has one session, and a session one stream; it ends with its connection. Requests of
-//! a connection are answered in order: one that needs a file waits until a reader has opened it.
+//! A connection has one session, and a session has one stream. The session ends with its connection.
+//! A connection's requests are answered in order: DESCRIBE and SETUP wait until a reader has opened
+//! the file.
 
 use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 
-use crate::wire::rtsp::{Lower, Message, Range, Request, Status, Transport};
+use crate::wire::rtsp::{LowerTransport, Message, Range, Request, Status, Transport};
 use crate::wire::sdp;
+use perpacket_http::target::percent_decode;
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use super::Buffering;
-use super::blocks::Waiter;
 use super::counters::count;
+use super::event_loop::EventLoop;
 use super::library::{Medium, OpenError};
-use super::reactor::Reactor;
-use super::session::{Carrier, Connection, Session, State};
-use super::stream::{Origin, Sink, Stream, lock};
-use super::threads::{Needs, Runner};
+use super::mailbox::{Requester, lock};
+use super::session::{Connection, Sender, Session, State};
+use super::stream::{Destination, RtpStart, Stream};
+use super::threads::{StreamTask, StreamThreads};
 
-/// The only stream of every medium.
+/// The relative URI of the only stream of a medium.
 const TRACK: &str = "track1";
 
-/// What the server understands.
+/// The supported methods.
 const METHODS: &str =
     "OPTIONS, DESCRIBE, SETUP, PLAY, PAUSE, TEARDOWN, GET_PARAMETER, SET_PARAMETER";
 
-/// Ports below belong to services of the client's machine; nobody receives media there.
+/// Lower ports belong to services of the client's machine. The server sends no media to them.
 const FIRST_CLIENT_PORT: u16 = 1024;
 
 /// Mean time between reports, in nanoseconds (RFC 3550, section 6.2).
 const REPORT_INTERVAL_NS: u64 = 5_000_000_000;
 
-/// An answer.
+/// A response.
 pub(super) struct Reply {
     status: Status,
     headers: Vec<(&'static str, String)>,
@@ -42,7 +44,7 @@ pub(super) struct Reply {
 }
 
 impl Reply {
-    /// An answer with nothing but its status.
+    /// A response with a status only.
     pub(super) fn new(status: Status) -> Self {
         Self {
             status,
@@ -56,7 +58,7 @@ impl Reply {
         self
     }
 
-    /// The answer as it stands on the wire.
+    /// The response as bytes. `sequence` is the CSeq of the request.
     pub(super) fn to_bytes(&self, sequence: Option<u32>) -> Vec<u8> {
         let status = self.status;
         let mut text = format!("RTSP/1.0 {} {}\r\n", status.code(), status.reason());
@@ -76,21 +78,21 @@ impl Reply {
     }
 }
 
-/// Time to the next report, drawn from half to one and a half times the mean, so that streams
-/// started together do not report together.
+/// Time to the next report: random, from half to one and a half times the mean, so that streams
+/// started together do not report together (RFC 3550, section 6.2).
 pub(super) fn report_interval_ns() -> u64 {
     REPORT_INTERVAL_NS / 2 + u64::from_ne_bytes(random()) % REPORT_INTERVAL_NS
 }
 
-/// Bytes nobody can guess.
+/// Random bytes that no client can predict.
 fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
-    // The kernel's generator has no error for so few bytes once it is ready; it waits until then.
+    // getrandom(2) waits until the generator is ready and does not fail for so few bytes.
     let _ = getrandom(&mut bytes, GetRandomFlags::empty());
     bytes
 }
 
-/// The file a URI names, decoded, without the stream's own part; none if it names none.
+/// The decoded file name of a URI, without the stream's part. `None` if the URI has no file name.
 fn file_name(uri: &str) -> Option<String> {
     let scheme = uri
         .get(..7)
@@ -101,28 +103,16 @@ fn file_name(uri: &str) -> Option<String> {
     let path = path
         .strip_suffix(TRACK)
         .map_or(path, |path| path.trim_end_matches('/'));
-    let mut bytes = Vec::with_capacity(path.len());
-    let mut rest = path.bytes();
-    while let Some(byte) = rest.next() {
-        bytes.push(match byte {
-            b'%' => {
-                let digit = |byte: u8| char::from(byte).to_digit(16);
-                let (high, low) = (digit(rest.next()?)?, digit(rest.next()?)?);
-                (high << 4 | low) as u8
-            }
-            byte => byte,
-        });
-    }
-    let name = String::from_utf8(bytes).ok()?;
+    let name = String::from_utf8(percent_decode(path.as_bytes())?).ok()?;
     (!name.is_empty() && !name.contains('\0')).then_some(name)
 }
 
-impl Reactor {
-    /// Answers a request, or asks for the medium it needs.
+impl EventLoop {
+    /// Handles a request: answers it, or requests the medium first.
     pub(super) fn handle(&mut self, token: u64, connection: &mut Connection, request: Request) {
         count(&self.shared.counters.requests);
         if let Some(session) = &mut connection.session {
-            session.with(Stream::heard);
+            session.with(Stream::reset_refusals);
         }
         let reply = self
             .check(&request)
@@ -130,11 +120,11 @@ impl Reactor {
                 "OPTIONS" => Some(Reply::new(Status::Ok).with("Public", METHODS)),
                 "DESCRIBE" | "SETUP" => match file_name(&request.uri) {
                     Some(name) => {
-                        let waiter = Waiter {
+                        let requester = Requester {
                             mailbox: self.mailbox(),
                             token,
                         };
-                        self.shared.desk.open(name, waiter);
+                        self.shared.readers.open(name, requester);
                         connection.waiting = Some(request.clone());
                         None
                     }
@@ -154,7 +144,7 @@ impl Reactor {
         }
     }
 
-    /// What every request must have; an answer if one lacks it.
+    /// Checks the parts that every request has. Returns the response to a wrong request.
     fn check(&self, request: &Request) -> Option<Option<Reply>> {
         let message = &request.message;
         let required = message
@@ -190,7 +180,7 @@ impl Reactor {
         lock(&connection.outgoing).push(&reply.to_bytes(request.sequence()));
     }
 
-    /// Answers a request whose medium is open, or cannot be.
+    /// Answers a request that waited for its medium.
     pub(super) fn handle_opened(
         &mut self,
         connection: &mut Connection,
@@ -206,8 +196,8 @@ impl Reactor {
                     self.set_up(connection, request, medium)
                 }
             }
-            Err(OpenError::Media(error)) => {
-                // The reason travels in the answer's body: the client's user can act on it.
+            Err(OpenError::Layout(error)) => {
+                // The body has the reason, for the user of the client.
                 let mut reply = Reply::new(Status::UnsupportedMediaType)
                     .with("Content-Type", "text/plain; charset=utf-8");
                 reply.body = format!("{error}\r\n");
@@ -232,7 +222,7 @@ impl Reactor {
             Some(_) if named && !names_session(connection, &request.message) => {
                 return Reply::new(Status::SessionNotFound);
             }
-            // A second medium, in the same session or beside it.
+            // The session would get a second stream.
             Some(session) if !named || session.medium != medium.name => {
                 return Reply::new(Status::AggregateOperationNotAllowed);
             }
@@ -259,7 +249,7 @@ impl Reactor {
                 count(&self.shared.counters.sessions);
                 Reply::new(Status::Ok).with("Transport", transport.to_string())
             }
-            // No descriptor or port is left: no client can change that by asking otherwise.
+            // No descriptor or port is free.
             Err(_) => {
                 self.shared.counters.sessions_open.fetch_sub(1, Relaxed);
                 Reply::new(Status::NotEnoughBandwidth)
@@ -274,8 +264,8 @@ impl Reactor {
         mut transport: Transport,
     ) -> std::io::Result<Transport> {
         let ssrc = u32::from_ne_bytes(random());
-        let sink = match &mut transport.lower {
-            Lower::Udp { client, server } => {
+        let destination = match &mut transport.lower {
+            LowerTransport::Udp { client, server } => {
                 let (rtp, reports) = client.unwrap_or_default();
                 let to = |port| {
                     let mut address = connection.peer;
@@ -284,7 +274,7 @@ impl Reactor {
                 };
                 *server = Some((self.rtp_port, self.rtp_port + 1));
                 let (socket, address) = self.connect(connection.local.ip(), to(rtp))?;
-                Sink::Datagrams {
+                Destination::Datagrams {
                     socket,
                     to: address,
                     reports: to(reports),
@@ -292,27 +282,27 @@ impl Reactor {
                     segments: true,
                 }
             }
-            Lower::Interleaved { channels } => Sink::Frames {
+            LowerTransport::Interleaved { channels } => Destination::Frames {
                 outgoing: Arc::clone(&connection.outgoing),
                 channels: *channels.get_or_insert((0, 1)),
             },
         };
         transport.ssrc = Some(ssrc);
         transport.destination = None;
-        let origin = Origin {
+        let origin = RtpStart {
             ssrc,
             sequence: u16::from_ne_bytes(random()),
             timestamp: u32::from_ne_bytes(random()),
         };
         let counters = Arc::clone(&self.shared.counters);
         let name = medium.name.clone();
-        let stream = Stream::new(medium, sink, origin, counters);
-        let carrier = match self.shared.options.buffering {
-            Buffering::Single | Buffering::Double => Carrier::Threads {
+        let stream = Stream::new(medium, destination, origin, counters);
+        let sender = match self.shared.options.buffering {
+            Buffering::Single | Buffering::Double => Sender::Threads {
                 stream: Arc::new(Mutex::new(stream)),
-                runner: None,
+                threads: None,
             },
-            Buffering::Shared | Buffering::Mapped => Carrier::Loop {
+            Buffering::Shared | Buffering::Mapped => Sender::EventLoop {
                 stream: Box::new(stream),
                 ahead: std::collections::VecDeque::new(),
                 starved: false,
@@ -322,7 +312,7 @@ impl Reactor {
             name: format!("{:016x}", u64::from_ne_bytes(random())),
             medium: name,
             ssrc,
-            carrier,
+            sender,
             state: State::Ready,
             reported_lost: 0,
             cut_short: false,
@@ -348,7 +338,7 @@ impl Reactor {
             "PAUSE" => {
                 self.halt(connection);
                 let position_ns = connection.session.as_mut().map_or(0, |session| {
-                    session.with(|stream| stream.medium.media.time_ns(stream.next))
+                    session.with(|stream| stream.medium.layout.time_ns(stream.next))
                 });
                 let range = format!("npt={:.6}-", position_ns as f64 / 1e9);
                 Reply::new(Status::Ok).with("Range", range)
@@ -370,18 +360,18 @@ impl Reactor {
             None => None,
         };
         let (medium, position) = session.with(|stream| (Arc::clone(&stream.medium), stream.next));
-        let media = &medium.media;
+        let layout = &medium.layout;
         let start = asked.and_then(|range| range.start_ns);
-        let first = start.map_or(position, |start_ns| media.packet_at(start_ns));
+        let first = start.map_or(position, |start_ns| layout.packet_at(start_ns));
         let end = asked.and_then(|range| range.end_ns);
-        let end = end.map_or(media.packets(), |end_ns| media.packet_at(end_ns));
+        let end = end.map_or(layout.packets(), |end_ns| layout.packet_at(end_ns));
         if first >= end {
             return Reply::new(Status::InvalidRange);
         }
         if session.is_playing() && asked.is_none() {
             return playing(session, request);
         }
-        let rate_bps = media.rate_bps();
+        let rate_bps = layout.rate_bps();
         self.halt(connection);
         if !self.admit_rate(rate_bps) {
             return Reply::new(Status::NotEnoughBandwidth);
@@ -394,26 +384,26 @@ impl Reactor {
         self.sources.insert(session.ssrc, token);
         self.packet_rate += packet_rate(&medium);
         let reply = playing(session, request);
-        let is_started = match &mut session.carrier {
-            Carrier::Loop { .. } => {
+        let is_started = match &mut session.sender {
+            Sender::EventLoop { .. } => {
                 self.begin(token, connection);
                 true
             }
-            Carrier::Threads { stream, runner } => {
+            Sender::Threads { stream, threads } => {
                 self.runs += 1;
-                let needs = Needs {
+                let task = StreamTask {
                     stream: Arc::clone(stream),
                     buffer_packets: self.shared.options.buffer_packets,
-                    desk: self.shared.desk.clone(),
+                    readers: self.shared.readers.clone(),
                     counters: Arc::clone(&self.shared.counters),
                     mailbox: Arc::clone(&self.mailbox),
                     token,
                     run: self.runs,
                 };
                 let prefetches = self.shared.options.buffering == Buffering::Double;
-                *runner = Runner::start(needs, prefetches).ok();
+                *threads = StreamThreads::start(task, prefetches).ok();
                 session.state = State::Playing;
-                runner.is_some()
+                threads.is_some()
             }
         };
         if !is_started {
@@ -423,7 +413,7 @@ impl Reactor {
         reply
     }
 
-    /// Takes a stream's rate into account, unless it is too much.
+    /// Adds the rate of a stream, unless the sum would be above the limit.
     fn admit_rate(&self, rate_bps: u64) -> bool {
         let (counters, options) = (&self.shared.counters, &self.shared.options);
         if self.shared.overloaded.load(Relaxed) {
@@ -439,7 +429,7 @@ impl Reactor {
         is_admitted
     }
 
-    /// Stops sending, if it is.
+    /// Stops a playing stream.
     fn halt(&mut self, connection: &mut Connection) {
         let Some(session) = &mut connection.session else {
             return;
@@ -455,10 +445,10 @@ impl Reactor {
         counters.playing.fetch_sub(1, Relaxed);
         counters
             .rate_bps
-            .fetch_sub(medium.media.rate_bps(), Relaxed);
+            .fetch_sub(medium.layout.rate_bps(), Relaxed);
     }
 
-    /// A stream came to its end, or to the end of what can be read.
+    /// Ends a stream: it was sent to the end, or its file cannot be read.
     pub(super) fn finish(&mut self, connection: &mut Connection, failed: bool) {
         self.halt(connection);
         let counters = &self.shared.counters;
@@ -468,11 +458,11 @@ impl Reactor {
             &counters.finished
         });
         if let Some(session) = &mut connection.session {
-            session.with(|stream| stream.goodbye(&self.reports));
+            session.with(|stream| stream.send_goodbye(&self.reports));
         }
     }
 
-    /// Ends the session of a connection, if it has one.
+    /// Ends the session of a connection.
     pub(super) fn end_session(&mut self, connection: &mut Connection) {
         self.halt(connection);
         if connection.session.take().is_some() {
@@ -483,7 +473,7 @@ impl Reactor {
 
 /// Packets a second of a medium.
 fn packet_rate(medium: &Medium) -> f64 {
-    medium.media.rate_bps() as f64 / 8.0 / f64::from(medium.media.packet_bytes)
+    medium.layout.rate_bps() as f64 / 8.0 / f64::from(medium.layout.packet_bytes)
 }
 
 /// Whether a message names the session of its connection.
@@ -494,17 +484,19 @@ fn names_session(connection: &Connection, message: &Message) -> bool {
     }
 }
 
-/// Whether packets may go where a client wants them: to itself, on a port of its own.
+/// Whether the server may send packets as offered: to the client itself, to an unprivileged port.
 fn is_acceptable(offer: &Transport, peer: IpAddr) -> bool {
-    let goes_home = match &offer.destination {
+    let is_to_peer = match &offer.destination {
         None => true,
         Some(destination) => destination.parse::<IpAddr>() == Ok(peer),
     };
     let has_ports = match offer.lower {
-        Lower::Udp { client, .. } => client.is_some_and(|(rtp, _)| rtp >= FIRST_CLIENT_PORT),
-        Lower::Interleaved { .. } => true,
+        LowerTransport::Udp { client, .. } => {
+            client.is_some_and(|(rtp, _)| rtp >= FIRST_CLIENT_PORT)
+        }
+        LowerTransport::Interleaved { .. } => true,
     };
-    offer.unicast && !offer.records && goes_home && has_ports
+    offer.unicast && !offer.is_recording && is_to_peer && has_ports
 }
 
 fn describe(connection: &Connection, request: &Request, medium: &Medium) -> Reply {
@@ -516,20 +508,20 @@ fn describe(connection: &Connection, request: &Request, medium: &Medium) -> Repl
             format!("{}/", request.uri.trim_end_matches('/')),
         );
     let server: SocketAddr = connection.local;
-    reply.body = sdp::describe(&medium.media, &medium.name, server.ip(), TRACK, session);
+    reply.body = sdp::describe(&medium.layout, &medium.name, server.ip(), TRACK, session);
     reply
 }
 
-/// What is played, and how its packets begin (RFC 2326, section 12.33).
+/// The response to PLAY: the range, and the first packet (RTP-Info; RFC 2326, section 12.33).
 fn playing(session: &mut Session, request: &Request) -> Reply {
     let uri = request.uri.trim_end_matches('/');
     let uri = uri
         .strip_suffix(TRACK)
         .map_or(uri, |uri| uri.trim_end_matches('/'));
     session.with(|stream| {
-        let media = &stream.medium.media;
-        let end_ns = media.time_ns(stream.end).min(media.duration_ns());
-        let range = Range::text(media.time_ns(stream.next), end_ns);
+        let layout = &stream.medium.layout;
+        let end_ns = layout.time_ns(stream.end).min(layout.duration_ns());
+        let range = Range::text(layout.time_ns(stream.next), end_ns);
         let info = format!(
             "url={uri}/{TRACK};seq={};rtptime={}",
             stream.sequence,
@@ -546,7 +538,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_uri_names_a_file_with_or_without_its_stream() {
+    fn a_file_name_is_read_from_a_uri_with_or_without_the_stream() {
         for uri in [
             "rtsp://h/a%20b/c.ts",
             "RTSP://h:8554/a b/c.ts/track1",
@@ -567,7 +559,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_go_to_the_peer_and_to_nobody_else() {
+    fn packets_are_sent_to_the_peer_only() {
         let peer = "127.0.0.1".parse().unwrap();
         let acceptable = |text| {
             let offer = Transport::parse_all(text).next().unwrap();

@@ -1,4 +1,4 @@
-//! What the server remembers of a connection and of the session on it.
+//! The state of a connection and of its session.
 
 use std::collections::VecDeque;
 use std::net::{SocketAddr, TcpStream};
@@ -6,95 +6,96 @@ use std::sync::{Arc, Mutex};
 
 use crate::wire::rtsp::Request;
 
-use super::blocks::Block;
+use super::block::Block;
 use super::library::Medium;
+use super::mailbox::lock;
 use super::outgoing::Outgoing;
-use super::stream::{Stream, lock};
-use super::threads::Runner;
+use super::stream::Stream;
+use super::threads::StreamThreads;
 
 /// An RTSP connection.
 pub(super) struct Connection {
     pub(super) socket: Arc<TcpStream>,
     pub(super) peer: SocketAddr,
     pub(super) local: SocketAddr,
-    /// Bytes that came and are not yet understood.
+    /// Bytes received and not yet parsed.
     pub(super) incoming: Vec<u8>,
     pub(super) outgoing: Arc<Mutex<Outgoing>>,
-    /// A request that waits until its medium is open.
+    /// The request that waits for its medium.
     pub(super) waiting: Option<Request>,
-    /// The medium last described, kept open for the SETUP that follows.
+    /// Keeps the last described medium open for the SETUP that follows.
     pub(super) described: Option<Arc<Medium>>,
     pub(super) session: Option<Box<Session>>,
-    /// When something was last heard, on the monotonic clock.
-    pub(super) heard_ns: u64,
+    /// Time of the last message on the monotonic clock.
+    pub(super) last_message_ns: u64,
 }
 
-/// A client's session: one stream of one medium.
+/// A session: one stream of one medium.
 pub(super) struct Session {
     pub(super) name: String,
-    /// The medium's name, which requests must agree with.
+    /// Name of the medium. The URI of every request must name it.
     pub(super) medium: String,
     pub(super) ssrc: u32,
-    pub(super) carrier: Carrier,
+    pub(super) sender: Sender,
     pub(super) state: State,
-    /// Packets the client said it lost so far.
+    /// Packets lost by the last receiver report.
     pub(super) reported_lost: u64,
-    /// The file ended before the medium.
+    /// The file shrank while it was sent.
     pub(super) cut_short: bool,
-    /// When the next sender report is due.
+    /// Due time of the next sender report.
     pub(super) report_ns: u64,
 }
 
-/// What a session is doing (RFC 2326, appendix A.2).
+/// The state of a session (RFC 2326, appendix A.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// Set up, or paused, or at the end.
+    /// Set up, paused or at the end.
     Ready,
-    /// To be sent as soon as its first data have come.
+    /// Waits for its first block.
     Starting,
-    /// Being sent.
+    /// Sends packets.
     Playing,
 }
 
-/// Who sends.
-pub(super) enum Carrier {
-    /// The event loop, from blocks that come ahead of their time.
-    Loop {
+/// The sender of the packets.
+pub(super) enum Sender {
+    /// The event loop, from blocks that are read ahead.
+    EventLoop {
         stream: Box<Stream>,
         ahead: VecDeque<(u64, Option<Arc<Block>>)>,
-        /// The stream is due and its block has not come.
+        /// A packet is due and its block has not been read.
         starved: bool,
     },
-    /// A thread of its own, or two.
+    /// Threads of the stream.
     Threads {
         stream: Arc<Mutex<Stream>>,
-        runner: Option<Runner>,
+        threads: Option<StreamThreads>,
     },
 }
 
 impl Session {
-    /// Looks at the stream, or changes it.
+    /// Calls a function with the stream.
     pub(super) fn with<R>(&mut self, act: impl FnOnce(&mut Stream) -> R) -> R {
-        match &mut self.carrier {
-            Carrier::Loop { stream, .. } => act(stream),
-            Carrier::Threads { stream, .. } => act(&mut lock(stream)),
+        match &mut self.sender {
+            Sender::EventLoop { stream, .. } => act(stream),
+            Sender::Threads { stream, .. } => act(&mut lock(stream)),
         }
     }
 
-    /// Whether it is being sent, or will be.
+    /// Whether the session plays or is about to.
     pub(super) fn is_playing(&self) -> bool {
         self.state != State::Ready
     }
 
-    /// Sends no more.
+    /// Stops sending.
     pub(super) fn halt(&mut self) {
-        match &mut self.carrier {
-            Carrier::Loop { ahead, starved, .. } => {
+        match &mut self.sender {
+            Sender::EventLoop { ahead, starved, .. } => {
                 ahead.clear();
                 *starved = false;
             }
-            // Dropping the runner tells its threads to stop.
-            Carrier::Threads { runner, .. } => *runner = None,
+            // Dropping them stops the threads.
+            Sender::Threads { threads, .. } => *threads = None,
         }
         self.state = State::Ready;
     }

@@ -1,49 +1,50 @@
-//! A stream on its way to one client: packets, their numbers and times, and where they go.
+//! The stream of one session: its packets, their numbers and times, and their destination.
 //!
-//! Whoever paces (an event loop or a thread) says when; this says what, and sends it.
+//! An event loop or a thread decides when packets are sent. This module makes and sends them.
 
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use crate::wire::rtcp::{self, SenderReport};
 use crate::wire::{HEADER_BYTES, Header, rtsp};
+use perpacket_linux::udp::{Piece, SendBatch};
 use socket2::SockAddr;
 
-use super::blocks::Block;
+use super::block::Block;
 use super::counters::{Counters, count};
 use super::library::Medium;
+use super::mailbox::lock;
 use super::outgoing::Outgoing;
-use perpacket_linux::udp::{Piece, SendBatch};
 
-/// Most packets in one send: the kernel cuts at most 64 segments from at most 64 KiB.
+/// The most packets of one send. The kernel segments at most 64 KiB into at most 64 datagrams.
 pub(super) const BATCH_LIMIT: usize = 40;
 
-/// The name in reports (RFC 3550, section 6.5.1).
+/// The canonical name in reports (RFC 3550, section 6.5.1).
 const CANONICAL_NAME: &str = "perpacket";
 
-/// Times in a row that a receiver's port may be closed before the stream is given up.
+/// Consecutive refusals by a closed port after which the stream ends.
 const REFUSAL_LIMIT: u32 = 10;
 
-/// Where a client wants its packets.
+/// The destination of the packets.
 #[derive(Debug)]
-pub(super) enum Sink {
-    /// In datagrams to the client's RTP port.
+pub(super) enum Destination {
+    /// Datagrams to the client's RTP port.
     Datagrams {
-        /// A socket of its own connected to that port, or one for all who have none.
+        /// A socket that is connected to the port, or the shared one.
         socket: Arc<UdpSocket>,
-        /// The port, where the socket is not connected to it.
+        /// The address for the shared socket.
         to: Option<SockAddr>,
         /// The client's RTCP port.
         reports: SocketAddr,
-        /// Answers that the port is closed since the client was last heard.
+        /// Refusals since the last message of the client.
         refusals: u32,
-        /// The kernel cuts batches into datagrams.
+        /// The kernel segments a batch into datagrams.
         segments: bool,
     },
-    /// In frames on the RTSP connection.
+    /// Interleaved frames on the RTSP connection.
     Frames {
         /// The connection.
         outgoing: Arc<Mutex<Outgoing>>,
@@ -52,39 +53,39 @@ pub(super) enum Sink {
     },
 }
 
-/// How a send ended.
+/// The result of a send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sent {
-    /// The packets left, or were dropped because the client's socket had no room.
+pub(super) enum SendOutcome {
+    /// The packets were sent, or dropped because the socket was full.
     Done,
-    /// The client is gone.
+    /// The client does not receive any more.
     Gone,
-    /// The file was cut short beneath its mapping.
+    /// The mapped file shrank.
     Broken,
 }
 
-/// Room that sends use again and again.
+/// Buffers that all sends of a thread reuse.
 #[derive(Debug, Default)]
-pub(super) struct Scratch {
+pub(super) struct SendBuffers {
     headers: Vec<[u8; HEADER_BYTES]>,
     parts: Vec<Piece>,
 }
 
-/// A stream of one session.
+/// The stream of a session.
 #[derive(Debug)]
 pub(super) struct Stream {
     pub(super) medium: Arc<Medium>,
-    pub(super) sink: Sink,
+    pub(super) destination: Destination,
     pub(super) ssrc: u32,
     /// Sequence number of the next packet.
     pub(super) sequence: u16,
-    /// The next packet's number in the medium.
+    /// Number of the next packet in the medium.
     pub(super) next: u64,
-    /// Where to stop: the number after the last packet to send.
+    /// Number after the last packet to send.
     pub(super) end: u64,
-    /// What is added to the medium's timestamps.
+    /// Offset of the timestamps.
     base: u32,
-    /// When packet `first` was due, on the monotonic clock.
+    /// Due time of packet `first` on the monotonic clock.
     epoch_ns: u64,
     first: u64,
     packets: u32,
@@ -92,31 +93,25 @@ pub(super) struct Stream {
     counters: Arc<Counters>,
 }
 
-/// What a stream draws at random when it starts (RFC 3550, section 5.1).
+/// The random values of a new stream (RFC 3550, section 5.1).
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Origin {
+pub(super) struct RtpStart {
     pub(super) ssrc: u32,
     pub(super) sequence: u16,
     pub(super) timestamp: u32,
 }
 
-/// Takes a lock that every holder leaves whole.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Stream {
-    /// A stream at the start of its medium.
     pub(super) fn new(
         medium: Arc<Medium>,
-        sink: Sink,
-        origin: Origin,
+        destination: Destination,
+        origin: RtpStart,
         counters: Arc<Counters>,
     ) -> Self {
         Self {
-            end: medium.media.packets(),
+            end: medium.layout.packets(),
             medium,
-            sink,
+            destination,
             ssrc: origin.ssrc,
             sequence: origin.sequence,
             next: 0,
@@ -129,49 +124,48 @@ impl Stream {
         }
     }
 
-    /// Moves to another place; timestamps go on from where they are (RFC 2326, section 12.33 and
-    /// appendix B).
+    /// Moves to another packet. Timestamps continue without a gap (RFC 2326, appendix B).
     pub(super) fn seek(&mut self, first: u64, end: u64) {
-        let media = &self.medium.media;
-        let jump = media
+        let layout = &self.medium.layout;
+        let jump = layout
             .timestamp(first)
-            .wrapping_sub(media.timestamp(self.next));
+            .wrapping_sub(layout.timestamp(self.next));
         self.base = self.base.wrapping_sub(jump);
         (self.next, self.end, self.first) = (first, end, first);
     }
 
-    /// Says when the next packet is due; the others follow from it.
+    /// Sets the due time of the next packet, and with it that of all others.
     pub(super) fn start(&mut self, now_ns: u64) {
         (self.epoch_ns, self.first) = (now_ns, self.next);
     }
 
-    /// When a packet is due, on the monotonic clock.
+    /// Due time of a packet on the monotonic clock.
     #[inline]
     pub(super) fn due_ns(&self, packet: u64) -> u64 {
-        let media = &self.medium.media;
-        self.epoch_ns + media.time_ns(packet) - media.time_ns(self.first)
+        let layout = &self.medium.layout;
+        self.epoch_ns + layout.time_ns(packet) - layout.time_ns(self.first)
     }
 
-    /// The next packet's timestamp.
+    /// Timestamp of the next packet.
     pub(super) fn timestamp(&self) -> u32 {
         self.base
-            .wrapping_add(self.medium.media.timestamp(self.next))
+            .wrapping_add(self.medium.layout.timestamp(self.next))
     }
 
-    /// Sends the next packets, which the block must hold, and counts how late they left.
+    /// Sends the next packets, which the block contains, and counts their lateness.
     pub(super) fn send(
         &mut self,
         block: &Block,
         packets: usize,
         now_ns: u64,
-        scratch: &mut Scratch,
-    ) -> Sent {
-        self.prepare(packets, scratch);
-        let sent = match &self.sink {
-            Sink::Datagrams { .. } => self.send_datagrams(block, packets, scratch),
-            Sink::Frames { .. } => self.send_frames(block, packets, scratch),
+        buffers: &mut SendBuffers,
+    ) -> SendOutcome {
+        self.prepare(packets, buffers);
+        let sent = match &self.destination {
+            Destination::Datagrams { .. } => self.send_datagrams(block, packets, buffers),
+            Destination::Frames { .. } => self.send_frames(block, packets, buffers),
         };
-        if sent != Sent::Done {
+        if sent != SendOutcome::Done {
             return sent;
         }
         let mut early = 0;
@@ -184,9 +178,11 @@ impl Stream {
         if early > 0 {
             self.counters.lateness.add(0, early);
         }
-        let media = &self.medium.media;
-        let end = media.position(self.next + packets as u64).min(media.bytes);
-        let bytes = end - media.position(self.next);
+        let layout = &self.medium.layout;
+        let end = layout
+            .offset_of(self.next + packets as u64)
+            .min(layout.bytes);
+        let bytes = end - layout.offset_of(self.next);
         self.next += packets as u64;
         self.sequence = self.sequence.wrapping_add(packets as u16);
         self.packets = self.packets.wrapping_add(packets as u32);
@@ -196,140 +192,147 @@ impl Stream {
         sent
     }
 
-    fn prepare(&self, packets: usize, scratch: &mut Scratch) {
-        let media = &self.medium.media;
-        scratch.headers.clear();
-        scratch.headers.extend((0..packets).map(|place| {
-            let number = self.next + place as u64;
+    fn prepare(&self, packets: usize, buffers: &mut SendBuffers) {
+        let layout = &self.medium.layout;
+        buffers.headers.clear();
+        buffers.headers.extend((0..packets).map(|offset| {
+            let number = self.next + offset as u64;
             let header = Header {
-                // Sound that starts after silence is marked (RFC 3551, section 4.1).
-                marker: number == self.first && media.payload.kind == "audio",
-                payload_type: media.payload.number,
-                sequence: self.sequence.wrapping_add(place as u16),
-                timestamp: self.base.wrapping_add(media.timestamp(number)),
+                // The first packet of audio after silence is marked (RFC 3551, section 4.1).
+                marker: number == self.first && layout.payload.media_type == "audio",
+                payload_type: layout.payload.payload_type,
+                sequence: self.sequence.wrapping_add(offset as u16),
+                timestamp: self.base.wrapping_add(layout.timestamp(number)),
                 ssrc: self.ssrc,
             };
             header.to_bytes()
         }));
     }
 
-    fn send_datagrams(&mut self, block: &Block, packets: usize, scratch: &mut Scratch) -> Sent {
-        let Sink::Datagrams {
+    fn send_datagrams(
+        &mut self,
+        block: &Block,
+        packets: usize,
+        buffers: &mut SendBuffers,
+    ) -> SendOutcome {
+        let Destination::Datagrams {
             socket,
             to,
             refusals,
             segments,
             ..
-        } = &mut self.sink
+        } = &mut self.destination
         else {
-            return Sent::Gone;
+            return SendOutcome::Gone;
         };
-        let media = &self.medium.media;
-        let mut place = 0;
-        while place < packets {
-            let batch = if *segments { packets - place } else { 1 };
-            let mut gather = SendBatch::new(&mut scratch.parts);
-            for (number, header) in scratch.headers.iter().enumerate().skip(place).take(batch) {
-                gather.add(header);
-                block.add(self.next + number as u64, media, &mut gather);
+        let layout = &self.medium.layout;
+        let mut offset = 0;
+        while offset < packets {
+            let batch = if *segments { packets - offset } else { 1 };
+            let mut batch_pieces = SendBatch::new(&mut buffers.parts);
+            for (number, header) in buffers.headers.iter().enumerate().skip(offset).take(batch) {
+                batch_pieces.add(header);
+                block.add(self.next + number as u64, layout, &mut batch_pieces);
             }
-            let segment = (HEADER_BYTES + media.packet_bytes as usize) as u16;
+            let segment = (HEADER_BYTES + layout.packet_bytes as usize) as u16;
             count(&self.counters.sends);
-            match gather.send(socket.as_fd(), to.as_ref(), (batch > 1).then_some(segment)) {
-                Ok(_) => place += batch,
-                // The answer to an earlier packet: this one has not left yet.
+            match batch_pieces.send(socket.as_fd(), to.as_ref(), (batch > 1).then_some(segment)) {
+                Ok(_) => offset += batch,
+                // An ICMP error for an earlier packet. This packet was not sent.
                 Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
                     *refusals += 1;
                     if *refusals >= REFUSAL_LIMIT {
                         count(&self.counters.unreachable);
-                        return Sent::Gone;
+                        return SendOutcome::Gone;
                     }
                 }
-                Err(error) if error.raw_os_error() == Some(libc::EFAULT) => return Sent::Broken,
-                // A device or kernel that cannot cut: from now on one by one.
+                Err(error) if error.raw_os_error() == Some(libc::EFAULT) => {
+                    return SendOutcome::Broken;
+                }
+                // No segmentation offload: send single packets from now on.
                 Err(error) if batch > 1 && cannot_segment(&error) => *segments = false,
-                // No room, no route, no buffers: a packet in a queue would only be later still.
+                // The socket is full or has no route. A queued packet would arrive too late.
                 Err(_) => {
                     self.counters.dropped.fetch_add(batch as u64, Relaxed);
-                    place += batch;
+                    offset += batch;
                 }
             }
         }
-        Sent::Done
+        SendOutcome::Done
     }
 
-    fn send_frames(&mut self, block: &Block, packets: usize, scratch: &Scratch) -> Sent {
-        let Sink::Frames { outgoing, channels } = &self.sink else {
-            return Sent::Gone;
+    fn send_frames(&mut self, block: &Block, packets: usize, buffers: &SendBuffers) -> SendOutcome {
+        let Destination::Frames { outgoing, channels } = &self.destination else {
+            return SendOutcome::Gone;
         };
-        let media = &self.medium.media;
+        let layout = &self.medium.layout;
         let mut outgoing = lock(outgoing);
-        for place in 0..packets {
-            let payload = block.payload(self.next + place as u64, media);
-            let head = rtsp::frame_head(channels.0, (HEADER_BYTES + payload.len()) as u16);
-            if !outgoing.push_frame(&[&head, &scratch.headers[place], payload]) {
+        for offset in 0..packets {
+            let payload = block.payload(self.next + offset as u64, layout);
+            let head = rtsp::frame_header(channels.0, (HEADER_BYTES + payload.len()) as u16);
+            if !outgoing.push_frame(&[&head, &buffers.headers[offset], payload]) {
                 count(&self.counters.dropped);
             }
         }
         count(&self.counters.sends);
         match outgoing.flush() {
-            Ok(()) => Sent::Done,
-            Err(_) => Sent::Gone,
+            Ok(()) => SendOutcome::Done,
+            Err(_) => SendOutcome::Gone,
         }
     }
 
-    /// Sends a report on what was sent, with this moment on both clocks.
+    /// Sends a sender report with the current time on both clocks.
     pub(super) fn report(&self, reports: &UdpSocket, now_ns: u64, unix_ns: u64) {
         let elapsed_ns = now_ns.saturating_sub(self.epoch_ns);
-        let media = &self.medium.media;
-        let clock_hz = u128::from(media.payload.clock_hz);
+        let layout = &self.medium.layout;
+        let clock_hz = u128::from(layout.payload.clock_hz);
         let ticks = (u128::from(elapsed_ns) * clock_hz / 1_000_000_000) as u32;
         let report = SenderReport {
             ssrc: self.ssrc,
             ntp: rtcp::ntp_from_unix_ns(unix_ns),
             timestamp: self
                 .base
-                .wrapping_add(media.timestamp(self.first))
+                .wrapping_add(layout.timestamp(self.first))
                 .wrapping_add(ticks),
             packets: self.packets,
             payload_bytes: self.payload_bytes,
         };
-        self.control(reports, &report.to_bytes(CANONICAL_NAME));
+        self.send_rtcp(reports, &report.to_bytes(CANONICAL_NAME));
         count(&self.counters.sender_reports);
     }
 
-    /// Says that the stream has ended.
-    pub(super) fn goodbye(&self, reports: &UdpSocket) {
-        self.control(reports, &rtcp::goodbye(self.ssrc, CANONICAL_NAME));
+    /// Sends the goodbye of the stream.
+    pub(super) fn send_goodbye(&self, reports: &UdpSocket) {
+        self.send_rtcp(reports, &rtcp::goodbye(self.ssrc, CANONICAL_NAME));
     }
 
-    fn control(&self, reports: &UdpSocket, bytes: &[u8]) {
-        match &self.sink {
-            Sink::Datagrams {
+    fn send_rtcp(&self, reports: &UdpSocket, bytes: &[u8]) {
+        match &self.destination {
+            Destination::Datagrams {
                 reports: address, ..
             } => {
-                // A report that is lost is followed by another.
+                // Another report follows a lost one.
                 let _ = reports.send_to(bytes, address);
             }
-            Sink::Frames { outgoing, channels } => {
-                let head = rtsp::frame_head(channels.1, bytes.len() as u16);
+            Destination::Frames { outgoing, channels } => {
+                let head = rtsp::frame_header(channels.1, bytes.len() as u16);
                 let mut outgoing = lock(outgoing);
                 outgoing.push_frame(&[&head, bytes]);
-                // A connection that failed is found out by its reader.
+                // The read side closes a failed connection.
                 let _ = outgoing.flush();
             }
         }
     }
 
-    /// The client was heard: earlier answers that its port is closed are forgiven.
-    pub(super) fn heard(&mut self) {
-        if let Sink::Datagrams { refusals, .. } = &mut self.sink {
+    /// Resets the count of refusals: the client is alive.
+    pub(super) fn reset_refusals(&mut self) {
+        if let Destination::Datagrams { refusals, .. } = &mut self.destination {
             *refusals = 0;
         }
     }
 }
 
-/// Whether an error says that segmentation, not sending, is impossible.
+/// Whether an error means that the kernel or the device cannot segment.
 fn cannot_segment(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),

@@ -1,98 +1,101 @@
-//! The published designs: threads of each stream's own.
+//! The published designs (Isa 2003, chapter 5): every stream has threads of its own.
 //!
-//! In `single` one thread reads a buffer of packets and sends it, in turn, so that every read delays
-//! the packet after it. In `double` a prefetch thread fills one buffer while a packetizer thread
-//! sends the other: the bit `ready` of a buffer says that it may be sent, and each thread remembers
-//! which buffer is its next. The prefetcher goes as fast as the disk until both are full.
+//! In `single`, one thread reads a buffer of packets, then sends it, so every read delays the next
+//! packet. In `double`, a prefetch thread fills one buffer while a packetizer thread sends the other.
+//! A buffer is sent when its bit `ready` is set, and each thread alternates between the buffers. The
+//! prefetch thread reads as fast as the disk until both buffers are full.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::blocks::{Block, Desk, Mailbox, News};
+use perpacket_linux::clock::monotonic_ns;
+
+use super::block::Block;
 use super::counters::{Counters, count};
 use super::library::Medium;
-use super::reactor::now_ns;
-use super::stream::{Scratch, Sent, Stream, lock};
+use super::mailbox::{Event, Mailbox, lock};
+use super::readers::ReaderQueue;
+use super::stream::{SendBuffers, SendOutcome, Stream};
 
-/// Stack of a thread: it calls little, and there are thousands.
+/// Stack of a thread. It is small because there are thousands of threads.
 const STACK_BYTES: usize = 128 * 1024;
 
-/// A stream's threads; dropping it tells them to stop.
-pub(super) struct Runner {
-    /// Tells this run of the stream from the one before a pause.
+/// The threads of a stream. Dropping this stops them.
+pub(super) struct StreamThreads {
+    /// Number of the run. A stream has another run after a pause.
     pub(super) run: u64,
     control: Arc<Control>,
 }
 
-impl Drop for Runner {
+impl Drop for StreamThreads {
     fn drop(&mut self) {
         self.control.stop();
     }
 }
 
-/// What a stream's threads share.
+/// The state that the threads of a stream share.
 struct Control {
     stream: Arc<Mutex<Stream>>,
     medium: Arc<Medium>,
     buffer_packets: u64,
-    desk: Desk,
+    readers: ReaderQueue,
     counters: Arc<Counters>,
     stopped: AtomicBool,
-    pair: Mutex<Pair>,
+    pair: Mutex<BufferPair>,
     changed: Condvar,
 }
 
-/// The two buffers. In `single` only the condition beside them is used.
+/// The two buffers. `single` does not use them.
 #[derive(Default)]
-struct Pair {
+struct BufferPair {
     buffers: [Buffer; 2],
     stopped: bool,
 }
 
-/// A buffer with its bit.
+/// A buffer and its bit.
 #[derive(Default)]
 struct Buffer {
     ready: bool,
-    /// What it holds; none at the end of what could be read.
+    /// The content; `None` after a failed read.
     block: Option<Block>,
 }
 
-/// What a runner needs.
-pub(super) struct Needs {
+/// The parameters of the threads of a stream.
+pub(super) struct StreamTask {
     pub(super) stream: Arc<Mutex<Stream>>,
     pub(super) buffer_packets: u32,
-    pub(super) desk: Desk,
+    pub(super) readers: ReaderQueue,
     pub(super) counters: Arc<Counters>,
     pub(super) mailbox: Arc<Mailbox>,
     pub(super) token: u64,
     pub(super) run: u64,
 }
 
-impl Runner {
-    /// Starts to send: with a thread that reads ahead if `prefetches`.
-    pub(super) fn start(needs: Needs, prefetches: bool) -> io::Result<Self> {
-        let medium = Arc::clone(&lock(&needs.stream).medium);
+impl StreamThreads {
+    /// Starts the threads of `double`, or without `prefetches` the thread of `single`.
+    pub(super) fn start(task: StreamTask, prefetches: bool) -> io::Result<Self> {
+        let medium = Arc::clone(&lock(&task.stream).medium);
         let control = Arc::new(Control {
-            stream: needs.stream,
+            stream: task.stream,
             medium,
-            buffer_packets: u64::from(needs.buffer_packets.max(1)),
-            desk: needs.desk,
-            counters: needs.counters,
+            buffer_packets: u64::from(task.buffer_packets.max(1)),
+            readers: task.readers,
+            counters: task.counters,
             stopped: AtomicBool::new(false),
             pair: Mutex::default(),
             changed: Condvar::new(),
         });
-        let runner = Self {
-            run: needs.run,
+        let threads = Self {
+            run: task.run,
             control: Arc::clone(&control),
         };
         if prefetches {
             let control = Arc::clone(&control);
             thread("prefetch", move || control.prefetch())?;
         }
-        let (mailbox, token, run) = (needs.mailbox, needs.token, needs.run);
+        let (mailbox, token, run) = (task.mailbox, task.token, task.run);
         thread("packetizer", move || {
             let sent = if prefetches {
                 control.packetize()
@@ -101,10 +104,10 @@ impl Runner {
             };
             control.stop();
             if let Some(failed) = sent {
-                mailbox.leave(News::Ended { token, run, failed });
+                mailbox.post(Event::Ended { token, run, failed });
             }
         })?;
-        Ok(runner)
+        Ok(threads)
     }
 }
 
@@ -124,11 +127,11 @@ impl Control {
         self.stopped.load(Ordering::Relaxed)
     }
 
-    /// Sleeps until a time on the monotonic clock, or until told to stop.
+    /// Sleeps until a time on the monotonic clock or until the threads stop.
     fn sleep_until(&self, due_ns: u64) {
         let mut pair = lock(&self.pair);
         while !pair.stopped {
-            let wait_ns = due_ns.saturating_sub(now_ns());
+            let wait_ns = due_ns.saturating_sub(monotonic_ns());
             if wait_ns == 0 {
                 return;
             }
@@ -141,47 +144,47 @@ impl Control {
         }
     }
 
-    /// Reads one buffer, waiting for the disk; none if nothing could be read.
+    /// Reads a buffer from the disk. `None` if it has no complete packet.
     fn read(&self, first: u64) -> Option<Block> {
         let started = Instant::now();
-        std::thread::sleep(self.desk.delay());
+        std::thread::sleep(self.readers.delay());
         let block = Block::read(&self.medium, first, self.buffer_packets).ok();
-        let block = block.filter(|block| block.packets_from(first, &self.medium.media, 1) > 0);
-        let bytes = block.as_ref().map_or(0, Block::cached_bytes);
-        self.desk.counts().add(started, bytes, block.is_none());
+        let block = block.filter(|block| block.packets_from(first, &self.medium.layout, 1) > 0);
+        let bytes = block.as_ref().map_or(0, Block::owned_bytes);
+        self.readers.counts().add(started, bytes, block.is_none());
         block
     }
 
-    /// Sends a buffer, each packet at its time; false when the stream is over.
-    fn send(&self, block: &Block, scratch: &mut Scratch) -> Result<bool, Sent> {
-        let media = &self.medium.media;
+    /// Sends each packet of a buffer at its due time. Returns false at the end of the stream.
+    fn send(&self, block: &Block, buffers: &mut SendBuffers) -> Result<bool, SendOutcome> {
+        let layout = &self.medium.layout;
         loop {
             let stream = lock(&self.stream);
             let (next, end) = (stream.next, stream.end);
             let due_ns = stream.due_ns(next);
             drop(stream);
             if next >= end {
-                // The last packet has its time before the goodbye follows it.
+                // The goodbye follows after the time of the last packet.
                 self.sleep_until(due_ns);
                 return Ok(false);
             }
-            if block.packets_from(next, media, 1) == 0 {
+            if block.packets_from(next, layout, 1) == 0 {
                 return Ok(true);
             }
             self.sleep_until(due_ns);
             if self.is_stopped() {
                 return Ok(false);
             }
-            match lock(&self.stream).send(block, 1, now_ns(), scratch) {
-                Sent::Done => {}
+            match lock(&self.stream).send(block, 1, monotonic_ns(), buffers) {
+                SendOutcome::Done => {}
                 sent => return Err(sent),
             }
         }
     }
 
-    /// `single`: none if told to stop, otherwise whether the stream failed.
+    /// The thread of `single`. Returns whether the stream failed; `None` if it was stopped.
     fn read_and_send(&self) -> Option<bool> {
-        let mut scratch = Scratch::default();
+        let mut buffers = SendBuffers::default();
         let mut started = false;
         while !self.is_stopped() {
             let first = lock(&self.stream).next;
@@ -189,20 +192,20 @@ impl Control {
                 return Some(true);
             };
             if !started {
-                lock(&self.stream).start(now_ns());
+                lock(&self.stream).start(monotonic_ns());
                 started = true;
             }
-            match self.send(&block, &mut scratch) {
+            match self.send(&block, &mut buffers) {
                 Ok(true) => {}
                 Ok(false) if self.is_stopped() => return None,
                 Ok(false) => return Some(false),
-                Err(sent) => return Some(sent == Sent::Broken),
+                Err(sent) => return Some(sent == SendOutcome::Broken),
             }
         }
         None
     }
 
-    /// `double`, the half that reads.
+    /// The prefetch thread of `double`.
     fn prefetch(&self) {
         let (mut first, end) = {
             let stream = lock(&self.stream);
@@ -233,14 +236,15 @@ impl Control {
         }
     }
 
-    /// `double`, the half that sends: as `read_and_send`.
+    /// The packetizer thread of `double`. Returns the same as `read_and_send`.
     fn packetize(&self) -> Option<bool> {
-        let mut scratch = Scratch::default();
+        let mut buffers = SendBuffers::default();
         let (mut next, mut started) = (0, false);
         loop {
             if started && !self.is_stopped() && !lock(&self.pair).buffers[next].ready {
                 let stream = lock(&self.stream);
-                let is_due = stream.next < stream.end && stream.due_ns(stream.next) <= now_ns();
+                let is_due =
+                    stream.next < stream.end && stream.due_ns(stream.next) <= monotonic_ns();
                 if is_due {
                     count(&self.counters.starved);
                 }
@@ -255,21 +259,21 @@ impl Control {
             if pair.stopped {
                 return None;
             }
-            // The buffer stays not ready for the prefetcher until its packets have left.
+            // `ready` stays set until all packets are sent, so the prefetch thread waits.
             let block = pair.buffers[next].block.take();
             drop(pair);
             let Some(block) = block else {
                 return Some(true);
             };
             if !started {
-                lock(&self.stream).start(now_ns());
+                lock(&self.stream).start(monotonic_ns());
                 started = true;
             }
-            match self.send(&block, &mut scratch) {
+            match self.send(&block, &mut buffers) {
                 Ok(_) if self.is_stopped() => return None,
                 Ok(true) => {}
                 Ok(false) => return Some(false),
-                Err(sent) => return Some(sent == Sent::Broken),
+                Err(sent) => return Some(sent == SendOutcome::Broken),
             }
             lock(&self.pair).buffers[next].ready = false;
             self.changed.notify_all();

@@ -11,45 +11,45 @@ pub(crate) const VERSION: u8 = 2;
 /// The fields of an RTP header that a stored stream uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// What an event means to the payload's profile: the first packet after a silence.
+    /// Marks an event of the profile: in audio, the first packet after silence (RFC 3551, 4.1).
     pub marker: bool,
     /// Number of the payload's format (RFC 3551), below 128.
     pub payload_type: u8,
-    /// Counts packets, from a random start.
+    /// Number of the packet. The first is random.
     pub sequence: u16,
-    /// The first byte's time in ticks of the media's clock, from a random start.
+    /// Time of the first byte in ticks of the media clock. The first is random.
     pub timestamp: u32,
-    /// Tells the stream from others.
+    /// Synchronization source: the identifier of the stream.
     pub ssrc: u32,
 }
 
-/// Why bytes are no RTP packet.
+/// Why bytes are not an RTP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum HeaderError {
-    /// Fewer bytes than the header says, or than any header has.
+    /// The header does not fit into the bytes.
     #[error("rtp packet of {bytes} bytes is too short for its header")]
     Short {
-        /// Bytes there are.
+        /// Bytes of the packet.
         bytes: usize,
     },
-    /// The first two bits are not 2.
+    /// The version is not 2.
     #[error("rtp version {version}, expected 2")]
     Version {
         /// Version found.
         version: u8,
     },
-    /// The last byte counts more padding than there is payload.
+    /// The padding is longer than the payload, or zero.
     #[error("rtp padding of {padding} bytes in a payload of {payload}")]
     Padding {
-        /// Padding claimed, in bytes.
+        /// Padding by the last byte, in bytes.
         padding: usize,
-        /// Payload there is, in bytes.
+        /// Payload with its padding, in bytes.
         payload: usize,
     },
 }
 
 impl Header {
-    /// The header as it stands on the wire.
+    /// The header in network byte order.
     #[inline]
     #[must_use]
     pub fn to_bytes(self) -> [u8; HEADER_BYTES] {
@@ -62,11 +62,11 @@ impl Header {
         bytes
     }
 
-    /// The header and the payload of a packet; contributing sources, extension and padding are
-    /// skipped.
+    /// Splits a packet into its header and its payload. Skips contributing sources, the extension
+    /// and padding.
     ///
     /// # Errors
-    /// The bytes are too few, of another version, or padded beyond their payload.
+    /// The packet is too short, has another version or too much padding.
     #[inline]
     pub fn split(packet: &[u8]) -> Result<(Self, &[u8]), HeaderError> {
         let short = HeaderError::Short {
@@ -108,7 +108,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_fields_stand_where_rfc_3550_draws_them() {
+    fn header_fields_have_the_positions_of_rfc_3550() {
         let header = Header {
             marker: true,
             payload_type: 33,
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn sources_extension_and_padding_are_skipped() {
+    fn split_skips_contributing_sources_extension_and_padding() {
         let mut packet = vec![0xb1, 33, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3];
         packet.extend([9; 4]); // a contributing source
         packet.extend([0, 0, 0, 1, 8, 8, 8, 8]); // an extension of one word
@@ -134,14 +134,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_a_packet_or_refused(packet: Vec<u8>) {
+        fn any_bytes_are_a_packet_or_an_error(packet: Vec<u8>) {
             if let Ok((_, payload)) = Header::split(&packet) {
                 prop_assert!(payload.len() + HEADER_BYTES <= packet.len());
             }
         }
 
         #[test]
-        fn what_was_written_is_read(
+        fn a_written_header_is_read_back(
             marker: bool, payload_type in 0u8..128, sequence: u16, timestamp: u32, ssrc: u32,
         ) {
             let header = Header { marker, payload_type, sequence, timestamp, ssrc };

@@ -1,11 +1,11 @@
-//! What both ends of a media stream must agree on: RTP, RTCP, RTSP and SDP as bytes, the media
-//! that need no codec, and streams made from a seed whose every byte a receiver can know.
+//! The formats that server and clients share: RTP, RTCP, RTSP and SDP as bytes, stored media that
+//! need no codec, and synthesized streams.
 //!
-//! Nothing here opens a socket or file or looks at a clock: the server and the load generator pass
-//! in bytes and times, so that both are tested against the same formats without a network.
+//! Nothing here opens a socket or a file or reads a clock. The callers pass in bytes and times, so
+//! tests need no network. `docs/media-wire.md` compares this code with published crates.
 
 mod header;
-pub mod media;
+pub mod layout;
 mod reception;
 pub mod rtcp;
 pub mod rtsp;
@@ -15,5 +15,5 @@ pub mod transport_stream;
 mod wav;
 
 pub use header::{HEADER_BYTES, Header, HeaderError};
-pub use media::{Media, MediaError};
+pub use layout::{LayoutError, PacketLayout};
 pub use reception::{Arrival, Reception};

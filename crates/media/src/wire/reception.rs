@@ -1,40 +1,38 @@
-//! What a receiver knows of a stream from sequence numbers, timestamps and arrival times alone.
+//! Loss, reordering and jitter of a stream, from sequence numbers, timestamps and arrival times.
 //!
-//! Loss follows RFC 3550, appendix A.3 (expected less received, by extended sequence numbers),
-//! jitter appendix A.8. The published study of these servers measured jitter otherwise, as the mean
-//! difference of consecutive inter-arrival times; both are kept.
+//! Loss follows RFC 3550, appendix A.3: packets expected less packets received. Jitter follows
+//! appendix A.8. Isa (2003) measured jitter as the mean difference of consecutive inter-arrival
+//! times; a reception has both.
 
-/// A jump of more sequence numbers than this starts the count anew (RFC 3550, A.1).
+/// A forward jump of this many sequence numbers is a restart of the sender (RFC 3550, A.1).
 const MAX_DROPOUT: u16 = 3000;
 
-/// How far back a number may lie and still be late rather than a jump (RFC 3550, A.1).
+/// A number further back than this is a restart, not a late packet (RFC 3550, A.1).
 const MAX_MISORDER: u16 = 100;
 
-/// Packets back from the newest for which is remembered whether they came: tells duplicates.
+/// Packets back from the newest whose arrival is remembered, to recognize duplicates.
 const WINDOW: u64 = 128;
 
-/// What a packet turned out to be.
+/// The position of a packet among those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// The newest so far; `lost` numbers were skipped before it (they may still come).
+    /// Newer than all others.
     Next {
-        /// Its number counted from the stream's first packet, without wrapping.
+        /// Number of the packet from the first of the stream, without wrapping.
         extended: u64,
-        /// Numbers skipped between its predecessor and it.
-        skipped: u64,
     },
-    /// Older than the newest, and not seen before.
+    /// Older than the newest, and received for the first time.
     Reordered {
-        /// Its number counted from the stream's first packet.
+        /// Number of the packet from the first of the stream, without wrapping.
         extended: u64,
     },
-    /// Seen before.
+    /// Received before.
     Duplicate,
-    /// So far from the others that the sender must have started anew.
+    /// Too far from the others: the sender has restarted.
     Restarted,
 }
 
-/// The state that a receiver keeps of one stream.
+/// Statistics of one received stream.
 #[derive(Clone, Debug, Default)]
 pub struct Reception {
     started: bool,
@@ -44,13 +42,12 @@ pub struct Reception {
     received: u64,
     reordered: u64,
     duplicates: u64,
-    restarts: u64,
     jitter: Jitter,
     reported_expected: u64,
     reported_received: u64,
 }
 
-/// The estimates of variation between arrivals.
+/// Both measures of jitter.
 #[derive(Clone, Debug, Default)]
 struct Jitter {
     last: Option<(f64, f64)>,
@@ -61,9 +58,9 @@ struct Jitter {
 }
 
 impl Reception {
-    /// Counts a packet that arrived at `arrival_ticks` of the media's clock.
+    /// Counts a packet that arrived at `arrival_ticks` of the media clock.
     pub fn packet(&mut self, sequence: u16, timestamp: u32, arrival_ticks: f64) -> Arrival {
-        let arrival = self.place(sequence);
+        let arrival = self.classify(sequence);
         match arrival {
             Arrival::Duplicate => self.duplicates += 1,
             Arrival::Reordered { .. } => {
@@ -78,7 +75,7 @@ impl Reception {
         arrival
     }
 
-    fn place(&mut self, sequence: u16) -> Arrival {
+    fn classify(&mut self, sequence: u16) -> Arrival {
         if !self.started {
             *self = Self {
                 started: true,
@@ -87,10 +84,7 @@ impl Reception {
                 seen: 1,
                 ..Self::default()
             };
-            return Arrival::Next {
-                extended: 0,
-                skipped: 0,
-            };
+            return Arrival::Next { extended: 0 };
         }
         let ahead = sequence.wrapping_sub(self.newest as u16);
         let behind = (self.newest as u16).wrapping_sub(sequence);
@@ -99,13 +93,11 @@ impl Reception {
             self.seen = self.seen.checked_shl(u32::from(ahead)).unwrap_or(0) | 1;
             return Arrival::Next {
                 extended: self.newest - self.first,
-                skipped: u64::from(ahead) - 1,
             };
         }
         if behind > MAX_MISORDER || self.newest - self.first < u64::from(behind) {
-            // What was expected and not received before the jump stays lost.
+            // Packets lost before the restart still count as lost.
             let lost = self.lost();
-            self.restarts += 1;
             self.newest = u64::from(sequence) + (self.newest | 0xffff) + 1;
             self.first = (self.newest + 1).saturating_sub(self.received + 1 + lost);
             self.seen = 1;
@@ -121,13 +113,13 @@ impl Reception {
         }
     }
 
-    /// Packets that came, without duplicates.
+    /// Packets received, without duplicates.
     #[must_use]
     pub fn received(&self) -> u64 {
         self.received
     }
 
-    /// Packets between the first and the newest, both counted.
+    /// Packets from the first to the newest, both included.
     #[must_use]
     pub fn expected(&self) -> u64 {
         if self.started {
@@ -137,57 +129,50 @@ impl Reception {
         }
     }
 
-    /// Packets that should have come and did not.
+    /// Packets expected and not received.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.expected().saturating_sub(self.received)
     }
 
-    /// Packets that came after a later one.
+    /// Packets received after a later one.
     #[must_use]
     pub fn reordered(&self) -> u64 {
         self.reordered
     }
 
-    /// Packets that came again.
+    /// Packets received again.
     #[must_use]
     pub fn duplicates(&self) -> u64 {
         self.duplicates
     }
 
-    /// Times the sequence numbers jumped too far to be loss.
-    #[must_use]
-    pub fn restarts(&self) -> u64 {
-        self.restarts
-    }
-
-    /// Interarrival jitter in ticks of the media's clock (RFC 3550, section 6.4.1).
+    /// Interarrival jitter in ticks of the media clock (RFC 3550, section 6.4.1).
     #[must_use]
     pub fn jitter_ticks(&self) -> f64 {
         self.jitter.ticks
     }
 
-    /// Mean difference of consecutive inter-arrival times in ticks, if three packets came.
+    /// Mean difference of consecutive inter-arrival times in ticks; `None` before the third packet.
     #[must_use]
     pub fn mean_gap_difference_ticks(&self) -> Option<f64> {
         let count = self.jitter.difference_count;
         (count > 0).then(|| self.jitter.differences / count as f64)
     }
 
-    /// Forgets the mean difference so far: the window that is measured starts now.
+    /// Starts a new measured window: resets the mean difference.
     pub fn restart_mean(&mut self) {
         self.jitter.differences = 0.0;
         self.jitter.difference_count = 0;
     }
 
-    /// The newest number in the form of receiver reports: 16 bits of wraps, 16 of sequence.
+    /// Extended highest sequence number of receiver reports: 16 bits of wraps, 16 of sequence.
     #[must_use]
     pub fn extended_highest(&self) -> u32 {
         self.newest as u32
     }
 
-    /// Share of packets lost since the last call, in 256ths, as a receiver report says it
-    /// (RFC 3550, A.3).
+    /// Share of packets lost since the last call, in 256ths (RFC 3550, A.3).
     pub fn fraction_lost(&mut self) -> u8 {
         let expected = self.expected().saturating_sub(self.reported_expected);
         let received = self.received.saturating_sub(self.reported_received);
@@ -203,7 +188,7 @@ impl Jitter {
     fn packet(&mut self, timestamp: u32, arrival_ticks: f64) {
         if let Some((last_timestamp, last_arrival)) = self.last {
             let gap = arrival_ticks - last_arrival;
-            // Timestamps wrap: their difference is taken as a signed number of 32 bits.
+            // Timestamps wrap, so their difference is signed.
             let sent = f64::from(timestamp.wrapping_sub(last_timestamp as u32) as i32);
             self.ticks += ((gap - sent).abs() - self.ticks) / 16.0;
             if let Some(last_gap) = self.last_gap.replace(gap) {
@@ -233,29 +218,31 @@ mod tests {
     }
 
     #[test]
-    fn loss_is_expected_less_received_across_the_wrap() {
+    fn loss_is_expected_less_received_across_a_wrap() {
         let reception = receive(&[65534, 65535, 1, 2]);
         assert_eq!((reception.expected(), reception.lost()), (5, 1));
     }
 
     #[test]
-    fn a_late_packet_is_reordered_and_a_second_copy_a_duplicate() {
+    fn a_late_packet_is_reordered_and_a_second_copy_is_a_duplicate() {
         let reception = receive(&[10, 12, 11, 11, 12, 13]);
         assert_eq!(reception.lost(), 0);
         assert_eq!((reception.reordered(), reception.duplicates()), (1, 2));
     }
 
     #[test]
-    fn a_jump_is_a_restart_and_keeps_the_loss_before_it() {
-        let reception = receive(&[10, 12, 30_000, 30_001]);
-        assert_eq!((reception.restarts(), reception.lost()), (1, 1));
+    fn a_jump_is_a_restart_and_does_not_change_the_loss() {
+        let mut reception = receive(&[10, 12]);
+        let arrival = reception.packet(30_000, 0, 0.0);
+        reception.packet(30_001, 0, 0.0);
+        assert_eq!((arrival, reception.lost()), (Arrival::Restarted, 1));
     }
 
-    /// Bursts of B packets whose timestamps are D apart: within a burst the transit falls by D a
-    /// packet (B - 1 times), between bursts it rises by (B - 1) D, so |difference| is 2D(B-1)/B in
-    /// the mean, and the estimate settles around it.
+    /// Bursts of B packets whose timestamps are D apart: the transit time falls by D for each of
+    /// B - 1 packets of a burst and rises by (B - 1) D between bursts. The mean of |difference| is
+    /// 2D(B-1)/B, and the estimate converges to it.
     #[test]
-    fn bursts_have_the_jitter_of_their_closed_form() {
+    fn the_jitter_of_bursts_equals_the_closed_form() {
         for burst in [2u32, 5, 10] {
             let spacing = 3000u32;
             let mut reception = Reception::default();
@@ -284,16 +271,15 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is dropped, doubled or swapped, nothing is counted twice.
         #[test]
-        fn counts_agree_with_what_was_done(
-            start: u16, kept in proptest::collection::vec(0u8..4, 20..400),
+        fn counts_equal_the_packets_sent_doubled_and_dropped(
+            start: u16, actions in proptest::collection::vec(0u8..4, 20..400),
         ) {
             let mut reception = Reception::default();
             let (mut sent, mut doubled, mut dropped, mut pending) = (0u64, 0u64, 0u64, 0u64);
-            for (place, action) in kept.iter().enumerate() {
-                let sequence = start.wrapping_add(place as u16);
-                let is_edge = place == 0 || place + 1 == kept.len();
+            for (index, action) in actions.iter().enumerate() {
+                let sequence = start.wrapping_add(index as u16);
+                let is_edge = index == 0 || index + 1 == actions.len();
                 match action {
                     0 if !is_edge => pending += 1,
                     1 => {

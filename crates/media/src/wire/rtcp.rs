@@ -8,21 +8,21 @@ const RECEIVER_REPORT: u8 = 201;
 const SOURCE_DESCRIPTION: u8 = 202;
 const GOODBYE: u8 = 203;
 
-/// The item of a source description that every report must carry (RFC 3550, section 6.5.1).
+/// The item of a source description that every report needs (RFC 3550, section 6.5.1).
 const CNAME: u8 = 1;
 
-/// Seconds from 1900, where NTP starts, to 1970, where Unix does (RFC 868).
+/// Seconds from 1900, the epoch of NTP, to 1970, the epoch of Unix (RFC 868).
 const NTP_TO_UNIX_S: u64 = 2_208_988_800;
 
-/// What a sender says of itself.
+/// A sender's report on its stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SenderReport {
-    /// Its stream.
+    /// The stream.
     pub ssrc: u32,
-    /// Wall clock at which `timestamp` was due: seconds since 1900 in the high half, 2^-32 s in
-    /// the low.
+    /// Wall-clock time of `timestamp`: seconds since 1900 in the high 32 bits, 2^-32 s in the
+    /// low 32 bits.
     pub ntp: u64,
-    /// The same moment in ticks of the media's clock.
+    /// The same time in ticks of the media clock.
     pub timestamp: u32,
     /// Packets sent so far, modulo 2^32.
     pub packets: u32,
@@ -30,50 +30,50 @@ pub struct SenderReport {
     pub payload_bytes: u32,
 }
 
-/// What a receiver says of one sender.
+/// A receiver's report on one stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReportBlock {
-    /// The sender's stream.
+    /// The stream.
     pub ssrc: u32,
     /// Share of packets lost since the last report, in 256ths.
     pub fraction_lost: u8,
     /// Packets lost since the start, in 24 bits, negative when duplicates outnumber losses.
     pub lost: i32,
-    /// Wraps and number of the newest packet.
+    /// Extended sequence number of the newest packet.
     pub extended_highest: u32,
-    /// Interarrival jitter in ticks of the media's clock.
+    /// Interarrival jitter in ticks of the media clock.
     pub jitter_ticks: u32,
-    /// Middle half of the NTP time of the last sender report.
+    /// Middle 32 bits of the NTP time of the last sender report.
     pub last_report: u32,
-    /// Time since that report came, in 2^-16 s.
+    /// Time since that report arrived, in 2^-16 s.
     pub delay: u32,
 }
 
-/// One packet of a compound.
+/// One packet of a compound packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Packet {
-    /// From a sender.
+    /// A sender report without its report blocks.
     Sender(SenderReport),
-    /// From a receiver; the blocks of a sender's own report are left out.
+    /// A receiver report.
     Receiver {
         /// The receiver.
         ssrc: u32,
-        /// One a sender it hears.
+        /// One for each stream that it receives.
         blocks: Vec<ReportBlock>,
     },
-    /// A stream ends.
+    /// The end of a stream.
     Goodbye {
         /// The stream.
         ssrc: u32,
     },
-    /// Anything else that is well formed.
+    /// A well-formed packet of another type.
     Other {
         /// Its packet type.
-        kind: u8,
+        packet_type: u8,
     },
 }
 
-/// A wall-clock time in NTP's form, from nanoseconds since 1970.
+/// Converts nanoseconds since 1970 to an NTP timestamp.
 #[must_use]
 pub fn ntp_from_unix_ns(unix_ns: u64) -> u64 {
     let seconds = unix_ns / 1_000_000_000 + NTP_TO_UNIX_S;
@@ -82,11 +82,11 @@ pub fn ntp_from_unix_ns(unix_ns: u64) -> u64 {
 }
 
 impl SenderReport {
-    /// A compound of the report and the name it must come with.
+    /// The report and the sender's name, as a compound packet.
     #[must_use]
     pub fn to_bytes(self, name: &str) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(64);
-        start(&mut bytes, 0, SENDER_REPORT, 6);
+        push_header(&mut bytes, 0, SENDER_REPORT, 6);
         for word in [
             self.ssrc,
             (self.ntp >> 32) as u32,
@@ -97,17 +97,17 @@ impl SenderReport {
         ] {
             bytes.extend(word.to_be_bytes());
         }
-        describe(&mut bytes, self.ssrc, name);
+        push_name(&mut bytes, self.ssrc, name);
         bytes
     }
 }
 
-/// A receiver's compound: its report on one sender (none before the first packet) and its name.
+/// A receiver's report and its name, as a compound packet. `block` is `None` before the first packet.
 #[must_use]
 pub fn receiver_report(ssrc: u32, block: Option<&ReportBlock>, name: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(64);
     let blocks = u8::from(block.is_some());
-    start(
+    push_header(
         &mut bytes,
         blocks,
         RECEIVER_REPORT,
@@ -123,29 +123,29 @@ pub fn receiver_report(ssrc: u32, block: Option<&ReportBlock>, name: &str) -> Ve
         bytes.extend(block.last_report.to_be_bytes());
         bytes.extend(block.delay.to_be_bytes());
     }
-    describe(&mut bytes, ssrc, name);
+    push_name(&mut bytes, ssrc, name);
     bytes
 }
 
-/// A compound that ends a stream: an empty report, the name, the goodbye.
+/// The end of a stream as a compound packet: an empty report, the name, the goodbye.
 #[must_use]
 pub fn goodbye(ssrc: u32, name: &str) -> Vec<u8> {
     let mut bytes = receiver_report(ssrc, None, name);
-    start(&mut bytes, 1, GOODBYE, 1);
+    push_header(&mut bytes, 1, GOODBYE, 1);
     bytes.extend(ssrc.to_be_bytes());
     bytes
 }
 
-fn start(bytes: &mut Vec<u8>, count: u8, kind: u8, words: u16) {
-    bytes.extend([VERSION << 6 | count, kind]);
+fn push_header(bytes: &mut Vec<u8>, count: u8, packet_type: u8, words: u16) {
+    bytes.extend([VERSION << 6 | count, packet_type]);
     bytes.extend(words.to_be_bytes());
 }
 
-fn describe(bytes: &mut Vec<u8>, ssrc: u32, name: &str) {
+fn push_name(bytes: &mut Vec<u8>, ssrc: u32, name: &str) {
     let name = &name.as_bytes()[..name.len().min(255)];
-    // The source, the item, and at least one zero to end the list, filled up to whole words.
+    // The source, the item and at least one zero at the end, padded to whole words.
     let words = 1 + (2 + name.len() + 1).div_ceil(4);
-    start(bytes, 1, SOURCE_DESCRIPTION, words as u16);
+    push_header(bytes, 1, SOURCE_DESCRIPTION, words as u16);
     let end = bytes.len() + 4 * words;
     bytes.extend(ssrc.to_be_bytes());
     bytes.extend([CNAME, name.len() as u8]);
@@ -153,7 +153,7 @@ fn describe(bytes: &mut Vec<u8>, ssrc: u32, name: &str) {
     bytes.resize(end, 0);
 }
 
-/// The packets of a compound, up to the first that is malformed.
+/// The packets of a compound packet, up to the first malformed one.
 pub fn packets(compound: &[u8]) -> impl Iterator<Item = Packet> + '_ {
     let mut rest = compound;
     std::iter::from_fn(move || {
@@ -168,12 +168,12 @@ pub fn packets(compound: &[u8]) -> impl Iterator<Item = Packet> + '_ {
     })
 }
 
-fn parse(count: u8, kind: u8, body: &[u8]) -> Option<Packet> {
+fn parse(count: u8, packet_type: u8, body: &[u8]) -> Option<Packet> {
     let word = |place: usize| -> Option<u32> {
         let bytes = body.get(4 * place..4 * place + 4)?;
         Some(u32::from_be_bytes(bytes.try_into().ok()?))
     };
-    Some(match kind {
+    Some(match packet_type {
         SENDER_REPORT => Packet::Sender(SenderReport {
             ssrc: word(0)?,
             ntp: u64::from(word(1)?) << 32 | u64::from(word(2)?),
@@ -189,7 +189,7 @@ fn parse(count: u8, kind: u8, body: &[u8]) -> Option<Packet> {
                 blocks.push(ReportBlock {
                     ssrc: word(at)?,
                     fraction_lost: (loss >> 24) as u8,
-                    // The shifts extend the sign of 24 bits.
+                    // The two shifts extend the sign of 24 bits.
                     lost: ((loss << 8) as i32) >> 8,
                     extended_highest: word(at + 2)?,
                     jitter_ticks: word(at + 3)?,
@@ -203,7 +203,7 @@ fn parse(count: u8, kind: u8, body: &[u8]) -> Option<Packet> {
             }
         }
         GOODBYE if count > 0 => Packet::Goodbye { ssrc: word(0)? },
-        _ => Packet::Other { kind },
+        _ => Packet::Other { packet_type },
     })
 }
 
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_is_read_as_it_was_written() {
+    fn a_written_sender_report_is_read_back() {
         let report = SenderReport {
             ssrc: 1,
             ntp: 2 << 40,
@@ -230,12 +230,12 @@ mod tests {
         let bytes = report.to_bytes("perpacket");
         assert_eq!(bytes.len() % 4, 0);
         let read: Vec<_> = packets(&bytes).collect();
-        let described = Packet::Other { kind: 202 };
+        let described = Packet::Other { packet_type: 202 };
         assert_eq!(read, [Packet::Sender(report), described]);
     }
 
     #[test]
-    fn a_negative_loss_survives_its_24_bits() {
+    fn a_negative_loss_is_read_back_from_24_bits() {
         let block = ReportBlock {
             ssrc: 1,
             fraction_lost: 7,
@@ -255,14 +255,14 @@ mod tests {
     }
 
     #[test]
-    fn a_goodbye_names_the_stream_that_ends() {
+    fn a_goodbye_names_its_stream() {
         let bytes = goodbye(77, "perpacket");
         assert_eq!(packets(&bytes).last(), Some(Packet::Goodbye { ssrc: 77 }));
     }
 
     proptest! {
         #[test]
-        fn any_bytes_end(compound: Vec<u8>) {
+        fn any_bytes_are_accepted(compound: Vec<u8>) {
             prop_assert!(packets(&compound).count() <= compound.len() / 4);
         }
     }

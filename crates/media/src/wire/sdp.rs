@@ -1,43 +1,45 @@
-//! Session descriptions (SDP, RFC 4566): the one a server gives of a medium, and the little that a
-//! receiver needs of anybody's.
+//! Session descriptions (SDP, RFC 4566): the server writes one of a file, and the client reads the
+//! fields that it needs from any server's.
 
 use core::net::IpAddr;
 use std::fmt::Write;
 
-use crate::wire::media::Media;
+use crate::wire::layout::PacketLayout;
 
-/// What a receiver takes from a description's first stream.
+/// The first RTP stream of a session description.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Description {
-    /// Where to set the stream up: absolute, or relative to the description's base.
+    /// URI of the stream, absolute or relative to the base of the description.
     pub control: Option<String>,
-    /// Number of the payload.
+    /// Payload type in the RTP header.
     pub payload_type: u8,
-    /// Ticks of its timestamps a second, where described or fixed by RFC 3551.
+    /// Ticks of the timestamps a second, if the description or RFC 3551 defines them.
     pub clock_hz: Option<u32>,
-    /// How long it lasts, in seconds, where it ends.
-    pub duration_s: Option<f64>,
-    /// Streams that the description has.
-    pub streams: usize,
 }
 
-/// The description of a medium with one stream, whose control is `track`.
+/// Describes a file with one stream. `track` is the relative URI of the stream.
 #[must_use]
-pub fn describe(media: &Media, name: &str, server: IpAddr, track: &str, session: u64) -> String {
+pub fn describe(
+    layout: &PacketLayout,
+    name: &str,
+    server: IpAddr,
+    track: &str,
+    session: u64,
+) -> String {
     let family = if server.is_ipv4() { "IP4" } else { "IP6" };
     let any = if server.is_ipv4() { "0.0.0.0" } else { "::" };
-    let payload = &media.payload;
-    // A session's name may not hold line ends (section 5.3).
+    let payload = &layout.payload;
+    // A line end would start another field (section 5.3).
     let name: String = name.chars().filter(|letter| !letter.is_control()).collect();
     let mut text = format!(
         "v=0\r\no=- {session} {session} IN {family} {server}\r\ns={name}\r\n\
          c=IN {family} {any}\r\nt=0 0\r\na=control:*\r\na=range:npt=0-{:.3}\r\n\
          m={} 0 RTP/AVP {}\r\nb=AS:{}\r\na=rtpmap:{} {}/{}",
-        media.duration_ns() as f64 / 1e9,
-        payload.kind,
-        payload.number,
-        media.rate_bps().div_ceil(1000),
-        payload.number,
+        layout.duration_ns() as f64 / 1e9,
+        payload.media_type,
+        payload.payload_type,
+        layout.rate_bps().div_ceil(1000),
+        payload.payload_type,
         payload.encoding,
         payload.clock_hz,
     );
@@ -51,11 +53,10 @@ pub fn describe(media: &Media, name: &str, server: IpAddr, track: &str, session:
     text
 }
 
-/// Reads a description; none without a stream over RTP.
+/// Reads a description. `None` if it is malformed or has no RTP stream.
 #[must_use]
 pub fn parse(text: &str) -> Option<Description> {
     let mut found: Option<Description> = None;
-    let mut duration_s = None;
     let mut streams = 0;
     for line in text.lines() {
         let (kind, value) = line.split_once('=')?;
@@ -72,32 +73,21 @@ pub fn parse(text: &str) -> Option<Description> {
                         control: None,
                         payload_type,
                         clock_hz: fixed_clock_hz(payload_type),
-                        duration_s: None,
-                        streams: 0,
                     });
                 }
             }
             "a" => {
-                if let Some(range) = value.strip_prefix("range:npt=") {
-                    let end = range
-                        .split_once('-')
-                        .and_then(|(_, end)| end.trim().parse().ok());
-                    duration_s = end.or(duration_s);
-                } else if let (Some(found), 1) = (&mut found, streams) {
-                    attribute(found, value);
+                if let (Some(found), 1) = (&mut found, streams) {
+                    read_attribute(found, value);
                 }
             }
             _ => {}
         }
     }
-    found.map(|description| Description {
-        duration_s,
-        streams,
-        ..description
-    })
+    found
 }
 
-fn attribute(found: &mut Description, value: &str) {
+fn read_attribute(found: &mut Description, value: &str) {
     if let Some(control) = value.strip_prefix("control:") {
         found.control = Some(control.trim().to_owned());
     } else if let Some(map) = value.strip_prefix("rtpmap:") {
@@ -111,7 +101,7 @@ fn attribute(found: &mut Description, value: &str) {
     }
 }
 
-/// The clocks of payloads whose numbers are fixed (RFC 3551, tables 4 and 5), of those sent here.
+/// The clock of a static payload type (RFC 3551, tables 4 and 5).
 fn fixed_clock_hz(payload_type: u8) -> Option<u32> {
     match payload_type {
         0 | 3 | 8 | 9 => Some(8000),
@@ -126,29 +116,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_description_is_read_as_it_was_written() {
-        let media = Media::recognize("a.pcmu", 80_000, &[0; 100], &[0; 100]).unwrap();
-        let text = describe(&media, "a\r\nb", "127.0.0.1".parse().unwrap(), "track1", 7);
+    fn a_written_description_is_read_back() {
+        let layout = PacketLayout::detect("a.pcmu", 80_000, &[0; 100], &[0; 100]).unwrap();
+        let text = describe(&layout, "a\r\nb", "127.0.0.1".parse().unwrap(), "track1", 7);
         assert!(text.contains("\r\ns=ab\r\n"));
         let read = parse(&text).unwrap();
         let expected = Description {
             control: Some("track1".into()),
             payload_type: 0,
             clock_hz: Some(8000),
-            duration_s: Some(10.0),
-            streams: 1,
         };
         assert_eq!(read, expected);
     }
 
     #[test]
-    fn a_dynamic_payload_has_the_clock_of_its_map() {
+    fn the_rtpmap_attribute_sets_the_clock_of_a_dynamic_payload() {
         let text = "v=0\r\nm=audio 0 RTP/AVP 96\r\na=rtpmap:97 X/1\r\na=rtpmap:96 L16/48000/2\r\n";
         assert_eq!(parse(text).unwrap().clock_hz, Some(48_000));
     }
 
     #[test]
-    fn no_stream_is_no_description() {
+    fn a_description_without_a_stream_is_none() {
         assert_eq!(parse("v=0\r\ns=x\r\n"), None);
         assert_eq!(parse("not a description"), None);
     }

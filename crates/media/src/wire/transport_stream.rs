@@ -1,10 +1,10 @@
-//! What pacing needs to know of an MPEG transport stream (ISO/IEC 13818-1): where packets begin,
-//! and the program clock references that say when.
+//! The parts of an MPEG transport stream (ISO/IEC 13818-1) that pacing needs: packet boundaries and
+//! program clock references.
 
 /// Bytes of a packet (section 2.4.3.2).
 pub const PACKET_BYTES: usize = 188;
 
-/// Packets in one RTP packet: as many as an Ethernet frame holds (RFC 2250, section 2).
+/// Packets in one RTP packet: the most that fit an Ethernet frame (RFC 2250, section 2).
 pub const PACKETS_PER_RTP: usize = 7;
 
 /// The first byte of every packet.
@@ -13,23 +13,21 @@ pub const SYNC: u8 = 0x47;
 /// Ticks of the program clock in a second.
 pub const CLOCK_HZ: u64 = 27_000_000;
 
-/// Where the clock reference wraps: a base of 33 bits at 90 kHz, times 300.
+/// Clock references wrap here: a base of 33 bits at 90 kHz, times 300.
 pub const CLOCK_WRAP: u64 = (1 << 33) * 300;
 
 /// A program clock reference found in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockReference {
-    /// The packet's place, in bytes from the start of the slice searched.
+    /// Offset of its packet in the searched bytes.
     pub offset: usize,
-    /// The program whose clock it is: the packet's PID.
+    /// PID of its packet. Each program has a clock of its own.
     pub pid: u16,
     /// The clock in 27 MHz ticks, below [`CLOCK_WRAP`].
     pub ticks: u64,
-    /// The packet says that the clock may jump here.
-    pub discontinuity: bool,
 }
 
-/// Whether bytes begin as a transport stream does: sync bytes a packet apart.
+/// Whether bytes start with sync bytes one packet apart.
 #[must_use]
 pub fn is_transport_stream(bytes: &[u8]) -> bool {
     bytes.len() >= PACKET_BYTES
@@ -40,14 +38,15 @@ pub fn is_transport_stream(bytes: &[u8]) -> bool {
             .all(|&byte| byte == SYNC)
 }
 
-/// The clock references in whole packets, `bytes` starting at one; packets out of sync are skipped.
+/// The clock references of whole packets. `bytes` starts with a packet; packets without a sync byte
+/// are skipped.
 pub fn clock_references(bytes: &[u8]) -> impl DoubleEndedIterator<Item = ClockReference> + '_ {
     bytes
         .chunks_exact(PACKET_BYTES)
         .enumerate()
-        .filter_map(|(place, packet)| {
+        .filter_map(|(index, packet)| {
             let has_adaptation = packet[3] & 0x20 != 0;
-            // Long enough for flags and clock, and flagged to hold the clock (section 2.4.3.4).
+            // Section 2.4.3.4: the field is long enough for flags and clock, and PCR_flag is set.
             if packet[0] != SYNC || !has_adaptation || packet[4] < 7 || packet[5] & 0x10 == 0 {
                 return None;
             }
@@ -56,15 +55,14 @@ pub fn clock_references(bytes: &[u8]) -> impl DoubleEndedIterator<Item = ClockRe
             let base = high << 1 | u64::from(field[4] >> 7);
             let extension = u64::from(field[4] & 1) << 8 | u64::from(field[5]);
             Some(ClockReference {
-                offset: place * PACKET_BYTES,
+                offset: index * PACKET_BYTES,
                 pid: u16::from_be_bytes([packet[1] & 0x1f, packet[2]]),
                 ticks: base * 300 + extension,
-                discontinuity: packet[5] & 0x80 != 0,
             })
         })
 }
 
-/// A clock reference as the six bytes of an adaptation field.
+/// Encodes a clock reference in the six bytes of an adaptation field.
 pub(crate) fn clock_field(ticks: u64) -> [u8; 6] {
     let ticks = ticks % CLOCK_WRAP;
     let (base, extension) = (ticks / 300, ticks % 300);
@@ -81,19 +79,19 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_clock_is_read_as_it_was_written(ticks in 0..CLOCK_WRAP, pid in 0u16..0x2000) {
+        fn a_written_clock_reference_is_read_back(ticks in 0..CLOCK_WRAP, pid in 0u16..0x2000) {
             let mut packet = [0xff; PACKET_BYTES];
             packet[0] = SYNC;
             packet[1..3].copy_from_slice(&pid.to_be_bytes());
             packet[3..6].copy_from_slice(&[0x30, 7, 0x10]);
             packet[6..12].copy_from_slice(&clock_field(ticks));
             let found = clock_references(&packet).next();
-            let expected = ClockReference { offset: 0, pid, ticks, discontinuity: false };
+            let expected = ClockReference { offset: 0, pid, ticks };
             prop_assert_eq!(found, Some(expected));
         }
 
         #[test]
-        fn any_bytes_are_searched(bytes: Vec<u8>) {
+        fn any_bytes_are_accepted(bytes: Vec<u8>) {
             prop_assert!(clock_references(&bytes).count() * PACKET_BYTES <= bytes.len());
         }
     }

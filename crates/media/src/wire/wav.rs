@@ -1,34 +1,34 @@
-//! The part of a WAV file before its samples (Multimedia Programming Interface, IBM and Microsoft,
+//! The header of a WAV file (Multimedia Programming Interface, IBM and Microsoft,
 //! 1991; WAVEFORMATEXTENSIBLE, Microsoft).
 
-/// What a WAV file says about its samples.
+/// The format of a WAV file's samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Format {
-    /// Registered number of the encoding, the one inside an extensible format.
+    /// Registered number of the encoding. Of an extensible format, the one inside.
     pub tag: u16,
-    /// Samples at one moment.
+    /// Samples of one frame.
     pub channels: u16,
-    /// Moments a second.
+    /// Frames a second.
     pub sample_rate_hz: u32,
-    /// Bytes of the samples of one moment.
+    /// Bytes of a frame.
     pub frame_bytes: u16,
     /// Bits of one sample.
     pub sample_bits: u16,
-    /// Where the samples start in the file.
+    /// Offset of the samples in the file.
     pub data_offset: u64,
-    /// How many bytes of them the file claims to have.
+    /// Bytes of samples by the header. The file may have fewer.
     pub data_bytes: u64,
 }
 
-/// The tag of formats whose real tag is the beginning of a GUID.
+/// The tag of extensible formats, whose GUID starts with the tag of the encoding.
 const EXTENSIBLE: u16 = 0xfffe;
 
-/// Whether bytes begin as a WAV file does.
+/// Whether bytes start with the header of a WAV file.
 pub(crate) fn is_wav(head: &[u8]) -> bool {
     head.len() >= 12 && &head[..4] == b"RIFF" && &head[8..12] == b"WAVE"
 }
 
-/// Reads the chunks until the samples; none where the head ends before them or lacks the format.
+/// Reads the chunks before the samples. `None` if the format or the samples are missing.
 pub(crate) fn parse(head: &[u8]) -> Option<Format> {
     let mut at = 12;
     let mut format = None;
@@ -44,7 +44,7 @@ pub(crate) fn parse(head: &[u8]) -> Option<Format> {
                 let short = |place: usize| u16::from_le_bytes([fields[place], fields[place + 1]]);
                 let mut tag = short(0);
                 if tag == EXTENSIBLE {
-                    // The GUID stands after the 16 bytes, their extension's size, bits and mask.
+                    // The GUID follows 16 bytes of format, the extension's size, bits and mask.
                     let guid = head.get(start + 24..start + 26)?;
                     tag = u16::from_le_bytes([guid[0], guid[1]]);
                 }
@@ -60,7 +60,7 @@ pub(crate) fn parse(head: &[u8]) -> Option<Format> {
             }
             _ => {}
         }
-        // Chunks are filled up to an even number of bytes.
+        // Chunks are padded to an even number of bytes.
         at = body
             .checked_add(bytes as usize)?
             .checked_add(bytes as usize & 1)?;
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_are_found_behind_chunks_of_odd_length() {
+    fn samples_are_found_after_chunks_of_odd_length() {
         let format = parse(&file(1, b"LIST\x03\0\0\0abc\0")).unwrap();
         assert_eq!((format.channels, format.sample_rate_hz), (2, 44_100));
         assert_eq!((format.frame_bytes, format.sample_bits), (4, 16));
@@ -97,7 +97,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_chunks_are_read_or_refused(tail: Vec<u8>) {
+        fn any_chunks_are_accepted(tail: Vec<u8>) {
             let head = [b"RIFF\0\0\0\0WAVE".as_slice(), &tail].concat();
             if let Some(format) = parse(&head) {
                 prop_assert!(format.data_offset <= head.len() as u64);

@@ -1,15 +1,19 @@
-//! The RTSP dialogue of a client: DESCRIBE, SETUP, PLAY, and in the end TEARDOWN (RFC 2326).
+//! The RTSP requests of a client: DESCRIBE, SETUP, PLAY and TEARDOWN (RFC 2326).
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, TcpStream};
 
-use crate::wire::rtsp::{self, Limits, Lower, Message, Response, Unit, split};
+use perpacket_linux::clock::realtime_ns;
+
+use crate::wire::rtsp::{
+    self, Limits, LowerTransport, Message, MessageOrFrame, Response, parse_next,
+};
 use crate::wire::sdp;
 
 use super::super::{Ports, Transport};
-use super::{Client, Need, Outcome, Phase, REPORT_INTERVAL_NS, sockets};
+use super::{Action, Client, Outcome, Phase, REPORT_INTERVAL_NS, sockets};
 
-/// Longest part of a server's explanation that is kept.
+/// The longest part of a server's explanation in the report.
 const EXPLANATION_CHARS: usize = 160;
 
 impl Client {
@@ -23,7 +27,7 @@ impl Client {
         );
         self.outgoing.extend_from_slice(request.as_bytes());
         self.asked_ns = now_ns;
-        // A connection that failed is found out by its reader.
+        // The read side closes a failed connection.
         let _ = self.flush();
     }
 
@@ -42,22 +46,22 @@ impl Client {
         Ok(())
     }
 
-    /// Reads and writes the connection as far as it goes.
+    /// Reads and writes what is possible without waiting.
     pub(super) fn work(
         &mut self,
         now_ns: u64,
         buffer: &mut [u8],
         ports: &mut Ports,
         late: &mut impl FnMut(u64),
-    ) -> Result<Need, Outcome> {
+    ) -> Result<Action, Outcome> {
         let broken = |error: io::Error| Outcome::Failed(format!("connection: {}", error.kind()));
-        let mut need = Need::Nothing;
+        let mut action = Action::Nothing;
         if self.phase == Phase::Connecting {
             let control = self.control.as_ref();
             match control.map(TcpStream::take_error) {
                 Some(Ok(None)) => {}
                 Some(Ok(Some(error)) | Err(error)) => return Err(broken(error)),
-                None => return Ok(need),
+                None => return Ok(action),
             }
             self.phase = Phase::Describing;
             let url = self.url.clone();
@@ -66,89 +70,90 @@ impl Client {
         self.flush().map_err(broken)?;
         loop {
             let Some(control) = &self.control else {
-                return Ok(need);
+                return Ok(action);
             };
             match (&*control).read(buffer) {
                 Ok(0) => return Err(Outcome::Failed("connection closed by the server".into())),
                 Ok(bytes) => self.incoming.extend_from_slice(&buffer[..bytes]),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(need),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(action),
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(error) => return Err(broken(error)),
             }
-            if self.understand(now_ns, ports, late)? == Need::Watch {
-                need = Need::Watch;
+            if self.parse_input(now_ns, ports, late)? == Action::Watch {
+                action = Action::Watch;
             }
         }
     }
 
-    fn understand(
+    fn parse_input(
         &mut self,
         now_ns: u64,
         ports: &mut Ports,
         late: &mut impl FnMut(u64),
-    ) -> Result<Need, Outcome> {
+    ) -> Result<Action, Outcome> {
         let malformed = |error: rtsp::Malformed| Outcome::Failed(error.to_string());
         let mut used = 0;
-        let mut need = Need::Nothing;
-        while let Some((unit, bytes)) =
-            split(&self.incoming[used..], Limits::default()).map_err(malformed)?
+        let mut action = Action::Nothing;
+        while let Some((element, bytes)) =
+            parse_next(&self.incoming[used..], Limits::default()).map_err(malformed)?
         {
             let start = used;
             used += bytes;
-            match unit {
-                Unit::Frame(frame) => {
+            match element {
+                MessageOrFrame::Frame(frame) => {
                     let data = start + frame.data.start..start + frame.data.end;
                     if frame.channel == self.channels.0 {
                         self.first_packet_ns.get_or_insert(now_ns);
-                        let arrival_ns = super::super::unix_ns();
-                        if let Some(late_us) = self.reading.packet(&self.incoming[data], arrival_ns)
+                        let arrival_ns = realtime_ns();
+                        if let Some(late_us) =
+                            self.received.packet(&self.incoming[data], arrival_ns)
                         {
                             late(late_us);
                         }
                     } else {
                         let compound = self.incoming[data].to_vec();
-                        self.take_report(&compound, now_ns);
+                        self.receive_report(&compound, now_ns);
                     }
                 }
-                Unit::Message(message) => {
+                MessageOrFrame::Message(message) => {
                     let response = Response::try_from(message).map_err(malformed)?;
-                    if self.answered(&response, now_ns, ports)? == Need::Watch {
-                        need = Need::Watch;
+                    if self.handle_response(&response, now_ns, ports)? == Action::Watch {
+                        action = Action::Watch;
                     }
                     if self.phase == Phase::Over {
-                        return Ok(need);
+                        return Ok(action);
                     }
                 }
             }
         }
         self.incoming.drain(..used);
-        Ok(need)
+        Ok(action)
     }
 
-    /// Takes the answer to the last request and makes the next.
-    fn answered(
+    /// Handles the response to the last request and sends the next request.
+    fn handle_response(
         &mut self,
         response: &Response,
         now_ns: u64,
         ports: &mut Ports,
-    ) -> Result<Need, Outcome> {
+    ) -> Result<Action, Outcome> {
         if response.message.sequence() != Some(self.sequence) {
-            return Ok(Need::Nothing);
+            return Ok(Action::Nothing);
         }
-        // A server without GET_PARAMETER has still heard of its client.
+        // Any response to GET_PARAMETER shows that the session is alive.
         if response.code != 200 && !matches!(self.phase, Phase::Playing | Phase::TearingDown) {
             return Err(Outcome::Refused {
                 code: response.code,
-                said: explanation(&response.message),
+                explanation: explanation(&response.message),
             });
         }
         match self.phase {
             Phase::Describing => {
                 self.set_up(response, now_ns, ports)?;
-                return Ok(Need::Watch);
+                return Ok(Action::Watch);
             }
             Phase::SettingUp => {
-                self.take_transport(response)?;
+                self.read_transport(response)?;
                 self.play(now_ns);
             }
             Phase::Starting => {
@@ -159,7 +164,7 @@ impl Client {
             Phase::TearingDown => self.close(),
             _ => {}
         }
-        Ok(Need::Nothing)
+        Ok(Action::Nothing)
     }
 
     fn set_up(
@@ -173,7 +178,7 @@ impl Client {
         let description = sdp::parse(text)
             .ok_or_else(|| Outcome::Failed("description without a stream over rtp".into()))?;
         if let Some(clock_hz) = description.clock_hz.filter(|&clock_hz| clock_hz > 0) {
-            self.reading.clock_hz = clock_hz;
+            self.received.clock_hz = clock_hz;
         }
         let base = message
             .header("Content-Base")
@@ -208,23 +213,23 @@ impl Client {
         Ok(())
     }
 
-    fn take_transport(&mut self, response: &Response) -> Result<(), Outcome> {
+    fn read_transport(&mut self, response: &Response) -> Result<(), Outcome> {
         let message = &response.message;
         let session = message.session();
         let (name, timeout_s) =
             session.ok_or_else(|| Outcome::Failed("answer to setup without a session".into()))?;
         self.session = Some(name.to_owned());
         if let Some(timeout_s) = timeout_s {
-            // Twice in a time-out, so that one request may be lost.
+            // Two requests per time-out: one of them can be late.
             self.keep_alive_interval_ns =
                 (timeout_s.max(2) * 500_000_000).min(self.keep_alive_interval_ns);
         }
         let transport = message.header("Transport").unwrap_or_default();
         match rtsp::Transport::parse_all(transport).next() {
             Some(Ok(transport)) => {
-                self.reading.ssrc = self.reading.ssrc.or(transport.ssrc);
+                self.received.ssrc = self.received.ssrc.or(transport.ssrc);
                 match transport.lower {
-                    Lower::Udp { server, .. } => {
+                    LowerTransport::Udp { server, .. } => {
                         let control = self.control.as_ref();
                         let peer = control.and_then(|control| control.peer_addr().ok());
                         self.server_reports = peer.zip(server).map(|(mut peer, (_, port))| {
@@ -232,7 +237,7 @@ impl Client {
                             peer
                         });
                     }
-                    Lower::Interleaved { channels } => {
+                    LowerTransport::Interleaved { channels } => {
                         self.channels = channels.unwrap_or((0, 1));
                     }
                 }
@@ -251,8 +256,8 @@ impl Client {
     }
 }
 
-/// What a server says of its refusal: the status in words, and the first line of a plain text,
-/// without what would disturb a terminal.
+/// A server's explanation of a refusal: the reason phrase and the first line of a plain text body,
+/// without control characters.
 fn explanation(message: &Message) -> String {
     let words = message.start_line.splitn(3, ' ').nth(2).unwrap_or_default();
     let is_text = message
@@ -271,16 +276,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_is_explained_in_one_line_that_disturbs_no_terminal() {
-        let message = |bytes: &[u8]| match split(bytes, Limits::default()) {
-            Ok(Some((Unit::Message(message), _))) => explanation(&message),
+    fn a_refusal_is_explained_in_one_line_without_control_characters() {
+        let message = |bytes: &[u8]| match parse_next(bytes, Limits::default()) {
+            Ok(Some((MessageOrFrame::Message(message), _))) => explanation(&message),
             other => panic!("{other:?}"),
         };
         assert_eq!(message(b"RTSP/1.0 404 Not Found\r\n\r\n"), "Not Found");
         assert_eq!(message(b"RTSP/1.0 404\r\n\r\n"), "");
-        let told = b"RTSP/1.0 415 No\r\nContent-Type: text/plain; charset=utf-8\r\n\
+        let explained = b"RTSP/1.0 415 No\r\nContent-Type: text/plain; charset=utf-8\r\n\
             Content-Length: 12\r\n\r\na.ts:\x1b[1m\r\nb";
-        assert_eq!(message(told), "No: a.ts:[1m");
+        assert_eq!(message(explained), "No: a.ts:[1m");
         let page = b"RTSP/1.0 415 No\r\nContent-Type: text/html\r\nContent-Length: 4\r\n\r\n<hr>";
         assert_eq!(message(page), "No");
         let long = format!("RTSP/1.0 500 {}\r\n\r\n", "x".repeat(4000));

@@ -1,8 +1,7 @@
-//! One client: what it waits for, what it receives and what it reports.
+//! A client: it sets up a stream, receives it, sends reports and keeps its session alive.
 //!
-//! It receives, reports every five seconds and keeps its session alive until it is told to end. A
-//! stream that ends before the measurement does is played again from its start. How a session is
-//! set up is in `dialogue`, how sockets are opened in `sockets`.
+//! A stream that ends during the run is played again from its start. `dialogue` has the RTSP
+//! requests, and `sockets` opens the sockets.
 
 mod dialogue;
 mod sockets;
@@ -10,82 +9,83 @@ mod sockets;
 use std::io;
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 
+use perpacket_linux::clock::{monotonic_ns, realtime_ns};
 use perpacket_linux::udp;
 
 use crate::wire::rtcp::{self, Packet, ReportBlock};
 use crate::wire::rtsp;
 
-use super::stream::Reading;
+use super::stream::ReceivedStream;
 use super::{Error, Ports, Transport};
 
-/// Time between receiver reports (RFC 3550, section 6.2), and between requests that keep a session.
+/// Time between receiver reports (RFC 3550, section 6.2), and between keep-alive requests.
 const REPORT_INTERVAL_NS: u64 = 5_000_000_000;
 const KEEP_ALIVE_INTERVAL_NS: u64 = 20_000_000_000;
 
-/// How long a client waits for an answer, or for packets, before it counts as timed out.
-pub(super) const PATIENCE_NS: u64 = 10_000_000_000;
+/// A client that waits longer for a response or a packet has timed out.
+pub(super) const RESPONSE_LIMIT_NS: u64 = 10_000_000_000;
 
-/// Largest datagram, or datagrams glued together, that are taken.
+/// Size of the receive buffer: the largest datagram, or datagrams that the kernel merged.
 const DATAGRAM_BYTES: usize = 65_536;
 
-/// The name in reports.
+/// The canonical name in reports.
 const CANONICAL_NAME: &str = "perpacket-load";
 
-/// What a client waits for.
+/// The phase of a client: what it waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Its turn in the ramp.
+    /// Its start in the ramp.
     Waiting,
     /// The connection.
     Connecting,
-    /// The answer to DESCRIBE.
+    /// The response to DESCRIBE.
     Describing,
-    /// The answer to SETUP.
+    /// The response to SETUP.
     SettingUp,
-    /// The answer to PLAY.
+    /// The response to PLAY.
     Starting,
     /// Packets.
     Playing,
-    /// The answer to TEARDOWN.
+    /// The response to TEARDOWN.
     TearingDown,
-    /// Nothing more.
+    /// Nothing: the client has ended.
     Over,
 }
 
-/// How it went for a client.
+/// The outcome of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// Packets came.
+    /// The client received packets.
     Played,
-    /// The server answered with this status, and said this of it.
+    /// The server refused a request.
     Refused {
-        /// Of RFC 2326, section 7.1.1.
+        /// The status code.
         code: u16,
-        /// The status in words, and the first line of the answer's text.
-        said: String,
+        /// The reason phrase and the first line of the body.
+        explanation: String,
     },
-    /// Nothing came.
+    /// No response or no packet arrived in time.
     TimedOut,
-    /// Something broke.
+    /// The connection or the dialogue failed.
     Failed(String),
 }
 
-/// Which of a client's sockets has something.
+/// The sockets of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Source {
+pub(super) enum SocketKind {
     /// The RTSP connection.
     Control,
-    /// The socket for packets.
+    /// The RTP socket.
     Packets,
-    /// The socket for reports.
+    /// The RTCP socket.
     Reports,
 }
 
-/// A client and everything it knows.
+/// A client.
 pub(super) struct Client {
     pub(super) url: String,
     pub(super) phase: Phase,
-    pub(super) reading: Reading,
+    pub(super) received: ReceivedStream,
     pub(super) sockets: Option<(UdpSocket, UdpSocket)>,
     pub(super) control: Option<TcpStream>,
     transport: Transport,
@@ -107,22 +107,27 @@ pub(super) struct Client {
     identity: u32,
 }
 
-/// What the loop must do for a client after an event.
+/// What the event loop does for a client after an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Need {
+pub(super) enum Action {
     /// Nothing.
     Nothing,
-    /// Watch the sockets that have just been opened.
+    /// Poll the sockets that were opened.
     Watch,
 }
 
 impl Client {
-    pub(super) fn new(url: String, transport: Transport, reading: Reading, identity: u32) -> Self {
+    pub(super) fn new(
+        url: String,
+        transport: Transport,
+        received: ReceivedStream,
+        identity: u32,
+    ) -> Self {
         Self {
             base: url.clone(),
             url,
             phase: Phase::Waiting,
-            reading,
+            received,
             sockets: None,
             control: None,
             transport,
@@ -144,21 +149,21 @@ impl Client {
         }
     }
 
-    /// How it went.
+    /// The outcome.
     pub(super) fn outcome(&self) -> Outcome {
         match &self.ended {
             Some(outcome) => outcome.clone(),
-            None if self.reading.counts().packets > 0 => Outcome::Played,
+            None if self.received.counts().packets > 0 => Outcome::Played,
             None => Outcome::TimedOut,
         }
     }
 
-    /// From the connection to the first packet.
+    /// Time from the connection to the first packet.
     pub(super) fn start_up_ns(&self) -> Option<u64> {
         Some(self.first_packet_ns?.saturating_sub(self.connected_ns))
     }
 
-    /// Starts to connect; the loop watches the connection.
+    /// Starts to connect. The event loop polls the connection.
     pub(super) fn connect(&mut self, server: SocketAddr, now_ns: u64) {
         match sockets::start_connection(server) {
             Ok(control) => {
@@ -170,13 +175,13 @@ impl Client {
         }
     }
 
-    /// Ends with an outcome and closes everything.
+    /// Ends the client with an outcome.
     pub(super) fn fail(&mut self, outcome: Outcome) {
         self.ended.get_or_insert(outcome);
         self.close();
     }
 
-    /// Closes everything.
+    /// Closes all sockets.
     pub(super) fn close(&mut self) {
         self.phase = Phase::Over;
         self.control = None;
@@ -185,7 +190,7 @@ impl Client {
         self.outgoing = Vec::new();
     }
 
-    /// Ends the session, if there is one.
+    /// Sends TEARDOWN if the client has a session.
     pub(super) fn tear_down(&mut self, now_ns: u64) {
         if self.session.is_some() && self.control.is_some() {
             self.phase = Phase::TearingDown;
@@ -196,25 +201,25 @@ impl Client {
         }
     }
 
-    /// Works on a socket that has something.
+    /// Handles an event of a socket.
     pub(super) fn ready(
         &mut self,
-        source: Source,
+        source: SocketKind,
         now_ns: u64,
         buffer: &mut [u8],
         ports: &mut Ports,
         late: &mut impl FnMut(u64),
-    ) -> Need {
+    ) -> Action {
         match source {
-            Source::Packets => {
+            SocketKind::Packets => {
                 self.read_packets(buffer, late);
-                Need::Nothing
+                Action::Nothing
             }
-            Source::Reports => {
+            SocketKind::Reports => {
                 self.read_reports(buffer, now_ns);
-                Need::Nothing
+                Action::Nothing
             }
-            Source::Control => {
+            SocketKind::Control => {
                 let worked = self.work(now_ns, buffer, ports, late);
                 worked.unwrap_or_else(|outcome| {
                     if self.phase == Phase::TearingDown {
@@ -222,7 +227,7 @@ impl Client {
                     } else {
                         self.fail(outcome);
                     }
-                    Need::Nothing
+                    Action::Nothing
                 })
             }
         }
@@ -232,16 +237,16 @@ impl Client {
         let Some((packets, _)) = &self.sockets else {
             return;
         };
-        // One receive an event: what is left is reported again, and others come first.
+        // One receive per event: level-triggered polling reports what is left.
         let Ok(received) = udp::receive(packets, buffer) else {
             return;
         };
-        let arrival_ns = received.arrival_ns.unwrap_or_else(super::unix_ns);
+        let arrival_ns = received.arrival_ns.unwrap_or_else(realtime_ns);
         if self.first_packet_ns.is_none() {
-            self.first_packet_ns = Some(super::now_ns());
+            self.first_packet_ns = Some(monotonic_ns());
         }
         for packet in buffer[..received.bytes].chunks(received.datagram_bytes) {
-            if let Some(late_us) = self.reading.packet(packet, arrival_ns) {
+            if let Some(late_us) = self.received.packet(packet, arrival_ns) {
                 late(late_us);
             }
         }
@@ -253,19 +258,19 @@ impl Client {
         };
         if let Ok(bytes) = reports.recv(buffer) {
             let compound = buffer[..bytes].to_vec();
-            self.take_report(&compound, now_ns);
+            self.receive_report(&compound, now_ns);
         }
     }
 
-    fn take_report(&mut self, compound: &[u8], now_ns: u64) {
-        let ours = self.reading.ssrc;
+    fn receive_report(&mut self, compound: &[u8], now_ns: u64) {
+        let ours = self.received.ssrc;
         for packet in rtcp::packets(compound) {
             match packet {
                 Packet::Sender(report) => {
                     self.last_report = ((report.ntp >> 16) as u32, now_ns);
                 }
                 Packet::Goodbye { ssrc } if self.phase == Phase::Playing && ours == Some(ssrc) => {
-                    self.reading.begin_again();
+                    self.received.restart();
                     self.play(now_ns);
                 }
                 _ => {}
@@ -273,7 +278,7 @@ impl Client {
         }
     }
 
-    /// Reports and keeps the session, when it is time.
+    /// Sends the report and the keep-alive request that are due.
     pub(super) fn keep(&mut self, now_ns: u64) {
         if self.phase != Phase::Playing {
             return;
@@ -286,17 +291,17 @@ impl Client {
             let base = self.base.clone();
             let asked_ns = self.asked_ns;
             self.ask("GET_PARAMETER", &base, "", now_ns);
-            // Its answer may come late without harm: the packets are what counts.
+            // The time limit of responses does not apply to keep-alive requests.
             self.asked_ns = asked_ns;
             self.keep_alive_ns = now_ns + self.keep_alive_interval_ns;
         }
     }
 
     fn report(&mut self, now_ns: u64) {
-        let Some(ssrc) = self.reading.ssrc else {
+        let Some(ssrc) = self.received.ssrc else {
             return;
         };
-        let reception = &mut self.reading.reception;
+        let reception = &mut self.received.reception;
         let (last_report, at_ns) = self.last_report;
         let delay_ns = if last_report == 0 { 0 } else { now_ns - at_ns };
         let block = ReportBlock {
@@ -311,32 +316,33 @@ impl Client {
         let bytes = rtcp::receiver_report(self.identity, Some(&block), CANONICAL_NAME);
         match (&self.sockets, self.server_reports) {
             (Some((_, reports)), Some(server)) => {
-                // The next report follows.
+                // Another report follows a lost one.
                 let _ = reports.send_to(&bytes, server);
             }
             _ => {
-                let head = rtsp::frame_head(self.channels.1, bytes.len() as u16);
+                let head = rtsp::frame_header(self.channels.1, bytes.len() as u16);
                 self.outgoing.extend(head);
                 self.outgoing.extend(bytes);
-                // A connection that failed is found out by its reader.
+                // The read side closes a failed connection.
                 let _ = self.flush();
             }
         }
     }
 
-    /// Whether it has waited too long.
+    /// Whether the client has waited too long.
     pub(super) fn is_overdue(&self, now_ns: u64) -> bool {
         match self.phase {
             Phase::Waiting | Phase::Over => false,
             Phase::Playing => {
-                self.first_packet_ns.is_none() && now_ns.saturating_sub(self.asked_ns) > PATIENCE_NS
+                self.first_packet_ns.is_none()
+                    && now_ns.saturating_sub(self.asked_ns) > RESPONSE_LIMIT_NS
             }
-            _ => now_ns.saturating_sub(self.asked_ns) > PATIENCE_NS,
+            _ => now_ns.saturating_sub(self.asked_ns) > RESPONSE_LIMIT_NS,
         }
     }
 }
 
-/// Room for what one read brings.
+/// A receive buffer.
 pub(super) fn buffer() -> Vec<u8> {
     vec![0; DATAGRAM_BYTES]
 }

@@ -1,4 +1,4 @@
-//! How a client's sockets are opened: the connection, and a pair for packets and reports.
+//! Opens a client's sockets: the connection, and a pair for RTP and RTCP.
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
@@ -7,10 +7,10 @@ use perpacket_linux::udp;
 
 use super::super::Ports;
 
-/// Room in the kernel for packets of one stream while the others are read.
+/// Receive buffer of a stream: packets wait there while other streams are read.
 const RECEIVE_BYTES: usize = 512 * 1024;
 
-/// Starts to connect, without waiting for it.
+/// Starts to connect without waiting.
 pub(super) fn start_connection(server: SocketAddr) -> io::Result<TcpStream> {
     use socket2::{Domain, Protocol, Socket, Type};
     let kind = Type::STREAM.nonblocking().cloexec();
@@ -24,7 +24,7 @@ pub(super) fn start_connection(server: SocketAddr) -> io::Result<TcpStream> {
     Ok(socket.into())
 }
 
-/// Sockets on an even port and the next.
+/// Opens sockets on an even port and the next.
 pub(super) fn open_pair(
     local: IpAddr,
     ports: &mut Ports,
@@ -40,7 +40,7 @@ pub(super) fn open_pair(
                 reports.set_nonblocking(true)?;
                 udp::record_arrivals_and_merge(&packets)?;
                 let socket = socket2::SockRef::from(&packets);
-                // The kernel gives what its limit allows.
+                // The kernel reduces this to its limit.
                 socket.set_recv_buffer_size(RECEIVE_BYTES)?;
                 return Ok((packets, reports, port));
             }

@@ -2,33 +2,33 @@
 
 use thiserror::Error;
 
-/// A stretch of a medium, in nanoseconds from its start.
+/// A part of a medium, in nanoseconds from its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
-    /// Where it starts; none means where the session is now.
+    /// The start; `None` is the current position.
     pub start_ns: Option<u64>,
-    /// Where it ends; none means with the medium.
+    /// The end; `None` is the end of the medium.
     pub end_ns: Option<u64>,
 }
 
-/// Why a range cannot be played.
+/// The Range header is not in normal play time.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("range `{value}`, expected `npt=START-END` in seconds or h:mm:ss")]
 pub struct RangeError {
-    /// What was asked.
+    /// The header, shortened.
     pub value: String,
 }
 
 impl Range {
-    /// Reads a Range header.
+    /// Parses a Range header.
     ///
     /// # Errors
-    /// It is not in normal play time, not well formed, or ends before it starts.
+    /// The range is malformed, in other units, or ends before it starts.
     pub fn parse(value: &str) -> Result<Self, RangeError> {
         let error = || RangeError {
             value: value.chars().take(60).collect(),
         };
-        // A `time` parameter may follow; what to do at a later time is not supported and ignored.
+        // The parameter `time`, for a start later on, is ignored.
         let range = value.split(';').next().unwrap_or_default().trim();
         let (start, end) = range
             .strip_prefix("npt=")
@@ -52,7 +52,7 @@ impl Range {
         }
     }
 
-    /// The header's value for a stretch.
+    /// The value of a Range header.
     #[must_use]
     pub fn text(start_ns: u64, end_ns: u64) -> String {
         format!(
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn the_examples_of_the_rfc_are_read() {
+    fn the_examples_of_the_rfc_are_parsed() {
         assert_eq!(seconds("npt=123.45-125"), (Some(123.45), Some(125.0)));
         assert_eq!(seconds("npt=12:05:35.3-"), (Some(43_535.3), None));
         assert_eq!(seconds("npt=now-"), (None, None));
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn other_clocks_and_backward_ranges_are_refused() {
+    fn other_units_and_backward_ranges_are_errors() {
         for value in [
             "smpte=10:07:00-10:07:33",
             "clock=19961108T142300Z-",
@@ -131,7 +131,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_written_is_read(start in 0u64..86_400_000_000, length in 1u64..86_400_000_000) {
+        fn a_written_range_is_read_back(start in 0u64..86_400_000_000, length in 1u64..86_400_000_000) {
             let (start_ns, end_ns) = (start * 1000, (start + length) * 1000);
             let read = Range::parse(&Range::text(start_ns, end_ns)).unwrap();
             prop_assert!(read.start_ns.unwrap().abs_diff(start_ns) <= 1000);
@@ -139,7 +139,7 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_a_range_or_refused(value: String) {
+        fn any_text_is_a_range_or_an_error(value: String) {
             let _ = Range::parse(&value);
         }
     }

@@ -1,47 +1,45 @@
-//! The answers a server gives (RFC 2326, section 7.1.1).
+//! Status codes (RFC 2326, section 7.1.1).
 
-/// A status with its number on the wire.
+/// The status of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub enum Status {
-    /// Done as asked.
+    /// The request succeeded.
     Ok = 200,
-    /// Not understood.
+    /// The request is malformed.
     BadRequest = 400,
-    /// No such medium beneath the root.
+    /// The root folder has no such file.
     NotFound = 404,
-    /// A method that this server or resource lacks.
+    /// The server does not have the method.
     MethodNotAllowed = 405,
-    /// A file that cannot be streamed.
+    /// The file has no format that can be streamed.
     UnsupportedMediaType = 415,
-    /// More rate or sessions than are admitted.
+    /// The server admits no more sessions or no higher rate.
     NotEnoughBandwidth = 453,
-    /// The session does not exist, or has ended.
+    /// The session does not exist.
     SessionNotFound = 454,
-    /// The method makes no sense in the session's state.
+    /// The state of the session does not allow the method.
     MethodNotValidInThisState = 455,
-    /// A range beyond the medium, or of a kind that is not known.
+    /// The range is outside the medium or in unknown units.
     InvalidRange = 457,
-    /// One stream was asked for what concerns them all.
+    /// A session has one stream only.
     AggregateOperationNotAllowed = 459,
-    /// None of the ways to deliver that were offered can be used.
+    /// The server supports none of the offered transports.
     UnsupportedTransport = 461,
-    /// The server failed.
-    InternalServerError = 500,
-    /// An RTSP of another version.
+    /// The version is not RTSP/1.0.
     VersionNotSupported = 505,
-    /// Something was required that this server does not know.
+    /// The request needs an unknown option.
     OptionNotSupported = 551,
 }
 
 impl Status {
-    /// The number on the wire.
+    /// The status code.
     #[must_use]
     pub fn code(self) -> u16 {
         self as u16
     }
 
-    /// The words beside it.
+    /// The reason phrase.
     #[must_use]
     pub fn reason(self) -> &'static str {
         match self {
@@ -56,7 +54,6 @@ impl Status {
             Self::InvalidRange => "Invalid Range",
             Self::AggregateOperationNotAllowed => "Aggregate Operation Not Allowed",
             Self::UnsupportedTransport => "Unsupported Transport",
-            Self::InternalServerError => "Internal Server Error",
             Self::VersionNotSupported => "RTSP Version Not Supported",
             Self::OptionNotSupported => "Option Not Supported",
         }

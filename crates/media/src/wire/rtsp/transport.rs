@@ -4,59 +4,59 @@ use std::fmt;
 
 use thiserror::Error;
 
-/// How packets travel.
+/// The lower transport: how RTP packets are carried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lower {
-    /// In datagrams, RTP and RTCP to a port each.
+pub enum LowerTransport {
+    /// UDP datagrams.
     Udp {
-        /// The receiver's ports, where given.
+        /// Ports of the client for RTP and RTCP.
         client: Option<(u16, u16)>,
-        /// The sender's ports, where given.
+        /// Ports of the server for RTP and RTCP.
         server: Option<(u16, u16)>,
     },
-    /// In frames on the RTSP connection, RTP and RTCP on a channel each.
+    /// Interleaved frames on the RTSP connection.
     Interleaved {
-        /// The channels, where given.
+        /// Channels for RTP and RTCP.
         channels: Option<(u8, u8)>,
     },
 }
 
-/// One way to deliver a stream.
+/// One transport of a Transport header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transport {
-    /// How packets travel.
-    pub lower: Lower,
-    /// To one receiver; false asks for multicast.
+    /// The lower transport.
+    pub lower: LowerTransport,
+    /// False is multicast.
     pub unicast: bool,
-    /// Where to send, if not to whoever asks.
+    /// Address of the receiver, if not the client.
     pub destination: Option<String>,
-    /// The stream's identifier, where given.
+    /// Synchronization source of the stream.
     pub ssrc: Option<u32>,
-    /// The client wants to record.
-    pub records: bool,
+    /// The client wants to record, not to play.
+    pub is_recording: bool,
 }
 
-/// Why a way to deliver cannot be understood.
+/// Why a transport cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TransportError {
-    /// No protocol of ours.
+    /// The protocol is not RTP over UDP or TCP.
     #[error("transport `{name}`, expected RTP/AVP, RTP/AVP/UDP or RTP/AVP/TCP")]
     Protocol {
-        /// What was asked.
+        /// The protocol, shortened.
         name: String,
     },
-    /// A parameter that is not well formed or out of range.
+    /// A parameter is malformed or out of range.
     #[error("transport parameter `{parameter}`, expected {expected}")]
     Parameter {
-        /// What was asked.
+        /// The parameter, shortened.
         parameter: String,
-        /// What would do.
+        /// The expected value.
         expected: &'static str,
     },
 }
 
 impl Transport {
-    /// The ways that a header offers, in order of preference, each understood or not.
+    /// Parses the transports of a header, in order of preference.
     pub fn parse_all(value: &str) -> impl Iterator<Item = Result<Self, TransportError>> + '_ {
         value.split(',').map(|one| Self::parse(one.trim()))
     }
@@ -65,33 +65,32 @@ impl Transport {
         let mut parameters = text.split(';').map(str::trim);
         let name = parameters.next().unwrap_or_default();
         let lower = match name.to_ascii_uppercase().as_str() {
-            "RTP/AVP" | "RTP/AVP/UDP" => Lower::Udp {
+            "RTP/AVP" | "RTP/AVP/UDP" => LowerTransport::Udp {
                 client: None,
                 server: None,
             },
-            "RTP/AVP/TCP" => Lower::Interleaved { channels: None },
+            "RTP/AVP/TCP" => LowerTransport::Interleaved { channels: None },
             _ => {
                 return Err(TransportError::Protocol {
                     name: name.chars().take(60).collect(),
                 });
             }
         };
-        // Unicast must be asked for: multicast is the default of the RFC. Interleaved frames can
-        // go to one receiver only.
+        // Multicast is the default of the RFC. Interleaved frames have one receiver.
         let mut transport = Self {
             lower,
-            unicast: matches!(lower, Lower::Interleaved { .. }),
+            unicast: matches!(lower, LowerTransport::Interleaved { .. }),
             destination: None,
             ssrc: None,
-            records: false,
+            is_recording: false,
         };
         for parameter in parameters.filter(|parameter| !parameter.is_empty()) {
-            transport.take(parameter)?;
+            transport.set(parameter)?;
         }
         Ok(transport)
     }
 
-    fn take(&mut self, parameter: &str) -> Result<(), TransportError> {
+    fn set(&mut self, parameter: &str) -> Result<(), TransportError> {
         let error = |expected| TransportError::Parameter {
             parameter: parameter.chars().take(60).collect(),
             expected,
@@ -103,29 +102,29 @@ impl Transport {
             ("multicast", _) => self.unicast = false,
             ("destination", _) => self.destination = Some(value.to_owned()),
             ("mode", _) => {
-                self.records = value.trim_matches('"').eq_ignore_ascii_case("record");
+                self.is_recording = value.trim_matches('"').eq_ignore_ascii_case("record");
             }
             ("ssrc", _) => {
                 let number = u32::from_str_radix(value.trim(), 16);
                 self.ssrc = Some(number.map_err(|_| error("at most eight hexadecimal digits"))?);
             }
-            ("client_port", Lower::Udp { client, .. }) => {
+            ("client_port", LowerTransport::Udp { client, .. }) => {
                 *client = Some(ports().ok_or_else(|| error("two ports from 1 to 65535"))?);
             }
-            ("server_port", Lower::Udp { server, .. }) => {
+            ("server_port", LowerTransport::Udp { server, .. }) => {
                 *server = Some(ports().ok_or_else(|| error("two ports from 1 to 65535"))?);
             }
-            ("interleaved", Lower::Interleaved { channels }) => {
+            ("interleaved", LowerTransport::Interleaved { channels }) => {
                 *channels = Some(pair(value).ok_or_else(|| error("two channels from 0 to 255"))?);
             }
-            // Others, and what does not belong here, may be ignored (section 12.39).
+            // A receiver ignores other parameters (section 12.39).
             _ => {}
         }
         Ok(())
     }
 }
 
-/// `A-B` with A below B, or `A`, which means A and the next.
+/// Parses `A-B` with A below B, or `A`, which is A and the next.
 fn pair<N: std::str::FromStr + Copy + PartialOrd + TryFrom<u32> + Into<u32>>(
     text: &str,
 ) -> Option<(N, N)> {
@@ -142,7 +141,7 @@ fn pair<N: std::str::FromStr + Copy + PartialOrd + TryFrom<u32> + Into<u32>>(
 impl fmt::Display for Transport {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.lower {
-            Lower::Udp { client, server } => {
+            LowerTransport::Udp { client, server } => {
                 formatter.write_str("RTP/AVP;unicast")?;
                 for (name, ports) in [("client_port", client), ("server_port", server)] {
                     if let Some((rtp, rtcp)) = ports {
@@ -150,7 +149,7 @@ impl fmt::Display for Transport {
                     }
                 }
             }
-            Lower::Interleaved { channels } => {
+            LowerTransport::Interleaved { channels } => {
                 formatter.write_str("RTP/AVP/TCP;unicast")?;
                 if let Some((rtp, rtcp)) = channels {
                     write!(formatter, ";interleaved={rtp}-{rtcp}")?;
@@ -170,24 +169,24 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn offers_come_in_order_of_preference() {
+    fn transports_keep_the_order_of_preference() {
         let value = "RAW/X, RTP/AVP;unicast;client_port=4588-4589;mode=\"PLAY\",\
                      RTP/AVP/TCP;interleaved=0-1";
         let offers: Vec<_> = Transport::parse_all(value).collect();
         assert!(offers[0].is_err());
-        let udp = Lower::Udp {
+        let udp = LowerTransport::Udp {
             client: Some((4588, 4589)),
             server: None,
         };
         assert_eq!(offers[1].as_ref().unwrap().lower, udp);
-        let interleaved = Lower::Interleaved {
+        let interleaved = LowerTransport::Interleaved {
             channels: Some((0, 1)),
         };
         assert_eq!(offers[2].as_ref().unwrap().lower, interleaved);
     }
 
     #[test]
-    fn ports_out_of_range_are_refused() {
+    fn ports_out_of_range_are_errors() {
         for ports in [
             "0-1",
             "65535-65536",
@@ -208,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_datagram_transport_is_multicast_unless_it_says_otherwise() {
+    fn a_udp_transport_is_multicast_by_default() {
         let offer = |text| Transport::parse_all(text).next().unwrap().unwrap();
         assert!(!offer("RTP/AVP;client_port=2-3").unicast);
         assert!(offer("rtp/avp/udp;Unicast").unicast);
@@ -220,13 +219,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_written_is_read(port in 1u16..65535, ssrc: u32, channel in 0u8..255) {
+        fn a_written_transport_is_read_back(port in 1u16..65535, ssrc: u32, channel in 0u8..255) {
             for lower in [
-                Lower::Udp { client: Some((port, port + 1)), server: Some((port, port + 1)) },
-                Lower::Interleaved { channels: Some((channel, channel + 1)) },
+                LowerTransport::Udp { client: Some((port, port + 1)), server: Some((port, port + 1)) },
+                LowerTransport::Interleaved { channels: Some((channel, channel + 1)) },
             ] {
                 let transport = Transport {
-                    lower, unicast: true, destination: None, ssrc: Some(ssrc), records: false,
+                    lower, unicast: true, destination: None, ssrc: Some(ssrc), is_recording: false,
                 };
                 let text = transport.to_string();
                 let read: Vec<_> = Transport::parse_all(&text).collect();
@@ -235,7 +234,7 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_read_or_refused(value: String) {
+        fn any_text_is_accepted(value: String) {
             prop_assert!(Transport::parse_all(&value).count() <= value.len() + 1);
         }
     }

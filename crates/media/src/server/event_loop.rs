@@ -1,8 +1,8 @@
-//! The event loop: connections, reports, news from other threads, and the clock.
+//! The event loop: connections, RTCP reports, events of other threads, and timers.
 //!
-//! Level and order matter for lateness: after every handful of events the timers are checked, so
-//! that a crowd of requests does not delay streams that play. Sockets are watched edge-triggered
-//! and read until they are empty, except while a connection waits for its medium.
+//! The loop checks the timers after at most [`EVENTS`] events, so many requests do not delay
+//! streams that play. Connections are edge-triggered and read until they are empty, unless a request
+//! waits for its medium.
 
 use std::collections::HashMap;
 use std::io::{self, ErrorKind, Read};
@@ -12,114 +12,90 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 
 use crate::wire::rtcp::{self, Packet};
-use crate::wire::rtsp::{Limits, Request, Status, Unit, split};
+use crate::wire::rtsp::{Limits, MessageOrFrame, Request, Status, parse_next};
+use perpacket_linux::clock::{monotonic_ns, realtime_ns};
+use perpacket_linux::descriptors;
 use perpacket_timers::TimerWheel;
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
-use rustix::process::{Resource, getrlimit};
-use rustix::thread::{CpuSet, sched_setaffinity};
-use rustix::time::{ClockId, clock_gettime};
 use socket2::SockAddr;
 
-use super::blocks::{Mailbox, News};
 use super::counters::count;
+use super::mailbox::{Event, Mailbox, lock};
 use super::outgoing::Outgoing;
 use super::protocol::Reply;
-use super::session::{Carrier, Connection, State};
+use super::session::{Connection, Sender, State};
 use super::sockets::{datagrams, listen, port_pair};
-use super::stream::{Scratch, lock};
+use super::stream::SendBuffers;
 use super::{Error, Shared};
 
-/// Tokens of what is no connection.
+/// Tokens of descriptors that are not connections.
 const LISTENER: u64 = u64::MAX;
 const REPORTS: u64 = u64::MAX - 1;
 const MAILBOX: u64 = u64::MAX - 2;
 
-/// Events handled between two checks of the timers.
+/// The most events between two checks of the timers.
 const EVENTS: usize = 64;
 
-/// Connections taken between two checks of the timers.
+/// The most connections accepted between two checks of the timers.
 const ACCEPTS: usize = 32;
 
-/// Bytes a connection may send between two checks of the timers.
+/// The most bytes read from a connection between two checks of the timers.
 const READ_BYTES: usize = 64 * 1024;
 
-/// Connections beyond the sessions that are admitted: to be told so.
+/// Connections above the limit of sessions. They receive a response with status 453.
 const SPARE_CONNECTIONS: u64 = 4096;
 
-/// Above this rate, packets a second, the loop sleeps at least so long, which is far below the
-/// lateness that matters.
-const REST_FROM_RATE: f64 = 4_000.0;
-const REST_NS: u64 = 250_000;
+/// Above this rate of packets a second, the loop sleeps at least this long: one wake-up then serves
+/// several streams. Players do not notice lateness of a quarter of a millisecond.
+const MIN_SLEEP_FROM_RATE: f64 = 4_000.0;
+const MIN_SLEEP_NS: u64 = 250_000;
 
-/// A round over all connections, for time-outs and reports, takes a second in so many parts.
-const SWEEP_PARTS: u64 = 16;
-const SWEEP_PART_NS: u64 = 1_000_000_000 / SWEEP_PARTS;
+/// A check of all connections for time-outs and due reports takes a second, in this many parts.
+const CHECK_PARTS: u64 = 16;
+const CHECK_PART_NS: u64 = 1_000_000_000 / CHECK_PARTS;
 
-/// Room in the socket of a stream for what its client sends there, which nobody reads.
+/// Receive buffer of a stream's RTP socket, which the server never reads.
 const UNREAD_BYTES: usize = 2048;
 
 /// An event loop and everything it owns.
-pub(super) struct Reactor {
+pub(super) struct EventLoop {
     pub(super) shared: Arc<Shared>,
     pub(super) mailbox: Arc<Mailbox>,
-    /// When a stream sends next, by the number of its connection.
+    /// When each stream sends next. A timer has the number of its connection.
     pub(super) timers: TimerWheel,
-    pub(super) scratch: Scratch,
-    /// Where reports come in and go out: the port after [`Self::rtp_port`].
+    pub(super) buffers: SendBuffers,
+    /// The RTCP socket, on the port after [`Self::rtp_port`].
     pub(super) reports: UdpSocket,
     pub(super) rtp_port: u16,
-    /// Packets a second of the streams that play here: sets how many leave together.
+    /// Packets a second of the playing streams.
     pub(super) packet_rate: f64,
     pub(super) runs: u64,
     pub(super) sources: HashMap<u32, u64>,
     poll: OwnedFd,
     listener: TcpListener,
     address: SocketAddr,
-    /// Holds the RTP port, which the sockets of streams share, and sends for those without one.
+    /// Reserves the RTP port. Also sends for streams without a socket of their own.
     rtp: Arc<UdpSocket>,
-    /// Streams get sockets of their own while descriptors are below this.
+    /// Streams get a socket of their own while descriptors are below this number.
     descriptors_own: u64,
-    /// Connections are taken while descriptors are below this.
+    /// Connections are accepted while descriptors are below this number.
     descriptors_all: u64,
     connections: Vec<Slot>,
     free: Vec<usize>,
-    swept: u64,
-    next_sweep_ns: u64,
+    checked_parts: u64,
+    next_check_ns: u64,
 }
 
-/// Room for a connection; its generation tells it from those before it in the same room.
+/// A slot for a connection. The generation distinguishes connections that use the same slot.
 #[derive(Default)]
 struct Slot {
     generation: u32,
     connection: Option<Box<Connection>>,
 }
 
-/// Nanoseconds of the monotonic clock.
-#[inline]
-pub(super) fn now_ns() -> u64 {
-    let time = clock_gettime(ClockId::Monotonic);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
-
-/// Nanoseconds since 1970.
-pub(super) fn unix_ns() -> u64 {
-    let time = clock_gettime(ClockId::Realtime);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
-
-/// Binds the calling thread, and those it will start, to a CPU.
-pub(super) fn bind_to(core: usize) -> io::Result<()> {
-    if core >= CpuSet::MAX_CPU {
-        return Err(ErrorKind::InvalidInput.into());
-    }
-    let mut cpus = CpuSet::new();
-    cpus.set(core);
-    Ok(sched_setaffinity(None, &cpus)?)
-}
-
-impl Reactor {
-    /// A loop that listens on an address; several may share it.
+impl EventLoop {
+    /// An event loop that listens on an address. Several loops can share the address.
     pub(super) fn new(shared: Arc<Shared>, address: SocketAddr) -> Result<Self, Error> {
         let listener = listen(address).map_err(|error| Error::Listen { address, error })?;
         let address = listener.local_addr()?;
@@ -135,13 +111,13 @@ impl Reactor {
         let descriptor = mailbox.descriptor();
         watch(rustix::fd::AsFd::as_fd(&descriptor), MAILBOX).map_err(io::Error::from)?;
         drop(descriptor);
-        let now_ns = now_ns();
-        let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        let now_ns = monotonic_ns();
+        let descriptors = descriptors::limit();
         Ok(Self {
             shared,
             mailbox,
             timers: TimerWheel::new(now_ns, 0),
-            scratch: Scratch::default(),
+            buffers: SendBuffers::default(),
             reports,
             rtp_port,
             packet_rate: 0.0,
@@ -151,63 +127,62 @@ impl Reactor {
             listener,
             address,
             rtp: Arc::new(rtp),
-            // The other half carries twice as many streams as it would with a socket for each.
+            // Beyond half of the limit, streams share one socket, so twice as many fit.
             descriptors_own: descriptors / 2,
             descriptors_all: descriptors / 100 * 98,
             connections: Vec::new(),
             free: Vec::new(),
-            swept: 0,
-            next_sweep_ns: now_ns + SWEEP_PART_NS,
+            checked_parts: 0,
+            next_check_ns: now_ns + CHECK_PART_NS,
         })
     }
 
-    /// Where it listens.
+    /// The address for RTSP, with the real port.
     pub(super) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where to leave news for it.
     pub(super) fn mailbox(&self) -> Arc<Mailbox> {
         Arc::clone(&self.mailbox)
     }
 
-    /// Runs until the server is stopped.
+    /// Runs until the server stops.
     pub(super) fn run(mut self) {
         let mut events = Vec::with_capacity(EVENTS);
         let mut due = Vec::new();
         while !self.shared.stopped.load(Relaxed) {
-            let now = now_ns();
-            let until_sweep = self.next_sweep_ns.saturating_sub(now);
+            let now = monotonic_ns();
+            let until_check = self.next_check_ns.saturating_sub(now);
             let until_due = match self.timers.next_ns() {
                 Some(due_ns) => due_ns.saturating_sub(now),
                 None => u64::MAX,
             };
-            let wait = until_due.max(self.rest_ns()).min(until_sweep);
+            let wait = until_due.max(self.min_sleep_ns()).min(until_check);
             let timeout = Timespec {
                 tv_sec: (wait / 1_000_000_000) as i64,
                 tv_nsec: (wait % 1_000_000_000) as i64,
             };
             events.clear();
-            // An interrupted wait has no events; nothing else can go wrong with our own epoll.
+            // The only possible error is an interrupted wait, which has no events.
             let _ = epoll::wait(&self.poll, spare_capacity(&mut events), Some(&timeout));
             for event in &events {
                 let (token, flags) = (event.data.u64(), event.flags);
                 match token {
                     LISTENER => self.accept(),
                     REPORTS => self.read_reports(),
-                    MAILBOX => self.read_news(),
-                    token => self.progress(token, flags),
+                    MAILBOX => self.read_mailbox(),
+                    token => self.serve(token, flags),
                 }
             }
-            let now = now_ns();
+            let now = monotonic_ns();
             due.clear();
             self.timers.expire(now, &mut due);
             for &index in &due {
                 let generation = self.connections[index as usize].generation;
                 self.pace(u64::from(generation) << 32 | u64::from(index));
             }
-            if now >= self.next_sweep_ns {
-                self.sweep(now);
+            if now >= self.next_check_ns {
+                self.check_connections(now);
             }
         }
         for index in 0..self.connections.len() {
@@ -217,16 +192,16 @@ impl Reactor {
         }
     }
 
-    /// How long to sleep at least: with many streams one wake-up serves several.
-    fn rest_ns(&self) -> u64 {
-        if self.packet_rate > REST_FROM_RATE {
-            REST_NS
+    /// The shortest sleep.
+    fn min_sleep_ns(&self) -> u64 {
+        if self.packet_rate > MIN_SLEEP_FROM_RATE {
+            MIN_SLEEP_NS
         } else {
             0
         }
     }
 
-    /// Takes a connection out of its room, to work on it and on the loop at once.
+    /// Removes a connection from its slot, to change it and the loop at the same time.
     pub(super) fn take(&mut self, token: u64) -> Option<Box<Connection>> {
         let slot = self.connections.get_mut(token as u32 as usize)?;
         if u64::from(slot.generation) != token >> 32 {
@@ -235,12 +210,12 @@ impl Reactor {
         slot.connection.take()
     }
 
-    /// Puts a connection back into its room.
+    /// Returns a connection to its slot.
     pub(super) fn put(&mut self, token: u64, connection: Box<Connection>) {
         self.connections[token as u32 as usize].connection = Some(connection);
     }
 
-    /// Closes a connection that was taken out of its room.
+    /// Closes a connection that [`Self::take`] removed.
     pub(super) fn discard(&mut self, token: u64, connection: Box<Connection>) {
         let index = token as u32 as usize;
         self.timers.cancel(token as u32);
@@ -265,11 +240,10 @@ impl Reactor {
             let (socket, peer) = match self.listener.accept() {
                 Ok(accepted) => accepted,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                // The peer gave up, or descriptors ran out: then the next look comes with the next
-                // event, after streams had their turn.
+                // The peer has closed, or no descriptor is free. Streams run before the next try.
                 Err(_) => return count(&counters.connections_refused),
             };
-            // Descriptors are kept for files; without any, accepting would fail for ever.
+            // The other descriptors are for files.
             let is_full = counters.connections_open.load(Relaxed) >= limit;
             if is_full || socket.as_raw_fd() as u64 > self.descriptors_all {
                 count(&counters.connections_refused);
@@ -301,7 +275,7 @@ impl Reactor {
             waiting: None,
             described: None,
             session: None,
-            heard_ns: now_ns(),
+            last_message_ns: monotonic_ns(),
         }));
         let flags = epoll::EventFlags::IN
             | epoll::EventFlags::OUT
@@ -322,40 +296,40 @@ impl Reactor {
         Ok(())
     }
 
-    /// Reads, answers and writes as far as a connection goes.
-    fn progress(&mut self, token: u64, flags: epoll::EventFlags) {
+    /// Reads, handles and writes what is possible without waiting.
+    fn serve(&mut self, token: u64, flags: epoll::EventFlags) {
         let Some(mut connection) = self.take(token) else {
             return;
         };
         let is_broken = flags.intersects(epoll::EventFlags::ERR | epoll::EventFlags::HUP);
-        let goes_on = !is_broken && self.work(token, &mut connection);
-        if goes_on && lock(&connection.outgoing).flush().is_ok() {
+        let is_open = !is_broken && self.read(token, &mut connection);
+        if is_open && lock(&connection.outgoing).flush().is_ok() {
             self.put(token, connection);
         } else {
             self.discard(token, connection);
         }
     }
 
-    /// Works on what came; false when the connection is over.
-    fn work(&mut self, token: u64, connection: &mut Connection) -> bool {
-        let mut taken = 0;
+    /// Reads and handles input. Returns false when the connection is closed.
+    fn read(&mut self, token: u64, connection: &mut Connection) -> bool {
+        let mut read_bytes = 0;
         loop {
-            if !self.understand(token, connection) {
+            if !self.handle_input(token, connection) {
                 return false;
             }
             if connection.waiting.is_some() {
                 return true;
             }
-            if taken >= READ_BYTES {
-                // Others first: the loop comes back to this one by itself.
-                self.mailbox.leave(News::Again { token });
+            if read_bytes >= READ_BYTES {
+                // Other connections run first. Edge-triggered polling would not report this one again.
+                self.mailbox.post(Event::ReadAgain { token });
                 return true;
             }
             let mut buffer = [0; 4096];
             match (&*connection.socket).read(&mut buffer) {
                 Ok(0) => return false,
                 Ok(bytes) => {
-                    taken += bytes;
+                    read_bytes += bytes;
                     connection.incoming.extend_from_slice(&buffer[..bytes]);
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return true,
@@ -365,38 +339,38 @@ impl Reactor {
         }
     }
 
-    /// Handles all whole requests and frames that have come; false when something else has.
-    fn understand(&mut self, token: u64, connection: &mut Connection) -> bool {
+    /// Handles all complete requests and frames. Returns false after malformed input.
+    fn handle_input(&mut self, token: u64, connection: &mut Connection) -> bool {
         let mut used = 0;
-        let mut goes_on = true;
-        while goes_on && connection.waiting.is_none() {
-            let unit = match split(&connection.incoming[used..], Limits::default()) {
-                Ok(Some((unit, bytes))) => {
+        let mut is_valid = true;
+        while is_valid && connection.waiting.is_none() {
+            let element = match parse_next(&connection.incoming[used..], Limits::default()) {
+                Ok(Some((element, bytes))) => {
                     used += bytes;
-                    unit
+                    element
                 }
                 Ok(None) => break,
                 Err(_) => {
-                    goes_on = self.refuse_malformed(connection);
+                    is_valid = self.refuse_malformed(connection);
                     break;
                 }
             };
-            connection.heard_ns = now_ns();
-            match unit {
-                Unit::Frame(frame) => {
+            connection.last_message_ns = monotonic_ns();
+            match element {
+                MessageOrFrame::Frame(frame) => {
                     let start = used - (frame.data.end);
                     let data = start + frame.data.start..start + frame.data.end;
                     let bytes = connection.incoming[data].to_vec();
                     self.read_report(&bytes, connection);
                 }
-                Unit::Message(message) => match Request::try_from(message) {
+                MessageOrFrame::Message(message) => match Request::try_from(message) {
                     Ok(request) => self.handle(token, connection, request),
-                    Err(_) => goes_on = self.refuse_malformed(connection),
+                    Err(_) => is_valid = self.refuse_malformed(connection),
                 },
             }
         }
         connection.incoming.drain(..used);
-        goes_on
+        is_valid
     }
 
     fn refuse_malformed(&mut self, connection: &Connection) -> bool {
@@ -404,21 +378,21 @@ impl Reactor {
         count(&self.shared.counters.errors);
         let mut outgoing = lock(&connection.outgoing);
         outgoing.push(&Reply::new(Status::BadRequest).to_bytes(None));
-        // The connection is closed next, whether or not the answer got through.
+        // The connection is closed next, even if the response was not written.
         let _ = outgoing.flush();
         false
     }
 
-    /// Takes what other threads left.
-    fn read_news(&mut self) {
-        for news in self.mailbox.take() {
-            match news {
-                News::Block {
+    /// Handles the events of other threads.
+    fn read_mailbox(&mut self) {
+        for event in self.mailbox.drain() {
+            match event {
+                Event::Block {
                     token,
                     index,
                     block,
-                } => self.take_block(token, index, block),
-                News::Opened { token, result } => {
+                } => self.receive_block(token, index, block),
+                Event::Opened { token, result } => {
                     let Some(mut connection) = self.take(token) else {
                         continue;
                     };
@@ -427,17 +401,17 @@ impl Reactor {
                         self.handle_opened(&mut connection, &request, result);
                     }
                     self.put(token, connection);
-                    self.progress(token, epoll::EventFlags::empty());
+                    self.serve(token, epoll::EventFlags::empty());
                 }
-                News::Again { token } => self.progress(token, epoll::EventFlags::empty()),
-                News::Ended { token, run, failed } => {
+                Event::ReadAgain { token } => self.serve(token, epoll::EventFlags::empty()),
+                Event::Ended { token, run, failed } => {
                     let Some(mut connection) = self.take(token) else {
                         continue;
                     };
                     let session = connection.session.as_deref();
                     let is_current = session.is_some_and(|session| {
-                        matches!(&session.carrier, Carrier::Threads { runner: Some(runner), .. }
-                            if runner.run == run)
+                        matches!(&session.sender, Sender::Threads { threads: Some(threads), .. }
+                            if threads.run == run)
                     });
                     if is_current {
                         self.finish(&mut connection, failed);
@@ -448,14 +422,14 @@ impl Reactor {
         }
     }
 
-    /// Reads reports that came in datagrams.
+    /// Reads RTCP datagrams.
     fn read_reports(&mut self) {
         let mut buffer = [0; 1500];
         for _ in 0..EVENTS {
             let (bytes, from) = match self.reports.recv_from(&mut buffer) {
                 Ok(received) => received,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                // The answer to a report of ours to a port that is closed.
+                // An ICMP error: the port that a report was sent to is closed.
                 Err(_) => continue,
             };
             let token = rtcp::packets(&buffer[..bytes]).find_map(|packet| match packet {
@@ -469,9 +443,9 @@ impl Reactor {
             else {
                 continue;
             };
-            // Anybody could send these: only the client's own address counts.
+            // Anyone can send to this port. Only datagrams from the client's address count.
             if from.ip() == connection.peer.ip() {
-                connection.heard_ns = now_ns();
+                connection.last_message_ns = monotonic_ns();
                 self.read_report(&buffer[..bytes], &mut connection);
             }
             self.put(token, connection);
@@ -491,8 +465,8 @@ impl Reactor {
             for block in blocks.iter().filter(|block| block.ssrc == ssrc) {
                 count(&counters.receiver_reports);
                 let clock_hz = session.with(|stream| {
-                    stream.heard();
-                    stream.medium.media.payload.clock_hz
+                    stream.reset_refusals();
+                    stream.medium.layout.payload.clock_hz
                 });
                 let jitter_us = u64::from(block.jitter_ticks) * 1_000_000 / u64::from(clock_hz);
                 counters.reported_jitter_us.fetch_max(jitter_us, Relaxed);
@@ -505,25 +479,25 @@ impl Reactor {
         }
     }
 
-    /// Looks at some of the connections: reports that are due, and time-outs.
-    fn sweep(&mut self, now: u64) {
-        self.next_sweep_ns = now + SWEEP_PART_NS;
-        let part = self.swept % SWEEP_PARTS;
-        self.swept += 1;
+    /// Checks a part of the connections for time-outs and due reports.
+    fn check_connections(&mut self, now: u64) {
+        self.next_check_ns = now + CHECK_PART_NS;
+        let part = self.checked_parts % CHECK_PARTS;
+        self.checked_parts += 1;
         if part == 0 {
-            let overload = self.shared.counters.lateness.take_overload();
+            let overload = self.shared.counters.lateness.read_overload();
             self.shared.overloaded.store(overload, Relaxed);
         }
         let timeout_ns = u64::try_from(self.shared.options.session_timeout.as_nanos());
         let timeout_ns = timeout_ns.unwrap_or(u64::MAX);
-        let unix_ns = unix_ns();
-        for index in (part as usize..self.connections.len()).step_by(SWEEP_PARTS as usize) {
+        let unix_ns = realtime_ns();
+        for index in (part as usize..self.connections.len()).step_by(CHECK_PARTS as usize) {
             let slot = &mut self.connections[index];
             let token = u64::from(slot.generation) << 32 | index as u64;
             let Some(connection) = &mut slot.connection else {
                 continue;
             };
-            if now.saturating_sub(connection.heard_ns) >= timeout_ns {
+            if now.saturating_sub(connection.last_message_ns) >= timeout_ns {
                 count(&self.shared.counters.timed_out);
                 if let Some(connection) = self.take(token) {
                     self.discard(token, connection);
@@ -534,15 +508,15 @@ impl Reactor {
                 && session.state == State::Playing
                 && now >= session.report_ns
             {
-                session.with(|stream| stream.report(&self.reports, now_ns(), unix_ns));
+                session.with(|stream| stream.report(&self.reports, monotonic_ns(), unix_ns));
                 session.report_ns = now + super::protocol::report_interval_ns();
             }
         }
     }
 
-    /// A socket for one client's packets, from the RTP port to its port: connected to it, which
-    /// makes every send cheaper, unless descriptors are scarce; then the common one, which must be
-    /// told the address.
+    /// A socket for packets from the RTP port to a client. It is connected to the client, which
+    /// makes every send cheaper. When descriptors are scarce, it is the shared socket with the
+    /// client's address.
     pub(super) fn connect(
         &self,
         local: IpAddr,
@@ -554,12 +528,12 @@ impl Reactor {
             Err(error) if error.raw_os_error() == Some(libc::EMFILE) => return Ok(common()),
             Err(error) => return Err(error),
         };
-        // Descriptors are given out from the lowest: this one's number says how many are in use.
+        // The kernel assigns the lowest free number, so it shows how many descriptors are in use.
         if socket.as_raw_fd() as u64 > self.descriptors_own {
             return Ok(common());
         }
         socket.connect(&client.into())?;
-        // What a client sends to the RTP port is never read, and must not take memory.
+        // Datagrams that a client sends to the RTP port should not use memory.
         socket.set_recv_buffer_size(UNREAD_BYTES)?;
         Ok((Arc::new(socket.into()), None))
     }
