@@ -252,7 +252,7 @@ fn a_log_as_fast_as_it_goes_is_replayed_once_and_its_torn_lines_are_told() {
     assert_eq!(output.status.code(), Some(0), "{}", error(&output));
     let table = String::from_utf8_lossy(&output.stdout);
     assert!(table.contains("200: 2"), "{table}");
-    assert!(table.contains("2 requests were asked once"), "{table}");
+    assert!(table.contains("2 requests were sent once"), "{table}");
     assert!(table.contains("(line 2: "), "{table}");
 }
 

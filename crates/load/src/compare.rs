@@ -1,11 +1,11 @@
-//! Two results of `load http` beside each other.
+//! Compares two results of `load http`.
 
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::error::LoadError;
 
-/// What is compared: where it stands in the JSON, and its unit.
+/// Compared values: their JSON pointer and unit.
 const ROWS: [(&str, &str); 14] = [
     ("/requests_per_s", "1/s"),
     ("/content_mbps", "Mb/s"),
@@ -23,44 +23,44 @@ const ROWS: [(&str, &str); 14] = [
     ("/conforming", ""),
 ];
 
-/// One figure of two results.
+/// One value of two results.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ComparisonRow {
-    /// Where it stands.
+    /// Path of the value, with dots.
     pub name: String,
-    /// Its unit.
+    /// Unit of the value.
     pub unit: &'static str,
-    /// In the first result.
+    /// Value in the first result.
     pub a: f64,
-    /// In the second.
+    /// Value in the second result.
     pub b: f64,
-    /// Second over first; nothing when the first is 0.
+    /// Second divided by first; `None` if the first is 0.
     pub ratio: Option<f64>,
 }
 
-/// Two results beside each other.
+/// The comparison of two results.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
-    /// Version of this form.
+    /// Version of the schema.
     pub schema: u32,
-    /// The figures that both have.
+    /// The values that both results have.
     pub rows: Vec<ComparisonRow>,
-    /// Settings in which they differ: a difference of figures may come from those.
+    /// Settings that differ. They may explain a difference of the values.
     pub differing: Vec<String>,
-    /// What to know when reading the figures.
+    /// Notes for the reader.
     pub notes: Vec<String>,
 }
 
 /// Compares two results.
 ///
 /// # Errors
-/// One is no result of `load http`; it is named `a` or `b`.
+/// `a` or `b` is no result of `load http`.
 pub fn compare(a: &Value, b: &Value) -> Result<Comparison, LoadError> {
     for (name, value) in [("a", a), ("b", b)] {
         let is_result = value.get("schema") == Some(&1.into()) && value.get("latency_us").is_some();
         if !is_result {
             return Err(LoadError::Usage(format!(
-                "{name}: no result of `load http --format json` of schema 1"
+                "{name}: expected a result of `load http --format json` with schema 1"
             )));
         }
     }
@@ -78,8 +78,8 @@ pub fn compare(a: &Value, b: &Value) -> Result<Comparison, LoadError> {
         }
     };
     for (pointer, unit) in ROWS {
-        let of = |value: &Value| value.pointer(pointer).and_then(Value::as_f64);
-        add(pointer[1..].replace('/', "."), unit, of(a), of(b));
+        let number = |value: &Value| value.pointer(pointer).and_then(Value::as_f64);
+        add(pointer[1..].replace('/', "."), unit, number(a), number(b));
     }
     let errors = |value: &Value| {
         let counts = value.get("errors")?.as_object()?.values();
@@ -93,7 +93,7 @@ pub fn compare(a: &Value, b: &Value) -> Result<Comparison, LoadError> {
         rows,
         differing: differing.map(|name| (*name).to_owned()).collect(),
         notes: vec![
-            "one run each: a ratio without an interval says nothing about noise; repeat both, in turn"
+            "one run each: the ratios have no intervals; repeat both runs in alternation"
                 .to_owned(),
         ],
     })

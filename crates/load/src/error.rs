@@ -1,34 +1,33 @@
-//! What can keep a load from being run at all; what goes wrong with single requests is counted in
-//! the report instead.
+//! Errors that prevent a load. Reports count the errors of single requests instead.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use perpacket_workload::{ParameterError, TraceError};
 
-/// A load that could not be run.
+/// Why a load cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// Two options contradict each other, or one has a value it cannot have.
+    /// Options contradict each other, or one is invalid.
     #[error("{0}")]
     Usage(String),
-    /// The URL is none that can be asked.
+    /// The URL is invalid.
     #[error("{url}: {reason}")]
     Url {
         /// As given.
         url: String,
-        /// What is wrong with it.
+        /// What was expected.
         reason: &'static str,
     },
     /// A workload's parameter is out of its range.
     #[error(transparent)]
     Parameter(#[from] ParameterError),
-    /// A trace cannot be used.
+    /// A trace cannot be read.
     #[error("{path}: {source}")]
     Trace {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         source: TraceError,
     },
     /// A file cannot be read or written.
@@ -36,52 +35,52 @@ pub enum LoadError {
     File {
         /// The file.
         path: PathBuf,
-        /// What the operating system said.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// The machine allows too little of something.
+    /// A limit of the machine is too low.
     #[error("{resource}: {needed} needed, {available} available")]
     Limit {
-        /// What there is too little of.
+        /// The limited resource.
         resource: &'static str,
-        /// How much the run takes.
+        /// Amount that the run needs.
         needed: u64,
-        /// How much the machine allows.
+        /// Amount that the machine allows.
         available: u64,
-        /// What to do about it.
+        /// How to change it.
         hint: String,
     },
-    /// The host's name has no address.
+    /// The host name has no address.
     #[error("{host}: cannot be resolved: {source}")]
     Resolve {
         /// Name or address as given.
         host: String,
-        /// What the resolver said.
+        /// Error of the resolver.
         source: io::Error,
     },
-    /// Nobody answers at the address.
+    /// Connecting to the address failed.
     #[error("{address}: cannot connect: {source}")]
     Unreachable {
         /// Address and port.
         address: String,
-        /// What the operating system said.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// TLS cannot be set up.
     #[error("tls: {0}")]
     Tls(String),
-    /// The operating system refused something the run needs.
+    /// A system call failed.
     #[error("{action}: {source}")]
     System {
-        /// What was being done.
+        /// The operation.
         action: &'static str,
-        /// What the operating system said.
+        /// Error of the operating system.
         source: io::Error,
     },
 }
 
 impl LoadError {
-    /// Wraps an error of the operating system with the file.
+    /// Adds the path of a file to an error.
     pub(crate) fn file(path: &Path) -> impl Fn(io::Error) -> Self {
         move |source| Self::File {
             path: path.to_owned(),
@@ -89,12 +88,12 @@ impl LoadError {
         }
     }
 
-    /// Wraps an error of the operating system with what was being done.
+    /// Adds the operation to an error.
     pub(crate) fn system(action: &'static str) -> impl Fn(io::Error) -> Self {
         move |source| Self::System { action, source }
     }
 
-    /// The next step, where there is one.
+    /// The next step for the user, if there is one.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
@@ -107,7 +106,7 @@ impl LoadError {
             Self::Trace {
                 source: TraceError::NothingUsable { .. },
                 ..
-            } => Some("`perpacket trace info FILE` says what is in it".to_owned()),
+            } => Some("print its contents with `perpacket trace info FILE`".to_owned()),
             _ => None,
         }
     }

@@ -1,12 +1,14 @@
-//! The files that workloads ask for: made on the server's machine, the same bytes everywhere.
+//! The files of a workload, created on the machine of the server. They have the same bytes on every
+//! machine.
 //!
-//! Contents are letters drawn from a generator seeded by the file's path: they neither compress to
-//! nothing nor hang on the order in which files are made.
+//! Contents are random letters, so that they do not compress to nothing. The path of a file is their
+//! seed, so that they do not depend on the order of creation.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::{Component, Path, PathBuf};
 
+use perpacket_http::target::percent_decode;
 use perpacket_workload::{LognormalSessions, PlannedRequest, SessionSource, Sessions};
 use perpacket_workload::{SpecWeb99, Stream, Surge, specweb99, surge, webstone};
 use serde::Serialize;
@@ -15,16 +17,16 @@ use crate::error::LoadError;
 use crate::http::Spread;
 use crate::http::log::Log;
 
-/// Bytes of one pattern of letters that files are cut from.
+/// Bytes of the pattern from which files are cut.
 const PATTERN_BYTES: usize = 65_536;
-/// Sessions of a generator after which every object was asked for: the least popular one is expected
-/// some dozens of times among them.
+/// Sessions of a generator that request every object: they are expected to request the least popular
+/// one some dozens of times.
 const SEARCHED_SESSIONS: usize = 20_000_000;
 
 /// A set of files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileSet {
-    /// SPECweb99's directories for so many connections.
+    /// The directories of SPECweb99 for a number of connections.
     SpecWeb99 {
         /// Simultaneous connections.
         connections: u32,
@@ -43,7 +45,7 @@ pub enum FileSet {
         /// Seed of the load.
         seed: u64,
     },
-    /// What a log asks for, in the largest size of its 200s.
+    /// The objects of a log, each with the largest size of its 200 responses.
     Trace {
         /// The log.
         file: PathBuf,
@@ -52,26 +54,26 @@ pub enum FileSet {
     },
 }
 
-/// What was made.
+/// The created files.
 #[derive(Clone, Debug, Serialize)]
 pub struct FileSetReport {
-    /// Version of this form.
+    /// Version of the schema.
     pub schema: u32,
-    /// Where.
+    /// The directory.
     pub into: String,
-    /// Files made.
+    /// Files created.
     pub files: u64,
-    /// Their bytes.
+    /// Bytes of these files.
     pub bytes: u64,
-    /// Files that were there with their size already.
+    /// Files that existed with the right size.
     pub kept: u64,
-    /// Objects that have no place in a tree of files: queries, directories of others, names too long.
+    /// Objects that cannot be files: queries, directories of other objects, long names.
     pub left_out: u64,
-    /// First examples of those.
+    /// The first of them.
     pub left_out_examples: Vec<String>,
 }
 
-/// Makes a set of files beneath a directory, which is created.
+/// Creates a set of files below a directory, and the directory.
 ///
 /// # Errors
 /// The set is larger than `limit_bytes`, its log cannot be read, or a file cannot be written.
@@ -99,10 +101,10 @@ pub fn make_files(
         left_out: 0,
         left_out_examples: Vec::new(),
     };
-    fs::create_dir_all(into).map_err(file_error(into))?;
+    fs::create_dir_all(into).map_err(LoadError::file(into))?;
     let pattern = pattern();
     for (path, bytes) in files {
-        match place(into, &path) {
+        match file_of(into, &path) {
             Some(file) if write_file(&file, &path, bytes, &pattern, &mut report)? => {}
             _ => {
                 report.left_out += 1;
@@ -149,7 +151,7 @@ fn list(set: &FileSet) -> Result<Vec<(String, u64)>, LoadError> {
     })
 }
 
-/// The objects of a generator, found by asking it: their sizes are its own affair.
+/// The objects of a generator. Only its sessions contain their sizes.
 fn generated(parameters: &LognormalSessions, seed: u64) -> Result<Vec<(String, u64)>, LoadError> {
     let mut sessions = Sessions::Lognormal(parameters.generator(seed)?);
     let mut sizes = vec![None; parameters.objects as usize];
@@ -172,10 +174,13 @@ fn generated(parameters: &LognormalSessions, seed: u64) -> Result<Vec<(String, u
         .collect())
 }
 
-/// Where a path lies beneath the directory, if a file can lie there; a directory's own page is its
-/// `index.html`.
-fn place(into: &Path, path: &str) -> Option<PathBuf> {
-    let mut relative = percent_decoded(path.trim_start_matches('/'))?;
+/// The file for a path below the directory; `None` if it cannot be a file. The file of a directory is
+/// its `index.html`.
+fn file_of(into: &Path, path: &str) -> Option<PathBuf> {
+    let relative = percent_decode(path.trim_start_matches('/').as_bytes())?;
+    let mut relative = String::from_utf8(relative)
+        .ok()
+        .filter(|name| !name.contains('\0'))?;
     if path.ends_with('/') {
         relative.push_str("index.html");
     }
@@ -185,29 +190,7 @@ fn place(into: &Path, path: &str) -> Option<PathBuf> {
     (is_plain && !relative.is_empty() && !path.contains('?')).then(|| into.join(relative))
 }
 
-/// A path with its %XX resolved, as servers do before they look for the file.
-fn percent_decoded(path: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(path.len());
-    let mut rest = path.as_bytes();
-    while let Some((byte, after)) = rest.split_first() {
-        let hex = (*byte == b'%').then(|| after.get(..2)).flatten();
-        let code = hex.and_then(|hex| u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok());
-        match code {
-            Some(0) => return None,
-            Some(code) => {
-                bytes.push(code);
-                rest = &after[2..];
-            }
-            None => {
-                bytes.push(*byte);
-                rest = after;
-            }
-        }
-    }
-    String::from_utf8(bytes).ok()
-}
-
-/// Writes one file unless it is there; false when something else is in its way.
+/// Writes one file unless it exists; false if a directory or a file is in its way.
 fn write_file(
     file: &Path,
     path: &str,
@@ -228,24 +211,24 @@ fn write_file(
     if fs::create_dir_all(directory).is_err() && !directory.is_dir() {
         return Ok(false);
     }
-    let mut writer = BufWriter::new(File::create(file).map_err(file_error(file))?);
+    let mut writer = BufWriter::new(File::create(file).map_err(LoadError::file(file))?);
     let mut at = start(path);
     let mut left = bytes;
     while left > 0 {
         let length = ((pattern.len() - at) as u64).min(left) as usize;
         writer
             .write_all(&pattern[at..at + length])
-            .map_err(file_error(file))?;
+            .map_err(LoadError::file(file))?;
         left -= length as u64;
         at = 0;
     }
-    writer.flush().map_err(file_error(file))?;
+    writer.flush().map_err(LoadError::file(file))?;
     report.files += 1;
     report.bytes += bytes;
     Ok(true)
 }
 
-/// Where in the pattern a file begins.
+/// Position in the pattern at which a file begins.
 fn start(path: &str) -> usize {
     Stream::new(0, path).below(PATTERN_BYTES as u32) as usize
 }
@@ -253,19 +236,11 @@ fn start(path: &str) -> usize {
 /// Letters in lines of 64.
 fn pattern() -> Vec<u8> {
     let mut stream = Stream::new(0, "contents of files");
-    let letter = |place: usize| match place % 64 {
+    let letter = |index: usize| match index % 64 {
         63 => b'\n',
         _ => b'a' + stream.below(26) as u8,
     };
     (0..PATTERN_BYTES).map(letter).collect()
-}
-
-fn file_error(path: &Path) -> impl Fn(std::io::Error) -> LoadError {
-    let path = path.to_owned();
-    move |source| LoadError::File {
-        path: path.clone(),
-        source,
-    }
 }
 
 #[cfg(test)]
@@ -290,8 +265,8 @@ mod tests {
     }
 
     #[test]
-    fn no_path_leads_out_of_the_directory() {
-        let inside = |path: &str| place(Path::new("/x"), path);
+    fn no_file_is_outside_the_directory() {
+        let inside = |path: &str| file_of(Path::new("/x"), path);
         assert_eq!(inside("/a%20b/c"), Some("/x/a b/c".into()));
         assert_eq!(inside("/a/"), Some("/x/a/index.html".into()));
         for path in ["/../etc", "/a/../../b", "/%2e%2e/b", "/a?b", "/%00"] {

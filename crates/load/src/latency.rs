@@ -1,7 +1,7 @@
-//! Times in a histogram of bounded size and relative error (HDR: three significant digits).
+//! Histograms of times with bounded size and relative error (HDR, three significant digits).
 //!
-//! Whatever the run's length, a histogram takes the same 270 KB, and its percentiles are exact to
-//! 0.1 %. Values are nanoseconds inside and microseconds in reports.
+//! A histogram has 270 KB whatever the length of the run, and percentiles exact to 0.1 %. It stores
+//! nanoseconds; reports have microseconds.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::LoadError;
 
-/// Longest time that is told apart: an hour. Longer ones count as an hour.
+/// Longest time: longer ones count as an hour.
 const LONGEST_NS: u64 = 3_600_000_000_000;
 const SIGNIFICANT_DIGITS: u8 = 3;
 
@@ -19,7 +19,7 @@ const SIGNIFICANT_DIGITS: u8 = 3;
 #[derive(Clone, Debug)]
 pub struct Latency(Histogram<u64>);
 
-/// What a report says of a histogram: microseconds, to 0.1 %.
+/// Summary of a histogram, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LatencySummary {
     /// Times recorded.
@@ -59,9 +59,9 @@ impl Latency {
         self.0.saturating_record(time_ns.max(1));
     }
 
-    /// Adds another histogram's counts.
+    /// Adds the counts of another histogram.
     pub fn add(&mut self, other: &Self) {
-        // Both have the same bounds: there is nothing that would not fit.
+        // Histograms with the same bounds can always be added.
         let _ = self.0.add(&other.0);
     }
 
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_back_by_the_format() {
+    fn an_encoded_histogram_decodes_to_the_same_counts() {
         let mut latency = Latency::new().unwrap();
         for value in [3_000, 5_000_000, 7] {
             latency.record(value);

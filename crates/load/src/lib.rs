@@ -1,13 +1,12 @@
 //! The load generators: HTTP requests and bulk TCP against a server under test.
 //!
-//! Both follow one rule: time is measured from when a request was *meant* to start as well as from
-//! when it was sent. A generator that waits for a slow server before it asks again hides the very
-//! delays it was built to find; how late the generator itself was stands in a histogram of its own,
-//! so that its part can be told from the server's.
+//! A response time counts from the *intended* start of a request, a service time from its send. A
+//! generator that waits for a slow server before the next request would otherwise hide the delays
+//! that it should find. A histogram of its own shows how late the generator itself was.
 //!
-//! Each core runs one thread with its own epoll loop and timer wheel; threads share nothing but a
-//! few counters for the progress line. `http` and `stream` know sockets and clocks, what is asked
-//! comes from `perpacket_workload`.
+//! Each CPU runs one thread with its own epoll loop and timing wheel. Threads share a few counters for
+//! the progress line. `perpacket_workload` decides what to request; this crate owns the sockets and
+//! the clock.
 
 #![forbid(unsafe_code)]
 

@@ -1,37 +1,31 @@
-//! What the machine allows a client, checked before the run: a generator that runs into a limit in
-//! the middle of a run measures the limit.
+//! Limits of the machine, checked before the run: a load that reaches a limit measures the limit.
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use rustix::thread::{CpuSet, sched_setaffinity};
+use perpacket_linux::{affinity, descriptors};
 
 use crate::error::LoadError;
 use crate::sources::SourceAddresses;
 
-/// Descriptors a process needs besides its connections: standard streams, files, epoll.
+/// File descriptors besides the connections: standard streams, files, epoll.
 const OTHER_DESCRIPTORS: u64 = 64;
-/// Where Linux keeps the first and last port it gives to clients.
+/// First and last port that the kernel assigns to clients.
 const PORT_RANGE: &str = "/proc/sys/net/ipv4/ip_local_port_range";
-/// Its default, where the file cannot be read.
+/// Number of these ports by default.
 const DEFAULT_PORTS: u64 = 28_232;
 
-/// Raises the soft limit of open files as far as is needed and allowed.
+/// Raises the limit of open files if necessary.
 pub(crate) fn ensure_descriptors(connections: u64) -> Result<(), LoadError> {
     let needed = connections + OTHER_DESCRIPTORS;
-    let limit = getrlimit(Resource::Nofile);
-    if limit.current.is_none_or(|current| current >= needed) {
+    let available = descriptors::raise(needed);
+    if available >= needed {
         return Ok(());
     }
-    let raised = Rlimit {
-        current: Some(needed),
-        maximum: limit.maximum.map(|maximum| maximum.max(needed)),
-    };
-    setrlimit(Resource::Nofile, raised).map_err(|_| LoadError::Limit {
+    Err(LoadError::Limit {
         resource: "open files",
         needed,
-        available: limit.maximum.or(limit.current).unwrap_or_default(),
+        available,
         hint: format!(
             "ask for fewer connections, or raise the hard limit: `ulimit -Hn {needed}` as root, or \
              several processes with `--shard I/N`"
@@ -39,7 +33,7 @@ pub(crate) fn ensure_descriptors(connections: u64) -> Result<(), LoadError> {
     })
 }
 
-/// Whether there are ports enough for so many connections to one address and port.
+/// Checks that the ports are enough for the connections to one address and port.
 pub(crate) fn check_ports(
     connections: u64,
     sources: &SourceAddresses,
@@ -68,17 +62,9 @@ pub(crate) fn check_ports(
     })
 }
 
-/// Binds the calling thread to one processor.
+/// Binds the calling thread to one CPU.
 pub(crate) fn pin(cpu: usize) -> Result<(), LoadError> {
-    if cpu >= CpuSet::MAX_CPU {
-        return Err(LoadError::Usage(format!(
-            "cpu {cpu}: expected a number below {}",
-            CpuSet::MAX_CPU
-        )));
-    }
-    let mut cpus = CpuSet::new();
-    cpus.set(cpu);
-    sched_setaffinity(None, &cpus).map_err(|error| LoadError::Usage(format!("cpu {cpu}: {error}")))
+    affinity::bind(&[cpu]).map_err(|error| LoadError::Usage(format!("cpu {cpu}: {error}")))
 }
 
 #[cfg(test)]
@@ -86,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_no_machine_has_is_named_before_the_run() {
+    fn too_few_ports_are_an_error_before_the_run() {
         let to = SocketAddr::from(([127, 0, 0, 1], 80));
         let error = check_ports(70_000, &SourceAddresses::default(), to).unwrap_err();
         assert!(

@@ -1,23 +1,23 @@
-//! Addresses that connections come from: one client machine may stand for many.
+//! Source addresses of connections: one client machine can represent many.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-/// Most addresses of a range: as many as a /16 holds.
+/// Most addresses of a range: those of a /16.
 const RANGE_LIMIT: u128 = 65_536;
 
-/// A range of source addresses, or none: then the kernel chooses.
+/// A range of source addresses. Without one, the kernel chooses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SourceAddresses(Option<(IpAddr, u32)>);
 
-/// What was given is no range of addresses.
+/// A text that is no range of addresses.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}: expected ADDRESS or FIRST-LAST of one family, with at most 65536 addresses")]
 pub struct SourceError(String);
 
 impl SourceAddresses {
-    /// The address of connection `index`, from 0: the range's in turn.
+    /// The address of connection `index`, from 0. Connections use the range in turn.
     #[must_use]
     pub fn address(&self, index: usize) -> Option<IpAddr> {
         let (first, count) = self.0?;
@@ -28,13 +28,13 @@ impl SourceAddresses {
         })
     }
 
-    /// How many addresses connections can come from.
+    /// Number of source addresses.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.0.map_or(1, |(_, count)| u64::from(count))
     }
 
-    /// Whether none was named.
+    /// Whether the kernel chooses.
     #[must_use]
     pub fn is_unset(&self) -> bool {
         self.0.is_none()
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn connections_take_the_addresses_in_turn() {
+    fn connections_use_the_addresses_in_turn() {
         let range: SourceAddresses = "127.0.0.254-127.0.1.1".parse().unwrap();
         let found: Vec<_> = (0..5)
             .map(|index| range.address(index).unwrap().to_string())
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_that_runs_backwards_or_mixes_families_is_refused() {
+    fn a_descending_or_mixed_range_is_refused() {
         for text in [
             "127.0.0.2-127.0.0.1",
             "127.0.0.1-::1",

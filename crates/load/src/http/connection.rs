@@ -1,4 +1,4 @@
-//! One client connection: its socket, where it stands in a request, and what it does next.
+//! One client connection: its socket, its session and its current request.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -13,36 +13,36 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use super::session::{Session, SessionRequest};
 
-/// Bodies with at least so many bytes to come are dropped in the kernel instead of copied out of
-/// it (`MSG_TRUNC`, tcp(7)); below, the copy is cheaper than the call it would cost.
+/// The kernel drops the rest of a body of at least this size instead of copying it (`MSG_TRUNC`,
+/// tcp(7)). Below, the copy is cheaper than the additional call.
 const DROP_FROM_BYTES: u64 = 65_536;
-/// Receive buffer of a connection that reads at a line's speed, so that the server sees the line
-/// and not this machine's memory. The kernel doubles it for its own overhead.
+/// Receive buffer of a connection with a line speed. A small one makes the server see the speed of
+/// the line instead of this machine's memory. The kernel doubles it for its own overhead.
 const PACED_BUFFER_BYTES: usize = 32_768;
 
-/// Where a connection stands.
+/// State of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// No socket.
     Closed,
-    /// A connection attempt is under way for the request at hand.
+    /// Connecting, to send the current request.
     Connecting,
-    /// Connected, with nothing to do.
+    /// Connected, without a request.
     Idle,
-    /// A request was sent, or is being sent.
+    /// Sending a request or receiving its response.
     Busy,
 }
 
-/// What a connection's timer is for, besides time-outs.
+/// What the timer of a connection is set for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
-    /// Nothing: the timer guards the request at hand.
-    Nothing,
-    /// The line's speed allows no more bytes until then.
+    /// The time-out of the current request.
+    TimeOut,
+    /// The next read that the line speed allows.
     Line,
-    /// The response is complete, and the line would end it then.
+    /// The time at which the line would deliver the end of the complete response.
     LineEnd,
-    /// The next request starts then.
+    /// The start of the next request.
     Start(u64),
 }
 
@@ -53,20 +53,20 @@ pub(crate) struct Connection {
     pub wait: Wait,
     pub stream: Option<TcpStream>,
     pub tls: Option<Box<ClientConnection>>,
-    /// Distinguishes sockets that one connection had after each other.
+    /// Distinguishes the successive sockets of the connection.
     pub generation: u32,
     pub session: Session,
-    /// The request at hand.
+    /// The current request.
     pub request: SessionRequest,
-    /// The server was asked to close after it.
+    /// Whether the request asks the server to close.
     pub closing: bool,
-    /// It was sent once more on a new connection.
+    /// Whether the request was sent once more on a new connection.
     pub retried: bool,
-    /// The peer closed its side.
+    /// Whether the peer closed its side.
     pub peer_closed: bool,
-    /// Bytes of the request that the socket did not take.
+    /// Bytes of the request that the socket has not accepted.
     pub unsent: Vec<u8>,
-    /// Start of a head that came in pieces.
+    /// Start of a head that arrives in pieces.
     pub head_bytes: Vec<u8>,
     /// The response, once its head is complete.
     pub response: Option<ArrivingResponse>,
@@ -74,15 +74,15 @@ pub(crate) struct Connection {
     pub received_bytes: u64,
     pub intended_ns: u64,
     pub sent_ns: u64,
-    /// When a byte moved last.
+    /// Time of the last byte in either direction.
     pub progress_ns: u64,
     /// Responses on this socket.
     pub served: u32,
     /// Failed requests in a row.
     pub failed: u32,
-    /// The advertisement shown last (SPECweb99).
+    /// The last advertisement (SPECweb99).
     pub advertisement: u32,
-    /// In the window: bytes, responses and failures, for conformance.
+    /// Bytes, responses and errors in the window, for conformance.
     pub window_bytes: u64,
     pub window_requests: u64,
     pub window_errors: u64,
@@ -123,11 +123,11 @@ impl ArrivingResponse {
 }
 
 impl Connection {
-    /// One that was never open.
+    /// A closed connection.
     pub(crate) fn new() -> Self {
         Self {
             state: State::Closed,
-            wait: Wait::Nothing,
+            wait: Wait::TimeOut,
             stream: None,
             tls: None,
             generation: 0,
@@ -152,7 +152,7 @@ impl Connection {
         }
     }
 
-    /// Forgets the response before, for a new request.
+    /// Discards the last response.
     pub(crate) fn reset_response(&mut self) {
         self.head_bytes.clear();
         self.response = None;
@@ -171,7 +171,7 @@ impl Connection {
         self.generation = self.generation.wrapping_add(1);
     }
 
-    /// Reads what is there. `drop_body` allows a body's bytes to be dropped unseen.
+    /// Reads available bytes. `drop_body` lets the kernel drop bytes of a body.
     pub(crate) fn read(&mut self, buffer: &mut [u8], drop_body: bool) -> io::Result<usize> {
         let Some(stream) = &mut self.stream else {
             return Ok(0);
@@ -190,7 +190,7 @@ impl Connection {
         stream.read(buffer)
     }
 
-    /// Sends a request's bytes; keeps what the socket does not take.
+    /// Sends the bytes of a request and stores those that the socket does not accept.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         let Some(stream) = &mut self.stream else {
             return Err(io::ErrorKind::NotConnected.into());
@@ -199,18 +199,18 @@ impl Connection {
             tls.writer().write_all(bytes)?;
             return flush_tls(tls, stream);
         }
-        let taken = match stream.write(bytes) {
-            Ok(taken) => taken,
+        let sent = match stream.write(bytes) {
+            Ok(sent) => sent,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
             Err(error) => return Err(error),
         };
-        if taken < bytes.len() {
-            self.unsent.extend_from_slice(&bytes[taken..]);
+        if sent < bytes.len() {
+            self.unsent.extend_from_slice(&bytes[sent..]);
         }
         Ok(())
     }
 
-    /// Sends what is left of a request.
+    /// Sends the rest of a request.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         let Some(stream) = &mut self.stream else {
             return Ok(());
@@ -220,7 +220,7 @@ impl Connection {
         }
         while !self.unsent.is_empty() {
             match stream.write(&self.unsent) {
-                Ok(taken) => drop(self.unsent.drain(..taken)),
+                Ok(sent) => drop(self.unsent.drain(..sent)),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => return Err(error),
             }
@@ -229,7 +229,7 @@ impl Connection {
     }
 }
 
-/// Plain bytes from TLS records; 0 at the end.
+/// Decrypted bytes; 0 at the end.
 fn read_tls(
     tls: &mut ClientConnection,
     stream: &mut TcpStream,
@@ -246,7 +246,7 @@ fn read_tls(
             return Ok(0);
         }
         if let Err(error) = tls.process_new_packets() {
-            // The alert that tells the server why is best effort.
+            // Failing to send the alert changes nothing.
             let _ = flush_tls(tls, stream);
             return Err(io::Error::new(io::ErrorKind::InvalidData, error));
         }
@@ -265,7 +265,7 @@ fn flush_tls(tls: &mut ClientConnection, stream: &mut TcpStream) -> io::Result<(
     Ok(())
 }
 
-/// Begins to connect, without waiting.
+/// Starts to connect without blocking.
 pub(crate) fn connect(
     to: SocketAddr,
     from: Option<std::net::IpAddr>,
@@ -280,7 +280,7 @@ pub(crate) fn connect(
         socket.set_recv_buffer_size(PACED_BUFFER_BYTES)?;
     }
     if let Some(from) = from {
-        // Else each source address would have as many ports as the machine has, for all targets.
+        // Without it, all targets share the ports of a source address.
         rustix::net::sockopt::set_socket_reuseaddr(&socket, true)?;
         socket.bind(&SocketAddr::new(from, 0).into())?;
     }

@@ -15,7 +15,7 @@ use super::session::{ANY_SIZE, OPERATION_NAMES, Operation};
 use super::settings::Check;
 use super::worker::Worker;
 
-/// Bytes that a paced connection reads at once: one segment's payload on Ethernet.
+/// Bytes per read of a connection with a line speed: the payload of an Ethernet segment.
 const SEGMENT_BYTES: usize = 1460;
 const BITS_PER_BYTE_NS: u128 = 8_000_000_000;
 
@@ -30,7 +30,7 @@ enum Parsed {
 }
 
 impl Worker {
-    /// Looks at one event; returns the time.
+    /// Handles one event and returns the time.
     pub(super) fn handle_event(&mut self, slot: u32, generation: u32, flags: EventFlags) -> u64 {
         let now = self.now();
         let connection = &mut self.connections[slot as usize];
@@ -44,7 +44,7 @@ impl Worker {
             State::Closed => {}
             State::Connecting => self.finish_connecting(slot, now),
             State::Idle => {
-                // Nothing was asked: whatever came ends the connection.
+                // Without a request, an end or any byte closes the connection.
                 if connection.peer_closed || flags.contains(EventFlags::IN) {
                     connection.close();
                 }
@@ -58,7 +58,7 @@ impl Worker {
                     self.connection_lost(slot, &error, now);
                     return now;
                 }
-                let paced = self.connections[slot as usize].wait != Wait::Nothing;
+                let paced = self.connections[slot as usize].wait != Wait::TimeOut;
                 if !paced
                     && flags.intersects(
                         EventFlags::IN | EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR,
@@ -71,7 +71,7 @@ impl Worker {
         now
     }
 
-    /// A connection attempt has ended.
+    /// A connection attempt has succeeded or failed.
     fn finish_connecting(&mut self, slot: u32, now: u64) {
         let connection = &mut self.connections[slot as usize];
         let error = match connection
@@ -98,7 +98,7 @@ impl Worker {
         self.send_request(slot, now);
     }
 
-    /// Sends the request at hand on an open connection.
+    /// Sends the current request on an open connection.
     pub(super) fn send_request(&mut self, slot: u32, now: u64) {
         let connection = &mut self.connections[slot as usize];
         connection.reset_response();
@@ -125,7 +125,7 @@ impl Worker {
         self.arm_timeout(slot, now);
     }
 
-    /// Reads what is there of a response.
+    /// Reads the bytes of a response that have arrived.
     pub(super) fn receive(&mut self, slot: u32) {
         let mut buffer = core::mem::take(&mut self.buffer);
         loop {
@@ -150,7 +150,7 @@ impl Worker {
                     .as_ref()
                     .is_some_and(|tls| !tls.is_handshaking())
             {
-                // The request waited for the handshake: only now it is sent.
+                // The request has waited for the handshake and is sent now.
                 connection.sent_ns = now;
                 connection.progress_ns = now;
             }
@@ -171,7 +171,7 @@ impl Worker {
             connection.received_bytes += bytes as u64;
             connection.window_bytes += bytes as u64;
             self.counts.bytes += bytes as u64;
-            // Bytes that were dropped in the kernel are not in the buffer, and nobody looks at them.
+            // Bytes that the kernel dropped are not in the buffer; only their number counts.
             let taken = self.parse(slot, &buffer[..bytes.min(most)]);
             let complete = match taken {
                 Parsed::Invalid(text) => {
@@ -196,8 +196,8 @@ impl Worker {
                 self.complete_request(slot, now);
                 break;
             }
-            // Less than was asked for empties an edge-triggered stream socket (epoll(7)); an end
-            // that was announced is still to be read.
+            // A short read has emptied an edge-triggered stream socket (epoll(7)). The peer's end
+            // still has to be read.
             let connection = &self.connections[slot as usize];
             if bytes < most && connection.tls.is_none() && !connection.peer_closed {
                 break;
@@ -289,8 +289,9 @@ impl Worker {
         });
     }
 
-    /// The connection broke under a request. One that had been kept may have been closed before the
-    /// request came (RFC 9112, section 9.3.1): then it is asked once more, as browsers do.
+    /// The connection broke during a request. The server may have closed an idle connection just
+    /// before the request arrived (RFC 9112, section 9.3.1): the request is then sent once more, as
+    /// browsers do.
     fn connection_lost(&mut self, slot: u32, error: &io::Error, now: u64) {
         let connection = &mut self.connections[slot as usize];
         let text = format!("after {} bytes: {error}", connection.received_bytes);
@@ -307,7 +308,7 @@ impl Worker {
         self.fail_request(slot, error_kind, now, || text);
     }
 
-    /// The request at hand has failed.
+    /// The current request has failed.
     pub(super) fn fail_request(
         &mut self,
         slot: u32,
@@ -318,7 +319,7 @@ impl Worker {
         self.counts.errors.add(error_kind, text);
         let connection = &mut self.connections[slot as usize];
         connection.window_errors += 1;
-        connection.wait = Wait::Nothing;
+        connection.wait = Wait::TimeOut;
         let response = connection.response.as_ref();
         let status = response.map_or(0, |response| response.status);
         connection.close();
@@ -332,7 +333,7 @@ impl Worker {
         let Some(mut response) = connection.response.take() else {
             return;
         };
-        connection.wait = Wait::Nothing;
+        connection.wait = Wait::TimeOut;
         connection.served += 1;
         let stays_open = response.keep_alive
             && !connection.closing
@@ -415,7 +416,7 @@ impl Worker {
         None
     }
 
-    /// Remembers how old an object is, where conditional requests will ask.
+    /// Stores the date of an object for conditional requests.
     fn store_copy_date(&mut self, slot: u32, date: [u8; DATE_BYTES]) {
         let settings = &self.run.settings;
         let is_trace = matches!(settings.workload, super::settings::Workload::Trace { .. });
@@ -425,7 +426,7 @@ impl Worker {
         }
     }
 
-    /// Writes the request's line, where a log was asked for.
+    /// Writes the request to the request log, if there is one.
     fn log_request(&mut self, slot: u32, now: u64, status: u16, error: &str) {
         let Some(log) = &mut self.log else {
             return;

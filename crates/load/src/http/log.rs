@@ -12,7 +12,7 @@ use perpacket_workload::{
 
 use super::paths::Paths;
 use super::session::{ANY_SIZE, Operation, SessionRequest};
-use super::settings::{Part, Spread};
+use super::settings::{Shard, Spread};
 use crate::error::LoadError;
 
 const NS_PER_S: f64 = 1e9;
@@ -89,9 +89,9 @@ impl Log {
     }
 
     /// The requests of a session, if its client belongs to this part of the load.
-    pub(crate) fn session(&self, session: usize, part: Part) -> Option<&[SessionRequest]> {
+    pub(crate) fn session(&self, session: usize, shard: Shard) -> Option<&[SessionRequest]> {
         let (client, requests) = self.sessions.session(session);
-        (client % part.parts == part.index).then_some(requests)
+        (client % shard.shards == shard.index).then_some(requests)
     }
 }
 

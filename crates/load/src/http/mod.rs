@@ -35,7 +35,7 @@ use perpacket_http::date::format_date;
 pub use errors::RequestError;
 pub use report::{Histograms, LatencyPair, Report, TraceReport, Window};
 pub use settings::{
-    Arrivals, Check, Part, Process, RequestsPerConnection, Settings, Spread, Version, Workload,
+    Arrivals, Check, Process, RequestsPerConnection, Settings, Shard, Spread, Version, Workload,
 };
 pub use target::Target;
 
@@ -93,7 +93,7 @@ pub fn run(
     let prefix = target.path.trim_end_matches('/').to_owned();
     let plan = Plan::new(&settings, &prefix, &target.path)?;
     let address = target.resolve()?;
-    let connections = settings.part.share(concurrency(&settings));
+    let connections = settings.shard.share(concurrency(&settings));
     limits::ensure_descriptors(connections)?;
     limits::check_ports(connections, &settings.sources, address)?;
     let connector = match target.tls {
@@ -169,7 +169,7 @@ fn concurrency(settings: &Settings) -> u64 {
 /// # Errors
 /// The settings ask for more than 4096.
 pub fn threads(settings: &Settings) -> Result<u32, LoadError> {
-    let connections = settings.part.share(concurrency(settings));
+    let connections = settings.shard.share(concurrency(settings));
     let machine = thread::available_parallelism().map_or(1, NonZero::get);
     let wanted = match (settings.threads, settings.cpus.len()) {
         (Some(threads), _) => threads as usize,
@@ -195,9 +195,9 @@ fn start(
     let mut workers = Vec::new();
     let mut first = 0;
     for index in 0..threads {
-        let own = Part {
+        let own = Shard {
             index,
-            parts: threads,
+            shards: threads,
         }
         .share(connections as u64) as usize;
         let sessions = plan.thread_sessions(index, threads)?;

@@ -1,27 +1,27 @@
-//! What to know when reading a load's figures: sentences, each about something that was not asked, was
-//! asked otherwise than one may think, or is from general knowledge.
+//! Notes of a report: what the load left out or did differently, and which numbers are from general
+//! knowledge.
 
 use super::counts::Counts;
 use super::errors::RequestError;
 use super::report::TraceReport;
 use super::session::Operation;
-use super::settings::{Arrivals, Part, Settings, Workload};
+use super::settings::{Arrivals, Settings, Shard, Workload};
 
-/// What was left when the window ended.
+/// Requests that were left when the window ended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Unfinished {
-    /// Requests (or sessions) whose time came and that were not sent.
+    /// Requests (or sessions) that were due and not sent.
     pub unsent: u64,
-    /// Requests under way.
+    /// Requests without a complete response.
     pub unfinished: u64,
-    /// No connection was free for what arrived last.
+    /// Whether the last arrival found no free connection.
     pub all_busy: bool,
-    /// The server was gone.
+    /// Whether the server was gone.
     pub server_gone: bool,
 }
 
-/// The sentences.
-pub(crate) fn of(
+/// The notes of a load.
+pub(crate) fn notes(
     settings: &Settings,
     counts: &Counts,
     trace: Option<&TraceReport>,
@@ -36,24 +36,25 @@ pub(crate) fn of(
     }
     if left.unfinished > 0 && settings.arrivals.are_open() {
         notes.push(format!(
-            "{} requests were under way at the end and are in no latency figure",
+            "{} requests had no complete response at the end; no latency includes them",
             left.unfinished
         ));
     }
     let redirects = counts.redirects();
     if redirects > 0 && counts.errors.count(RequestError::UnexpectedStatus) > 0 {
         notes.push(format!(
-            "{redirects} responses are redirects, which a load does not follow: ask for the location \
-             that they name"
+            "{redirects} responses are redirects, which a load does not follow: request their location \
+             instead"
         ));
     }
     if counts.errors.count(RequestError::NoPort) > 0 {
-        notes.push("client ports ran out: name more source addresses".to_owned());
+        notes
+            .push("the client had no free port left: name more addresses with --source".to_owned());
     }
     notes
 }
 
-/// Why requests were not sent: a server that is gone keeps connections as busy as a slow one.
+/// Why requests were not sent. Both a missing and a slow server keep all connections busy.
 fn about_unsent(settings: &Settings, counts: &Counts, left: Unfinished) -> String {
     let unsent = left.unsent;
     let refused = counts.errors.count(RequestError::Refused);
@@ -63,29 +64,29 @@ fn about_unsent(settings: &Settings, counts: &Counts, left: Unfinished) -> Strin
         format!("{unsent} were not sent: the server refused {refused} connections")
     } else if left.all_busy {
         format!(
-            "{unsent} were not sent: all {} connections were busy; allow more connections, or ask less",
+            "{unsent} were not sent: all {} connections were busy; allow more connections or lower the rate",
             settings.connections
         )
     } else {
-        format!("{unsent} were not sent: the run ended when their time had just come")
+        format!("{unsent} were not sent: they were due just before the end of the run")
     }
 }
 
-/// What was left out of a log, and how much of the rest was asked.
+/// What was left out of a log, and how much of it was sent.
 fn about_log(settings: &Settings, trace: &TraceReport, notes: &mut Vec<String>) {
     if trace.rejected > 0 {
-        let mut told: Vec<String> = trace
+        let mut lines: Vec<String> = trace
             .rejected_lines
             .iter()
             .map(|one| format!("line {}: {}", one.line, one.reason.reason()))
             .collect();
-        if trace.rejected > told.len() as u64 {
-            told.push("and so on".to_owned());
+        if trace.rejected > lines.len() as u64 {
+            lines.push("and more".to_owned());
         }
         notes.push(format!(
-            "{} lines of the log are no requests and were left out ({})",
+            "{} invalid lines of the log were left out ({})",
             trace.rejected,
-            told.join("; ")
+            lines.join("; ")
         ));
     }
     if trace.skipped > 0 {
@@ -95,7 +96,7 @@ fn about_log(settings: &Settings, trace: &TraceReport, notes: &mut Vec<String>) 
         ));
     }
     let (begun, requests) = (trace.begun, trace.requests);
-    if settings.part != Part::WHOLE {
+    if settings.shard != Shard::WHOLE {
         return;
     }
     if begun < requests {
@@ -104,18 +105,17 @@ fn about_log(settings: &Settings, trace: &TraceReport, notes: &mut Vec<String>) 
         ));
     } else if begun > requests {
         notes.push(format!(
-            "the log was begun again and again: its {requests} requests were asked {:.1} times",
+            "the log was repeated: its {requests} requests were sent {:.1} times",
             begun as f64 / requests as f64
         ));
     } else if settings.arrivals == Arrivals::Closed && settings.workload.is_finite() {
         notes.push(format!(
-            "the log's {requests} requests were asked once, as fast as they were answered; --repeat \
-             begins the log again"
+            "the log's {requests} requests were sent once, without pauses; --repeat begins the log again"
         ));
     }
 }
 
-/// What a workload's figures hang on.
+/// What the results of a workload depend on.
 fn about_workload(settings: &Settings, counts: &Counts) -> Vec<String> {
     let mut notes = Vec::new();
     let mut note = |text: &str| notes.push(text.to_owned());
@@ -130,8 +130,8 @@ fn about_workload(settings: &Settings, counts: &Counts) -> Vec<String> {
         Workload::Surge { .. } => {
             let surge = perpacket_workload::Surge::default();
             notes.push(format!(
-                "Surge: draws are capped: files at {:.0} B, {} files a page, pauses at {} s, thought at \
-                 {} s; {:.2} % of the files are in the tail, so that all have {} MB together",
+                "Surge: values are limited: files to {:.0} B, pages to {} files, pauses to {} s, think times \
+                 to {} s; {:.2} % of the files are in the tail, so that all files have {} MB",
                 surge.tail_limit_bytes,
                 surge.page_limit,
                 surge.active_off_limit_s,
@@ -146,7 +146,7 @@ fn about_workload(settings: &Settings, counts: &Counts) -> Vec<String> {
         _ => {}
     }
     if settings.conditional_share > 0.0 && matches!(settings.workload, Workload::SpecWeb99 { .. }) {
-        notes.push("conditional requests are no part of SPECweb99".to_owned());
+        notes.push("conditional requests are no shard of SPECweb99".to_owned());
     }
     notes
 }

@@ -1,4 +1,4 @@
-//! The paths of a workload's objects, written once and kept in one piece.
+//! The paths of a workload's objects, in one buffer.
 
 /// Paths by object number.
 #[derive(Debug)]
@@ -8,7 +8,7 @@ pub(crate) struct Paths {
 }
 
 impl Paths {
-    /// Puts paths beneath a prefix that ends without a slash.
+    /// Joins a prefix without a slash at its end and each path.
     pub(crate) fn new<P: AsRef<[u8]>>(prefix: &str, paths: impl IntoIterator<Item = P>) -> Self {
         let (mut text, mut ends) = (Vec::new(), Vec::new());
         for path in paths {

@@ -1,4 +1,4 @@
-//! What a load found, as its caller gets it and as JSON.
+//! The report of a load, also as JSON.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use perpacket_workload::RejectedLine;
 use serde::Serialize;
 
 use super::counts::Counts;
-use super::notes::{self, Unfinished};
+use super::notes::{Unfinished, notes};
 use super::session::OPERATION_NAMES;
 use super::settings::{Arrivals, Settings};
 use super::thread_result::ThreadResult;
@@ -15,47 +15,48 @@ use crate::latency::{Latency, LatencySummary};
 
 /// Version of the JSON form.
 const SCHEMA: u32 = 1;
-/// A connection conforms with this share of its line's speed (SPECweb99: 320,000 of 400,000 b/s)...
+/// A connection conforms with at least this share of its line speed (SPECweb99: 320,000 of 400,000
+/// b/s)...
 const CONFORMING_SPEED_SHARE: f64 = 0.8;
 /// ...and less than this share of failed requests.
-const CONFORMING_FAULT_SHARE: f64 = 0.01;
+const CONFORMING_ERROR_SHARE: f64 = 0.01;
 
-/// The measured window of a load.
+/// The report of the measured window.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// Version of this form.
+    /// Version of the schema.
     pub schema: u32,
-    /// What was asked.
+    /// The URL.
     pub url: String,
     /// The workload's name.
     pub workload: &'static str,
     /// `closed`, `requests`, `sessions` or `recorded`.
     pub arrivals: &'static str,
-    /// Requests or sessions that were to arrive a second, where they do.
+    /// Arrivals of requests or sessions per second, in an open loop.
     pub arrivals_per_s: Option<f64>,
-    /// How many times as fast as the log, where its times are kept.
+    /// Factor by which the run is faster than the log, if it keeps the log's times.
     pub speed: Option<f64>,
-    /// Connections at a time, at most.
+    /// The most connections at a time.
     pub connections: u32,
     /// Threads.
     pub threads: u32,
     /// Length of the window, in seconds.
     pub duration_s: f64,
-    /// Its beginning and end, in Unix seconds.
+    /// Begin and end of the window.
     pub window: Window,
-    /// Complete responses, of whatever status.
+    /// Complete responses of any status.
     pub requests: u64,
-    /// Those among them with nothing to complain of.
+    /// Complete responses without an error.
     pub sound: u64,
-    /// Responses a second.
+    /// Responses per second.
     pub requests_per_s: f64,
     /// Bytes received, heads included.
     pub bytes: u64,
     /// Bytes of complete responses' bodies.
     pub body_bytes: u64,
-    /// Megabits (10^6) of body a second.
+    /// Megabits (10^6) of bodies per second.
     pub content_mbps: f64,
-    /// Failed requests by kind; a response with an unexpected status counts here as well.
+    /// Failed requests by kind. They include responses with an unexpected status.
     pub errors: BTreeMap<&'static str, u64>,
     /// First examples of each kind.
     pub error_examples: BTreeMap<&'static str, Vec<String>>,
@@ -63,44 +64,44 @@ pub struct Report {
     pub statuses: BTreeMap<u16, u64>,
     /// Responses by operation.
     pub operations: BTreeMap<&'static str, u64>,
-    /// Microseconds from the send, and from the intended start, to the response's end.
+    /// Microseconds to the end of the response.
     pub latency_us: LatencyPair,
-    /// Microseconds by which this client took requests up late. Nothing in a closed loop.
+    /// Microseconds by which this client started requests late. Empty in a closed loop.
     pub schedule_lag_us: LatencySummary,
-    /// Requests (sessions, where those arrive) whose time came and that were never sent.
+    /// Requests (sessions, with session arrivals) that were due and not sent.
     pub unsent: u64,
-    /// Requests under way when the window ended; no latency has them.
+    /// Requests without a complete response at the end; no latency includes them.
     pub unfinished: u64,
-    /// The longest that one of them had waited since its intended start, in microseconds.
+    /// The longest wait of one of them since its intended start, in microseconds.
     pub oldest_unfinished_us: f64,
-    /// Processor time of the client's threads, in seconds.
+    /// CPU time of the client's threads, in seconds.
     pub client_cpu_s: f64,
-    /// The same for one response, in microseconds.
+    /// CPU time per response, in microseconds.
     pub client_cpu_us_per_request: f64,
     /// Connections opened.
     pub connections_opened: u64,
-    /// Requests sent once more because the server had closed a kept connection.
+    /// Requests sent once more because the server had closed an idle connection.
     pub reopened: u64,
-    /// Connections that got 0.8 of their line's speed with less than 1 % of failures.
+    /// Connections that reached 0.8 of their line speed with less than 1 % of errors.
     pub conforming: Option<u32>,
-    /// Mean requests under way: the sum of response times over the window (Little's law). Near the
-    /// number of connections if a client without pauses is sound.
+    /// Mean number of requests in progress: the sum of response times divided by the window (Little's
+    /// law). In a closed loop without pauses it is close to the number of connections.
     pub load_factor: f64,
-    /// What the replayed log held.
+    /// The log, if the workload is one.
     pub trace: Option<TraceReport>,
-    /// When the server was found gone, in seconds from the run's start.
+    /// When the server disappeared, in seconds since the start.
     pub server_gone_s: Option<f64>,
-    /// The run was ended from outside.
+    /// Whether a signal ended the run.
     pub interrupted: bool,
-    /// What to know when reading these figures.
+    /// Notes for the reader of the results.
     pub notes: Vec<String>,
-    /// The histograms, which [`Report::histograms`] encodes.
+    /// Histogram of the service times.
     #[serde(skip)]
     pub service: Option<Latency>,
-    /// See above.
+    /// Histogram of the response times.
     #[serde(skip)]
     pub response: Option<Latency>,
-    /// See above.
+    /// Histogram of the schedule lag.
     #[serde(skip)]
     pub lag: Option<Latency>,
 }
@@ -108,9 +109,9 @@ pub struct Report {
 /// Service and response times.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct LatencyPair {
-    /// From sending the request.
+    /// From the send of the request.
     pub service: LatencySummary,
-    /// From when the request was meant to start.
+    /// From the intended start of the request.
     pub response: LatencySummary,
 }
 
@@ -123,31 +124,31 @@ pub struct Window {
     pub end: f64,
 }
 
-/// What a replayed log held.
+/// A log and how much of it was sent.
 #[derive(Clone, Debug, Serialize)]
 pub struct TraceReport {
-    /// Requests that can be replayed.
+    /// Requests that a load can send.
     pub requests: u64,
-    /// Sessions they form.
+    /// Sessions of these requests.
     pub sessions: u64,
-    /// Accepted lines with methods that are not replayed.
+    /// Accepted lines with other methods.
     pub skipped: u64,
-    /// Lines that are no requests.
+    /// Rejected lines.
     pub rejected: u64,
-    /// The first of them, with the reasons.
+    /// The first rejected lines, with reasons.
     pub rejected_lines: Vec<RejectedLine>,
-    /// Requests begun, the warm-up's included: more than the log has if it was begun again.
+    /// Requests begun, the warm-up included. A repeated log makes them more than the log has.
     pub begun: u64,
 }
 
-/// The histograms of a load.
+/// The encoded histograms of a load.
 #[derive(Clone, Debug, Serialize)]
 pub struct Histograms {
-    /// Version of this form.
+    /// Version of the schema.
     pub schema: u32,
-    /// How they are written.
+    /// Encoding of the histograms.
     pub encoding: &'static str,
-    /// Unit of their values.
+    /// Unit of the values.
     pub unit: &'static str,
     /// Service times.
     pub service: String,
@@ -157,7 +158,7 @@ pub struct Histograms {
     pub schedule_lag: String,
 }
 
-/// What the threads found together, and the circumstances.
+/// The results of all threads and of the main thread.
 pub(crate) struct RunResult {
     pub results: Vec<ThreadResult>,
     pub threads: u32,
@@ -169,14 +170,14 @@ pub(crate) struct RunResult {
 }
 
 impl Report {
-    pub(crate) fn new(settings: &Settings, found: RunResult) -> Result<Self, LoadError> {
-        let end_ns = found
+    pub(crate) fn new(settings: &Settings, run: RunResult) -> Result<Self, LoadError> {
+        let end_ns = run
             .results
             .iter()
             .map(|result| result.end_ns)
             .max()
             .unwrap_or(0);
-        let duration_s = end_ns.saturating_sub(found.window_begin_ns) as f64 / 1e9;
+        let duration_s = end_ns.saturating_sub(run.window_begin_ns) as f64 / 1e9;
         let per_s = |count: f64| {
             if duration_s > 0.0 {
                 count / duration_s
@@ -184,23 +185,18 @@ impl Report {
                 0.0
             }
         };
-        let sum = |of: fn(&ThreadResult) -> u64| found.results.iter().map(of).sum::<u64>();
+        let sum = |count: fn(&ThreadResult) -> u64| run.results.iter().map(count).sum::<u64>();
         let left = Unfinished {
             unsent: sum(|one| one.unsent),
             unfinished: sum(|one| one.unfinished),
-            all_busy: found.results.iter().any(|one| one.all_busy),
-            server_gone: found.server_gone_ns.is_some(),
+            all_busy: run.results.iter().any(|one| one.all_busy),
+            server_gone: run.server_gone_ns.is_some(),
         };
         let client_cpu_s = sum(|one| one.cpu_ns) as f64 / 1e9;
-        let oldest = found
-            .results
-            .iter()
-            .map(|one| one.oldest_unfinished_ns)
-            .max();
-        let conforming = conforming(settings, &found.results, duration_s);
+        let oldest = run.results.iter().map(|one| one.oldest_unfinished_ns).max();
+        let conforming = conforming(settings, &run.results, duration_s);
         let mut counts = Counts::new()?;
-        found
-            .results
+        run.results
             .into_iter()
             .for_each(|result| counts.merge(result.counts));
         let named = OPERATION_NAMES.into_iter().zip(counts.operations);
@@ -224,11 +220,11 @@ impl Report {
                 _ => None,
             },
             connections: settings.connections,
-            threads: found.threads,
+            threads: run.threads,
             duration_s,
             window: Window {
-                begin: found.window_begin_unix_s,
-                end: found.window_begin_unix_s + duration_s,
+                begin: run.window_begin_unix_s,
+                end: run.window_begin_unix_s + duration_s,
             },
             requests: counts.requests,
             sound: counts.sound,
@@ -238,7 +234,7 @@ impl Report {
             content_mbps: per_s(counts.body_bytes as f64 * 8e-6),
             statuses: statuses
                 .filter(|(_, count)| **count > 0)
-                .map(|(of, count)| (of, *count))
+                .map(|(status, count)| (status, *count))
                 .collect(),
             operations: named.filter(|(_, count)| *count > 0).collect(),
             latency_us: LatencyPair {
@@ -258,10 +254,10 @@ impl Report {
             reopened: counts.reopened,
             conforming,
             load_factor: per_s(counts.response_sum_ns as f64 / 1e9),
-            server_gone_s: found.server_gone_ns.map(|gone_ns| gone_ns as f64 / 1e9),
-            interrupted: found.interrupted,
-            notes: notes::of(settings, &counts, found.trace.as_ref(), left),
-            trace: found.trace,
+            server_gone_s: run.server_gone_ns.map(|gone_ns| gone_ns as f64 / 1e9),
+            interrupted: run.interrupted,
+            notes: notes(settings, &counts, run.trace.as_ref(), left),
+            trace: run.trace,
             errors: counts.errors.counts(),
             error_examples: counts.errors.examples(),
             service: Some(counts.service),
@@ -270,12 +266,12 @@ impl Report {
         })
     }
 
-    /// Why the run counts as failed, if it does.
+    /// Why the run has failed; `None` if it has not.
     #[must_use]
     pub fn failure(&self) -> Option<String> {
         if let Some(gone_s) = self.server_gone_s {
             return Some(format!(
-                "{}: the server was gone {gone_s:.1} s after the start: nobody answers there any more",
+                "{}: the server was gone {gone_s:.1} s after the start: it refuses connections",
                 self.url
             ));
         }
@@ -286,19 +282,19 @@ impl Report {
             return Some(format!(
                 "{}: every request failed: {}",
                 self.url,
-                self.kinds()
+                self.errors_in_words()
             ));
         }
         (self.unfinished > 0).then(|| {
             format!(
-                "{}: no request was answered in {:.1} s: {} were under way",
+                "{}: no response in {:.1} s to {} requests",
                 self.url, self.duration_s, self.unfinished
             )
         })
     }
 
-    /// Kinds of failures with their counts and first examples.
-    fn kinds(&self) -> String {
+    /// The errors with their counts and first examples.
+    fn errors_in_words(&self) -> String {
         let kinds = self.errors.iter().map(|(kind, count)| {
             let first = self
                 .error_examples
@@ -312,7 +308,7 @@ impl Report {
         kinds.collect::<Vec<_>>().join(", ")
     }
 
-    /// The histograms, written.
+    /// The encoded histograms.
     ///
     /// # Errors
     /// The encoder failed.
@@ -332,14 +328,14 @@ impl Report {
     }
 }
 
-/// How many connections got what their line could carry; nothing where lines have no speed.
+/// Number of connections that reached their line speed; `None` without a line speed.
 fn conforming(settings: &Settings, results: &[ThreadResult], duration_s: f64) -> Option<u32> {
     let speed_bps = settings.line_speed_bps? as f64;
     let connections = results.iter().flat_map(|result| &result.connections);
     let conform = connections.filter(|(bytes, requests, errors)| {
         let bps = *bytes as f64 * 8.0 / duration_s;
         bps >= CONFORMING_SPEED_SHARE * speed_bps
-            && (*errors as f64) < CONFORMING_FAULT_SHARE * (requests + errors).max(1) as f64
+            && (*errors as f64) < CONFORMING_ERROR_SHARE * (requests + errors).max(1) as f64
     });
     Some(conform.count() as u32)
 }

@@ -1,5 +1,4 @@
-//! Requests as bytes: everything that never changes is written before the run, the rest is copied
-//! together in a buffer of the thread's.
+//! Requests as bytes. Constant parts are written before the run; a thread joins the rest in a buffer.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -18,26 +17,26 @@ const ADVERTISEMENTS: u32 = 360;
 #[derive(Clone, Debug)]
 pub(crate) struct RequestWriter {
     paths: Arc<Paths>,
-    /// Path of the target, without a slash at its end.
+    /// Path of the URL, without a slash at its end.
     prefix: String,
-    /// What follows the path: version and fields, without an empty line.
+    /// Version and fields, without the empty line.
     fields: Vec<u8>,
-    /// The field that keeps, or closes, and the empty line.
+    /// The `Connection` field and the empty line, for a connection that stays open or closes.
     endings: [&'static [u8]; 2],
-    /// The one request of a workload of one file, kept and closed.
+    /// The complete request of a workload of one file, with both endings.
     ready: Option<[Vec<u8>; 2]>,
 }
 
-/// What a request has besides its step.
+/// Parts of a request that depend on the connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestContext<'a> {
-    /// The server is asked to close.
+    /// Whether to ask the server to close.
     pub close: bool,
     /// Date of the client's copy.
     pub copy_date: &'a [u8; DATE_BYTES],
     /// Number of the user.
     pub user: u32,
-    /// The advertisement seen last.
+    /// The last advertisement that the user saw.
     pub last_advertisement: u32,
 }
 
@@ -71,71 +70,71 @@ impl RequestWriter {
             ready: None,
         };
         if writer.paths.len() == 1 {
-            let plain = |close: bool| {
+            let complete = |close: bool| {
                 let mut bytes = Vec::new();
-                writer.simple(&mut bytes, b"GET ", 0);
+                writer.plain(&mut bytes, b"GET ", 0);
                 bytes.extend_from_slice(writer.endings[usize::from(close)]);
                 bytes
             };
-            writer.ready = Some([plain(false), plain(true)]);
+            writer.ready = Some([complete(false), complete(true)]);
         }
         writer
     }
 
-    /// The bytes of a request, in `buffer` unless they are ready.
+    /// The bytes of a request. `buffer` contains them unless they were written before the run.
     #[inline]
     pub(crate) fn bytes<'a>(
         &'a self,
         buffer: &'a mut Vec<u8>,
-        step: &SessionRequest,
+        request: &SessionRequest,
         context: RequestContext<'_>,
     ) -> &'a [u8] {
-        if let (Some(ready), Operation::Get) = (&self.ready, step.operation) {
+        if let (Some(ready), Operation::Get) = (&self.ready, request.operation) {
             return &ready[usize::from(context.close)];
         }
         buffer.clear();
-        self.write(buffer, step, context);
+        self.write(buffer, request, context);
         buffer
     }
 
-    fn write(&self, buffer: &mut Vec<u8>, step: &SessionRequest, context: RequestContext<'_>) {
+    fn write(&self, buffer: &mut Vec<u8>, request: &SessionRequest, context: RequestContext<'_>) {
         let ending = self.endings[usize::from(context.close)];
-        match step.operation {
-            Operation::Get => self.simple(buffer, b"GET ", step.object),
-            Operation::Head => self.simple(buffer, b"HEAD ", step.object),
+        match request.operation {
+            Operation::Get => self.plain(buffer, b"GET ", request.object),
+            Operation::Head => self.plain(buffer, b"HEAD ", request.object),
             Operation::Post => {
-                self.simple(buffer, b"POST ", step.object);
+                self.plain(buffer, b"POST ", request.object);
                 buffer.extend_from_slice(b"Content-Length: 0\r\n");
             }
             Operation::Conditional => {
-                self.simple(buffer, b"GET ", step.object);
+                self.plain(buffer, b"GET ", request.object);
                 buffer.extend_from_slice(b"If-Modified-Since: ");
                 buffer.extend_from_slice(context.copy_date);
                 buffer.extend_from_slice(b"\r\n");
             }
-            Operation::DynamicGet => self.wrapped(buffer, "get", step.object),
-            Operation::Cgi => self.wrapped(buffer, "cgi", step.object),
+            Operation::DynamicGet => self.dynamic(buffer, "get", request.object),
+            Operation::Cgi => self.dynamic(buffer, "cgi", request.object),
             Operation::Advertisement => {
-                self.wrapped(buffer, "ad", step.object);
+                self.dynamic(buffer, "ad", request.object);
                 let (user, last) = (context.user, context.last_advertisement);
                 // Writing to a vector cannot fail.
                 let _ = write!(buffer, "Cookie: user_id={user}&last_ad={last}\r\n");
             }
             Operation::DynamicPost => {
-                return self.posted(buffer, step.object, context, ending);
+                return self.posted(buffer, request.object, context, ending);
             }
         }
         buffer.extend_from_slice(ending);
     }
 
-    fn simple(&self, buffer: &mut Vec<u8>, method: &[u8], object: u32) {
+    fn plain(&self, buffer: &mut Vec<u8>, method: &[u8], object: u32) {
         buffer.extend_from_slice(method);
         buffer.extend_from_slice(self.paths.path(object));
         buffer.extend_from_slice(&self.fields);
     }
 
-    /// An operation on a file of the set, whose path goes into the query.
-    fn wrapped(&self, buffer: &mut Vec<u8>, operation: &str, object: u32) {
+    /// A dynamic operation on a file, whose path is in the query.
+    fn dynamic(&self, buffer: &mut Vec<u8>, operation: &str, object: u32) {
         let file = self.paths.path(object);
         let file = file.get(self.prefix.len()..).unwrap_or(file);
         let _ = write!(buffer, "GET {}/specweb99/{operation}?file=", self.prefix);
@@ -171,7 +170,7 @@ impl RequestWriter {
     }
 }
 
-/// The advertisement that a `Set-Cookie` value says was shown, if it names one.
+/// The advertisement that a `Set-Cookie` value names.
 pub(crate) fn shown_advertisement(cookie: &[u8]) -> Option<u32> {
     let text = std::str::from_utf8(cookie).ok()?;
     let value = text
@@ -188,7 +187,7 @@ mod tests {
         let files = ["/file_set/dir00000/class0_0", "/file_set/dir00000/class0_1"];
         let paths = Arc::new(Paths::new("/web", files));
         let writer = RequestWriter::new(paths, "/web", "h:80", Version::Http11, &["A: b".into()]);
-        let step = SessionRequest {
+        let request = SessionRequest {
             object: 1,
             operation,
             ..SessionRequest::default()
@@ -200,7 +199,7 @@ mod tests {
             last_advertisement: 359,
         };
         let mut buffer = Vec::new();
-        String::from_utf8(writer.bytes(&mut buffer, &step, context).to_vec()).unwrap()
+        String::from_utf8(writer.bytes(&mut buffer, &request, context).to_vec()).unwrap()
     }
 
     #[test]
@@ -230,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cookie_names_the_advertisement_that_was_shown() {
+    fn a_cookie_names_the_last_advertisement() {
         assert_eq!(shown_advertisement(b"user_id=1&last_ad=41"), Some(41));
         assert_eq!(shown_advertisement(b"last_ad=360"), None);
     }

@@ -1,4 +1,4 @@
-//! One line a request, on demand: what a percentile cannot tell.
+//! The request log: one line per request, for analyses that percentiles do not allow.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -7,22 +7,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::error::LoadError;
 
-/// Bytes a thread gathers before it takes the file's lock.
-const GATHERED_BYTES: usize = 65_536;
-/// The file's first line. Times are microseconds from the run's start.
+/// Bytes that a thread buffers before it locks the file.
+const BUFFER_BYTES: usize = 65_536;
+/// The first line. Times are microseconds since the start.
 const COLUMNS: &str =
     "intended_us,sent_us,done_us,status,bytes,operation,object,connection,error\n";
 
-/// A log that all threads write to.
+/// The request log of one thread. All threads share the file.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestLog {
     path: PathBuf,
     file: Arc<Mutex<BufWriter<File>>>,
-    gathered: Vec<u8>,
+    buffer: Vec<u8>,
     failed: bool,
 }
 
-/// What is told of one request.
+/// One request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry<'a> {
     pub intended_ns: u64,
@@ -39,16 +39,13 @@ pub(crate) struct Entry<'a> {
 impl RequestLog {
     /// Creates the file.
     pub(crate) fn create(path: &Path) -> Result<Self, LoadError> {
-        let failed = |source| LoadError::File {
-            path: path.to_owned(),
-            source,
-        };
-        let mut file = BufWriter::new(File::create(path).map_err(failed)?);
+        let failed = LoadError::file(path);
+        let mut file = BufWriter::new(File::create(path).map_err(&failed)?);
         file.write_all(COLUMNS.as_bytes()).map_err(failed)?;
         Ok(Self {
             path: path.to_owned(),
             file: Arc::new(Mutex::new(file)),
-            gathered: Vec::with_capacity(GATHERED_BYTES + 256),
+            buffer: Vec::with_capacity(BUFFER_BYTES + 256),
             failed: false,
         })
     }
@@ -58,7 +55,7 @@ impl RequestLog {
         let us = |ns: u64| ns as f64 / 1000.0;
         // Writing to a vector cannot fail.
         let _ = writeln!(
-            self.gathered,
+            self.buffer,
             "{:.3},{:.3},{:.3},{},{},{},{},{},{}",
             us(entry.intended_ns),
             us(entry.sent_ns),
@@ -70,32 +67,29 @@ impl RequestLog {
             entry.connection,
             entry.error
         );
-        if self.gathered.len() >= GATHERED_BYTES {
-            self.hand_on();
+        if self.buffer.len() >= BUFFER_BYTES {
+            self.write_buffer();
         }
     }
 
-    fn hand_on(&mut self) {
+    fn write_buffer(&mut self) {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        self.failed |= file.write_all(&self.gathered).is_err();
-        self.gathered.clear();
+        self.failed |= file.write_all(&self.buffer).is_err();
+        self.buffer.clear();
     }
 
-    /// Writes out what is left.
+    /// Writes the rest of the buffer.
     ///
     /// # Errors
-    /// Something could not be written, now or before.
+    /// This or an earlier write failed.
     pub(crate) fn finish(&mut self) -> Result<(), LoadError> {
-        self.hand_on();
+        self.write_buffer();
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let flushed = file.flush();
         let result = match self.failed {
             true => Err(std::io::ErrorKind::WriteZero.into()),
             false => flushed,
         };
-        result.map_err(|source| LoadError::File {
-            path: self.path.clone(),
-            source,
-        })
+        result.map_err(LoadError::file(&self.path))
     }
 }

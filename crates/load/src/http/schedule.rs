@@ -1,82 +1,85 @@
-//! When requests or sessions arrive that do not wait for the server.
+//! Arrival times of an open loop.
 //!
-//! Arrivals are drawn one by one as their time comes, and not before: what waits for a free
-//! connection is the schedule itself, so a backlog of any length takes no memory.
+//! Arrivals are drawn one by one when they are due. The schedule itself waits for a free connection,
+//! so a backlog of any length uses no memory.
 
 use perpacket_workload::Stream;
 
-use super::settings::{Part, Process};
+use super::settings::{Process, Shard};
 
 const NS_PER_S: f64 = 1e9;
 
 /// The arrivals of one thread.
 #[derive(Clone, Debug)]
 pub(crate) struct Schedule {
-    /// All threads' and processes' arrivals a second.
+    /// Arrivals per second of all threads and processes.
     per_s: f64,
-    part: Part,
+    shard: Shard,
     process: Process,
     stream: Stream,
-    /// Arrivals taken so far.
-    taken: u64,
+    /// Arrivals so far.
+    count: u64,
     next_ns: f64,
 }
 
 impl Schedule {
-    /// This part of `per_s` arrivals a second.
+    /// One shard of `per_s` arrivals per second.
     ///
-    /// Evenly spaced ones are dealt to the parts in turn, so that all together are evenly spaced;
-    /// Poisson processes of a share of the rate each sum up to one of the whole rate.
-    pub(crate) fn new(per_s: f64, process: Process, part: Part, seed: u64) -> Self {
+    /// Shards take fixed arrivals in turn, so that all of them together are evenly spaced. Poisson
+    /// processes add up to a Poisson process of the total rate.
+    pub(crate) fn new(per_s: f64, process: Process, shard: Shard, seed: u64) -> Self {
         let mut schedule = Self {
             per_s,
-            part,
+            shard,
             process,
-            stream: Stream::new(seed, &format!("arrivals {} of {}", part.index, part.parts)),
-            taken: 0,
+            stream: Stream::new(
+                seed,
+                &format!("arrivals {} of {}", shard.index, shard.shards),
+            ),
+            count: 0,
             next_ns: 0.0,
         };
         schedule.next_ns = match process {
-            Process::Fixed => schedule.even_ns(),
+            Process::Fixed => schedule.fixed_ns(),
             Process::Poisson => schedule.gap_ns(),
         };
         schedule
     }
 
-    /// When the next one arrives, in nanoseconds from the start.
+    /// Time of the next arrival, in nanoseconds since the start.
     #[inline]
     pub(crate) fn next_ns(&self) -> u64 {
         self.next_ns as u64
     }
 
-    /// Takes the next one.
+    /// Advances to the arrival after the next.
     #[inline]
-    pub(crate) fn take(&mut self) {
-        self.taken += 1;
+    pub(crate) fn advance(&mut self) {
+        self.count += 1;
         match self.process {
-            Process::Fixed => self.next_ns = self.even_ns(),
+            Process::Fixed => self.next_ns = self.fixed_ns(),
             Process::Poisson => self.next_ns += self.gap_ns(),
         }
     }
 
-    /// Takes all that arrive before `end_ns` and counts them.
-    pub(crate) fn take_until(&mut self, end_ns: u64) -> u64 {
-        let before = self.taken;
+    /// Advances past all arrivals before `end_ns` and counts them.
+    pub(crate) fn advance_until(&mut self, end_ns: u64) -> u64 {
+        let before = self.count;
         while self.next_ns() < end_ns {
-            self.take();
+            self.advance();
         }
-        self.taken - before
+        self.count - before
     }
 
-    /// Computed from the count, so that rounding never adds up.
+    /// Computed from the count, so that rounding errors do not add up.
     #[inline]
-    fn even_ns(&self) -> f64 {
-        let place = self.taken * u64::from(self.part.parts) + u64::from(self.part.index);
-        place as f64 * NS_PER_S / self.per_s
+    fn fixed_ns(&self) -> f64 {
+        let number = self.count * u64::from(self.shard.shards) + u64::from(self.shard.index);
+        number as f64 * NS_PER_S / self.per_s
     }
 
     fn gap_ns(&mut self) -> f64 {
-        self.stream.exponential() * NS_PER_S * f64::from(self.part.parts) / self.per_s
+        self.stream.exponential() * NS_PER_S * f64::from(self.shard.shards) / self.per_s
     }
 }
 
@@ -84,14 +87,14 @@ impl Schedule {
 mod tests {
     use super::*;
 
-    fn times(process: Process, per_s: f64, parts: u32, end_ns: u64) -> Vec<u64> {
+    fn times(process: Process, per_s: f64, shards: u32, end_ns: u64) -> Vec<u64> {
         let mut all = Vec::new();
-        for index in 0..parts {
-            let part = Part { index, parts };
-            let mut schedule = Schedule::new(per_s, process, part, 7);
+        for index in 0..shards {
+            let shard = Shard { index, shards };
+            let mut schedule = Schedule::new(per_s, process, shard, 7);
             while schedule.next_ns() < end_ns {
                 all.push(schedule.next_ns());
-                schedule.take();
+                schedule.advance();
             }
         }
         all.sort_unstable();
@@ -99,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fraction_of_a_request_a_second_is_one_every_few_seconds() {
+    fn a_rate_below_one_per_second_gives_an_arrival_every_few_seconds() {
         let found = times(Process::Fixed, 0.4, 1, 11_000_000_000);
         assert_eq!(
             found,
@@ -114,14 +117,14 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_a_fixed_rate_interleave_evenly() {
+    fn shards_of_a_fixed_rate_are_evenly_spaced_together() {
         let whole = times(Process::Fixed, 1000.0, 1, 1_000_000_000);
         assert_eq!(times(Process::Fixed, 1000.0, 3, 1_000_000_000), whole);
         assert_eq!(whole.len(), 1000);
     }
 
     #[test]
-    fn parts_of_a_poisson_process_are_one_of_the_whole_rate() {
+    fn shards_of_a_poisson_process_add_up_to_the_total_rate() {
         let found = times(Process::Poisson, 50_000.0, 4, 2_000_000_000);
         let expected = 100_000.0_f64;
         assert!(

@@ -10,7 +10,7 @@ use perpacket_workload::{
 use super::log::Log;
 use super::paths::Paths;
 use super::session::{ANY_SIZE, Operation, Session, SessionRequest};
-use super::settings::{Arrivals, Part, RequestsPerConnection, Settings, Workload};
+use super::settings::{Arrivals, RequestsPerConnection, Settings, Shard, Workload};
 use crate::error::LoadError;
 
 /// SPECweb99's dynamic operations, in percent of all requests: 30 together. From general knowledge of
@@ -33,7 +33,7 @@ pub(crate) struct Plan {
     pub paths: Arc<Paths>,
     kind: Kind,
     seed: u64,
-    part: Part,
+    shard: Shard,
 }
 
 #[derive(Clone, Debug)]
@@ -117,7 +117,7 @@ impl Plan {
             paths,
             kind,
             seed: settings.seed,
-            part: settings.part,
+            shard: settings.shard,
         })
     }
 
@@ -127,10 +127,10 @@ impl Plan {
         thread: u32,
         threads: u32,
     ) -> Result<ThreadSessions, LoadError> {
-        let part = self.part.split(thread, threads);
+        let shard = self.shard.split(thread, threads);
         let seed = self
             .seed
-            .wrapping_add(SEED_STEP.wrapping_mul(u64::from(part.index)));
+            .wrapping_add(SEED_STEP.wrapping_mul(u64::from(shard.index)));
         Ok(match &self.kind {
             Kind::File {
                 lengths,
@@ -164,7 +164,7 @@ impl Plan {
                 recorded: *recorded,
                 repeats: *repeats,
                 next: 0,
-                part,
+                shard,
             },
         })
     }
@@ -222,7 +222,7 @@ pub(crate) enum ThreadSessions {
         recorded: bool,
         repeats: bool,
         next: usize,
-        part: Part,
+        shard: Shard,
     },
 }
 
@@ -281,9 +281,9 @@ impl ThreadSessions {
                 recorded,
                 repeats,
                 next,
-                part,
+                shard,
             } => {
-                let Some(requests) = next_of_log(log, next, *part, *repeats) else {
+                let Some(requests) = next_of_log(log, next, *shard, *repeats) else {
                     session.clear();
                     return false;
                 };
@@ -303,13 +303,13 @@ impl ThreadSessions {
     /// When the next session of a log begins, in nanoseconds since the start of the log.
     pub(crate) fn next_due_ns(&mut self) -> Option<u64> {
         let Self::Log {
-            log, next, part, ..
+            log, next, shard, ..
         } = self
         else {
             return None;
         };
         while *next < log.sessions() {
-            if let Some(requests) = log.session(*next, *part) {
+            if let Some(requests) = log.session(*next, *shard) {
                 return requests.first().map(|one| one.due_ns);
             }
             *next += 1;
@@ -322,7 +322,7 @@ impl ThreadSessions {
 fn next_of_log<'a>(
     log: &'a Log,
     next: &mut usize,
-    part: Part,
+    shard: Shard,
     repeats: bool,
 ) -> Option<&'a [SessionRequest]> {
     for _ in 0..log.sessions() {
@@ -332,7 +332,7 @@ fn next_of_log<'a>(
             }
             *next = 0;
         }
-        let session = log.session(*next, part);
+        let session = log.session(*next, shard);
         *next += 1;
         if session.is_some() {
             return session;

@@ -1,4 +1,4 @@
-//! What a load is, as its caller says it.
+//! Settings of a load.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -10,65 +10,64 @@ use super::target::Target;
 use crate::error::LoadError;
 use crate::sources::SourceAddresses;
 
-/// A load on one server.
+/// Settings of a load on one server.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The URL; but for [`Workload::File`] its path is what all others are beneath.
+    /// The URL. The files of every workload except [`Workload::File`] are below its path.
     pub url: String,
-    /// Connections at a time; the most there may be where requests arrive from outside.
+    /// Connections at a time; in an open loop the most at a time.
     pub connections: u32,
     /// When requests start.
     pub arrivals: Arrivals,
-    /// What is asked.
+    /// What the requests ask for.
     pub workload: Workload,
-    /// How long the measured window is; without it a run ends with its requests or its trace.
+    /// Length of the measured window; `None` ends with the requests or the log.
     pub duration: Option<Duration>,
-    /// Requests after which the run ends.
+    /// Number of requests after which the run ends.
     pub requests: Option<u64>,
-    /// What passes before the window: it counts nowhere.
+    /// Time before the window. Nothing in it counts.
     pub warmup: Duration,
-    /// Threads; one a processor without.
+    /// Number of threads; `None` is one per CPU.
     pub threads: Option<u32>,
-    /// Processors the threads are bound to, in turn.
+    /// CPUs to bind the threads to, in turn.
     pub cpus: Vec<usize>,
-    /// How long before a request is due the thread polls instead of sleeping: waking up takes tens of
-    /// microseconds, which a request at its time cannot wait for. It takes the whole processor where
-    /// requests are closer together than this.
+    /// How long before a request is due the thread polls instead of sleeping, since waking up takes
+    /// tens of microseconds. Requests that follow each other more closely keep the CPU busy.
     pub spin: Duration,
-    /// Version of HTTP.
+    /// HTTP version.
     pub version: Version,
-    /// Share of requests on connections that are kept; without it all, or the workload's own.
+    /// Share of requests on persistent connections; `None` is all, or the share of the workload.
     pub keep_alive_share: Option<f64>,
-    /// Requests of a kept connection; without end when not given.
+    /// Requests per persistent connection; `None` is unlimited.
     pub requests_per_connection: Option<RequestsPerConnection>,
     /// Share of requests that are conditional, 0 to 1.
     pub conditional_share: f64,
-    /// Bits a second that each connection reads at; without it as fast as they come.
+    /// Bits per second at which each connection reads; `None` is unlimited.
     pub line_speed_bps: Option<u64>,
-    /// How long a request may go without a byte moving.
+    /// The longest time without a byte in either direction.
     pub timeout: Duration,
-    /// What is checked of a body.
+    /// What to check of a body.
     pub check: Check,
-    /// Resume TLS sessions.
+    /// Whether to resume TLS sessions.
     pub tls_resumption: bool,
-    /// Trust whatever certificate the server has.
+    /// Whether to trust any certificate.
     pub insecure: bool,
-    /// File of certificates to trust instead of the system's.
+    /// File of certificates to trust instead of those of the system.
     pub trusted: Option<PathBuf>,
-    /// Where connections come from.
+    /// Source addresses of the connections.
     pub sources: SourceAddresses,
-    /// This process's part of the load.
-    pub part: Part,
-    /// Seed of everything random.
+    /// The share of the load that this process runs.
+    pub shard: Shard,
+    /// Seed of all random choices.
     pub seed: u64,
-    /// One line a request goes here.
+    /// File that receives one line per request.
     pub request_log: Option<PathBuf>,
-    /// More header fields, as `Name: value`.
+    /// Additional header fields, as `Name: value`.
     pub headers: Vec<String>,
 }
 
 impl Settings {
-    /// One file over kept connections, as fast as it is answered, for ten seconds.
+    /// A closed loop that requests one file over persistent connections for ten seconds.
     #[must_use]
     pub fn new(url: &str, connections: u32) -> Self {
         Self {
@@ -93,7 +92,7 @@ impl Settings {
             insecure: false,
             trusted: None,
             sources: SourceAddresses::default(),
-            part: Part::WHOLE,
+            shard: Shard::WHOLE,
             seed: 1,
             request_log: None,
             headers: Vec::new(),
@@ -104,66 +103,66 @@ impl Settings {
 /// When requests start.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Arrivals {
-    /// Each connection asks again once it was answered.
+    /// Closed loop: the next request of a connection follows the response.
     Closed,
-    /// Requests arrive, whatever the server does (open).
+    /// Open loop: requests arrive independently of the responses.
     Requests {
-        /// How many a second; may be a fraction.
+        /// Arrivals per second; may be a fraction.
         per_s: f64,
-        /// How they are spaced.
+        /// Distribution of the times between arrivals.
         process: Process,
     },
-    /// Sessions arrive; in each the next request follows the answer (partly open).
+    /// Partly open loop: sessions arrive; within one, the next request follows the response.
     Sessions {
-        /// How many a second; may be a fraction.
+        /// Arrivals per second; may be a fraction.
         per_s: f64,
-        /// How they are spaced.
+        /// Distribution of the times between arrivals.
         process: Process,
     },
-    /// Requests come when the log says, so many times as fast.
+    /// Requests start at the times of the log, divided by the speed.
     Recorded {
-        /// Factor of speed.
+        /// Factor by which the run is faster than the log.
         speed: f64,
     },
 }
 
 impl Arrivals {
-    /// Whether requests have times that do not hang on the server.
+    /// Whether start times are independent of the responses.
     #[must_use]
     pub fn are_open(self) -> bool {
         self != Self::Closed
     }
 }
 
-/// How arrivals are spaced.
+/// Arrival process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Process {
-    /// Evenly.
+    /// Equal times between arrivals.
     Fixed,
-    /// Independently of each other.
+    /// Exponential times between arrivals.
     Poisson,
 }
 
-/// What is asked.
+/// What the requests of a load ask for.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Workload {
-    /// The URL, again and again.
+    /// The URL, repeatedly.
     File,
     /// SPECweb99 on `connections` connections.
     SpecWeb99 {
-        /// With its dynamic operations.
+        /// Whether to include its dynamic operations.
         dynamic: bool,
     },
-    /// Surge: user equivalents that read pages and think.
+    /// Surge: users that read pages and think.
     Surge {
-        /// How many.
+        /// Number of users.
         users: u32,
     },
-    /// WebStone's files, one request a connection.
+    /// The files of WebStone, one request per connection.
     WebStone,
-    /// Sessions like the 1998 World Cup's.
+    /// Sessions like those of the 1998 World Cup site.
     WorldCup,
-    /// Sessions like IBM's site's.
+    /// Sessions like those of IBM's site.
     Ibm,
     /// The requests of a log.
     Trace {
@@ -171,21 +170,21 @@ pub enum Workload {
         file: PathBuf,
         /// Object mappings of a World Cup 1998 log.
         objects: Option<PathBuf>,
-        /// Where requests lie within their second.
+        /// When requests start within their second.
         spread: Spread,
-        /// Begin the log again when it ends; without it the run ends with the log.
+        /// Whether to begin the log again at its end; otherwise the run ends with it.
         repeats: bool,
     },
 }
 
 impl Workload {
-    /// Whether there is an end to what it asks.
+    /// Whether the workload ends by itself.
     #[must_use]
     pub fn is_finite(&self) -> bool {
         matches!(self, Self::Trace { repeats: false, .. })
     }
 
-    /// The word for it.
+    /// Name in options and reports.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -200,18 +199,18 @@ impl Workload {
     }
 }
 
-/// Where the requests of a log lie within their second: stamps have whole seconds.
+/// When the requests of a log start within their second: log times are whole seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spread {
     /// All at its start.
     None,
-    /// Evenly over it, in the log's order.
+    /// At equal distances, in the order of the log.
     Uniform,
-    /// As the arrivals of a Poisson process, given their number: independent uniform times, sorted.
+    /// As arrivals of a Poisson process given their number: independent uniform times, sorted.
     Poisson,
 }
 
-/// Version of HTTP.
+/// HTTP version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
     /// HTTP/1.0
@@ -220,87 +219,90 @@ pub enum Version {
     Http11,
 }
 
-/// What is checked of a body.
+/// What to check of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Check {
-    /// Nothing but that it ends.
+    /// Only that it is complete.
     None,
-    /// Its length: that of the workload's file.
+    /// Its length, which must be that of the workload's file.
     Length,
-    /// Also that an object's body is the same each time.
+    /// Its length, and that every body of an object is the same.
     Digest,
 }
 
 /// The most processes that share a load.
-const MOST_PARTS: u32 = 4096;
+const MOST_SHARDS: u32 = 4096;
 
-/// The part of a load that one of several processes runs.
+/// The share of a load that one of several processes runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Part {
-    /// Number of the part, from 0.
+pub struct Shard {
+    /// Number of the shard, from 0.
     pub index: u32,
-    /// Number of parts.
-    pub parts: u32,
+    /// Number of shards.
+    pub shards: u32,
 }
 
-impl Part {
+impl Shard {
     /// The whole load.
-    pub const WHOLE: Self = Self { index: 0, parts: 1 };
+    pub const WHOLE: Self = Self {
+        index: 0,
+        shards: 1,
+    };
 
-    /// One of several equal parts of this part.
+    /// One of several equal shards of this shard.
     #[must_use]
-    pub fn split(self, index: u32, parts: u32) -> Self {
+    pub fn split(self, index: u32, shards: u32) -> Self {
         Self {
-            index: self.index * parts + index,
-            parts: self.parts * parts,
+            index: self.index * shards + index,
+            shards: self.shards * shards,
         }
     }
 
-    /// Its share of a count. The shares of all parts add up to the count.
+    /// The share of a count. The shares of all shards add up to the count.
     #[must_use]
     pub fn share(self, count: u64) -> u64 {
-        let (index, parts) = (u64::from(self.index), u64::from(self.parts));
-        count / parts + u64::from(index < count % parts)
+        let (index, shards) = (u64::from(self.index), u64::from(self.shards));
+        count / shards + u64::from(index < count % shards)
     }
 }
 
-impl FromStr for Part {
+impl FromStr for Shard {
     type Err = String;
 
     /// `I/N`, with I from 1 to N.
     fn from_str(text: &str) -> Result<Self, String> {
         text.split_once('/')
-            .and_then(|(index, parts)| Some((index.parse().ok()?, parts.parse().ok()?)))
-            .filter(|(index, parts): &(u32, u32)| {
-                (1..=*parts).contains(index) && *parts <= MOST_PARTS
+            .and_then(|(index, shards)| Some((index.parse().ok()?, shards.parse().ok()?)))
+            .filter(|(index, shards): &(u32, u32)| {
+                (1..=*shards).contains(index) && *shards <= MOST_SHARDS
             })
-            .map(|(index, parts)| Self {
+            .map(|(index, shards)| Self {
                 index: index - 1,
-                parts,
+                shards,
             })
             .ok_or_else(|| {
-                format!("{text}: expected I/N with I from 1 to N and N up to {MOST_PARTS}")
+                format!("{text}: expected I/N with I from 1 to N and N up to {MOST_SHARDS}")
             })
     }
 }
 
-/// A distribution of requests per connection.
+/// Distribution of the requests per connection: uniform between two numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestsPerConnection {
-    fewest: u32,
-    most: u32,
+    minimum: u32,
+    maximum: u32,
 }
 
 impl RequestsPerConnection {
-    /// The next draw.
+    /// Draws a number.
     pub(crate) fn draw(self, stream: &mut Stream) -> u32 {
-        self.fewest + stream.below(self.most - self.fewest + 1)
+        self.minimum + stream.below(self.maximum - self.minimum + 1)
     }
 
     /// The mean.
     #[must_use]
     pub fn mean(self) -> f64 {
-        (f64::from(self.fewest) + f64::from(self.most)) / 2.0
+        (f64::from(self.minimum) + f64::from(self.maximum)) / 2.0
     }
 }
 
@@ -309,25 +311,25 @@ impl FromStr for RequestsPerConnection {
 
     /// `10` or `uniform:5-15`.
     fn from_str(text: &str) -> Result<Self, String> {
-        let (fewest, most) = match text.strip_prefix("uniform:") {
+        let (minimum, maximum) = match text.strip_prefix("uniform:") {
             Some(range) => range.split_once('-').unwrap_or((range, range)),
             None => (text, text),
         };
-        let (fewest, most) = (fewest.parse().unwrap_or(0), most.parse().unwrap_or(0));
-        if fewest == 0 || most < fewest || most > 1_000_000_000 {
+        let (minimum, maximum) = (minimum.parse().unwrap_or(0), maximum.parse().unwrap_or(0));
+        if minimum == 0 || maximum < minimum || maximum > 1_000_000_000 {
             return Err(format!(
                 "{text}: expected a number such as 10, or uniform:5-15"
             ));
         }
-        Ok(Self { fewest, most })
+        Ok(Self { minimum, maximum })
     }
 }
 
 impl Settings {
-    /// Checks what does not hang on the machine.
+    /// Checks everything that does not depend on the machine.
     ///
     /// # Errors
-    /// Names the first option that cannot be.
+    /// Names the first invalid option.
     pub fn check(&self) -> Result<(), LoadError> {
         let usage = |text: String| Err(LoadError::Usage(text));
         let share = |value: f64| (0.0..=1.0).contains(&value);
@@ -337,8 +339,8 @@ impl Settings {
                 self.connections
             ));
         }
-        if self.part.share(self.connections.into()) == 0 {
-            return usage("clients: fewer connections than processes: nothing to do".to_owned());
+        if self.shard.share(self.connections.into()) == 0 {
+            return usage("shard: fewer connections than processes: this one has none".to_owned());
         }
         if self.threads == Some(0) {
             return usage("threads: 0: expected at least one".to_owned());
@@ -365,7 +367,8 @@ impl Settings {
             }
             if !self.workload.is_finite() {
                 return usage(
-                    "replay: only a log has times of its own, and it has them once".to_owned(),
+                    "replay: expected a log that does not repeat: no other workload has times"
+                        .to_owned(),
                 );
             }
         }
@@ -388,26 +391,22 @@ impl Settings {
         }
         if self.requests_per_connection.is_some() && self.keep_alive_share == Some(0.0) {
             return usage(
-                "requests-per-connection: has no effect with keep-alive 0: every connection has one",
+                "requests-per-connection: has no effect with keep-alive 0: each connection has one",
             );
         }
         if self.requests_per_connection.is_some() && !is_file {
-            return usage(
-                "requests-per-connection: the workload has its own; only `file` takes it",
-            );
+            return usage("requests-per-connection: only the workload `file` has this option");
         }
-        let takes_share = is_file || matches!(self.workload, Workload::SpecWeb99 { .. });
-        if self.keep_alive_share.is_some() && !takes_share {
-            return usage(
-                "keep-alive: the workload has its own; only `file` and `specweb99` take it",
-            );
+        let has_share = is_file || matches!(self.workload, Workload::SpecWeb99 { .. });
+        if self.keep_alive_share.is_some() && !has_share {
+            return usage("keep-alive: only the workloads `file` and `specweb99` have this option");
         }
         if matches!(self.workload, Workload::Surge { .. }) && self.arrivals != Arrivals::Closed {
-            return usage("surge: users think between requests: it takes no rate");
+            return usage("surge: expected no rate: the think times of its users set it");
         }
         let ends_by_itself = self.workload.is_finite();
         if self.duration.is_none() && self.requests.is_none() && !ends_by_itself {
-            return usage("duration or requests: one of them has to end the run");
+            return usage("duration or requests: expected one of them to end the run");
         }
         if self.duration.is_some_and(|duration| duration.is_zero()) || self.requests == Some(0) {
             return usage("duration and requests: expected more than 0");

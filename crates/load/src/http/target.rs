@@ -1,34 +1,36 @@
-//! Whom to ask: a URL taken apart, and the addresses behind it.
+//! The URL of a load and the address of its host.
 
 use std::fmt;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
+use perpacket_http::target::percent_decode;
+
 use crate::error::LoadError;
 
-/// How long the one connection may take that is tried before the run.
+/// Time-out of the connection that is tried before the run.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A URL with scheme, host, port and path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// Speak TLS.
+    /// Whether the scheme is `https`.
     pub tls: bool,
     /// Name or address, without brackets.
     pub host: String,
     /// Port.
     pub port: u16,
-    /// What goes into the `Host` field.
+    /// Value of the `Host` field.
     pub authority: String,
     /// Path and query, beginning with a slash.
     pub path: String,
 }
 
 impl Target {
-    /// Takes a URL apart.
+    /// Parses a URL.
     ///
     /// # Errors
-    /// The scheme is neither `http` nor `https`, or host, port or path are none.
+    /// The scheme is neither `http` nor `https`, or host, port or path are invalid.
     pub fn parse(url: &str) -> Result<Self, LoadError> {
         let bad = |reason| LoadError::Url {
             url: url.to_owned(),
@@ -69,7 +71,7 @@ impl Target {
                 "the path must be ASCII without blanks; write others as %XX",
             ));
         }
-        if !escapes_are_whole(path) {
+        if percent_decode(path.as_bytes()).is_none() {
             return Err(bad(
                 "a % in the path must be followed by two hexadecimal digits; write % itself as %25",
             ));
@@ -87,10 +89,10 @@ impl Target {
         })
     }
 
-    /// The address to connect to: the host's first.
+    /// The first address of the host.
     ///
     /// # Errors
-    /// The host has none.
+    /// The host has no address.
     pub fn resolve(&self) -> Result<SocketAddr, LoadError> {
         let failed = |source| LoadError::Resolve {
             host: self.host.clone(),
@@ -104,14 +106,6 @@ impl Target {
     }
 }
 
-/// Whether every `%` has its two digits (RFC 3986, section 2.1).
-fn escapes_are_whole(path: &str) -> bool {
-    path.split('%').skip(1).all(|after| {
-        let digits = after.as_bytes().get(..2);
-        digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
-    })
-}
-
 impl fmt::Display for Target {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = if self.tls { "https" } else { "http" };
@@ -119,10 +113,10 @@ impl fmt::Display for Target {
     }
 }
 
-/// Tries one connection, so that a wrong address is told before the run and not as its result.
+/// Tries one connection, so that a wrong address is an error before the run instead of its result.
 ///
 /// # Errors
-/// Nobody answers.
+/// Connecting failed.
 pub fn probe(address: SocketAddr) -> Result<(), LoadError> {
     TcpStream::connect_timeout(&address, PROBE_TIMEOUT)
         .map(drop)
@@ -137,26 +131,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_are_taken_apart() {
-        let parts = |url| {
+    fn urls_are_parsed() {
+        let shards = |url| {
             let target = Target::parse(url).unwrap();
             (target.tls, target.host, target.port, target.path)
         };
-        let of = |tls, host: &str, port, path: &str| (tls, host.to_owned(), port, path.to_owned());
-        assert_eq!(parts("http://a/b?c=1#d"), of(false, "a", 80, "/b?c=1"));
-        assert_eq!(parts("https://a:8443"), of(true, "a", 8443, "/"));
+        let expected =
+            |tls, host: &str, port, path: &str| (tls, host.to_owned(), port, path.to_owned());
         assert_eq!(
-            parts("http://[::1]:8080/x%2f"),
-            of(false, "::1", 8080, "/x%2f")
+            shards("http://a/b?c=1#d"),
+            expected(false, "a", 80, "/b?c=1")
+        );
+        assert_eq!(shards("https://a:8443"), expected(true, "a", 8443, "/"));
+        assert_eq!(
+            shards("http://[::1]:8080/x%2f"),
+            expected(false, "::1", 8080, "/x%2f")
         );
         assert_eq!(
-            parts("http://localhost?q"),
-            of(false, "localhost", 80, "/?q")
+            shards("http://localhost?q"),
+            expected(false, "localhost", 80, "/?q")
         );
     }
 
     #[test]
-    fn what_is_no_url_is_refused_by_name() {
+    fn an_invalid_url_is_an_error_that_quotes_it() {
         for url in [
             "ftp://a/",
             "http://",

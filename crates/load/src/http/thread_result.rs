@@ -1,6 +1,6 @@
 //! The result of one thread, and the requests that were left when its window ended.
 
-use rustix::thread::ClockId;
+use perpacket_linux::clock::thread_cpu_ns;
 
 use super::connection::{Connection, State};
 use super::counts::Counts;
@@ -70,7 +70,7 @@ impl Worker {
         if let Some(schedule) = &mut self.schedule {
             return match self.budget {
                 0 => 0,
-                budget => schedule.take_until(end_ns).min(budget),
+                budget => schedule.advance_until(end_ns).min(budget),
             };
         }
         if !matches!(self.run.settings.arrivals, Arrivals::Recorded { .. }) {
@@ -101,10 +101,4 @@ impl Worker {
         }
         unsent
     }
-}
-
-/// CPU time of the calling thread.
-pub(super) fn thread_cpu_ns() -> u64 {
-    let time = rustix::time::clock_gettime(ClockId::ThreadCPUTime);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }

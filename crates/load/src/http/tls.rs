@@ -1,4 +1,4 @@
-//! TLS for clients: what to trust, and whether sessions are resumed.
+//! TLS of the client: trusted certificates and session resumption.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use super::settings::Settings;
 use super::target::Target;
 use crate::error::LoadError;
 
-/// Where systems keep the certificates they trust.
+/// Files in which systems keep trusted certificates.
 const SYSTEM_CERTIFICATES: [&str; 3] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
     "/etc/ssl/cert.pem",
 ];
-/// Sessions that are remembered for resumption; one server gives a few each.
-const REMEMBERED_SESSIONS: usize = 256;
+/// Stored sessions for resumption. A server issues a few per connection.
+const STORED_SESSIONS: usize = 256;
 
 /// Makes TLS connections to one server.
 #[derive(Clone, Debug)]
@@ -36,7 +36,7 @@ impl Connector {
     /// A connector for a target.
     ///
     /// # Errors
-    /// The host is no name TLS knows, or there is no certificate to trust.
+    /// The host is no valid TLS name, or no trusted certificate is available.
     pub(crate) fn new(target: &Target, settings: &Settings) -> Result<Self, LoadError> {
         let failed = |error: &dyn std::fmt::Display| LoadError::Tls(error.to_string());
         let name = ServerName::try_from(target.host.clone())
@@ -57,7 +57,7 @@ impl Connector {
                 .with_no_client_auth()
         };
         config.resumption = match settings.tls_resumption {
-            true => Resumption::in_memory_sessions(REMEMBERED_SESSIONS),
+            true => Resumption::in_memory_sessions(STORED_SESSIONS),
             false => Resumption::disabled(),
         };
         Ok(Self {
@@ -66,7 +66,7 @@ impl Connector {
         })
     }
 
-    /// A connection that has not said anything yet.
+    /// A connection before its handshake.
     pub(crate) fn start(&self) -> Result<ClientConnection, rustls::Error> {
         ClientConnection::new(Arc::clone(&self.config), self.name.clone())
     }
@@ -90,7 +90,7 @@ fn trusted_certificates(file: Option<&Path>) -> Result<RootCertStore, LoadError>
     let mut store = RootCertStore::empty();
     for certificate in CertificateDer::pem_file_iter(&path).map_err(|error| failed(&error))? {
         let certificate = certificate.map_err(|error| failed(&error))?;
-        // A system's list may hold certificates of forms that are no longer accepted.
+        // The list of a system may contain certificates in forms that are no longer accepted.
         let added = store.add(certificate);
         if file.is_some() {
             added.map_err(|error| failed(&error))?;
@@ -102,7 +102,7 @@ fn trusted_certificates(file: Option<&Path>) -> Result<RootCertStore, LoadError>
     }
 }
 
-/// Accepts whatever certificate the server has, but not a broken signature.
+/// Accepts any certificate, but no invalid signature.
 #[derive(Debug)]
 struct AnyCertificate(Arc<CryptoProvider>);
 

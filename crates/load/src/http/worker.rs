@@ -1,8 +1,8 @@
-//! One thread of a load: its epoll loop, and when each connection does what.
+//! One thread of a load: its event loop, and when each connection starts a request.
 //!
-//! Sockets are registered once, edge-triggered, for everything; a request then costs a send, a
-//! receive and its share of an epoll call. Arrivals that do not wait for the server are looked at
-//! between any two events, so that a batch of responses delays none of them by more than one.
+//! Each socket is registered once, edge-triggered, for all events. A request then costs a send, a
+//! receive and a share of an `epoll_wait`. Arrivals of an open loop are checked between any two
+//! events, so that a batch of responses delays an arrival by at most one response.
 
 use std::collections::HashMap;
 use std::io;
@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use perpacket_linux::clock::thread_cpu_ns;
 use perpacket_timers::TimerWheel;
 use rustix::event::{Timespec, epoll};
 use rustix::thread::set_current_timer_slack;
@@ -22,47 +23,47 @@ use super::errors::RequestError;
 use super::request_log::RequestLog;
 use super::run_state::{Counters, NEVER, RunState};
 use super::schedule::Schedule;
-use super::session::{Operation, SessionRequest};
+use super::session::Operation;
 use super::sessions::ThreadSessions;
-use super::settings::{Arrivals, Part};
-use super::thread_result::{ThreadResult, thread_cpu_ns};
+use super::settings::{Arrivals, Shard};
+use super::thread_result::ThreadResult;
 use crate::error::LoadError;
 use crate::limits;
 use perpacket_http::date::DATE_BYTES;
 
-/// Events taken from the kernel at once.
+/// Events per `epoll_wait`.
 const EVENTS: usize = 256;
-/// Longest sleep: how late a thread may notice that it is to stop.
+/// Longest sleep: the delay after which a thread notices the stop flag.
 const LONGEST_SLEEP_NS: u64 = 50_000_000;
-/// Bytes read at once.
+/// Bytes per read.
 const BUFFER_BYTES: usize = 262_144;
-/// A client that failed waits so long before its next request, twice as long each time.
+/// Pause of a connection after a failed request. It doubles with each failure in a row.
 const FIRST_PAUSE_NS: u64 = 1_000_000;
-/// Doublings of that pause.
+/// The most doublings of that pause.
 const PAUSE_DOUBLINGS: u32 = 7;
 
-/// One thread's load.
+/// The load of one thread.
 pub(crate) struct Worker {
     pub(super) run: Arc<RunState>,
     pub(super) index: usize,
     pub(super) epoll: OwnedFd,
     pub(super) connections: Vec<Connection>,
-    /// Number of the first connection among all threads'.
+    /// Number of the first connection among those of all threads.
     first_connection: usize,
     pub(super) timers: TimerWheel,
     pub(super) sessions: ThreadSessions,
     pub(super) schedule: Option<Schedule>,
-    /// When the next request or session arrives.
+    /// Arrival time of the next request or session.
     next_arrival_ns: u64,
-    /// Open connections without a request; some may have been closed since.
+    /// Open connections without a request. Some may have closed since.
     pub(super) idle: Vec<u32>,
     /// Connections without a session.
     pub(super) free: Vec<u32>,
-    /// Requests that may still begin.
+    /// Requests left to begin.
     pub(super) budget: u64,
-    /// Requests that have begun.
+    /// Requests begun.
     pub(super) begun: u64,
-    /// What arrived last found every connection busy.
+    /// Whether the last arrival found every connection busy.
     pub(super) all_busy: bool,
     pub(super) in_flight: u64,
     measuring: bool,
@@ -71,16 +72,16 @@ pub(crate) struct Worker {
     pub(super) log: Option<RequestLog>,
     pub(super) buffer: Vec<u8>,
     pub(super) scratch: Vec<u8>,
-    /// Dates of objects, for conditional requests.
+    /// Dates of the client's copies, for conditional requests.
     pub(super) copies: HashMap<u32, [u8; DATE_BYTES]>,
-    /// Digests of objects' bodies.
+    /// Digests of the objects' bodies.
     pub(super) digests: HashMap<u32, u32>,
     pub(super) conditionals: perpacket_workload::Stream,
     pub(super) answered_ns: u64,
 }
 
 impl Worker {
-    /// Makes a thread's state, in the thread that asks.
+    /// Creates the state of a thread. Runs in the main thread, which reports errors before the start.
     pub(crate) fn new(
         run: Arc<RunState>,
         index: usize,
@@ -91,21 +92,21 @@ impl Worker {
         log: Option<RequestLog>,
     ) -> Result<Self, LoadError> {
         let settings = &run.settings;
-        let part = settings.part.split(index as u32, threads);
-        let own = Part {
+        let shard = settings.shard.split(index as u32, threads);
+        let own = Shard {
             index: index as u32,
-            parts: threads,
+            shards: threads,
         };
         let schedule = match settings.arrivals {
             Arrivals::Requests { per_s, process } | Arrivals::Sessions { per_s, process } => {
-                Some(Schedule::new(per_s, process, part, settings.seed))
+                Some(Schedule::new(per_s, process, shard, settings.seed))
             }
             _ => None,
         };
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
             .map_err(io::Error::from)
             .map_err(LoadError::system("epoll"))?;
-        let seed = settings.seed ^ u64::from(part.index);
+        let seed = settings.seed ^ u64::from(shard.index);
         Ok(Self {
             index,
             epoll,
@@ -137,13 +138,13 @@ impl Worker {
         })
     }
 
-    /// Runs until the window ends, all is done, or it is told to stop.
+    /// Runs until the window ends, the work is done, or the stop flag is set.
     pub(crate) fn run(mut self) -> Result<ThreadResult, LoadError> {
         let cpus = &self.run.settings.cpus;
         if !cpus.is_empty() {
             limits::pin(cpus[self.index % cpus.len()])?;
         }
-        // Else the kernel may wake a sleeper 50 us late to save wake-ups (prctl(2)).
+        // The default slack lets the kernel wake a thread 50 us late (prctl(2)).
         set_current_timer_slack(NonZeroU64::new(1))
             .map_err(io::Error::from)
             .map_err(LoadError::system("timer slack"))?;
@@ -176,7 +177,7 @@ impl Worker {
         self.finish(now)
     }
 
-    /// Nanoseconds since the run's start.
+    /// Nanoseconds since the start.
     #[inline]
     pub(super) fn now(&self) -> u64 {
         self.run.now_ns()
@@ -186,19 +187,19 @@ impl Worker {
         if now >= self.run.window_end_ns || self.run.stop.load(Ordering::Relaxed) {
             return true;
         }
-        // Where nothing arrives from outside, connections without a session never get one again.
-        let has_own_arrivals = matches!(
+        // Without arrivals from a schedule, a connection without a session never receives one.
+        let is_self_paced = matches!(
             self.run.settings.arrivals,
             Arrivals::Closed | Arrivals::Recorded { .. }
         );
         self.in_flight == 0
             && (self.budget == 0
-                || has_own_arrivals
+                || is_self_paced
                     && self.next_arrival_ns == NEVER
                     && self.free.len() == self.connections.len())
     }
 
-    /// Sets going what does not wait for an arrival.
+    /// Begins the sessions of a closed loop, or finds the first arrival of a log.
     fn start(&mut self) {
         match self.run.settings.arrivals {
             Arrivals::Closed => {
@@ -212,13 +213,13 @@ impl Worker {
         }
     }
 
-    /// When the log's next session begins, at the run's speed.
+    /// When the next session of the log begins, in the time of the run.
     pub(super) fn next_recorded_ns(&mut self) -> u64 {
         let due = self.sessions.next_due_ns();
         due.map_or(NEVER, |due_ns| self.at_speed(due_ns))
     }
 
-    /// A log's time as the run's.
+    /// Converts a time of the log to the time of the run.
     pub(super) fn at_speed(&self, due_ns: u64) -> u64 {
         match self.run.settings.arrivals {
             Arrivals::Recorded { speed } => (due_ns as f64 / speed) as u64,
@@ -226,7 +227,7 @@ impl Worker {
         }
     }
 
-    /// Takes up all arrivals whose time has come, as far as there are connections for them.
+    /// Starts the arrivals that are due while connections are free.
     fn start_arrivals(&mut self, now: u64) {
         while self.next_arrival_ns <= now && self.budget > 0 {
             let intended = self.next_arrival_ns;
@@ -246,7 +247,7 @@ impl Worker {
             }
             match &mut self.schedule {
                 Some(schedule) => {
-                    schedule.take();
+                    schedule.advance();
                     self.next_arrival_ns = schedule.next_ns();
                 }
                 None => self.next_arrival_ns = self.next_recorded_ns(),
@@ -255,7 +256,7 @@ impl Worker {
         }
     }
 
-    /// A connection that can take a request: an open one, if requests arrive one by one.
+    /// A free connection. An open one comes first if single requests arrive.
     fn free_connection(&mut self, arrivals: Arrivals) -> Option<u32> {
         if matches!(arrivals, Arrivals::Requests { .. })
             && let Some(slot) = self.idle.pop()
@@ -265,7 +266,7 @@ impl Worker {
         self.free.pop()
     }
 
-    /// Gives a connection its next session, in a closed loop.
+    /// Begins the next session on a connection of a closed loop.
     fn begin_session(&mut self, slot: u32, now: u64) {
         let session = &mut self.connections[slot as usize].session;
         if self.sessions.next_session(session) {
@@ -275,14 +276,14 @@ impl Worker {
         }
     }
 
-    /// Does a session's step at hand when its time comes.
+    /// Starts the current request of a session when it is due.
     fn schedule_request(&mut self, slot: u32, now: u64) {
-        let Some(step) = self.connections[slot as usize].session.current() else {
+        let Some(request) = self.connections[slot as usize].session.current() else {
             return;
         };
         let due = match self.run.settings.arrivals {
-            Arrivals::Recorded { .. } => self.at_speed(step.due_ns),
-            _ => now + step.due_ns,
+            Arrivals::Recorded { .. } => self.at_speed(request.due_ns),
+            _ => now + request.due_ns,
         };
         if due > now {
             self.wait_until(slot, Wait::Start(due), due);
@@ -291,7 +292,7 @@ impl Worker {
         }
     }
 
-    /// Begins the request at hand: sends it, or connects first.
+    /// Begins the current request: connects if necessary, then sends it.
     pub(super) fn begin_request(&mut self, slot: u32, intended: u64) {
         if self.budget == 0 {
             return;
@@ -316,7 +317,7 @@ impl Worker {
         connection.closing = connection.session.is_last();
         connection.retried = false;
         connection.intended_ns = intended;
-        connection.wait = Wait::Nothing;
+        connection.wait = Wait::TimeOut;
         self.in_flight += 1;
         if connection.state == State::Closed {
             self.connect(slot, now);
@@ -325,7 +326,7 @@ impl Worker {
         }
     }
 
-    /// Opens a connection for the request at hand.
+    /// Opens a connection for the current request.
     pub(super) fn connect(&mut self, slot: u32, now: u64) {
         let paced = self.run.settings.line_speed_bps.is_some();
         let from = self
@@ -360,8 +361,8 @@ impl Worker {
         }
     }
 
-    /// Sets the timer that ends a request on which nothing moves. It is set late, and moved only
-    /// when it fires: a request that is answered in time costs nothing.
+    /// Sets the time-out of a request unless the timer is set. Progress does not move the timer; it
+    /// is checked when the timer fires, so that a normal request pays nothing.
     pub(super) fn arm_timeout(&mut self, slot: u32, now: u64) {
         if self.timers.due_ns(slot).is_none() {
             self.timers
@@ -369,27 +370,27 @@ impl Worker {
         }
     }
 
-    /// Waits for something else than the peer.
+    /// Sets the timer for something other than the time-out.
     pub(super) fn wait_until(&mut self, slot: u32, wait: Wait, until_ns: u64) {
         self.connections[slot as usize].wait = wait;
         self.timers.set(slot, until_ns);
     }
 
-    /// A connection's timer has come.
+    /// The timer of a connection has fired.
     fn timer_expired(&mut self, slot: u32) {
         let now = self.now();
         let connection = &mut self.connections[slot as usize];
-        match core::mem::replace(&mut connection.wait, Wait::Nothing) {
+        match core::mem::replace(&mut connection.wait, Wait::TimeOut) {
             Wait::Start(due) => self.begin_request(slot, due),
             Wait::LineEnd => self.complete_request(slot, now),
             Wait::Line => {
                 self.receive(slot);
-                let waits = self.connections[slot as usize].wait != Wait::Nothing;
+                let waits = self.connections[slot as usize].wait != Wait::TimeOut;
                 if !waits && self.connections[slot as usize].state == State::Busy {
                     self.arm_timeout(slot, now);
                 }
             }
-            Wait::Nothing => {
+            Wait::TimeOut => {
                 if !matches!(connection.state, State::Busy | State::Connecting) {
                     return;
                 }
@@ -398,14 +399,14 @@ impl Worker {
                 if due > now {
                     self.timers.set(slot, due);
                 } else {
-                    let doing = match connection.state {
+                    let phase = match connection.state {
                         State::Connecting => "connecting",
                         _ if connection.response.is_some() => "in a body",
                         _ => "waiting for a response",
                     };
                     self.fail_request(slot, RequestError::TimedOut, now, || {
                         format!(
-                            "{doing}: nothing for {:?}",
+                            "{phase}: no byte for {:?}",
                             Duration::from_nanos(timeout_ns)
                         )
                     });
@@ -414,13 +415,13 @@ impl Worker {
         }
     }
 
-    /// The request at hand is answered or has failed: what next?
+    /// Ends the current request, complete or failed, and schedules the next one.
     pub(super) fn end_request(&mut self, slot: u32, now: u64, failed: bool) {
         self.in_flight -= 1;
         let arrivals = self.run.settings.arrivals;
         let connection = &mut self.connections[slot as usize];
-        let goes_on = connection.session.advance();
-        if !goes_on {
+        let continues = connection.session.advance();
+        if !continues {
             connection.close();
         }
         let pause_ns = match failed {
@@ -429,11 +430,11 @@ impl Worker {
         };
         connection.failed = if failed { connection.failed + 1 } else { 0 };
         match arrivals {
-            Arrivals::Requests { .. } if goes_on && connection.state == State::Idle => {
+            Arrivals::Requests { .. } if continues && connection.state == State::Idle => {
                 self.idle.push(slot);
             }
             Arrivals::Requests { .. } => self.free.push(slot),
-            Arrivals::Closed if !goes_on => {
+            Arrivals::Closed if !continues => {
                 let session = &mut self.connections[slot as usize].session;
                 if self.sessions.next_session(session) {
                     self.schedule_after_pause(slot, now, pause_ns);
@@ -441,7 +442,7 @@ impl Worker {
                     self.free.push(slot);
                 }
             }
-            _ if goes_on => self.schedule_after_pause(slot, now, pause_ns),
+            _ if continues => self.schedule_after_pause(slot, now, pause_ns),
             _ => self.free.push(slot),
         }
     }
@@ -450,16 +451,16 @@ impl Worker {
         if pause_ns == 0 {
             return self.schedule_request(slot, now);
         }
-        let step = self.connections[slot as usize].session.current();
-        let own_time = step.map_or(0, |step: SessionRequest| step.due_ns);
+        let request = self.connections[slot as usize].session.current();
+        let request_due_ns = request.map_or(0, |request| request.due_ns);
         let due = match self.run.settings.arrivals {
-            Arrivals::Recorded { .. } => self.at_speed(own_time),
-            _ => now + own_time.max(pause_ns),
+            Arrivals::Recorded { .. } => self.at_speed(request_due_ns),
+            _ => now + request_due_ns.max(pause_ns),
         };
         self.wait_until(slot, Wait::Start(due), due.max(now + pause_ns));
     }
 
-    /// Waits for events, or for the next thing that has a time.
+    /// Waits for events until the next timer or arrival.
     fn wait_for_events(&mut self, events: &mut Vec<epoll::Event>) -> Result<(), LoadError> {
         let now = self.now();
         let can_begin = !self.free.is_empty() || !self.idle.is_empty();
@@ -487,7 +488,7 @@ impl Worker {
         }
     }
 
-    /// The warm-up is over.
+    /// Ends the warm-up.
     fn begin_window(&mut self) {
         self.measuring = true;
         self.counts.clear();
@@ -499,7 +500,7 @@ impl Worker {
         }
     }
 
-    /// Tells the progress.
+    /// Publishes progress for the main thread.
     pub(super) fn publish_progress(&mut self) {
         let counters = &self.run.counters[self.index];
         Counters::set(&counters.requests, self.counts.requests);

@@ -1,25 +1,24 @@
-//! The far end of a bulk load: takes what comes, or sends what it is asked for.
+//! The far end of a bulk load: receives, or sends on request.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use rustix::process::{Resource, getrlimit};
+use perpacket_linux::clock::thread_cpu_ns;
+use perpacket_linux::descriptors;
 
+use super::event_loop::{Errors, EventLoop, socket};
 use super::flow::Flow;
-use super::pump::{Errors, Pump, socket, thread_cpu_ns};
 use super::report::{FarEndReport, SCHEMA};
 use super::settings::FarEnd;
 use crate::error::LoadError;
 use crate::limits;
 
-/// Connections that may wait to be taken.
+/// Backlog of the listener.
 const BACKLOG: i32 = 16_384;
 /// Most connections of one thread.
 const CAPACITY: u64 = 262_144;
-/// Descriptors kept for everything else.
-const RESERVED: u64 = 64;
 
 /// What the threads of a far end share.
 #[derive(Default)]
@@ -28,8 +27,8 @@ struct Shared {
     open: AtomicU64,
 }
 
-/// What a thread of a far end did.
-struct Outcome {
+/// The result of one thread.
+struct ThreadResult {
     bytes: u64,
     bytes_sent: u64,
     connections: u64,
@@ -37,19 +36,18 @@ struct Outcome {
     errors: Errors,
 }
 
-/// Serves until `stop` becomes true, or, with `once`, until all connections it had have closed.
-/// `listening` is told the address.
+/// Serves until `stop` becomes true, or, with `once`, until all its connections have closed. Calls
+/// `listening` with the address.
 ///
 /// # Errors
-/// The address cannot be had, or the machine allows too little.
+/// Listening at the address fails, or a thread fails.
 pub fn serve(
     settings: &FarEnd,
     stop: &AtomicBool,
     listening: &mut dyn FnMut(SocketAddr),
 ) -> Result<FarEndReport, LoadError> {
-    // As many as the hard limit allows: who connects decides how many are needed.
-    let hard = getrlimit(Resource::Nofile).maximum.unwrap_or(CAPACITY);
-    limits::ensure_descriptors(hard.saturating_sub(RESERVED).min(CAPACITY))?;
+    // The near end decides how many connections there are.
+    let capacity = descriptors::raise(CAPACITY).min(CAPACITY) as usize;
     let threads = settings.cpus.len().max(1);
     let mut listeners = Vec::new();
     let mut address = settings.listen;
@@ -61,8 +59,7 @@ pub fn serve(
     listening(address);
     let begun = Instant::now();
     let shared = Shared::default();
-    let capacity = hard.min(CAPACITY) as usize;
-    let outcomes = thread::scope(|scope| {
+    let results = thread::scope(|scope| {
         let spawn = |(index, listener)| {
             let shared = &shared;
             scope.spawn(move || {
@@ -88,16 +85,16 @@ pub fn serve(
         cpu_s: 0.0,
         errors: Errors::new(),
     };
-    for outcome in outcomes {
-        let outcome = outcome.map_err(|_| LoadError::System {
+    for result in results {
+        let result = result.map_err(|_| LoadError::System {
             action: "thread",
             source: std::io::Error::other("ended by itself"),
         })??;
-        report.bytes += outcome.bytes;
-        report.bytes_sent += outcome.bytes_sent;
-        report.connections += outcome.connections;
-        report.cpu_s += outcome.cpu_ns as f64 / 1e9;
-        for (kind, count) in outcome.errors {
+        report.bytes += result.bytes;
+        report.bytes_sent += result.bytes_sent;
+        report.connections += result.connections;
+        report.cpu_s += result.cpu_ns as f64 / 1e9;
+        for (kind, count) in result.errors {
             *report.errors.entry(kind).or_default() += count;
         }
     }
@@ -111,32 +108,32 @@ fn serve_thread(
     once: bool,
     stop: &AtomicBool,
     shared: &Shared,
-) -> Result<Outcome, LoadError> {
-    Pump::prepare_thread()?;
-    let mut pump = Pump::new(Instant::now(), capacity, Some(listener))?;
+) -> Result<ThreadResult, LoadError> {
+    EventLoop::prepare_thread()?;
+    let mut event_loop = EventLoop::new(Instant::now(), capacity, Some(listener))?;
     let (mut accepted, mut open) = (0, 0);
     while !stop.load(Ordering::Relaxed) {
-        pump.turn()?;
-        let now_open = pump.open() as u64;
+        event_loop.run_once()?;
+        let now_open = event_loop.open() as u64;
         shared
             .open
             .fetch_add(now_open.wrapping_sub(open), Ordering::Relaxed);
         shared
             .accepted
-            .fetch_add(pump.accepted - accepted, Ordering::Relaxed);
-        (accepted, open) = (pump.accepted, now_open);
+            .fetch_add(event_loop.accepted - accepted, Ordering::Relaxed);
+        (accepted, open) = (event_loop.accepted, now_open);
         let had = shared.accepted.load(Ordering::Relaxed) > 0;
         if once && had && shared.open.load(Ordering::Relaxed) == 0 {
             break;
         }
     }
-    let open = |of: fn(&Flow) -> u64| pump.flows.iter().flatten().map(of).sum::<u64>();
-    Ok(Outcome {
-        bytes: pump.closed_bytes + open(|flow| flow.received_bytes),
-        bytes_sent: pump.closed_sent_bytes + open(|flow| flow.sent_bytes),
-        connections: pump.accepted,
+    let open = |count: fn(&Flow) -> u64| event_loop.flows.iter().flatten().map(count).sum::<u64>();
+    Ok(ThreadResult {
+        bytes: event_loop.closed_bytes + open(|flow| flow.received_bytes),
+        bytes_sent: event_loop.closed_sent_bytes + open(|flow| flow.sent_bytes),
+        connections: event_loop.accepted,
         cpu_ns: thread_cpu_ns(),
-        errors: pump.errors,
+        errors: event_loop.errors,
     })
 }
 

@@ -1,4 +1,4 @@
-//! One bulk connection: sends segments at its rate, or takes what comes.
+//! One bulk connection: sends segments at its rate, or receives.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -8,20 +8,20 @@ use rustix::net::{RecvFlags, recv};
 use super::greeting::{GREETING_BYTES, Greeting};
 use perpacket_linux::tcp::TcpInfo;
 
-/// Segments that a connection without a rate sends before the next one's turn.
-const TURN_SEGMENTS: u32 = 16;
-/// A sender with a rate wakes at most once in this time: at more than one segment in it, the
-/// segments due are sent together. This is the burst that reports state.
+/// Segments that a connection without a rate sends before the next connection sends.
+const BATCH_SEGMENTS: u32 = 16;
+/// A sender with a rate wakes at most once in this time and sends all segments that are due. Reports
+/// print it as the burst.
 pub(crate) const BURST_NS: f64 = 1_000_000.0;
-/// A sender that was held up makes up for at most this time, so that a rate stays a rate.
-const DEBT_NS: f64 = 100_000_000.0;
+/// A delayed sender catches up on at most this time, so that the rate is not exceeded for long.
+const CATCH_UP_NS: f64 = 100_000_000.0;
 
-/// What a connection is doing.
+/// Role of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     /// Connecting, or waiting for the start.
     Waiting,
-    /// The far end's: reading the greeting; so many bytes of it are here.
+    /// At the far end: reading the greeting, of which this many bytes have arrived.
     Greeting(usize),
     /// Sending.
     Sending,
@@ -29,12 +29,12 @@ pub(crate) enum Role {
     Receiving,
 }
 
-/// What a sender waits for next.
+/// What a sender waits for.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Turn {
-    /// Its next turn.
-    Again,
-    /// Room in the socket.
+pub(crate) enum SendState {
+    /// Nothing: it can send more.
+    Ready,
+    /// Space in the socket.
     Blocked,
     /// A time, in nanoseconds.
     Until(u64),
@@ -46,7 +46,7 @@ pub(crate) struct Flow {
     pub stream: TcpStream,
     pub role: Role,
     pub greeting: [u8; GREETING_BYTES],
-    /// Waits in the list of those that have a turn.
+    /// Whether the connection is in the list of ready senders.
     pub queued: bool,
     pub connected: bool,
     segment_bytes: usize,
@@ -54,19 +54,19 @@ pub(crate) struct Flow {
     gap_ns: f64,
     /// When the next segment is due.
     due_ns: f64,
-    /// Bytes of the current segment that the socket did not take.
+    /// Bytes of the current segment that the socket has not accepted.
     left: usize,
     /// Bytes received.
     pub received_bytes: u64,
-    /// Bytes handed to the socket.
+    /// Bytes that the socket has accepted.
     pub sent_bytes: u64,
-    /// What the kernel knew at the window's beginning.
+    /// The kernel's counts at the begin of the window.
     pub before: TcpInfo,
     pub received_before: u64,
 }
 
 impl Flow {
-    /// A connection that does nothing yet.
+    /// A connection before its start.
     pub(crate) fn new(stream: TcpStream, role: Role) -> Self {
         Self {
             stream,
@@ -85,8 +85,8 @@ impl Flow {
         }
     }
 
-    /// Becomes a sender or a receiver; a sender's first segment is due after `phase` of its gap, so
-    /// that many connections do not send at the same moment.
+    /// Starts to send or to receive. The first segment is due after the share `phase` of the gap, so
+    /// that connections do not all send at once.
     pub(crate) fn begin(&mut self, sends: bool, greeting: Greeting, now: u64, phase: f64) {
         self.role = if sends {
             Role::Sending
@@ -101,34 +101,36 @@ impl Flow {
         self.due_ns = now as f64 + phase * self.gap_ns.max(BURST_NS);
     }
 
-    /// Sends what is due, one write a segment.
-    pub(crate) fn send(&mut self, payload: &[u8], now: u64) -> io::Result<Turn> {
-        let mut turns = TURN_SEGMENTS;
+    /// Sends the segments that are due, one write per segment.
+    pub(crate) fn send(&mut self, payload: &[u8], now: u64) -> io::Result<SendState> {
+        let mut left_segments = BATCH_SEGMENTS;
         let now = now as f64;
-        if self.gap_ns > 0.0 && now - self.due_ns > DEBT_NS {
-            self.due_ns = now - DEBT_NS;
+        if self.gap_ns > 0.0 && now - self.due_ns > CATCH_UP_NS {
+            self.due_ns = now - CATCH_UP_NS;
         }
         loop {
             if self.left == 0 {
                 if self.gap_ns > 0.0 {
                     if self.due_ns > now {
                         let together = (BURST_NS / self.gap_ns).ceil() - 1.0;
-                        return Ok(Turn::Until((self.due_ns + together * self.gap_ns) as u64));
+                        return Ok(SendState::Until(
+                            (self.due_ns + together * self.gap_ns) as u64,
+                        ));
                     }
                     self.due_ns += self.gap_ns;
-                } else if turns == 0 {
-                    return Ok(Turn::Again);
+                } else if left_segments == 0 {
+                    return Ok(SendState::Ready);
                 }
-                turns = turns.saturating_sub(1);
+                left_segments = left_segments.saturating_sub(1);
                 self.left = self.segment_bytes;
             }
             match self.stream.write(&payload[..self.left]) {
-                Ok(taken) => {
-                    self.left -= taken;
-                    self.sent_bytes += taken as u64;
+                Ok(sent) => {
+                    self.left -= sent;
+                    self.sent_bytes += sent as u64;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    return Ok(Turn::Blocked);
+                    return Ok(SendState::Blocked);
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
@@ -136,9 +138,9 @@ impl Flow {
         }
     }
 
-    /// Takes what is there; false at the end. A far end drops the bytes in the kernel, the machine
-    /// under test copies them as a server would. With `ended` the peer sends no more, and its end is
-    /// looked for behind what is there: no event will tell of it again.
+    /// Receives available bytes; false at the end. A far end lets the kernel drop the bytes; the
+    /// machine under test copies them as a server would. `ended` means that the peer has closed its
+    /// side: the function then reads up to the end, since no other event follows.
     pub(crate) fn receive(
         &mut self,
         buffer: &mut [u8],
@@ -167,7 +169,7 @@ impl Flow {
         }
     }
 
-    /// Reads the greeting; the whole one once it is here.
+    /// Reads the greeting; `None` while it is incomplete.
     pub(crate) fn greet(&mut self) -> io::Result<Option<Greeting>> {
         while let Role::Greeting(have) = self.role {
             match self.stream.read(&mut self.greeting[have..]) {

@@ -1,26 +1,25 @@
-//! The first bytes of each connection: they tell the far end what to do with it.
+//! The first bytes of each connection: what the far end has to do with it.
 
-/// Marks the protocol and its version.
+/// Identifies the protocol and its version.
 const MAGIC: [u8; 4] = *b"PPS1";
 /// Bytes of a greeting.
 pub(crate) const GREETING_BYTES: usize = 24;
-/// Longest segment that can be asked for: a message of 64 KiB, which the kernel cuts to the path's
-/// size.
+/// Longest segment: 64 KiB, which the kernel divides into segments of the path's size.
 pub(crate) const SEGMENT_LIMIT_BYTES: u32 = 65_536;
 
 /// Who sends on a connection, and how.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Greeting {
-    /// The far end is the one that sends.
+    /// Whether the far end sends.
     pub far_end_sends: bool,
     /// Bytes of a segment.
     pub segment_bytes: u32,
-    /// Bits a second; 0 is as fast as it goes.
+    /// Bits per second; 0 is unlimited.
     pub rate_bps: f64,
 }
 
 impl Greeting {
-    /// As bytes, big-endian.
+    /// Encodes the greeting, big-endian.
     pub(crate) fn encode(self) -> [u8; GREETING_BYTES] {
         let mut bytes = [0; GREETING_BYTES];
         bytes[..4].copy_from_slice(&MAGIC);
@@ -30,7 +29,7 @@ impl Greeting {
         bytes
     }
 
-    /// From bytes; nothing if they are no greeting.
+    /// Decodes a greeting; `None` if the bytes are none.
     pub(crate) fn decode(bytes: &[u8; GREETING_BYTES]) -> Option<Self> {
         let mut word = [0; 4];
         word.copy_from_slice(&bytes[8..12]);
@@ -57,13 +56,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_greeting_is_understood(far_end_sends: bool, segment_bytes in 1..SEGMENT_LIMIT_BYTES, rate_bps in 0.0..1e12f64) {
+        fn an_encoded_greeting_decodes_to_itself(far_end_sends: bool, segment_bytes in 1..SEGMENT_LIMIT_BYTES, rate_bps in 0.0..1e12f64) {
             let greeting = Greeting { far_end_sends, segment_bytes, rate_bps };
             prop_assert_eq!(Greeting::decode(&greeting.encode()), Some(greeting));
         }
 
         #[test]
-        fn other_bytes_are_none(bytes: [u8; GREETING_BYTES]) {
+        fn other_bytes_are_no_greeting(bytes: [u8; GREETING_BYTES]) {
             prop_assume!(bytes[..4] != MAGIC);
             prop_assert_eq!(Greeting::decode(&bytes), None);
         }

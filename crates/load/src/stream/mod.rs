@@ -1,14 +1,14 @@
 //! `load stream`: bulk TCP on many connections, and its far end.
 //!
-//! The machine under test runs [`run`]; the far end, [`serve`], takes the bytes or sends them. Every
-//! connection begins with a greeting that says which. A segment is one write with nothing held back
-//! and a maximum segment size to match, so that segments have the size that was asked for. Segments
-//! larger than the path can carry are cut by the kernel; the report tells what it made of them.
+//! The machine under test runs [`run`]. The far end runs [`serve`] and receives the bytes or sends
+//! them, as the greeting at the begin of each connection asks. A segment is one write without Nagle
+//! delay, with a maximum segment size to match. The kernel divides segments that are too large for
+//! the path; the report prints the resulting size.
 
+mod event_loop;
 mod far_end;
 mod flow;
 mod greeting;
-mod pump;
 mod report;
 mod settings;
 
@@ -22,40 +22,41 @@ pub use far_end::serve;
 pub use report::{FarEndReport, Report, RoundTrip};
 pub use settings::{Direction, FarEnd, Settings};
 
+use perpacket_linux::clock::thread_cpu_ns;
 use perpacket_linux::tcp::TcpInfo;
 
 use crate::error::LoadError;
-use crate::http::Part;
+use crate::http::Shard;
 use crate::latency::Latency;
 use crate::limits;
+use event_loop::{Errors, EventLoop};
 use flow::Role;
 use greeting::Greeting;
-use pump::{Errors, Pump, thread_cpu_ns};
 use report::SCHEMA;
 
-/// Connection attempts under way at a time, a thread: more would overflow a listener's queue.
+/// Simultaneous connection attempts per thread: more could overflow the backlog of the listener.
 const CONNECTING: u32 = 128;
-/// How long all connections may take to open.
+/// Time-out for opening all connections.
 const OPENING: Duration = Duration::from_secs(60);
-/// How often round-trip times are sampled, and of how many connections of a thread at most.
+/// Interval of round-trip time samples, and the most sampled connections per thread.
 const SAMPLE_NS: u64 = 100_000_000;
 const SAMPLED: usize = 256;
-/// How often progress is told.
-const TELL: Duration = Duration::from_secs(1);
-const LOOK: Duration = Duration::from_millis(20);
-/// More threads than this are of no use.
+/// How often progress is reported.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
+/// The most threads.
 const MOST_THREADS: u32 = 4096;
-/// The window has not begun.
+/// Begin of a window that has not begun.
 const NOT_YET: u64 = u64::MAX;
 
-/// How a run is going: once a second.
+/// Progress of a run, once a second.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
-    /// Since the connections were open, in seconds.
+    /// Seconds since the start.
     pub elapsed_s: f64,
-    /// Connections that are open.
+    /// Open connections.
     pub open: u32,
-    /// Connections that broke.
+    /// Broken connections.
     pub errors: u64,
 }
 
@@ -69,8 +70,8 @@ struct Shared {
     done: AtomicU32,
 }
 
-/// What a thread found.
-struct Outcome {
+/// The result of one thread.
+struct ThreadResult {
     bytes: u64,
     segments: u64,
     retransmissions: u64,
@@ -87,7 +88,7 @@ struct Outcome {
 /// Runs a bulk load until its window ends or `stop` becomes true.
 ///
 /// # Errors
-/// The settings are contradictory, the machine allows too little, or nobody answers at the start.
+/// The settings are invalid, a limit of the machine is too low, or connecting fails.
 pub fn run(
     settings: &Settings,
     stop: &AtomicBool,
@@ -106,16 +107,16 @@ pub fn run(
         done: AtomicU32::new(0),
     };
     let epoch = Instant::now();
-    let outcomes = thread::scope(|scope| {
+    let results = thread::scope(|scope| {
         let spawn = |index: u32| {
             let shared = &shared;
             scope.spawn(move || {
-                let outcome = run_thread(settings, index, threads, epoch, shared);
-                if outcome.is_err() {
+                let result = run_thread(settings, index, threads, epoch, shared);
+                if result.is_err() {
                     shared.stop.store(true, Ordering::Relaxed);
                 }
                 shared.done.fetch_add(1, Ordering::Release);
-                outcome
+                result
             })
         };
         let workers: Vec<_> = (0..threads).map(spawn).collect();
@@ -125,17 +126,17 @@ pub fn run(
             .map(|worker| worker.join())
             .collect::<Vec<_>>()
     });
-    let mut found = Vec::new();
-    for outcome in outcomes {
-        found.push(outcome.map_err(|_| LoadError::System {
+    let mut checked = Vec::new();
+    for result in results {
+        checked.push(result.map_err(|_| LoadError::System {
             action: "thread",
-            source: io::Error::other("ended by itself"),
+            source: io::Error::other("panicked"),
         })??);
     }
-    summarize(settings, found, threads, stop.load(Ordering::Relaxed))
+    summarize(settings, checked, threads, stop.load(Ordering::Relaxed))
 }
 
-/// How many threads a load runs on this machine.
+/// Number of threads of a load on this machine.
 #[must_use]
 pub fn threads(settings: &Settings) -> u32 {
     let machine = thread::available_parallelism().map_or(1, NonZero::get) as u32;
@@ -146,7 +147,7 @@ pub fn threads(settings: &Settings) -> u32 {
     wanted.min(settings.connections).min(MOST_THREADS)
 }
 
-/// Begins the window once all threads are ready, and tells the progress.
+/// Begins the window once all threads are ready, and reports progress.
 fn watch(
     settings: &Settings,
     shared: &Shared,
@@ -155,7 +156,7 @@ fn watch(
     stop: &AtomicBool,
     progress: &mut dyn FnMut(&Progress),
 ) {
-    let mut told = Instant::now();
+    let mut reported = Instant::now();
     while shared.done.load(Ordering::Acquire) < threads {
         if stop.load(Ordering::Relaxed) {
             shared.stop.store(true, Ordering::Relaxed);
@@ -166,8 +167,8 @@ fn watch(
             let begin_ns = now_ns + settings.warmup.as_nanos() as u64;
             shared.begin_ns.store(begin_ns, Ordering::Release);
         }
-        if told.elapsed() >= TELL {
-            told = Instant::now();
+        if reported.elapsed() >= PROGRESS_INTERVAL {
+            reported = Instant::now();
             progress(&Progress {
                 elapsed_s: now_ns as f64 / 1e9,
                 open: shared
@@ -182,7 +183,7 @@ fn watch(
                     .sum(),
             });
         }
-        thread::sleep(LOOK);
+        thread::sleep(CHECK_INTERVAL);
     }
 }
 
@@ -192,50 +193,50 @@ fn run_thread(
     threads: u32,
     epoch: Instant,
     shared: &Shared,
-) -> Result<Outcome, LoadError> {
+) -> Result<ThreadResult, LoadError> {
     if let Some(cpu) = settings.cpus.get(index as usize) {
         limits::pin(*cpu)?;
     }
-    Pump::prepare_thread()?;
-    let part = Part {
+    EventLoop::prepare_thread()?;
+    let shard = Shard {
         index,
-        parts: threads,
+        shards: threads,
     };
-    let own = part.share(settings.connections.into()) as usize;
-    let mut pump = Pump::new(epoch, own, None)?;
-    open_all(settings, &mut pump, own, part, shared)?;
-    let first = pump.flows.iter().flatten().next();
+    let own = shard.share(settings.connections.into()) as usize;
+    let mut event_loop = EventLoop::new(epoch, own, None)?;
+    open_all(settings, &mut event_loop, own, shard, shared)?;
+    let first = event_loop.flows.iter().flatten().next();
     let congestion = first.and_then(|flow| rustix::net::sockopt::tcp_congestion(&flow.stream).ok());
     shared.ready.fetch_add(1, Ordering::Release);
     while shared.begin_ns.load(Ordering::Acquire) == NOT_YET {
         if shared.stop.load(Ordering::Relaxed) {
             break;
         }
-        pump.turn()?;
+        event_loop.run_once()?;
     }
-    begin_all(settings, &mut pump);
+    begin_all(settings, &mut event_loop);
     let begin_ns = shared.begin_ns.load(Ordering::Acquire);
-    measure(settings, pump, begin_ns, index, shared, congestion)
+    measure(settings, event_loop, begin_ns, index, shared, congestion)
 }
 
-/// Opens a thread's connections, some at a time.
+/// Opens the connections of a thread, some at a time.
 fn open_all(
     settings: &Settings,
-    pump: &mut Pump,
+    event_loop: &mut EventLoop,
     own: usize,
-    part: Part,
+    shard: Shard,
     shared: &Shared,
 ) -> Result<(), LoadError> {
     let begun = Instant::now();
     let mut opened = 0;
-    while opened < own || pump.connecting > 0 {
-        while opened < own && pump.connecting < CONNECTING {
-            let socket = pump::socket(
+    while opened < own || event_loop.connecting > 0 {
+        while opened < own && event_loop.connecting < CONNECTING {
+            let socket = event_loop::socket(
                 settings.to,
                 Some(settings.segment_bytes),
                 settings.congestion.as_deref(),
             )?;
-            let number = opened * part.parts as usize + part.index as usize;
+            let number = opened * shard.shards as usize + shard.index as usize;
             if let Some(from) = settings.sources.address(number) {
                 socket
                     .bind(&std::net::SocketAddr::new(from, 0).into())
@@ -249,14 +250,14 @@ fn open_all(
                 Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => {
                     return Err(unreachable(error));
                 }
-                _ => pump
+                _ => event_loop
                     .add(socket.into(), Role::Waiting)
                     .map_err(unreachable)?,
             }
             opened += 1;
         }
-        pump.turn()?;
-        if let Some(source) = pump.first_error.take() {
+        event_loop.run_once()?;
+        if let Some(source) = event_loop.first_error.take() {
             return Err(LoadError::Unreachable {
                 address: settings.to.to_string(),
                 source,
@@ -275,8 +276,8 @@ fn open_all(
     Ok(())
 }
 
-/// Greets the far end on all connections, and sets them going, spread over a gap.
-fn begin_all(settings: &Settings, pump: &mut Pump) {
+/// Sends the greeting on all connections and starts them, spread over one gap between segments.
+fn begin_all(settings: &Settings, event_loop: &mut EventLoop) {
     let sends = settings.direction == Direction::Send;
     let greeting = Greeting {
         far_end_sends: !sends,
@@ -285,57 +286,58 @@ fn begin_all(settings: &Settings, pump: &mut Pump) {
             .rate_bps
             .map_or(0.0, |rate| rate / f64::from(settings.connections)),
     };
-    let count = pump.flows.len();
-    for place in 0..count {
-        let greeted = match &mut pump.flows[place] {
+    let count = event_loop.flows.len();
+    for slot in 0..count {
+        let greeted = match &mut event_loop.flows[slot] {
             Some(flow) => io::Write::write_all(&mut flow.stream, &greeting.encode()),
             None => continue,
         };
         if greeted.is_err() {
-            pump.count("reset");
+            event_loop.count("reset");
             continue;
         }
-        pump.begin(place as u32, sends, greeting, place as f64 / count as f64);
+        event_loop.begin(slot as u32, sends, greeting, slot as f64 / count as f64);
     }
 }
 
 /// Runs the warm-up and the window.
 fn measure(
     settings: &Settings,
-    mut pump: Pump,
+    mut event_loop: EventLoop,
     begin_ns: u64,
     index: u32,
     shared: &Shared,
     congestion: Option<String>,
-) -> Result<Outcome, LoadError> {
+) -> Result<ThreadResult, LoadError> {
     let end_ns = begin_ns.saturating_add(settings.duration.as_nanos() as u64);
     let is_over = |now: u64, end: u64| now >= end || shared.stop.load(Ordering::Relaxed);
-    while !is_over(pump.now(), begin_ns) {
-        pump.turn()?;
+    while !is_over(event_loop.now(), begin_ns) {
+        event_loop.run_once()?;
     }
-    for flow in pump.flows.iter_mut().flatten() {
+    for flow in event_loop.flows.iter_mut().flatten() {
         flow.before = TcpInfo::of(&flow.stream).map_err(LoadError::system("TCP_INFO"))?;
         flow.received_before = flow.received_bytes;
     }
-    let (begun_ns, cpu_ns) = (pump.now(), thread_cpu_ns());
+    let (begun_ns, cpu_ns) = (event_loop.now(), thread_cpu_ns());
     let mut rtt = Latency::new()?;
     let mut sample_ns = begun_ns;
     let mut now = begun_ns;
-    while !is_over(now, end_ns) && pump.open() > 0 {
-        pump.turn()?;
-        now = pump.now();
+    while !is_over(now, end_ns) && event_loop.open() > 0 {
+        event_loop.run_once()?;
+        now = event_loop.now();
         if now >= sample_ns {
             sample_ns = now + SAMPLE_NS;
-            shared.open[index as usize].store(pump.open() as u32, Ordering::Relaxed);
-            shared.errors[index as usize].store(pump.errors.values().sum(), Ordering::Relaxed);
-            for flow in pump.flows.iter().flatten().take(SAMPLED) {
+            shared.open[index as usize].store(event_loop.open() as u32, Ordering::Relaxed);
+            shared.errors[index as usize]
+                .store(event_loop.errors.values().sum(), Ordering::Relaxed);
+            for flow in event_loop.flows.iter().flatten().take(SAMPLED) {
                 let info = TcpInfo::of(&flow.stream).map_err(LoadError::system("TCP_INFO"))?;
                 rtt.record(u64::from(info.rtt_us) * 1000);
             }
         }
     }
     let cpu_ns = thread_cpu_ns() - cpu_ns;
-    let mut outcome = Outcome {
+    let mut result = ThreadResult {
         bytes: 0,
         segments: 0,
         retransmissions: 0,
@@ -344,32 +346,32 @@ fn measure(
         cpu_ns,
         window_ns: now.saturating_sub(begun_ns),
         congestion,
-        open: pump.open() as u64,
+        open: event_loop.open() as u64,
         errors: Errors::new(),
         first_error: None,
     };
-    for flow in pump.flows.iter().flatten() {
+    for flow in event_loop.flows.iter().flatten() {
         let info = TcpInfo::of(&flow.stream).map_err(LoadError::system("TCP_INFO"))?;
         let difference = |now: u32, before: u32| u64::from(now.wrapping_sub(before));
-        outcome.retransmissions += difference(info.retransmitted, flow.before.retransmitted);
-        outcome.segment_sizes.push(info.segment_bytes);
+        result.retransmissions += difference(info.retransmitted, flow.before.retransmitted);
+        result.segment_sizes.push(info.segment_bytes);
         if settings.direction == Direction::Send {
-            outcome.bytes += info.acknowledged_bytes - flow.before.acknowledged_bytes;
-            outcome.segments += difference(info.segments_out, flow.before.segments_out);
+            result.bytes += info.acknowledged_bytes - flow.before.acknowledged_bytes;
+            result.segments += difference(info.segments_out, flow.before.segments_out);
         } else {
-            outcome.bytes += flow.received_bytes - flow.received_before;
-            outcome.segments += difference(info.segments_in, flow.before.segments_in);
+            result.bytes += flow.received_bytes - flow.received_before;
+            result.segments += difference(info.segments_in, flow.before.segments_in);
         }
     }
-    outcome.errors = core::mem::take(&mut pump.errors);
-    outcome.first_error = pump.first_error.take();
-    Ok(outcome)
+    result.errors = core::mem::take(&mut event_loop.errors);
+    result.first_error = event_loop.first_error.take();
+    Ok(result)
 }
 
-/// One report from all threads'.
+/// The report of all threads.
 fn summarize(
     settings: &Settings,
-    found: Vec<Outcome>,
+    results: Vec<ThreadResult>,
     threads: u32,
     interrupted: bool,
 ) -> Result<Report, LoadError> {
@@ -377,13 +379,13 @@ fn summarize(
     let mut errors = Errors::new();
     let mut sizes = Vec::new();
     let mut notes = Vec::new();
-    for outcome in &found {
-        rtt.add(&outcome.rtt);
-        for (kind, count) in &outcome.errors {
+    for result in &results {
+        rtt.add(&result.rtt);
+        for (kind, count) in &result.errors {
             *errors.entry(*kind).or_default() += count;
         }
-        sizes.extend_from_slice(&outcome.segment_sizes);
-        if let Some(error) = &outcome.first_error {
+        sizes.extend_from_slice(&result.segment_sizes);
+        if let Some(error) = &result.first_error {
             notes.push(format!("first broken connection: {error}"));
         }
     }
@@ -391,15 +393,14 @@ fn summarize(
     let kernel_segment_bytes = sizes.get(sizes.len() / 2).copied().unwrap_or(0);
     if kernel_segment_bytes != settings.segment_bytes && !sizes.is_empty() {
         notes.push(format!(
-            "the kernel's segments hold {kernel_segment_bytes} bytes: the path, or the kernel's \
-             limits, allow none of {}",
+            "segments have {kernel_segment_bytes} bytes: the path or the kernel does not allow {}",
             settings.segment_bytes
         ));
     }
-    let sum = |of: fn(&Outcome) -> u64| found.iter().map(of).sum::<u64>();
-    let window_ns = found
+    let sum = |count: fn(&ThreadResult) -> u64| results.iter().map(count).sum::<u64>();
+    let window_ns = results
         .iter()
-        .map(|outcome| outcome.window_ns)
+        .map(|result| result.window_ns)
         .max()
         .unwrap_or(0);
     let duration_s = window_ns as f64 / 1e9;
@@ -434,7 +435,7 @@ fn summarize(
         } else {
             0.0
         },
-        congestion_control: found
+        congestion_control: results
             .iter()
             .find_map(|one| one.congestion.clone())
             .unwrap_or_default(),

@@ -1,4 +1,4 @@
-//! What a bulk load found.
+//! The reports of both ends of a bulk load.
 
 use std::collections::BTreeMap;
 
@@ -7,62 +7,62 @@ use serde::Serialize;
 /// Version of the JSON form.
 pub(crate) const SCHEMA: u32 = 1;
 
-/// The measured window of a bulk load.
+/// The report of the measured window.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// Version of this form.
+    /// Version of the schema.
     pub schema: u32,
-    /// Connections asked for.
+    /// Number of connections.
     pub connections: u32,
     /// `send` or `receive`, as seen from here.
     pub direction: &'static str,
-    /// Payload bytes of a segment, as asked for.
+    /// Requested payload bytes of a segment.
     pub segment_bytes: u32,
-    /// Payload bytes of a full segment, as the kernel has them (median over connections).
+    /// Payload bytes of a full segment in the kernel (median over connections).
     pub kernel_segment_bytes: u32,
-    /// Bits a second asked for on all connections together; nothing if unlimited.
+    /// Requested bits per second on all connections together; `None` is unlimited.
     pub rate_bps: Option<f64>,
-    /// Longest time over which a sender with a rate gathers segments to send together, in
-    /// microseconds.
+    /// Longest time, in microseconds, over which a sender with a rate collects segments that it sends
+    /// together.
     pub burst_us: f64,
     /// Threads.
     pub threads: u32,
     /// Length of the window, in seconds.
     pub duration_s: f64,
-    /// Bytes that arrived: acknowledged (sending) or read (receiving).
+    /// Bytes delivered: acknowledged (sending) or read (receiving).
     pub bytes: u64,
-    /// Bits of them a second.
+    /// Bits delivered per second.
     pub goodput_bps: f64,
-    /// Data segments, those sent again included.
+    /// Data segments, retransmissions included.
     pub segments: u64,
-    /// Segments this machine sent again; a receiver cannot know the far end's.
+    /// Segments that this machine retransmitted. A receiver does not know those of the far end.
     pub retransmissions: u64,
     /// Smoothed round-trip times, sampled every 100 ms, in microseconds.
     pub rtt_us: RoundTrip,
-    /// Processor time of the threads, in seconds.
+    /// CPU time of the threads, in seconds.
     pub cpu_s: f64,
-    /// The same for one data segment, in microseconds.
+    /// CPU time per data segment, in microseconds.
     pub cpu_us_per_segment: f64,
-    /// Congestion control in force.
+    /// Congestion control in use.
     pub congestion_control: String,
     /// Broken connections by kind.
     pub errors: BTreeMap<&'static str, u64>,
-    /// Connections still open at the end.
+    /// Connections open at the end.
     pub connections_open: u64,
-    /// The run was ended from outside.
+    /// Whether a signal ended the run.
     pub interrupted: bool,
-    /// What to know when reading these figures.
+    /// Notes for the reader of the results.
     pub notes: Vec<String>,
 }
 
 impl Report {
-    /// Why the run counts as failed, if it does.
+    /// Why the run has failed; `None` if it has not.
     #[must_use]
     pub fn failure(&self) -> Option<String> {
         let broken: u64 = self.errors.values().sum();
         (self.connections_open == 0 && broken > 0).then(|| {
             let kinds = self.errors.keys().copied().collect::<Vec<_>>().join(", ");
-            format!("all {broken} connections broke ({kinds}): is the far end gone?")
+            format!("all {broken} connections broke ({kinds}): the far end may be gone")
         })
     }
 }
@@ -78,22 +78,22 @@ pub struct RoundTrip {
     pub max: f64,
 }
 
-/// What a far end did.
+/// The report of a far end.
 #[derive(Clone, Debug, Serialize)]
 pub struct FarEndReport {
-    /// Version of this form.
+    /// Version of the schema.
     pub schema: u32,
-    /// Where it listened.
+    /// Address of the listener.
     pub listened: String,
-    /// Connections it had.
+    /// Connections accepted.
     pub connections: u64,
     /// Bytes received.
     pub bytes: u64,
-    /// Bytes handed to the kernel to be sent.
+    /// Bytes that the kernel accepted for sending.
     pub bytes_sent: u64,
-    /// From its start, in seconds.
+    /// Seconds since the start.
     pub duration_s: f64,
-    /// Processor time of its threads, in seconds.
+    /// CPU time of the threads, in seconds.
     pub cpu_s: f64,
     /// Broken connections by kind.
     pub errors: BTreeMap<&'static str, u64>,

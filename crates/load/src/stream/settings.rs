@@ -1,4 +1,4 @@
-//! What a bulk load is, as its caller says it.
+//! Settings of a bulk load.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -17,7 +17,7 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// The word for it.
+    /// Name in options and reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -27,36 +27,35 @@ impl Direction {
     }
 }
 
-/// A bulk load to a far end.
+/// Settings of a bulk load to a far end.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The far end.
     pub to: SocketAddr,
-    /// Connections.
+    /// Number of connections.
     pub connections: u32,
     /// Payload bytes of a segment.
     pub segment_bytes: u32,
-    /// Bits of payload a second on all connections together, divided equally; without it as fast as
-    /// it goes.
+    /// Bits of payload per second on all connections together, in equal shares; `None` is unlimited.
     pub rate_bps: Option<f64>,
     /// Who sends.
     pub direction: Direction,
     /// Length of the measured window.
     pub duration: Duration,
-    /// What passes before it.
+    /// Time before the window.
     pub warmup: Duration,
-    /// Processors the threads are bound to, in turn; one thread each.
+    /// CPUs, with one thread each.
     pub cpus: Vec<usize>,
-    /// Threads, where no processors are named; one a processor without.
+    /// Number of threads without `cpus`; `None` is one per CPU.
     pub threads: Option<u32>,
-    /// Congestion control; the machine's own without.
+    /// Congestion control; `None` is that of the machine.
     pub congestion: Option<String>,
-    /// Where connections come from.
+    /// Source addresses of the connections.
     pub sources: SourceAddresses,
 }
 
 impl Settings {
-    /// Unlimited, with segments that fill an Ethernet frame, for ten seconds.
+    /// An unlimited load for ten seconds, with segments that fill an Ethernet frame.
     #[must_use]
     pub fn new(to: SocketAddr, connections: u32) -> Self {
         Self {
@@ -74,10 +73,10 @@ impl Settings {
         }
     }
 
-    /// Checks what does not hang on the machine.
+    /// Checks everything that does not depend on the machine.
     ///
     /// # Errors
-    /// Names the first option that cannot be.
+    /// Names the first invalid option.
     pub fn check(&self) -> Result<(), LoadError> {
         let usage = |text: String| Err(LoadError::Usage(text));
         if !(1..=1_000_000).contains(&self.connections) {
@@ -108,15 +107,15 @@ impl Settings {
     }
 }
 
-/// A far end.
+/// Settings of a far end.
 #[derive(Clone, Debug)]
 pub struct FarEnd {
-    /// Where it listens; port 0 takes a free one.
+    /// Address of the listener; port 0 selects a free port.
     pub listen: SocketAddr,
-    /// It ends when all connections it had have closed.
+    /// Whether to end when all connections have closed.
     pub once: bool,
-    /// Processors the threads are bound to, in turn; one thread each.
+    /// CPUs, with one thread each.
     pub cpus: Vec<usize>,
-    /// Congestion control of what it sends; the machine's own without.
+    /// Congestion control of sent data; `None` is that of the machine.
     pub congestion: Option<String>,
 }

@@ -228,5 +228,5 @@ fn a_load_that_nobody_answers_has_failed() {
     });
     let report = load(settings(&server, 2));
     assert_eq!((report.requests, report.errors.len()), (0, 0));
-    assert!(report.failure().unwrap().contains("2 were under way"));
+    assert!(report.failure().unwrap().contains("to 2 requests"));
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use perpacket_load::http::{Arrivals, Part, Settings, Spread, Workload, run};
+use perpacket_load::http::{Arrivals, Settings, Shard, Spread, Workload, run};
 
 use crate::server::{Server, response};
 use crate::{load, settings};
@@ -79,10 +79,10 @@ fn a_log_is_replayed_at_its_own_times_a_client_a_connection() {
     // The fifteen-second rule: a's request after 39 s has a connection of its own.
     assert_eq!(report.connections_opened, 3);
     let seen = seen.lock().unwrap();
-    let times: Vec<_> = seen.iter().map(|(time, _)| *time - seen[0].0).collect();
-    // No request comes before its time; a busy machine may send it later.
+    // No request arrives before its time; on a busy machine one may arrive later.
+    let times: Vec<_> = seen.iter().map(|(time, _)| *time).collect();
     assert!(
-        times[2] >= Duration::from_millis(45) && times[3] >= Duration::from_millis(1990),
+        times[2] >= Duration::from_millis(50) && times[3] >= Duration::from_secs(2),
         "{times:?}"
     );
     assert!(seen[2].1.contains("If-Modified-Since: "), "{}", seen[2].1);
@@ -99,7 +99,7 @@ fn the_parts_of_a_log_are_all_of_it() {
             arrivals: Arrivals::Recorded { speed: 100.0 },
             workload: log_of(path.clone()),
             duration: None,
-            part: Part { index, parts: 3 },
+            shard: Shard { index, shards: 3 },
             url: server.url("/"),
             ..settings(&server, 9)
         })
@@ -146,7 +146,7 @@ fn as_fast_as_it_goes_a_log_is_replayed_once_and_says_so() {
     assert_eq!((report.requests, report.errors.len()), (6, 0));
     assert_eq!(report.trace.as_ref().unwrap().begun, 6);
     let notes = report.notes.join("\n");
-    assert!(notes.contains("asked once"), "{notes}");
+    assert!(notes.contains("sent once"), "{notes}");
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn a_log_that_repeats_goes_on_to_the_end_of_the_run_and_says_so() {
     });
     assert_eq!(report.requests, 15);
     let notes = report.notes.join("\n");
-    assert!(notes.contains("6 requests were asked 2.5 times"), "{notes}");
+    assert!(notes.contains("6 requests were sent 2.5 times"), "{notes}");
 }
 
 #[test]

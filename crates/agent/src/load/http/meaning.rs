@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use perpacket_load::SourceAddresses;
 use perpacket_load::http::{
-    Arrivals, Check, Part, Process, RequestsPerConnection, Settings, Spread, Target, Version,
+    Arrivals, Check, Process, RequestsPerConnection, Settings, Shard, Spread, Target, Version,
     Workload, threads,
 };
 
@@ -74,7 +74,7 @@ impl Arguments {
             insecure: self.insecure,
             trusted: self.ca.clone(),
             sources: self.sources()?,
-            part: self.part()?,
+            shard: self.shard()?,
             seed: self.seed.seed,
             request_log: self.request_log.clone(),
             headers: self.header.clone(),
@@ -283,9 +283,9 @@ impl Arguments {
         }
     }
 
-    fn part(&self) -> Result<Part, Failure> {
+    fn shard(&self) -> Result<Shard, Failure> {
         match &self.shard {
-            None => Ok(Part::WHOLE),
+            None => Ok(Shard::WHOLE),
             Some(text) => text
                 .parse()
                 .map_err(|error| Failure::usage(format!("--shard {error}"))),

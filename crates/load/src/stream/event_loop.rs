@@ -1,4 +1,4 @@
-//! One thread of bulk connections: its epoll loop, for this machine and for the far end alike.
+//! The event loop of one thread of bulk connections, at either end.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -9,57 +9,57 @@ use std::time::{Duration, Instant};
 
 use perpacket_timers::TimerWheel;
 use rustix::event::{Timespec, epoll};
-use rustix::thread::{ClockId, set_current_timer_slack};
+use rustix::thread::set_current_timer_slack;
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::flow::{Flow, Role, Turn};
+use super::flow::{Flow, Role, SendState};
 use super::greeting::Greeting;
 use crate::error::LoadError;
 
 const EVENTS: usize = 512;
-/// Longest sleep: how late a thread may notice that something changed.
+/// Longest sleep: the delay after which a thread notices the stop flag.
 const LONGEST_SLEEP_NS: u64 = 20_000_000;
-/// Shortest sleep between two looks at the timers: those that come due meanwhile are served
-/// together, which keeps thousands of slow connections from waking the thread one by one.
+/// Shortest sleep. Timers that expire meanwhile are handled together, so that thousands of slow
+/// connections do not wake the thread one by one.
 const SHORTEST_SLEEP_NS: u64 = 250_000;
 const BUFFER_BYTES: usize = 262_144;
 /// Event data of the listener.
 const LISTENER: u64 = u64::MAX;
-/// Room that a TCP time stamp takes of each segment (RFC 7323, appendix A).
+/// Bytes of the TCP timestamp option in each segment (RFC 7323, appendix A).
 const TIMESTAMP_BYTES: u32 = 12;
-/// Largest value `TCP_MAXSEG` takes (include/net/tcp.h, `MAX_TCP_WINDOW`).
+/// Largest value of `TCP_MAXSEG` (include/net/tcp.h, `MAX_TCP_WINDOW`).
 const MAXSEG_LIMIT_BYTES: u32 = 32_767;
 
 /// Counts of broken connections by kind.
 pub(crate) type Errors = BTreeMap<&'static str, u64>;
 
-/// A thread's connections.
-pub(crate) struct Pump {
+/// The connections of one thread.
+pub(crate) struct EventLoop {
     epoch: Instant,
     epoll: OwnedFd,
     pub flows: Vec<Option<Flow>>,
     free: Vec<u32>,
     timers: TimerWheel,
-    /// Connections that have a turn in the next round, and those of this one.
+    /// Senders of the next round, and those of this one.
     ready: Vec<u32>,
-    turns: Vec<u32>,
+    sending: Vec<u32>,
     listener: Option<TcpListener>,
     buffer: Vec<u8>,
     events: Vec<epoll::Event>,
     fired: Vec<u32>,
     pub errors: Errors,
     pub connecting: u32,
-    /// Connections taken from the listener.
+    /// Connections accepted.
     pub accepted: u64,
-    /// Bytes received on connections that are closed now.
+    /// Bytes received on closed connections.
     pub closed_bytes: u64,
-    /// Bytes handed to them.
+    /// Bytes sent on closed connections.
     pub closed_sent_bytes: u64,
     pub first_error: Option<io::Error>,
 }
 
-impl Pump {
-    /// A pump for at most so many connections, with a listener if it is a far end's.
+impl EventLoop {
+    /// A loop with room for some connections; the far end has a listener.
     pub(crate) fn new(
         epoch: Instant,
         capacity: usize,
@@ -78,7 +78,7 @@ impl Pump {
             free: (0..capacity as u32).rev().collect(),
             timers: TimerWheel::new(0, capacity),
             ready: Vec::with_capacity(capacity),
-            turns: Vec::with_capacity(capacity),
+            sending: Vec::with_capacity(capacity),
             listener,
             buffer: vec![0; BUFFER_BYTES],
             events: Vec::with_capacity(EVENTS),
@@ -92,25 +92,25 @@ impl Pump {
         })
     }
 
-    /// Makes the calling thread's timers exact.
+    /// Sets the smallest timer slack of the calling thread.
     pub(crate) fn prepare_thread() -> Result<(), LoadError> {
         set_current_timer_slack(NonZeroU64::new(1))
             .map_err(|error| LoadError::system("timer slack")(error.into()))
     }
 
-    /// Nanoseconds since the run's start.
+    /// Nanoseconds since the start.
     pub(crate) fn now(&self) -> u64 {
         self.epoch.elapsed().as_nanos() as u64
     }
 
-    /// Open connections.
+    /// Number of open connections.
     pub(crate) fn open(&self) -> usize {
         self.flows.len() - self.free.len()
     }
 
-    /// Takes a connection in.
+    /// Adds a connection.
     pub(crate) fn add(&mut self, stream: TcpStream, role: Role) -> io::Result<()> {
-        let Some(place) = self.free.pop() else {
+        let Some(slot) = self.free.pop() else {
             return Err(io::ErrorKind::OutOfMemory.into());
         };
         let flags = epoll::EventFlags::IN
@@ -120,51 +120,51 @@ impl Pump {
         if let Err(error) = epoll::add(
             &self.epoll,
             &stream,
-            epoll::EventData::new_u64(place.into()),
+            epoll::EventData::new_u64(slot.into()),
             flags,
         ) {
-            self.free.push(place);
+            self.free.push(slot);
             return Err(error.into());
         }
         if role == Role::Waiting {
             self.connecting += 1;
         }
-        self.flows[place as usize] = Some(Flow::new(stream, role));
+        self.flows[slot as usize] = Some(Flow::new(stream, role));
         Ok(())
     }
 
-    /// Sets a connection going.
-    pub(crate) fn begin(&mut self, place: u32, sends: bool, greeting: Greeting, phase: f64) {
+    /// Starts a connection.
+    pub(crate) fn begin(&mut self, slot: u32, sends: bool, greeting: Greeting, phase: f64) {
         let now = self.now();
-        if let Some(flow) = &mut self.flows[place as usize] {
+        if let Some(flow) = &mut self.flows[slot as usize] {
             flow.begin(sends, greeting, now, phase);
             if sends {
-                self.push(place, now);
+                self.send(slot, now);
             } else {
-                // The peer's end may have come with its greeting.
-                self.pull(place, true);
+                // The end of the peer may have arrived with its greeting.
+                self.receive(slot, true);
             }
         }
     }
 
-    /// One round: timers, turns, events.
-    pub(crate) fn turn(&mut self) -> Result<(), LoadError> {
+    /// One round: expired timers, ready senders, events.
+    pub(crate) fn run_once(&mut self) -> Result<(), LoadError> {
         let now = self.now();
         let mut fired = core::mem::take(&mut self.fired);
         self.timers.expire(now, &mut fired);
-        for place in fired.drain(..) {
-            self.push(place, self.now());
+        for slot in fired.drain(..) {
+            self.send(slot, self.now());
         }
         self.fired = fired;
-        core::mem::swap(&mut self.ready, &mut self.turns);
-        for at in 0..self.turns.len() {
-            let place = self.turns[at];
-            if let Some(flow) = &mut self.flows[place as usize] {
+        core::mem::swap(&mut self.ready, &mut self.sending);
+        for at in 0..self.sending.len() {
+            let slot = self.sending[at];
+            if let Some(flow) = &mut self.flows[slot as usize] {
                 flow.queued = false;
-                self.push(place, self.now());
+                self.send(slot, self.now());
             }
         }
-        self.turns.clear();
+        self.sending.clear();
         let sleep_ns = match (self.ready.is_empty(), self.timers.next_ns()) {
             (false, _) => 0,
             (true, None) => LONGEST_SLEEP_NS,
@@ -186,14 +186,14 @@ impl Pump {
         for event in events.drain(..) {
             match event.data.u64() {
                 LISTENER => self.accept(),
-                place => self.handle(place as u32, event.flags),
+                slot => self.handle(slot as u32, event.flags),
             }
         }
         self.events = events;
         Ok(())
     }
 
-    /// Takes what waits at the listener.
+    /// Accepts the waiting connections.
     fn accept(&mut self) {
         while let Some(listener) = &self.listener {
             let accepted = listener.accept().and_then(|(stream, _)| {
@@ -217,8 +217,8 @@ impl Pump {
         }
     }
 
-    fn handle(&mut self, place: u32, flags: epoll::EventFlags) {
-        let Some(flow) = self.flows.get_mut(place as usize).and_then(Option::as_mut) else {
+    fn handle(&mut self, slot: u32, flags: epoll::EventFlags) {
+        let Some(flow) = self.flows.get_mut(slot as usize).and_then(Option::as_mut) else {
             return;
         };
         match flow.role {
@@ -229,90 +229,90 @@ impl Pump {
                 }
                 Ok(Some(error)) | Err(error) => {
                     self.connecting -= 1;
-                    self.drop_broken(place, error);
+                    self.drop_broken(slot, error);
                 }
             },
             Role::Waiting => {
                 if flags.intersects(epoll::EventFlags::HUP | epoll::EventFlags::RDHUP) {
-                    self.drop_broken(place, io::ErrorKind::UnexpectedEof.into());
+                    self.drop_broken(slot, io::ErrorKind::UnexpectedEof.into());
                 }
             }
             Role::Greeting(_) => match flow.greet() {
                 Ok(None) => {}
-                Ok(Some(greeting)) => self.begin(place, greeting.far_end_sends, greeting, 0.0),
-                Err(error) => self.drop_broken(place, error),
+                Ok(Some(greeting)) => self.begin(slot, greeting.far_end_sends, greeting, 0.0),
+                Err(error) => self.drop_broken(slot, error),
             },
             Role::Sending => {
                 if flags.intersects(epoll::EventFlags::HUP | epoll::EventFlags::ERR) {
                     let error = flow.stream.take_error().ok().flatten();
                     let error = error.unwrap_or_else(|| io::ErrorKind::ConnectionReset.into());
-                    self.drop_broken(place, error);
+                    self.drop_broken(slot, error);
                 } else if flags.contains(epoll::EventFlags::RDHUP) && self.listener.is_some() {
-                    self.remove(place);
+                    self.remove(slot);
                 } else if flags.contains(epoll::EventFlags::OUT) && !flow.queued {
-                    self.push(place, self.now());
+                    self.send(slot, self.now());
                 }
             }
             Role::Receiving => {
                 let ended = flags.intersects(epoll::EventFlags::HUP | epoll::EventFlags::RDHUP);
-                self.pull(place, ended);
+                self.receive(slot, ended);
             }
         }
     }
 
-    /// Lets a sender send what is due.
-    fn push(&mut self, place: u32, now: u64) {
-        let Some(flow) = &mut self.flows[place as usize] else {
+    /// Sends what is due on a connection.
+    fn send(&mut self, slot: u32, now: u64) {
+        let Some(flow) = &mut self.flows[slot as usize] else {
             return;
         };
         if flow.role != Role::Sending {
             return;
         }
         match flow.send(&self.buffer, now) {
-            Ok(Turn::Blocked) => {}
-            Ok(Turn::Again) => {
+            Ok(SendState::Blocked) => {}
+            Ok(SendState::Ready) => {
                 if !flow.queued {
                     flow.queued = true;
-                    self.ready.push(place);
+                    self.ready.push(slot);
                 }
             }
-            Ok(Turn::Until(due)) => self.timers.set(place, due),
-            Err(error) => self.drop_broken(place, error),
+            Ok(SendState::Until(due)) => self.timers.set(slot, due),
+            Err(error) => self.drop_broken(slot, error),
         }
     }
 
-    /// Lets a receiver take what is there; `ended` as [`Flow::receive`] has it.
-    fn pull(&mut self, place: u32, ended: bool) {
+    /// Receives on a connection; for `ended` see [`Flow::receive`].
+    fn receive(&mut self, slot: u32, ended: bool) {
         let drops = self.listener.is_some();
-        let Some(flow) = &mut self.flows[place as usize] else {
+        let Some(flow) = &mut self.flows[slot as usize] else {
             return;
         };
         match flow.receive(&mut self.buffer, drops, ended) {
             Ok(true) => {}
-            Ok(false) if drops => self.remove(place),
-            Ok(false) => self.drop_broken(place, io::ErrorKind::UnexpectedEof.into()),
-            // A load that is over closes while data are under way: no fault of the far end's.
-            Err(_) if drops => self.remove(place),
-            Err(error) => self.drop_broken(place, error),
+            Ok(false) if drops => self.remove(slot),
+            Ok(false) => self.drop_broken(slot, io::ErrorKind::UnexpectedEof.into()),
+            // The near end closes at the end of its run, with data on the way: no error.
+            Err(_) if drops => self.remove(slot),
+            Err(error) => self.drop_broken(slot, error),
         }
     }
 
-    fn remove(&mut self, place: u32) {
-        self.timers.cancel(place);
-        if let Some(flow) = self.flows[place as usize].take() {
+    fn remove(&mut self, slot: u32) {
+        self.timers.cancel(slot);
+        if let Some(flow) = self.flows[slot as usize].take() {
             self.closed_bytes += flow.received_bytes;
             self.closed_sent_bytes += flow.sent_bytes;
-            self.free.push(place);
+            self.free.push(slot);
         }
     }
 
-    fn drop_broken(&mut self, place: u32, error: io::Error) {
+    fn drop_broken(&mut self, slot: u32, error: io::Error) {
         let is_closing_far_end = self.listener.is_some() && is_gone(&error);
         if !is_closing_far_end {
             self.count(kind(&error));
             self.first_error.get_or_insert(error);
         }
-        self.remove(place);
+        self.remove(slot);
     }
 
     pub(crate) fn count(&mut self, kind: &'static str) {
@@ -320,7 +320,7 @@ impl Pump {
     }
 }
 
-/// The peer is not there any more.
+/// Whether an error means that the peer has closed.
 fn is_gone(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -341,13 +341,7 @@ fn kind(error: &io::Error) -> &'static str {
     }
 }
 
-/// Processor time of the calling thread, in nanoseconds.
-pub(crate) fn thread_cpu_ns() -> u64 {
-    let time = rustix::time::clock_gettime(ClockId::ThreadCPUTime);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
-
-/// A socket with what both ends set: segments of a size, nothing held back, the congestion control.
+/// A socket with the options of both ends: segment size, no Nagle delay, congestion control.
 pub(crate) fn socket(
     address: SocketAddr,
     segment_bytes: Option<u32>,
@@ -364,7 +358,7 @@ pub(crate) fn socket(
         .map_err(LoadError::system("TCP_NODELAY"))?;
     if let Some(bytes) = segment_bytes.filter(|bytes| bytes + TIMESTAMP_BYTES <= MAXSEG_LIMIT_BYTES)
     {
-        // Below the kernel's least the segments stay what they are; the report tells their size.
+        // The kernel ignores a size below its minimum; the report prints the real size.
         let _ = socket.set_tcp_mss(bytes + TIMESTAMP_BYTES);
     }
     if let Some(name) = congestion {
