@@ -6,16 +6,17 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering;
 
-use perpacket_link::{Address, Ends, Link, LinkError, OneWay, Place, Report, Settings};
+use perpacket_link::{End, Link, LinkError, OneWay, Report, Settings};
+use perpacket_linux::interface::{Interface, InterfaceError};
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 
-use crate::options::{BitRate, RunsOn, Seed, Time, Until};
+use crate::options::{BitRate, RunsOn, Seed, Time, Until, refuse_ignored};
 use crate::output::Shared;
 use crate::status::{Failure, Status};
 use crate::stop;
 
-/// Shown after the options.
+/// Printed after the options.
 const EXAMPLE: &str = "\
 Example: 5 ms each way and 100 Mb/s from server to client, until Ctrl-C:
 
@@ -23,37 +24,42 @@ Example: 5 ms each way and 100 Mb/s from server to client, until Ctrl-C:
       --left-address 10.0.0.1/24 --right-address 10.0.0.2/24 \\
       --left-to-right-bit-rate 100Mb/s
 
-SIGUSR1 prints a report of what was carried until then.";
+SIGUSR1 prints a report of what the link has carried until then.";
+
+/// Name of a device whose end has none.
+const DEFAULT_DEVICE: &str = "link0";
 
 /// Options of `link`.
 #[derive(Debug, clap::Args, Serialize)]
 #[command(after_help = EXAMPLE)]
 pub struct Arguments {
-    /// Network namespace of the left host, by name or by path, and the TAP device to make in it.
+    /// Network namespace of the left host, by name or by path, and the TAP device to create in it
+    /// [default of IFNAME: link0].
     #[arg(long, value_name = "NETNS[:IFNAME]")]
     left: String,
     /// The same of the right host.
     #[arg(long, value_name = "NETNS[:IFNAME]")]
     right: String,
-    /// IPv4 address of the left device; without one the device is only brought up.
+    /// IPv4 address of the left device; without it, the device has none.
     #[arg(long, value_name = "CIDR")]
     left_address: Option<String>,
     /// The same of the right device.
     #[arg(long, value_name = "CIDR")]
     right_address: Option<String>,
-    /// Time each frame travels, one way.
+    /// Delay of each frame, one way.
     #[arg(long, value_name = "TIME", default_value = "0s")]
     delay: Time,
-    /// Draw each frame's delay evenly from this much less to this much more; the order stays.
+    /// Make each frame's delay uniform from this much less to this much more; the order stays.
     #[arg(long, value_name = "TIME", default_value = "0s")]
     jitter: Time,
-    /// Bits a second each way carries, Ethernet headers included; without it, any number.
+    /// Bits a second that each direction carries, Ethernet headers included [default: no limit].
     #[arg(long, value_name = "BIT-RATE")]
     bit_rate: Option<BitRate>,
-    /// Frames that may wait for a way with a rate.
-    #[arg(long, value_name = "N", default_value_t = Settings::default().queue_packets)]
-    queue_packets: usize,
-    /// Share of frames lost each way, from 0 to 1.
+    /// Most frames that wait where --bit-rate limits a direction [default: 1000].
+    #[arg(long, value_name = "N")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    queue_packets: Option<usize>,
+    /// Share of frames lost in each direction, from 0 to 1.
     #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
     loss: f64,
     #[command(flatten)]
@@ -76,7 +82,7 @@ pub struct Arguments {
     shared: Shared,
 }
 
-/// What differs from left to right.
+/// Options of the direction from left to right.
 #[derive(Debug, clap::Args, Serialize)]
 #[command(next_help_heading = "From left to right, where it differs")]
 struct LeftToRight {
@@ -97,7 +103,7 @@ struct LeftToRight {
     left_to_right_loss: Option<f64>,
 }
 
-/// What differs from right to left.
+/// Options of the direction from right to left.
 #[derive(Debug, clap::Args, Serialize)]
 #[command(next_help_heading = "From right to left, where it differs")]
 struct RightToLeft {
@@ -118,15 +124,14 @@ struct RightToLeft {
     right_to_left_loss: Option<f64>,
 }
 
-/// Run it.
+/// Runs the verb.
 pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
     if arguments.shared.shows_config(arguments)? {
         return Ok(Status::Done);
     }
-    let ends = Ends {
-        left: end(&arguments.left, arguments.left_address.as_deref())?,
-        right: end(&arguments.right, arguments.right_address.as_deref())?,
-    };
+    arguments.refuse_queue_without_rate()?;
+    let left = end(&arguments.left, arguments.left_address.as_deref())?;
+    let right = end(&arguments.right, arguments.right_address.as_deref())?;
     let stop = stop::on_signals()?;
     let (interrupt, wake) = UnixStream::pair().map_err(Failure::failed)?;
     interrupt.set_nonblocking(true).map_err(Failure::failed)?;
@@ -135,7 +140,8 @@ pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
         signal_hook::low_level::pipe::register(signal, wake).map_err(Failure::failed)?;
     }
     let mut link = Link::open(
-        &ends,
+        &left,
+        &right,
         arguments.left_to_right(),
         arguments.right_to_left(),
         arguments.seed.seed,
@@ -145,19 +151,22 @@ pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
     if !arguments.shared.quiet {
         eprintln!("ready: {} and {}", arguments.left, arguments.right);
     }
-    let mut unprinted = None;
+    let mut print_failure = None;
     let report = link
         .run(arguments.until.duration(), interrupt.as_fd(), |report| {
             if stop.load(Ordering::Relaxed) {
                 return ControlFlow::Break(());
             }
-            unprinted = arguments.shared.print(&report, table).err();
-            unprinted
-                .as_ref()
-                .map_or(ControlFlow::Continue(()), |_| ControlFlow::Break(()))
+            match arguments.shared.print(&report, table) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(failure) => {
+                    print_failure = Some(failure);
+                    ControlFlow::Break(())
+                }
+            }
         })
         .map_err(failure)?;
-    if let Some(failure) = unprinted {
+    if let Some(failure) = print_failure {
         return Err(failure);
     }
     arguments.shared.print(&report, table)?;
@@ -171,66 +180,107 @@ pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
 impl Arguments {
     fn left_to_right(&self) -> Settings {
         let own = &self.left_to_right;
-        Settings {
-            delay_us: microseconds(own.left_to_right_delay.unwrap_or(self.delay)),
-            jitter_us: microseconds(own.left_to_right_jitter.unwrap_or(self.jitter)),
-            rate_bps: own
-                .left_to_right_bit_rate
-                .or(self.bit_rate)
-                .map(|rate| rate.0),
-            queue_packets: own
-                .left_to_right_queue_packets
-                .unwrap_or(self.queue_packets),
-            loss: own.left_to_right_loss.unwrap_or(self.loss),
-        }
+        self.settings(&Differences {
+            delay: own.left_to_right_delay,
+            jitter: own.left_to_right_jitter,
+            bit_rate: own.left_to_right_bit_rate,
+            queue_packets: own.left_to_right_queue_packets,
+            loss: own.left_to_right_loss,
+        })
     }
 
     fn right_to_left(&self) -> Settings {
         let own = &self.right_to_left;
+        self.settings(&Differences {
+            delay: own.right_to_left_delay,
+            jitter: own.right_to_left_jitter,
+            bit_rate: own.right_to_left_bit_rate,
+            queue_packets: own.right_to_left_queue_packets,
+            loss: own.right_to_left_loss,
+        })
+    }
+
+    /// The settings of a direction: its own options, else those of both directions.
+    fn settings(&self, own: &Differences) -> Settings {
         Settings {
-            delay_us: microseconds(own.right_to_left_delay.unwrap_or(self.delay)),
-            jitter_us: microseconds(own.right_to_left_jitter.unwrap_or(self.jitter)),
-            rate_bps: own
-                .right_to_left_bit_rate
-                .or(self.bit_rate)
-                .map(|rate| rate.0),
+            delay_us: microseconds(own.delay.unwrap_or(self.delay)),
+            jitter_us: microseconds(own.jitter.unwrap_or(self.jitter)),
+            rate_bps: own.bit_rate.or(self.bit_rate).map(|rate| rate.0),
             queue_packets: own
-                .right_to_left_queue_packets
-                .unwrap_or(self.queue_packets),
-            loss: own.right_to_left_loss.unwrap_or(self.loss),
+                .queue_packets
+                .or(self.queue_packets)
+                .unwrap_or(Settings::default().queue_packets),
+            loss: own.loss.unwrap_or(self.loss),
         }
     }
+
+    /// Refuses the length of a queue in which no frame ever waits.
+    fn refuse_queue_without_rate(&self) -> Result<(), Failure> {
+        let (left, right) = (&self.left_to_right, &self.right_to_left);
+        let has_rate = |own: Option<BitRate>| own.or(self.bit_rate).is_some();
+        let left_to_right = has_rate(left.left_to_right_bit_rate);
+        let right_to_left = has_rate(right.right_to_left_bit_rate);
+        let why = "without a bit rate, which makes frames wait";
+        refuse_ignored(&[
+            (
+                self.queue_packets.is_some() && !left_to_right && !right_to_left,
+                "queue-packets",
+                why,
+            ),
+            (
+                left.left_to_right_queue_packets.is_some() && !left_to_right,
+                "left-to-right-queue-packets",
+                why,
+            ),
+            (
+                right.right_to_left_queue_packets.is_some() && !right_to_left,
+                "right-to-left-queue-packets",
+                why,
+            ),
+        ])
+    }
+}
+
+/// The options in which one direction differs from both.
+struct Differences {
+    delay: Option<Time>,
+    jitter: Option<Time>,
+    bit_rate: Option<BitRate>,
+    queue_packets: Option<usize>,
+    loss: Option<f64>,
 }
 
 fn microseconds(time: Time) -> f64 {
     time.0.as_secs_f64() * 1e6
 }
 
-/// A place and perhaps an address, from their options.
-fn end(place: &str, address: Option<&str>) -> Result<(Place, Option<Address>), Failure> {
+/// An end from its options.
+fn end(interface: &str, address: Option<&str>) -> Result<End, Failure> {
+    let interface = Interface::in_namespace(interface, DEFAULT_DEVICE)
+        .map_err(|error| failure(error.into()))?;
     let address = address.map(str::parse).transpose().map_err(failure)?;
-    Ok((place.parse().map_err(failure)?, address))
+    Ok((interface, address))
 }
 
-/// The link's error with the status it deserves.
+/// The exit status and hint for an error of the link.
 fn failure(error: LinkError) -> Failure {
     if error.is_lack_of_machine() {
         return Failure::lacking(error)
             .with_hint("run as root, in a kernel with TAP devices (modprobe tun)");
     }
     match error {
-        LinkError::Place { .. }
+        LinkError::Interface(InterfaceError::Namespace { .. }) => {
+            Failure::usage(error).with_hint("`ip netns list` prints the existing namespaces")
+        }
+        LinkError::Interface(_)
         | LinkError::Address { .. }
         | LinkError::Setting { .. }
-        | LinkError::Processors { .. } => Failure::usage(error),
-        LinkError::Namespace { .. } => {
-            Failure::usage(error).with_hint("`ip netns list` names those that are there")
-        }
+        | LinkError::Cpus { .. } => Failure::usage(error),
         _ => Failure::failed(error),
     }
 }
 
-/// The report for people.
+/// The report as a table.
 fn table(report: &Report) -> String {
     let mut text = format!(
         "{:<15} {:>12} {:>15} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}\n",
@@ -266,8 +316,9 @@ fn table(report: &Report) -> String {
     }
     let _ = writeln!(
         text,
-        "delays {}: late by at most 50 us at the median and 200 us at the 99th percentile, none \
-         dropped for want of time\n{:.2} s of processor time in {:.2} s, {:.2} s of it spinning{}",
+        "delays {}: kept means late by at most 50 us at the median and 200 us at the 99th \
+         percentile, and no frame dropped for lack of time\n{:.2} s of CPU time in {:.2} s, {:.2} s \
+         of it spinning{}",
         if report.kept { "kept" } else { "NOT kept" },
         report.cpu_s,
         report.elapsed_s,
@@ -275,7 +326,7 @@ fn table(report: &Report) -> String {
         if report.runs_first {
             ""
         } else {
-            "; it was not allowed to run before other work"
+            "; the link may not have real-time priority"
         }
     );
     text

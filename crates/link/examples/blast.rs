@@ -1,17 +1,18 @@
-//! A steady stream of UDP packets that carry the time they were sent, and its receiver.
+//! A steady stream of UDP packets that carry the time when they were sent, and its receiver.
 //!
-//! It measures one-way delay between two hosts that share a clock, such as two network namespaces
-//! of one machine, up to the moment the receiving kernel gets the packet from its device: how busy
-//! the receiver is does not matter.
+//! It measures one-way delay between two hosts that share a clock, such as two network namespaces of
+//! one machine, up to the moment when the receiving kernel gets the packet from its device. So it
+//! does not matter how busy the receiver is.
 //!
 //! ```text
 //! blast receive 0.0.0.0:9000
 //! blast send 10.0.0.1:9000 200000000 1472 5
 //! ```
 //!
-//! The sender takes a destination, a rate in bits a second of Ethernet frames, bytes a packet and
-//! seconds; it spins between packets, so that its own lateness is no part of what is measured, and
-//! does not catch up when it was not allowed to run: a burst would be another stream. The receiver ends after a second without packets and prints JSON, times in microseconds.
+//! The sender's arguments are a destination, a rate in bits a second of Ethernet frames, bytes a
+//! packet and seconds. It spins between packets, so its own lateness is not part of the measurement.
+//! It does not catch up after a pause: a burst would be another stream. The receiver ends after a
+//! second without packets and prints JSON, times in microseconds.
 
 use std::env;
 use std::error::Error;
@@ -23,10 +24,10 @@ use hdrhistogram::Histogram;
 use perpacket_linux::clock::realtime_ns;
 use perpacket_linux::udp;
 
-/// Bytes of the Ethernet, IPv4 and UDP headers before a packet.
+/// Bytes of the Ethernet, IPv4 and UDP headers.
 const HEADER_BYTES: u64 = 14 + 20 + 8;
 
-/// How long the receiver waits for more once it has got something.
+/// The receiver ends after this time without packets.
 const SILENCE: Duration = Duration::from_secs(1);
 
 /// Room for packets that wait to be received.

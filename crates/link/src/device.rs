@@ -1,25 +1,22 @@
 //! A TAP device in the network namespace of a host.
 //!
-//! A thread enters the namespace, makes the device and ends; the descriptor goes on working from
-//! anywhere. The device lives as long as the descriptor, so that nothing is left behind by a link
-//! that was killed.
+//! A thread enters the namespace, creates the device and ends; the descriptor works from any
+//! namespace. The device lives as long as the descriptor, so a killed link leaves none behind.
 
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{Read, Seek, SeekFrom};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::thread;
 
-use perpacket_linux::interface::{self, TapError};
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use perpacket_linux::interface::{self, Interface, Mac, TapError};
 
-use crate::error::{LinkError, OPEN_ACTION};
-use crate::place::{Address, Place};
+use crate::address::Address;
+use crate::error::{LinkError, OPEN_TUN};
 
-/// Frames that wait in the device until the link reads them. The kernel's 500 are 24 ms at
-/// 250 Mb/s; a host that sends a whole window at once needs more.
+/// Frames that wait in the device until the link reads them. The kernel's default of 500 is 24 ms
+/// at 250 Mb/s; a host that sends a whole window at once needs more.
 const QUEUE_FRAMES: u32 = 10_000;
 
-/// Which column of /proc/net/dev, after the device's name, counts frames dropped in sending.
+/// The column of /proc/net/dev, after the device's name, that counts frames dropped in sending.
 const SEND_DROPS_COLUMN: usize = 11;
 
 /// An open device.
@@ -32,35 +29,28 @@ pub struct Device {
 }
 
 impl Device {
-    /// Make the device of a place and bring it up.
-    pub fn open(place: &Place, address: Option<Address>) -> Result<Self, LinkError> {
-        let namespace = place.open()?;
-        thread::scope(|scope| {
-            scope
-                .spawn(|| {
-                    move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))
-                        .map_err(|error| place.namespace_error(error.into()))?;
-                    Self::make(place, address)
-                })
-                .join()
-                .unwrap_or_else(|_| {
-                    let source = io::Error::other("the thread that entered it ended early");
-                    Err(place.namespace_error(source))
-                })
-        })
+    /// Creates the device and brings it up.
+    pub fn open(interface: &Interface, address: Option<Address>) -> Result<Self, LinkError> {
+        interface.inside(|| Self::create(interface, address))
     }
 
-    /// Make the device in the namespace of the calling thread.
-    fn make(place: &Place, address: Option<Address>) -> Result<Self, LinkError> {
-        let name = place.device();
-        let failed = |action| move |source| place.device_error(action, source);
+    /// Creates the device in the namespace of the calling thread.
+    fn create(interface: &Interface, address: Option<Address>) -> Result<Self, LinkError> {
+        let name = interface.name();
+        let failed = |action| {
+            move |source| LinkError::Device {
+                device: interface.to_string(),
+                action,
+                source,
+            }
+        };
         let tap = interface::create_tap(name).map_err(|error| match error {
-            TapError::Open(source) => failed(OPEN_ACTION)(source),
-            TapError::Create(source) => failed("make it")(source),
+            TapError::Open(source) => failed(OPEN_TUN)(source),
+            TapError::Create(source) => failed("create it")(source),
         })?;
         let socket = interface::control_socket().map_err(failed("open a socket"))?;
         interface::set_queue(&socket, name, QUEUE_FRAMES).map_err(failed("set its queue"))?;
-        interface::set_mac(&socket, name, hardware_address(place))
+        interface::set_mac(&socket, name, mac(interface))
             .map_err(failed("set its Ethernet address"))?;
         if let Some(address) = address {
             interface::set_address(&socket, name, address.host)
@@ -68,7 +58,8 @@ impl Device {
             interface::set_mask(&socket, name, address.mask()).map_err(failed("set its mask"))?;
         }
         interface::bring_up(&socket, name).map_err(failed("bring it up"))?;
-        let counters = File::open("/proc/thread-self/net/dev").map_err(failed("count drops"))?;
+        let counters =
+            File::open("/proc/thread-self/net/dev").map_err(failed("read its counters"))?;
         Ok(Self {
             tap,
             counters,
@@ -76,18 +67,18 @@ impl Device {
         })
     }
 
-    /// What becomes readable when the host has sent a frame.
+    /// The descriptor that is readable when the host has sent a frame.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.tap.as_fd()
     }
 
-    /// Name of the device.
+    /// The device's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Frames the host sent that found the device's queue full; none if the device is gone.
-    pub fn unread_drops(&mut self) -> Option<u64> {
+    /// Frames that the host sent while the device's queue was full; `None` if the device is gone.
+    pub fn send_drops(&mut self) -> Option<u64> {
         let mut table = String::new();
         self.counters.seek(SeekFrom::Start(0)).ok()?;
         self.counters.read_to_string(&mut table).ok()?;
@@ -107,20 +98,18 @@ fn send_drops(table: &str, device: &str) -> Option<u64> {
         .ok()
 }
 
-/// A locally administered Ethernet address that is the same whenever the same link is made, so
-/// that neighbours' tables stay true when a link is replaced by one with another delay.
-fn hardware_address(place: &Place) -> [u8; 6] {
+/// A locally administered Ethernet address that depends on the interface only: neighbours' tables
+/// stay valid when a new link with another delay replaces this one.
+fn mac(interface: &Interface) -> Mac {
     // FNV-1a, 64 bits.
-    let text = place
-        .namespace()
+    let hash = interface
+        .to_string()
         .bytes()
-        .chain([0])
-        .chain(place.device().bytes());
-    let hash = text.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
     let [_, _, a, b, c, d, e, f] = hash.to_be_bytes();
-    // Bit 0 would make it a multicast address, bit 1 says that no vendor gave it.
+    // Bit 0 marks multicast addresses, bit 1 locally administered ones.
     [(a & !1) | 2, b, c, d, e, f]
 }
 
@@ -138,10 +127,11 @@ mod tests {
     }
 
     #[test]
-    fn ethernet_addresses_are_for_one_device_and_stay() {
-        let (left, right): (Place, Place) = ("a:x".parse().unwrap(), "b:x".parse().unwrap());
-        assert_eq!(hardware_address(&left), hardware_address(&left));
-        assert_ne!(hardware_address(&left), hardware_address(&right));
-        assert_eq!(hardware_address(&left)[0] & 3, 2);
+    fn an_ethernet_address_depends_on_the_interface_only() {
+        let (left, right): (Interface, Interface) =
+            ("a:x".parse().unwrap(), "b:x".parse().unwrap());
+        assert_eq!(mac(&left), mac(&left));
+        assert_ne!(mac(&left), mac(&right));
+        assert_eq!(mac(&left)[0] & 3, 2);
     }
 }

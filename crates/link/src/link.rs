@@ -1,79 +1,79 @@
 //! The loop that carries frames.
 //!
-//! One thread serves both ways, because a second one would want a second processor. Frames that are
-//! due go first, in order of their times over both ways; then frames are read, until one is due
-//! again or there are none. The loop sleeps until a little before the next frame is due, for a
-//! sleeper never wakes on time, and spins for the rest, reading meanwhile. How much before, it learns
-//! from how late it woke: the mean and twice the mean deviation, as TCP does for its timer
-//! (RFC 6298). Buffers are used again,
-//! so that a link that has seen its busiest moment allocates nothing.
+//! One thread serves both directions, because a second one would need a second CPU. It first
+//! delivers the frames that are due, in order of their times over both directions, then reads frames
+//! until one is due or there are none. It sleeps until a little before the next frame is due,
+//! because no sleeper wakes on time, and spins for the rest, reading meanwhile. It learns how much
+//! earlier to wake from how late it woke: the mean and twice the mean deviation, as TCP does for its
+//! timer (RFC 6298). Buffers are reused: after its busiest moment a link allocates nothing.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::ops::{ControlFlow, RangeInclusive};
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
+use perpacket_linux::clock::{monotonic_ns, thread_cpu_ns};
+use perpacket_linux::interface::Interface;
+use perpacket_linux::{affinity, scheduling};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
+use crate::address::Address;
 use crate::device::Device;
-use crate::direction::{Direction, Settings, Verdict};
 use crate::error::LinkError;
-use crate::place::{Address, Place};
-use crate::processor;
 use crate::report::{Dropped, Errors, LATE_US, OneWay, Report, SCHEMA};
+use crate::schedule::{Schedule, Settings, Verdict};
 
-/// Room for a frame: the MTU of 1500 bytes, an Ethernet header, two VLAN tags, rounded up.
-const FRAME_BYTES: usize = 1536;
+/// Bytes of the longest frame: the largest packet of IPv4, an Ethernet header and two VLAN tags.
+const LONGEST_FRAME_BYTES: usize = 65_535 + 14 + 8;
 
-/// Frames on the way in one direction beyond which the link refuses more: 96 MiB of buffers, or
-/// 0.4 s of full frames at 2 Gb/s.
-const MOST_FLYING: usize = 65_536;
+/// Room of a new buffer: a frame of an MTU of 1500 bytes. Longer frames make it grow.
+const BUFFER_BYTES: usize = 1536;
 
-/// Frames read from one device before the other gets its turn.
+/// Most frames in flight in one direction.
+const IN_FLIGHT_FRAMES: usize = 65_536;
+
+/// Most bytes in flight in one direction: 0.4 s of full frames at 2 Gb/s.
+const IN_FLIGHT_BYTES: usize = IN_FLIGHT_FRAMES * BUFFER_BYTES;
+
+/// Frames read from one device before the other is read.
 const BATCH_FRAMES: usize = 32;
 
-/// Least and most time before the next frame is due that the thread wakes to spin. In between it is
-/// what the last wake-ups tell: a sleeping processor of a virtual machine takes 100 us to come back,
-/// one that has other work a tenth of it.
-const SPIN_NS: RangeInclusive<u64> = 5_000..=200_000;
+/// Least and most time before the next frame is due that the thread wakes to spin. A sleeping CPU of
+/// a virtual machine takes 100 us to wake, one with other work a tenth of that.
+const LEAD_NS: RangeInclusive<u64> = 5_000..=200_000;
 
-/// One part in so many of the time may be spun: without a limit, a link that wakes late and has a
-/// frame due every 60 us (200 Mb/s) would spin all the time, take the processor from the hosts that
-/// share it, and never learn that it could wake earlier.
+/// Of the time, at most one part in this many is spent spinning. Without a limit a link that wakes
+/// late and has a frame due every 60 us (200 Mb/s) would spin all the time, use the CPU of the hosts
+/// that share it, and never learn to wake earlier.
 const SPIN_PART: u64 = 4;
 
-/// Wake-ups that weigh in on that time: each counts one in so many.
-const WAKES: u64 = 16;
+/// The weight of one wake-up in the mean is one part in this many.
+const WAKE_WEIGHT: u64 = 16;
 
-/// How long a link that finds no time to sleep goes on before it looks at its interrupt.
-const LOOK_NS: u64 = 10_000_000;
+/// Longest time that a link without sleep goes on before it checks its interrupt.
+const POLL_INTERVAL_NS: u64 = 10_000_000;
 
-/// Longest error the histogram tells apart from longer ones: ten seconds.
+/// Longest error that the histogram resolves: ten seconds.
 const LONGEST_ERROR_NS: u64 = 10_000_000_000;
 
-/// The two hosts a link joins.
-#[derive(Clone, Debug)]
-pub struct Ends {
-    /// Where the left device stands, and its address if the link is to give it one.
-    pub left: (Place, Option<Address>),
-    /// The same of the right device.
-    pub right: (Place, Option<Address>),
-}
+/// One end of a link: the TAP device to create, and its address if it is to have one.
+pub type End = (Interface, Option<Address>);
 
-/// A frame in memory.
+/// A frame in flight.
 struct Frame {
-    bytes: Box<[u8]>,
-    length: usize,
+    bytes: Vec<u8>,
     due_ns: u64,
 }
 
-/// One way: what it decides, what is on it, and what it did.
-struct Way {
+/// One direction: its schedule, its frames in flight and its counts.
+struct Direction {
     settings: Settings,
-    direction: Direction,
-    flying: VecDeque<Frame>,
+    schedule: Schedule,
+    in_flight: VecDeque<Frame>,
+    in_flight_bytes: usize,
     packets: u64,
     bytes: u64,
     dropped: Dropped,
@@ -81,12 +81,12 @@ struct Way {
     late_packets: u64,
 }
 
-/// What ended a sleep before its time.
+/// What ended a sleep early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ready {
-    /// A frame can be read, or it is worth a look.
+    /// A frame may be readable.
     Frame,
-    /// Somebody wants a report.
+    /// The interrupt is readable.
     Interrupt,
 }
 
@@ -94,19 +94,21 @@ enum Ready {
 pub struct Link {
     /// Left and right.
     devices: [Device; 2],
-    /// Way 0 goes from device 0 to device 1, way 1 back.
-    ways: [Way; 2],
-    free: Vec<Box<[u8]>>,
-    processors: Vec<usize>,
-    runs_first: bool,
-    since_ns: u64,
+    /// From device 0 to device 1, and back.
+    directions: [Direction; 2],
+    /// A read fills this much at most: one byte more than the longest frame shows truncation.
+    read_buffer: Box<[u8]>,
+    free_buffers: Vec<Vec<u8>>,
+    cpus: Vec<usize>,
+    has_priority: bool,
+    start_ns: u64,
     spun_ns: u64,
-    /// What may be spun now.
-    allowance_ns: u64,
+    /// The time that the link may spin now.
+    spin_allowance_ns: u64,
     wakes: Wakes,
 }
 
-/// How late the thread wakes from a sleep of set length.
+/// How late the thread wakes from sleep.
 #[derive(Debug)]
 struct Wakes {
     mean_ns: u64,
@@ -114,113 +116,119 @@ struct Wakes {
 }
 
 impl Wakes {
-    /// Learn from one wake-up.
+    /// Learns from one wake-up.
     fn learn(&mut self, late_ns: u64) {
-        // One wake-up that another guest delayed by milliseconds says nothing of the next.
-        let late_ns = late_ns.min(*SPIN_NS.end());
+        // A wake-up that another guest delays by milliseconds does not predict the next.
+        let late_ns = late_ns.min(*LEAD_NS.end());
         let deviation_ns = late_ns.abs_diff(self.mean_ns);
-        self.deviation_ns = (self.deviation_ns * (WAKES - 1) + deviation_ns) / WAKES;
-        self.mean_ns = (self.mean_ns * (WAKES - 1) + late_ns) / WAKES;
+        let mean = |mean_ns, new_ns| (mean_ns * (WAKE_WEIGHT - 1) + new_ns) / WAKE_WEIGHT;
+        self.deviation_ns = mean(self.deviation_ns, deviation_ns);
+        self.mean_ns = mean(self.mean_ns, late_ns);
     }
 
     /// How long before a time to wake.
     fn lead_ns(&self) -> u64 {
         let lead_ns = self.mean_ns + 2 * self.deviation_ns;
-        lead_ns.clamp(*SPIN_NS.start(), *SPIN_NS.end())
+        lead_ns.clamp(*LEAD_NS.start(), *LEAD_NS.end())
     }
 }
 
 impl Link {
-    /// Make both devices and bring them up.
+    /// Creates both devices and brings them up.
     ///
     /// # Errors
-    ///
-    /// A setting out of range, a namespace that is not there, a device that cannot be made.
+    /// A setting out of range, a namespace that does not exist, a device that cannot be created.
     pub fn open(
-        ends: &Ends,
+        left: &End,
+        right: &End,
         left_to_right: Settings,
         right_to_left: Settings,
         seed: u64,
-        processors: &[usize],
+        cpus: &[usize],
     ) -> Result<Self, LinkError> {
         left_to_right.check()?;
         right_to_left.check()?;
         Ok(Self {
             devices: [
-                Device::open(&ends.left.0, ends.left.1)?,
-                Device::open(&ends.right.0, ends.right.1)?,
+                Device::open(&left.0, left.1)?,
+                Device::open(&right.0, right.1)?,
             ],
-            ways: [
-                Way::new(left_to_right, seed)?,
-                Way::new(right_to_left, !seed)?,
+            directions: [
+                Direction::new(left_to_right, seed)?,
+                Direction::new(right_to_left, !seed)?,
             ],
-            free: Vec::new(),
-            processors: processors.to_vec(),
-            runs_first: false,
-            since_ns: processor::now_ns(),
+            read_buffer: vec![0; LONGEST_FRAME_BYTES + 1].into_boxed_slice(),
+            free_buffers: Vec::new(),
+            cpus: cpus.to_vec(),
+            has_priority: false,
+            start_ns: monotonic_ns(),
             spun_ns: 0,
-            allowance_ns: 0,
+            spin_allowance_ns: 0,
             wakes: Wakes {
-                mean_ns: *SPIN_NS.end() / 2,
+                mean_ns: *LEAD_NS.end() / 2,
                 deviation_ns: 0,
             },
         })
     }
 
-    /// Carry frames on the calling thread until `asked` breaks or the time is over, and say what
-    /// was done. The thread is bound to the link's processors and made prompt.
+    /// Carries frames on the calling thread until `on_interrupt` breaks or the time is over, and
+    /// returns the last report. Binds the thread to the link's CPUs and raises its priority.
     ///
-    /// Whenever `interrupt` becomes readable, what it holds is read and `asked` gets a report.
-    /// What is on the way at the end is not delivered.
+    /// Whenever `interrupt` is readable, the link reads it and passes a report to `on_interrupt`.
+    /// Frames that are in flight at the end are not delivered.
     ///
     /// # Errors
-    ///
-    /// Processors that do not exist; a failure of the kernel in waiting.
+    /// CPUs that do not exist; a failure of the kernel in waiting; a removed device.
     pub fn run(
         &mut self,
         duration: Option<Duration>,
         interrupt: BorrowedFd<'_>,
-        mut asked: impl FnMut(Report) -> ControlFlow<()>,
+        mut on_interrupt: impl FnMut(Report) -> ControlFlow<()>,
     ) -> Result<Report, LinkError> {
-        processor::bind(&self.processors)?;
-        self.runs_first = processor::hurry();
-        self.since_ns = processor::now_ns();
+        affinity::bind(&self.cpus).map_err(|source| LinkError::Cpus {
+            cpus: self.cpus.clone(),
+            source,
+        })?;
+        self.has_priority = scheduling::prioritize();
+        self.start_ns = monotonic_ns();
         let end_ns = duration.map_or(u64::MAX, |time| {
             let time_ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-            self.since_ns.saturating_add(time_ns)
+            self.start_ns.saturating_add(time_ns)
         });
-        let mut looked_ns = self.since_ns;
-        let mut now_ns = self.since_ns;
-        let mut spinning = false;
+        let mut polled_ns = self.start_ns;
+        let mut now_ns = self.start_ns;
+        let mut is_spinning = false;
         while now_ns < end_ns {
             let delivered = self.deliver();
             let read = [self.receive(0), self.receive(1)];
-            let moved = delivered + read[0] + read[1];
+            let is_idle = delivered + read[0] + read[1] == 0;
             let before_ns = now_ns;
-            now_ns = processor::now_ns();
-            self.count_spin(now_ns - before_ns, moved == 0 && spinning);
+            now_ns = monotonic_ns();
+            self.count_spin(now_ns - before_ns, is_idle && is_spinning);
             let due_ns = self.next_due_ns().min(end_ns);
-            let lead_ns = self.wakes.lead_ns().min(self.allowance_ns);
-            let rest_ns = due_ns.saturating_sub(now_ns.saturating_add(lead_ns));
-            let busy = read.contains(&BATCH_FRAMES) || rest_ns == 0;
-            spinning = busy;
-            if busy && now_ns < looked_ns + LOOK_NS {
+            let lead_ns = self.wakes.lead_ns().min(self.spin_allowance_ns);
+            let sleep_ns = due_ns.saturating_sub(now_ns.saturating_add(lead_ns));
+            is_spinning = read.contains(&BATCH_FRAMES) || sleep_ns == 0;
+            if is_spinning && now_ns < polled_ns + POLL_INTERVAL_NS {
                 continue;
             }
-            let time = (due_ns < u64::MAX || busy)
-                .then(|| processor::span(if busy { 0 } else { rest_ns }));
-            let wake_ns = now_ns + rest_ns;
-            let ready = self.sleep(time, interrupt)?;
-            let slept_until_ns = processor::now_ns();
-            self.count_spin(slept_until_ns - now_ns, false);
-            now_ns = slept_until_ns;
-            if ready.is_none() && !busy {
+            let timeout_ns = match (is_spinning, due_ns) {
+                (true, _) => Some(0),
+                (false, u64::MAX) => None,
+                (false, _) => Some(sleep_ns),
+            };
+            let wake_ns = now_ns + sleep_ns;
+            let ready = self.sleep(timeout_ns, interrupt)?;
+            let slept_ns = monotonic_ns() - now_ns;
+            self.count_spin(slept_ns, false);
+            now_ns += slept_ns;
+            if ready.is_none() && !is_spinning {
                 self.wakes.learn(now_ns.saturating_sub(wake_ns));
             }
-            looked_ns = now_ns;
+            polled_ns = now_ns;
             if ready == Some(Ready::Interrupt) {
                 let _ = rustix::io::read(interrupt, &mut [0; 64]);
-                if asked(self.report()).is_break() {
+                if on_interrupt(self.report()).is_break() {
                     break;
                 }
             }
@@ -228,89 +236,86 @@ impl Link {
         Ok(self.report())
     }
 
-    /// Count time that was spun or earns an allowance to.
-    fn count_spin(&mut self, time_ns: u64, spun: bool) {
-        self.allowance_ns = (self.allowance_ns + time_ns / SPIN_PART).min(*SPIN_NS.end());
-        if spun {
+    /// Counts time, which earns an allowance to spin, and uses it if it was spun.
+    fn count_spin(&mut self, time_ns: u64, was_spun: bool) {
+        let allowance_ns = self.spin_allowance_ns + time_ns / SPIN_PART;
+        self.spin_allowance_ns = allowance_ns.min(*LEAD_NS.end());
+        if was_spun {
             self.spun_ns += time_ns;
-            self.allowance_ns = self.allowance_ns.saturating_sub(time_ns);
+            self.spin_allowance_ns = self.spin_allowance_ns.saturating_sub(time_ns);
         }
     }
 
-    /// When the next frame of either way is due.
+    /// When the next frame of either direction is due.
     fn next_due_ns(&self) -> u64 {
-        self.ways.iter().map(Way::due_ns).min().unwrap_or(u64::MAX)
+        let [left_to_right, right_to_left] = &self.directions;
+        left_to_right.due_ns().min(right_to_left.due_ns())
     }
 
-    /// Sleep until something is ready or the time, if there is one, is over.
+    /// Sleeps until something is ready, or until the timeout if there is one.
     fn sleep(
         &self,
-        time: Option<Timespec>,
+        timeout_ns: Option<u64>,
         interrupt: BorrowedFd<'_>,
     ) -> Result<Option<Ready>, LinkError> {
-        let mut waiting = [
+        let timeout = timeout_ns.map(|time_ns| Timespec {
+            tv_sec: (time_ns / 1_000_000_000) as i64,
+            tv_nsec: (time_ns % 1_000_000_000) as i64,
+        });
+        let mut polled = [
             PollFd::from_borrowed_fd(self.devices[0].descriptor(), PollFlags::IN),
             PollFd::from_borrowed_fd(self.devices[1].descriptor(), PollFlags::IN),
             PollFd::from_borrowed_fd(interrupt, PollFlags::IN),
         ];
-        match poll(&mut waiting, time.as_ref()) {
+        match poll(&mut polled, timeout.as_ref()) {
             Ok(0) => return Ok(None),
             Ok(_) => {}
             Err(Errno::INTR) => return Ok(Some(Ready::Frame)),
             Err(error) => return Err(LinkError::Wait(error.into())),
         }
-        for (device, state) in self.devices.iter().zip(&waiting) {
+        for (device, state) in self.devices.iter().zip(&polled) {
             if state.revents().intersects(PollFlags::ERR | PollFlags::HUP) {
-                return Err(LinkError::Gone {
+                return Err(LinkError::DeviceRemoved {
                     device: device.name().to_owned(),
                 });
             }
         }
-        Ok(Some(if waiting[2].revents().is_empty() {
+        Ok(Some(if polled[2].revents().is_empty() {
             Ready::Frame
         } else {
             Ready::Interrupt
         }))
     }
 
-    /// Deliver all that is due, in order of its times; how many frames there were.
+    /// Delivers all frames that are due, in order of their times; returns how many there were.
     fn deliver(&mut self) -> usize {
-        let mut now_ns = processor::now_ns();
+        let mut now_ns = monotonic_ns();
         let mut count = 0;
         loop {
-            let first = usize::from(self.ways[1].due_ns() < self.ways[0].due_ns());
-            if self.ways[first].due_ns() > now_ns {
-                return count;
-            }
-            let Some(frame) = self.ways[first].flying.pop_front() else {
+            let first = usize::from(self.directions[1].due_ns() < self.directions[0].due_ns());
+            let Some(frame) = self.directions[first].pop_due(now_ns) else {
                 return count;
             };
             let to = self.devices[1 - first].descriptor();
-            let written = rustix::io::write(to, &frame.bytes[..frame.length]);
-            now_ns = processor::now_ns();
-            self.ways[first].delivered(&frame, written.is_ok(), now_ns);
-            self.free.push(frame.bytes);
+            let written = rustix::io::write(to, &frame.bytes);
+            now_ns = monotonic_ns();
+            self.directions[first].count(&frame, written.is_ok(), now_ns);
+            self.free_buffers.push(frame.bytes);
             count += 1;
         }
     }
 
-    /// Read frames from a device until there are none, the other's turn comes or a frame is due;
+    /// Reads frames from a device until there are none, a batch is read or a frame is due; returns
     /// how many there were.
     fn receive(&mut self, from: usize) -> usize {
         for count in 0..BATCH_FRAMES {
-            let mut bytes = self
-                .free
-                .pop()
-                .unwrap_or_else(|| vec![0; FRAME_BYTES].into_boxed_slice());
-            let Ok(length) = rustix::io::read(self.devices[from].descriptor(), &mut bytes[..])
-            else {
-                self.free.push(bytes);
+            let descriptor = self.devices[from].descriptor();
+            let Ok(length) = rustix::io::read(descriptor, &mut self.read_buffer[..]) else {
                 return count;
             };
-            let arrival_ns = processor::now_ns();
-            if let Some(bytes) = self.ways[from].admit(bytes, length, arrival_ns) {
-                self.free.push(bytes);
-            }
+            let arrival_ns = monotonic_ns();
+            let frame = &self.read_buffer[..length];
+            self.directions[from].admit(frame, arrival_ns, &mut self.free_buffers);
             if self.next_due_ns() <= arrival_ns {
                 return count + 1;
             }
@@ -318,75 +323,88 @@ impl Link {
         BATCH_FRAMES
     }
 
-    /// What was done until now.
     fn report(&mut self) -> Report {
         let [left, right] = &mut self.devices;
-        let left_to_right = self.ways[0].report(left);
-        let right_to_left = self.ways[1].report(right);
+        let left_to_right = self.directions[0].report(left);
+        let right_to_left = self.directions[1].report(right);
         Report {
             schema: SCHEMA,
-            elapsed_s: (processor::now_ns() - self.since_ns) as f64 / 1e9,
-            kept: left_to_right.kept() && right_to_left.kept(),
+            elapsed_s: (monotonic_ns() - self.start_ns) as f64 / 1e9,
+            kept: left_to_right.is_kept() && right_to_left.is_kept(),
             left_to_right,
             right_to_left,
-            cpu_s: processor::used_s(),
+            cpu_s: thread_cpu_ns() as f64 / 1e9,
             spin_s: self.spun_ns as f64 / 1e9,
-            runs_first: self.runs_first,
+            runs_first: self.has_priority,
         }
     }
 }
 
-impl Way {
+impl Direction {
     fn new(settings: Settings, seed: u64) -> Result<Self, LinkError> {
-        let mut errors_ns = Histogram::new_with_bounds(1, LONGEST_ERROR_NS, 3)?;
-        errors_ns.auto(false);
         Ok(Self {
-            direction: Direction::new(&settings, seed),
+            schedule: Schedule::new(&settings, seed),
             settings,
-            flying: VecDeque::new(),
+            in_flight: VecDeque::new(),
+            in_flight_bytes: 0,
             packets: 0,
             bytes: 0,
             dropped: Dropped::default(),
-            errors_ns,
+            errors_ns: Histogram::new_with_bounds(1, LONGEST_ERROR_NS, 3)?,
             late_packets: 0,
         })
     }
 
-    /// When the next frame is due, the end of time if there is none.
+    /// When the next frame is due; the end of time if there is none.
     fn due_ns(&self) -> u64 {
-        self.flying.front().map_or(u64::MAX, |frame| frame.due_ns)
+        self.in_flight
+            .front()
+            .map_or(u64::MAX, |frame| frame.due_ns)
     }
 
-    /// Send a frame on its way, or give its buffer back.
-    fn admit(&mut self, bytes: Box<[u8]>, length: usize, arrival_ns: u64) -> Option<Box<[u8]>> {
-        if self.flying.len() >= MOST_FLYING {
-            self.dropped.not_kept += 1;
-            return Some(bytes);
+    /// The next frame, if it is due.
+    fn pop_due(&mut self, now_ns: u64) -> Option<Frame> {
+        if self.due_ns() > now_ns {
+            return None;
         }
-        match self.direction.admit(arrival_ns, length) {
+        let frame = self.in_flight.pop_front()?;
+        self.in_flight_bytes -= frame.bytes.len();
+        Some(frame)
+    }
+
+    /// Puts a frame in flight or drops it.
+    fn admit(&mut self, frame: &[u8], arrival_ns: u64, free_buffers: &mut Vec<Vec<u8>>) {
+        if frame.len() > LONGEST_FRAME_BYTES
+            || self.in_flight.len() >= IN_FLIGHT_FRAMES
+            || self.in_flight_bytes + frame.len() > IN_FLIGHT_BYTES
+        {
+            self.dropped.not_kept += 1;
+            return;
+        }
+        match self.schedule.admit(arrival_ns, frame.len()) {
             Verdict::Deliver { due_ns } => {
-                self.flying.push_back(Frame {
-                    bytes,
-                    length,
-                    due_ns,
-                });
-                return None;
+                let mut bytes = free_buffers
+                    .pop()
+                    .unwrap_or_else(|| Vec::with_capacity(BUFFER_BYTES));
+                bytes.clear();
+                bytes.extend_from_slice(frame);
+                self.in_flight_bytes += frame.len();
+                self.in_flight.push_back(Frame { bytes, due_ns });
             }
             Verdict::Full => self.dropped.queue += 1,
             Verdict::Lost => self.dropped.loss += 1,
         }
-        Some(bytes)
     }
 
-    /// Count a frame that was written, or that the device refused.
-    fn delivered(&mut self, frame: &Frame, taken: bool, now_ns: u64) {
-        if !taken {
+    /// Counts a frame that was written, or that the device refused.
+    fn count(&mut self, frame: &Frame, was_written: bool, now_ns: u64) {
+        if !was_written {
             self.dropped.not_kept += 1;
             return;
         }
         let error_ns = now_ns.saturating_sub(frame.due_ns);
         self.packets += 1;
-        self.bytes += frame.length as u64;
+        self.bytes += frame.bytes.len() as u64;
         self.errors_ns.saturating_record(error_ns);
         self.late_packets += u64::from(error_ns as f64 > LATE_US * 1e3);
     }
@@ -397,7 +415,7 @@ impl Way {
             packets: self.packets,
             bytes: self.bytes,
             dropped: Dropped {
-                not_kept: self.dropped.not_kept + from.unread_drops().unwrap_or(0),
+                not_kept: self.dropped.not_kept + from.send_drops().unwrap_or(0),
                 ..self.dropped
             },
             delay_error_us: Errors::of(&self.errors_ns),
@@ -406,8 +424,8 @@ impl Way {
     }
 }
 
-impl std::fmt::Debug for Link {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Link {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("Link")
             .field("devices", &self.devices)
@@ -420,7 +438,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_link_wakes_as_early_as_it_has_been_late() {
+    fn the_lead_follows_the_lateness_of_wake_ups_up_to_a_limit() {
         let mut wakes = Wakes {
             mean_ns: 100_000,
             deviation_ns: 0,
@@ -432,6 +450,31 @@ mod tests {
         for _ in 0..1000 {
             wakes.learn(50_000_000);
         }
-        assert_eq!(wakes.lead_ns(), *SPIN_NS.end());
+        assert_eq!(wakes.lead_ns(), *LEAD_NS.end());
+    }
+
+    #[test]
+    fn frames_that_are_too_long_or_too_many_are_dropped_and_counted() {
+        let mut direction = Direction::new(Settings::default(), 1).unwrap();
+        let mut free = Vec::new();
+        let frame = vec![0; LONGEST_FRAME_BYTES + 1];
+        direction.admit(&frame, 0, &mut free);
+        assert_eq!(direction.dropped.not_kept, 1);
+        let jumbo = &frame[..LONGEST_FRAME_BYTES];
+        let room = IN_FLIGHT_BYTES / jumbo.len();
+        for _ in 0..room + 2 {
+            direction.admit(jumbo, 0, &mut free);
+        }
+        assert_eq!(
+            (direction.in_flight.len(), direction.dropped.not_kept),
+            (room, 3)
+        );
+        while let Some(frame) = direction.pop_due(0) {
+            direction.count(&frame, true, 0);
+        }
+        assert_eq!(
+            (direction.in_flight_bytes, direction.packets),
+            (0, room as u64)
+        );
     }
 }

@@ -3,50 +3,52 @@
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
+use crate::schedule::Settings;
+
 /// Version of the report's layout.
 pub const SCHEMA: u32 = 1;
 
-/// A frame delivered later than this after its time counts as late, in microseconds.
+/// A frame delivered later than this after its time is late.
 pub const LATE_US: f64 = 200.0;
 
-/// A link has kept its delays if half of the frames came within this of their time, in
-/// microseconds, and 99 of 100 within [`LATE_US`].
-pub const KEPT_MEDIAN_US: f64 = 50.0;
+/// A link keeps its delays if half of the frames are delivered within this after their time, and 99
+/// of 100 within [`LATE_US`].
+const KEPT_MEDIAN_US: f64 = 50.0;
 
-/// What a link did since it was set up.
+/// What a link did since it started.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// Version of this layout.
     pub schema: u32,
-    /// Time since the link was set up.
+    /// Time since the link started.
     pub elapsed_s: f64,
-    /// What went from the left host to the right one.
+    /// From the left host to the right one.
     pub left_to_right: OneWay,
-    /// What went from the right host to the left one.
+    /// From the right host to the left one.
     pub right_to_left: OneWay,
-    /// Processor time the link used. What the kernel does for a receiving host before the frame is
-    /// handed to another processor is in it.
+    /// CPU time of the link. It includes what the kernel does for a receiving host before another
+    /// CPU continues.
     pub cpu_s: f64,
-    /// The part of it spent waiting for a time too near to sleep.
+    /// The part of `cpu_s` that the link spun because the next frame was due too soon to sleep.
     pub spin_s: f64,
-    /// Whether the link's thread ran before all that are scheduled in the usual way.
+    /// Whether the link's thread had real-time priority.
     pub runs_first: bool,
-    /// Whether both ways kept their delays and no frame was dropped for want of time or memory.
+    /// Whether both directions kept their delays and dropped no frame for lack of time or memory.
     pub kept: bool,
 }
 
-/// One way of a link. Packets are wire frames; bytes include the Ethernet header.
+/// One direction of a link. Packets are frames on a wire; bytes include the Ethernet header.
 #[derive(Clone, Debug, Serialize)]
 pub struct OneWay {
-    /// What the link was asked to do.
-    pub settings: crate::direction::Settings,
+    /// The settings of this direction.
+    pub settings: Settings,
     /// Frames delivered.
     pub packets: u64,
     /// Bytes delivered.
     pub bytes: u64,
     /// Frames not delivered.
     pub dropped: Dropped,
-    /// Delivery after the intended time.
+    /// Time from when a frame was due to its delivery.
     pub delay_error_us: Errors,
     /// Frames delivered more than 200 us after their time.
     pub late_packets: u64,
@@ -55,30 +57,30 @@ pub struct OneWay {
 /// Frames not delivered, by reason.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Dropped {
-    /// They found the queue before the wire full.
+    /// The queue before the wire was full.
     pub queue: u64,
-    /// They were lost as asked for.
+    /// Loss, as the settings demand.
     pub loss: u64,
-    /// The link could not take or deliver them: the device's queue was full because it was not
-    /// read in time, too many frames were on the way, or the receiving device refused them.
+    /// The link could not carry them: it did not read in time and the device's queue was full, too
+    /// much was in flight, a frame was too long, or the receiving device refused it.
     pub not_kept: u64,
 }
 
-/// How late frames were, in microseconds, from the time the link read them: what a frame waited to
-/// be read is not in it.
+/// Lateness of frames from the time that they were due. The time that a frame waits in the device
+/// until the link reads it is not part of it.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Errors {
-    /// Median.
+    /// Median, in microseconds.
     pub p50: f64,
-    /// 99th percentile.
+    /// 99th percentile, in microseconds.
     pub p99: f64,
-    /// Largest.
+    /// Maximum, in microseconds.
     pub max: f64,
 }
 
 impl Errors {
     /// The errors of a histogram in nanoseconds; zeros if it is empty.
-    pub fn of(histogram: &Histogram<u64>) -> Self {
+    pub(crate) fn of(histogram: &Histogram<u64>) -> Self {
         let microseconds = |time_ns: u64| time_ns as f64 / 1e3;
         Self {
             p50: microseconds(histogram.value_at_quantile(0.5)),
@@ -89,8 +91,8 @@ impl Errors {
 }
 
 impl OneWay {
-    /// Whether the delays were kept and nothing was dropped that should not have been.
-    pub fn kept(&self) -> bool {
+    /// Whether the direction kept its delays and dropped no frame that it should have carried.
+    pub(crate) fn is_kept(&self) -> bool {
         self.delay_error_us.p50 <= KEPT_MEDIAN_US
             && self.delay_error_us.p99 <= LATE_US
             && self.dropped.not_kept == 0

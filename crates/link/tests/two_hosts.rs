@@ -1,6 +1,6 @@
-//! A link between two network namespaces: what a packet meets on its way.
+//! A link between two network namespaces.
 //!
-//! Namespaces need root and TAP devices a kernel that has them: without either the tests say so and
+//! The tests need root, and a kernel with TAP devices. Without either they print the reason and
 //! pass.
 
 #![expect(
@@ -21,12 +21,13 @@ use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use perpacket_link::{Ends, Link, LinkError, Report, Settings};
+use perpacket_link::{Link, LinkError, Report, Settings};
+use perpacket_linux::interface::{self, Interface};
 use rustix::thread::gettid;
 
 type Task = Box<dyn FnOnce() + Send>;
 
-/// A network namespace, held by a thread that lives in it.
+/// A network namespace, which a thread inside it keeps alive.
 struct Host {
     path: String,
     tasks: Option<mpsc::Sender<Task>>,
@@ -34,7 +35,7 @@ struct Host {
 }
 
 impl Host {
-    /// None, with the reason printed, where namespaces cannot be made.
+    /// `None`, with the reason printed, where this process cannot create namespaces.
     fn new() -> Option<Self> {
         let (tasks, received) = mpsc::channel::<Task>();
         let (ready, entered) = mpsc::channel();
@@ -58,15 +59,15 @@ impl Host {
         }
     }
 
-    /// What the task returns, run in the namespace.
+    /// Runs a task in the namespace.
     fn run<R: Send + 'static>(&self, task: impl FnOnce() -> R + Send + 'static) -> R {
-        let (answer, answered) = mpsc::channel();
-        let task = Box::new(move || answer.send(task()).unwrap());
+        let (send, result) = mpsc::channel();
+        let task = Box::new(move || send.send(task()).unwrap());
         self.tasks.as_ref().unwrap().send(task).unwrap();
-        answered.recv().unwrap()
+        result.recv().unwrap()
     }
 
-    /// A socket in the namespace that gives up after a while.
+    /// A socket in the namespace, with a time-out.
     fn socket(&self, address: &'static str) -> UdpSocket {
         let socket = self.run(move || UdpSocket::bind(address).unwrap());
         socket
@@ -83,7 +84,7 @@ impl Drop for Host {
     }
 }
 
-/// Two hosts and a link that runs on a thread of its own.
+/// Two hosts and a link that runs in a thread.
 struct Joined {
     left: Host,
     right: Host,
@@ -92,7 +93,7 @@ struct Joined {
     link: JoinHandle<Result<Report, LinkError>>,
 }
 
-/// None where the machine cannot have one.
+/// `None` where this machine cannot have a link.
 fn join(left_to_right: Settings, right_to_left: Settings) -> Option<Joined> {
     let (left, right) = (Host::new()?, Host::new()?);
     let end = |host: &Host, address: &str| {
@@ -101,11 +102,8 @@ fn join(left_to_right: Settings, right_to_left: Settings) -> Option<Joined> {
             Some(address.parse().unwrap()),
         )
     };
-    let ends = Ends {
-        left: end(&left, "10.9.0.1/24"),
-        right: end(&right, "10.9.0.2/24"),
-    };
-    let mut link = match Link::open(&ends, left_to_right, right_to_left, 1, &[]) {
+    let ends = (end(&left, "10.9.0.1/24"), end(&right, "10.9.0.2/24"));
+    let mut link = match Link::open(&ends.0, &ends.1, left_to_right, right_to_left, 1, &[]) {
         Ok(link) => link,
         Err(error) if error.is_lack_of_machine() => {
             skip("tun", error);
@@ -117,12 +115,12 @@ fn join(left_to_right: Settings, right_to_left: Settings) -> Option<Joined> {
     interrupted.set_nonblocking(true).unwrap();
     let (send, reports) = mpsc::channel();
     let link = thread::spawn(move || {
-        let mut asked = 0;
-        // The first interrupt asks for a report, the second for the end.
+        let mut interrupts = 0;
+        // The first interrupt requests a report, the second the end.
         link.run(None, interrupted.as_fd(), |report| {
-            asked += 1;
+            interrupts += 1;
             send.send(report).unwrap();
-            if asked == 1 {
+            if interrupts == 1 {
                 ControlFlow::Continue(())
             } else {
                 ControlFlow::Break(())
@@ -139,13 +137,13 @@ fn join(left_to_right: Settings, right_to_left: Settings) -> Option<Joined> {
 }
 
 impl Joined {
-    /// What the link says now.
+    /// The report of now.
     fn report(&mut self) -> Report {
         self.interrupt.write_all(b"!").unwrap();
         self.reports.recv().unwrap()
     }
 
-    /// What it says at its end, which is the second time it is asked.
+    /// Ends the link with a second interrupt; its last report.
     fn end(mut self) -> Report {
         self.report();
         self.link.join().unwrap().unwrap()
@@ -160,7 +158,7 @@ fn delay(delay_us: f64) -> Settings {
 }
 
 #[test]
-fn a_packet_is_never_early_and_the_ways_have_delays_of_their_own() {
+fn a_packet_is_never_early_and_each_direction_has_its_own_delay() {
     let Some(mut joined) = join(delay(30_000.0), delay(10_000.0)) else {
         return;
     };
@@ -169,8 +167,8 @@ fn a_packet_is_never_early_and_the_ways_have_delays_of_their_own() {
         joined.right.socket("10.9.0.2:7"),
     );
     let mut buffer = [0; 16];
-    // Times have lower bounds alone: no packet can come before its delay, however busy the machine
-    // is. The first packet has the neighbour's address asked for, both ways.
+    // Only lower bounds are asserted: no packet is early, however busy the machine is. Before the
+    // first packet the kernels resolve the neighbour's address, in both directions.
     let start = Instant::now();
     left.send_to(b"first", "10.9.0.2:7").unwrap();
     let (_, from) = right.recv_from(&mut buffer).unwrap();
@@ -187,7 +185,7 @@ fn a_packet_is_never_early_and_the_ways_have_delays_of_their_own() {
     let early = joined.report();
     assert!(
         early.left_to_right.packets >= 3,
-        "two packets and a question"
+        "two packets and an ARP request"
     );
     let report = joined.end();
     assert!(report.left_to_right.packets >= early.left_to_right.packets);
@@ -195,7 +193,7 @@ fn a_packet_is_never_early_and_the_ways_have_delays_of_their_own() {
     assert_eq!(report.right_to_left.dropped.queue, 0);
 }
 
-/// Frames that the kernel gave to the link in the caller's namespace (proc_net(5)).
+/// Frames that the kernel sent to the link in the caller's namespace (proc_net(5)).
 fn sent_by_device() -> u64 {
     let text = fs::read_to_string("/proc/thread-self/net/dev").unwrap();
     let (_, counts) = text.split_once("link0:").unwrap();
@@ -208,7 +206,7 @@ fn sent_by_device() -> u64 {
 }
 
 #[test]
-fn what_is_lost_or_finds_no_room_is_counted_and_the_rest_arrives_in_order() {
+fn lost_and_queue_dropped_packets_are_counted_and_the_others_arrive_in_order() {
     const PACKETS: u32 = 200;
     let slow = Settings {
         rate_bps: Some(1_000_000),
@@ -223,8 +221,8 @@ fn what_is_lost_or_finds_no_room_is_counted_and_the_rest_arrives_in_order() {
         joined.left.socket("10.9.0.1:0"),
         joined.right.socket("10.9.0.2:7"),
     );
-    // Speak from the right first: it learns and teaches the neighbours' addresses. A lost question
-    // is asked again by the kernel after a second.
+    // A packet from the right first makes both kernels resolve the neighbours' addresses. The kernel
+    // repeats a lost ARP request after a second.
     let from = left.local_addr().unwrap();
     right.send_to(b"hello", from).unwrap();
     left.recv_from(&mut [0; 16]).unwrap();
@@ -243,21 +241,49 @@ fn what_is_lost_or_finds_no_room_is_counted_and_the_rest_arrives_in_order() {
     }
     assert!(numbers.is_sorted());
     let way = joined.report().left_to_right;
-    let given = joined.left.run(sent_by_device);
+    let sent = joined.left.run(sent_by_device);
     joined.end();
     assert!(way.dropped.loss > 0 && way.dropped.queue > 0, "{way:?}");
-    // Every frame is accounted for: those that arrived and those dropped are no fewer than were
-    // sent, and no more than the kernel gave to the link, the neighbours' talk among them.
+    // Every frame is counted: delivered and dropped frames together are no fewer than the test sent,
+    // and no more than the kernel sent, ARP included.
     let frames = way.packets + way.dropped.loss + way.dropped.queue + way.dropped.not_kept;
     assert!(
-        (u64::from(PACKETS)..=given).contains(&frames),
-        "{given} given, {way:?}"
+        (u64::from(PACKETS)..=sent).contains(&frames),
+        "{sent} sent, {way:?}"
     );
     assert!(way.packets >= numbers.len() as u64);
 }
 
 #[test]
-fn a_link_whose_device_is_removed_says_so_and_ends() {
+fn jumbo_frames_arrive_whole_where_both_ends_have_a_larger_mtu() {
+    const MTU_BYTES: usize = 9000;
+    let Some(mut joined) = join(Settings::default(), Settings::default()) else {
+        return;
+    };
+    for host in [&joined.left, &joined.right] {
+        host.run(|| {
+            let socket = interface::control_socket().unwrap();
+            interface::set_mtu(&socket, "link0", MTU_BYTES).unwrap();
+        });
+    }
+    let left = joined.left.socket("10.9.0.1:0");
+    let right = joined.right.socket("10.9.0.2:7");
+    // 28 bytes are the headers of IPv4 and UDP. A truncated frame is dropped by the kernel, so the
+    // receive would wait for ever; the short datagram behind it ends the wait.
+    let sent: Vec<u8> = (0..MTU_BYTES - 28).map(|at| at as u8).collect();
+    left.send_to(&sent, "10.9.0.2:7").unwrap();
+    left.send_to(b"end", "10.9.0.2:7").unwrap();
+    let mut received = vec![0; MTU_BYTES];
+    let (length, _) = right.recv_from(&mut received).unwrap();
+    assert_eq!(&received[..length], sent);
+    let way = joined.report().left_to_right;
+    assert!(way.bytes > MTU_BYTES as u64, "{way:?}");
+    assert_eq!(way.dropped.not_kept, 0);
+    joined.end();
+}
+
+#[test]
+fn a_link_whose_device_is_removed_ends_with_an_error() {
     let Some(joined) = join(delay(0.0), delay(0.0)) else {
         return;
     };
@@ -275,13 +301,10 @@ fn a_link_whose_device_is_removed_says_so_and_ends() {
 }
 
 #[test]
-fn a_namespace_that_is_not_there_is_named() {
-    let place = |name: &str| (name.parse().unwrap(), None);
-    let ends = Ends {
-        left: place("no-such-namespace"),
-        right: place("neither"),
-    };
-    let error = Link::open(&ends, delay(0.0), delay(0.0), 1, &[]).unwrap_err();
+fn a_namespace_that_does_not_exist_is_an_error_that_names_it() {
+    let end = |namespace: &str| (Interface::in_namespace(namespace, "link0").unwrap(), None);
+    let (left, right) = (end("no-such-namespace"), end("another"));
+    let error = Link::open(&left, &right, delay(0.0), delay(0.0), 1, &[]).unwrap_err();
     assert!(error.to_string().contains("no-such-namespace"));
     assert!(!error.is_lack_of_machine());
 }

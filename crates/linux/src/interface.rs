@@ -1,14 +1,154 @@
-//! Network interfaces of the calling thread's namespace (netdevice(7)), and TAP devices.
+//! Network interfaces and the namespaces that they are in (netdevice(7)), and TAP devices.
+//!
+//! The functions work on interfaces of the calling thread's namespace; [`Interface::inside`] runs
+//! them in another.
 
+use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::mem;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::OpenOptionsExt;
+use std::str::FromStr;
+use std::thread;
+
+use crate::namespace;
 
 /// An Ethernet address.
 pub type Mac = [u8; 6];
+
+/// Bytes of the longest name: `IFNAMSIZ` of include/uapi/linux/if.h without the final zero.
+const NAME_BYTES: usize = 15;
+
+/// The name of an interface and the network namespace that it is in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    namespace: Option<String>,
+    name: String,
+}
+
+/// A text that names no interface, or a namespace that cannot be entered.
+#[derive(Debug, thiserror::Error)]
+pub enum InterfaceError {
+    /// The text is wrong.
+    #[error("{text:?}: {problem}; expected {expected}, NETNS by name or by path")]
+    Syntax {
+        /// The text.
+        text: String,
+        /// What is wrong with it.
+        problem: &'static str,
+        /// The form of a correct text.
+        expected: &'static str,
+    },
+    /// The namespace does not exist or cannot be entered.
+    #[error("network namespace {namespace}: {source}")]
+    Namespace {
+        /// Its name or path.
+        namespace: String,
+        /// The kernel's error.
+        source: io::Error,
+    },
+}
+
+impl InterfaceError {
+    /// Whether another user might do it.
+    #[must_use]
+    pub fn is_denied(&self) -> bool {
+        matches!(self, Self::Namespace { source, .. } if source.kind() == io::ErrorKind::PermissionDenied)
+    }
+}
+
+impl Interface {
+    /// Reads `NETNS[:IFNAME]`, with `default_name` where there is no name.
+    ///
+    /// # Errors
+    /// [`InterfaceError::Syntax`].
+    pub fn in_namespace(text: &str, default_name: &str) -> Result<Self, InterfaceError> {
+        let (namespace, name) = text.rsplit_once(':').unwrap_or((text, default_name));
+        Self::new(Some(namespace), name).map_err(|problem| InterfaceError::Syntax {
+            text: text.to_owned(),
+            problem,
+            expected: "NETNS or NETNS:IFNAME",
+        })
+    }
+
+    fn new(namespace: Option<&str>, name: &str) -> Result<Self, &'static str> {
+        let is_allowed = |byte: u8| byte.is_ascii_graphic() && byte != b'/' && byte != b'%';
+        if namespace == Some("") {
+            return Err("the network namespace has no name");
+        }
+        if name.is_empty() || name.len() > NAME_BYTES {
+            return Err("the name of an interface has 1 to 15 bytes");
+        }
+        if !name.bytes().all(is_allowed) {
+            return Err("the name of an interface has no blanks, slashes or percent signs");
+        }
+        Ok(Self {
+            namespace: namespace.map(str::to_owned),
+            name: name.to_owned(),
+        })
+    }
+
+    /// Its name in its namespace.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Runs `work` inside the interface's namespace, in a thread of its own, so that the calling
+    /// thread stays where it is.
+    ///
+    /// # Errors
+    /// The namespace cannot be entered, or the error of `work`.
+    pub fn inside<T: Send, E: From<InterfaceError> + Send>(
+        &self,
+        work: impl FnOnce() -> Result<T, E> + Send,
+    ) -> Result<T, E> {
+        let Some(namespace) = &self.namespace else {
+            return work();
+        };
+        let enter_and_work = || {
+            namespace::enter(namespace).map_err(|source| InterfaceError::Namespace {
+                namespace: namespace.clone(),
+                source,
+            })?;
+            work()
+        };
+        thread::scope(|scope| {
+            scope
+                .spawn(enter_and_work)
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+}
+
+impl FromStr for Interface {
+    type Err = InterfaceError;
+
+    /// Reads `[NETNS:]IFNAME`.
+    fn from_str(text: &str) -> Result<Self, InterfaceError> {
+        let (namespace, name) = match text.rsplit_once(':') {
+            Some((namespace, name)) => (Some(namespace), name),
+            None => (None, text),
+        };
+        Self::new(namespace, name).map_err(|problem| InterfaceError::Syntax {
+            text: text.to_owned(),
+            problem,
+            expected: "IFNAME or NETNS:IFNAME",
+        })
+    }
+}
+
+impl fmt::Display for Interface {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.namespace {
+            Some(namespace) => write!(formatter, "{namespace}:{}", self.name),
+            None => formatter.write_str(&self.name),
+        }
+    }
+}
 
 /// A socket for requests about interfaces.
 ///
@@ -214,4 +354,57 @@ fn exchange(
     // SAFETY: every code of this module reads and writes at most a `struct ifreq`.
     crate::check(unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), code, &raw mut request) })?;
     Ok(request)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interface_is_printed_as_it_is_read() {
+        for text in ["eth0", "router:eth0", "/proc/1/ns/net:eth0"] {
+            assert_eq!(text.parse::<Interface>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn a_namespace_alone_has_the_default_interface() {
+        for (text, printed) in [
+            ("server", "server:link0"),
+            ("server:eth0", "server:eth0"),
+            ("/proc/17/ns/net", "/proc/17/ns/net:link0"),
+        ] {
+            let interface = Interface::in_namespace(text, "link0").unwrap();
+            assert_eq!(interface.to_string(), printed);
+        }
+    }
+
+    #[test]
+    fn a_name_that_the_kernel_refuses_is_an_error() {
+        for text in ["", ":a", "n:", "n:a b", "n:a%d", "n:sixteen-bytes-xx"] {
+            assert!(text.parse::<Interface>().is_err(), "{text}");
+            assert!(Interface::in_namespace(text, "link0").is_err(), "{text}");
+        }
+        let error = "n:a b".parse::<Interface>().unwrap_err().to_string();
+        assert!(
+            error.ends_with("or NETNS:IFNAME, NETNS by name or by path"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_namespace_that_does_not_exist_is_named() {
+        let interface: Interface = "no-such-namespace:eth0".parse().unwrap();
+        let error: InterfaceError = interface.inside(|| Ok(())).unwrap_err();
+        assert!(error.to_string().contains("no-such-namespace"), "{error}");
+    }
+
+    #[test]
+    fn the_loopback_interface_has_an_address_and_a_large_mtu() {
+        let loopback = hardware(control_socket().unwrap(), "lo").unwrap();
+        assert!(
+            loopback.mtu_bytes >= 1500 && loopback.mac == [0; 6],
+            "{loopback:?}"
+        );
+    }
 }

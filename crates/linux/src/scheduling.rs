@@ -1,16 +1,28 @@
-//! Real-time priority.
+//! The priority of a thread.
 
 use std::io;
+use std::num::NonZeroU64;
 
-/// Above a load generator that asks for the lowest priority, below the kernel's threads for timers
-/// and interrupts.
+use rustix::process::setpriority_process;
+use rustix::thread::set_current_timer_slack;
+
+/// Above a load generator that asks for the lowest real-time priority, below the kernel's threads
+/// for timers and interrupts.
 const PRIORITY: libc::c_int = 10;
 
-/// Runs the calling thread before all threads that are not real-time (`SCHED_FIFO`).
-///
-/// # Errors
-/// This process may not.
-pub fn run_first() -> io::Result<()> {
+/// Makes the calling thread wake on time: timers without slack, and real-time priority
+/// (`SCHED_FIFO`). Where this process may not have that, the highest ordinary priority that it may
+/// have. Returns whether the thread has real-time priority.
+pub fn prioritize() -> bool {
+    // By default the kernel delays a timer by up to 50 us to save wake-ups (prctl(2)).
+    let _ = set_current_timer_slack(NonZeroU64::new(1));
+    set_real_time().is_ok() || {
+        let _ = setpriority_process(None, -20);
+        false
+    }
+}
+
+fn set_real_time() -> io::Result<()> {
     let wanted = libc::sched_param {
         sched_priority: PRIORITY,
     };

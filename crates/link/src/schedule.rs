@@ -1,9 +1,9 @@
-//! One way of a link: when, and whether, a frame that enters comes out.
+//! One direction of a link: whether and when it delivers a frame.
 //!
-//! A frame may be lost; else it waits until those before it have been put on the wire, takes its
-//! own length divided by the rate, and then the delay with its jitter. Frames never overtake each
-//! other: a wire does not reorder, and TCP would take it for loss. Nothing here reads a clock, so
-//! that the rules can be tested to the nanosecond.
+//! A frame may be lost. Otherwise it waits until the frames before it are on the wire, takes its
+//! length divided by the rate, and then the delay with its jitter. Frames never overtake each other:
+//! a wire does not reorder, and TCP would take it for loss. Nothing here reads a clock, so tests
+//! check the rules to the nanosecond.
 
 use std::collections::VecDeque;
 
@@ -13,30 +13,30 @@ use serde::Serialize;
 
 use crate::error::LinkError;
 
-/// Longest delay and jitter: beyond an hour a link is a mistake in the unit.
+/// Longest delay and jitter: an hour. A longer one is a mistake in the unit.
 const LONGEST_US: f64 = 3_600e6;
 
 /// Nanoseconds in a second.
 const SECOND_NS: u128 = 1_000_000_000;
 
-/// What one way of a link does to frames.
+/// What one direction of a link does to frames.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Settings {
-    /// Time a frame travels after it was put on the wire.
+    /// Time from when a frame is on the wire to its delivery.
     pub delay_us: f64,
-    /// The delay of each frame is drawn evenly from this much below to this much above.
+    /// The delay of each frame is uniform from this much less to this much more.
     pub jitter_us: f64,
-    /// Bits a second the wire carries, Ethernet headers included, preamble and check sequence not
-    /// (as netem counts); none for a wire that is never the limit.
+    /// Bits a second that the wire carries, with Ethernet headers, without preamble and check
+    /// sequence, as netem counts. `None` for a wire without limit.
     pub rate_bps: Option<u64>,
-    /// Frames that may wait for the wire, the one on it included; only a rate makes frames wait.
+    /// Most frames that wait for the wire, with the one on it. Frames wait only for a rate.
     pub queue_packets: usize,
-    /// Share of frames that are lost, each on its own.
+    /// Share of frames that are lost, independently of each other.
     pub loss: f64,
 }
 
 impl Default for Settings {
-    /// A wire without delay, limit or loss. The queue is as long as netem's.
+    /// A wire without delay, limit or loss, with netem's queue.
     fn default() -> Self {
         Self {
             delay_us: 0.0,
@@ -49,11 +49,10 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Refuse what no link can do.
+    /// Checks the ranges.
     ///
     /// # Errors
-    ///
-    /// [`LinkError::Setting`] names the first that is out of range.
+    /// [`LinkError::Setting`] for the first value out of range.
     pub fn check(&self) -> Result<(), LinkError> {
         let refuse = |setting, value, expected| {
             Err(LinkError::Setting {
@@ -82,23 +81,23 @@ impl Settings {
     }
 }
 
-/// What becomes of a frame.
+/// The decision about a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It comes out at this time.
+    /// The link delivers it.
     Deliver {
-        /// On the clock of the arrivals, in nanoseconds.
+        /// When, on the clock of the arrivals.
         due_ns: u64,
     },
-    /// It found the queue full.
+    /// The queue is full.
     Full,
-    /// It was lost on the way.
+    /// It is lost.
     Lost,
 }
 
-/// The state of one way.
+/// The state of one direction.
 #[derive(Debug)]
-pub struct Direction {
+pub struct Schedule {
     delay_ns: u64,
     jitter_ns: u64,
     rate_bps: Option<u64>,
@@ -106,16 +105,16 @@ pub struct Direction {
     loss: f64,
     losses: Pcg64Mcg,
     jitters: Pcg64Mcg,
-    /// When each frame that may still wait for the wire will have been put on it.
+    /// When each frame that may still wait for the wire is on it.
     departures_ns: VecDeque<u64>,
     /// When the wire is free again.
     free_ns: u64,
     last_due_ns: u64,
 }
 
-impl Direction {
-    /// A way with nothing on it. Losses and jitter are drawn from streams of their own, so that
-    /// a change of one does not shift the other.
+impl Schedule {
+    /// An empty direction. Losses and jitter have random streams of their own: a change of one does
+    /// not shift the other.
     pub fn new(settings: &Settings, seed: u64) -> Self {
         Self {
             delay_ns: nanoseconds(settings.delay_us),
@@ -131,7 +130,7 @@ impl Direction {
         }
     }
 
-    /// What becomes of a frame of that length that arrives now. Arrivals are in order of time.
+    /// Decides about a frame. Arrivals are in order of time.
     pub fn admit(&mut self, arrival_ns: u64, length_bytes: usize) -> Verdict {
         if self.loss > 0.0 && share(&mut self.losses) < self.loss {
             return Verdict::Lost;
@@ -151,7 +150,7 @@ impl Direction {
         }
     }
 
-    /// When the frame's last bit is on the wire; none if it finds the queue full.
+    /// When the frame's last bit is on the wire; `None` if the queue is full.
     fn departure_ns(&mut self, arrival_ns: u64, length_bytes: usize) -> Option<u64> {
         let Some(rate_bps) = self.rate_bps else {
             return Some(arrival_ns);
@@ -175,12 +174,12 @@ impl Direction {
     }
 }
 
-/// Microseconds, checked to be from 0 to an hour, as nanoseconds.
+/// Microseconds as nanoseconds; [`Settings::check`] has bounded them.
 fn nanoseconds(time_us: f64) -> u64 {
     (time_us * 1e3).round() as u64
 }
 
-/// A number evenly drawn from 0 to below 1, of the 53 bits that a float can hold.
+/// A uniform number from 0 to below 1, of the 53 bits of a float.
 fn share(random: &mut Pcg64Mcg) -> f64 {
     (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
 }
@@ -204,61 +203,67 @@ mod tests {
             rate_bps: Some(100_000_000),
             ..Settings::default()
         };
-        let mut way = Direction::new(&settings, 1);
-        assert_eq!(due_ns(way.admit(1_000, 1250)), 1_000 + 100_000 + 5_000_000);
-        // The second waits for the first, the third finds the wire free again.
-        assert_eq!(due_ns(way.admit(1_000, 1250)), 1_000 + 200_000 + 5_000_000);
+        let mut schedule = Schedule::new(&settings, 1);
         assert_eq!(
-            due_ns(way.admit(900_000, 1250)),
+            due_ns(schedule.admit(1_000, 1250)),
+            1_000 + 100_000 + 5_000_000
+        );
+        // The second waits for the first; the wire is free again for the third.
+        assert_eq!(
+            due_ns(schedule.admit(1_000, 1250)),
+            1_000 + 200_000 + 5_000_000
+        );
+        assert_eq!(
+            due_ns(schedule.admit(900_000, 1250)),
             900_000 + 100_000 + 5_000_000
         );
     }
 
     #[test]
-    fn a_queue_of_two_holds_two_frames_until_the_first_is_on_the_wire() {
+    fn a_queue_of_two_frames_has_room_again_when_the_first_is_on_the_wire() {
         let settings = Settings {
             rate_bps: Some(8_000_000),
             queue_packets: 2,
             ..Settings::default()
         };
-        let mut way = Direction::new(&settings, 1);
-        let verdicts: Vec<_> = (0..3).map(|_| way.admit(0, 1000)).collect();
+        let mut schedule = Schedule::new(&settings, 1);
+        let verdicts: Vec<_> = (0..3).map(|_| schedule.admit(0, 1000)).collect();
         assert_eq!(verdicts[2], Verdict::Full);
         assert_eq!(due_ns(verdicts[1]), 2_000_000);
-        assert_eq!(due_ns(way.admit(1_000_000, 1000)), 3_000_000);
+        assert_eq!(due_ns(schedule.admit(1_000_000, 1000)), 3_000_000);
     }
 
     #[test]
-    fn the_share_of_lost_frames_is_the_one_asked_for() {
+    fn the_share_of_lost_frames_is_the_setting() {
         let settings = Settings {
             loss: 0.02,
             ..Settings::default()
         };
-        let mut way = Direction::new(&settings, 7);
+        let mut schedule = Schedule::new(&settings, 7);
         let lost = (0..100_000)
-            .filter(|_| way.admit(0, 100) == Verdict::Lost)
+            .filter(|_| schedule.admit(0, 100) == Verdict::Lost)
             .count();
         // Four standard deviations of a binomial variable with n = 100,000 and p = 0.02.
         assert!((1823..=2177).contains(&lost), "{lost}");
     }
 
     #[test]
-    fn everything_is_lost_at_a_loss_of_one_and_nothing_at_zero() {
+    fn a_loss_of_one_loses_every_frame_and_a_loss_of_zero_none() {
         for (loss, lost) in [(1.0, 1000), (0.0, 0)] {
             let settings = Settings {
                 loss,
                 ..Settings::default()
             };
-            let mut way = Direction::new(&settings, 3);
+            let mut schedule = Schedule::new(&settings, 3);
             let count = (0..1000)
-                .filter(|_| way.admit(0, 64) == Verdict::Lost)
+                .filter(|_| schedule.admit(0, 64) == Verdict::Lost)
                 .count();
             assert_eq!(count, lost);
         }
     }
 
     #[test]
-    fn settings_out_of_range_are_named() {
+    fn settings_out_of_range_are_errors() {
         let wrong = [
             Settings {
                 delay_us: -1.0,
@@ -293,7 +298,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn frames_come_out_in_order_and_never_before_the_wire_could_carry_them(
+        fn frames_are_delivered_in_order_and_never_before_the_wire_can_carry_them(
             frames in prop::collection::vec((0_u64..200_000, 60_usize..1515), 1..200),
             jitter_us in 0.0..500.0_f64,
             rate_bps in 1_000_000_u64..1_000_000_000,
@@ -302,11 +307,11 @@ mod tests {
             let settings = Settings {
                 delay_us: 300.0, jitter_us, rate_bps: Some(rate_bps), ..Settings::default()
             };
-            let (mut way, mut twin) = (Direction::new(&settings, seed), Direction::new(&settings, seed));
+            let (mut schedule, mut twin) = (Schedule::new(&settings, seed), Schedule::new(&settings, seed));
             let (mut now_ns, mut last_ns, mut bytes, mut first_ns) = (0, 0, 0_u128, None);
             for (gap_ns, length) in frames {
                 now_ns += gap_ns;
-                let verdict = way.admit(now_ns, length);
+                let verdict = schedule.admit(now_ns, length);
                 prop_assert_eq!(verdict, twin.admit(now_ns, length));
                 if let Verdict::Deliver { due_ns } = verdict {
                     prop_assert!(due_ns >= last_ns);
@@ -314,8 +319,8 @@ mod tests {
                     bytes += length as u128;
                     let first_ns = *first_ns.get_or_insert(now_ns);
                     let least = bytes * 8 * SECOND_NS / u128::from(rate_bps);
-                    // All that came out since the first went in took at least its bits over the
-                    // rate, and the least delay that jitter leaves.
+                    // Delivery since the first arrival takes at least the bits over the rate, and
+                    // the least delay that jitter leaves.
                     let least_delay = nanoseconds((300.0 - jitter_us).max(0.0)).saturating_sub(1);
                     prop_assert!(u128::from(due_ns - first_ns) + 1 >= least.max(u128::from(least_delay)));
                 }
