@@ -40,7 +40,7 @@ HEIGHT_PX = 900
 MOST_S = 120
 """For a page or a script; a busy machine is no reason to fail."""
 
-PHONE_PX, DESK_PX = 390, 1280
+SMALL_PX, PHONE_PX, DESK_PX = 360, 390, 1280
 VIEWS = [(width, theme) for width in (PHONE_PX, DESK_PX) for theme in ("light", "dark")]
 GRAVE = {"serious", "critical"}
 """The impacts of axe-core's faults that keep somebody from reading or using a page."""
@@ -139,6 +139,44 @@ def test_every_chart_is_seen_once_and_nothing_scrolls_sideways(
         for left, right, height in boxes:
             assert 0 <= left < right <= width, figure.title
             assert height > 50, figure.title
+
+
+TEXTS = """
+return [...document.querySelectorAll("svg")].flatMap((svg) => {
+  const all = svg.getBoundingClientRect();
+  const texts = [...svg.querySelectorAll("text")].filter((one) => one.textContent.trim())
+    .map((one) => [one.textContent, one.getBoundingClientRect()]).filter(([, box]) => box.width);
+  const apart = (one, other) => one.right - 1 <= other.left || other.right - 1 <= one.left
+    || one.bottom - 4 <= other.top || other.bottom - 4 <= one.top;
+  return texts.flatMap(([name, box], index) => [
+    ...(box.left < all.left - 1 || box.right > all.right + 1 || box.top < all.top - 1
+      || box.bottom > all.bottom + 1 ? [`${name} is cut`] : []),
+    ...texts.slice(0, index).filter(([, other]) => !apart(box, other))
+      .map(([other]) => `${name} is over ${other}`),
+  ]);
+});
+"""
+
+
+@pytest.mark.parametrize("width", [SMALL_PX, DESK_PX])
+def test_no_text_of_a_chart_is_cut_or_over_another(browser: Browser, width: int) -> None:
+    browser.open(width)
+    assert browser.ask(TEXTS) == []
+
+
+WIDER = """
+return [...document.querySelectorAll(".scroll:not(.raw *)")]
+  .filter((box) => box.scrollWidth > box.clientWidth).map((box) => box.textContent.slice(0, 80));
+"""
+
+
+def test_a_small_phone_shows_the_page_and_its_tables_without_scrolling_sideways(
+    browser: Browser,
+) -> None:
+    browser.open(SMALL_PX)
+    browser.ask("for (const part of document.querySelectorAll('details')) part.open = true;")
+    assert browser.ask("return document.documentElement.scrollWidth") <= SMALL_PX
+    assert browser.ask(WIDER) == []
 
 
 LIGHT, DARK = 150, 100

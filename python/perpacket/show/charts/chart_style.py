@@ -34,6 +34,12 @@ FONT_SIZE_PX: Final = 12
 TITLE_SIZE_PX: Final = 15
 """Of a chart in a file of its own; inside a page its title is a heading."""
 ROW_PX: Final = 24
+PADDING_PX: Final = 8
+"""Around a chart: a browser may draw text wider than the renderer measured it."""
+
+LEGEND_MARGIN_PX: Final = 60
+"""The symbol of a legend's entry and the margins around its label."""
+
 DASHES: Final = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [12, 3], [4, 1], [1, 3], [10, 2, 2, 2])
 
 
@@ -85,14 +91,25 @@ def cycled(items: Sequence[ItemT], count: int) -> list[ItemT]:
 
 
 def legend_columns(width: int, names: Sequence[str]) -> int:
-    """As many columns of a legend as fit beside each other with the longest of these names."""
-    return max(1, (width - 60) // (50 + 7 * max(len(name) for name in names)))
+    """The columns of a legend that fit beside each other with the longest of these names."""
+    longest = max(len(line) for name in names for line in name.split("\n"))
+    return max(1, (width - 60) // (50 + 7 * longest))
+
+
+def legend_name(name: str, width: int) -> str:
+    """A name in lines that fit in a legend of a chart of that width."""
+    return "\n".join(wrapped(name, width - LEGEND_MARGIN_PX))
 
 
 def legend(width: int, columns: int, **options: Any) -> alt.Legend:
-    """A legend above the chart. Its labels are never cut."""
+    """A legend above the chart. Labels may have several lines and are never cut."""
     return alt.Legend(
-        orient="top", direction="horizontal", columns=columns, labelLimit=width, **options
+        orient="top",
+        direction="horizontal",
+        columns=columns,
+        labelLimit=width,
+        labelExpr=r"split(datum.label, '\n')",
+        **options,
     )
 
 
@@ -128,7 +145,7 @@ def dressed(chart: ChartT) -> ChartT:
         "tickColor": palette.MUTED.light,
     }
     dressed_chart: ChartT = (
-        chart.configure(background="transparent", font=FONT, padding=4)
+        chart.configure(background="transparent", font=FONT, padding=PADDING_PX)
         .configure_view(stroke=None)
         .configure_axis(titlePadding=10, **text, **lines)
         .configure_legend(offset=10, **text)

@@ -221,6 +221,11 @@ def curve(
     positive and spans a ratio of 50, y when it is positive and spans one of 100.
     """
     frame, y_scale = _y_scale(frame)
+    frame = frame.with_columns(
+        pl.col("series").map_elements(
+            lambda name: chart_style.legend_name(name, width), return_dtype=pl.String
+        )
+    )
     series = frame["series"].unique(maintain_order=True).to_list()
     tones = [tone.light for tone in chart_style.cycled(palette.SERIES_TONES, len(series))]
     color_scale = alt.Scale(domain=series, range=tones)

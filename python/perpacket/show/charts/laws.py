@@ -77,7 +77,11 @@ def laws_curve(
     interval; ends are null after a single run). `perpacket.models.laws` has the assumptions of
     a gain.
     """
-    points = _placed(frame, terms)
+    points = _placed(frame, terms).with_columns(
+        pl.col("name").map_elements(
+            lambda name: chart_style.legend_name(name, width), return_dtype=pl.String
+        )
+    )
     top = max(LEAST_TOP_PERCENT, 1.25 * max(points["gain"].to_list(), default=0.0))
     x = alt.X(
         "share:Q",
