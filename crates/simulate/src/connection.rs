@@ -75,9 +75,14 @@ impl Connections {
         let references = &mut self.references[id.0 as usize];
         *references -= 1;
         if *references == 0 {
-            self.free.push(id);
-            self.ended.push(id);
+            self.end(id);
         }
+    }
+
+    #[cold]
+    fn end(&mut self, id: ConnectionId) {
+        self.free.push(id);
+        self.ended.push(id);
     }
 
     /// The next connection that has ended: every component must forget it.
@@ -98,6 +103,7 @@ impl<T> Default for WorkQueue<T> {
 }
 
 impl<T: Work> WorkQueue<T> {
+    #[inline]
     pub fn push(&mut self, work: T, connections: &mut Connections) {
         connections.add(&work);
         self.0.push_back(work);

@@ -228,125 +228,113 @@ impl Settings {
     }
 
     fn check_host_side(&self, tcp: &Tcp) -> Result<(), ConfigurationError> {
-        let machine = &self.machine;
-        at_least("machine.clock_mhz", machine.clock_mhz, 1)?;
-        at_most("machine.clock_mhz", machine.clock_mhz, 100_000)?;
-        within(
-            "machine.cycles_per_instruction",
-            machine.cycles_per_instruction,
-            0.1,
-            100.0,
-        )?;
-        at_least("machine.network.rate_mbps", machine.network.rate_mbps, 1)?;
-        within(
-            "network.added_latency_ms",
-            self.network.added_latency_ms,
-            0.0,
-            60_000.0,
-        )?;
-        at_least("tcp.mss_bytes", tcp.mss_bytes, 64)?;
-        at_most("tcp.mss_bytes", tcp.mss_bytes, 9_000)?;
-        at_least(
-            "tcp.send_buffer_bytes",
-            tcp.send_buffer_bytes,
-            tcp.mss_bytes,
-        )?;
-        at_most("tcp.send_buffer_bytes", tcp.send_buffer_bytes, 1 << 28)?;
-        at_least(
-            "tcp.receive_buffer_bytes",
-            tcp.receive_buffer_bytes,
-            2 * tcp.mss_bytes,
-        )?;
-        at_most(
-            "tcp.receive_buffer_bytes",
-            tcp.receive_buffer_bytes,
-            1 << 28,
-        )?;
-        at_least(
-            "tcp.initial_window_segments",
-            tcp.initial_window_segments,
-            1,
-        )?;
-        at_most(
-            "tcp.initial_window_segments",
-            tcp.initial_window_segments,
-            1_000,
-        )?;
-        for (name, value) in [
-            ("tcp.minimum_rto_ms", tcp.minimum_rto_ms),
-            ("tcp.maximum_rto_ms", tcp.maximum_rto_ms),
-            ("tcp.syn_rto_ms", tcp.syn_rto_ms),
-            ("tcp.delayed_ack_ms", tcp.delayed_ack_ms),
+        let (machine, server, client) = (&self.machine, &self.server, &self.client);
+        // A partial segment may wait until the server writes more.
+        let most_room = (tcp.send_buffer_bytes.saturating_sub(tcp.mss_bytes)).max(1);
+        let (mss, buffer) = (tcp.mss_bytes, tcp.send_buffer_bytes);
+        for (name, value, least, most) in [
+            ("machine.clock_mhz", machine.clock_mhz, 1, 100_000),
+            (
+                "machine.network.rate_mbps",
+                machine.network.rate_mbps,
+                1,
+                ANY,
+            ),
+            ("tcp.mss_bytes", mss, 64, 9_000),
+            ("tcp.send_buffer_bytes", buffer, mss, 1 << 28),
+            (
+                "tcp.receive_buffer_bytes",
+                tcp.receive_buffer_bytes,
+                mss.saturating_mul(2),
+                1 << 28,
+            ),
+            (
+                "tcp.initial_window_segments",
+                tcp.initial_window_segments,
+                1,
+                1_000,
+            ),
+            ("server.header_bytes", server.header_bytes, 1, buffer),
+            ("server.request_bytes", server.request_bytes, 1, mss),
+            (
+                "server.sendfile_enqueue_bytes",
+                server.sendfile_enqueue_bytes,
+                256,
+                ANY,
+            ),
+            (
+                "server.writable_room_bytes",
+                server.writable_room_bytes,
+                1,
+                most_room,
+            ),
+            ("server.events_per_poll", server.events_per_poll, 1, ANY),
+            (
+                "run.timeline_interval_us",
+                self.run.timeline_interval_us,
+                1,
+                ANY,
+            ),
         ] {
-            within(name, value, 0.01, 3_600_000.0)?;
+            whole(name, value, least, most)?;
         }
-        within("tcp.rto_slop_ms", tcp.rto_slop_ms, 0.0, 3_600_000.0)?;
-        at_least("server.header_bytes", self.server.header_bytes, 1)?;
-        at_most(
-            "server.header_bytes",
-            self.server.header_bytes,
-            tcp.send_buffer_bytes,
-        )?;
-        at_least("server.request_bytes", self.server.request_bytes, 1)?;
-        at_most(
-            "server.request_bytes",
-            self.server.request_bytes,
-            tcp.mss_bytes,
-        )?;
-        at_least(
-            "server.sendfile_enqueue_bytes",
-            self.server.sendfile_enqueue_bytes,
-            256,
-        )?;
-        at_least(
-            "server.writable_room_bytes",
-            self.server.writable_room_bytes,
-            1,
-        )?;
-        at_most(
-            "server.writable_room_bytes",
-            self.server.writable_room_bytes,
-            // A partial segment may stay behind until more is written.
-            (tcp.send_buffer_bytes - tcp.mss_bytes).max(1),
-        )?;
-        at_least("server.events_per_poll", self.server.events_per_poll, 1)?;
-        within(
-            "client.think_time_ms",
-            self.client.think_time_ms,
-            0.0,
-            3_600_000.0,
-        )?;
-        within(
-            "client.start_spread_ms",
-            self.client.start_spread_ms,
-            0.0,
-            3_600_000.0,
-        )?;
-        at_least("run.timeline_interval_us", self.run.timeline_interval_us, 1)?;
+        const HOUR_MS: f64 = 3_600_000.0;
+        let cycles_per_instruction = machine.cycles_per_instruction;
+        for (name, value, least, most) in [
+            (
+                "machine.cycles_per_instruction",
+                cycles_per_instruction,
+                0.1,
+                100.0,
+            ),
+            (
+                "network.added_latency_ms",
+                self.network.added_latency_ms,
+                0.0,
+                60_000.0,
+            ),
+            ("tcp.minimum_rto_ms", tcp.minimum_rto_ms, 0.01, HOUR_MS),
+            ("tcp.maximum_rto_ms", tcp.maximum_rto_ms, 0.01, HOUR_MS),
+            ("tcp.syn_rto_ms", tcp.syn_rto_ms, 0.01, HOUR_MS),
+            ("tcp.delayed_ack_ms", tcp.delayed_ack_ms, 0.01, HOUR_MS),
+            ("tcp.rto_slop_ms", tcp.rto_slop_ms, 0.0, HOUR_MS),
+            ("client.think_time_ms", client.think_time_ms, 0.0, HOUR_MS),
+            (
+                "client.start_spread_ms",
+                client.start_spread_ms,
+                0.0,
+                HOUR_MS,
+            ),
+        ] {
+            if !(least..=most).contains(&value) {
+                let allowed = format!("expected {least} to {most}");
+                return Err(ConfigurationError::new(name, value, allowed));
+            }
+        }
         self.host.prefetch_distance()?;
         if self.run.packets == 0 {
-            return Err(ConfigurationError::new(
-                "run.packets",
-                0,
-                "expected 1 packet or more",
-            ));
+            let allowed = "expected 1 packet or more";
+            return Err(ConfigurationError::new("run.packets", 0, allowed));
         }
         Ok(())
     }
 
     fn check_nic(&self) -> Result<(), ConfigurationError> {
         let nic = &self.nic;
-        at_least("nic.mips", nic.mips, 1)?;
-        at_most("nic.mips", nic.mips, 1_000_000)?;
-        for (name, packets) in [
-            ("nic.receive_ring_packets", nic.receive_ring_packets),
-            ("nic.send_ring_packets", nic.send_ring_packets),
+        for (name, value, least, most) in [
+            ("nic.mips", nic.mips, 1, 1_000_000),
+            (
+                "nic.receive_ring_packets",
+                nic.receive_ring_packets,
+                1,
+                65_536,
+            ),
+            ("nic.send_ring_packets", nic.send_ring_packets, 1, 65_536),
+            ("nic.queue_packets", nic.queue_packets, 1, ANY),
+            ("nic.soft_limit_step", nic.soft_limit_step, 1, ANY),
         ] {
-            at_least(name, packets, 1)?;
-            at_most(name, packets, 65_536)?;
+            whole(name, value, least, most)?;
         }
-        at_least("nic.queue_packets", nic.queue_packets, 1)?;
-        at_least("nic.soft_limit_step", nic.soft_limit_step, 1)?;
         if nic.lowat >= nic.hiwat {
             return Err(ConfigurationError::new(
                 "nic.lowat",
@@ -385,41 +373,23 @@ impl Settings {
             ));
         }
         if self.selection.policy == SelectionPolicy::Threshold {
-            at_least("selection.threshold", self.selection.threshold, 1)?;
+            whole("selection.threshold", self.selection.threshold, 1, ANY)?;
         }
         Ok(())
     }
 }
 
-fn at_least(name: &str, value: u32, least: u32) -> Result<(), ConfigurationError> {
-    if value < least {
-        return Err(ConfigurationError::new(
-            name,
-            value,
-            format!("expected {least} or more"),
-        ));
-    }
-    Ok(())
-}
+/// No upper limit.
+const ANY: u32 = u32::MAX;
 
-fn at_most(name: &str, value: u32, most: u32) -> Result<(), ConfigurationError> {
-    if value > most {
-        return Err(ConfigurationError::new(
-            name,
-            value,
-            format!("expected {most} or less"),
-        ));
+fn whole(name: &str, value: u32, least: u32, most: u32) -> Result<(), ConfigurationError> {
+    if (least..=most).contains(&value) {
+        return Ok(());
     }
-    Ok(())
-}
-
-fn within(name: &str, value: f64, least: f64, most: f64) -> Result<(), ConfigurationError> {
-    if !(least..=most).contains(&value) {
-        return Err(ConfigurationError::new(
-            name,
-            value,
-            format!("expected {least} to {most}"),
-        ));
-    }
-    Ok(())
+    let allowed = if most == ANY {
+        format!("expected {least} or more")
+    } else {
+        format!("expected {least} to {most}")
+    };
+    Err(ConfigurationError::new(name, value, allowed))
 }

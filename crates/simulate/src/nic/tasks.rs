@@ -85,6 +85,8 @@ impl TaskQueues {
     }
 
     /// Adds a task; false if there is no room for it, which only happens to received frames.
+    // Every caller adds a task of a known kind, which inlining makes use of.
+    #[inline(always)]
     pub fn push(&mut self, task: Task, since: Time, connections: &mut Connections) -> bool {
         let queue = match task {
             Task::Received(_) => {
@@ -118,6 +120,7 @@ impl TaskQueues {
     }
 
     /// The next task to serve.
+    #[inline]
     pub fn pop(&mut self) -> Option<Waiting> {
         let waiting = self.first.pop().or_else(|| self.second.pop())?;
         match waiting.task {
