@@ -77,10 +77,10 @@ class Simulation:
 
     def run(self) -> str:
         began = time.monotonic()
-        is_held = next(begun) > int(os.environ.get(HOLD_AFTER, sys.maxsize))
+        is_set_up = next(begun) > int(os.environ.get(HOLD_AFTER, sys.maxsize))
         if STARTED in os.environ:
             Path(os.environ[STARTED]).touch()
-        while is_held or time.monotonic() - began < float(os.environ.get(RUN_S, "0")):
+        while is_set_up or time.monotonic() - began < float(os.environ.get(RUN_S, "0")):
             if self.cancelled:
                 raise Interrupted
             time.sleep(0.005)

@@ -10,14 +10,16 @@ from html.parser import HTMLParser
 
 import polars as pl
 
-from perpacket.analysis import published_rows
 from perpacket.analysis.analysis import Analysis
 from perpacket.analysis.estimates import Estimates
 from perpacket.analysis.findings import Evidence, findings_of
 from perpacket.analysis.offload import network_shares
-from perpacket.analysis.published import Published
+from perpacket.study.figure import Figure
+from perpacket.study.point import Point
+from perpacket.study.published import Published
 from perpacket.study.quantities import Row
-from perpacket.study.study import Figure, Outcome, Point, Study
+from perpacket.study.runner import Outcome
+from perpacket.study.study import Study
 
 RATES = {
     "W-0-N-N-FCFS-400": 20_000.0,
@@ -144,7 +146,6 @@ def study() -> Study:
             Figure("curve", "Nothing", "connections", "no_such_column"),
         ),
         published=PUBLISHED,
-        compare=published_rows.compare,
         ranked=("request_rate",),
         source=f"Invented {HOSTILE}",
         limits=("Everything here is invented.",),

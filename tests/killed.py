@@ -13,7 +13,7 @@ from pathlib import Path
 
 from perpacket.run import start
 from perpacket.run.directory import CONFIGURATION, RunDirectory
-from perpacket.study import user
+from perpacket.study import load
 
 WORKERS = 2
 
@@ -22,9 +22,9 @@ def run_or_resume(study: Path, path: Path) -> None:
     """Begin the study in `path`, or go on with it where it was begun."""
     if (path / CONFIGURATION).exists():
         directory = RunDirectory.open(path)
-        start.resume(user.of_run(directory.configuration), directory, workers=WORKERS)
+        start.resume(directory.study(), directory, workers=WORKERS)
     else:
-        start.run(user.load(study), path, workers=WORKERS)
+        start.run(load.load(study), path, workers=WORKERS)
 
 
 def main() -> None:

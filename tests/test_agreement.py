@@ -14,16 +14,25 @@ from pathlib import Path
 
 import pytest
 
-from perpacket.analysis.methods import Agreement, MethodComparison, MethodValue, compare_methods
+from perpacket.analysis.agreement.handoff import FEEDING
+from perpacket.analysis.analysis import analyze
+from perpacket.analysis.methods import (
+    Agreement,
+    MethodComparison,
+    MethodValue,
+    compare_methods,
+)
 from perpacket.cli import app
 from perpacket.errors import MachineLacks
-from perpacket.measure.web.plan import read_plan
+from perpacket.measure.web.plan import Plan, parameters_of, read_plan
 from perpacket.models import handoff
 from perpacket.run import configuration_file, start
 from perpacket.run.directory import RunDirectory
 from perpacket.study import library
-from perpacket.study.library.agreement.scenarios import FEEDING
-from perpacket.study.study import Holding, Outcome, Point, Study
+from perpacket.study.lengths import LENGTHS, Length
+from perpacket.study.point import Point
+from perpacket.study.runner import Outcome, SetupDescription
+from perpacket.study.study import Study
 
 SEEDS = (1, 2, 3)
 COSTS = handoff.Costs(40e-6, 15e-6, 15e-6, 30e-6)
@@ -124,20 +133,24 @@ class Runner:
     log: list[str] = field(default_factory=list)
     lack: str = ""
 
+    @property
+    def parameters(self) -> frozenset[str]:
+        return parameters_of(Plan)
+
     def prepare(self, point: Point, seed: int, timeline: bool) -> Invented:
         return Invented(point, seed, self.log)
 
     @contextmanager
-    def held(self, points: tuple[Point, ...]) -> Iterator[Holding]:
+    def set_up(self, points: tuple[Point, ...]) -> Iterator[SetupDescription]:
         assert {point.factors["way"] for point in points} == {"measured"}
         if self.lack:
             raise MachineLacks(self.lack)
-        yield Holding({"network": "veth"})
+        yield SetupDescription({"network": "veth"})
 
 
 def invented(runner: Runner, *only: str) -> Study:
     """The study with invented runs."""
-    return replace(library.find_measured("agreement", only=only), runner=runner, rig=runner)
+    return replace(library.find("agreement", only=only), runner=runner, measured_runner=runner)
 
 
 def by_pair(contrasts: list[MethodComparison]) -> dict[tuple[str, str, str], MethodComparison]:
@@ -152,7 +165,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
 
 @pytest.fixture(scope="module")
 def contrasts(run: RunDirectory) -> dict[tuple[str, str, str], MethodComparison]:
-    return by_pair(library.of_run(run.configuration).contrasts(run))
+    return by_pair(list(analyze(run.study(), run).methods))
 
 
 def test_a_way_that_follows_a_model_agrees_with_it(
@@ -223,11 +236,11 @@ def test_where_nothing_can_be_measured_the_rest_runs_and_that_is_said(
     directory = start.run(invented(runner), tmp_path / "run", seeds=SEEDS)
     assert set(runner.log) == {"simulated"}
     assert directory.missing() == []
-    study = library.of_run(directory.configuration)
-    rows = by_pair(study.contrasts(directory))
+    study = directory.study()
+    rows = by_pair(list(analyze(study, directory).methods))
     assert rows["files of 509 B", "measured", "simulated"].verdict is Agreement.LEFT_OUT
     assert rows["4,096 connections on the NIC", "simulated", "LAWS"].verdict is Agreement.DIFFER
-    assert start.resume(replace(study, runner=runner, rig=runner), directory) == 0
+    assert start.resume(replace(study, runner=runner, measured_runner=runner), directory) == 0
     assert app.run(["study", "report", str(directory.path)]) == 0
     out, err = capfd.readouterr()
     assert "left out" in out
@@ -258,10 +271,12 @@ def test_each_part_gets_the_parameters_that_are_its_own() -> None:
             assert "run.duration_s" not in parameters
 
 
-@pytest.mark.parametrize("full", [False, True])
-def test_a_run_is_found_again_with_its_scope(full: bool) -> None:
-    study = library.find_measured("agreement", full=full, only=("share", "handoff"))
-    found = library.of_run(configuration_file.resolve(study, "1", (1,), (("run.packets", "9"),)))
+@pytest.mark.parametrize("length", LENGTHS)
+def test_a_run_is_found_again_with_its_scope(length: Length) -> None:
+    study = library.find("agreement", length, only=("share", "handoff"))
+    found = configuration_file.study_of(
+        configuration_file.resolve(study, "1", (1,), (("run.packets", "9"),))
+    )
     assert found.points == study.points
     assert found.command.endswith("--only share,handoff")
     assert found.simulated == study.simulated

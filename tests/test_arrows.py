@@ -41,7 +41,7 @@ PACKAGES: dict[str, set[str]] = {
     "simulation": {"_core", "errors"},
     "traces": {"simulation"},
     "models": {"analysis", "errors"},
-    "study": {"analysis", "errors", "measure", "models", "run"},
+    "study": {"errors"},
     "run": {"__init__", "analysis", "errors", "simulation", "study", "whole_file"},
     "measure": {"__init__", "errors", "study", "traces"},
     "machine": {"errors", "measure"},

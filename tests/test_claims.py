@@ -19,8 +19,8 @@ from perpacket.analysis.findings import NOT_DISTINGUISHABLE, change_text
 from perpacket.analysis.published import Verdict, judge
 from perpacket.analysis.run_comparison import Sides, read_rule
 from perpacket.study.contest import Contest
+from perpacket.study.point import Point
 from perpacket.study.quantities import Row
-from perpacket.study.study import Point
 from test_studies import figure
 
 RATE = 50_000.0

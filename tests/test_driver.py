@@ -1,6 +1,6 @@
 """Measured runs go one by one in random order within blocks, and survive whatever stops them.
 
-No server is needed: the rig here invents its numbers, fails or waits as it is told.
+No server is needed: the runner here invents its numbers, fails or waits as it is told.
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ from pathlib import Path
 import pytest
 
 from patience import PATIENCE_S
-from perpacket.analysis.published import Published
 from perpacket.errors import ConfigurationError, Interrupted, MachineLacks, RunFailed
-from perpacket.run import configuration_file, measured_runs, start
+from perpacket.run import configuration_file, measured_runs, start, stopping
 from perpacket.run.directory import RunDirectory
 from perpacket.run.simulated_runs import Progress
-from perpacket.run.stopping import Stopping
-from perpacket.study.study import Holding, Outcome, Point, Study
+from perpacket.study.point import Point
+from perpacket.study.published import Published
+from perpacket.study.runner import Outcome, SetupDescription
+from perpacket.study.stopping import Stopping
+from perpacket.study.study import Study
 
 POINTS = tuple(
     Point(f"web-{connections}c", "web", {"connections": connections})
@@ -36,22 +38,22 @@ SEEDS = (1, 2, 3)
 
 @dataclass
 class FakeRun:
-    """A run that does what the rig is told and leaves its mark."""
+    """A run that does what the runner is told and leaves its mark."""
 
-    rig: FakeRig
+    runner: FakeMeasuredRunner
     point: Point
     seed: int
 
     def run(self) -> Outcome:
-        self.rig.running += 1
-        assert self.rig.is_held
-        assert self.rig.running == 1, "two measured runs at once measure each other"
+        self.runner.running += 1
+        assert self.runner.is_set_up
+        assert self.runner.running == 1, "two measured runs at once measure each other"
         assert threading.current_thread() is threading.main_thread()
-        self.rig.ran.append((self.point.name, self.seed))
+        self.runner.ran.append((self.point.name, self.seed))
         try:
-            self.rig.body(self.point, self.seed)
+            self.runner.body(self.point, self.seed)
         finally:
-            self.rig.running -= 1
+            self.runner.running -= 1
         return Outcome({"requests_per_s": 100.0 * self.seed}, raw={"profile": {"samples": 7}})
 
     def progress(self) -> tuple[int, int]:
@@ -62,14 +64,18 @@ class FakeRun:
 
 
 @dataclass
-class FakeRig:
-    """A rig that holds nothing, and says what a test wants it to say."""
+class FakeMeasuredRunner:
+    """A runner that holds nothing, and says what a test wants it to say."""
 
     body: Callable[[Point, int], None] = lambda point, seed: None
-    holding: Holding = field(default_factory=lambda: Holding({"network": "veth"}))
+    setup: SetupDescription = field(default_factory=lambda: SetupDescription({"network": "veth"}))
     ran: list[tuple[str, int]] = field(default_factory=list)
     running: int = 0
-    is_held: bool = False
+    is_set_up: bool = False
+
+    @property
+    def parameters(self) -> frozenset[str]:
+        return frozenset()
 
     def prepare(self, point: Point, seed: int, timeline: bool) -> FakeRun:
         if "wrong" in dict(point.overrides):
@@ -77,20 +83,20 @@ class FakeRig:
         return FakeRun(self, point, seed)
 
     @contextmanager
-    def held(self, points: tuple[Point, ...]) -> Iterator[Holding]:
-        self.is_held = True
+    def set_up(self, points: tuple[Point, ...]) -> Iterator[SetupDescription]:
+        self.is_set_up = True
         try:
-            yield self.holding
+            yield self.setup
         finally:
-            self.is_held = False
+            self.is_set_up = False
 
 
-def make_study(rig: FakeRig) -> Study:
-    return Study("fake", "A study", "What?", POINTS, SEEDS, runner=rig, rig=rig)
+def make_study(runner: FakeMeasuredRunner) -> Study:
+    return Study("fake", "A study", "What?", POINTS, SEEDS, runner=runner, measured_runner=runner)
 
 
-def run(rig: FakeRig, path: Path) -> RunDirectory:
-    return start.run(make_study(rig), path)
+def run(runner: FakeMeasuredRunner, path: Path) -> RunDirectory:
+    return start.run(make_study(runner), path)
 
 
 def blocks(ran: list[tuple[str, int]]) -> list[list[str]]:
@@ -99,16 +105,16 @@ def blocks(ran: list[tuple[str, int]]) -> list[list[str]]:
 
 
 def test_every_block_holds_every_point_once_in_an_order_of_its_own(tmp_path: Path) -> None:
-    rig = FakeRig()
-    run(rig, tmp_path / "run")
-    assert [seed for _, seed in rig.ran] == sorted(seed for _, seed in rig.ran)
+    runner = FakeMeasuredRunner()
+    run(runner, tmp_path / "run")
+    assert [seed for _, seed in runner.ran] == sorted(seed for _, seed in runner.ran)
     names = [point.name for point in POINTS]
-    assert all(sorted(block) == sorted(names) for block in blocks(rig.ran))
-    assert len({tuple(block) for block in [*blocks(rig.ran), names]}) == 4
+    assert all(sorted(block) == sorted(names) for block in blocks(runner.ran))
+    assert len({tuple(block) for block in [*blocks(runner.ran), names]}) == 4
 
 
 def test_the_order_depends_on_the_seed_alone(tmp_path: Path) -> None:
-    first, second = FakeRig(), FakeRig()
+    first, second = FakeMeasuredRunner(), FakeMeasuredRunner()
     run(first, tmp_path / "first")
     run(second, tmp_path / "second")
     assert first.ran == second.ran
@@ -119,17 +125,17 @@ def test_a_resumed_study_goes_on_in_the_order_it_began_with(tmp_path: Path) -> N
         if len(stopped.ran) == 8:
             raise KeyboardInterrupt
 
-    stopped, whole = FakeRig(interrupt), FakeRig()
+    stopped, whole = FakeMeasuredRunner(interrupt), FakeMeasuredRunner()
     run(whole, tmp_path / "whole")
     with pytest.raises(Interrupted, match="7 of 18 observations are kept") as caught:
         run(stopped, tmp_path / "run")
     assert "perpacket study resume" in caught.value.hint
-    resumed = FakeRig()
+    resumed = FakeMeasuredRunner()
     directory = RunDirectory.open(tmp_path / "run")
     assert start.resume(make_study(resumed), directory) == 11
     assert stopped.ran[:7] + resumed.ran == whole.ran
     assert directory.missing() == []
-    assert start.resume(make_study(FakeRig()), directory) == 0
+    assert start.resume(make_study(FakeMeasuredRunner()), directory) == 0
 
 
 def test_a_failed_run_costs_no_other_and_is_tried_again_on_resume(tmp_path: Path) -> None:
@@ -137,11 +143,11 @@ def test_a_failed_run_costs_no_other_and_is_tried_again_on_resume(tmp_path: Path
         if (point.name, seed) == ("web-16c", 2):
             raise RunFailed("the server on host died in the middle of the run, with status -11")
 
-    directory = run(FakeRig(fail), tmp_path / "run")
+    directory = run(FakeMeasuredRunner(fail), tmp_path / "run")
     assert [(failure.point, failure.seed) for failure in directory.failures()] == [("web-16c", 2)]
     assert "died in the middle" in directory.failures()[0].reason
     assert directory.missing() == [(POINTS[2], 2)]
-    again = FakeRig()
+    again = FakeMeasuredRunner()
     assert start.resume(make_study(again), directory) == 1
     assert again.ran == [("web-16c", 2)]
     assert directory.failures() == []
@@ -152,35 +158,37 @@ def test_a_row_of_failures_ends_the_study(tmp_path: Path) -> None:
     def fail(point: Point, seed: int) -> None:
         raise MachineLacks("perf_event_paranoid is 4")
 
-    rig = FakeRig(fail)
+    runner = FakeMeasuredRunner(fail)
     with pytest.raises(RunFailed, match=r"5 runs in a row failed.*perf_event_paranoid is 4"):
-        run(rig, tmp_path / "run")
-    assert len(rig.ran) == 5
+        run(runner, tmp_path / "run")
+    assert len(runner.ran) == 5
     assert len(RunDirectory.open(tmp_path / "run").failures()) == 5
 
 
 def test_failures_that_good_runs_part_do_not_end_it(tmp_path: Path) -> None:
     def fail(point: Point, seed: int) -> None:
-        if len(rig.ran) % 3:
+        if len(runner.ran) % 3:
             raise RunFailed("now and then")
 
-    rig = FakeRig(fail)
-    directory = run(rig, tmp_path / "run")
-    assert len(rig.ran) == len(POINTS) * len(SEEDS)
+    runner = FakeMeasuredRunner(fail)
+    directory = run(runner, tmp_path / "run")
+    assert len(runner.ran) == len(POINTS) * len(SEEDS)
     assert len(directory.failures()) == 12
 
 
 def test_a_mistake_in_what_is_asked_stops_before_anything_is_written(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="wrong = 1"):
-        start.run(make_study(FakeRig()), tmp_path / "run", overrides=(("wrong", "1"),))
+        start.run(make_study(FakeMeasuredRunner()), tmp_path / "run", overrides=(("wrong", "1"),))
     assert not (tmp_path / "run").exists()
 
 
 def test_what_the_machine_cannot_run_is_left_out_and_said(tmp_path: Path) -> None:
     reason = "no latency can be added: loopback has none"
     left_out = {point.name: reason for point in POINTS[:2]}
-    rig = FakeRig(holding=Holding({"network": "loopback"}, {"limits": ["one host"]}, left_out))
-    directory = run(rig, tmp_path / "run")
+    runner = FakeMeasuredRunner(
+        setup=SetupDescription({"network": "loopback"}, {"limits": ["one host"]}, left_out)
+    )
+    directory = run(runner, tmp_path / "run")
     assert {point.name for point in directory.configuration.points} == {
         point.name for point in POINTS[2:]
     }
@@ -194,27 +202,27 @@ def test_what_the_machine_cannot_run_is_left_out_and_said(tmp_path: Path) -> Non
 def test_a_study_of_which_nothing_can_run_says_why_and_writes_nothing(tmp_path: Path) -> None:
     left_out = {point.name: "no network" for point in POINTS}
     with pytest.raises(MachineLacks, match="no network"):
-        run(FakeRig(holding=Holding({}, {}, left_out)), tmp_path / "run")
+        run(FakeMeasuredRunner(setup=SetupDescription({}, {}, left_out)), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
 def test_a_study_is_not_resumed_on_another_testbed(tmp_path: Path) -> None:
-    directory = run(FakeRig(), tmp_path / "run")
+    directory = run(FakeMeasuredRunner(), tmp_path / "run")
     directory.observation_path("web-1c", 1).unlink()
-    other = FakeRig(holding=Holding({"network": "loopback"}))
+    other = FakeMeasuredRunner(setup=SetupDescription({"network": "loopback"}))
     with pytest.raises(ConfigurationError, match="begun with network veth, here it is loopback"):
         start.resume(make_study(other), directory)
     assert other.ran == []
 
 
 def test_what_the_programs_said_is_kept_whole_beside_the_observation(tmp_path: Path) -> None:
-    directory = run(FakeRig(), tmp_path / "run")
+    directory = run(FakeMeasuredRunner(), tmp_path / "run")
     assert json.loads(directory.raw_path("web-4c", 3, "profile").read_text()) == {"samples": 7}
 
 
 def test_progress_tells_what_is_kept_and_ends_complete(tmp_path: Path) -> None:
     seen: list[Progress] = []
-    study = make_study(FakeRig(lambda point, seed: time.sleep(0.02)))
+    study = make_study(FakeMeasuredRunner(lambda point, seed: time.sleep(0.02)))
     start.run(study, tmp_path / "run", on_progress=seen.append)
     assert seen[-1].share == 1.0
     assert (seen[-1].finished, seen[-1].total) == (18, 18)
@@ -227,7 +235,9 @@ def test_a_study_limited_to_some_points_keeps_the_figures_about_them() -> None:
         for number, point in enumerate(POINTS)
     )
     growth = replace(rows[0], against=POINTS[5].name)
-    study = replace(make_study(FakeRig()), published=(*rows, growth)).limited_to(POINTS[:2])
+    study = replace(make_study(FakeMeasuredRunner()), published=(*rows, growth)).limited_to(
+        POINTS[:2]
+    )
     assert (study.points, study.published) == (POINTS[:2], rows[:2])
 
 
@@ -236,7 +246,7 @@ import sys, time
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from patience import PATIENCE_S
-from test_driver import FakeRig, make_study, start
+from test_driver import FakeMeasuredRunner, make_study, start
 
 def body(point, seed):
     # The fifth run stays until we are killed.
@@ -244,7 +254,7 @@ def body(point, seed):
         print("waiting", flush=True)
         time.sleep(PATIENCE_S)
 
-start.run(make_study(FakeRig(body)), Path(sys.argv[1]))
+start.run(make_study(FakeMeasuredRunner(body)), Path(sys.argv[1]))
 """
 
 
@@ -261,24 +271,24 @@ def test_a_study_that_is_killed_is_resumed_and_counts_nothing_twice(tmp_path: Pa
     kept = len(directory.read_observations())
     assert kept == 4
     before = {file.name: file.read_bytes() for file in (path / "observations").glob("*.json")}
-    rig = FakeRig()
-    assert start.resume(make_study(rig), directory) == 18 - kept
-    assert len(rig.ran) == len(set(rig.ran)) == 18 - kept
-    assert not {f"{name}.seed-{seed}.json" for name, seed in rig.ran} & before.keys()
+    runner = FakeMeasuredRunner()
+    assert start.resume(make_study(runner), directory) == 18 - kept
+    assert len(runner.ran) == len(set(runner.ran)) == 18 - kept
+    assert not {f"{name}.seed-{seed}.json" for name, seed in runner.ran} & before.keys()
     assert all((path / "observations" / name).read_bytes() == text for name, text in before.items())
 
 
 def test_blocks_of_a_fresh_directory_are_those_of_the_driver(tmp_path: Path) -> None:
-    configuration = configuration_file.resolve(make_study(FakeRig()), "1.2.3")
+    configuration = configuration_file.resolve(make_study(FakeMeasuredRunner()), "1.2.3")
     directory = RunDirectory.create(tmp_path / "run", configuration, {})
     planned = [point.name for point, seed in measured_runs.remaining(directory) if seed == 2]
     assert planned == [point.name for point in measured_runs.order(POINTS, 2)]
 
 
 def test_points_run_as_they_are_written_where_a_study_asks_for_that(tmp_path: Path) -> None:
-    rig = FakeRig()
-    start.run(replace(make_study(rig), order="as-written"), tmp_path / "run")
-    assert blocks(rig.ran) == [[point.name for point in POINTS]] * len(SEEDS)
+    runner = FakeMeasuredRunner()
+    start.run(replace(make_study(runner), order="as-written"), tmp_path / "run")
+    assert blocks(runner.ran) == [[point.name for point in POINTS]] * len(SEEDS)
 
 
 def test_blocks_are_repeated_for_the_points_that_are_not_known_well_enough(tmp_path: Path) -> None:
@@ -288,10 +298,10 @@ def test_blocks_are_repeated_for_the_points_that_are_not_known_well_enough(tmp_p
 
     rule = Stopping("requests_per_s", within=0.6, least=2)
     seeds = tuple(range(1, 9))
-    rig = FakeRig(fail)
-    study = replace(make_study(rig), stopping=rule, seeds=seeds)
+    runner = FakeMeasuredRunner(fail)
+    study = replace(make_study(runner), stopping=rule, seeds=seeds)
     directory = start.run(study, tmp_path / "run")
-    enough = rule.runs_enough([100.0 * seed for seed in seeds])
+    enough = stopping.runs_enough(rule, [100.0 * seed for seed in seeds])
     assert enough is not None
     assert 2 < enough < 8
     expected = {point.name: list(seeds[:enough]) for point in POINTS}
@@ -300,9 +310,11 @@ def test_blocks_are_repeated_for_the_points_that_are_not_known_well_enough(tmp_p
         found[one.point].append(one.seed)
     # One run failed: the rule cannot be asked of that point before it is there.
     assert found == expected | {"web-16c": [1]}
-    assert len(rig.ran) == len(set(rig.ran))
-    again = FakeRig()
-    assert start.resume(replace(study, rig=again, runner=again), directory) == enough - 1
+    assert len(runner.ran) == len(set(runner.ran))
+    again = FakeMeasuredRunner()
+    assert (
+        start.resume(replace(study, measured_runner=again, runner=again), directory) == enough - 1
+    )
     assert directory.missing() == []
     assert {name for name, _ in again.ran} == {"web-16c"}
 
@@ -314,9 +326,9 @@ def test_a_fault_in_a_run_costs_that_run_alone_and_is_told_with_its_place(
         if (point.name, seed) == ("web-16c", 2):
             raise KeyError("layers")
 
-    rig = FakeRig(fail)
-    directory = run(rig, tmp_path / "run")
-    assert len(rig.ran) == len(POINTS) * len(SEEDS)
+    runner = FakeMeasuredRunner(fail)
+    directory = run(runner, tmp_path / "run")
+    assert len(runner.ran) == len(POINTS) * len(SEEDS)
     (failure,) = directory.failures()
     assert failure.reason == "KeyError: 'layers': this is a fault of perpacket"
     err = capfd.readouterr().err
@@ -331,9 +343,9 @@ def test_a_row_of_failures_is_counted_over_the_batches_of_a_rule(tmp_path: Path)
         if seed > 2 or (seed == 2 and point in POINTS[3:]):
             raise RunFailed("the server died")
 
-    rig = FakeRig(fail)
+    runner = FakeMeasuredRunner(fail)
     rule = Stopping("requests_per_s", within=1e-6, least=2)
-    study = replace(make_study(rig), stopping=rule, seeds=tuple(range(1, 9)), order="as-written")
+    study = replace(make_study(runner), stopping=rule, seeds=tuple(range(1, 9)), order="as-written")
     with pytest.raises(RunFailed, match="5 runs in a row failed"):
         start.run(study, tmp_path / "run")
-    assert len(rig.ran) == 2 * len(POINTS) + 2
+    assert len(runner.ran) == 2 * len(POINTS) + 2

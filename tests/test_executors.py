@@ -31,7 +31,9 @@ from perpacket.run.processes import ProcessExecutor
 from perpacket.run.simulated_runs import Progress, execute
 from perpacket.run.threads import ThreadExecutor
 from perpacket.study import library
-from perpacket.study.study import Outcome, Point, Study
+from perpacket.study.point import Point
+from perpacket.study.runner import Outcome
+from perpacket.study.study import Study
 from travelling import TravellingRunner
 
 POINTS = tuple(Point(name, "bulk", {"name": name}) for name in ("a", "b", "c"))

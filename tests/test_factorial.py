@@ -8,15 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perpacket.analysis import factorial
+from perpacket.analysis.factorial import allocate
 from perpacket.analysis.statistics import StatisticsError
+from perpacket.study import factorial
+from perpacket.study.point import StudyError
 
 MEMORY_AND_CACHE = [[15.0, 18.0, 12.0], [45.0, 48.0, 51.0], [25.0, 28.0, 19.0], [75.0, 75.0, 81.0]]
 """Jain, example 18.1: a 2^2 3 design."""
 
 
 def test_the_worked_example_gives_its_effects_and_shares() -> None:
-    found = factorial.allocate(factorial.full(["A", "B"]), MEMORY_AND_CACHE)
+    found = allocate(factorial.full(["A", "B"]), MEMORY_AND_CACHE)
     effects = [found.effects[name].value for name in [(), ("A",), ("B",), ("A", "B")]]
     assert effects == [41.0, 21.5, 9.5, 5.0]
     shares = [found.shares[name] for name in [("A",), ("B",), ("A", "B")]]
@@ -26,7 +28,7 @@ def test_the_worked_example_gives_its_effects_and_shares() -> None:
 
 def test_the_worked_example_gives_its_intervals() -> None:
     """Example 18.3 prints them at 90 %, with t = 1.86 and 1.03 as an effect's deviation."""
-    found = factorial.allocate(factorial.full(["A", "B"]), MEMORY_AND_CACHE, confidence=0.90)
+    found = allocate(factorial.full(["A", "B"]), MEMORY_AND_CACHE, confidence=0.90)
     main = found.effects["A",]
     assert (main.low, main.high) == pytest.approx((19.59, 23.41), abs=0.02)
     assert all(found.significant(effect) for effect in found.effects)
@@ -37,7 +39,7 @@ rows = st.lists(st.lists(st.floats(-1e3, 1e3), min_size=3, max_size=3), min_size
 
 @given(rows)
 def test_shares_sum_to_one_unless_nothing_varies(responses: list[list[float]]) -> None:
-    found = factorial.allocate(factorial.full(["a", "b", "c"]), responses)
+    found = allocate(factorial.full(["a", "b", "c"]), responses)
     total = math.fsum(found.shares.values()) + found.error_share
     assert total == pytest.approx(1.0) or total == 0.0
 
@@ -45,7 +47,7 @@ def test_shares_sum_to_one_unless_nothing_varies(responses: list[list[float]]) -
 @given(rows)
 def test_effects_give_back_every_mean(responses: list[list[float]]) -> None:
     design = factorial.full(["a", "b", "c"])
-    found = factorial.allocate(design, responses)
+    found = allocate(design, responses)
     for place, row in enumerate(responses):
         rebuilt = math.fsum(
             interval.value * design.column(effect)[place]
@@ -78,7 +80,7 @@ def test_a_full_design_confounds_nothing() -> None:
 
 
 def test_without_replications_there_is_no_error_to_judge_by() -> None:
-    found = factorial.allocate(factorial.full(["A"]), [[1.0], [3.0]])
+    found = allocate(factorial.full(["A"]), [[1.0], [3.0]])
     assert not found.effects["A",].is_bounded
     assert not found.significant(("A",))
 
@@ -90,7 +92,7 @@ def test_without_replications_there_is_no_error_to_judge_by() -> None:
 def test_a_design_that_is_none_is_refused(
     factors: list[str], generators: dict[str, list[str]]
 ) -> None:
-    with pytest.raises(StatisticsError):
+    with pytest.raises(StudyError):
         factorial.fraction(factors, generators)
 
 
@@ -98,7 +100,7 @@ def test_responses_that_do_not_fit_the_design_are_refused() -> None:
     design = factorial.full(["A"])
     for responses in ([[1.0]], [[1.0], [1.0, 2.0]], [[1.0], [math.nan]]):
         with pytest.raises(StatisticsError):
-            factorial.allocate(design, responses)
+            allocate(design, responses)
 
 
 def test_effects_are_confounded_where_their_signs_are_equal_in_every_run() -> None:

@@ -22,7 +22,7 @@ from perpacket.analysis.analysis import analyze
 from perpacket.errors import ConfigurationError, CorruptObservation
 from perpacket.run import start, table_file
 from perpacket.run.directory import RunDirectory
-from perpacket.study import user
+from perpacket.study import load
 
 STUDY = """
 name = "short"
@@ -103,7 +103,7 @@ def test_a_study_killed_at_random_moments_and_resumed_equals_an_uninterrupted_on
 ) -> None:
     study = write_study(tmp_path)
     began_s = time.monotonic()
-    whole = start.run(user.load(study), tmp_path / "whole", workers=killed.WORKERS)
+    whole = start.run(load.load(study), tmp_path / "whole", workers=killed.WORKERS)
     latest_s = LATEST * (time.monotonic() - began_s)
     expected = results(whole)
     moments = random.Random(SEED)
@@ -120,9 +120,9 @@ def test_a_study_killed_at_random_moments_and_resumed_equals_an_uninterrupted_on
     for path in paths:
         if (path / "config.toml").exists():
             directory = RunDirectory.open(path)
-            start.resume(user.of_run(directory.configuration), directory)
+            start.resume(directory.study(), directory)
         else:
-            directory = start.run(user.load(study), path)
+            directory = start.run(load.load(study), path)
         assert results(directory) == expected
         assert directory.missing() == []
         # Nothing lost, nothing twice: one row for each file, and each seed once at each point.
@@ -131,13 +131,13 @@ def test_a_study_killed_at_random_moments_and_resumed_equals_an_uninterrupted_on
         assert table.select("point", "seed").is_unique().all()
         assert not list(path.rglob("*.part"))
         again = RunDirectory.open(path)
-        assert start.resume(user.of_run(again.configuration), again) == 0
+        assert start.resume(again.study(), again) == 0
 
 
 def begun(tmp_path: Path) -> RunDirectory:
     """A small study that was run to its end."""
     text = STUDY.replace("[300, 400, 500, 600]", "[300, 400]").replace('"4 %"', '"99 %"')
-    study = user.load(write_study(tmp_path, text))
+    study = load.load(write_study(tmp_path, text))
     return start.run(study, tmp_path / "run")
 
 
@@ -174,7 +174,7 @@ def test_a_full_disk_is_named_and_costs_only_what_was_in_flight(tmp_path: Path) 
     assert {
         file.name: file.read_bytes() for file in (directory.path / "observations").iterdir()
     } == kept
-    assert start.resume(user.of_run(directory.configuration), directory) == len(lost)
+    assert start.resume(directory.study(), directory) == len(lost)
     assert results(directory) == expected
 
 
@@ -183,7 +183,7 @@ def test_a_disk_that_is_full_from_the_start_leaves_nothing_in_the_way(tmp_path: 
     done = on_full_disk(64, "study", "run", str(study), "--output", str(tmp_path / "run"))
     assert done.returncode == 4
     assert "environment.json" in done.stderr
-    directory = start.run(user.load(study), tmp_path / "run")
+    directory = start.run(load.load(study), tmp_path / "run")
     assert directory.missing() == []
 
 
@@ -215,7 +215,7 @@ def test_a_damaged_or_foreign_observation_is_named_and_not_written_over(
     files[0].unlink()
     files[1].write_text(files[1].read_text().replace(old, new, 1))
     before = {file.name: file.read_bytes() for file in files[1:]}
-    study = user.of_run(directory.configuration)
+    study = directory.study()
     uses = (
         lambda: start.resume(study, directory),
         lambda: table_file.write(directory, directory.path / "observations.parquet"),
@@ -240,7 +240,7 @@ def test_a_run_of_an_unknown_schema_is_named_and_not_written_over(
     file.write_text(file.read_text().replace("schema = 1", "schema = 2"))
     before = file.read_bytes()
     with pytest.raises(ConfigurationError, match="schema") as caught:
-        user.of_run(RunDirectory.open(path).configuration)
+        RunDirectory.open(path).study()
     assert name in str(caught.value)
     assert file.read_bytes() == before
 

@@ -14,9 +14,9 @@ from perpacket.analysis.statistics import Interval
 from perpacket.cli import study_output
 from perpacket.cli.options import Format
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
-from perpacket.measure.bench import rig as bench_rig
+from perpacket.measure.bench import runner as bench_rig
 from perpacket.measure.bench import runs as microbenches
-from perpacket.measure.bench.rig import BenchPlan, BenchRig
+from perpacket.measure.bench.runner import BenchPlan, BenchRunner
 from perpacket.measure.bench.runs import Memory, Switch
 from perpacket.measure.web.plan import validated
 from perpacket.run import configuration_file, measured_runs, start
@@ -24,8 +24,11 @@ from perpacket.run.directory import RunDirectory
 from perpacket.show import html
 from perpacket.show.charts import drawing, heat_map
 from perpacket.study import library
-from perpacket.study.library.machine_numbers import memory, switches
-from perpacket.study.study import Figure, Outcome, Point, Study
+from perpacket.study.figure import Figure
+from perpacket.study.lengths import LENGTHS, Length
+from perpacket.study.point import Point
+from perpacket.study.runner import Outcome
+from perpacket.study.study import Study
 from requirements import skip
 
 QUICK = (("run.duration_s", "0.001"),)
@@ -44,9 +47,12 @@ def needs_agent() -> None:
 # The studies.
 
 
-@pytest.mark.parametrize("full", [False, True])
-def test_a_surface_has_every_stride_that_fits_a_block(full: bool) -> None:
-    factors = [point.factors for point in memory.points(full, ("surface",))]
+@pytest.mark.parametrize(("length", "largest"), [("default", 2**27), ("full", 2**29)])
+def test_a_surface_has_every_stride_that_fits_a_block(length: Length, largest: int) -> None:
+    points = library.find("memory-surface", length, ("surface",)).points
+    factors = [point.factors for point in points]
+    every = {f["stride_words"] for f in factors}
+    assert max(map(int, every)) == 256
 
     def strides(operation: str) -> set[object]:
         """Those of the smallest working set."""
@@ -54,27 +60,31 @@ def test_a_surface_has_every_stride_that_fits_a_block(full: bool) -> None:
         return {f["stride_words"] for f in factors if smallest.items() <= f.items()}
 
     # 64 words: two of them are 32 apart at most, and 16 in either half.
-    assert strides("load") == {stride for stride in memory.STRIDES_WORDS[full] if stride <= 32}
-    assert strides("copy") == {stride for stride in memory.STRIDES_WORDS[full] if stride <= 16}
+    assert strides("load") == {stride for stride in every if int(stride) <= 32}
+    assert strides("copy") == {stride for stride in every if int(stride) <= 16}
+    for point in factors:
+        blocks = 2 if point["operation"] == "copy" else 1
+        words = int(point["working_set_bytes"]) // 8 // blocks
+        assert 2 * int(point["stride_words"]) <= words
     sizes = [f["working_set_bytes"] for f in factors]
-    assert {512, memory.LARGEST_BYTES[full]} <= set(sizes)
+    assert {512, largest} <= set(sizes)
 
 
 def test_rings_have_the_published_numbers_of_threads() -> None:
-    members = {point.factors["members"] for point in switches.points(full=True)}
+    members = {point.factors["members"] for point in library.find("switch-cost", "full").points}
     assert members == {2, 4, 8, 16, 32, 64, 128}
 
 
 @pytest.mark.parametrize("name", ["memory-surface", "switch-cost"])
-@pytest.mark.parametrize("full", [False, True])
-def test_every_point_is_a_plan_and_its_factors_are_asked_for(name: str, full: bool) -> None:
+@pytest.mark.parametrize("length", LENGTHS)
+def test_every_point_is_a_plan_and_its_factors_are_asked_for(name: str, length: Length) -> None:
     class Here:
         name, address, cpus = "here", "127.0.0.1", (0, 3)
 
         def agent(self) -> str:
             return "agent"
 
-    for point in library.find_measured(name, full=full).points:
+    for point in library.find(name, length).points:
         plan = validated(BenchPlan, point)
         command = " ".join(plan.benchmark().command(Here()))  # type: ignore[arg-type]
         assert "--cpu 3" in command
@@ -90,7 +100,7 @@ def test_every_point_is_a_plan_and_its_factors_are_asked_for(name: str, full: bo
 def test_working_sets_beyond_memory_are_left_out_with_the_reason() -> None:
     plans = {
         point.name: validated(BenchPlan, point)
-        for point in memory.points(full=True, experiments=("surface",))
+        for point in library.find("memory-surface", "full", ("surface",)).points
     }
     left_out = bench_rig.too_large(plans, memory_bytes=512 * 2**20)
     assert left_out.keys() == {name for name in plans if "-536870912b-" in name}
@@ -146,8 +156,8 @@ def test_what_a_benchmark_cannot_be_asked_is_refused(needs_agent: None) -> None:
 
 
 def test_the_driver_runs_each_kind_of_point(needs_agent: None, tmp_path: Path) -> None:
-    surface = library.find_measured("memory-surface")
-    switched = library.find_measured("switch-cost")
+    surface = library.find("memory-surface")
+    switched = library.find("switch-cost")
     wanted = {
         "load-8192b-4w": "mbytes_per_s",
         "chain-8192b": "latency_ns",
@@ -157,7 +167,7 @@ def test_the_driver_runs_each_kind_of_point(needs_agent: None, tmp_path: Path) -
         points = tuple(point for point in study.points if point.name in wanted)
         chosen = study.limited_to(points)
         configuration = configuration_file.resolve(chosen, "1", (1,), QUICK)
-        directory = measured_runs.begin(BenchRig(), tmp_path / study.name, configuration)
+        directory = measured_runs.begin(BenchRunner(), tmp_path / study.name, configuration)
         told = directory.environment()["testbed"]
         assert isinstance(told, dict)
         assert told["machine"]["page_bytes"] >= 4096

@@ -23,6 +23,7 @@ import pytest
 
 import fake_agent
 from patience import PATIENCE_S
+from perpacket.analysis.analysis import analyze
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
 from perpacket.measure import agent, programs
 from perpacket.measure import hosts as testbed
@@ -31,12 +32,14 @@ from perpacket.measure.hosts.record import own_name, remove_folders
 from perpacket.measure.processor_counts import Ticks, idle_share, read_frames, read_ticks
 from perpacket.measure.web import files
 from perpacket.measure.web.plan import Plan, read_plan
-from perpacket.measure.web.rig import MeasuredRig
+from perpacket.measure.web.runner import WebRunner
 from perpacket.measure.web.summary import Answers, summarize
 from perpacket.run import measured_runs, start
 from perpacket.run.directory import RunDirectory
 from perpacket.study import library
-from perpacket.study.study import Holding, Point, Study
+from perpacket.study.point import Point
+from perpacket.study.runner import SetupDescription
+from perpacket.study.study import Study
 from quiet import skip_if_disturbed
 from requirements import skip
 
@@ -115,8 +118,8 @@ def point(name: str, kind: str, **parameters: object) -> Point:
 
 
 def study_of(beds: Beds, *points: Point) -> Study:
-    rig = MeasuredRig(beds.open)
-    return Study("tiny", "A study", "What?", points, (1, 2), runner=rig, rig=rig)
+    runner = WebRunner(beds.open)
+    return Study("tiny", "A study", "What?", points, (1, 2), runner=runner, measured_runner=runner)
 
 
 BULK = point("bulk", "stream", load__connections=4, load__rate_mbps=100)
@@ -453,13 +456,13 @@ def test_the_published_studies_run_from_end_to_end_on_stand_ins(
     log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One load of `breakdown`: its comparisons have verdicts about shares and about changes."""
-    rig = MeasuredRig(Beds().open)
-    study = replace(library.find_measured("breakdown", only=("ab",)), runner=rig, rig=rig)
+    runner = WebRunner(Beds().open)
+    study = replace(library.find("breakdown", only=("ab",)), runner=runner, measured_runner=runner)
     quick = tuple(pair for pair in QUICK if pair[0] != "testbed.kind")
     directory = start.run(study, tmp_path / "run", seeds=(1, 2), overrides=quick)
-    again = library.of_run(RunDirectory.open(directory.path).configuration)
+    again = RunDirectory.open(directory.path).study()
     assert [point.name for point in again.points] == [point.name for point in study.points]
-    rows = {row.published.figure: row for row in again.comparisons(directory)}
+    rows = {row.published.figure: row for row in analyze(again, directory).comparisons}
     driver_share = rows["patwardhan2004/ab-driver"].simulated
     assert driver_share is not None
     assert 0 < driver_share.value <= 100 * 300 / 2000
@@ -469,7 +472,7 @@ def test_the_published_studies_run_from_end_to_end_on_stand_ins(
 
 def test_a_holding_describes_itself_in_the_environment() -> None:
     facts = measured_runs.described(
-        Holding({"network": "veth"}, {"clients": 1}, {"a": "b", "c": "b"})
+        SetupDescription({"network": "veth"}, {"clients": 1}, {"a": "b", "c": "b"})
     )
     assert facts["testbed"] == {"network": "veth", "clients": 1, "left_out": ["a, c: b"]}
 
@@ -500,9 +503,11 @@ def real_agent() -> str:
 def test_server_load_and_profile_of_the_real_agent_make_an_observation(tmp_path: Path) -> None:
     """Two points of one second each on loopback: a file served, and a rate-limited sender."""
     real_agent()
-    rig = MeasuredRig()
+    runner = WebRunner()
     second = (("run.duration_s", "1"), ("run.warmup_s", "0.2"))
-    study = Study("tiny", "A study", "What?", (FILE, BULK), (1,), runner=rig, rig=rig)
+    study = Study(
+        "tiny", "A study", "What?", (FILE, BULK), (1,), runner=runner, measured_runner=runner
+    )
     directory = start.run(study, tmp_path / "run", overrides=second)
     skip_if_disturbed(directory)
     assert [failure.reason for failure in directory.failures()] == []
@@ -552,9 +557,9 @@ def test_a_probe_that_fails_is_asked_once_and_leaves_out_nothing(
         asked_hosts.append(host)
         raise RunFailed("the probe said nothing")
 
-    monkeypatch.setattr("perpacket.measure.web.rig.capabilities_lacking", fail)
+    monkeypatch.setattr("perpacket.measure.web.runner.capabilities_lacking", fail)
     points = (FILE, point("any", "file", profile__events="any"))
-    with MeasuredRig(beds.open).held(points) as holding:
-        assert not holding.left_out
-        assert "not known: the probe said nothing" in str(holding.facts["could_not"])
+    with WebRunner(beds.open).set_up(points) as setup:
+        assert not setup.left_out
+        assert "not known: the probe said nothing" in str(setup.facts["could_not"])
     assert len(asked_hosts) == 1

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 
 import fake_agent
 from patience import PATIENCE_S
+from perpacket.analysis import variation
 from perpacket.analysis.analysis import analyze
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
 from perpacket.measure import hosts as testbed
@@ -30,18 +31,32 @@ from perpacket.measure.hosts.record import own_name
 from perpacket.measure.media import disk, memory, programs
 from perpacket.measure.media import summary as media_summary
 from perpacket.measure.media.plan import MediaPlan, read_media_plan
-from perpacket.measure.media.rig import MediaRig, impossible
+from perpacket.measure.media.runner import MediaRunner, impossible
 from perpacket.measure.web.plan import RunPlan
 from perpacket.run import measured_runs, start
 from perpacket.show import html
 from perpacket.study import library
-from perpacket.study.library import sensitivity
-from perpacket.study.study import Holding, Outcome, Point
+from perpacket.study.factorial import Design
+from perpacket.study.lengths import LENGTHS, Length
+from perpacket.study.point import Point
+from perpacket.study.runner import Outcome, SetupDescription
 from quiet import skip_if_disturbed
 from requirements import skip
-from test_driver import FakeRig, FakeRun
+from test_driver import FakeMeasuredRunner, FakeRun
 
 NAMES = ("media-servers", "sensitivity", "double-buffer")
+
+
+def design_of_sensitivity() -> Design:
+    """The design of the study `sensitivity`."""
+    design = library.find("sensitivity").design
+    assert design is not None
+    return design.design
+
+
+DESIGN = design_of_sensitivity()
+
+PARTS = (*DESIGN.factors, "interactions", "error")
 AGENT = Path(fake_agent.__file__)
 QUICK = {"run.duration_s": 0.05, "run.warmup_s": 0, "testbed.kind": "loopback"}
 
@@ -79,15 +94,15 @@ def asked(log: Path, *verb: str) -> list[dict[str, str]]:
     ]
 
 
-def measured(*points: Point) -> tuple[list[Outcome], Holding]:
+def measured(*points: Point) -> tuple[list[Outcome], SetupDescription]:
     """What a run of each point gave, and what was held meanwhile."""
-    rig = MediaRig()
-    with rig.held(points) as holding:
-        return [rig.prepare(each, 1, timeline=False).run() for each in points], holding
+    runner = MediaRunner()
+    with runner.set_up(points) as setup:
+        return [runner.prepare(each, 1, timeline=False).run() for each in points], setup
 
 
 def test_an_observation_holds_what_clients_saw_and_what_that_took_of_the_server(log: Path) -> None:
-    (outcome,), holding = measured(point("double", server__buffering="double"))
+    (outcome,), setup = measured(point("double", server__buffering="double"))
     result = outcome.result
     assert (result["clients"], result["played"], result["refused"]) == (4, 3, 1)
     assert (result["throughput_mbps"], result["loss_share"]) == (4.0, 0.01)
@@ -101,7 +116,7 @@ def test_an_observation_holds_what_clients_saw_and_what_that_took_of_the_server(
     assert "streams" not in json.dumps(outcome.raw["load"])
     # Nothing counted cache misses: they are left out, and the reason is kept.
     assert not [name for name in result if name.startswith("cache_misses")]
-    could_not = holding.facts["could_not"]
+    could_not = setup.facts["could_not"]
     assert isinstance(could_not, list)
     assert "pmu: time alone, no cycles" in could_not
 
@@ -111,15 +126,15 @@ def test_multiple_media_are_dropped_and_read_slowly_and_the_report_says_so(
 ) -> None:
     monkeypatch.setenv(fake_agent.WRONG_BYTES, "2")
     slow = point("slow", media__distribution="multiple", disk__read_ms=9_999)
-    (outcome,), holding = measured(slow)
+    (outcome,), setup = measured(slow)
     assert outcome.result["read_delay_ms"] == 9_999
     assert asked(log, "serve", "media")[0]["--read-delay"] == "9999ms"
     (loaded,) = asked(log, "load", "media")
     assert (loaded["--files"], loaded["--first-file"]) == ("4", "0")
-    limits = holding.facts["limits"]
+    limits = setup.facts["limits"]
     assert isinstance(limits, list)
     assert any("A slow disk is emulated" in limit for limit in limits)
-    assert holding.identity["slow_disk"] == "emulated"
+    assert setup.identity["slow_disk"] == "emulated"
     # Bytes that are not the media's cast doubt on the run.
     doubts = outcome.result["doubts"]
     assert isinstance(doubts, dict)
@@ -274,12 +289,12 @@ def test_points_with_more_sockets_than_a_process_may_have_are_left_out(
     assert not impossible(plans)
 
 
-@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("name", NAMES)
 def test_every_point_can_be_read_as_a_plan_and_is_named_by_its_factors(
-    name: str, full: bool
+    name: str, length: Length
 ) -> None:
-    points = library.find_measured(name, full=full).points
+    points = library.find(name, length).points
     assert len({tuple(point.factors.items()) for point in points}) == len(points)
     for each in points:
         asked_for = read_media_plan(each)
@@ -289,15 +304,15 @@ def test_every_point_can_be_read_as_a_plan_and_is_named_by_its_factors(
 
 
 def test_the_full_levels_are_the_published_ones_and_go_on() -> None:
-    servers = [p.factors for p in library.find_measured("media-servers", full=True).points]
+    servers = [p.factors for p in library.find("media-servers", "full").points]
     clients = {int(factors["clients"]) for factors in servers}
     assert {1, 1000} < clients
     assert max(clients) == 10_000
     assert {factors["rate_kbps"] for factors in servers} == {56, 300}
-    buffers = [p.factors for p in library.find_measured("double-buffer", full=True).points]
+    buffers = [p.factors for p in library.find("double-buffer", "full").points]
     assert {factors["buffering"] for factors in buffers} == {"single", "double", "shared", "mapped"}
     assert {factors["rate_kbps"] for factors in buffers} == {300}
-    design = [tuple(p.factors.values()) for p in library.find_measured("sensitivity").points]
+    design = [tuple(p.factors.values()) for p in library.find("sensitivity").points]
     assert set(design) == {
         (clients, rate, media)
         for clients in (1, 1000)
@@ -311,7 +326,7 @@ def test_figures_of_the_document_are_those_of_the_reference(name: str, shared: P
     with (shared / "reference" / "isa2003.toml").open("rb") as stream:
         reference = {row["id"]: row for row in tomllib.load(stream)["figure"]}
     ours = {"isa2003/56-gain": "isa2003/56-db"}
-    for row in library.find_measured(name, full=True).published:
+    for row in library.find(name, "full").published:
         key = row.figure
         while key not in reference and key not in ours:
             key = key.rpartition("-")[0]
@@ -321,22 +336,22 @@ def test_figures_of_the_document_are_those_of_the_reference(name: str, shared: P
         if row.judged == "value" and row.value is not None:
             assert row.value == stated["value"], row.figure
     gain = reference["isa2003/56-db"]["value"] / reference["isa2003/56-rtp"]["value"]
-    buffers = {row.figure: row for row in library.find_measured("double-buffer").published}
+    buffers = {row.figure: row for row in library.find("double-buffer").published}
     assert buffers["isa2003/56-gain"].value == pytest.approx(100 * (gain - 1), abs=0.05)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_published_changes_are_between_levels_of_the_cut_study(name: str) -> None:
-    cut, full = library.find_measured(name), library.find_measured(name, full=True)
+    cut, full = library.find(name), library.find(name, "full")
     assert [row.figure for row in cut.published] == [row.figure for row in full.published]
 
 
 def test_the_variation_is_divided_as_the_design_says() -> None:
     # 10 + 4 clients + 2 encoding + 1 clients x encoding, with +1 and -1 as levels.
-    responses = [[10 + 4 * a + 2 * b + a * b] * 3 for a, b, _ in sensitivity.design().runs]
-    parts = sensitivity.divided(responses)
+    responses = [[10 + 4 * a + 2 * b + a * b] * 3 for a, b, _ in DESIGN.runs]
+    parts = variation.divided(DESIGN, responses)
     explained = {part: share.value for part, share in parts.items()}
-    expected = {"clients": 16, "encoding": 4, "distribution": 0, "interactions": 1, "error": 0}
+    expected = {"clients": 16, "rate_kbps": 4, "distribution": 0, "interactions": 1, "error": 0}
     assert explained == pytest.approx({part: 100 * n / 21 for part, n in expected.items()})
     assert all(share.high - share.low == pytest.approx(0, abs=1e-6) for share in parts.values())
 
@@ -347,15 +362,15 @@ def test_the_variation_is_divided_as_the_design_says() -> None:
     ).filter(lambda rows: max(map(max, rows)) - min(map(min, rows)) > 1)
 )
 def test_the_parts_of_the_variation_are_the_whole(responses: list[list[float]]) -> None:
-    parts = sensitivity.divided(responses)
-    assert tuple(parts) == sensitivity.PARTS
+    parts = variation.divided(DESIGN, responses)
+    assert tuple(parts) == PARTS
     assert sum(share.value for share in parts.values()) == pytest.approx(100)
     assert all(0 <= share.low <= share.value + 1e-6 for share in parts.values())
     assert all(share.value <= share.high + 1e-6 <= 100 + 2e-6 for share in parts.values())
 
 
-class StreamsRig(FakeRig):
-    """A rig whose servers keep up, and pay by clients and rate."""
+class StreamsRunner(FakeMeasuredRunner):
+    """A runner whose servers keep up, and pay by clients and rate."""
 
     def prepare(self, point: Point, seed: int, timeline: bool) -> FakeRun:
         return StreamsRun(self, point, seed)
@@ -385,17 +400,17 @@ class StreamsRun(FakeRun):
 def test_a_run_is_compared_with_every_figure_and_its_report_draws_them(
     name: str, tmp_path: Path
 ) -> None:
-    study = library.find_measured(name)
-    rig = StreamsRig()
-    directory = start.run(replace(study, runner=rig, rig=rig), tmp_path / "run")
-    found = library.of_run(directory.configuration)
-    rows = {row.published.figure: row for row in found.comparisons(directory)}
+    study = library.find(name)
+    runner = StreamsRunner()
+    directory = start.run(replace(study, runner=runner, measured_runner=runner), tmp_path / "run")
+    found = directory.study()
+    rows = {row.published.figure: row for row in analyze(found, directory).comparisons}
     # Charts take time: two of each study.
     drawn = replace(found, figures=found.figures[:2])
     page = html.write(analyze(drawn, directory), tmp_path / "report.html").read_text()
     assert "Nothing to draw" not in page
     if name == "sensitivity":
-        assert len(rows) == 5 * len(sensitivity.RESPONSES)
+        assert len(rows) == 5 * 4
         clients = rows["isa2003/441-var-clients/server_cpu"]
         assert clients.published.value == 62.29
         assert clients.simulated is not None
@@ -422,12 +437,12 @@ def loopback(_: RunPlan) -> Iterator[hosts.Testbed]:
 @pytest.mark.live
 def test_the_agent_itself_serves_and_plays_what_a_run_asks_for(tmp_path: Path) -> None:
     # How many threads and packets there are depends on how far a busy machine came.
-    rig = MediaRig(loopback)
+    runner = MediaRunner(loopback)
     quick = {"run__duration_s": 0.3, "run__warmup_s": 1.0, "media__distribution": "multiple"}
     asked_for = point("real", server__buffering="double", disk__read_ms=5, **quick)
-    study = library.find_measured("double-buffer")
+    study = library.find("double-buffer")
     study = replace(study, points=(asked_for,), seeds=(1,), figures=(), published=())
-    study = replace(study, runner=rig, rig=rig)
+    study = replace(study, runner=runner, measured_runner=runner)
     directory = start.run(study, tmp_path / "run")
     skip_if_disturbed(directory)
     assert [failure.reason for failure in directory.failures()] == []

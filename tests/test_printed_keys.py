@@ -16,7 +16,7 @@ from perpacket.analysis.analysis import Analysis, analyze
 from perpacket.run import start
 from perpacket.run.directory import RunDirectory
 from perpacket.show import json as json_documents
-from perpacket.study import library, user
+from perpacket.study import library, load
 from perpacket.study.quantities import COLUMNS, QUANTITIES, column, flatten
 from perpacket.study.study import Study
 
@@ -98,10 +98,10 @@ def test_every_key_of_a_run_of_a_study_is_explained(analysis: Analysis, study: S
 
 
 def test_every_key_of_a_users_study_is_explained(fake_core: None, tmp_path: Path) -> None:
-    text = user.example("simulated").replace('design = "full"', 'design = "two-level"')
-    own = user.build(text, Path("my.toml"))
+    text = library.example("simulated").replace('design = "full"', 'design = "two-level"')
+    own = load.build(text, Path("my.toml"))
     directory = start.run(own, tmp_path / "run", seeds=(1, 2))
-    found = analyze(library.of_run(directory.configuration), directory)
+    found = analyze(directory.study(), directory)
     assert not undocumented(json_documents.analysis(found, Path("report.html")))
 
 

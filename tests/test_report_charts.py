@@ -30,7 +30,9 @@ from perpacket.show.charts import (
     stacks,
     timeline,
 )
-from perpacket.study.study import Figure, Point, Study
+from perpacket.study.figure import Figure
+from perpacket.study.point import Point
+from perpacket.study.study import Study
 
 
 def drawn(chart: chart_style.Chart) -> str:

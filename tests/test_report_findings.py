@@ -17,7 +17,9 @@ from perpacket.analysis.statistics import Interval
 from perpacket.analysis.wording import MINUS
 from perpacket.run import start
 from perpacket.show import html, tables
-from perpacket.study.study import Figure, Point, Study
+from perpacket.study.figure import Figure
+from perpacket.study.point import Point
+from perpacket.study.study import Study
 
 
 def found_in(study: Study, analysis: Analysis, frame: pl.DataFrame) -> tuple[Finding, ...]:

@@ -15,13 +15,13 @@ from perpacket.show import tables, terminal
 from perpacket.show.charts import figures
 from perpacket.show.charts.chart_style import Plot
 from perpacket.study import library
-from perpacket.study.library import router
-from perpacket.study.study import Figure, Study
+from perpacket.study.figure import Figure
+from perpacket.study.study import Study
 
 
 def forwarded() -> pl.DataFrame:
     """One run of each TCP point: 100 times its configuration's number, in each column."""
-    chosen = router.points(full=False, experiments=("tcp-kernel",))
+    chosen = library.find("router", only=("tcp-kernel",)).points
     values = [100.0 * float(point.factors["configuration"]) for point in chosen]
     return pl.DataFrame(
         {
@@ -34,7 +34,7 @@ def forwarded() -> pl.DataFrame:
 
 def plot(analysis: Analysis, kind: str, y: str) -> Plot:
     """The first figure of the router's study that is of a kind and shows a column."""
-    study = library.find_measured("router")
+    study = library.find("router")
     figure = next(one for one in study.figures if (one.kind, one.y) == (kind, y))
     found = figures.plot_of(figure, of_frame(study, analysis, forwarded()))
     assert found is not None
@@ -43,7 +43,7 @@ def plot(analysis: Analysis, kind: str, y: str) -> Plot:
 
 def test_each_of_the_eight_configurations_is_a_place_on_the_axis(analysis: Analysis) -> None:
     text = plot(analysis, "curve", "forwarded_mbps").description
-    assert text.count("100 at 1, 800 at 8") == len(router.MESSAGES_BYTES)
+    assert text.count("100 at 1, 800 at 8") == 3
 
 
 def test_the_layers_of_one_configuration_are_not_added_to_those_of_another(
@@ -55,7 +55,11 @@ def test_the_layers_of_one_configuration_are_not_added_to_those_of_another(
 
 def test_a_figure_is_about_the_factors_level_where_it_is_named_as_the_points_shorthand() -> None:
     eighth = Figure("curve", "", "bytes", "forwarded_mbps", where={"configuration": 8})
-    kept = {point.factors["configuration"] for point in router.points(False) if eighth.keeps(point)}
+    kept = {
+        point.factors["configuration"]
+        for point in library.find("router").points
+        if eighth.keeps(point)
+    }
     assert kept == {8}
 
 
@@ -71,7 +75,7 @@ def test_a_figure_is_about_the_factors_level_where_it_is_named_as_the_points_sho
 def test_the_table_of_configurations_has_what_the_study_is_about(
     analysis: Analysis, name: str, column: str, heading: str
 ) -> None:
-    study = library.find_measured(name)
+    study = library.find(name)
     table = tables.means_table(of_frame(study, analysis, runs_of(study, column, [7.0, 7.0])))
     assert table.columns[2:] == (heading,)
     assert table.rows[0][2].text == "7.00"
@@ -82,7 +86,7 @@ def runs_of(study: Study, column: str, values: list[float]) -> pl.DataFrame:
 
 
 def test_the_interval_of_a_share_is_between_nothing_and_all(analysis: Analysis) -> None:
-    study = library.find_measured("double-buffer")
+    study = library.find("double-buffer")
     table = tables.means_table(
         of_frame(study, analysis, runs_of(study, "server_idle", [0.0, 0.02]))
     )
@@ -91,7 +95,7 @@ def test_the_interval_of_a_share_is_between_nothing_and_all(analysis: Analysis) 
 
 
 def test_rows_of_one_quantity_say_what_each_change_is_from() -> None:
-    study = library.find_measured("router")
+    study = library.find("router")
     peaks = [row for row in study.published if row.quantity == "forwarded increase"]
     found = [judge(row, row.point, Interval(1, 0, 2, 3, 0.95), (), "Change") for row in peaks]
     text = [terminal.quantity_text(row) for row in found]

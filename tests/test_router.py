@@ -15,11 +15,12 @@ import pytest
 
 from patience import PATIENCE_S
 from perpacket.cli import app
+from perpacket.cli.study import chosen
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
 from perpacket.measure import hosts as testbed
 from perpacket.measure.hosts.routed import Port, Routed
 from perpacket.measure.router.plan import RouterPlan, flows
-from perpacket.measure.router.rig import RouterRig
+from perpacket.measure.router.runner import RouterRunner
 from perpacket.measure.router.runs import RoutedTestbed, RouterStage
 from perpacket.measure.router.summary import (
     Window,
@@ -32,11 +33,13 @@ from perpacket.measure.router.summary import (
 from perpacket.measure.web.plan import validated
 from perpacket.run import configuration_file, measured_runs
 from perpacket.study import library
-from perpacket.study.library import router
+from perpacket.study.lengths import LENGTHS, Length
+from perpacket.study.point import Point
 from perpacket.study.quantities import QUANTITIES
-from perpacket.study.study import Point
 from quiet import skip_if_disturbed, skip_or_fail
 from requirements import skip
+
+EXPERIMENTS = library.experiments("router")
 
 ETHERNET_MOST_BYTES = 1514
 """A frame without its check sequence on a device with an MTU of 1500."""
@@ -60,50 +63,50 @@ def test_the_eight_configurations_are_those_of_the_document() -> None:
 
 
 def test_every_configuration_meets_every_message_size() -> None:
-    chosen = [point.factors for point in router.points(full=False, experiments=("tcp-kernel",))]
-    assert {(one["configuration"], one["bytes"]) for one in chosen} == {
+    factors = [point.factors for point in library.find("router", only=("tcp-kernel",)).points]
+    assert {(one["configuration"], one["bytes"]) for one in factors} == {
         (configuration, size) for configuration in range(1, 9) for size in (64, 10_240, 65_536)
     }
 
 
 def test_the_full_search_has_the_frame_sizes_of_rfc_2544() -> None:
-    chosen = router.points(full=True, experiments=("search-xdp",))
-    assert [point.factors["bytes"] for point in chosen] == [64, 128, 256, 512, 1024, 1280, 1518]
+    points = library.find("router", "full", ("search-xdp",)).points
+    assert [point.factors["bytes"] for point in points] == [64, 128, 256, 512, 1024, 1280, 1518]
 
 
-@pytest.mark.parametrize("full", [False, True])
-def test_every_point_is_a_plan(full: bool) -> None:
-    for point in router.points(full, router.EXPERIMENTS):
+@pytest.mark.parametrize("length", LENGTHS)
+def test_every_point_is_a_plan(length: Length) -> None:
+    for point in library.find("router", length).points:
         plan = validated(RouterPlan, point)
         assert (plan.kind, plan.plane) == (point.factors["load"], point.factors["plane"])
 
 
 @pytest.mark.parametrize("name", ["router", "memory-surface", "switch-cost"])
 def test_the_cut_levels_take_ten_minutes_at_most(name: str) -> None:
-    study = library.find_measured(name)
-    runs = [study.runner.prepare(point, 1, timeline=False) for point in study.points]
+    study = library.find(name)
+    runs = [study.runner_of(point).prepare(point, 1, timeline=False) for point in study.points]
     assert sum(run.progress()[1] for run in runs) * len(study.seeds) <= 600_000
 
 
 def test_a_plane_keeps_its_experiments() -> None:
-    def names(**chosen: object) -> set[str]:
-        study = library.find_measured("router", **chosen)  # type: ignore[arg-type]
-        return {f"{p.factors['load']}-{p.factors['plane']}" for p in study.points}
+    def names(only: str | None = None, plane: str | None = None) -> set[str]:
+        points = chosen("router", "default", only, plane).points
+        return {f"{point.factors['load']}-{point.factors['plane']}" for point in points}
 
-    assert names() == set(router.DEFAULT)
+    assert names() == set(EXPERIMENTS) - {"tcp-xdp"}
     assert names(plane="xdp") == {"tcp-xdp", "search-xdp", "loss-xdp"}
-    assert names(plane="kernel", only=("tcp",)) == {"tcp-kernel"}
+    assert names("tcp", "kernel") == {"tcp-kernel"}
     with pytest.raises(ConfigurationError, match="no --plane xdp"):
-        library.find_measured("breakdown", plane="xdp")
+        chosen("breakdown", "default", None, "xdp")
     with pytest.raises(ConfigurationError, match="--only trees over --plane kernel"):
-        names(plane="kernel", only=("trees",))
+        names("trees", "kernel")
 
 
-@pytest.mark.parametrize("only", [(), ("tcp-xdp",), router.EXPERIMENTS])
+@pytest.mark.parametrize("only", [(), ("tcp-xdp",), EXPERIMENTS])
 def test_a_run_finds_its_study_again(only: tuple[str, ...]) -> None:
-    study = library.find_measured("router", only=only)
+    study = library.find("router", only=only)
     run = configuration_file.resolve(study, "1", (1,), ())
-    again = library.of_run(run)
+    again = configuration_file.study_of(run)
     assert {point.name for point in again.points} == {point.name for point in study.points}
 
 
@@ -128,7 +131,7 @@ def test_what_a_router_cannot_be_asked_is_refused(
 def test_published_figures_are_those_of_the_reference(name: str, shared: Path) -> None:
     with (shared / "reference" / "isa2003.toml").open("rb") as stream:
         reference = {row["id"]: row for row in tomllib.load(stream)["figure"]}
-    for row in library.find_measured(name, full=True).published:
+    for row in library.find(name, "full").published:
         key = row.figure
         while key not in reference:
             key, _, cut = key.rpartition("-")
@@ -322,14 +325,14 @@ class FakeRouted:
 
 
 def test_without_bpf_the_router_is_loaded_by_batches_and_points_in_xdp_are_left_out() -> None:
-    rig = RouterRig(lambda plan: nullcontext(cast("RoutedTestbed", FakeRouted())))
-    points = router.points(full=False, experiments=("search-kernel", "search-xdp"))
-    with rig.held(points) as holding:
-        assert holding.identity["generator"] == "socket"
-        assert holding.left_out.keys() == {f"search-xdp-{size}b" for size in (64, 512, 1518)}
-        assert "operation not permitted" in next(iter(holding.left_out.values()))
-        assert holding.facts["oracle"] == {"kernel": "2 cases, 1 wrong"}
-        told = holding.facts["limits"]
+    runner = RouterRunner(lambda plan: nullcontext(cast("RoutedTestbed", FakeRouted())))
+    points = library.find("router", only=("search-kernel", "search-xdp")).points
+    with runner.set_up(points) as setup:
+        assert setup.identity["generator"] == "socket"
+        assert setup.left_out.keys() == {f"search-xdp-{size}b" for size in (64, 512, 1518)}
+        assert "operation not permitted" in next(iter(setup.left_out.values()))
+        assert setup.facts["oracle"] == {"kernel": "2 cases, 1 wrong"}
+        told = setup.facts["limits"]
         assert isinstance(told, list)
         assert any("first TTL 1: nothing came" in limit for limit in told)
         assert any("batches from a packet socket" in limit for limit in told)
@@ -427,7 +430,7 @@ def test_a_router_has_two_hosts_at_least(hosts: int) -> None:
 def test_the_real_router_makes_observations(tmp_path: Path) -> None:
     """A window of bulk TCP and a search, through the driver; no number of time is judged."""
     wanted = {"kernel-2-10240b", "search-kernel-512b"}
-    study = library.find_measured("router")
+    study = library.find("router")
     chosen = tuple(point for point in study.points if point.name in wanted)
     study = replace(study.limited_to(chosen), seeds=(1,))
     quick = (
@@ -439,7 +442,7 @@ def test_the_real_router_makes_observations(tmp_path: Path) -> None:
     )
     configuration = configuration_file.resolve(study, "1", (1,), quick)
     try:
-        directory = measured_runs.begin(RouterRig(), tmp_path / "run", configuration)
+        directory = measured_runs.begin(RouterRunner(), tmp_path / "run", configuration)
     except MachineLacks as error:
         skip("netns", error)
     except RunFailed as error:

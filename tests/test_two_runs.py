@@ -18,7 +18,7 @@ from perpacket.cli import app
 from perpacket.errors import ConfigurationError
 from perpacket.run import start
 from perpacket.run.directory import RunDirectory
-from perpacket.study import user
+from perpacket.study import load
 from test_user_studies import SIMULATED, FakeRunner
 
 pytestmark = pytest.mark.usefixtures("fake_core")
@@ -29,7 +29,7 @@ Value = Callable[[int, int], float]
 
 def a_run(path: Path, value: Value, levels: str = "[400, 800]", seeds: str = "3") -> RunDirectory:
     text = SIMULATED.replace("replications = 3", f"replications = {seeds}")
-    study = user.build(text + f"factors.nic.mips = {levels}", Path("my.toml"))
+    study = load.build(text + f"factors.nic.mips = {levels}", Path("my.toml"))
 
     def of(factors: object, seed: int) -> float:
         assert isinstance(factors, dict)
@@ -95,7 +95,7 @@ def test_runs_without_common_seeds_are_two_samples_as_welch_has_them(tmp_path: P
 
     text = "seed = 100\n" + SIMULATED
     other = replace(
-        user.build(text + "factors.nic.mips = [400, 800]", Path("my.toml")),
+        load.build(text + "factors.nic.mips = [400, 800]", Path("my.toml")),
         runner=FakeRunner(lambda factors, seed: 1000.0 + seed),
     )
     later = start.run(other, tmp_path / "b")

@@ -29,18 +29,19 @@ from perpacket.cli import app
 from perpacket.errors import ConfigurationError
 from perpacket.measure import hosts, process_tree
 from perpacket.measure.web import peers
-from perpacket.measure.web.plan import read_plan
-from perpacket.measure.web.rig import MeasuredRig
+from perpacket.measure.web.plan import Plan, read_plan
+from perpacket.measure.web.runner import WebRunner
 from perpacket.run import start as session
 from perpacket.run.directory import RunDirectory
 from perpacket.show import html
 from perpacket.study import library
 from perpacket.study.contest import Contest
-from perpacket.study.library import web_servers
-from perpacket.study.study import Outcome, Point, Study
+from perpacket.study.point import Point
+from perpacket.study.runner import Outcome
+from perpacket.study.study import Study
 from quiet import skip_if_disturbed
 from requirements import skip
-from test_driver import FakeRig, FakeRun
+from test_driver import FakeMeasuredRunner, FakeRun
 from test_measurement import real_agent
 
 pytestmark = pytest.mark.live
@@ -50,7 +51,7 @@ PEERS: tuple[peers.PeerKind, ...] = ("nginx", "apache")
 
 def peer_point(kind: str) -> Point:
     """The smallest point of a server of others."""
-    return web_servers.point(kind, 10_000, 20, full=False)
+    return library.find("web-servers").point(f"{kind}-10000b-20c")
 
 
 @pytest.fixture
@@ -107,6 +108,12 @@ def wait_until_it_answers(process: hosts.Process, url: str) -> None:
         time.sleep(0.02)
 
 
+def plan_of(server: str, clients: int) -> Plan:
+    """The plan of a server that is asked for 5 bytes."""
+    point = library.find("web-servers", "full").point(f"{server}-5b-{clients}c")
+    return read_plan(point)
+
+
 def answers(url: str) -> bool:
     """Whether a server answers there by now."""
     try:
@@ -117,15 +124,14 @@ def answers(url: str) -> bool:
 
 
 def test_apache_has_a_thread_for_every_client_and_nginx_a_connection(host: hosts.Host) -> None:
-    for clients in (1, 400, 5000):
-        plan = read_plan(web_servers.point("apache", 5, clients, full=False))
+    for clients in (1, 20, 400):
+        plan = plan_of("apache", clients)
         text = peers._apache(host, plan, "/r", "/f", 80, ["apache2", "/m"])
         threads = int(text.partition("MaxRequestWorkers ")[2].split()[0])
         assert threads >= clients
         assert clients < peers.DESCRIPTORS
     for clients in (1, 400):
-        plan = read_plan(web_servers.point("threads", 5, clients, full=False))
-        assert plan.server_threads > clients
+        assert plan_of("threads", clients).server_threads > clients
 
 
 TREE = """
@@ -309,9 +315,10 @@ def test_lines_that_cross_by_a_power_law_cross_where_they_do(
 
 
 def test_the_levels_reach_from_5_bytes_to_50_megabytes_and_to_400_clients() -> None:
-    for full in (False, True):
-        points = web_servers.points(full)
-        assert {point.factors["server"] for point in points} == set(web_servers.SERVERS)
+    servers = {"events", "single", "threads", "processes", "uring", "nginx", "apache"}
+    for study in (library.find("web-servers"), library.find("web-servers", "full")):
+        points = study.points
+        assert {point.factors["server"] for point in points} == servers
         sizes = {point.factors["size_bytes"] for point in points}
         clients = {point.factors["clients"] for point in points}
         assert {5, 50_000_000} <= sizes
@@ -328,9 +335,9 @@ def test_a_server_that_is_not_there_is_left_out_with_the_reason(
         replace(point, overrides=point.overrides + loopback)
         for point in (peer_point("nginx"), peer_point("events"))
     )
-    with MeasuredRig().held(points) as holding:
-        (name, reason) = next(iter(holding.left_out.items()))
-        assert list(holding.left_out) == ["nginx-10000b-20c"] == [name]
+    with WebRunner().set_up(points) as setup:
+        (name, reason) = next(iter(setup.left_out.items()))
+        assert list(setup.left_out) == ["nginx-10000b-20c"] == [name]
         assert reason == "there is no nginx on server: install it (Debian: nginx-light)"
     assert list(tmp_path.iterdir()) == []
 
@@ -340,16 +347,16 @@ def test_where_sampling_is_forbidden_the_kernels_accounts_do(
     may_sample: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lacking = {} if may_sample else {"perf_cpu_wide": "only the kernel's accounts"}
-    monkeypatch.setattr("perpacket.measure.web.rig.capabilities_lacking", lambda _: lacking)
+    monkeypatch.setattr("perpacket.measure.web.runner.capabilities_lacking", lambda _: lacking)
     point = peer_point("events")
     point = replace(point, overrides=(*point.overrides, ("testbed.kind", "loopback")))
-    rig = MeasuredRig()
-    with rig.held((point,)):
-        fitted = rig._setup().fitted(read_plan(point))
+    runner = WebRunner()
+    with runner.set_up((point,)):
+        fitted = runner._setup().fitted(read_plan(point))
     assert fitted.profile_events == ("best" if may_sample else "accounts")
 
 
-class RacingRig(FakeRig):
+class RacingRunner(FakeMeasuredRunner):
     """Servers whose requests fall with size at their own rate: apache's least."""
 
     def prepare(self, point: Point, seed: int, timeline: bool) -> FakeRun:
@@ -378,10 +385,10 @@ class RacingRun(FakeRun):
 
 @pytest.fixture
 def run(tmp_path: Path) -> tuple[Study, RunDirectory]:
-    study = library.find_measured("web-servers", only=("size",))
-    rig = RacingRig(lambda *_: None)
-    directory = session.run(replace(study, runner=rig, rig=rig), tmp_path / "run")
-    return library.of_run(directory.configuration), directory
+    study = library.find("web-servers", only=("size",))
+    runner = RacingRunner(lambda *_: None)
+    directory = session.run(replace(study, runner=runner, measured_runner=runner), tmp_path / "run")
+    return directory.study(), directory
 
 
 def test_the_verb_says_where_the_winner_changes(
@@ -448,8 +455,16 @@ def test_a_server_is_measured_with_its_whole_tree(
     real_agent()
     if server != "processes":
         skip_without(host, "nginx" if server == "nginx" else "apache")
-    rig = MeasuredRig()
-    study = Study("tiny", "A study", "What?", (peer_point(server),), (1,), runner=rig, rig=rig)
+    runner = WebRunner()
+    study = Study(
+        "tiny",
+        "A study",
+        "What?",
+        (peer_point(server),),
+        (1,),
+        runner=runner,
+        measured_runner=runner,
+    )
     quick = (("run.duration_s", "0.3"), ("run.warmup_s", "0"), ("testbed.kind", "loopback"))
     directory = session.run(study, tmp_path / "run", overrides=quick)
     skip_if_disturbed(directory)
@@ -457,7 +472,7 @@ def test_a_server_is_measured_with_its_whole_tree(
     row = directory.observations().row(0, named=True)
     assert row["requests_per_s"] > 0
     assert row["error_share"] == 0
-    least = web_servers.LEAST_THREADS if server == "processes" else 2
+    least = 64 if server == "processes" else 2
     assert row["server_process.processes"] >= least
     assert row["server_process.resident_pages"] > 0
     assert row["server_process.context_switches_per_s"] >= 0

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from perpacket.errors import RunFailed
-from perpacket.study.study import Outcome, Point
+from perpacket.study.point import Point
+from perpacket.study.runner import Outcome
 
 
 @dataclass

@@ -11,11 +11,10 @@ from typing import Final
 from perpacket import simulation
 from perpacket.analysis import run_comparison
 from perpacket.analysis.analysis import analyze
-from perpacket.run import start
+from perpacket.run import parameter_check, start
 from perpacket.run.directory import RunDirectory
 from perpacket.show.notebook.runs import StudyRun, TwoRuns
 from perpacket.show.notebook.simulated import SimulatedRun
-from perpacket.study import library
 
 RUNS: Final = "runs"
 """The folder of run directories without a name."""
@@ -53,21 +52,21 @@ def run_study(
     """Run a study that comes with perpacket, or that of a TOML file, into a new directory.
 
     `directory` is `runs/STUDY-TIME` by default; `seeds` replaces the study's own; `overrides` are
-    added to every point; `workers` changes no result. Raises what `perpacket.study.library.find`
-    and `perpacket.run.start.run` raise.
+    added to every point; `workers` changes no result. Raises what
+    `perpacket.run.parameter_check.found` and `perpacket.run.start.run` raise.
     """
-    study = library.find(str(name))
+    study = parameter_check.found(str(name))
     stamp = time.strftime("%Y%m%d-%H%M%S")
     path = Path(directory) if directory is not None else Path(RUNS) / f"{study.name}-{stamp}"
     texts = tuple((parameter, str(value)) for parameter, value in overrides)
     made = start.run(study, path, seeds=tuple(seeds), overrides=texts, workers=workers)
-    return StudyRun(analyze(library.of_run(made.configuration), made))
+    return StudyRun(analyze(made.study(), made))
 
 
 def open_run(directory: str | Path) -> StudyRun:
     """Open a run; raises what `RunDirectory.open` and `study.library.of_run` raise."""
     found = RunDirectory.open(Path(directory))
-    return StudyRun(analyze(library.of_run(found.configuration), found))
+    return StudyRun(analyze(found.study(), found))
 
 
 def compare_runs(
@@ -78,5 +77,5 @@ def compare_runs(
         RunDirectory.open(run.analysis.run.path if isinstance(run, StudyRun) else Path(run))
         for run in (first, second)
     ]
-    measured = library.of_run(runs[0].configuration).is_measured
+    measured = runs[0].study().is_measured
     return TwoRuns(run_comparison.compare(runs[0], runs[1], quantities, in_time_order=measured))

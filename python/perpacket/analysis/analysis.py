@@ -5,11 +5,12 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from perpacket.analysis import published_rows, published_score
-from perpacket.analysis.contests import ContestResult
+from perpacket.analysis.contests import ContestResult, results_of
 from perpacket.analysis.doubts import by_point
 from perpacket.analysis.effects import Summary
 from perpacket.analysis.estimates import Estimates, rows_from
@@ -19,17 +20,20 @@ from perpacket.analysis.methods import MethodComparison, compare_methods, headli
 from perpacket.analysis.offload import network_shares
 from perpacket.analysis.published import Comparison
 from perpacket.analysis.published_score import Score
-from perpacket.analysis.statistics import DEFAULT_CONFIDENCE, Interval
+from perpacket.analysis.statistics import Interval
+from perpacket.analysis.summary import summarize
 from perpacket.analysis.terms import Terms, terms_of
 from perpacket.analysis.wording import plural
 from perpacket.run.configuration_file import RunConfiguration
 from perpacket.run.directory import CONFIGURATION, REPORT, Failure, RunDirectory
 from perpacket.run.observation_file import to_table
+from perpacket.study.stopping import DEFAULT_CONFIDENCE
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from perpacket.study.study import Point, Study
+    from perpacket.study.point import Point
+    from perpacket.study.study import Study
 
 NAMED_OPTIONS: Final = {"run.packets": "--packets", "run.warmup_packets": "--warmup-packets"}
 """Parameters that have an option of their own on the command line."""
@@ -125,10 +129,10 @@ def analyze(study: Study, directory: RunDirectory) -> Analysis:
         lambda point: study.is_measured and point not in study.simulated,
     )
     run = facts_of(study, directory, len(observations))
-    comparisons = comparisons_of(study, directory, estimates)
-    contests = tuple(study.contests(directory))
+    comparisons = tuple(published_rows.compare_all(study, estimates))
+    contests = tuple(results_of(study.contests, study.points, estimates))
     methods = methods_of(study, directory)
-    summary = study.results(directory)
+    summary = summarize(study, directory, estimates) if study.summary else None
     rankings = tuple(published_rows.rankings(study, estimates))
     return Analysis(
         study=study,
@@ -167,18 +171,12 @@ def analyze(study: Study, directory: RunDirectory) -> Analysis:
     )
 
 
-def comparisons_of(
-    study: Study, directory: RunDirectory, estimates: Estimates
-) -> tuple[Comparison, ...]:
-    """The published values of a study beside the run."""
-    if study.compare is published_rows.compare:
-        return tuple(published_rows.compare_all(study, estimates))
-    return tuple(study.comparisons(directory))
-
-
 def methods_of(study: Study, directory: RunDirectory) -> tuple[MethodComparison, ...]:
-    """The method comparisons of a study, with the run's confidence."""
-    found = tuple(study.contrasts(directory))
+    """The comparisons that the function of the study's file makes, with the run's confidence."""
+    if not study.methods:
+        return ()
+    module, _, function = study.methods.partition(":")
+    found: tuple[MethodComparison, ...] = tuple(getattr(import_module(module), function)(directory))
     confidence = directory.configuration.confidence
     if confidence == DEFAULT_CONFIDENCE:
         return found

@@ -18,11 +18,12 @@ from itertools import combinations, pairwise
 
 from perpacket.analysis.doubts import doubts_of
 from perpacket.analysis.estimates import Estimates
-from perpacket.analysis.statistics import DEFAULT_CONFIDENCE, Interval, mean
+from perpacket.analysis.statistics import Interval, mean
 from perpacket.errors import ConfigurationError
 from perpacket.study.contest import Contest
+from perpacket.study.point import Point
 from perpacket.study.quantities import QUANTITIES
-from perpacket.study.study import Point
+from perpacket.study.stopping import DEFAULT_CONFIDENCE
 
 Values = Mapping[str, Mapping[int, float]]
 """Values of a quantity by point and block."""

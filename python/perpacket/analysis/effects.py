@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from perpacket.analysis.factorial import Design, Effect, allocate
+from perpacket.analysis.factorial import allocate
 from perpacket.analysis.statistics import Interval
-
-MEAN = "mean"
-"""The effect of no factor."""
-
-MOST_CONFOUNDED = 4
-"""Confounded effects that a table names; the rest are higher interactions."""
+from perpacket.study.designs import effect_text, first_of
+from perpacket.study.factorial import Design
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +43,7 @@ class EffectRow:
     @property
     def confounded_text(self) -> str:
         """The simplest of the confounded effects, and how many more there are."""
-        return _first_of(self.confounded, ", ")
+        return first_of(self.confounded, ", ")
 
     @property
     def is_significant(self) -> bool:
@@ -121,24 +117,6 @@ def effects_of(
     ]
     rows.sort(key=lambda row: -2.0 if row.share is None else -row.share)
     return Effects(quantity, unit, tuple(rows), found.error_share, len(responses[0]))
-
-
-def effect_text(effect: Effect) -> str:
-    """`connections x size_kib`, or `mean`."""
-    return " x ".join(effect) or MEAN
-
-
-def confounding(design: Design) -> list[str]:
-    """The confounded effects of a fraction, a line for each group; none of a full design."""
-    groups = [[effect_text(effect) for effect in group] for group in design.confounded()]
-    return [_first_of(group, " = ") for group in groups if len(group) > 1]
-
-
-def _first_of(names: Sequence[str], joint: str) -> str:
-    """The first names, joined, and how many more there are."""
-    rest = len(names) - MOST_CONFOUNDED
-    text = joint.join(names[:MOST_CONFOUNDED])
-    return f"{text} and {rest} more" if rest > 0 else text
 
 
 def paired_values(

@@ -10,16 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from perpacket.analysis.statistics import (
-    DEFAULT_CONFIDENCE,
-    Interval,
-    StatisticsError,
-    mean,
-    paired_ratio,
-)
+from perpacket.analysis.statistics import Interval, StatisticsError, mean, paired_ratio
 from perpacket.errors import CorruptObservation
 from perpacket.run.directory import RunDirectory
 from perpacket.run.observation_file import Observation, to_row
+from perpacket.study.point import Point
 from perpacket.study.quantities import (
     Quantity,
     Row,
@@ -29,7 +24,7 @@ from perpacket.study.quantities import (
     present,
     quantity,
 )
-from perpacket.study.study import Point
+from perpacket.study.stopping import DEFAULT_CONFIDENCE
 
 Rows = Mapping[str, Mapping[int, Row]]
 """Observations by point and seed."""

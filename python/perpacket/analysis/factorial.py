@@ -1,11 +1,6 @@
-"""Two-level factorial designs: which runs to make, and what each factor then explains.
+"""What each factor of a two-level design explains of a response.
 
-A 2^k r design runs every combination of k factors at two levels, r times each; a 2^(k-p) design
-runs a fraction, in which effects are confounded: what is measured is their sum. Source: Jain, *The
-Art of Computer Systems Performance Analysis*, 1991, chapters 17 to 19.
-
-An effect is named by the factors in it (`("memory", "cache")` is their interaction), in the order
-of the factors; the empty name is the mean. Depends on `perpacket.analysis.statistics`.
+Source: Jain, *The Art of Computer Systems Performance Analysis*, 1991, chapters 17 to 19.
 """
 
 from __future__ import annotations
@@ -13,107 +8,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from itertools import combinations, product
-from operator import xor
 
 from perpacket.analysis.statistics import (
-    DEFAULT_CONFIDENCE,
     Interval,
     StatisticsError,
     check_confidence,
     check_values,
     t_quantile,
 )
-
-Effect = tuple[str, ...]
-"""The factors of an effect; empty for the mean."""
-
-Signs = tuple[int, ...]
-"""The level of each factor in one run: -1 or +1."""
-
-MOST_FACTORS = 16
-"""65,536 combinations: past this a design has an error in it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Design:
-    """The runs of a two-level design.
-
-    `runs` has the signs of all factors for each run, with the first factor changing fastest.
-    `generators` maps each added factor of a fraction to the product of factors it equals.
-    """
-
-    factors: tuple[str, ...]
-    runs: tuple[Signs, ...]
-    generators: Mapping[str, Effect]
-
-    def column(self, effect: Effect) -> tuple[int, ...]:
-        """The sign of an effect in each run: the product of its factors' signs."""
-        places = [self.factors.index(factor) for factor in effect]
-        return tuple(math.prod(signs[place] for place in places) for signs in self.runs)
-
-    def confounded(self) -> tuple[tuple[Effect, ...], ...]:
-        """The effects that cannot be told from each other, simplest first; all apart when full."""
-        base = [factor for factor in self.factors if factor not in self.generators]
-        masks = {factor: 1 << place for place, factor in enumerate(base)}
-        # A factor squared is the mean: products of factors are exclusive ors of their bits, and
-        # two effects with the same bits have the same signs in every run.
-        for added, parts in self.generators.items():
-            masks[added] = reduce(xor, (masks[part] for part in parts))
-        groups: dict[int, list[Effect]] = {}
-        for effect in every_effect(self.factors):
-            bits = reduce(xor, (masks[factor] for factor in effect), 0)
-            groups.setdefault(bits, []).append(effect)
-        return tuple(tuple(effects) for effects in groups.values())
-
-    @property
-    def resolution(self) -> int | None:
-        """Factors in the shortest effect confounded with the mean; None of a full design.
-
-        At resolution 3 main effects are confounded with interactions of two factors, at 4 not.
-        """
-        with_mean = next(group for group in self.confounded() if () in group)
-        return min((len(effect) for effect in with_mean if effect), default=None)
-
-
-def every_effect(factors: Sequence[str]) -> list[Effect]:
-    """The mean, every factor, every interaction: simplest first."""
-    return [
-        chosen for size in range(len(factors) + 1) for chosen in combinations(tuple(factors), size)
-    ]
-
-
-def full(factors: Sequence[str]) -> Design:
-    """Every combination of the factors' two levels: 2^k runs."""
-    return fraction(factors, {})
-
-
-def fraction(factors: Sequence[str], generators: Mapping[str, Sequence[str]]) -> Design:
-    """Every combination of `factors`, with added factors that equal products of them.
-
-    `fraction(["A", "B", "C"], {"D": ["A", "B", "C"]})` is a 2^(4-1) design. Raises
-    `StatisticsError` when a name is used twice, unknown, or a product is empty.
-    """
-    base = tuple(factors)
-    names = (*base, *generators)
-    if not base or len(names) > MOST_FACTORS or len(set(names)) != len(names):
-        raise StatisticsError(
-            f"factors {', '.join(names)}: expected 1 to {MOST_FACTORS} different names"
-        )
-    for added, parts in generators.items():
-        if len(parts) < 2 or len(set(parts)) != len(parts) or not set(parts) <= set(base):
-            raise StatisticsError(
-                f"generator {added} = {' x '.join(parts)}: expected two or more of "
-                f"{', '.join(base)}"
-            )
-    runs = []
-    for reversed_signs in product((-1, 1), repeat=len(base)):
-        signs = reversed_signs[::-1]
-        by_name = dict(zip(base, signs, strict=True))
-        extra = (math.prod(by_name[part] for part in parts) for parts in generators.values())
-        runs.append((*signs, *extra))
-    return Design(names, tuple(runs), {name: tuple(parts) for name, parts in generators.items()})
+from perpacket.study.factorial import Design, Effect
+from perpacket.study.stopping import DEFAULT_CONFIDENCE
 
 
 @dataclass(frozen=True, slots=True)

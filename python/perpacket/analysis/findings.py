@@ -27,7 +27,7 @@ from perpacket.analysis.effects import Summary
 from perpacket.analysis.estimates import Estimates
 from perpacket.analysis.methods import Agreement, MethodComparison
 from perpacket.analysis.offload import gain_percent, network_shares
-from perpacket.analysis.published import Comparison, Published
+from perpacket.analysis.published import Comparison
 from perpacket.analysis.statistics import Interval
 from perpacket.analysis.terms import Terms, terms_of
 from perpacket.analysis.wording import (
@@ -43,10 +43,13 @@ from perpacket.analysis.wording import (
     typographic,
     with_unit,
 )
+from perpacket.study.published import Published
 from perpacket.study.quantities import COLUMNS, QUANTITIES, gain
 
 if TYPE_CHECKING:
-    from perpacket.study.study import Figure, Point, Study
+    from perpacket.study.figure import Figure
+    from perpacket.study.point import Point
+    from perpacket.study.study import Study
 
 GAIN_COLUMN: Final = COLUMNS["requests_per_s"]
 """The quantity of gains over a baseline."""

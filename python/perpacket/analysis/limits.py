@@ -14,7 +14,7 @@ from perpacket.analysis.published_rows import warnings_of
 from perpacket.analysis.terms import terms_of
 from perpacket.analysis.wording import plural, sentence_case
 from perpacket.run.directory import Failure
-from perpacket.run.stopping import Stopping
+from perpacket.study.stopping import Stopping
 from perpacket.study.study import Study
 
 FEW_SEEDS: Final = 5

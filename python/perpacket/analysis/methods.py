@@ -11,15 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from perpacket.analysis.statistics import (
-    DEFAULT_CONFIDENCE,
-    Interval,
-    decimals_for,
-    difference,
-    format_number,
-    mean,
-)
+from perpacket.analysis.statistics import Interval, decimals_for, difference, format_number, mean
 from perpacket.analysis.wording import plural
+from perpacket.study.stopping import DEFAULT_CONFIDENCE
 
 WIDEST_POINTS = 20.0
 """An interval of a difference of percentages wider than this shows no agreement."""

@@ -11,9 +11,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal
 
 from perpacket.analysis.statistics import Interval, decimals_for, format_number
+from perpacket.study.published import Published
 
 
 class Verdict(StrEnum):
@@ -37,58 +37,11 @@ class Verdict(StrEnum):
     """The interval contains the published value and nearly every other one."""
 
 
-Judged = Literal["value", "direction"]
-"""Whether a figure is judged by its value or only by its direction."""
-
 MET = frozenset({Verdict.AGREES, Verdict.SAME_DIRECTION})
 """Verdicts of agreement."""
 
 MISSED = frozenset({Verdict.DIFFERS, Verdict.OUTSIDE, Verdict.OPPOSITE})
 """Verdicts of disagreement."""
-
-
-@dataclass(frozen=True, slots=True)
-class Published:
-    """One figure a document states, with what it takes to compute the same from runs.
-
-    `value` or one or both of `minimum` and `maximum` are given, in `unit`. `resolution` is the
-    step of the last printed digit. `point` names the point of the study it is compared with, and
-    `against`, for gains and ratios, the point it is paired with.
-    """
-
-    figure: str
-    """Identifier of the figure, as `osdi06/51-PN-rate`."""
-    where: str
-    """Section, table or figure of the document."""
-    statement: str
-    point: str
-    quantity: str
-    """Name of the quantity, as `request_rate`: see `perpacket.study.quantities`."""
-    unit: str
-    value: float | None = None
-    minimum: float | None = None
-    maximum: float | None = None
-    resolution: float = 0.0
-    against: str | None = None
-    calibration: bool = False
-    """Whether the simulator may be calibrated on this figure: agreement then predicts nothing."""
-    note: str = ""
-    judged: Judged = "value"
-    widest: float = math.inf
-    """An interval wider than this, in `unit`, agrees with no value."""
-
-    @property
-    def text(self) -> str:
-        """The published figure in words and digits: `26,663`, `at most 10`, `6 to 10`."""
-        if self.value is not None:
-            return number_text(self.value)
-        if self.minimum is not None and self.maximum is not None:
-            return f"{number_text(self.minimum)} to {number_text(self.maximum)}"
-        if self.minimum is not None:
-            return f"at least {number_text(self.minimum)}"
-        if self.maximum is not None:
-            return f"at most {number_text(self.maximum)}"
-        return "not stated"
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,8 +162,3 @@ def _difference(
     if unit in ABSOLUTE_UNITS or published.value == 0:
         return absolute, unit
     return 100 * absolute / math.fabs(published.value), "%"
-
-
-def number_text(number: float) -> str:
-    """A published number as printed: no decimals it did not have."""
-    return f"{number:,.0f}" if number == int(number) else f"{number:,}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from perpacket.analysis import region_order, variation
 from perpacket.analysis.doubts import (
     balance_warnings,
     chains,
@@ -12,16 +13,12 @@ from perpacket.analysis.doubts import (
     replication_warnings,
 )
 from perpacket.analysis.estimates import Estimates, rows_of
-from perpacket.analysis.published import Comparison, Published, judge
+from perpacket.analysis.published import Comparison, judge
 from perpacket.analysis.statistics import Interval, unranked
 from perpacket.run.directory import RunDirectory
+from perpacket.study.published import Published
 from perpacket.study.quantities import QUANTITIES, Quantity
 from perpacket.study.study import Study
-
-
-def compare(study: Study, directory: RunDirectory) -> list[Comparison]:
-    """Every published figure of the study beside the run, in the document's order."""
-    return compare_all(study, estimates_of(study, directory))
 
 
 def estimates_of(study: Study, directory: RunDirectory) -> Estimates:
@@ -35,8 +32,19 @@ def estimates_of(study: Study, directory: RunDirectory) -> Estimates:
 
 
 def compare_all(study: Study, estimates: Estimates) -> list[Comparison]:
-    """Every published figure of the study beside the run, in the document's order."""
-    return [compare_figure(study, published, estimates) for published in study.published]
+    """Every published row of the study beside the run, in the document's order.
+
+    A row is about one point, about the order of the regions at a point, or about the whole design.
+    """
+    found = []
+    for row in study.published:
+        if row.quantity == region_order.QUANTITY:
+            found.append(region_order.compare_order(study, row, estimates.rows))
+        elif row.quantity.startswith(variation.PREFIX):
+            found.append(variation.compare_share(study, row, estimates.rows))
+        else:
+            found.append(compare_figure(study, row, estimates))
+    return found
 
 
 def compare_figure(study: Study, published: Published, estimates: Estimates) -> Comparison:

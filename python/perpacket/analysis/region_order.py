@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 
-from perpacket.analysis.estimates import Rows, rows_of
-from perpacket.analysis.published import Comparison, Published, judge
+from perpacket.analysis.estimates import Rows
+from perpacket.analysis.published import Comparison, judge
 from perpacket.analysis.statistics import mean
-from perpacket.run.directory import RunDirectory
+from perpacket.study.published import Published
 from perpacket.study.quantities import QUANTITIES, SEVEN, Row
 from perpacket.study.study import Study
+
+QUANTITY = "region_order"
+"""Rows of this quantity belong here; all seven shares of their point are published too."""
 
 TITLE = "Order of the seven regions (Kendall's tau)"
 WIDEST_TAU = 0.75
@@ -43,17 +47,6 @@ def _sign(difference: float) -> int:
     return (difference > 0) - (difference < 0)
 
 
-def compare_orders(study: Study, directory: RunDirectory) -> list[Comparison]:
-    """The order of the regions at each point of which a document states all seven shares."""
-    rows = rows_of(directory)
-    found = []
-    for point in study.points:
-        shares = published_shares(study.published, point.name)
-        if len(shares) == len(SEVEN):
-            found.append(compare_order(study, point.name, shares, rows))
-    return found
-
-
 def published_shares(published: Sequence[Published], point: str) -> dict[str, float]:
     """The shares of the regions that are published about a point."""
     return {
@@ -63,32 +56,27 @@ def published_shares(published: Sequence[Published], point: str) -> dict[str, fl
     }
 
 
-def compare_order(study: Study, point: str, shares: Mapping[str, float], rows: Rows) -> Comparison:
+def compare_order(study: Study, row: Published, rows: Rows) -> Comparison:
     """The published order of the regions at one point beside the measured one."""
-    source = next(row for row in study.published if row.point == point and row.quantity in SHARES)
-    own = [measured_shares(row) for row in rows.get(point, {}).values()]
-    whole = [one for one in own if len(one) == len(SEVEN)]
+    shares = published_shares(study.published, row.point)
+    own = [measured_shares(one) for one in rows.get(row.point, {}).values()]
+    complete = [one for one in own if len(one) == len(SEVEN)]
     taus = [
         found
-        for one in whole
+        for one in complete
         if (found := tau([shares[r] for r in SEVEN], [one[r] for r in SEVEN])) is not None
     ]
-    means = {r: math.fsum(one[r] for one in whole) / len(whole) for r in SEVEN} if whole else {}
-    published = Published(
-        figure=f"{source.figure.rpartition('-C')[0]}-order/{point}",
-        where=source.where,
+    count = len(complete)
+    means = {r: math.fsum(one[r] for one in complete) / count for r in SEVEN} if complete else {}
+    published = replace(
+        row,
         statement=f"order of the regions: {ordered(shares)}",
-        point=point,
-        quantity="region_order",
-        unit="tau",
-        value=1.0,
-        resolution=0.0,
         widest=WIDEST_TAU,
         note=f"1 is the same order, 0 none, -1 the reverse; published: {ordered(shares)}; "
         f"measured: {ordered(means) or 'nothing'}",
     )
     interval = mean(taus).within(-1.0, 1.0) if taus else None
-    return judge(published, study.point(point).configuration, interval, title=TITLE)
+    return judge(published, study.point(row.point).configuration, interval, title=TITLE)
 
 
 def measured_shares(row: Row) -> dict[str, float]:

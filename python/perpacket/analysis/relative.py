@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from perpacket.analysis.estimates import Estimates
 from perpacket.analysis.published import Comparison
 from perpacket.analysis.statistics import Interval
+from perpacket.study.figure import Figure
+from perpacket.study.point import Point
 from perpacket.study.quantities import QUANTITIES, quantity
-from perpacket.study.study import Figure, Point
 
 
 @dataclass(frozen=True, slots=True)

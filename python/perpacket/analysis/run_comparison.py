@@ -18,7 +18,6 @@ from enum import StrEnum
 
 from perpacket.analysis.estimates import Rows, rows_of, value_in
 from perpacket.analysis.statistics import (
-    DEFAULT_CONFIDENCE,
     Interval,
     StatisticsError,
     decimals_for,
@@ -29,6 +28,7 @@ from perpacket.analysis.statistics import (
 from perpacket.errors import ConfigurationError
 from perpacket.run.directory import RunDirectory
 from perpacket.study.quantities import QUANTITIES, Row, columns, quantity
+from perpacket.study.stopping import DEFAULT_CONFIDENCE
 
 USUAL = (
     "requests_per_s",

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 
-from perpacket.analysis import factorial
 from perpacket.analysis.doubts import (
     balance_warnings,
     by_point,
@@ -18,50 +16,24 @@ from perpacket.analysis.effects import (
     Effects,
     Summary,
     SummaryRow,
-    confounding,
     effects_of,
     paired_values,
 )
 from perpacket.analysis.estimates import Estimates
-from perpacket.analysis.published_rows import estimates_of
 from perpacket.analysis.statistics import StatisticsError, unranked
+from perpacket.run import stopping
 from perpacket.run.directory import RunDirectory
+from perpacket.study.designs import TwoLevelDesign
 from perpacket.study.quantities import quantity
 from perpacket.study.study import Study
 
-FINEST_RESOLUTION = 3
-"""At this resolution a factor cannot be told from an interaction of two others."""
 
-
-@dataclass(frozen=True, slots=True)
-class TwoLevel:
-    """A two-level design with what its factors are called and which point each run is."""
-
-    design: factorial.Design
-    points: tuple[str, ...]
-    levels: str
-    """The levels of each factor, lower and upper, in words."""
-
-
-@dataclass(frozen=True, slots=True)
-class Summarize:
-    """The summary function that a user's study still names."""
-
-    design: TwoLevel | None = None
-
-    def __call__(self, study: Study, directory: RunDirectory) -> Summary:
-        """See `summarize`."""
-        return summarize(study, self.design, directory, estimates_of(study, directory))
-
-
-def summarize(
-    study: Study, design: TwoLevel | None, directory: RunDirectory, estimates: Estimates
-) -> Summary:
+def summarize(study: Study, directory: RunDirectory, estimates: Estimates) -> Summary:
     """Every quantity of the study's summary at every point, the effects, and remarks on both."""
     rows = tuple(_rows(study, estimates))
     found = []
-    if design is not None:
-        found = [effects_or_reason(design, name, estimates) for name in study.told]
+    if study.design is not None:
+        found = [effects_or_reason(study.design, name, estimates) for name in study.summary]
     remarks = [
         *_by_point(rows),
         *unfinished(directory, estimates),
@@ -76,7 +48,7 @@ def summarize(
 def _rows(study: Study, estimates: Estimates) -> Iterator[SummaryRow]:
     for point in study.points:
         own = estimates.rows.get(point.name, {})
-        for number, name in enumerate(study.told):
+        for number, name in enumerate(study.summary):
             entry = quantity(name)
             values = list(estimates.values(point.name, entry).values())
             warnings = list(replication_warnings(values, entry.unit))
@@ -121,7 +93,7 @@ def unfinished(directory: RunDirectory, estimates: Estimates) -> list[str]:
     for point in estimates.rows:
         values = estimates.values(point, rule.quantity)
         in_order = [values.get(seed) for seed in seeds if seed in estimates.rows[point]]
-        if len(in_order) == len(seeds) and rule.runs_enough(in_order) is None:
+        if len(in_order) == len(seeds) and stopping.runs_enough(rule, in_order) is None:
             wide.append(point)
     if not wide:
         return []
@@ -131,7 +103,7 @@ def unfinished(directory: RunDirectory, estimates: Estimates) -> list[str]:
     ]
 
 
-def effects_or_reason(two_level: TwoLevel, name: str, estimates: Estimates) -> Effects | str:
+def effects_or_reason(two_level: TwoLevelDesign, name: str, estimates: Estimates) -> Effects | str:
     """The effects on one quantity, or the reason why there are none."""
     values = {point: estimates.values(point, name) for point in two_level.points}
     missing = [point for point in two_level.points if not values[point]]
@@ -145,34 +117,3 @@ def effects_or_reason(two_level: TwoLevel, name: str, estimates: Estimates) -> E
         return effects_of(two_level.design, name, unit, responses, estimates.confidence)
     except StatisticsError as error:
         return f"no effects on {name}: {error}"
-
-
-def design_remarks(two_level: TwoLevel) -> list[str]:
-    """The levels of the factors, and what a fraction cannot tell apart."""
-    design = two_level.design
-    found = [f"an effect is half the change from the lower to the upper level: {two_level.levels}"]
-    if design.resolution is not None:
-        found.append(
-            f"this is a part of the design, of resolution {design.resolution}: each effect stands "
-            f"for the sum of those it is confounded with: {'; '.join(confounding(design))}"
-        )
-        if design.resolution < FINEST_RESOLUTION:
-            found.append(
-                "some factors always change together here and cannot be told from each other: give "
-                "each a generator of its own"
-            )
-        elif design.resolution == FINEST_RESOLUTION:
-            found.append("a factor cannot be told from interactions of two others here")
-    return found
-
-
-def renamed(design: factorial.Design, labels: dict[str, str]) -> factorial.Design:
-    """The same design with short names for its factors."""
-    return replace(
-        design,
-        factors=tuple(labels[name] for name in design.factors),
-        generators={
-            labels[name]: tuple(labels[part] for part in parts)
-            for name, parts in design.generators.items()
-        },
-    )

@@ -12,7 +12,7 @@ from perpacket.study.quantities import STATISTICS, UNITS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from perpacket.study.study import Point
+    from perpacket.study.point import Point
 
 MINUS: Final = "\N{MINUS SIGN}"
 

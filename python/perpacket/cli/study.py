@@ -29,7 +29,6 @@ from perpacket.cli.options import (
     parse_settings,
 )
 from perpacket.cli.study_options import (
-    SIMULATED_SEEDS,
     ClientHostsOption,
     ClusterOption,
     DirectoryArgument,
@@ -40,6 +39,7 @@ from perpacket.cli.study_options import (
     NameArgument,
     OnlyOption,
     PlaneOption,
+    QuickOption,
     ReplicationsOption,
     SeedsOption,
     ServerHostOption,
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from perpacket.run.directory import RunDirectory
+    from perpacket.study.lengths import Length
     from perpacket.study.study import Study
 
 SHORT_S = 90.0
@@ -107,10 +108,10 @@ def show(
     name: NameArgument, output_format: FormatOption = Format.TABLE, quiet: QuietOption = False
 ) -> None:
     """Show what a study asks, its points, and what it is compared with or cannot tell apart."""
+    from perpacket.run import parameter_check
     from perpacket.show import json
-    from perpacket.study import library
 
-    study = library.find(name)
+    study = parameter_check.found(name)
     if output_format is Format.JSON:
         points = [json.point(point) for point in study.points]
         output.write_json(json.study_summary(study) | {"points": points})
@@ -141,6 +142,7 @@ def run(
     cluster: ClusterOption = None,
     warmup_packets: WarmupOption = None,
     packets: PacketsOption = None,
+    quick: QuickOption = False,
     full: FullOption = False,
     only: OnlyOption = None,
     plane: PlaneOption = None,
@@ -177,16 +179,16 @@ def run(
         load__trace=None if trace is None else existing(trace),
     )
     where = executor_of(executor, cluster, workers, quiet)
-    study = chosen(name, full, only, plane)
+    study = chosen(name, length_of(quick, full), only, plane)
     if study.is_measured:
         parallel = {"--workers": workers, "--executor": executor, "--cluster": cluster}
         refuse_simulated(study, name, {"--seeds": seeds}, parallel, of_simulation)
         blocks = blocks_of(study, replications, seed)
     else:
-        wrong = {"--full": full or None, "--only": only, "--replications": replications}
-        refuse(name, "measured", wrong | {"--plane": plane, "--seed": seed}, of_measurement)
-        own = None if study.definition else SIMULATED_SEEDS
-        blocks = blocks_of(study, seeds or own, None if study.definition else 1)
+        lengths = {"--quick": quick or None, "--full": full or None, "--only": only}
+        wrong = {"--replications": replications, "--plane": plane, "--seed": seed}
+        refuse(name, "measured", {**lengths, **wrong}, of_measurement)
+        blocks = blocks_of(study, seeds, None)
     path = directory or fresh_path(study)
     overrides = tuple(of_simulation + of_measurement + parse_settings(settings))
     start.check(study, path, blocks, overrides)
@@ -201,18 +203,60 @@ def run(
     finish(made, output_format, quiet)
 
 
-def chosen(name: str, full: bool, only: str | None, plane: str | None) -> Study:
-    """The study of that name or file, with the scope asked for where it has scopes."""
+def length_of(quick: bool, full: bool) -> Length:
+    """The length that the options ask for; raises `ConfigurationError` when both are given."""
+    if quick and full:
+        raise ConfigurationError(
+            "--quick and --full exclude each other", parameter="--quick", hint="give one of them"
+        )
+    return "quick" if quick else "full" if full else "default"
+
+
+def chosen(name: str, length: Length, only: str | None, plane: str | None) -> Study:
+    """The study of that name or file, at that length and with those experiments.
+
+    A simulated study has one length: `run` refuses the options that ask for another.
+    """
+    from perpacket.run import parameter_check
     from perpacket.study import library
 
-    if name in library.MEASURED:
-        experiments = tuple(only.split(",")) if only else ()
-        return library.find_measured(name, full=full, only=experiments, plane=plane)
+    experiments = tuple(only.split(",")) if only else ()
+    if library.is_file(name):
+        study = parameter_check.found(name, length, experiments)
+        refuse(name, "built-in measured", {"--plane": plane}, [])
+        return study
     study = library.find(name)
-    if study.is_measured:
-        given = {"--full": full or None, "--only": only, "--plane": plane}
-        refuse(name, "built-in measured", given, [])
-    return study
+    if not study.is_measured:
+        return study
+    if plane is not None:
+        experiments = over_plane(name, library.experiments(name), experiments, plane)
+    return library.find(name, length, experiments)
+
+
+def over_plane(
+    name: str, experiments: tuple[str, ...], only: tuple[str, ...], plane: str
+) -> tuple[str, ...]:
+    """The experiments over a router's plane, which their names end with.
+
+    `--only tcp` is `tcp-xdp` there. Raises `ConfigurationError` when there are none.
+    """
+    found = tuple(one for one in experiments if one.endswith(f"-{plane}"))
+    if not found:
+        raise ConfigurationError(
+            f"study {name} has no --plane {plane}: that is for routers",
+            parameter="--plane",
+            value=plane,
+            hint="leave it out, or run study router",
+        )
+    wanted = {f"{one.removesuffix(f'-{plane}')}-{plane}" for one in only}
+    if wanted - set(found):
+        raise ConfigurationError(
+            f"--only {','.join(only)} over --plane {plane}: no such experiment",
+            parameter="--only",
+            value=",".join(only),
+            hint=f"study {name} has {', '.join(experiments)}",
+        )
+    return tuple(one for one in found if not only or one in wanted)
 
 
 def fresh_path(study: Study) -> Path:
@@ -225,11 +269,10 @@ def finish(made: RunDirectory, form: Format, quiet: bool) -> None:
     from perpacket.analysis.analysis import analyze
     from perpacket.run import table_file
     from perpacket.run.directory import TABLE
-    from perpacket.study import library
 
     if made.read_observations():
         table_file.write(made, made.path / TABLE)
-    analysis = analyze(library.of_run(made.configuration), made)
+    analysis = analyze(made.study(), made)
     conclude(analysis, made.report_path, form, quiet)
 
 
@@ -238,9 +281,9 @@ def refuse(
 ) -> None:
     """Raise `ConfigurationError` when an option of the other kind of study was given."""
     from perpacket.analysis.analysis import NAMED_OPTIONS
-    from perpacket.study.library import measured
+    from perpacket.study.parameters import OPTIONS
 
-    names = NAMED_OPTIONS | measured.OPTIONS
+    names = NAMED_OPTIONS | OPTIONS
     given = [option for option, value in options.items() if value is not None]
     given += [names.get(parameter, parameter) for parameter, _ in settings]
     if given:
@@ -295,7 +338,7 @@ def time_to_go(
     expected_ms = 0
     measured = [point for point in study.points if point.name not in study.simulated]
     for point in measured:
-        added = tuple(pair for pair in overrides if study.takes(point, pair[0]))
+        added = tuple(pair for pair in overrides if study.accepts(point, pair[0]))
         planned = replace(point, overrides=point.overrides + added)
         expected_ms += study.runner_of(point).prepare(planned, blocks[0], False).progress()[1]
     seconds = expected_ms * len(blocks) / 1000
@@ -393,7 +436,6 @@ def report(
 def reopen(path: Path) -> tuple[RunDirectory, Study]:
     """A run directory and its study."""
     from perpacket.run.directory import RunDirectory
-    from perpacket.study import library
 
     directory = RunDirectory.open(path)
-    return directory, library.of_run(directory.configuration)
+    return directory, directory.study()

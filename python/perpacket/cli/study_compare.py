@@ -45,15 +45,14 @@ def compare(
     from perpacket.analysis import run_comparison
     from perpacket.run.directory import RunDirectory
     from perpacket.show import json, terminal
-    from perpacket.study import library
 
     rules = [run_comparison.read_rule(text) for text in fail_if or []]
     runs = RunDirectory.open(first), RunDirectory.open(second)
-    study = library.of_run(runs[0].configuration)
+    study = runs[0].study()
     compared = run_comparison.compare(
         *runs,
         quantities or (),
-        summary=study.told,
+        summary=study.summary,
         rules=rules,
         in_time_order=study.is_measured,
     )

@@ -33,9 +33,9 @@ def new(
     quiet: QuietOption = False,
 ) -> None:
     """Print an example of a study of your own, with every key explained."""
-    from perpacket.study import user
+    from perpacket.study import library
 
-    text = user.example(kind)
+    text = library.example(kind)
     if output_format is Format.JSON:
         output.write_json(tomllib.loads(text))
         return

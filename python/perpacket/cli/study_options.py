@@ -71,8 +71,16 @@ SeedsOption = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help=f"Replications: seeds 1 to this; {SIMULATED_SEEDS} unless given, or what a file says.",
+        help="Replications, from the first seed on; what the study's file says unless given.",
         rich_help_panel=SIMULATED,
+    ),
+]
+QuickOption = Annotated[
+    bool,
+    typer.Option(
+        "--quick",
+        help="Few levels and short windows: under two minutes, with wide intervals.",
+        rich_help_panel=MEASURED,
     ),
 ]
 FullOption = Annotated[

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from perpacket.analysis.analysis import Analysis, analyze
-from perpacket.analysis.published import Published
 from perpacket.analysis.published_rows import estimate
 from perpacket.analysis.statistics import Interval
 from perpacket.run import start
 from perpacket.run.simulated_runs import ProgressFunction
-from perpacket.study.library import osdi06
+from perpacket.study import library
+from perpacket.study.published import Published
 from perpacket.study.quantities import QUANTITIES
 from perpacket.study.study import Study
 
@@ -63,7 +63,7 @@ class Story:
 
 def study() -> Study:
     """The demo as a study: the story's points of osdi06 and the figures published of them."""
-    whole = osdi06.study()
+    whole = library.find("osdi06")
     points = tuple(replace(whole.point(name), timeline=name == TIMELINE) for name in STORY)
     return replace(
         whole,
@@ -80,6 +80,7 @@ def study() -> Study:
             figure for figure in whole.figures if figure.kind in ("paper-beside", "timeline")
         ),
         command="perpacket demo",
+        definition="",
     )
 
 

@@ -13,11 +13,13 @@ from pathlib import Path
 from perpacket import machine
 from perpacket.analysis.statistics import Interval, mean
 from perpacket.errors import MachineLacks, PerpacketError
-from perpacket.measure.web.rig import MeasuredRig
+from perpacket.measure.web.runner import WebRunner
 from perpacket.run import start
 from perpacket.run.directory import RunDirectory
 from perpacket.run.simulated_runs import ProgressFunction
-from perpacket.study.study import Figure, Level, Point, Study
+from perpacket.study.figure import Figure
+from perpacket.study.point import Level, Point
+from perpacket.study.study import Study
 
 CONNECTIONS = (4, 32, 256)
 FILE_BYTES = 10_240
@@ -51,7 +53,7 @@ class Live:
 
 def study(events: str = "best") -> Study:
     """Three points of a web server, as a study."""
-    rig = MeasuredRig()
+    runner = WebRunner()
     return Study(
         name="live",
         title="What a packet costs this machine",
@@ -59,8 +61,8 @@ def study(events: str = "best") -> Study:
         "that ask as fast as they are answered: what does each layer cost?",
         points=tuple(point(connections, events) for connections in CONNECTIONS),
         seeds=SEEDS,
-        runner=rig,
-        rig=rig,
+        runner=runner,
+        measured_runner=runner,
         figures=figures(),
         limits=(
             "Loopback has no driver, no wire and no interrupts of a network card.",

@@ -8,8 +8,8 @@
     processors.py   what the kernel counts: idle processors, frames at interfaces
     summary.py      the answers of the programs as one observation
     runs.py         one run: set up, warm up, measure, take down
-    rig.py          the testbed that is held while a study runs
-    router/         runs through a router, and its rig
+    runner.py          the testbed that is held while a study runs
+    router/         runs through a router, and its runner
     microbenches.py what memory and context switches cost here, as functions
     bench_rig.py    their runs as points of a study
 

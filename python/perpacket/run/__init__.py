@@ -1,6 +1,6 @@
 """Designs, replications, run directories, the executor and the driver.
 
-It knows no simulator and no hosts: what runs is a `Runner` or a `Rig` of the study.
+It knows no simulator and no hosts: what runs is a `Runner` or a `MeasuredRunner` of the study.
 `simulated_runs` runs simulated studies in parallel, `measured_runs` runs measured ones one at a
 time, `start` picks between them.
 """

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import perpacket
 from perpacket.errors import ConfigurationError, MachineLacks, PerpacketError, RunFailed
 from perpacket.run.jobs import POLL_S, Finished, Job, Results, failure, versions_differ
-from perpacket.study.study import Outcome
+from perpacket.study.runner import Outcome
 
 if TYPE_CHECKING:
     from distributed import Client, Future

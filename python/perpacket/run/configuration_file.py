@@ -15,19 +15,20 @@ overrides = [["run.packets", "600000"]]
 
 from __future__ import annotations
 
-import json
 import tomllib
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
+import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from perpacket.analysis.statistics import DEFAULT_CONFIDENCE
 from perpacket.errors import ConfigurationError
-from perpacket.run.stopping import Stopping
-from perpacket.study.study import Level, Order, Point, Study, StudyError, check_points
+from perpacket.study import library
+from perpacket.study.point import Point, StudyError, check_points
+from perpacket.study.stopping import DEFAULT_CONFIDENCE, Stopping
+from perpacket.study.study import Order, Study
+from perpacket.study.validation import first_problem
 
 SCHEMA = 1
 """Version of the file's layout."""
@@ -54,8 +55,8 @@ class RunConfiguration:
     stopping: Stopping | None = None
     """Where there is a rule, `seeds` are as many as there may be at most."""
     definition: str = ""
-    """A user's study, resolved, as the text of its file; empty for one that comes with perpacket.
-    It stands in a file of its own, `study.toml`."""
+    """The study, resolved, as the text of its file. The directory has it as `study.toml`; one of an
+    earlier version has none for a study that comes with perpacket."""
 
 
 class StoppingModel(BaseModel):
@@ -103,9 +104,9 @@ def resolve(
 ) -> RunConfiguration:
     """What will run: the study's points with `overrides` on top, over `seeds` or its own.
 
-    In a study of two parts, each gets the parameters that are its own. Raises `ConfigurationError`
-    when a seed is out of range or named twice, or when an override would make the levels of a
-    user's factor one and the same.
+    In a study that measures and simulates, each point gets the parameters it accepts. Raises
+    `ConfigurationError` when a seed is out of range or named twice, or when an override would make
+    the levels of a user's factor the same.
     """
     seeds = seeds or study.seeds
     if len(set(seeds)) != len(seeds) or not all(0 <= seed <= MOST_SEED for seed in seeds):
@@ -114,14 +115,14 @@ def resolve(
             parameter="seeds",
             value=str(seeds),
         )
-    if study.definition:
+    if study.definition and not study.is_built_in:
         _check_factors(study, [name for name, _ in overrides])
     added = tuple((name, str(value)) for name, value in overrides)
     points = tuple(
         replace(
             point,
             overrides=point.overrides
-            + tuple(pair for pair in added if study.takes(point, pair[0])),
+            + tuple(pair for pair in added if study.accepts(point, pair[0])),
         )
         for point in study.points
     )
@@ -135,6 +136,11 @@ def resolve(
         study.stopping,
         study.definition,
     )
+
+
+def study_of(configuration: RunConfiguration) -> Study:
+    """The study of a run, with the points of the run; raises what `library.of_run` raises."""
+    return library.of_run(configuration.study, configuration.definition, configuration.points)
 
 
 def _check_factors(study: Study, names: list[str]) -> None:
@@ -151,40 +157,39 @@ def _check_factors(study: Study, names: list[str]) -> None:
 
 def to_toml(configuration: RunConfiguration) -> str:
     """The text of the file."""
-    lines = [
-        "# What this run runs. Written by perpacket; the observations are only valid with it.",
-        f"schema = {SCHEMA}",
-        f"study = {toml_value(configuration.study)}",
-        f"perpacket = {toml_value(configuration.perpacket)}",
-        f"seeds = {toml_value(list(configuration.seeds))}",
-    ]
+    content: dict[str, object] = {
+        "schema": SCHEMA,
+        "study": configuration.study,
+        "perpacket": configuration.perpacket,
+        "seeds": list(configuration.seeds),
+    }
     if configuration.confidence != DEFAULT_CONFIDENCE:
-        lines.append(f"confidence = {toml_value(configuration.confidence)}")
+        content["confidence"] = configuration.confidence
     if configuration.order != "random":
-        lines.append(f"order = {toml_value(configuration.order)}")
+        content["order"] = configuration.order
     if (rule := configuration.stopping) is not None:
-        until = {"quantity": rule.quantity, "within": rule.within, "least": rule.least}
-        lines.append(f"until = {toml_value(until)}")
-    for point in configuration.points:
-        lines += ["", "[[point]]", f"name = {toml_value(point.name)}"]
-        lines.append(f"configuration = {toml_value(point.configuration)}")
-        if point.against is not None:
-            lines.append(f"against = {toml_value(point.against)}")
-        if point.timeline:
-            lines.append("timeline = true")
-        lines.append(f"factors = {toml_value(dict(point.factors))}")
-        lines.append(f"overrides = {toml_value([list(pair) for pair in point.overrides])}")
-    return "\n".join(lines) + "\n"
+        content["until"] = {
+            "quantity": rule.quantity,
+            "within": rule.within,
+            "least": rule.least,
+        }
+    content["point"] = [_table(point) for point in configuration.points]
+    return (
+        "# What this run runs. Written by perpacket; the observations are only valid with it.\n"
+        + tomli_w.dumps(content)
+    )
 
 
-def toml_value(value: Level | bool | list[object] | Mapping[str, object] | object) -> str:
-    """A value as TOML. JSON's strings and numbers are TOML's; only tables are written apart."""
-    if isinstance(value, Mapping):
-        pairs = ", ".join(f"{json.dumps(key)} = {toml_value(item)}" for key, item in value.items())
-        return f"{{ {pairs} }}" if pairs else "{}"
-    if isinstance(value, list):
-        return f"[{', '.join(toml_value(item) for item in value)}]"
-    return json.dumps(value, ensure_ascii=False)
+def _table(point: Point) -> dict[str, object]:
+    """One `[[point]]`; what is absent has its default."""
+    table: dict[str, object] = {"name": point.name, "configuration": point.configuration}
+    if point.against is not None:
+        table["against"] = point.against
+    if point.timeline:
+        table["timeline"] = True
+    table["factors"] = dict(point.factors)
+    table["overrides"] = [list(pair) for pair in point.overrides]
+    return table
 
 
 def read(file: Path) -> RunConfiguration:
@@ -223,10 +228,3 @@ def read(file: Path) -> RunConfiguration:
         model.order,
         stopping,
     )
-
-
-def first_problem(error: ValidationError) -> str:
-    """The first problem of a validation as `key: what was expected, not what was found`."""
-    problem = error.errors()[0]
-    key = ".".join(str(part) for part in problem["loc"])
-    return f"{key}: {problem['msg']}, not {problem['input']!r}"

@@ -1,7 +1,7 @@
 """The directory that holds everything about one run of a study.
 
     config.toml         what was run, resolved: every point with its overrides, and the seeds
-    study.toml          the study that a user defined, so that its own file is not needed again
+    study.toml          the study, resolved: nothing else is needed to resume and report it
     environment.json    the machine and the versions
     observations/       one JSON file an observation
     raw/                timelines, and what the programs of a measured run said
@@ -26,10 +26,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perpacket.errors import ConfigurationError, CorruptObservation, MissingStudy, RunFailed
-from perpacket.run import configuration_file, observation_file
+from perpacket.run import configuration_file, observation_file, stopping
 from perpacket.run.configuration_file import RunConfiguration
 from perpacket.run.observation_file import Observation
-from perpacket.study.study import Outcome, Point
+from perpacket.study.point import Point
+from perpacket.study.runner import Outcome
+from perpacket.study.study import Study
 from perpacket.whole_file import TEMPORARY, write_whole
 
 if TYPE_CHECKING:
@@ -145,6 +147,13 @@ class RunDirectory:
         hint = "no result depends on it: restore it from a copy, or move it away"
         return read_json(file, hint) if file.exists() else {}
 
+    def study(self) -> Study:
+        """The study of the run, with the run's points.
+
+        Raises `ConfigurationError` when the study that the directory keeps lacks one of them.
+        """
+        return configuration_file.study_of(self.configuration)
+
     def observation_path(self, point: str, seed: int) -> Path:
         """The file of one observation, whether it exists or not."""
         return self.path / OBSERVATIONS / f"{point}.seed-{seed}.json"
@@ -218,7 +227,7 @@ class RunDirectory:
         values = [
             observation_file.number(have[point.name, seed], rule.quantity) for seed in unbroken
         ]
-        if rule.runs_enough(values) is not None:
+        if stopping.runs_enough(rule, values) is not None:
             return ()
         return seeds[: max(rule.least, len(unbroken) + 1)]
 

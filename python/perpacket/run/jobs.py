@@ -17,7 +17,8 @@ from typing import Protocol
 
 import perpacket
 from perpacket.errors import ConfigurationError, PerpacketError, RunFailed
-from perpacket.study.study import Outcome, Point, Run, Runner
+from perpacket.study.point import Point
+from perpacket.study.runner import Outcome, Run, Runner
 
 POLL_S = 0.2
 """How often progress is reported, in seconds."""

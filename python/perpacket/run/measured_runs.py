@@ -33,44 +33,45 @@ from perpacket.run.configuration_file import RunConfiguration
 from perpacket.run.directory import Failure, RunDirectory
 from perpacket.run.simulated_runs import POLL_S, Progress, ProgressFunction, interrupted
 from perpacket.run.ticking import ticking
-from perpacket.study.study import Holding, Outcome, Point, Rig, Run
+from perpacket.study.point import Point
+from perpacket.study.runner import MeasuredRunner, Outcome, Run, SetupDescription
 
 MOST_FAILURES_IN_A_ROW = 5
 """After as many failed runs without a good one between them, the others would fail too."""
 
 TESTBED = "testbed"
-"""Where `environment.json` says what the rig held."""
+"""Where `environment.json` says what the runner held."""
 
 
 def begin(
-    rig: Rig,
+    runner: MeasuredRunner,
     path: Path,
     configuration: RunConfiguration,
     on_progress: ProgressFunction | None = None,
 ) -> RunDirectory:
-    """Run every point of `configuration` that the rig can run into the new directory `path`.
+    """Run every point of `configuration` that the runner can run into the new directory `path`.
 
     Raises `ConfigurationError` when a point cannot be run as asked, `MachineLacks` when no point
     can be run here, and what `execute` raises.
     """
     for point in configuration.points:
-        rig.prepare(point, configuration.seeds[0], timeline=False)
-    with rig.held(configuration.points) as holding:
+        runner.prepare(point, configuration.seeds[0], timeline=False)
+    with runner.set_up(configuration.points) as setup:
         possible = tuple(
-            point for point in configuration.points if point.name not in holding.left_out
+            point for point in configuration.points if point.name not in setup.left_out
         )
         if not possible:
-            raise MachineLacks(f"nothing of this study can run here: {_reasons(holding)[0]}")
+            raise MachineLacks(f"nothing of this study can run here: {_reasons(setup)[0]}")
         directory = RunDirectory.create(
-            path, replace(configuration, points=possible), described(holding)
+            path, replace(configuration, points=possible), described(setup)
         )
-        execute(directory, rig, on_progress)
+        execute(directory, runner, on_progress)
     return directory
 
 
 def resume(
     directory: RunDirectory,
-    rig: Rig,
+    runner: MeasuredRunner,
     on_progress: ProgressFunction | None = None,
     only: Collection[str] | None = None,
 ) -> int:
@@ -82,10 +83,10 @@ def resume(
     """
     if not remaining(directory, only):
         return 0
-    with rig.held(measured_points(directory, only)) as holding:
+    with runner.set_up(measured_points(directory, only)) as setup:
         began = directory.environment().get(TESTBED)
         held = began if isinstance(began, Mapping) else {}
-        for name, now in holding.identity.items():
+        for name, now in setup.identity.items():
             if name in held and held[name] != now:
                 raise ConfigurationError(
                     f"{directory.path} was begun with {name} {held[name]}, here it is {now}",
@@ -93,24 +94,24 @@ def resume(
                     value=str(now),
                     hint="resume it where it was begun, or run the study anew",
                 )
-        if holding.left_out:
+        if setup.left_out:
             raise MachineLacks(
-                f"{directory.path} was begun where more could be run: {_reasons(holding)[0]}"
+                f"{directory.path} was begun where more could be run: {_reasons(setup)[0]}"
             )
-        return execute(directory, rig, on_progress, only)
+        return execute(directory, runner, on_progress, only)
 
 
-def described(holding: Holding) -> dict[str, object]:
-    """`environment.json` of a measured run: the machine, the versions, and what the rig holds."""
+def described(setup: SetupDescription) -> dict[str, object]:
+    """`environment.json` of a measured run: the machine, the versions and the setup."""
     facts = environment.describe()
-    facts[TESTBED] = {**holding.identity, **holding.facts, "left_out": _reasons(holding)}
+    facts[TESTBED] = {**setup.identity, **setup.facts, "left_out": _reasons(setup)}
     return facts
 
 
-def _reasons(holding: Holding) -> list[str]:
+def _reasons(setup: SetupDescription) -> list[str]:
     """Why points are left out, each reason once with its points."""
     about: dict[str, list[str]] = {}
-    for name, reason in holding.left_out.items():
+    for name, reason in setup.left_out.items():
         about.setdefault(reason, []).append(name)
     return [f"{', '.join(names)}: {reason}" for reason, names in about.items()]
 
@@ -147,11 +148,11 @@ def remaining(
 
 def execute(
     directory: RunDirectory,
-    rig: Rig,
+    runner: MeasuredRunner,
     on_progress: ProgressFunction | None = None,
     only: Collection[str] | None = None,
 ) -> int:
-    """Run what is missing while the rig is held; returns how many observations that gave.
+    """Run what is missing while the runner is held; returns how many observations that gave.
 
     `only` names the points that are measured, all unless given. Failed runs are kept as such and
     are no error here; none is tried twice. Raises `RunFailed` when too many fail in a row,
@@ -168,14 +169,14 @@ def execute(
         ]:
             tried |= {(point.name, seed) for point, seed in due}
             finished += _run_all(
-                directory, rig, due, on_progress, directory.planned(only), failed_in_a_row
+                directory, runner, due, on_progress, directory.planned(only), failed_in_a_row
             )
     return finished
 
 
 def _run_all(
     directory: RunDirectory,
-    rig: Rig,
+    runner: MeasuredRunner,
     due: Sequence[tuple[Point, int]],
     on_progress: ProgressFunction | None,
     total: int,
@@ -185,7 +186,9 @@ def _run_all(
 
     `failed_in_a_row` goes on from batch to batch.
     """
-    runs = [_Planned(point, seed, rig.prepare(point, seed, timeline=False)) for point, seed in due]
+    runs = [
+        _Planned(point, seed, runner.prepare(point, seed, timeline=False)) for point, seed in due
+    ]
     session = _Session(directory, runs, total - len(runs), total, failed_in_a_row)
     try:
         with _ticking(on_progress, session.progress):

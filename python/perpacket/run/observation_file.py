@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perpacket.errors import CorruptObservation
+from perpacket.study.point import Point
 from perpacket.study.quantities import flatten
-from perpacket.study.study import Outcome, Point
+from perpacket.study.runner import Outcome
 
 if TYPE_CHECKING:
     import polars

@@ -17,12 +17,14 @@ from perpacket.run.configuration_file import RunConfiguration
 from perpacket.run.directory import RunDirectory
 from perpacket.run.jobs import Executor
 from perpacket.run.simulated_runs import ProgressFunction, execute
-from perpacket.study.study import Holding, Point, Rig, Study
+from perpacket.study.point import Point
+from perpacket.study.runner import MeasuredRunner, SetupDescription
+from perpacket.study.study import Study
 
 
 def begin(
     study: Study,
-    rig: Rig,
+    runner: MeasuredRunner,
     path: Path,
     configuration: RunConfiguration,
     executor: Executor,
@@ -36,22 +38,22 @@ def begin(
     for point in configuration.points:
         study.runner_of(point).prepare(point, configuration.seeds[0], timeline=False)
     measured = tuple(point for point in configuration.points if point.name not in study.simulated)
-    with _held(rig, measured) as holding:
+    with _held(runner, measured) as setup:
         possible = tuple(
-            point for point in configuration.points if point.name not in holding.left_out
+            point for point in configuration.points if point.name not in setup.left_out
         )
-        facts = measured_runs.described(holding) | {"executor": executor.describe()}
+        facts = measured_runs.described(setup) | {"executor": executor.describe()}
         directory = RunDirectory.create(path, replace(configuration, points=possible), facts)
         execute(directory, study.runner, None, on_progress, executor=executor, only=study.simulated)
         names = {point.name for point in possible} - study.simulated
         if names:
-            measured_runs.execute(directory, rig, on_progress, names)
+            measured_runs.execute(directory, runner, on_progress, names)
     return directory
 
 
 def resume(
     study: Study,
-    rig: Rig,
+    runner: MeasuredRunner,
     directory: RunDirectory,
     executor: Executor,
     on_progress: ProgressFunction | None = None,
@@ -60,17 +62,17 @@ def resume(
     simulated = study.simulated
     count = execute(directory, study.runner, None, on_progress, executor=executor, only=simulated)
     measured = {point.name for point in directory.configuration.points} - simulated
-    return count + measured_runs.resume(directory, rig, on_progress, measured)
+    return count + measured_runs.resume(directory, runner, on_progress, measured)
 
 
 @contextmanager
-def _held(rig: Rig, points: tuple[Point, ...]) -> Iterator[Holding]:
-    """What the rig holds; where it can hold nothing, all points are left out."""
+def _held(runner: MeasuredRunner, points: tuple[Point, ...]) -> Iterator[SetupDescription]:
+    """What the runner holds; where it can hold nothing, all points are left out."""
     with ExitStack() as stack:
-        holding = Holding({})
+        setup = SetupDescription({})
         if points:
             try:
-                holding = stack.enter_context(rig.held(points))
+                setup = stack.enter_context(runner.set_up(points))
             except MachineLacks as error:
-                holding = Holding({}, left_out={point.name: str(error) for point in points})
-        yield holding
+                setup = SetupDescription({}, left_out={point.name: str(error) for point in points})
+        yield setup

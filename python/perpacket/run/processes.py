@@ -22,7 +22,7 @@ from multiprocessing.process import BaseProcess
 from perpacket.errors import PerpacketError, RunFailed
 from perpacket.run.jobs import MOST_DEATHS, POLL_S, Finished, Job, Results, checked_workers, failure
 from perpacket.run.ticking import ticking
-from perpacket.study.study import Outcome, Run
+from perpacket.study.runner import Outcome, Run
 
 STOPPING_S = 5.0
 """How long a worker may take to end once it is told to."""

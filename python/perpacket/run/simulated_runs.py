@@ -14,7 +14,8 @@ from perpacket.errors import ConfigurationError, Interrupted, PerpacketError, Ru
 from perpacket.run.directory import RunDirectory
 from perpacket.run.jobs import POLL_S, Executor, Finished, Job, checked_workers
 from perpacket.run.threads import ThreadExecutor
-from perpacket.study.study import Outcome, Point, Runner
+from perpacket.study.point import Point
+from perpacket.study.runner import Outcome, Runner
 
 __all__ = ["POLL_S", "Progress", "ProgressFunction", "checked_workers", "execute", "interrupted"]
 

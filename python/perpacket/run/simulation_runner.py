@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from perpacket.simulation import Simulation
-from perpacket.study.study import Outcome, Point, Run
+from perpacket.study.point import Point
+from perpacket.study.runner import Outcome, Run
 
 TIMING_KEYS = ("wall_s", "packets_per_wall_s")
 """Keys of a result that depend on the machine it was simulated on."""

@@ -72,14 +72,14 @@ def _begin(
     workers: int | None,
     on_progress: ProgressFunction | None,
 ) -> RunDirectory:
-    if study.rig is not None and not study.simulated:
+    if study.measured_runner is not None and not study.simulated:
         refuse_executor(study, executor)
-        return measured_runs.begin(study.rig, path, configuration, on_progress)
+        return measured_runs.begin(study.measured_runner, path, configuration, on_progress)
     # Whatever cannot be run is found here, before anything is written.
     where = executor or ThreadExecutor(workers)
     where.check()
-    if study.rig is not None:
-        return parts.begin(study, study.rig, path, configuration, where, on_progress)
+    if study.measured_runner is not None:
+        return parts.begin(study, study.measured_runner, path, configuration, where, on_progress)
     for point in configuration.points:
         study.runner.prepare(point, configuration.seeds[0], timeline=False)
     facts = environment.describe() | {"executor": where.describe()}
@@ -112,13 +112,13 @@ def resume(
             value=began,
             hint=f"install perpacket {began} again, or run the study anew",
         )
-    if study.rig is not None and not study.simulated:
+    if study.measured_runner is not None and not study.simulated:
         refuse_executor(study, executor)
-        return measured_runs.resume(directory, study.rig, on_progress)
+        return measured_runs.resume(directory, study.measured_runner, on_progress)
     where = executor or ThreadExecutor(workers)
     where.check()
-    if study.rig is not None:
-        return parts.resume(study, study.rig, directory, where, on_progress)
+    if study.measured_runner is not None:
+        return parts.resume(study, study.measured_runner, directory, where, on_progress)
     return _until_enough(
         directory,
         lambda: execute(directory, study.runner, on_progress=on_progress, executor=where),

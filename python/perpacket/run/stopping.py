@@ -1,48 +1,32 @@
-"""When a point has been run often enough: its interval is narrow, or the most runs are reached.
+"""Decides when a point has enough runs: its interval is narrow, or the most runs are reached.
 
-The rule is asked of the runs in the order of their seeds, of the first `least` at the earliest: a
-point stops at the first number of runs whose interval is narrow enough. So it depends on the
-results alone, and a study that was killed and resumed stops where an uninterrupted one does.
+The rule looks at runs in the order of their seeds, at the first `least` of them at the earliest. A
+point stops at the first number of runs whose interval is narrow enough. So it depends on results
+alone: a study that was killed and resumed stops where an uninterrupted one does.
 
-Stopping at the first narrow interval favours intervals that are narrow by chance: they hold the
-true value a little more seldom than they say (Law and Kelton, *Simulation Modeling and Analysis*,
-section 9.4.1). The more runs come before the first look, the less.
+Stopping at the first narrow interval favours intervals that are narrow by chance: they contain the
+true value a little less often than they claim (Law and Kelton, *Simulation Modeling and Analysis*,
+section 9.4.1). The effect shrinks as more runs come before the first check.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from perpacket.analysis.statistics import DEFAULT_CONFIDENCE, mean
-
-LEAST_RUNS = 3
-"""Two runs give an interval, but one that is narrow by chance far too often."""
+from perpacket.analysis.statistics import mean
+from perpacket.study.stopping import Stopping
 
 
-@dataclass(frozen=True, slots=True)
-class Stopping:
-    """Repeat until the mean of `quantity`, a number of the result, is known to within a share.
+def is_narrow(rule: Stopping, values: Sequence[float | None]) -> bool:
+    """Whether these runs are enough; never when a run lacks the number."""
+    numbers = [value for value in values if value is not None]
+    if len(numbers) < len(values) or len(numbers) < max(2, rule.least):
+        return False
+    interval = mean(numbers, rule.confidence)
+    return (interval.high - interval.low) / 2 <= rule.within * abs(interval.value)
 
-    `within` is half the interval's width over the mean; `least` runs are made before it is asked.
-    """
 
-    quantity: str
-    within: float
-    least: int
-    confidence: float = DEFAULT_CONFIDENCE
-
-    def is_narrow(self, values: Sequence[float | None]) -> bool:
-        """Whether these runs are enough; a run without the number is never."""
-        numbers = [value for value in values if value is not None]
-        if len(numbers) < len(values) or len(numbers) < max(2, self.least):
-            return False
-        interval = mean(numbers, self.confidence)
-        return (interval.high - interval.low) / 2 <= self.within * abs(interval.value)
-
-    def runs_enough(self, values: Sequence[float | None]) -> int | None:
-        """The smallest number of first runs that are enough, None where all are not."""
-        enough = (
-            count for count in range(self.least, len(values) + 1) if self.is_narrow(values[:count])
-        )
-        return next(enough, None)
+def runs_enough(rule: Stopping, values: Sequence[float | None]) -> int | None:
+    """The smallest number of first runs that are enough; None if all together are not."""
+    counts = range(rule.least, len(values) + 1)
+    return next((count for count in counts if is_narrow(rule, values[:count])), None)

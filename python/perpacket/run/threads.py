@@ -9,7 +9,7 @@ from queue import Empty, SimpleQueue
 
 from perpacket.errors import Interrupted
 from perpacket.run.jobs import POLL_S, Finished, Job, Results, checked_workers, failure
-from perpacket.study.study import Outcome, Run
+from perpacket.study.runner import Outcome, Run
 
 
 class ThreadExecutor:

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from perpacket.analysis.methods import MethodComparison, MethodValue
     from perpacket.analysis.published import Comparison
     from perpacket.analysis.run_comparison import RuleResult, RunComparison
-    from perpacket.study.study import Point, Study
+    from perpacket.study.point import Point
+    from perpacket.study.study import Study
 
 SCHEMA: Final = 1
 """Version of the documents that the verbs of `perpacket study` print."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from perpacket.study.study import Level
+from perpacket.study.point import Level
 
 
 @dataclass(frozen=True, slots=True)

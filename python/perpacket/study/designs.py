@@ -18,94 +18,128 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Literal
 
-from perpacket.analysis import factorial
-from perpacket.analysis.statistics import StatisticsError
-from perpacket.study.study import Level
+from perpacket.study import factorial
+from perpacket.study.point import Level, StudyError
 
 DesignKind = Literal["full", "two-level", "fraction", "sweeps"]
 
 MOST_POINTS = 4096
-"""More than this is a mistake in the factors: it would run for weeks."""
+"""More points than this are a mistake in the factors: they would run for weeks."""
+
+MOST_CONFOUNDED = 4
+"""The number of confounded effects that a sentence names; the rest are higher interactions."""
+
+FINEST_RESOLUTION = 3
+"""At this resolution a factor is confounded with an interaction of two others."""
 
 Combination = Mapping[str, Level]
 """A level for each factor."""
 
 
 @dataclass(frozen=True, slots=True)
-class Laid:
-    """The combinations to run; with two levels also the design they are the runs of."""
+class TwoLevelDesign:
+    """A two-level design, and which point of the study each of its runs is."""
 
-    combinations: tuple[Combination, ...]
-    two_level: factorial.Design | None = None
+    design: factorial.Design
+    points: tuple[str, ...]
+    levels: str
+    """The lower and upper level of each factor, in words."""
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """The levels of the factors, and the effects that a fraction cannot separate."""
+        found = [f"an effect is half the change from the lower to the upper level: {self.levels}"]
+        resolution = self.design.resolution
+        if resolution is not None:
+            found.append(
+                f"this is a part of the design, of resolution {resolution}: each effect is the sum "
+                f"of those it is confounded with: {'; '.join(confounding(self.design))}"
+            )
+            if resolution < FINEST_RESOLUTION:
+                found.append(
+                    "some factors always change together here and cannot be separated: give each "
+                    "a generator of its own"
+                )
+            elif resolution == FINEST_RESOLUTION:
+                found.append("a factor cannot be separated from interactions of two others here")
+        return tuple(found)
 
 
-def lay_out(
+def effect_text(effect: factorial.Effect) -> str:
+    """`connections x size_kib`, or `mean`."""
+    return " x ".join(effect) or "mean"
+
+
+def confounding(design: factorial.Design) -> list[str]:
+    """The effects that a fraction cannot separate, a line for each group; none of a full design."""
+    groups = [[effect_text(effect) for effect in group] for group in design.confounded()]
+    return [first_of(group, " = ") for group in groups if len(group) > 1]
+
+
+def first_of(names: Sequence[str], joint: str) -> str:
+    """The first names, joined, and how many more there are."""
+    rest = len(names) - MOST_CONFOUNDED
+    text = joint.join(names[:MOST_CONFOUNDED])
+    return f"{text} and {rest} more" if rest > 0 else text
+
+
+def combinations(
     kind: DesignKind,
     factors: Mapping[str, Sequence[Level]],
     generators: Mapping[str, Sequence[str]],
-) -> Laid:
-    """The combinations of a design; without factors there is one, of nothing.
+) -> tuple[tuple[Combination, ...], factorial.Design | None]:
+    """The combinations of a design, and the two-level design they are the runs of.
 
-    Raises `StatisticsError` saying what the design needs, and of which factor.
+    Without factors there is one combination, of nothing. Raises `StudyError` naming the factor and
+    what the design needs.
     """
     if generators and kind != "fraction":
-        raise StatisticsError(f"generators are for the design fraction, not for {kind}")
-    match kind:
-        case "two-level" | "fraction":
-            return _two_level(kind, factors, generators)
-        case "sweeps":
-            return Laid(_sweeps(factors))
-        case _:
-            count = math.prod(len(levels) for levels in factors.values())
-            if count > MOST_POINTS:
-                raise StatisticsError(
-                    f"these factors have {count:,} combinations, more than {MOST_POINTS:,}: "
-                    "take fewer levels, or the design sweeps or fraction"
-                )
-            names = list(factors)
-            return Laid(
-                tuple(
-                    dict(zip(names, levels, strict=True)) for levels in product(*factors.values())
-                )
-            )
+        raise StudyError(f"generators are for the design fraction, not for {kind}")
+    if kind in ("two-level", "fraction"):
+        return _two_level(kind, factors, generators)
+    if kind == "sweeps":
+        return _sweeps(factors), None
+    count = math.prod(len(levels) for levels in factors.values())
+    if count > MOST_POINTS:
+        raise StudyError(
+            f"these factors have {count:,} combinations, more than {MOST_POINTS:,}: use fewer "
+            "levels, or the design sweeps or fraction"
+        )
+    every = product(*factors.values())
+    return tuple(dict(zip(factors, levels, strict=True)) for levels in every), None
 
 
 def _two_level(
     kind: DesignKind,
     factors: Mapping[str, Sequence[Level]],
     generators: Mapping[str, Sequence[str]],
-) -> Laid:
+) -> tuple[tuple[Combination, ...], factorial.Design]:
     """Both levels of each factor: all combinations, or the part that the generators leave."""
     for name, levels in factors.items():
         if len(levels) != 2:
-            raise StatisticsError(
-                f"factor {name} has {len(levels)} levels: the design {kind} takes two of each"
+            raise StudyError(
+                f"factor {name} has {len(levels)} levels: the design {kind} needs two of each"
             )
     if kind == "fraction" and not generators:
-        raise StatisticsError(
+        raise StudyError(
             "the design fraction needs generators: each makes one factor the product of others, as "
             '[generators] and "c" = ["a", "b"]'
         )
     for name in (*generators, *(part for parts in generators.values() for part in parts)):
         if name not in factors:
-            raise StatisticsError(f"generator: {name} is no factor; there are {', '.join(factors)}")
+            raise StudyError(f"generator: {name} is no factor; there are {', '.join(factors)}")
     base = [name for name in factors if name not in generators]
     design = factorial.fraction(base, generators)
     if len(design.runs) > MOST_POINTS:
-        raise StatisticsError(
+        raise StudyError(
             f"{len(base)} factors make {len(design.runs):,} runs, more than {MOST_POINTS:,}: "
-            "take the design fraction"
+            "use the design fraction"
         )
-    return Laid(
-        tuple(
-            {
-                name: factors[name][sign > 0]
-                for name, sign in zip(design.factors, signs, strict=True)
-            }
-            for signs in design.runs
-        ),
-        design,
+    runs = tuple(
+        {name: factors[name][sign > 0] for name, sign in zip(design.factors, signs, strict=True)}
+        for signs in design.runs
     )
+    return runs, design
 
 
 def _sweeps(factors: Mapping[str, Sequence[Level]]) -> tuple[Combination, ...]:

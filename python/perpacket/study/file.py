@@ -1,6 +1,7 @@
-"""A user's study as its file has it, checked; nothing here looks at the machine.
+"""The file of a study, checked; nothing here looks at the machine.
 
-Mistakes are told with the file, the key and what was expected instead.
+Studies that come with perpacket and those of users have the same keys; docs/studies.md describes
+them. Errors name the file, the key and what was expected.
 """
 
 from __future__ import annotations
@@ -14,15 +15,17 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
+import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from perpacket.analysis.statistics import DEFAULT_CONFIDENCE
 from perpacket.errors import ConfigurationError
-from perpacket.run.configuration_file import toml_value
-from perpacket.run.stopping import LEAST_RUNS
-from perpacket.study import quantities
+from perpacket.study import published_file, quantities
 from perpacket.study.designs import DesignKind
-from perpacket.study.study import Level, Order
+from perpacket.study.figure import FigureKind
+from perpacket.study.lengths import Length, at_length, is_by_length
+from perpacket.study.point import Level
+from perpacket.study.published_file import PublishedRow
+from perpacket.study.stopping import DEFAULT_CONFIDENCE, LEAST_RUNS
 
 SCHEMA = 1
 """Version of the file's layout."""
@@ -30,41 +33,141 @@ SCHEMA = 1
 Scalar = str | bool | int | float
 """A value of a parameter."""
 
+Kind = Literal["measured", "simulated"]
+
+Condition = dict[str, Scalar | list[Scalar]]
+"""Levels of factors: a point matches when each of its levels is the one given, or in the list."""
+
 PERCENT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*%\s*")
 
-CONFIGURATION = "configuration"
-"""The one entry of a scenario that is no parameter: the simulated machine and workload."""
-
 TRACE = "load.trace"
-"""The parameter that is a path: it is told from the folder of the study's file."""
+"""The parameter that is a path, relative to the study's file."""
+
+EXAMPLE_HINT = "`perpacket study new` prints an example with every key"
 
 
-class StudyFile(BaseModel):
-    """The whole file; docs/studies.md and the examples say what each key is for."""
+class Table(BaseModel):
+    """A table of the file; unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", strict=True, populate_by_name=True, frozen=True)
+
+
+class Rule(Table):
+    """`[[when]]`: what changes at the points that match a condition."""
+
+    condition: Condition = Field(alias="if")
+    scenario: dict[str, Scalar] = Field(default_factory=dict)
+    levels: dict[str, Scalar] = Field(default_factory=dict)
+
+
+class Experiment(Table):
+    """`[[experiment]]`: some of the points, which `--only` can choose by name."""
+
+    name: str = ""
+    kind: Kind | None = None
+    """The file's kind, unless this experiment is simulated in a study that measures."""
+    point: str = ""
+    """The name of each point, with `{factor}` for levels."""
+    against: str = ""
+    """The name of the point that gains are paired with."""
+    lengths: list[Length] = Field(default_factory=list)
+    """The lengths that include it; all if empty."""
+    on_request: bool = False
+    """Whether it only runs when `--only` names it."""
+    design: DesignKind = "full"
+    generators: dict[str, list[str]] = Field(default_factory=dict)
+    levels: dict[str, Scalar] = Field(default_factory=dict)
+    """Factors that do not vary here."""
+    cases: list[dict[str, Scalar]] = Field(default_factory=list)
+    """Levels that belong together; the design runs in each case."""
+    factors: dict[str, list[Scalar]] = Field(default_factory=dict)
+    scenario: dict[str, Scalar] = Field(default_factory=dict)
+
+
+class FigureTable(Table):
+    """`[[figure]]`: a figure, or one for each combination of the entries of some lists."""
+
+    kind: FigureKind
+    title: str
+    x: str = ""
+    y: str | list[str]
+    series: str | None = None
+    where: str | dict[str, Scalar] = Field(default_factory=dict)
+    x_title: str = ""
+    y_title: str = ""
+    caption: str = ""
+    each: list[str] = Field(default_factory=list)
+
+
+class ContestTable(Table):
+    """`[[contest]]`: competitors along a factor, or one for each entry of some lists."""
+
+    title: str
+    competitor: str
+    along: str
+    quantity: str
+    where: str | dict[str, Scalar] = Field(default_factory=dict)
+    lower_wins: str | bool = False
+    along_title: str = ""
+    each: list[str] = Field(default_factory=list)
+
+
+class Asked(Table):
+    """`[asked]`: how a built-in study was asked for, written in the resolved file of a run."""
+
+    length: Length = "default"
+    only: list[str] = Field(default_factory=list)
+
+
+class StudyFile(Table):
+    """The whole file."""
 
     schema_version: Literal[1] = Field(alias="schema", default=1)
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._=+-]*$")
     title: str = ""
     question: str = ""
-    kind: Literal["measured", "simulated"]
+    kind: Kind
+    runner: Literal["web", "media", "router", "bench"] = "web"
+    """What is measured: a web server or the bulk sender, a media server, a router, the machine."""
     design: DesignKind = "full"
     generators: dict[str, list[str]] = Field(default_factory=dict)
     quantities: list[str] = Field(default_factory=list)
+    ranked: list[str] = Field(default_factory=list)
+    function: str = ""
+    """The function that compares methods, as `package.module:function`."""
     replications: Annotated[int, Field(ge=1)] = 5
     replications_most: Annotated[int, Field(ge=2)] | None = None
     until: str | None = None
     until_quantity: str | None = None
     confidence: Annotated[float, Field(ge=0.5, lt=1)] = DEFAULT_CONFIDENCE
     seed: Annotated[int, Field(ge=0, le=2**32)] = 1
-    order: Order | None = None
-    scenario: dict[str, Scalar]
+    order: Literal["random", "as-written"] | None = None
+    source: str = ""
+    limits: list[str] = Field(default_factory=list)
+    timeline: list[str] = Field(default_factory=list)
+    """Names of the points whose first run records its state over time."""
+    scenario: dict[str, Scalar] = Field(default_factory=dict)
     factors: dict[str, list[Scalar]] = Field(default_factory=dict)
+    levels: dict[str, Scalar] = Field(default_factory=dict)
+    """Factors of all points, with the level of those that no experiment varies."""
+    labels: dict[str, dict[str, Scalar]] = Field(default_factory=dict)
+    """Levels of a factor in the results, by the levels in this file."""
+    when: list[Rule] = Field(default_factory=list)
+    without: list[Condition] = Field(default_factory=list)
+    """Combinations of levels that do not run."""
+    experiment: list[Experiment] = Field(default_factory=list)
+    lists: dict[str, list[dict[str, str | bool | int | float | dict[str, Scalar]]]] = Field(
+        default_factory=dict
+    )
+    """What figures and contests repeat over: tables of words that `{word}` inserts."""
+    figure: list[FigureTable] = Field(default_factory=list)
+    contest: list[ContestTable] = Field(default_factory=list)
+    published: list[PublishedRow] = Field(default_factory=list)
+    asked: Asked | None = None
 
     @model_validator(mode="after")
-    def is_whole(self) -> Self:
-        """Keys that need each other are there together, and lists hold what they must."""
+    def is_consistent(self) -> Self:
+        """Check keys that depend on each other, and the contents of lists."""
         if (self.until is None) != (self.replications_most is None):
             raise ValueError("expected until and replications_most together, or neither")
         if self.until is None and self.until_quantity is not None:
@@ -72,7 +175,7 @@ class StudyFile(BaseModel):
         if self.until is not None:
             self._check_stopping()
         if self.order is not None and self.kind == "simulated":
-            raise ValueError("order is for measured studies: simulated runs disturb no other")
+            raise ValueError("order is for measured studies: simulated runs do not disturb others")
         for name in self.quantities:
             if not quantities.is_known(self.kind, name):
                 raise ValueError(
@@ -82,6 +185,8 @@ class StudyFile(BaseModel):
             _check_levels(name, levels)
             if name in self.scenario:
                 raise ValueError(f"{name} is in factors and in scenario: it must be in one of them")
+        if self.factors and self.experiment:
+            raise ValueError("factors: expected them in each [[experiment]], as there are some")
         return self
 
     def _check_stopping(self) -> None:
@@ -90,16 +195,12 @@ class StudyFile(BaseModel):
             raise ValueError(f'until: expected a share such as "2 %", not {self.until!r}')
         if self.replications < LEAST_RUNS or (self.replications_most or 0) < self.replications:
             raise ValueError(
-                f"expected replications of {LEAST_RUNS} or more beside until, which is first asked "
-                "after them, and no fewer replications_most"
+                f"expected replications of {LEAST_RUNS} or more beside until, whose first check "
+                "comes after them, and no fewer replications_most"
             )
         name = self.until_quantity
-        told = self.quantities
-        if (
-            name is None
-            and told
-            and not any(quantities.is_column(self.kind, each) for each in told)
-        ):
+        columns = [each for each in self.quantities if quantities.is_column(self.kind, each)]
+        if name is None and self.quantities and not columns:
             raise ValueError("expected until_quantity: none of quantities is a number of a result")
         if name is not None and not quantities.is_column(self.kind, name):
             raise ValueError(
@@ -112,6 +213,14 @@ class StudyFile(BaseModel):
         """The share that `until` names, None without one."""
         share = PERCENT.fullmatch(self.until or "")
         return float(share[1]) / 100 if share else None
+
+    @property
+    def experiments(self) -> tuple[Experiment, ...]:
+        """The experiments; a file without any is one experiment."""
+        if self.experiment:
+            return tuple(self.experiment)
+        whole = Experiment(design=self.design, generators=self.generators, factors=self.factors)
+        return (whole,)
 
 
 def _check_levels(name: str, levels: list[Scalar]) -> None:
@@ -132,35 +241,104 @@ def _type_of(level: Scalar) -> str:
     return "number" if isinstance(level, int | float) else "text"
 
 
-def parse(text: str, where: Path) -> StudyFile:
-    """The study in `text`, which stands in the file `where`.
+Content = dict[str, object]
+"""A file's tables as TOML has them."""
 
-    Raises `ConfigurationError` naming file, key and what was expected.
+
+def read_content(text: str, where: Path) -> Content:
+    """The tables of a file with those that it includes; `where` is its path.
+
+    Raises `ConfigurationError` naming the file that cannot be read.
     """
     try:
-        content = tomllib.loads(text)
-        for table in ("scenario", "factors", "generators"):
-            if isinstance(content.get(table), dict):
-                content[table] = _flat(content[table])
-        file = StudyFile.model_validate(content)
+        content: Content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError(f"{where}: no TOML: {error}", hint=EXAMPLE_HINT) from None
+    experiments = content.get("experiment")
+    for owner in (content, *(experiments if isinstance(experiments, list) else ())):
+        for table in ("scenario", "factors", "generators"):
+            found = owner.get(table)
+            if isinstance(found, dict):
+                owner[table] = _flat(found)
+    rows = content.get("published")
+    if isinstance(rows, str):
+        content["source"], content["published"] = published_file.read(where.parent / rows)
+    included = content.pop("include", [])
+    for name in included if isinstance(included, list) else [included]:
+        path = where.parent / str(name)
+        content = _merged(read_content(_read(path), path), content)
+    return content
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"{path}: no UTF-8: {error}", hint=EXAMPLE_HINT) from None
+    except OSError as error:
+        raise ConfigurationError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def _merged(base: Content, own: Content) -> Content:
+    """The included tables with a file's own values on top; limits are those of both."""
+    found = dict(base)
+    for key, value in own.items():
+        below = found.get(key)
+        if isinstance(below, dict) and isinstance(value, dict):
+            found[key] = _merged(below, value)
+        elif key == "limits" and isinstance(below, list) and isinstance(value, list):
+            found[key] = [*below, *value]
+        else:
+            found[key] = value
+    return found
+
+
+def resolved(content: Content, length: Length, only: tuple[str, ...] = ()) -> Content:
+    """The content at one length with the experiments asked for, or the usual ones.
+
+    Raises `ConfigurationError` naming an experiment that the study does not have.
+    """
+    found = at_length(content, length)
+    assert isinstance(found, dict)
+    experiments = found.get("experiment")
+    if not isinstance(experiments, list):
+        experiments = []
+    named = [each.get("name", "") for each in experiments if isinstance(each, dict)]
+    for name in only:
+        if name not in named:
+            raise ConfigurationError(
+                f"--only {name}: study {found.get('name')} has no such experiment",
+                parameter="--only",
+                value=name,
+                allowed=f"give some of {','.join(dict.fromkeys(filter(None, named)))}",
+            )
+    if experiments:
+        found["experiment"] = [
+            {key: value for key, value in each.items() if key not in ("lengths", "on_request")}
+            for each in experiments
+            if length in each.get("lengths", [length])
+            and (each.get("name") in only if only else not each.get("on_request"))
+        ]
+    return found
+
+
+def check(content: Content, where: Path) -> StudyFile:
+    """The checked study; raises `ConfigurationError` naming file, key and what was expected."""
+    try:
+        file = StudyFile.model_validate(content)
     except ValidationError as error:
         raise ConfigurationError(f"{where}: {problem_text(error)}", hint=EXAMPLE_HINT) from None
     return _with_whole_paths(file, where)
 
 
-EXAMPLE_HINT = "`perpacket study new` prints an example with every key"
-
-
 def _flat(table: Mapping[str, object], prefix: str = "") -> dict[str, object]:
-    """Dotted names for nested tables: `a.b = 1`, `[a] b = 1` and `"a.b" = 1` are one and the same.
+    """Dotted names for nested tables: `a.b = 1`, `[a] b = 1` and `"a.b" = 1` are the same.
 
     Of two values for one name the later stays; TOML itself refuses most of those.
     """
     found: dict[str, object] = {}
     for key, value in table.items():
-        if isinstance(value, Mapping):
+        if isinstance(value, dict) and not is_by_length(value):
             found |= _flat(value, f"{prefix}{key}.")
         else:
             found[f"{prefix}{key}"] = value
@@ -181,17 +359,15 @@ def problem_text(error: ValidationError) -> str:
     if problem["type"] == "missing":
         return f"{key}: it must be given"
     text = problem["msg"].removeprefix("Value error, ")
-    if places and places[0] in ("scenario", "factors"):
-        text = (
-            "expected a text, a number or a switch"
-            if places[0] == "scenario"
-            else ("expected a list of texts, numbers or switches: the factor's levels")
-        )
+    if places and places[0] == "scenario":
+        text = "expected a text, a number or a switch"
+    elif places and places[0] == "factors":
+        text = "expected a list of texts, numbers or switches: the factor's levels"
     return f"{key}: {text}, not {problem['input']!r}" if key else text
 
 
 def _with_whole_paths(file: StudyFile, where: Path) -> StudyFile:
-    """The same with a trace's path from the root, so that the study may be kept elsewhere."""
+    """The same with a trace's path from the root, so that a run directory can keep the study."""
 
     def whole(value: Scalar) -> Scalar:
         return os.path.abspath(where.parent / value) if isinstance(value, str) and value else value
@@ -205,17 +381,10 @@ def _with_whole_paths(file: StudyFile, where: Path) -> StudyFile:
 
 
 def to_toml(file: StudyFile) -> str:
-    """The text of a file that says the same: what a run directory keeps."""
-    content = file.model_dump(by_alias=True, exclude_defaults=True) | {"schema": SCHEMA}
-    tables = {
-        key: content.pop(key) for key in ("generators", "scenario", "factors") if key in content
-    }
-    lines = ["# A study, resolved. Written by perpacket."]
-    lines += [f"{key} = {toml_value(content[key])}" for key in sorted(content)]
-    for name, table in tables.items():
-        lines += ["", f"[{name}]"]
-        lines += [f"{toml_value(key)} = {toml_value(value)}" for key, value in table.items()]
-    return "\n".join(lines) + "\n"
+    """The text of a file with the same content: what a run directory keeps."""
+    content = file.model_dump(by_alias=True, exclude_defaults=True, exclude_none=True)
+    text = tomli_w.dumps({"schema": SCHEMA, **content})
+    return f"# A study, resolved. Written by perpacket.\n{text}"
 
 
 def text_of(value: Scalar) -> str:

@@ -1,24 +1,74 @@
-"""The points of a user's study: names, factors and parameters of each combination of levels."""
+"""The points of a study's file: a name, factors and parameters for each combination of levels.
+
+A factor is a parameter of the runs. If the scenario inserts it as `{factor}`, it is a name of the
+file's own instead, and the scenario sets the parameters that depend on it.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from perpacket.errors import ConfigurationError
-from perpacket.measure.web.plan import Plan, read_plan
-from perpacket.study.designs import Combination
-from perpacket.study.file import CONFIGURATION, StudyFile, text_of
-from perpacket.study.study import Level, Point
+from perpacket.study import factorial
+from perpacket.study.designs import Combination, combinations
+from perpacket.study.file import (
+    Condition,
+    Experiment,
+    Kind,
+    Scalar,
+    StudyFile,
+    as_levels,
+    text_of,
+)
+from perpacket.study.point import Level, Point
 
 LONGEST_NAME = 120
 """Names of points are parts of file names, which may have 255 bytes."""
 
 LATENCY, NETWORK = "network.latency_ms", "network.kind"
 
+CONFIGURATION = "configuration"
+"""The one entry of a scenario that is no parameter: the point's configuration, as the simulated
+machine and workload. A measured point's is its load unless the file gives another."""
 
-TAKEN = ("point", "seed", "packets")
+RESERVED = ("point", "seed", "packets")
 """Columns of a table of runs that a factor's short name would hide."""
+
+WORD = re.compile(r"\{(\w+)\}")
+
+
+def points_of(file: StudyFile) -> tuple[tuple[Point, ...], factorial.Design | None]:
+    """The points of all experiments, each once, and the two-level design that they are the runs of.
+
+    Raises `ConfigurationError` naming what a point lacks, and what `combinations` raises.
+    """
+    factors = [name for each in file.experiments for name in each.factors]
+    labels = labels_of(list(dict.fromkeys(factors)))
+    found: dict[str, Point] = {}
+    design = None
+    for experiment in file.experiments:
+        points, design = _points(file, experiment, labels)
+        for point in points:
+            if found.setdefault(point.name, point) != point:
+                raise ConfigurationError(f"two experiments differ in their point {point.name}")
+    if design is not None:
+        design = factorial.renamed(design, labels)
+    return tuple(found.values()), design if len(file.experiments) == 1 else None
+
+
+def kind_of(file: StudyFile, experiment: Experiment) -> Kind:
+    """Whether an experiment's points are measured or simulated."""
+    return experiment.kind or file.kind
+
+
+def simulated_points(file: StudyFile) -> frozenset[str]:
+    """The names of the points that a measured study simulates."""
+    if file.kind == "simulated":
+        return frozenset()
+    parts = [each for each in file.experiments if kind_of(file, each) == "simulated"]
+    only = file.model_copy(update={"experiment": parts})
+    return frozenset(point.name for point in points_of(only)[0]) if parts else frozenset()
 
 
 def labels_of(parameters: Sequence[str]) -> dict[str, str]:
@@ -26,30 +76,104 @@ def labels_of(parameters: Sequence[str]) -> dict[str, str]:
     last = [parameter.rpartition(".")[2] for parameter in parameters]
     return {
         parameter: (
-            word if last.count(word) == 1 and word not in TAKEN else parameter.replace(".", "_")
+            word if last.count(word) == 1 and word not in RESERVED else parameter.replace(".", "_")
         )
         for parameter, word in zip(parameters, last, strict=True)
     }
 
 
-def points_of(file: StudyFile, combinations: Sequence[Combination]) -> tuple[Point, ...]:
-    """A point for each combination of the parameters' levels.
-
-    Raises `ConfigurationError` naming a parameter that there is not.
-    """
-    labels = labels_of(list(file.factors))
-    texts = [
-        {labels[name]: level for name, level in combination.items()} for combination in combinations
+def _points(
+    file: StudyFile, experiment: Experiment, labels: Mapping[str, str]
+) -> tuple[list[Point], factorial.Design | None]:
+    """The points of one experiment; its cases vary slowest."""
+    levels = {name: as_levels(each) for name, each in experiment.factors.items()}
+    varied, design = combinations(experiment.design, levels, experiment.generators)
+    words = _words(file, experiment)
+    chosen = [
+        (combination, _levels(file, experiment, case, combination, labels))
+        for case in experiment.cases or [{}]
+        for combination in varied
     ]
-    names = [point_name(factors) for factors in texts]
-    if len(set(names)) != len(names) or max(map(len, names)) > LONGEST_NAME:
+    kept = [
+        (combination, all_levels)
+        for combination, all_levels in chosen
+        if not any(_matches(condition, all_levels) for condition in file.without)
+    ]
+    names = [_name(experiment, combination, levels, labels) for combination, levels in kept]
+    if len(set(names)) != len(names) or max(map(len, names), default=0) > LONGEST_NAME:
         names = [f"point-{number:04d}" for number in range(1, len(names) + 1)]
-    found = []
-    for name, factors, combination in zip(names, texts, combinations, strict=True):
-        parameters = {key: text_of(value) for key, value in file.scenario.items()}
-        parameters |= {key: text_of(level) for key, level in combination.items()}
-        found.append(_point(file, name, factors, parameters))
-    return tuple(found)
+    points = []
+    for name, (combination, all_levels) in zip(names, kept, strict=True):
+        parameters = _parameters(file, experiment, all_levels)
+        parameters |= {
+            parameter: text_of(level)
+            for parameter, level in combination.items()
+            if labels[parameter] not in words
+        }
+        points.append(_point(file, experiment, name, all_levels, parameters))
+    return points, design
+
+
+def _levels(
+    file: StudyFile,
+    experiment: Experiment,
+    case: Mapping[str, Scalar],
+    combination: Combination,
+    labels: Mapping[str, str],
+) -> dict[str, Scalar]:
+    """The level of every factor of a point, as the file has them."""
+    named = {labels[name]: level for name, level in combination.items()}
+    levels: dict[str, Scalar] = {**file.levels, **experiment.levels, **case, **named}
+    for rule in file.when:
+        if _matches(rule.condition, levels):
+            levels |= rule.levels
+    return levels
+
+
+def _words(file: StudyFile, experiment: Experiment) -> set[str]:
+    """The factors that the scenario inserts."""
+    tables = (file.scenario, experiment.scenario, *(rule.scenario for rule in file.when))
+    texts = [value for table in tables for value in table.values() if isinstance(value, str)]
+    return {word for text in texts for word in WORD.findall(text)}
+
+
+def _matches(condition: Condition, levels: Mapping[str, Scalar]) -> bool:
+    return all(
+        levels.get(name) in wanted if isinstance(wanted, list) else levels.get(name) == wanted
+        for name, wanted in condition.items()
+    )
+
+
+def inserted(text: str, words: Mapping[str, object]) -> str:
+    """The text with each `{word}` replaced that `words` has; others stay."""
+    return WORD.sub(lambda match: str(words.get(match[1], match[0])), text)
+
+
+def _parameters(
+    file: StudyFile, experiment: Experiment, levels: Mapping[str, Scalar]
+) -> dict[str, str]:
+    """The scenario of a point: the file's, the experiment's, and what rules add."""
+    scenario = {**file.scenario, **experiment.scenario}
+    for rule in file.when:
+        if _matches(rule.condition, levels):
+            scenario |= rule.scenario
+    words = {name: text_of(level) for name, level in levels.items()}
+    return {
+        name: inserted(value, words) if isinstance(value, str) else text_of(value)
+        for name, value in scenario.items()
+    }
+
+
+def _name(
+    experiment: Experiment,
+    combination: Combination,
+    levels: Mapping[str, Scalar],
+    labels: Mapping[str, str],
+) -> str:
+    """The name that the file gives, or one made of the levels that vary."""
+    if experiment.point:
+        return inserted(experiment.point, levels)
+    return point_name({labels[name]: level for name, level in combination.items()})
 
 
 def point_name(factors: Mapping[str, Level]) -> str:
@@ -64,43 +188,42 @@ def point_name(factors: Mapping[str, Level]) -> str:
 
 
 def _point(
-    file: StudyFile, name: str, factors: Mapping[str, Level], parameters: dict[str, str]
+    file: StudyFile,
+    experiment: Experiment,
+    name: str,
+    levels: Mapping[str, Scalar],
+    parameters: dict[str, str],
 ) -> Point:
-    """One point; a measured one's configuration is its load, a simulated one's the machine."""
-    if file.kind == "measured":
-        if NETWORK not in parameters and _has_latency(file):
-            # All points through what adds latency, or the one without would differ in more.
+    configuration = parameters.pop(CONFIGURATION, "")
+    if kind_of(file, experiment) == "measured":
+        if file.runner == "web" and NETWORK not in parameters and _has_latency(file):
+            # All points go through what adds latency, or the one without would differ in more.
             parameters[NETWORK] = "delayed"
-        configuration = parameters.get("load.kind", "")
-        _check_names(parameters)
-    else:
-        configuration = parameters.pop(CONFIGURATION, "")
-        if not configuration:
-            raise ConfigurationError(
-                "scenario.configuration: it must be given for a simulated study",
-                parameter="scenario.configuration",
-                hint='as configuration = "W-1024-P-N-FCFS-400", or "bulk"',
-            )
-    point = Point(name, configuration, factors, tuple(parameters.items()))
-    if file.kind == "measured":
-        read_plan(point)
-    return point
+        configuration = configuration or parameters.get("load.kind", "")
+    elif not configuration:
+        raise ConfigurationError(
+            "scenario.configuration: it must be given for a simulated study",
+            parameter="scenario.configuration",
+            hint='as configuration = "W-1024-P-N-FCFS-400", or "bulk"',
+        )
+    against = inserted(experiment.against, levels)
+    return Point(
+        name=name,
+        configuration=configuration,
+        factors=dict(_labelled(file, levels)),
+        overrides=tuple(parameters.items()),
+        against=against if against and against != name else None,
+        timeline=name in file.timeline,
+    )
+
+
+def _labelled(file: StudyFile, levels: Mapping[str, Scalar]) -> Iterator[tuple[str, Level]]:
+    for name, level in levels.items():
+        label = file.labels.get(name, {}).get(str(level), level)
+        yield name, text_of(label) if isinstance(label, bool) else label
 
 
 def _has_latency(file: StudyFile) -> bool:
     """Whether any point has latency added."""
     levels = file.factors.get(LATENCY, [file.scenario.get(LATENCY, 0)])
     return any(text_of(level) not in ("0", "0.0") for level in levels)
-
-
-def _check_names(parameters: Mapping[str, str]) -> None:
-    """Raise `ConfigurationError` on a parameter that a measured run does not have."""
-    known = [str(field.alias) for field in Plan.model_fields.values()]
-    for name in parameters:
-        if name not in known:
-            raise ConfigurationError(
-                f"{name}: a measured run has no such parameter",
-                parameter=name,
-                value=parameters[name],
-                hint=f"there are {', '.join(known)}",
-            )

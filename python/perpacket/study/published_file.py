@@ -1,4 +1,6 @@
-"""Reads `published.toml`, the figures of a document that a study is compared with.
+"""The figures of a document that a study is compared with, as a file has them.
+
+    source = "H. Kim and S. Rixner, Connection Handoff Policies, OSDI 2006"
 
     [[figure]]
     id = "osdi06/51-PN-rate"
@@ -12,25 +14,29 @@
 
 `configuration` is the name of a point. A figure has a `value`, or a `min`, a `max` or both.
 `resolution` is the step of the last printed digit; without it, that of the value as written.
-`judged = "direction"` asks a change for its sign alone: `min = 0` is a rise, `max = 0` a fall.
+`judged = "direction"` compares the sign of a change alone: `min = 0` is a rise, `max = 0` a fall.
 """
 
 from __future__ import annotations
 
 import tomllib
-from importlib.resources.abc import Traversable
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from perpacket.analysis.published import Judged, Published
 from perpacket.errors import ConfigurationError
-from perpacket.run.configuration_file import first_problem
+from perpacket.study.published import Judged, Published
 from perpacket.study.quantities import QUANTITIES
-from perpacket.study.study import Point
+from perpacket.study.validation import first_problem
+
+WIDEST_POINTS = 20.0
+"""An interval of a share, in percentage points, that is wider than this agrees with nothing."""
 
 
-class FigureModel(BaseModel):
-    """One `[[figure]]` of the file."""
+class PublishedRow(BaseModel):
+    """One row of the file."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
     id: str
@@ -49,7 +55,7 @@ class FigureModel(BaseModel):
     note: str = ""
 
     @model_validator(mode="after")
-    def has_a_number(self) -> FigureModel:
+    def has_a_number(self) -> PublishedRow:
         """A figure states a value or bounds, in the unit of its quantity."""
         bounded = self.min is not None or self.max is not None
         if (self.value is not None) == bounded:
@@ -64,34 +70,50 @@ class FigureModel(BaseModel):
         return self
 
 
-class FileModel(BaseModel):
+class PublishedFile(BaseModel):
     """The whole file."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
     source: str
-    figure: list[FigureModel] = Field(min_length=1)
+    figure: list[PublishedRow] = Field(min_length=1)
 
 
-def read(file: Traversable, points: tuple[Point, ...]) -> tuple[str, tuple[Published, ...]]:
-    """The document's citation and its figures, in the file's order.
+def read(path: Path) -> tuple[str, list[dict[str, object]]]:
+    """The document's citation and its checked rows, as the study's file would have them.
 
-    Raises `ConfigurationError` naming the file, the figure and what was expected.
+    Raises `ConfigurationError` naming the file, the key and what was expected.
     """
     try:
-        model = FileModel.model_validate(tomllib.loads(file.read_text(encoding="utf-8")))
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigurationError(f"{file}: cannot be read: {error}") from None
+        file = PublishedFile.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigurationError(f"{path}: cannot be read: {error}") from None
     except ValidationError as error:
-        raise ConfigurationError(f"{file}: {first_problem(error)}") from None
-    names = {point.name for point in points}
-    for figure in model.figure:
-        for name in (figure.configuration, figure.against or figure.configuration):
-            if name not in names:
-                raise ConfigurationError(f"{file}: {figure.id}: the study has no point {name!r}")
-    return model.source, tuple(to_published(figure) for figure in model.figure)
+        raise ConfigurationError(f"{path}: {first_problem(error)}") from None
+    return file.source, [row.model_dump(exclude_unset=True) for row in file.figure]
 
 
-def to_published(figure: FigureModel) -> Published:
+def rows_about(
+    rows: Sequence[PublishedRow], known: Collection[str], is_measured: bool
+) -> tuple[Published, ...]:
+    """The rows as `Published`, in the file's order; `known` are the names of all points.
+
+    The interval of a measured share must be narrow to agree. Raises `ConfigurationError` naming
+    the row and the point that does not exist.
+    """
+    for row in rows:
+        for name in (row.configuration, row.against or row.configuration):
+            if name not in known:
+                raise ConfigurationError(f"{row.id}: the study has no point {name!r}")
+    found = [to_published(row) for row in rows]
+    return tuple(
+        replace(row, widest=WIDEST_POINTS)
+        if is_measured and row.unit == "%" and row.judged == "value"
+        else row
+        for row in found
+    )
+
+
+def to_published(figure: PublishedRow) -> Published:
     """The figure as the comparison wants it."""
     printed = next(n for n in (figure.value, figure.min, figure.max) if n is not None)
     return Published(

@@ -6,7 +6,7 @@
     memory.py     how much memory the server may use, page cache included, where that can be limited
     summary.py    the answers of the programs as one observation
     runs.py       one run: forget the files, serve, play, measure, take down
-    rig.py        the testbed and the media that are held while a study runs
+    runner.py        the testbed and the media that are held while a study runs
 
 Depends on the rest of `perpacket.measure` and on what that depends on.
 """

@@ -7,7 +7,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from perpacket.measure.web.plan import LEAD_S, TAIL_S, EventsKind, RunPlan, validated
-from perpacket.study.study import Point
+from perpacket.study.point import Point
 
 Distribution = Literal["unique", "multiple"]
 Buffering = Literal["single", "double", "shared", "mapped"]
@@ -21,7 +21,7 @@ MARGIN_S = 6.0
 """Media last so much longer than a run, whose programs may be slow to start on a busy machine: a
 medium that is played again from its start is in memory already."""
 
-OVERHEAD_S = 3.0
+OVERHEAD_S = 0.7
 """What dropping the files, starting and stopping the programs takes, about."""
 
 

@@ -25,7 +25,7 @@ from perpacket.measure.programs import Answer
 from perpacket.measure.web.files import QUICK_S, done
 from perpacket.measure.web.plan import LEAD_S, fitted
 from perpacket.measure.web.runs import POLL_S, TimedRun, Watched, profile_of, ready, started
-from perpacket.study.study import Point
+from perpacket.study.point import Point
 
 REPORT_S = 10.0
 """How long a server may take to report: it looks for signals several times a second."""
@@ -33,7 +33,7 @@ REPORT_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class MediaStage:
-    """What the rig holds for its runs."""
+    """What the runner holds for its runs."""
 
     testbed: Testbed
     media: Media
@@ -46,7 +46,7 @@ class MediaRun(TimedRun):
     """A prepared run as the driver wants it."""
 
     def __init__(self, point: Point, plan: MediaPlan, setup: Callable[[], MediaStage]) -> None:
-        """Prepare a run of `plan`; `setup` is asked for what the rig holds when it begins."""
+        """Prepare a run of `plan`; `setup` is asked for what the runner holds when it begins."""
         super().__init__(plan.expected_s)
         self.point, self.plan, self._setup = point, plan, setup
 

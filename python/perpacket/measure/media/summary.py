@@ -14,7 +14,8 @@ from perpacket.errors import RunFailed
 from perpacket.measure.media.plan import MediaPlan
 from perpacket.measure.media.programs import MIB
 from perpacket.measure.programs import Answer
-from perpacket.measure.web.summary import CLIENT_IDLE_LEAST, OTHERS_MOST, number, numbers, worst
+from perpacket.measure.web.summary import OTHERS_MOST, number, numbers, worst
+from perpacket.study.doubts import CLIENT_IDLE_LEAST
 
 MISSES = "llc_misses_per_packet"
 """What the profiler counts of the caches, by layer."""

@@ -3,5 +3,5 @@
 plan.py      what one run is asked for, and which host sends to which
 runs.py      one run: the plane, the flows or the search, the profile
 summary.py   the answers as one observation
-rig.py       the router and its hosts, held while a study runs, and held to the rules first
+runner.py       the router and its hosts, held while a study runs, and held to the rules first
 """

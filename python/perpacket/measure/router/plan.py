@@ -27,11 +27,14 @@ ONE_WAY = {
 
 MOST_CONFIGURATION = 8
 
-TRIALS = 14
+TRIALS = 13
 """About as many trials a search makes at the resolutions that are used here."""
 
-TRIAL_OVERHEAD_S = 0.5
-"""What a trial takes beside sending: silence that is waited for, and setting up live frames."""
+TRIAL_OVERHEAD_S = 0.27
+"""Time of a trial of a search besides sending, about: silence, and setting up live frames."""
+
+LOSS_OVERHEAD_S = 0.5
+"""Time of a run of one trial besides sending, about: starting and stopping the programs."""
 
 FIRST_TCP_PORT = 5001
 
@@ -85,7 +88,7 @@ class RouterPlan(BaseModel):
     def expected_s(self) -> float:
         """About how long the run takes."""
         if self.kind == "loss":
-            return self.trial_s + TRIAL_OVERHEAD_S
+            return self.trial_s + LOSS_OVERHEAD_S
         if self.kind == "search":
             return TRIALS * (self.trial_s + TRIAL_OVERHEAD_S)
         return self.warmup_s + LEAD_S + self.duration_s + OVERHEAD_S

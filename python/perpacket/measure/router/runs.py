@@ -31,7 +31,7 @@ from perpacket.measure.web.runs import (
     ticks_of,
     warm_up,
 )
-from perpacket.study.study import Point
+from perpacket.study.point import Point
 
 PLANE_READY_S = 20.0
 
@@ -70,7 +70,7 @@ class RoutedTestbed(Testbed, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RouterStage:
-    """What the rig holds for its runs."""
+    """What the runner holds for its runs."""
 
     testbed: RoutedTestbed
     generator: str
@@ -86,7 +86,7 @@ class RouterStage:
 
 
 class RouterSetup(Protocol):
-    """Gives what the rig holds; raises `RunFailed` when it holds nothing."""
+    """Gives what the runner holds; raises `RunFailed` when it holds nothing."""
 
     def __call__(self) -> RouterStage:
         """What is held now."""

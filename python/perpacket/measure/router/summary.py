@@ -15,7 +15,6 @@ from perpacket.errors import RunFailed
 from perpacket.measure.programs import Answer
 from perpacket.measure.router.plan import RouterPlan
 from perpacket.measure.web.summary import (
-    CLIENT_IDLE_LEAST,
     CLOSURE_MOST,
     GROUPS,
     OTHERS_MOST,
@@ -23,6 +22,7 @@ from perpacket.measure.web.summary import (
     number,
     numbers,
 )
+from perpacket.study.doubts import CLIENT_IDLE_LEAST
 
 PAGE_BYTES = 4096
 """Pages in which active memory is told, as published: `isa2003/46-page`."""

@@ -11,7 +11,8 @@ from typing import Literal, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from perpacket.errors import ConfigurationError
-from perpacket.study.study import Point
+from perpacket.study.parameters import OPTIONS
+from perpacket.study.point import Point
 
 P = TypeVar("P", bound="RunPlan")
 ModelT = TypeVar("ModelT", bound=BaseModel)
@@ -21,18 +22,6 @@ NetworkKind = Literal["direct", "delayed"]
 EventsKind = Literal["best", "clock", "counters", "accounts", "any"]
 TestbedKind = Literal["auto", "loopback", "namespaces", "ssh"]
 ServerKind = Literal["perpacket", "nginx", "apache"]
-
-OPTIONS = {
-    "run.duration_s": "--duration",
-    "run.warmup_s": "--warmup",
-    "testbed.kind": "--testbed",
-    "testbed.server_host": "--server-host",
-    "testbed.client_hosts": "--client-host",
-    "server.command": "--server",
-    "server.url": "--url",
-    "load.trace": "--trace",
-}
-"""Parameters of a run that have an option of their own."""
 
 SEGMENT_BYTES = 1460
 """Segments of the bulk sender: TR05-450, section 5.1."""
@@ -44,7 +33,7 @@ TAIL_S = 30.0
 """The load could outlast the profile by this: it is stopped when the profile is complete, so that
 the whole profile sees load however late a busy machine begins it."""
 
-OVERHEAD_S = 2.5
+OVERHEAD_S = 0.6
 """What starting and stopping the programs takes, about: for the time to go."""
 
 
@@ -172,6 +161,11 @@ def fitted(plan: P, may_sample: bool) -> P:
     if plan.profile_events != "any":
         return plan
     return plan.model_copy(update={"profile_events": "best" if may_sample else "accounts"})
+
+
+def parameters_of(model: type[BaseModel]) -> frozenset[str]:
+    """The parameters that a plan has."""
+    return frozenset(str(field.alias) for field in model.model_fields.values())
 
 
 def validated(model: type[ModelT], point: Point) -> ModelT:

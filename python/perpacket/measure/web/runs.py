@@ -26,7 +26,8 @@ from perpacket.measure.web import peers
 from perpacket.measure.web.files import Files
 from perpacket.measure.web.plan import LEAD_S, Plan, fitted
 from perpacket.measure.web.summary import Answers, summarize
-from perpacket.study.study import Outcome, Point
+from perpacket.study.point import Point
+from perpacket.study.runner import Outcome
 
 READY_S = 20.0
 """How long a program may take until it listens."""
@@ -50,7 +51,7 @@ LISTENING_ADDRESS = r"listening on (\S+)"
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What the rig holds for its runs."""
+    """What the runner holds for its runs."""
 
     direct: Testbed
     delayed: Testbed | None
@@ -77,7 +78,7 @@ class Stage:
 
 
 Setup = Callable[[], Stage]
-"""Gives what the rig holds; raises `RunFailed` when it holds nothing."""
+"""Gives what the runner holds; raises `RunFailed` when it holds nothing."""
 
 
 class TimedRun:

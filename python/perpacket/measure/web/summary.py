@@ -19,10 +19,7 @@ from dataclasses import dataclass
 from perpacket.errors import RunFailed
 from perpacket.measure.programs import Answer
 from perpacket.measure.web.plan import Plan
-
-CLIENT_IDLE_LEAST = 0.10
-"""Share of the clients' processor time that must be idle for the server to be the limit. Below it
-the client's own queueing is as much of the result as the server is."""
+from perpacket.study.doubts import CLIENT_IDLE_LEAST
 
 RATE_KEPT_LEAST = 0.97
 """A rate-limited sender that delivers less than this share of its rate did not run at that rate."""

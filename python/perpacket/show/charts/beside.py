@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from perpacket.analysis.analysis import Analysis
     from perpacket.analysis.published import Comparison
     from perpacket.analysis.statistics import Interval
-    from perpacket.study.study import Figure
+    from perpacket.study.figure import Figure
 
 CALIBRATED: Final = "paper, used to calibrate"
 

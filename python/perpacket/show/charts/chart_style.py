@@ -19,7 +19,8 @@ from perpacket.show.charts import palette
 
 if TYPE_CHECKING:
     from perpacket.show.tables import Table
-    from perpacket.study.study import Figure, Level, Point
+    from perpacket.study.figure import Figure
+    from perpacket.study.point import Level, Point
 
 ItemT = TypeVar("ItemT")
 Chart = alt.LayerChart | alt.VConcatChart

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from perpacket.analysis.analysis import Analysis
     from perpacket.analysis.published import Comparison
     from perpacket.analysis.statistics import Interval
-    from perpacket.study.study import Figure, Point
+    from perpacket.study.figure import Figure
+    from perpacket.study.point import Point
 
 LOGARITHMIC_FROM_RATIO: Final = 50.0
 """Beyond this ratio of largest to smallest x, equal steps hide the small end."""

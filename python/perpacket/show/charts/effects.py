@@ -14,7 +14,7 @@ from perpacket.show.charts.chart_style import WIDE, Plot
 if TYPE_CHECKING:
     from perpacket.analysis.analysis import Analysis
     from perpacket.analysis.effects import EffectRow
-    from perpacket.study.study import Figure
+    from perpacket.study.figure import Figure
 
 SCHEMA: Final = {
     "effect": pl.String,

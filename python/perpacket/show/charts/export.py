@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from perpacket.analysis.analysis import Analysis
-    from perpacket.study.study import Figure
+    from perpacket.study.figure import Figure
 
 
 def export(analysis: Analysis, folder: Path, *, dark: bool = False) -> list[Path]:

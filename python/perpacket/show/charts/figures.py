@@ -22,7 +22,7 @@ from perpacket.show.charts.chart_style import Plot
 if TYPE_CHECKING:
     from perpacket.analysis.analysis import Analysis
     from perpacket.show.tables import Table
-    from perpacket.study.study import Figure
+    from perpacket.study.figure import Figure
 
 KINDS: Final[Mapping[str, Callable[[Figure, Analysis], Plot | None]]] = {
     "paper-beside": beside.points_beside,

@@ -23,7 +23,7 @@ from perpacket.show.tables import Cell, Table
 if TYPE_CHECKING:
     from perpacket.analysis.analysis import Analysis
     from perpacket.analysis.statistics import Interval
-    from perpacket.study.study import Figure
+    from perpacket.study.figure import Figure
 
 SCHEME: Final = "cividis"
 

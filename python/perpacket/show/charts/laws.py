@@ -17,7 +17,7 @@ from perpacket.show.charts.chart_style import Plot
 
 if TYPE_CHECKING:
     from perpacket.analysis.analysis import Analysis
-    from perpacket.study.study import Figure
+    from perpacket.study.figure import Figure
 
 SCHEMA: Final = {
     "name": pl.String,

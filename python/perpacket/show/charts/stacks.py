@@ -15,7 +15,7 @@ from perpacket.show.charts.chart_style import Plot, level_of, titles_of
 
 if TYPE_CHECKING:
     from perpacket.analysis.analysis import Analysis
-    from perpacket.study.study import Figure
+    from perpacket.study.figure import Figure
 
 HEIGHT_PX: Final = 320
 ALL_LAYERS: Final = len(palette.LAYER_TONES)

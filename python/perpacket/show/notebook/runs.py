@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from perpacket.errors import ConfigurationError
 from perpacket.show.notebook import markup
+from perpacket.study.figure import Figure
 from perpacket.study.quantities import flatten
-from perpacket.study.study import Figure
 
 if TYPE_CHECKING:
     from pathlib import Path

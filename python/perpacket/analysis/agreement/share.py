@@ -1,0 +1,129 @@
+"""The network stack's share of the busy processor against the size of files.
+
+Measured, simulated, and, for sizes between the smallest and the largest, by a line through those
+two (`perpacket.models.segments`), fed from either way's own runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+from perpacket.analysis.agreement import costs
+from perpacket.analysis.agreement.costs import MEASURED, SIMULATED, WAYS
+from perpacket.analysis.agreement.pairs import Axis
+from perpacket.analysis.estimates import Rows
+from perpacket.analysis.methods import MethodComparison, MethodValue
+from perpacket.errors import ConfigurationError
+from perpacket.models import segments
+from perpacket.study.quantities import BUSY, Row, number
+
+QUESTION = "share"
+TITLE = "Network stack in the busy processor"
+MODEL = "line through two sizes, {}"
+
+GROUPS = {
+    "the server's code has": (("user",), "a server's own code costs what it did in 2003"),
+    "system calls have": (("syscall", "socket"), "system calls cost what they did in 2003"),
+    "interrupts, scheduling and the rest have": (
+        ("interrupt", "scheduler", "other"),
+        "nothing but the server and its stack takes time, neither interrupts nor scheduling",
+    ),
+}
+"""What the busy processor has beside the stack, and what the simulation assumes of each part."""
+
+BUNDLED = 1.1
+"""Segments a frame may differ by this ratio before offload is what bends a line."""
+
+
+def contrasts(rows: Rows, names: Mapping[str, Mapping[int, str]]) -> list[MethodComparison]:
+    """Every size: measured beside simulated, and each beside its line where it has one.
+
+    `names` gives the point of each way and size.
+    """
+    sizes = sorted({size for of_way in names.values() for size in of_way})
+    found = []
+    for size in sizes:
+        runs = {way: rows.get(names[way].get(size, ""), {}) for way in WAYS}
+        by_way = {way: costs.estimated(way, way, runs[way], costs.stack_share) for way in runs}
+        axis = Axis(QUESTION, TITLE, f"files of {size:,} B", size)
+        why = apart(runs[MEASURED], runs[SIMULATED])
+        found.append(axis.beside(by_way[MEASURED], by_way[SIMULATED], why, runs[MEASURED]))
+        if sizes[0] < size < sizes[-1]:
+            for way in WAYS:
+                line = predicted(rows, way, names[way], size)
+                why = _why_not_a_line(rows, way, names[way], size)
+                found.append(axis.beside(by_way[way], line, why, runs[way]))
+    return found
+
+
+def predicted(rows: Rows, way: str, names: Mapping[int, str], size: int) -> MethodValue:
+    """The share at a size by the line through the smallest and the largest, seed by seed."""
+    few, many = names.get(min(names, default=0), ""), names.get(max(names, default=0), "")
+    middle = names.get(size, "")
+    values = {}
+    for seed in costs.seeds_of(rows, few, middle, many):
+        ends = [rows[name][seed] for name in (few, many)]
+        share = _share_between(ends, rows[middle][seed])
+        if share is not None:
+            values[seed] = 100 * share
+    return MethodValue(MODEL.format(way), way, values)
+
+
+def _share_between(ends: list[Row], row: Row) -> float | None:
+    """The share at a run's segments a request, by what the two ends cost."""
+    at = costs.segments_per_request(row)
+    stack, whole = ([_cost(end, names) for end in ends] for names in (costs.STACK, BUSY))
+    if at is None:
+        return None
+    lines = []
+    for pairs in (stack, whole):
+        first, second = pairs
+        if first is None or second is None:
+            return None
+        try:
+            lines.append(segments.line(first, second))
+        except ConfigurationError:
+            return None
+    return float(segments.share(lines[0], lines[1], at))
+
+
+def _cost(row: Row, names: tuple[str, ...]) -> tuple[float, float] | None:
+    """Segments a request and what they cost in some layers."""
+    count, each = costs.segments_per_request(row), costs.per_packet(row, names)
+    return (count, count * each) if count is not None and each is not None else None
+
+
+def apart(measured: Mapping[int, Row], simulated: Mapping[int, Row]) -> str:
+    """Which other part of the processor differs most, and what the simulation assumes of it.
+
+    What the stack does not have, another part has.
+    """
+    found = {}
+    for group, (names, _) in GROUPS.items():
+        part = partial(costs.share_of, names=names)
+        found[group] = [100 * costs.mean_of(runs, part) for runs in (measured, simulated)]
+    group = max(found, key=lambda name: abs(found[name][1] - found[name][0]))
+    here, there = found[group]
+    return f"that {GROUPS[group][1]}: {group} {here:.0f} % measured, {there:.0f} % simulated"
+
+
+def _why_not_a_line(rows: Rows, way: str, names: Mapping[int, str], size: int) -> str:
+    """What bends the line: bundles of segments, or caches."""
+    own = rows.get(names.get(size, ""), {})
+    most = rows.get(names.get(max(names, default=0), ""), {})
+    if way == MEASURED:
+        bundles = [costs.mean_of(runs, _segments_per_frame) for runs in (own, most)]
+        if min(bundles) > 0 and max(bundles) / min(bundles) > BUNDLED:
+            return (
+                "that every segment costs the same: segmentation offload puts "
+                f"{bundles[0]:.1f} in a frame here, {bundles[1]:.1f} for the largest file"
+            )
+    return (
+        "that every segment costs the same: the first ones of a response are handshake, request "
+        "and small frames, those of a large file are full and stream through the caches"
+    )
+
+
+def _segments_per_frame(row: Row) -> float | None:
+    return number(row, "segments_per_packet")

@@ -1,0 +1,112 @@
+"""Throughput against connections, over that at the fewest.
+
+Measured, simulated, and by the bounds of a server that is the only limit
+(`perpacket.models.saturation`), fed from either way's run at the fewest connections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from perpacket.analysis.agreement import costs
+from perpacket.analysis.agreement.costs import MEASURED, SIMULATED, WAYS
+from perpacket.analysis.agreement.pairs import NOTABLY_IDLE, Axis
+from perpacket.analysis.estimates import Rows
+from perpacket.analysis.methods import MethodComparison, MethodValue
+from perpacket.errors import ConfigurationError
+from perpacket.models import saturation
+from perpacket.study.doubts import CLIENT_IDLE_LEAST
+from perpacket.study.quantities import Row, number
+
+QUESTION = "connections"
+TITLE = "Throughput over that at {} connections"
+MODEL = "bound by the server, {}"
+
+
+def contrasts(rows: Rows, names: Mapping[str, Mapping[int, str]]) -> list[MethodComparison]:
+    """Every level above the fewest connections: both ways, and each beside its bound."""
+    levels = sorted({level for of_way in names.values() for level in of_way})
+    found = []
+    for level in levels[1:]:
+        axis = Axis(QUESTION, TITLE.format(levels[0]), f"{level:,} connections", level)
+        by_way = {way: relative(rows, way, names[way], level) for way in WAYS}
+        runs = {way: rows.get(names[way].get(level, ""), {}) for way in WAYS}
+        why = _why_ways_differ(rows, names, level)
+        found.append(axis.beside(by_way[MEASURED], by_way[SIMULATED], why, runs[MEASURED]))
+        for way in WAYS:
+            limit = bound(rows, way, names[way], level)
+            why = _why_not_the_bound(rows, way, names[way], level)
+            found.append(axis.beside(by_way[way], limit, why, runs[way]))
+    return found
+
+
+def _ends(rows: Rows, names: Mapping[int, str], level: int) -> list[tuple[int, Row, Row]]:
+    """The runs at the fewest connections and at a level, with each seed that both have."""
+    first, own = names.get(min(names, default=0), ""), names.get(level, "")
+    return [(seed, rows[first][seed], rows[own][seed]) for seed in costs.seeds_of(rows, first, own)]
+
+
+def relative(rows: Rows, way: str, names: Mapping[int, str], level: int) -> MethodValue:
+    """Throughput over that of the same seed at the fewest connections, in per cent."""
+    values = {}
+    for seed, first, own in _ends(rows, names, level):
+        base, rate = (number(row, "requests_per_s") for row in (first, own))
+        if base and rate is not None:
+            values[seed] = 100 * rate / base
+    return MethodValue(way, way, values)
+
+
+def bound(rows: Rows, way: str, names: Mapping[int, str], level: int) -> MethodValue:
+    """The same by the model, from how busy the server was at the fewest connections."""
+    values = {}
+    for seed, first, _ in _ends(rows, names, level):
+        utilization = costs.busy(first)
+        if utilization is None:
+            continue
+        try:
+            ratio = saturation.relative_throughput(level, min(names), utilization)
+        except ConfigurationError:
+            continue
+        values[seed] = 100 * float(ratio)
+    return MethodValue(MODEL.format(way), way, values)
+
+
+def _why_ways_differ(rows: Rows, names: Mapping[str, Mapping[int, str]], level: int) -> str:
+    """What the two machines do not have in common."""
+    of_measured = names[MEASURED]
+    both = [rows.get(of_measured.get(n, ""), {}) for n in (min(of_measured, default=0), level)]
+    client_idle = min(costs.mean_of(runs, lambda row: number(row, "client_idle")) for runs in both)
+    if client_idle < CLIENT_IDLE_LEAST:
+        return (
+            "that the server alone limits: the measured clients had "
+            f"{100 * client_idle:.0f} % of their processors left, the simulated ones need none"
+        )
+    changes = [
+        _growth(rows, names[way], level, "measured" if way == MEASURED else "simulated")
+        for way in WAYS
+    ]
+    return f"that caches and kernels are alike: a request costs {' and '.join(changes)}"
+
+
+def _growth(rows: Rows, names: Mapping[int, str], level: int, way: str = "") -> str:
+    """How the host's time a request changes from the fewest connections on, in words."""
+    first, own = (
+        costs.mean_of(rows.get(names.get(n, ""), {}), costs.host_us)
+        for n in (min(names, default=0), level)
+    )
+    change = f"{100 * (own / first - 1):+.1f} %" if first else "an unknown change"
+    return f"{change} {way}".strip()
+
+
+def _why_not_the_bound(rows: Rows, way: str, names: Mapping[int, str], level: int) -> str:
+    """Which of the model's assumptions the run did not keep."""
+    idle = 1 - costs.mean_of(rows.get(names.get(level, ""), {}), costs.busy)
+    if idle > NOTABLY_IDLE:
+        return (
+            f"that nothing but the server limits: its processors were idle for {100 * idle:.0f} % "
+            f"at {level} connections"
+        )
+    return (
+        "that a request costs the same whatever the number of connections: it costs "
+        f"{_growth(rows, names, level)} at {level}"
+    )

@@ -1,0 +1,97 @@
+"""How much of the variation of a response each factor of a two-level design explains.
+
+A factor's share is its part of the total sum of squares (Jain, *The Art of Computer Systems
+Performance Analysis*, 1991, chapter 18).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+
+from perpacket.analysis.doubts import DOUBTS
+from perpacket.analysis.estimates import Rows
+from perpacket.analysis.factorial import allocate
+from perpacket.analysis.published import Comparison, judge
+from perpacket.analysis.statistics import Interval, mean
+from perpacket.study.designs import TwoLevelDesign
+from perpacket.study.factorial import Design
+from perpacket.study.published import Published
+from perpacket.study.quantities import QUANTITIES
+from perpacket.study.study import Study
+
+PREFIX = "variation."
+"""Begins the name of a share: `variation.PART.RESPONSE`, as `variation.clients.throughput`."""
+
+LEAST_BLOCKS = 3
+"""Replications below which shares have no interval."""
+
+
+def compare_share(study: Study, row: Published, rows: Rows) -> Comparison:
+    """A published share of the variation beside that of this run."""
+    _, part, response = row.quantity.split(".", 2)
+    title = f"Variation by {part}: {QUANTITIES[f'stream.{response}'].title.lower()}"
+    share = shares(study.design, rows, response).get(part) if study.design is not None else None
+    configuration = study.point(row.point).configuration
+    return judge(row, configuration, share, doubts(rows), title)
+
+
+def doubts(rows: Rows) -> tuple[str, ...]:
+    """The doubts about runs of the design, each once: all runs are in every share."""
+    found = []
+    for name, text in DOUBTS.items():
+        about = [
+            point
+            for point, own in rows.items()
+            if any(row.get(f"doubts.{name}") is True for row in own.values())
+        ]
+        if about:
+            found.append(f"{text} in {len(about)} of the design's {len(rows)} points")
+    return tuple(found)
+
+
+def shares(design: TwoLevelDesign, rows: Rows, response: str) -> dict[str, Interval]:
+    """The parts of the variation of a response, in per cent; empty for an incomplete design.
+
+    Blocks that lack a run are left out. There are no shares when a run lacks the response.
+    """
+    blocks = sorted(set.intersection(*(set(rows.get(name, {})) for name in design.points)))
+    value = QUANTITIES[f"stream.{response}"].value
+    found = [[value(rows[name][block]) for block in blocks] for name in design.points]
+    complete = [[number for number in run if number is not None] for run in found]
+    if not blocks or any(len(run) < len(blocks) for run in complete):
+        return {}
+    return divided(design.design, complete)
+
+
+def divided(design: Design, responses: Sequence[Sequence[float]]) -> dict[str, Interval]:
+    """What each part explains of the variation, in per cent; a row of responses a run.
+
+    Intervals are those of the jackknife over blocks (Efron and Stein, The Jackknife Estimate of
+    Variance, Annals of Statistics 9, 1981), within 0 and 100. Under three blocks there are none: a
+    design without one of two has no error to divide.
+    """
+    found = _parts(design, responses)
+    blocks = len(responses[0])
+    if blocks < LEAST_BLOCKS:
+        return {part: Interval(share, -inf, inf, blocks, 0.0) for part, share in found.items()}
+    without = [
+        _parts(design, [[*run[:left_out], *run[left_out + 1 :]] for run in responses])
+        for left_out in range(blocks)
+    ]
+    intervals = {}
+    for part, share in found.items():
+        spread = mean([blocks * share - (blocks - 1) * other[part] for other in without])
+        half = (spread.high - spread.low) / 2
+        low, high = max(0.0, share - half), min(100.0, share + half)
+        intervals[part] = Interval(share, low, high, blocks, spread.confidence)
+    return intervals
+
+
+def _parts(design: Design, responses: Sequence[Sequence[float]]) -> dict[str, float]:
+    """The shares of the factors, of all interactions together and of the error, in per cent."""
+    found = allocate(design, responses)
+    shares = {name: found.shares[(name,)] for name in design.factors}
+    shares["interactions"] = sum(found.shares.values()) - sum(shares.values())
+    shares["error"] = found.error_share
+    return {part: 100 * share for part, share in shares.items()}

@@ -1,0 +1,166 @@
+"""The router and its hosts, held while a study runs.
+
+Before anything is measured the router is held to the rules (`route check`: every frame that comes
+out is judged), over each plane that a point asks for, and what the kernel allows is tried: XDP to
+forward, live frames to load. What it forbids is done without, and said.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
+from perpacket.measure import programs
+from perpacket.measure.router.plan import HOSTS, PlaneKind, RouterPlan
+from perpacket.measure.router.runs import (
+    LIVE_LOWEST_PPS,
+    RoutedTestbed,
+    RouterRun,
+    RouterStage,
+    plane,
+)
+from perpacket.measure.web.plan import parameters_of, validated
+from perpacket.measure.web.runner import Probed, facts, identity, probed
+from perpacket.study.point import Point
+from perpacket.study.runner import Run, SetupDescription
+
+CHECK_S = 120.0
+"""How long the oracle may take: it waits for frames that must not come."""
+
+OpenRouted = Callable[[RouterPlan], AbstractContextManager[RoutedTestbed]]
+
+
+def open_routed(plan: RouterPlan) -> AbstractContextManager[RoutedTestbed]:
+    """A router and four hosts in namespaces; raises `MachineLacks` where there are none.
+
+    Without TCP's time stamps a segment has the 40 bytes of headers that are published.
+    """
+    from perpacket.measure import hosts as testbed
+
+    sysctls = {
+        "net.ipv4.tcp_congestion_control": plan.congestion_control,
+        "net.ipv4.tcp_timestamps": "0",
+    }
+    try:
+        return testbed.routed(HOSTS, sysctls=sysctls)
+    except MachineLacks as error:
+        raise MachineLacks(
+            f"a router needs hosts of its own: {error}",
+            "run as root (CAP_SYS_ADMIN and CAP_NET_ADMIN): nothing is routed on loopback",
+        ) from error
+
+
+class RouterRunner:
+    """Prepares runs through a router, and holds it."""
+
+    def __init__(self, open_testbed: OpenRouted = open_routed) -> None:
+        """A runner that finds its testbed with `open_testbed`."""
+        self._open = open_testbed
+        self._stage: RouterStage | None = None
+
+    @property
+    def parameters(self) -> frozenset[str]:
+        """The parameters that its points may have."""
+        return parameters_of(RouterPlan)
+
+    def prepare(self, point: Point, seed: int, timeline: bool) -> Run:
+        """A run of that point; raises `ConfigurationError` when its parameters are wrong."""
+        return RouterRun(point, validated(RouterPlan, point), self._setup)
+
+    def _setup(self) -> RouterStage:
+        if self._stage is None:
+            raise RunFailed("a measured run began without a testbed: this is a fault of perpacket")
+        return self._stage
+
+    @contextmanager
+    def set_up(self, points: tuple[Point, ...]) -> Iterator[SetupDescription]:
+        """Hold the router; raises `MachineLacks` where there are no namespaces."""
+        plans = {point.name: validated(RouterPlan, point) for point in points}
+        with self._open(next(iter(plans.values()))) as testbed:
+            lacks: dict[PlaneKind, str] = {}
+            judged: dict[str, object] = {}
+            limits: list[str] = []
+            for kind in dict.fromkeys(plan.plane for plan in plans.values()):
+                try:
+                    judged[kind], breach = judged_by_oracle(testbed, kind)
+                    limits += [breach] if breach else []
+                except MachineLacks as error:
+                    lacks[kind] = f"the kernel takes no router in XDP here: {error}"
+            generator = ""
+            if any(plan.kind != "tcp" for plan in plans.values()):
+                generator, lack = best_generator(testbed)
+                limits += [lack] if lack else []
+            left_out = {name: lacks[p.plane] for name, p in plans.items() if p.plane in lacks}
+            known = probed(testbed.server)
+            self._stage = RouterStage(testbed, generator, known.may_sample)
+            try:
+                yield SetupDescription(
+                    identity(testbed, None) | {"generator": generator or None},
+                    told(testbed, known, judged, limits),
+                    left_out,
+                )
+            finally:
+                self._stage = None
+
+
+def told(
+    testbed: RoutedTestbed, known: Probed, judged: dict[str, object], limits: list[str]
+) -> dict[str, object]:
+    """What is worth knowing about the router."""
+    found = facts(testbed, None, known)
+    own = found["limits"]
+    return found | {
+        "limits": [*(own if isinstance(own, list) else []), *limits],
+        "oracle": judged,
+    }
+
+
+def judged_by_oracle(testbed: RoutedTestbed, kind: PlaneKind) -> tuple[str, str]:
+    """Hold the router to the rules: what was judged, and a sentence about the first breach.
+
+    Raises `MachineLacks` where the plane is not allowed.
+    """
+    router = testbed.server
+    command = [router.agent(), "route", "check", "--format", "json", "--quiet"]
+    for port in testbed.ports:
+        command += ["--port", f"{port.router}={port.host}"]
+    with plane(testbed, kind):
+        done = router.run(command, timeout_s=CHECK_S, cpus=testbed.clients[0].cpus)
+    if done.returncode == programs.STATUS_UNMET and done.stdout.strip():
+        answer: programs.Answer = json.loads(done.stdout)
+    else:
+        answer = programs.answered("the oracle", router, done)
+    cases = answer.get("cases")
+    count = len(cases) if isinstance(cases, list) else 0
+    breaches = [
+        f"{case.get('case')}: {case.get('breach')}"
+        for case in (cases if isinstance(cases, list) else [])
+        if isinstance(case, dict) and case.get("breach")
+    ]
+    text = f"{count} cases, {len(breaches)} wrong"
+    if not breaches:
+        return text, ""
+    return text, f"The router broke the rules over {kind} ({text}), first {breaches[0]}."
+
+
+def best_generator(testbed: RoutedTestbed) -> tuple[str, str]:
+    """The better way to make frames that the kernel allows, and a sentence where it is not live."""
+    sender = testbed.clients[0]
+    sending, receiving = testbed.ports[:2]
+    command = [
+        *(sender.agent(), "route", "throughput", "--format", "json", "--quiet"),
+        *("--from", sending.host, "--next-hop", sending.router, "--to", receiving.host),
+        *("--generator", "live", "--take-redirected", sending.router, "--receiver", "xdp"),
+        *("--trial", "0.05", "--rates", str(LIVE_LOWEST_PPS)),
+    ]
+    done = sender.run(command, timeout_s=CHECK_S)
+    try:
+        programs.answered("the generator", sender, done)
+    except (MachineLacks, RunFailed, ConfigurationError) as error:
+        return "socket", (
+            "Frames come in batches from a packet socket, which is often slower than the router: "
+            f"the kernel runs no program on live frames here ({error})."
+        )
+    return "live", ""

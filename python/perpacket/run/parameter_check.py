@@ -1,0 +1,54 @@
+"""Checks the parameters of a user's study before it runs: names, and what its runner accepts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from perpacket.errors import ConfigurationError
+from perpacket.study import library
+from perpacket.study.lengths import Length
+from perpacket.study.study import Study
+
+
+def found(name: str, length: Length = "default", only: tuple[str, ...] = ()) -> Study:
+    """The study of that name; the parameters of one in a user's file are checked.
+
+    Raises what `library.find` and `check` raise.
+    """
+    study = library.find(name, length, only)
+    if library.is_file(name):
+        check(study, Path(name))
+    return study
+
+
+def check(study: Study, where: Path) -> None:
+    """Raise `ConfigurationError` naming a parameter that the runs do not have or do not accept.
+
+    `where` is the study's file.
+    """
+    try:
+        _check(study)
+    except ConfigurationError as error:
+        raise ConfigurationError(
+            f"{where}: {error}", error.parameter, error.value, error.allowed, error.hint
+        ) from None
+
+
+def _check(study: Study) -> None:
+    """Prepare a run of each measured point, and of one simulated point: all have its parameters."""
+    for point in study.points:
+        runner = study.measured_runner
+        if runner is None or point.name in study.simulated:
+            continue
+        for name, value in point.overrides:
+            if name not in runner.parameters:
+                raise ConfigurationError(
+                    f"{name}: a measured run has no such parameter",
+                    parameter=name,
+                    value=value,
+                    hint=f"there are {', '.join(sorted(runner.parameters))}",
+                )
+        runner.prepare(point, study.seeds[0], False)
+    simulated = [point for point in study.points if study.runner_of(point) is study.runner]
+    for point in simulated[:1]:
+        study.runner.prepare(point, study.seeds[0], False)

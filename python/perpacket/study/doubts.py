@@ -1,0 +1,5 @@
+"""Thresholds past which a run's own numbers cast doubt on it."""
+
+CLIENT_IDLE_LEAST = 0.10
+"""Share of the clients' processor time that must be idle for the server to be the limit. Below it
+the client's own queueing is as much of the result as the server is."""

@@ -1,0 +1,194 @@
+"""Reads the file of a study: one that comes with perpacket, a user's, or a run's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from perpacket.errors import ConfigurationError
+from perpacket.study import file as study_file
+from perpacket.study.designs import TwoLevelDesign
+from perpacket.study.factorial import Design
+from perpacket.study.figures import contests_of, effect_figures, figures_of, usual_figures
+from perpacket.study.file import EXAMPLE_HINT, Asked, Content, StudyFile, text_of
+from perpacket.study.lengths import LENGTHS, Length, has_lengths
+from perpacket.study.parameters import options_of
+from perpacket.study.point import Point, StudyError
+from perpacket.study.points import labels_of, points_of, simulated_points
+from perpacket.study.published_file import rows_about
+from perpacket.study.quantities import QUANTITIES, is_column, quantity
+from perpacket.study.runner import MEASURED_RUNNERS, SIMULATION, NamedRunner
+from perpacket.study.stopping import Stopping
+from perpacket.study.study import Study
+
+SUFFIX = ".toml"
+"""Ends the name of a study's file; names of built-in studies have no suffix."""
+
+LIMITS = (
+    "An interval is the spread of the runs made here; it knows nothing of another machine, or of "
+    "another seed of the simulator's parameters.",
+)
+"""The limits of a study whose file has none."""
+
+QUICK_LIMIT = (
+    "This is the quick length: few levels and short windows, so intervals are wide. Run the study "
+    "without --quick before you rely on a number."
+)
+
+
+def load(path: Path, length: Length = "default", only: tuple[str, ...] = ()) -> Study:
+    """The study in a user's file, at one length.
+
+    Raises `ConfigurationError` naming the file, the key and what was expected, `OSError` when the
+    file cannot be read.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"{path}: no UTF-8: {error}", hint=EXAMPLE_HINT) from None
+    return build(text, path, length, only)
+
+
+def build(
+    text: str,
+    where: Path,
+    length: Length = "default",
+    only: tuple[str, ...] = (),
+    *,
+    is_built_in: bool = False,
+) -> Study:
+    """The study that a text defines, at one length with all experiments or `only` some.
+
+    Errors name `where`, the path of the file.
+    """
+    content = study_file.read_content(text, where)
+    if length != "default" and not has_lengths(content):
+        raise ConfigurationError(
+            f"{where}: the study has one length: --{length} changes nothing",
+            parameter=f"--{length}",
+            hint="give a value for each length, as { quick = 0.5, default = 1.0, full = 10.0 }",
+        )
+    file = study_file.check(study_file.resolved(content, length, only), where)
+    if is_built_in:
+        file = file.model_copy(update={"asked": Asked(length=length, only=list(only))})
+    try:
+        points, design = points_of(file)
+        known = _names(content, where) if file.published else frozenset()
+        return _study(file, points, design, known)
+    except StudyError as error:
+        raise ConfigurationError(f"{where}: {error}", hint=EXAMPLE_HINT) from None
+    except ConfigurationError as error:
+        raise ConfigurationError(
+            f"{where}: {error}", error.parameter, error.value, error.allowed, error.hint
+        ) from None
+
+
+def of_text(text: str, where: Path) -> Study:
+    """The study that a run directory keeps: resolved, and built-in if `[asked]` says so."""
+    asked = study_file.check(study_file.read_content(text, where), where).asked
+    study = build(text, where)
+    if asked is None:
+        return study
+    return _as_asked(study, asked)
+
+
+def _names(content: Content, where: Path) -> frozenset[str]:
+    """The points of every length and experiment: published rows may be about any of them."""
+    found: set[str] = set()
+    experiments = content.get("experiment")
+    named = {each.get("name", "") for each in experiments} if isinstance(experiments, list) else {}
+    for length in LENGTHS:
+        file = study_file.check(study_file.resolved(content, length, tuple(named)), where)
+        found |= {point.name for point in points_of(file)[0]}
+    return frozenset(found)
+
+
+def _study(
+    file: StudyFile, points: tuple[Point, ...], design: Design | None, known: frozenset[str]
+) -> Study:
+    is_measured = file.kind == "measured"
+    summary = tuple(file.quantities)
+    if not (summary or file.published or file.contest or file.function):
+        summary = usual_quantities(file.kind, points)
+    two_level = _two_level(file, points, design)
+    figures = figures_of(file)
+    if not figures and summary:
+        figures = usual_figures(file.kind, points, summary)
+        figures += effect_figures(summary) if two_level is not None else ()
+    count = file.replications_most or file.replications
+    labels = labels_of([name for each in file.experiments for name in each.factors])
+    published = rows_about(file.published, known, is_measured)
+    names = {point.name for point in points}
+    own = [
+        row
+        for row in file.published
+        if {row.configuration, row.against or row.configuration} <= names
+    ]
+    file = file.model_copy(update={"published": own})
+    study = Study(
+        name=file.name,
+        title=file.title or f"Study {file.name}",
+        question=file.question or f"What do {', '.join(labels.values()) or 'the runs'} change?",
+        points=points,
+        seeds=tuple(range(file.seed, file.seed + count)),
+        runner=NamedRunner(SIMULATION),
+        measured_runner=NamedRunner(MEASURED_RUNNERS[file.runner]) if is_measured else None,
+        simulated=simulated_points(file),
+        figures=figures,
+        published=published,
+        contests=contests_of(file),
+        summary=summary,
+        design=two_level,
+        methods=file.function,
+        ranked=tuple(file.ranked),
+        source=file.source,
+        remarks=two_level.remarks if two_level is not None and summary else (),
+        limits=tuple(file.limits) or LIMITS,
+        command="perpacket study run study.toml",
+        options=options_of(file.runner) if is_measured else {},
+        quantities=QUANTITIES | {name: quantity(name) for name in summary},
+        confidence=file.confidence,
+        order=file.order or "random",
+        stopping=_stopping(file, summary),
+        definition=study_file.to_toml(file),
+    ).limited_to(points)
+    return study if file.asked is None else _as_asked(study, file.asked)
+
+
+def _as_asked(study: Study, asked: Asked) -> Study:
+    """A built-in study with the command that asks for it at this length."""
+    command = f"perpacket study run {study.name}"
+    command += f" --{asked.length}" if asked.length != "default" else ""
+    command += f" --only {','.join(asked.only)}" if asked.only else ""
+    limits = study.limits
+    if asked.length == "quick" and QUICK_LIMIT not in limits:
+        limits = (QUICK_LIMIT, *limits)
+    return replace(study, command=command, limits=limits, is_built_in=True)
+
+
+def _two_level(
+    file: StudyFile, points: tuple[Point, ...], design: Design | None
+) -> TwoLevelDesign | None:
+    if design is None:
+        return None
+    factors = file.experiments[0].factors
+    labels = labels_of(list(factors))
+    levels = "; ".join(
+        f"{labels[name]} {text_of(low)} to {text_of(high)}" for name, (low, high) in factors.items()
+    )
+    return TwoLevelDesign(design, tuple(point.name for point in points), levels)
+
+
+def _stopping(file: StudyFile, summary: tuple[str, ...]) -> Stopping | None:
+    if file.within is None:
+        return None
+    name = file.until_quantity or next(each for each in summary if is_column(file.kind, each))
+    return Stopping(name, file.within, file.replications, file.confidence)
+
+
+def usual_quantities(kind: str, points: tuple[Point, ...]) -> tuple[str, ...]:
+    """The summary of a study whose file names no quantities: throughput, and what it cost."""
+    loads = {point.configuration for point in points}
+    if kind == "simulated":
+        return ("packets_per_s" if "bulk" in loads else "requests_per_s", "cycles.Stack")
+    return ("goodput_mbps" if "stream" in loads else "requests_per_s", "ns.Stack")

@@ -1,0 +1,59 @@
+"""A figure that a document states, and what it takes to compute the same number from a run."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+Judged = Literal["value", "direction"]
+"""What is asked of a figure: its value, or only which way it goes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """One figure a document states, with what it takes to compute the same from runs.
+
+    `value` or one or both of `minimum` and `maximum` are given, in `unit`. `resolution` is the
+    step of the last printed digit. `point` names the point of the study it is compared with, and
+    `against`, for gains and ratios, the point it is paired with.
+    """
+
+    figure: str
+    """Identifier of the figure, as `osdi06/51-PN-rate`."""
+    where: str
+    """Section, table or figure of the document."""
+    statement: str
+    point: str
+    quantity: str
+    """Name of the quantity, as `request_rate`: see `perpacket.study.quantities`."""
+    unit: str
+    value: float | None = None
+    minimum: float | None = None
+    maximum: float | None = None
+    resolution: float = 0.0
+    against: str | None = None
+    calibration: bool = False
+    """Whether the simulator may be calibrated on this figure: agreement then predicts nothing."""
+    note: str = ""
+    judged: Judged = "value"
+    widest: float = math.inf
+    """An interval wider than this, in `unit`, agrees with no value."""
+
+    @property
+    def text(self) -> str:
+        """The published figure in words and digits: `26,663`, `at most 10`, `6 to 10`."""
+        if self.value is not None:
+            return number_text(self.value)
+        if self.minimum is not None and self.maximum is not None:
+            return f"{number_text(self.minimum)} to {number_text(self.maximum)}"
+        if self.minimum is not None:
+            return f"at least {number_text(self.minimum)}"
+        if self.maximum is not None:
+            return f"at most {number_text(self.maximum)}"
+        return "not stated"
+
+
+def number_text(number: float) -> str:
+    """A published number as printed: no decimals it did not have."""
+    return f"{number:,.0f}" if number == int(number) else f"{number:,}"
