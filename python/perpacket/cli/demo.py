@@ -94,7 +94,7 @@ def demo(
 
 def print_live(found: Live) -> None:
     """A line for each number of connections: requests, latency, and each layer's cost."""
-    from perpacket.demo.live import LAYERS
+    from perpacket.demo.live import BLOCKS, LAYERS
 
     layers = [name for name in LAYERS if all(f"ns.{name}" in row for row in found.rows.values())]
     headings = ("connections", "requests/s", "p99, us", *layers)
@@ -108,7 +108,8 @@ def print_live(found: Live) -> None:
     ]
     title = (
         "This machine: a 10 KB file over loopback; layers in ns of processor time per packet "
-        "(frames sent and received),\neach the mean of three runs with its 95 % interval."
+        "(frames sent and received),\n"
+        f"each the mean of {len(BLOCKS)} short windows with its 95 % interval."
     )
     output.write_table(title, headings, rows, right=headings)
 

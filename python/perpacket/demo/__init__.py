@@ -45,7 +45,6 @@ def run(
     simulation. A machine that cannot be measured is said so in `live`, and the simulation goes on.
     Raises what `perpacket.run.start.run` raises; an interrupted demo leaves nothing.
     """
-    from perpacket.analysis.analysis import analyze
     from perpacket.show import html
 
     with tempfile.TemporaryDirectory(prefix="perpacket-demo-") as folder:
@@ -57,6 +56,6 @@ def run(
         except RunFailed as error:
             raise RunFailed(str(error), hint=KEEPING) from error
         analyses = [story.analysis]
-        if measured is not None and measured.directory is not None:
-            analyses.insert(0, analyze(measured.study, measured.directory))
+        if measured is not None and measured.analysis is not None:
+            analyses.insert(0, measured.analysis)
         return Demo(measured, story, html.write_several(analyses, destination))

@@ -1,7 +1,7 @@
-"""The machine at hand, measured: our web server at three numbers of connections, over loopback.
+"""Measure this machine: our web server at three numbers of connections, over loopback.
 
-Needs no root. Where the kernel lets nobody profile it, the kernel's own accounts stand in, which
-know user, kernel and interrupt time and no layers; that is said beside the numbers.
+This needs no root. Where the kernel forbids profiling, the kernel's own accounts replace the
+profile: user, kernel and interrupt time, and no layers. A note reports it.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perpacket import machine
-from perpacket.analysis.statistics import Interval, mean
+from perpacket.analysis.analysis import Analysis, analyze
+from perpacket.analysis.statistics import Interval
 from perpacket.errors import MachineLacks, PerpacketError
 from perpacket.measure.web.runner import WebRunner
 from perpacket.run import start
-from perpacket.run.directory import RunDirectory
 from perpacket.run.simulated_runs import ProgressFunction
 from perpacket.study.figure import Figure
 from perpacket.study.point import Level, Point
@@ -23,15 +23,18 @@ from perpacket.study.study import Study
 
 CONNECTIONS = (4, 32, 256)
 FILE_BYTES = 10_240
-SEEDS = (1, 2, 3)
-DURATION_S = 2.0
-WARMUP_S = 0.5
+BLOCKS = tuple(range(1, 13))
+DURATION_S = 0.4
+WARMUP_S = 0.1
+"""Twelve short windows a point, in random order within blocks. They take as long as three windows
+of two seconds, and what disturbs the machine for a second disturbs one of twelve, not one of
+three."""
 
 PROFILING = "perf_cpu_wide"
 """The capability without which there are no layers."""
 
 COARSE = "accounts"
-"""What stands in for it."""
+"""The events that need no such right."""
 
 COLUMNS = ("requests_per_s", "latency_us.service.p99", "server_idle")
 LAYERS = ("user", "syscall", "socket", "tcp", "ip", "ethernet", "driver", "interrupt", "scheduler")
@@ -39,15 +42,14 @@ LAYERS = ("user", "syscall", "socket", "tcp", "ip", "ethernet", "driver", "inter
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """What was measured: for each number of connections, each quantity over the repetitions.
+    """The measured quantities by number of connections.
 
-    Without a `directory` nothing could be measured, and `notes` says why.
+    Without an `analysis` nothing could be measured, and `notes` has the reason.
     """
 
-    study: Study
-    directory: RunDirectory | None
+    analysis: Analysis | None
     rows: Mapping[int, Mapping[str, Interval]]
-    """By connections; quantities are those of `COLUMNS`, and `ns.LAYER` per packet."""
+    """By connections: the quantities of `COLUMNS`, and `ns.LAYER` per packet."""
     notes: tuple[str, ...]
 
 
@@ -60,7 +62,7 @@ def study(events: str = "best") -> Study:
         question="A 10 KB file from `perpacket serve web` over loopback, to kept-alive connections "
         "that ask as fast as they are answered: what does each layer cost?",
         points=tuple(point(connections, events) for connections in CONNECTIONS),
-        seeds=SEEDS,
+        seeds=BLOCKS,
         runner=runner,
         measured_runner=runner,
         figures=figures(),
@@ -127,55 +129,50 @@ def figures() -> tuple[Figure, ...]:
 
 
 def run(path: Path, on_progress: ProgressFunction | None) -> Live:
-    """Measure into the new directory `path`; what keeps it from measuring is a note, no error."""
-    chosen = study()
+    """Measure into the new directory `path`; a machine that cannot be measured is a note."""
     try:
         events, notes = what_can_profile()
         chosen = study(events)
         directory = start.run(chosen, path, on_progress=on_progress)
     except (MachineLacks, OSError) as error:
-        return Live(chosen, None, {}, (f"nothing was measured: {error}", *hint_of(error)))
-    rows = rows_of(directory)
+        return Live(None, {}, (f"nothing was measured: {error}", *hint_of(error)))
+    analysis = analyze(chosen, directory)
+    rows = rows_of(analysis)
     if not rows:
-        reasons = [failure.reason for failure in directory.failures()]
-        return Live(chosen, None, {}, (f"nothing was measured: {reasons[0]}",))
-    return Live(chosen, directory, rows, notes)
+        return Live(None, {}, (f"nothing was measured: {analysis.run.failures[0].reason}",))
+    return Live(analysis, rows, notes)
 
 
 def what_can_profile() -> tuple[str, tuple[str, ...]]:
-    """The profile's events here, and what must be said about it."""
+    """The events that this machine lets us profile, and notes on what it forbids."""
     found = {item.name: item for item in machine.of_the_kernel()}
     profiling = found.get(PROFILING)
     if profiling is None or profiling.available:
         return "best", ()
     return COARSE, (
-        f"no layers: {profiling.detail}; user, kernel and interrupt time stand in",
+        f"no layers: {profiling.detail}; user, kernel and interrupt time instead",
         *((profiling.next_step,) if profiling.next_step else ()),
     )
 
 
 def hint_of(error: Exception) -> tuple[str, ...]:
-    """What to do about an error, where it says so."""
+    """The hint of an error, where it has one."""
     return (error.hint,) if isinstance(error, PerpacketError) and error.hint else ()
 
 
-def rows_of(directory: RunDirectory) -> dict[int, dict[str, Interval]]:
-    """Means over the repetitions."""
-    frame = directory.observations()
+def rows_of(analysis: Analysis) -> dict[int, dict[str, Interval]]:
+    """The mean of each quantity that all windows of a point have."""
+    names = {name: name for name in COLUMNS}
+    names |= {f"ns.{layer}": f"layers.{layer}.cpu_ns_per_packet" for layer in LAYERS}
     rows: dict[int, dict[str, Interval]] = {}
-    for connections in CONNECTIONS:
-        own = [row for row in frame.to_dicts() if row.get("connections") == connections]
-        if not own:
-            continue
-        quantities = {name: [row.get(name) for row in own] for name in COLUMNS}
-        for layer in LAYERS:
-            column = f"layers.{layer}.cpu_ns_per_packet"
-            quantities[f"ns.{layer}"] = [row.get(column) for row in own]
-        counted = {
-            name: [value for value in values if isinstance(value, int | float)]
-            for name, values in quantities.items()
+    for each in analysis.study.points:
+        windows = analysis.estimates.runs(each.name)
+        found = {name: analysis.estimates.mean(each.name, key) for name, key in names.items()}
+        row = {
+            name: interval
+            for name, interval in found.items()
+            if interval is not None and interval.n == windows
         }
-        rows[connections] = {
-            name: mean(values) for name, values in counted.items() if len(values) == len(own)
-        }
+        if row:
+            rows[int(each.factors["connections"])] = row
     return rows

@@ -26,15 +26,15 @@ ServerKind = Literal["perpacket", "nginx", "apache"]
 SEGMENT_BYTES = 1460
 """Segments of the bulk sender: TR05-450, section 5.1."""
 
-LEAD_S = 0.25
-"""After the warm-up, until the profile begins: the load's own start takes part of it."""
+LEAD_S = 0.1
+"""Time between the warm-up and the profile: the load starts within it."""
 
 TAIL_S = 30.0
 """The load could outlast the profile by this: it is stopped when the profile is complete, so that
 the whole profile sees load however late a busy machine begins it."""
 
 OVERHEAD_S = 0.6
-"""What starting and stopping the programs takes, about: for the time to go."""
+"""About what starting and stopping the programs takes; the time to go counts it."""
 
 
 class RunPlan(BaseModel):
