@@ -233,7 +233,7 @@ def test_what_the_intervals_cannot_tell_is_counted_in_the_headline() -> None:
         judge(change(157.0), "c", Interval(50.0, -90.0, 900.0, 3, 0.95)),
     ]
     assert published_score.headline(rows, MEASURED) == (
-        "1 of 2 published changes agrees in direction; the intervals of 1 are too wide to tell."
+        "1 of 2 published changes agrees in direction; the intervals of 1 are too wide."
     )
 
 

@@ -19,7 +19,6 @@ from perpacket.models import (
     bounds,
     handoff,
     laws,
-    memory,
     profiled,
     saturation,
     segments,
@@ -168,13 +167,6 @@ def test_a_report_that_holds_no_memory_bandwidth_is_refused(
         bandwidth.of_bench(report, "b.json")
 
 
-def test_stalls_and_overhead_are_those_of_the_source() -> None:
-    assert float(memory.stall_cycles(1, 1.0, 10)) == 10
-    assert float(memory.cache_overhead(1.0)) == 11
-    assert float(memory.cache_overhead(0.1)) == 2
-    assert float(memory.sequential_miss_rate(4, 32)) == 0.125
-
-
 @pytest.mark.parametrize(
     "call",
     [
@@ -183,7 +175,6 @@ def test_stalls_and_overhead_are_those_of_the_source() -> None:
         lambda: laws.offload(1.0, 1.2),
         lambda: laws.offload(float("nan")),
         lambda: handoff.Costs(1e-6, 2e-6, 0, 0),
-        lambda: memory.sequential_miss_rate(64, 32),
     ],
 )
 def test_what_no_machine_has_is_refused(call: object) -> None:
@@ -327,10 +318,10 @@ source = "test"
     [
         ("{ memory = 2 }", "{ memory = 0 }", "path copy: crossings of memory is 0"),
         ("{ memory = 2 }", "{ memory = -1 }", "path copy: crossings of memory is -1"),
-        ("{ memory = 2 }", "{}", "path copy: crossings: there is none"),
+        ("{ memory = 2 }", "{}", "path copy: crossings: expected at least one"),
         ("{ memory = 100 }", "{ memory = inf }", "server small: bandwidth of memory is inf"),
         ("copy = 1, nic = 1", "copy = nan", "transaction send: paths of copy is nan"),
-        ('name = "nic"', 'name = "copy"', "path copy is there more than once"),
+        ('name = "nic"', 'name = "copy"', "path copy is defined more than once"),
     ],
 )
 def test_a_catalogue_of_impossible_numbers_or_doubled_names_is_refused(
@@ -381,7 +372,6 @@ def test_the_models_take_finite_numbers_alone(value: float) -> None:
         lambda: laws.offload(value),
         lambda: laws.offload(1.0, 0.0, alpha=value),
         lambda: laws.offload(1.0, sigma=value),
-        lambda: memory.stall_cycles(1.0, 0.0, value),
         lambda: handoff.Costs(1.0, 0.5, value, 0.0),
     ]
     for call in calls:

@@ -2,7 +2,7 @@
 
 The rules, in order:
 
-1. a study with contests reports who overtakes whom;
+1. a study with contests reports which competitor overtakes which;
 2. a study that compares methods reports their largest differences;
 3. a study with baselines reports what each point gains over its own, paired by seed; where those
    are too many, the published ones, the best and the worst;
@@ -131,8 +131,8 @@ def findings_of(evidence: Evidence) -> Findings:
     lead = lead_of(evidence)
     if evidence.contests:
         note = (
-            "The winner of each contest, or who overtakes whom. A lead is claimed only where the "
-            f"interval of the paired differences ({evidence.percent}) excludes zero."
+            "The leader of each contest, or which competitor overtakes which. A lead is claimed only "
+            f"where the interval of the paired differences ({evidence.percent}) excludes zero."
         )
         rows = [row for one in evidence.contests for row in _contest_rows(one)]
         return Findings(lead, tuple(rows[:MOST_FINDINGS]), note)

@@ -132,5 +132,5 @@ def _shape_headline(comparisons: Sequence[Comparison]) -> str:
             parts.append(f"{agreeing} of {plural(len(of_kind), noun, many)} {agree}{direction}")
     undecided = sum(row.verdict in (Verdict.UNDECIDED, Verdict.TOO_WIDE) for row in rows)
     if undecided:
-        parts.append(f"the intervals of {undecided} are too wide to tell")
+        parts.append(f"the intervals of {undecided} are too wide")
     return f"{'; '.join(parts)}."

@@ -1,6 +1,6 @@
 """Intervals and comparisons of replicated runs.
 
-A replication is one run with its own seed. The functions take one number per replication, in the
+A replication is one run with its own seed. The functions accept one number per replication, in the
 order of the seeds, and return an `Interval`: no figure leaves here without its spread. The module
 needs only the standard library, so that importing it is fast.
 """
@@ -30,7 +30,7 @@ ROUNDING = 1e-9
 
 
 class StatisticsError(ValueError):
-    """The numbers given have no such statistic."""
+    """The numbers have no such statistic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +192,7 @@ def mean(
 ) -> Interval:
     """The mean with Student's t interval.
 
-    `in_time_order` says that the values were measured one after another on one machine. Neighbours
+    `in_time_order` is for values that were measured one after another on one machine. Neighbours
     are then often alike, and the interval counts only as many values as are independent: see
     `independent_values`. Raises `StatisticsError` when `values` is empty or has a number that is
     not finite.
@@ -213,7 +213,7 @@ def mean(
 
 
 def independent_values(values: Sequence[float]) -> float:
-    """How many independent values say as much of the mean as these do, at most their number.
+    """The number of independent values with the same information on the mean, at most their own.
 
     n (1 - r) / (1 + r), where r is the correlation of neighbours (Bayley and Hammersley, The
     Effective Number of Independent Observations, JRSS Supplement 8, 1946). A short series
@@ -357,7 +357,7 @@ def trend(values: Sequence[float]) -> str | None:
     """A warning when the replications drift in the order they are given, else None.
 
     Kendall's test of the order against every possible order (Mann, 1945): replications of one
-    point must not depend on which came first. It takes five replications to reach one per cent.
+    point must not depend on which came first. One per cent needs five replications.
     """
     check_values(values)
     n = len(values)
@@ -367,7 +367,7 @@ def trend(values: Sequence[float]) -> str | None:
         for earlier in range(later):
             rising += values[earlier] < values[later]
             falling += values[earlier] > values[later]
-    # A tie favours neither side; giving it to the rarer one keeps the test on the safe side.
+    # Count a tie for the rarer direction, which makes a warning less likely.
     against = pairs - max(rising, falling)
     chance = min(1.0, 2 * _share_of_orders(n, against))
     if chance >= TREND_SIGNIFICANCE:
@@ -442,4 +442,4 @@ def check_values(values: Sequence[float]) -> None:
     if not values:
         raise StatisticsError("no values: a statistic needs at least one run")
     if not all(math.isfinite(value) for value in values):
-        raise StatisticsError("a value is not finite: every run must have given a number")
+        raise StatisticsError("a value is not finite: expected a number of every run")

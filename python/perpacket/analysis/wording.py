@@ -36,7 +36,7 @@ SELECTIONS: Final = {"LIFETIME": "chosen by predicted lifetime", "ORACLE": "chos
 
 NOTATION: Final = (
     ("W, I, D, S", "workload: World Cup, IBM, SPECweb99 with dynamic requests, SPECweb99 static"),
-    ("0, 256, 1024, …", "connections the NIC may hold; 0 is no handoff"),
+    ("0, 256, 1024, …", "connections the NIC may own; 0 is no handoff"),
     ("P, N", "order on the NIC: host packets first, or packets in arrival order"),
     ("L, R, N", "load control, load control with active restore, or none"),
     ("FCFS", "connections are handed off first come, first served"),
@@ -153,7 +153,7 @@ def signed_interval(interval: Interval, unit: str = "%") -> tuple[str, str]:
 
 
 def place(where: str) -> str:
-    """Where a figure stands: `5.1, Figure 6` as `section 5.1, Figure 6`."""
+    """The place of a figure in its document: `5.1, Figure 6` as `section 5.1, Figure 6`."""
     return f"section {where}" if where[:1].isdigit() else where
 
 

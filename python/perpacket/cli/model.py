@@ -32,12 +32,12 @@ ShareOption = Annotated[
     float | None, typer.Option(help="Share of busy CPU time in the network stack, 0 to 1.")
 ]
 ProfileOption = Annotated[
-    Path | None, typer.Option(help="Take the share from `perpacket profile --format json`.")
+    Path | None, typer.Option(help="Read the share from `perpacket profile --format json`.")
 ]
 OffloadedOption = Annotated[
     float | None,
     typer.Option(
-        "--offloaded", "-p", help="Share p of the communication work offloaded, 1 unless given."
+        "--offloaded", "-p", help="Share p of the communication work offloaded; 1 by default."
     ),
 ]
 LagOption = Annotated[
@@ -119,19 +119,19 @@ def laws(
 
 
 def refuse_beside(option: str, others: Mapping[str, object], why: str) -> None:
-    """Raise `ConfigurationError` on the first of `others` that was given: it would do nothing."""
+    """Raise `ConfigurationError` on the first of `others` that has a value: it would do nothing."""
     for name, value in others.items():
         if value is not None:
             raise ConfigurationError(
                 f"{name} does nothing beside {option}: {why}",
                 parameter=name,
                 value=str(value),
-                hint="give one of them",
+                hint="use one of them",
             )
 
 
 def share_of(network_share: float | None, profile: Path | None) -> float:
-    """The network share given, or that of a profile; raises `ConfigurationError` on neither."""
+    """The network share, or that of a profile; raises `ConfigurationError` without either."""
     from perpacket.models import profiled
 
     if (network_share is None) == (profile is None):
@@ -158,7 +158,7 @@ def share_of(network_share: float | None, profile: Path | None) -> float:
 
 
 def print_published(form: Format) -> None:
-    """Table 5 of *Communication Breakdown* beside the gains its network shares give."""
+    """Table 5 of *Communication Breakdown* beside the gains of its network shares."""
     from perpacket.models import laws as model
 
     rows = []
@@ -174,7 +174,7 @@ def print_published(form: Format) -> None:
         output.write_json({"schema": SCHEMA, "rows": table, "note": model.COLUMNS_DIFFER})
         return
     cells = [(row[0], *(f"{value:.4g}" for value in row[1:])) for row in rows]
-    title = "Communication Breakdown, table 5, beside what its shares give"
+    title = "Communication Breakdown, table 5, beside what its shares yield"
     output.write_table(title, names, cells, right=names[1:])
     output.write_line(model.COLUMNS_DIFFER)
 
@@ -191,7 +191,7 @@ def handoff(
     nic_extra_us: Annotated[float, typer.Option(help="n1: NIC time added when it is the NIC's.")],
     output_format: FormatOption = Format.TABLE,
 ) -> None:
-    """How many of the connections a NIC should take over, and what that gains."""
+    """How many of the connections a NIC should own, and the gain."""
     from perpacket.models import handoff as model
     from perpacket.models.checks import numbers
 
@@ -307,7 +307,7 @@ def check_io(io_mbytes_per_s: float, is_described: bool) -> None:
             "--io-mbytes-per-s describes a machine that only --measure or --bench adds",
             parameter="--io-mbytes-per-s",
             value=str(io_mbytes_per_s),
-            hint="give one of them too, or put the server into a --catalogue",
+            hint="use one of them too, or put the server into a --catalogue",
         )
 
 
@@ -328,7 +328,7 @@ def measured_server(bench: Path | None, io_mbytes_per_s: float | None, quiet: bo
         buses["io"] = io_mbytes_per_s
     else:
         progress.note(
-            "a machine's I/O bus cannot be measured without a device that fills it: give "
+            "a machine's I/O bus cannot be measured without a device that fills it: use "
             "--io-mbytes-per-s for transactions that cross it",
             quiet,
         )

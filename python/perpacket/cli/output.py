@@ -34,7 +34,7 @@ def write_text(text: str) -> None:
 
 
 def write_line(text: str) -> None:
-    """A line of data beside a table."""
+    """A line of data."""
     write_text(f"{text}\n")
 
 

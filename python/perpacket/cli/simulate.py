@@ -102,13 +102,13 @@ def simulate(
     output_format: FormatOption = Format.TABLE,
     quiet: QuietOption = False,
 ) -> None:
-    """Simulate one configuration of a host whose NIC can take over TCP connections.
+    """Simulate one configuration of a host whose NIC can own TCP connections.
 
     A configuration is WORKLOAD-CONNECTIONS-ORDER-LOAD-SELECTION-MIPS:
 
     - WORKLOAD: W (World Cup), I (IBM), D (SPECweb99), S (its static part)
 
-    - CONNECTIONS: the most the NIC may hold; 0 is no handoff
+    - CONNECTIONS: the most the NIC may own; 0 is no handoff
 
     - ORDER: P (host packets first) or N (order of arrival)
 
@@ -206,7 +206,7 @@ def check_timeline(file: Path) -> None:
             f"--timeline {file}: no format for the suffix {file.suffix!r}",
             parameter="--timeline",
             value=str(file),
-            allowed=f"give a file that ends in {', '.join(TIMELINE_SUFFIXES)}",
+            allowed=f"use a file that ends in {', '.join(TIMELINE_SUFFIXES)}",
         )
     check_destination("--timeline", file)
 

@@ -1,6 +1,6 @@
-"""Closed forms: what a server could do at most, and what an offload can gain at most.
+"""Closed forms: the most that a server can do, and the most that an offload can gain.
 
 Plain functions on numbers or numpy arrays. Each states its formula, units, source and assumptions,
-and refuses inputs outside them. Depends on `perpacket.errors` and
+and rejects inputs outside them. Depends on `perpacket.errors` and
 `perpacket.analysis.statistics`.
 """

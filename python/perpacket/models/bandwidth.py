@@ -17,7 +17,7 @@ COPY_BYTES = 256 * 2**20
 REPETITIONS = 11
 
 COPY = ("copy", 1)
-"""Operation and stride in words of the row that is taken from a report of `bench memory`."""
+"""Operation and stride (in words) of the row of a report of `bench memory` that is used."""
 
 PAST_CACHES = 2
 """Working sets of so many last caches are memory's: no more than half of one is ever found."""
@@ -48,7 +48,7 @@ def copy_mbytes_per_s() -> Interval:
 def of_bench(report: Mapping[str, object], name: str) -> Interval:
     """The same from the report of `bench memory`: copying at stride 1, the largest working set.
 
-    `name` is what messages call the report. Raises `ConfigurationError` where it holds no such row,
+    `name` is what messages call the report. Raises `ConfigurationError` where it has no such row,
     or none past the last cache: a cache's bandwidth is no bus's.
     """
     surface = report.get("surface")
@@ -74,7 +74,7 @@ def of_bench(report: Mapping[str, object], name: str) -> Interval:
             "measured is the cache",
             parameter="--bench",
             value=name,
-            hint="leave out --largest, or give more",
+            hint="leave out --largest, or use a larger one",
         )
     value, low, high = (_number(row, key, name) for key in ("mbytes_per_s", "low", "high"))
     return Interval(value, low, high, int(_number(row, "n", name)), BENCH_CONFIDENCE)

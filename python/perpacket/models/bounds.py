@@ -1,11 +1,11 @@
-"""How fast a server can be when nothing but moving data costs anything.
+"""The highest rate of a server when only moving data costs time.
 
-A transaction of S bytes takes paths through the machine; each path crosses buses a number of times;
-a crossing takes S over the bus's bandwidth. Source: Isa 2003, chapter 3, equations 3.6 to 3.14 and
+A transaction of S bytes uses paths through the machine; each path crosses buses a number of times;
+a crossing lasts S over the bus's bandwidth. Source: Isa 2003, chapter 3, equations 3.6 to 3.14 and
 table 3.1. Paths, transactions and servers are data: `data/bounds.toml`, or a file of one's own.
 
-The source adds up the times of all crossings (`overlap=False`), as if nothing overlapped. With
-`overlap=True` buses work side by side and the busiest one limits: an upper bound for machines with
+The source adds the times of all crossings (`overlap=False`). With `overlap=True` buses work in
+parallel and the busiest one limits: an upper bound for machines with
 caches and DMA. Both assume that processing is free.
 """
 
@@ -30,7 +30,7 @@ PRINTED_DIFFERENCE = (
     "Equation 3.6 divides the CPU's reading by 32 bytes of a cache line although the bandwidth "
     "already counts bytes; in consistent units the CPU reads S bytes in S/B_i."
 )
-"""What `as_printed` does, for people."""
+"""The effect of `as_printed`, for readers."""
 
 BITS_PER_BYTE = 8
 
@@ -45,7 +45,7 @@ class Server(BaseModel):
 
 
 class Transaction(BaseModel):
-    """How often one transaction takes each path with all its data."""
+    """How often one transaction uses each path with all its data."""
 
     model_config = ConfigDict(extra="forbid")
     name: str
@@ -63,7 +63,7 @@ class DataPath(BaseModel):
 
 
 class Catalogue(BaseModel):
-    """Everything a bound is computed from."""
+    """The data that bounds are computed from."""
 
     model_config = ConfigDict(extra="forbid")
     path: list[DataPath] = Field(min_length=1)
@@ -80,7 +80,7 @@ class Bound:
     mbps: float
     """10^6 bits a second."""
     limiting_bus: str
-    """The bus that takes the most time."""
+    """The bus that is busy longest."""
 
 
 def read_catalogue(file: Path | None = None) -> Catalogue:
@@ -102,7 +102,7 @@ def read_catalogue(file: Path | None = None) -> Catalogue:
 
 
 def check_names(place: str, catalogue: Catalogue) -> None:
-    """Raise `ConfigurationError` on a path that is not there, a doubled name, a wrong number."""
+    """Raise `ConfigurationError` on an unknown path, a duplicate name, a wrong number."""
     for kind, listed in (
         ("path", catalogue.path),
         ("transaction", catalogue.transaction),
@@ -111,8 +111,8 @@ def check_names(place: str, catalogue: Catalogue) -> None:
         twice = [name for name, times in Counter(item.name for item in listed).items() if times > 1]
         if twice:
             raise ConfigurationError(
-                f"{place}: {kind} {twice[0]} is there more than once",
-                hint=f"give each {kind} a name of its own",
+                f"{place}: {kind} {twice[0]} is defined more than once",
+                hint=f"use a different name for each {kind}",
             )
     for path in catalogue.path:
         check_numbers(f"{place}: path {path.name}: crossings", path.crossings)
@@ -132,12 +132,12 @@ def check_names(place: str, catalogue: Catalogue) -> None:
 def check_numbers(place: str, numbers: Mapping[str, float]) -> None:
     """Raise `ConfigurationError` when there is none, or one that is not finite and above 0."""
     if not numbers:
-        raise ConfigurationError(f"{place}: there is none, expected one at least")
+        raise ConfigurationError(f"{place}: expected at least one")
     for name, number in numbers.items():
         if not (number > 0 and math.isfinite(number)):
             raise ConfigurationError(
                 f"{place} of {name} is {number:g}, expected a finite number above 0",
-                hint="leave it out where there is none",
+                hint="leave out a bus without one",
             )
 
 
@@ -165,9 +165,9 @@ def bus_times(
     """Microseconds each bus works for a byte of the transaction."""
     times: dict[str, float] = {}
     for path in catalogue.path:
-        takes = transaction.paths.get(path.name, 0.0)
+        uses = transaction.paths.get(path.name, 0.0)
         for bus, crossings in path.crossings.items():
-            if takes == 0:
+            if uses == 0:
                 continue
             if bus not in server.buses_mbytes_per_s:
                 raise ConfigurationError(
@@ -176,10 +176,10 @@ def bus_times(
                     hint=f"it has {', '.join(server.buses_mbytes_per_s)}",
                 )
             printed = as_printed and path.name == "cpu-memory"
-            bytes_moved = takes * crossings * (AS_PRINTED_CPU_MEMORY if printed else 1)
+            bytes_moved = uses * crossings * (AS_PRINTED_CPU_MEMORY if printed else 1)
             times[bus] = times.get(bus, 0.0) + bytes_moved / server.buses_mbytes_per_s[bus]
     if not times:
-        raise ConfigurationError(f"transaction {transaction.name}: takes no path")
+        raise ConfigurationError(f"transaction {transaction.name}: uses no path")
     return times
 
 

@@ -1,4 +1,4 @@
-"""Inputs of a model, held to what its assumptions allow."""
+"""Checks of a model's inputs against its assumptions."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def numbers(
     high: float = math.inf,
     positive: bool = False,
 ) -> Numbers:
-    """`values` as an array of finite floats within `low` to `high`; above `low` when `positive`.
+    """`values` as an array of finite floats, `low` to `high`; above `low` when `positive`.
 
-    What is never the limit takes no time, 0, so that no model needs an infinite number. Raises
-    `ConfigurationError` with the name, the first value that does not fit, and what does.
+    A part that is never the limit has a time of 0, so that no model needs an infinite number.
+    Raises `ConfigurationError` with the name, the first value that does not fit, and what does.
     """
     import numpy as np
 
@@ -39,6 +39,6 @@ def numbers(
             f"{name} = {wrong:g}: expected {allowed}",
             parameter=name,
             value=f"{wrong:g}",
-            allowed=f"give {name} {allowed}",
+            allowed=f"use {name} {allowed}",
         )
     return found

@@ -1,8 +1,8 @@
-"""Partial handoff: how many connections a NIC should take over.
+"""Partial handoff: how many connections a NIC should own.
 
 A share f of the connections is on the NIC. Host and NIC work in parallel; the slower sets the pace.
 This is LAWS (`perpacket.models.laws`) with whole connections as what is offloaded, and with the
-work that a NIC has for connections it does not hold:
+work that a NIC has for connections it does not own:
 
     X(f) = min(1/(A - f S), 1/(n0 + f n1)),  best at f* = (A - n0)/(S + n1), clipped to 0..1.
 
@@ -38,7 +38,7 @@ class Costs:
     nic_extra_s: float
 
     def __post_init__(self) -> None:
-        """Refuse costs that no machine has."""
+        """Reject costs that no machine has."""
         numbers("host_s", self.host_s, positive=True)
         numbers("saved_s", self.saved_s)
         numbers("nic_host_s", self.nic_host_s)

@@ -1,4 +1,4 @@
-"""The inputs of a model, taken from a profile."""
+"""The inputs of a model from a profile."""
 
 from __future__ import annotations
 

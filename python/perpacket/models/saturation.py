@@ -1,13 +1,13 @@
-"""Throughput against connections: it grows with them until the server is busy, and then no more.
+"""Throughput against connections: it grows with them until the server is busy.
 
     X(n) = min(n X(m) / m, X(m) / U(m)),  from throughput X and utilization U at m connections
 
-The asymptotic bounds of a closed system without knowledge of its queues: fewer customers than
-the server can take wait for nobody, and a busy server does what it can. Source: Denning and Buzen,
+The asymptotic bounds of a closed system without knowledge of its queues: too few customers never
+wait, and a busy server works at its own rate. Source: Denning and Buzen,
 *The Operational Analysis of Queueing Network Models*, ACM Computing Surveys 10(3), 1978.
 
-Assumes that a request costs the server the same whatever the number of connections, and that
-neither clients nor the network ever limit. An upper bound: queueing between the ends is left out.
+Assumes that the cost of a request does not depend on the number of connections, and that neither
+clients nor the network limit. It is an upper bound: it omits queueing between the two ends.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def line(first: tuple[float, float], second: tuple[float, float]) -> Line:
             f"segments = {few:g} twice: expected two sizes",
             parameter="segments",
             value=f"{few:g}",
-            allowed="give the costs of requests that differ in size",
+            allowed="use the costs of requests that differ in size",
         )
     each = (high - low) / (many - few)
     return Line(low - each * few, each)

@@ -211,7 +211,7 @@ def raw_table(observations: pl.DataFrame, terms: Terms = SIMULATED) -> Table:
     if len(shown) > fitting:
         shown = shown[: max(3, fitting)]
         caption += (
-            f" ({len(shown)} of {observations.width} columns; the file's JSON holds the others)"
+            f" ({len(shown)} of {observations.width} columns; the file's JSON has the others)"
         )
     frame = observations.select(shown)
     return Table(

@@ -260,7 +260,7 @@ def _published_points(
     present = [name for name in sources if name in set(frame["source"].to_list())]
     shapes = {terms.held_out: "diamond", CALIBRATED: "square"}
     legend = chart_style.legend(width, columns=2 if width >= WIDE else 1)
-    looks = (
+    styles = (
         (alt.Shape, [shapes[name] for name in present]),
         (alt.Fill, [palette.PAPER.light] * len(present)),
         (alt.Stroke, [palette.INK.light] * len(present)),
@@ -269,7 +269,7 @@ def _published_points(
         channel.__name__.lower(): channel(
             "source:N", title=None, legend=legend, scale=alt.Scale(domain=present, range=values)
         )
-        for channel, values in looks
+        for channel, values in styles
     }
     placed = alt.Chart(frame).encode(x=base.encoding.x, y="published:Q")
     outlines = placed.mark_point(size=90, strokeWidth=1.5, opacity=1).encode(**channels)

@@ -19,7 +19,7 @@ PNG_SCALE: Final = 2.0
 # Side by side, a second legend runs off a narrow chart. Vega has the option, Altair does not.
 LEGENDS_BELOW_EACH_OTHER: Final = {"top": {"direction": "vertical", "anchor": "start", "margin": 4}}
 
-# What Vega adds for its own interactive use: it says nothing to a reader of a still picture.
+# Attributes that Vega adds for interactive use; a still picture does not need them.
 _NOISE: Final = re.compile(
     r' (?:class|role|aria-[a-z]+|pointer-events|font-family|stroke-miterlimit)="[^"]*"'
     r'| (?:opacity="1"|font-weight="normal")'
@@ -54,8 +54,8 @@ def svg(chart: Chart, *, identifier: str, title: str, description: str) -> str:
 def standalone(chart: Chart, *, title: str, description: str, dark: bool = False) -> str:
     """The chart as a whole SVG file: its ground, its title in sight, its fonts named.
 
-    The fonts named first are those the renderer carries and measured with; others stand in for them
-    on machines without.
+    The first font of each list is the one that the renderer measured with; the others are for
+    machines without it.
     """
     from perpacket.show.charts import chart_style
 

@@ -34,7 +34,7 @@ PUBLISHED: Final = "published, 2004"
 """The workloads of *Communication Breakdown*, table 5."""
 
 LEAST_TOP_PERCENT: Final = 100.0
-"""The gain axis reaches at least so far, so that small gains look small."""
+"""The gain axis extends at least this far, so that small gains look small."""
 MOST_SHAPES: Final = 6
 """More points than shapes share one shape and one entry of the legend."""
 SHAPES: Final = ("circle", "square", "triangle-up", "cross", "triangle-down", "triangle-right")

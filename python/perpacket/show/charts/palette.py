@@ -47,7 +47,7 @@ TONES: Final = (
     BLUE, NAVY, VERMILLION, GREEN, PURPLE, ORANGE, SKY, YELLOW, GREY, SILVER,
 )  # fmt: skip
 
-# The order in which series take colours: those that read best as thin lines come first.
+# The order of the series' colours: those that are clearest as thin lines come first.
 SERIES_TONES: Final = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, INK, GREY)
 
 # A layer keeps its colour in every chart; neighbours in the stack differ in lightness too.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 SCHEMA: Final = 1
 """Version of the layout: `study`, `observations`, `comparisons` and `timelines`."""
 
-# With the drawings and tables this keeps a page below 3 MB.
+# With the drawings and tables, a page stays below 3 MB.
 MOST_OBSERVATION_BYTES: Final = 900_000
 MOST_TIMELINE_BYTES: Final = 250_000
 

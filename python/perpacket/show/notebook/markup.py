@@ -34,14 +34,14 @@ def table(
 
     A text's second line is a remark, set smaller.
     """
-    looks = [RIGHT if right else LEFT for right in numeric]
+    styles = [RIGHT if right else LEFT for right in numeric]
     top = "".join(
-        f'<th scope="col"{look}>{escape(text)}</th>'
-        for text, look in zip(headings, looks, strict=True)
+        f'<th scope="col"{style}>{escape(text)}</th>'
+        for text, style in zip(headings, styles, strict=True)
     )
     body = "".join(
         "<tr>"
-        + "".join(f"<td{look}>{_cell(text)}</td>" for text, look in zip(row, looks, strict=True))
+        + "".join(f"<td{style}>{_cell(text)}</td>" for text, style in zip(row, styles, strict=True))
         + "</tr>"
         for row in rows
     )
