@@ -58,7 +58,8 @@ def stacked_layers(
 
     Columns: `x` (the level; a number or text, drawn in the table's order), `layer` (a layer of
     the design's vocabulary), `value` (events per packet in the unit of `y_title`; not all zero).
-    Layers are stacked from the user's code to the wire's end. Bars are horizontal where names are long.
+    Layers are stacked from the user's code to the wire's end. Bars are horizontal where names are
+    long.
     """
     levels = [level_text(value) for value in frame["x"].unique(maintain_order=True).to_list()]
     rows = frame.filter(pl.col("value") > 0).with_columns(
