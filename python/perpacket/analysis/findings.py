@@ -131,8 +131,8 @@ def findings_of(evidence: Evidence) -> Findings:
     lead = lead_of(evidence)
     if evidence.contests:
         note = (
-            "The leader of each contest, or which competitor overtakes which. A lead is "
-            f"claimed only where the interval of the paired differences ({evidence.percent}) excludes zero."
+            "The leader of each contest, or which competitor overtakes which. One leads another "
+            f"where the interval of their paired differences ({evidence.percent}) excludes zero."
         )
         rows = [row for one in evidence.contests for row in _contest_rows(one)]
         return Findings(lead, tuple(rows[:MOST_FINDINGS]), note)
