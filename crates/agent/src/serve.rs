@@ -398,7 +398,6 @@ fn summary(report: &Report) -> String {
         rows.extend([
             ("per request", format!("{:.2} us CPU time", each.cpu_us)),
             ("", format!("{:.1} bytes", each.bytes)),
-            ("", format!("{:.3} system calls", each.system_calls)),
             ("", format!("{:.4} page faults", each.page_faults)),
             ("", format!("{:.4} context switches", each.context_switches)),
             ("", format!("{:.4} cache hits", each.cache_hits)),

@@ -1,17 +1,17 @@
-//! Why a server cannot run: the user's mistakes apart from what the machine lacks and from faults.
+//! Errors of starting a server. User mistakes, missing features of the machine, and faults differ.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Why a server could not be made, or stopped by itself.
+/// Why a server cannot start, or failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// A setting is out of range, or two do not go together.
+    /// A setting is out of range, or two contradict each other.
     #[error("{setting}: {problem}")]
     Setting {
         /// The option, as on the command line.
         setting: &'static str,
-        /// What it is, and what was expected.
+        /// The value, and what was expected.
         problem: String,
     },
     /// The root folder cannot be served.
@@ -32,17 +32,17 @@ pub enum ServeError {
         /// Why.
         source: io::Error,
     },
-    /// A file that was named cannot be used.
+    /// A file of an option cannot be used.
     #[error("{option} {}: {problem}", path.display())]
     File {
-        /// The option that named it.
+        /// The option.
         option: &'static str,
         /// The file.
         path: PathBuf,
         /// Why.
         problem: String,
     },
-    /// The address cannot be listened on.
+    /// Listening on the address failed.
     #[error("--listen {address}: {source}")]
     Listen {
         /// The address.
@@ -50,26 +50,26 @@ pub enum ServeError {
         /// Why.
         source: io::Error,
     },
-    /// The kernel or the machine lacks something that was demanded.
+    /// The machine lacks a feature that was requested.
     #[error("{what}: {problem}")]
     Lacking {
-        /// What was demanded.
+        /// The feature.
         what: &'static str,
-        /// What the machine says.
+        /// What the machine reports.
         problem: String,
     },
-    /// A system call failed that should not.
+    /// A system call failed unexpectedly.
     #[error("{action}: {source}")]
     System {
-        /// What was being done.
+        /// The action that failed.
         action: &'static str,
-        /// Why it failed.
+        /// The reason.
         source: io::Error,
     },
 }
 
 impl ServeError {
-    /// For `map_err`: the failure of `action`.
+    /// Makes an error of `action`, for `map_err`.
     pub(crate) fn system<E: Into<io::Error>>(action: &'static str) -> impl FnOnce(E) -> Self {
         move |error| Self::System {
             action,

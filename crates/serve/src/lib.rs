@@ -1,34 +1,32 @@
 //! The web server under test: HTTP/1.1 over files and a few computed routes, in five architectures.
 //!
-//! A server's architecture is a factor of the experiment, as it was when the Flash server was
-//! published (Pai, Druschel and Zwaenepoel, USENIX 1999). For the factor to mean something, all
-//! five share one request path: [`answer`] turns bytes that came into what is to be sent, and
-//! knows nothing of descriptors, threads or polling. What differs stands in `run`: who waits for
-//! the bytes, and how.
+//! The architecture is a factor of the experiment, as in the paper on the Flash server (Pai, Druschel
+//! and Zwaenepoel, USENIX 1999). To compare architectures and nothing else, all five share one request
+//! path and one policy of caching: [`worker`] turns input into responses and knows nothing of threads
+//! or polling. The architectures in `run` differ only in how they wait.
 //!
-//! | folder or file | what |
+//! | folder or file | content |
 //! |---|---|
-//! | `settings`, `error` | what was asked for, and why it cannot be |
-//!
-//! | `files` | the root folder, the cache of files, the helper threads that read cold ones |
-//! | `routes` | what is computed: SPECweb99's operations, `/work`, `/bytes` |
-//! | `answer`, `outgoing`, `talk` | the request path |
+//! | `settings`, `error` | the options, and errors of starting |
+//! | `files` | the root folder, the cache, prebuilt responses, helper threads that read cold files |
+//! | `routes` | computed routes: SPECweb99's operations, `/work`, `/bytes` |
+//! | `worker`, `send_queue`, `http_state` | the request path |
 //! | `run` | the architectures, TLS, the listener |
-//! | `counters`, `report` | what happened, and what it cost |
+//! | `counters`, `report` | counts and costs |
 
 #![forbid(unsafe_code)]
 
-mod answer;
 mod counters;
 mod error;
 mod files;
-mod outgoing;
+mod http_state;
 mod report;
 mod routes;
 mod run;
+mod send_queue;
 mod settings;
 mod site;
-mod talk;
+mod worker;
 
 pub use error::ServeError;
 pub use report::{

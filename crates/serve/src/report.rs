@@ -1,4 +1,4 @@
-//! What happened and what it cost, summed over the workers.
+//! The report: counts and costs, summed over the workers.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,22 +14,22 @@ use perpacket_linux::memory::{Counter, SharedTable};
 use perpacket_linux::usage::Usage;
 
 /// Version of the report's form.
-const SCHEMA: u32 = 1;
+const SCHEMA: u32 = 2;
 
-/// What a server did since it was bound. Requests for the report itself are not counted.
+/// Counts and costs since the server was bound. Requests for the report itself are not counted.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
     /// Version of this form.
     pub schema: u32,
-    /// How connections are waited for.
+    /// How the server waits for its connections.
     pub architecture: Architecture,
-    /// CPUs the workers are pinned to; empty if they are not.
+    /// CPUs of the workers; empty if they are not pinned.
     pub cores: Vec<usize>,
     /// Seconds since it was bound.
     pub uptime_s: f64,
     /// Connections.
     pub connections: ConnectionReport,
-    /// Requests answered, refusals included.
+    /// Requests answered, rejected ones included.
     pub requests: u64,
     /// Bytes of responses handed to the kernel, heads included.
     pub bytes_sent: u64,
@@ -37,13 +37,10 @@ pub struct Report {
     pub responses: BTreeMap<u16, u64>,
     /// CPU time of all threads and processes, in seconds.
     pub cpu_s: CpuReport,
-    /// What was used before the first client came, in each process; no request's.
+    /// Used by each process before its first connection.
     pub startup: StartupReport,
-    /// Means for one request, without the start-up; absent before the first.
+    /// Means per request, without the start-up; absent before the first request.
     pub per_request: Option<PerRequest>,
-    /// System calls of the request path, counted by the server itself: waiting, accepting, reading,
-    /// sending, closing, opening files. Those of helper threads and of starting are not among them.
-    pub system_calls: u64,
     /// Page faults.
     pub page_faults: Faults,
     /// Context switches.
@@ -57,13 +54,13 @@ pub struct Report {
 /// Connections of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct ConnectionReport {
-    /// Taken so far.
+    /// Accepted so far.
     pub accepted: u64,
     /// Open now.
     pub open: u64,
-    /// Turned away for want of descriptors or room.
+    /// Rejected for want of descriptors, or above the limit.
     pub shed: u64,
-    /// Closed for taking too long.
+    /// Closed by a time-out.
     pub timed_out: u64,
 }
 
@@ -76,7 +73,7 @@ pub struct CpuReport {
     pub system: f64,
 }
 
-/// What a server used before the first client came.
+/// Used before the first connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct StartupReport {
     /// CPU time, user and kernel, in seconds.
@@ -87,15 +84,13 @@ pub struct StartupReport {
     pub context_switches: u64,
 }
 
-/// Means for one request.
+/// Means per request.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct PerRequest {
     /// CPU time, user and kernel, in microseconds.
     pub cpu_us: f64,
     /// Bytes sent.
     pub bytes: f64,
-    /// System calls.
-    pub system_calls: f64,
     /// Page faults, both kinds.
     pub page_faults: f64,
     /// Context switches, both kinds.
@@ -116,9 +111,9 @@ pub struct Faults {
 /// Context switches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Switches {
-    /// The server waited.
+    /// Because the server waited.
     pub voluntary: u64,
-    /// It was put off the CPU.
+    /// Because the scheduler ran another thread.
     pub involuntary: u64,
 }
 
@@ -129,20 +124,20 @@ pub struct CacheReport {
     pub hits: u64,
     /// Files not found.
     pub misses: u64,
-    /// Responses sent whole, see `files/prebuilt.rs`.
+    /// Prebuilt responses sent: one piece, built once a second.
     pub prebuilt: u64,
-    /// Files compared with the disk.
+    /// Comparisons with the file on disk.
     pub revalidated: u64,
-    /// Files held now, over all workers.
+    /// Files now, over all workers.
     pub entries: u64,
-    /// Bytes held now, over all workers.
+    /// Bytes now, over all workers.
     pub bytes: u64,
 }
 
 /// The helper threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct HelperReport {
-    /// Files, parts of files and programs they waited for.
+    /// Jobs: files, parts of files and programs.
     pub cold_reads: u64,
 }
 
@@ -171,7 +166,7 @@ impl Reporter {
         }
     }
 
-    /// The report of now.
+    /// The current report.
     #[must_use]
     pub fn report(&self) -> Report {
         let sum = |of: fn(&Counters) -> &Counter| {
@@ -179,13 +174,12 @@ impl Reporter {
                 .counters
                 .iter()
                 .fold(0u64, |sum, worker| sum.wrapping_add(of(worker).get()));
-            // A difference can be seen before what it is a difference of.
+            // Another CPU may see a decrement of a gauge before its increment.
             (sum as i64).max(0) as u64
         };
         let (usage, startup) = self.usage();
         let requests = sum(|worker| &worker.requests);
         let bytes_sent = sum(|worker| &worker.bytes_sent);
-        let system_calls = sum(|worker| &worker.system_calls);
         let accepted = sum(|worker| &worker.accepted);
         let hits = sum(|worker| &worker.cache_hits);
         let serving = |all: u64, startup: u64| all.saturating_sub(startup);
@@ -219,12 +213,10 @@ impl Reporter {
             per_request: (requests > 0).then(|| PerRequest {
                 cpu_us: share(cpu_ns) / 1000.0,
                 bytes: share(bytes_sent),
-                system_calls: share(system_calls),
                 page_faults: share(faults),
                 context_switches: share(switches),
                 cache_hits: share(hits),
             }),
-            system_calls,
             page_faults: Faults {
                 minor: usage.minor_faults,
                 major: usage.major_faults,
@@ -261,8 +253,7 @@ impl Reporter {
             .collect()
     }
 
-    /// What the server's process has used, or its processes together, and the part of it that was
-    /// used before clients came.
+    /// What the server's processes have used, in total and before their first connections.
     fn usage(&self) -> (Usage, Startup) {
         let mut startup = Startup::default();
         for worker in self.counters.iter() {
@@ -273,7 +264,7 @@ impl Reporter {
         if self.architecture != Architecture::Processes {
             return (Usage::of_process(), startup);
         }
-        // The parent serves nobody, nor does a child that had no client yet.
+        // The parent and children without connections have used everything for start-up.
         let (mut usage, mut others) = (Usage::default(), Usage::default());
         add_process(&mut usage, self.parent);
         add_process(&mut others, self.parent);
@@ -295,7 +286,7 @@ impl Reporter {
     }
 }
 
-/// What was used before clients came.
+/// Used before the first connections.
 #[derive(Clone, Copy, Debug, Default)]
 struct Startup {
     cpu_ns: u64,
@@ -303,14 +294,14 @@ struct Startup {
     switches: u64,
 }
 
-/// Adds what another process has used, as procfs tells it (proc_pid_stat(5), proc_pid_status(5)).
+/// Adds the use of another process from procfs (proc_pid_stat(5), proc_pid_status(5)).
 ///
-/// `schedstat` has the CPU time in nanoseconds, `stat` its parts in ticks of 10 ms: the parts are
-/// scaled to the whole. A process that is gone adds nothing.
+/// `schedstat` has the CPU time in nanoseconds, `stat` user and system time in ticks of 10 ms; these are
+/// scaled to the CPU time. A process that has ended adds nothing.
 fn add_process(usage: &mut Usage, process: u32) {
     let read = |file| fs::read_to_string(format!("/proc/{process}/{file}")).unwrap_or_default();
     let stat = read("stat");
-    // The name, in parentheses, may hold anything.
+    // The name in parentheses may contain anything.
     let fields: Vec<u64> = stat
         .rsplit_once(')')
         .map_or("", |(_, rest)| rest)

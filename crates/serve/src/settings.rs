@@ -1,4 +1,4 @@
-//! What a server is asked to be. Defaults are those of the command line.
+//! The settings of a server. The defaults are those of the command line.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -7,18 +7,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::ServeError;
 
-/// How connections are waited for.
+/// How a server waits for its connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Architecture {
     /// A thread a core with its own listener and epoll loop; helper threads read cold files.
     #[default]
     Events,
-    /// The same loop without helpers: a cold file stalls everyone.
+    /// The same loop without helper threads: a cold file delays all clients.
     Single,
-    /// A thread a connection, from a pool.
+    /// A pool of threads with one connection at a time each.
     Threads,
-    /// Processes forked beforehand, a connection each at a time.
+    /// Preforked processes with one connection at a time each.
     Processes,
     /// A thread a core with an io_uring each; helper threads read cold files.
     Uring,
@@ -58,10 +58,10 @@ pub struct TlsSettings {
     pub resumption: bool,
 }
 
-/// A program that answers SPECweb99's CGI requests, started anew for each.
+/// The program that answers SPECweb99's CGI requests, started for each.
 ///
-/// It gets `QUERY_STRING`, `REMOTE_ADDR`, `SCRIPT_NAME` and `DOCUMENT_ROOT` in its environment
-/// (RFC 3875) and writes the page, without a head, to its standard output.
+/// Its environment has `QUERY_STRING`, `REMOTE_ADDR`, `SCRIPT_NAME` and `DOCUMENT_ROOT` (RFC 3875). It
+/// writes the page, without a head, to standard output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CgiProgram {
     /// The executable.
@@ -70,16 +70,16 @@ pub struct CgiProgram {
     pub arguments: Vec<String>,
 }
 
-/// Everything about a server.
+/// All settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// The folder whose files are served.
     pub root: Option<PathBuf>,
     /// Where to listen; port 0 picks a free one.
     pub listen: SocketAddr,
-    /// How connections are waited for.
+    /// How a server waits for its connections.
     pub architecture: Architecture,
-    /// CPUs to pin to, one loop each; empty: as many loops as usable CPUs, not pinned.
+    /// CPUs to pin to, with one loop each; if empty, as many loops as usable CPUs, not pinned.
     pub cores: Vec<usize>,
     /// Threads or processes in the pools of `threads` and `processes`.
     pub threads: usize,
@@ -88,23 +88,22 @@ pub struct Settings {
     /// `benches/sendfile_threshold.py` (loopback, Zen 4, Linux 6.18): CPU time by sendfile over
     /// from memory is 0.89 at 64 KiB, 0.70 at 128 KiB, 0.85 at 256 KiB and 0.56 at 1 MiB, and 1.15
     /// at 10 KB. The default is a little above that threshold because only files in memory are
-    /// searched for the advertisements of SPECweb99, whose pages have up to 92,160 bytes.
+    /// searched_bytes for the advertisements of SPECweb99, whose pages have up to 92,160 bytes.
     ///
     /// An io_uring has no sendfile: it reads such files in parts into a buffer and sends that.
     pub sendfile_above: u64,
-    /// How long, in microseconds, a loop waits for more when it finds few of 64 or more clients
-    /// ready: what adaptive interrupt coalescing does in a NIC, done for the server. 0: it does not
-    /// wait. Only `events` and `single` do.
+    /// How long a loop waits for more ready clients if few of 64 or more are ready, in microseconds: what
+    /// adaptive interrupt coalescing does in a NIC. Only `events` and `single` wait; 0 turns it off.
     ///
-    /// `benches/serve_against_nginx.py` says what it saves where a server on a core of its own is
-    /// faster than its clients, and so finds one or two at a time. It costs up to so much latency.
+    /// `benches/serve_against_nginx.py` has what it saves for a server that is faster than its clients
+    /// and finds one or two ready at a time. It adds up to this time to the latency.
     pub coalesce_us: u64,
     /// Memory for files, in bytes: of each loop, each process, or all threads together. Each cache
     /// uses up to a sixteenth more for prebuilt responses.
     pub cache_bytes: u64,
-    /// How long, in milliseconds, a cached file is served without asking whether it changed.
+    /// How long a cached file is served without a comparison with the disk, in milliseconds.
     pub revalidate_ms: u64,
-    /// Most connections at a time; `None`: as many as there are descriptors, less a reserve.
+    /// Most connections at a time; `None` for as many as there are descriptors, less a reserve.
     pub max_connections: Option<usize>,
     /// Longest request head, in bytes.
     pub max_header_bytes: usize,
@@ -112,17 +111,17 @@ pub struct Settings {
     pub max_body_bytes: u64,
     /// How long a connection may be idle between requests, in seconds.
     pub idle_timeout_s: f64,
-    /// How long a request may take to arrive, and a response to be taken any further, in seconds.
+    /// How long a request may take to arrive, and a client to acknowledge more bytes, in seconds.
     pub request_timeout_s: f64,
-    /// TLS, if the server is to speak it.
+    /// TLS; `None` for plain HTTP.
     pub tls: Option<TlsSettings>,
-    /// Who root becomes after binding, by name or number; `None`: `nobody`.
+    /// The user that root becomes after binding, by name or number; `None` for `nobody`.
     pub user: Option<String>,
     /// Whether computed routes are served: `/work`, `/bytes` and `/specweb99`. They come before files.
     pub routes: bool,
-    /// Where SPECweb99's POSTs are appended.
+    /// The log of SPECweb99's POSTs.
     pub post_log: Option<PathBuf>,
-    /// What answers SPECweb99's CGI requests.
+    /// The program for SPECweb99's CGI requests.
     pub cgi: Option<CgiProgram>,
 }
 
@@ -152,14 +151,14 @@ impl Default for Settings {
     }
 }
 
-/// Limits that the options must keep, by name: smallest and largest.
+/// Smallest and largest values of the options.
 const HEADER_LIMITS: (usize, usize) = (256, 1 << 20);
 const THREAD_LIMITS: (usize, usize) = (1, 10_000);
 const COALESCE_LIMITS_US: (u64, u64) = (0, 100_000);
 const TIMEOUT_LIMITS_S: (f64, f64) = (0.05, 86_400.0);
 
 impl Settings {
-    /// Checks what can be checked without looking at the machine.
+    /// Checks the settings without access to the machine.
     ///
     /// # Errors
     /// The first setting that is out of range.

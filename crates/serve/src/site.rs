@@ -1,4 +1,4 @@
-//! What all workers of a server share: settings, the root folder, counters, the POST log.
+//! The state that all workers of a server share: settings, root folder, counters, POST log.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use crate::counters::Counters;
 use crate::error::ServeError;
-use crate::files::entry::{Entry, Refusal};
+use crate::files::entry::{Entry, FileError};
 use crate::files::root::Root;
 use crate::report::Reporter;
 use crate::routes::post_log::PostLog;
@@ -15,34 +15,34 @@ use perpacket_http::coding::Coding;
 use perpacket_linux::memory::SharedTable;
 use perpacket_linux::usage::Usage;
 
-/// The shared part of a server.
+/// The shared state.
 #[derive(Debug)]
 pub struct Site {
-    /// What was asked for.
+    /// The settings.
     pub settings: Settings,
-    /// The folder that is served.
+    /// The root folder.
     pub root: Option<Root>,
     /// The workers' counters, then the helpers'.
     pub counters: Arc<SharedTable<Counters>>,
-    /// Where POSTs are appended.
+    /// The log of POSTs.
     pub post_log: Option<PostLog>,
-    /// Sums the counters up.
+    /// Makes reports.
     pub reporter: Reporter,
-    /// This process has had a client.
+    /// This process has accepted a connection.
     has_begun: AtomicBool,
-    /// Connections that may still be taken by this process.
-    room: AtomicI64,
+    /// Connections that this process may still accept.
+    available_connections: AtomicI64,
 }
 
 impl Site {
     /// Opens the root and the log.
     ///
     /// # Errors
-    /// What cannot be opened.
+    /// One of them cannot be opened.
     pub fn new(
         settings: Settings,
         counters: Arc<SharedTable<Counters>>,
-        room: usize,
+        connection_limit: usize,
     ) -> Result<Self, ServeError> {
         let root = match &settings.root {
             Some(path) => Some(Root::open(path).map_err(|source| ServeError::Root {
@@ -67,17 +67,19 @@ impl Site {
             post_log,
             reporter,
             has_begun: AtomicBool::new(false),
-            room: AtomicI64::new(i64::try_from(room).unwrap_or(i64::MAX)),
+            available_connections: AtomicI64::new(
+                i64::try_from(connection_limit).unwrap_or(i64::MAX),
+            ),
         })
     }
 
-    /// Reads a file; `path` is normal.
+    /// Reads a file with a normalized path.
     ///
     /// # Errors
-    /// Why it cannot be sent.
-    pub fn load(&self, path: &[u8], coding: Coding) -> Result<Arc<Entry>, Refusal> {
-        let root = self.root.as_ref().ok_or(Refusal::Missing)?;
-        // A file that does not fit into the cache would be read again for each request.
+    /// The file cannot be served.
+    pub fn load(&self, path: &[u8], coding: Coding) -> Result<Arc<Entry>, FileError> {
+        let root = self.root.as_ref().ok_or(FileError::Missing)?;
+        // A file that does not fit into the cache would be read for each request.
         let limit_bytes = self
             .settings
             .sendfile_above
@@ -85,13 +87,12 @@ impl Site {
         Entry::load(root, path, coding, limit_bytes).map(Arc::new)
     }
 
-    /// Counts a client that a worker took. What its process had used when the first one came is kept
-    /// apart: it is no client's.
-    pub fn welcome(&self, counters: &Counters) {
+    /// Counts an accepted connection. At the first one, stores what the process has used for start-up.
+    pub fn count_connection(&self, counters: &Counters) {
         if !self.has_begun.load(Ordering::Relaxed) && !self.has_begun.swap(true, Ordering::Relaxed)
         {
             let usage = Usage::of_process();
-            // Another process of the same worker may have been here before.
+            // The slot may have counts of an earlier process.
             counters.startup_cpu_ns.add(usage.cpu_ns());
             counters.startup_faults.add(usage.faults());
             counters.startup_switches.add(usage.switches());
@@ -99,17 +100,17 @@ impl Site {
         counters.accepted.add(1);
     }
 
-    /// Takes a place for a connection; `false` if there is none.
-    pub fn enter(&self) -> bool {
-        if self.room.fetch_sub(1, Ordering::Relaxed) > 0 {
+    /// Reserves a connection; `false` if the limit is reached.
+    pub fn reserve_connection(&self) -> bool {
+        if self.available_connections.fetch_sub(1, Ordering::Relaxed) > 0 {
             return true;
         }
-        self.leave();
+        self.release_connection();
         false
     }
 
-    /// Gives a connection's place back.
-    pub fn leave(&self) {
-        self.room.fetch_add(1, Ordering::Relaxed);
+    /// Releases a connection.
+    pub fn release_connection(&self) {
+        self.available_connections.fetch_add(1, Ordering::Relaxed);
     }
 }

@@ -318,7 +318,7 @@ fn the_report_counts_requests_but_not_its_own() {
             client.answer();
             client.send("GET /.perpacket/report HTTP/1.1\r\nHost: h\r\n\r\n");
             let text = client.answer().text();
-            assert!(text.contains("\"schema\":1"), "{text}");
+            assert!(text.contains("\"schema\":2"), "{text}");
         }
         drop(client);
         let report = server.until(|report| report.connections.open == 0);
@@ -330,7 +330,7 @@ fn the_report_counts_requests_but_not_its_own() {
         );
         assert_eq!((report.cache.hits, report.cache.misses), (9, 1));
         let last = server.finish();
-        assert!(last.per_request.unwrap().system_calls >= 2.0);
+        assert!(last.per_request.unwrap().cpu_us > 0.0);
     }
 }
 

@@ -1,8 +1,8 @@
-//! The cache of files: found by path and coding, bounded in bytes, the least used go first.
+//! The cache of files by path and coding, bounded in bytes.
 //!
-//! Which go is decided by the clock algorithm: a hit marks its entry and moves nothing, and a hand
-//! that goes round takes the first unmarked one, unmarking as it goes. Keys are normal paths of
-//! files that exist, so nobody outside chooses what is hashed.
+//! It evicts by the clock algorithm: a hit marks its entry; a hand goes round, clears marks, and evicts
+//! the first entry without one. Keys are normalized paths of existing files, so clients cannot choose
+//! keys to make the hash slow.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,18 +17,18 @@ use perpacket_http::coding::Coding;
 /// Prebuilt responses may use one part in so many of the budget, in addition to it.
 const PREBUILT_SHARE: u64 = 16;
 
-/// Most descriptors that entries may hold open.
+/// Most descriptors that entries have open.
 const OPEN_FILES: usize = 256;
 
-/// CodingSet there are, each with its own map.
+/// The number of codings. Each has its own map.
 const CODINGS: usize = 4;
 
-type Places = HashMap<Box<[u8]>, usize, FxBuildHasher>;
+type SlotsByPath = HashMap<Box<[u8]>, usize, FxBuildHasher>;
 
 /// Files by path and coding.
 #[derive(Debug)]
 pub struct Cache {
-    places: [Places; CODINGS],
+    slots_by_path: [SlotsByPath; CODINGS],
     slots: Vec<Option<Slot>>,
     free: Vec<usize>,
     hand: usize,
@@ -50,7 +50,7 @@ impl Cache {
     /// An empty cache for so many bytes.
     pub fn new(budget_bytes: u64) -> Self {
         Self {
-            places: Default::default(),
+            slots_by_path: Default::default(),
             slots: Vec::new(),
             free: Vec::new(),
             hand: 0,
@@ -61,16 +61,16 @@ impl Cache {
         }
     }
 
-    /// The entry of a path, which counts as used.
+    /// The entry of a path. Marks it as used.
     #[inline]
     pub fn get(&mut self, path: &[u8], coding: Coding) -> Option<Arc<Entry>> {
-        let &place = self.places[coding as usize].get(path)?;
-        let slot = self.slots[place].as_mut()?;
+        let &slot_index = self.slots_by_path[coding as usize].get(path)?;
+        let slot = self.slots[slot_index].as_mut()?;
         slot.used = true;
         Some(Arc::clone(&slot.entry))
     }
 
-    /// Enters a file, in place of what was there; others go until there is room.
+    /// Adds or replaces a file. Evicts others until there is room.
     pub fn insert(&mut self, path: &[u8], entry: Arc<Entry>, counters: &Counters) {
         self.remove(path, entry.coding, counters);
         let bytes = entry.memory_bytes();
@@ -81,12 +81,12 @@ impl Cache {
         while self.bytes + bytes > self.budget_bytes || (is_open && self.open_files >= OPEN_FILES) {
             self.evict(counters);
         }
-        let place = self.free.pop().unwrap_or_else(|| {
+        let slot_index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             self.slots.len() - 1
         });
-        self.places[entry.coding as usize].insert(path.into(), place);
-        self.slots[place] = Some(Slot {
+        self.slots_by_path[entry.coding as usize].insert(path.into(), slot_index);
+        self.slots[slot_index] = Some(Slot {
             path: path.into(),
             entry,
             used: false,
@@ -97,16 +97,16 @@ impl Cache {
         counters.cache_bytes.shift(bytes as i64);
     }
 
-    /// Forgets a file.
+    /// Removes a file.
     pub fn remove(&mut self, path: &[u8], coding: Coding, counters: &Counters) {
-        if let Some(&place) = self.places[coding as usize].get(path) {
-            self.clear(place, counters);
+        if let Some(&slot_index) = self.slots_by_path[coding as usize].get(path) {
+            self.clear(slot_index, counters);
         }
     }
 
-    /// Forgets the file that the hand comes to.
+    /// Removes the next file without a mark.
     fn evict(&mut self, counters: &Counters) {
-        // Two rounds: the first may unmark all.
+        // Two rounds: the first may only clear marks.
         for _ in 0..2 * self.slots.len() {
             self.hand = (self.hand + 1) % self.slots.len();
             match &mut self.slots[self.hand] {
@@ -117,10 +117,10 @@ impl Cache {
         }
     }
 
-    fn clear(&mut self, place: usize, counters: &Counters) {
-        if let Some(slot) = self.slots[place].take() {
-            self.places[slot.entry.coding as usize].remove(&slot.path);
-            self.free.push(place);
+    fn clear(&mut self, slot_index: usize, counters: &Counters) {
+        if let Some(slot) = self.slots[slot_index].take() {
+            self.slots_by_path[slot.entry.coding as usize].remove(&slot.path);
+            self.free.push(slot_index);
             let bytes = slot.entry.memory_bytes();
             self.bytes -= bytes;
             self.open_files -= usize::from(matches!(slot.entry.body, Body::File(_)));
@@ -130,22 +130,22 @@ impl Cache {
     }
 }
 
-/// A worker's way to a cache: its own, or one that threads share.
+/// A worker's cache: its own, or one that threads share.
 #[derive(Debug)]
-pub enum Shelf {
-    /// Nobody else's: no lock.
+pub enum CacheHandle {
+    /// The worker's own, without a lock.
     Own(Box<Cache>),
-    /// Also other threads'.
+    /// Shared with other threads.
     Shared(Arc<Mutex<Cache>>),
 }
 
-impl Shelf {
-    /// Does something with the cache.
+impl CacheHandle {
+    /// Calls `action` with the cache.
     #[inline]
     pub fn with<R>(&mut self, action: impl FnOnce(&mut Cache) -> R) -> R {
         match self {
             Self::Own(cache) => action(cache),
-            // A thread that panicked between two statements of `Cache` left it usable.
+            // A panic leaves the cache usable.
             Self::Shared(cache) => {
                 action(&mut cache.lock().unwrap_or_else(PoisonError::into_inner))
             }
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn the_budget_holds_and_what_was_used_stays() {
+    fn the_cache_stays_within_its_budget_and_keeps_used_entries() {
         let (_folder, entries) = entries(50, 1000);
         let counters = Counters::default();
         let mut cache = Cache::new(10 * entries[0].memory_bytes());
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_larger_than_the_budget_pushes_nothing_out() {
+    fn a_file_larger_than_the_budget_evicts_nothing() {
         let (_folder, entries) = entries(1, 1000);
         let counters = Counters::default();
         let mut cache = Cache::new(100);

@@ -1,4 +1,4 @@
-//! What is remembered of a file: its content or a descriptor, and the head of its response.
+//! An entry of the cache: a file's content or descriptor, and the head of its response.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -10,30 +10,30 @@ use std::sync::atomic::AtomicU64;
 use rustix::io::Errno;
 
 use super::content::Content;
-use super::root::{Kind, Root, Stamp, stamp_of};
+use super::root::{FileKind, FileVersion, Root, file_version};
 use perpacket_http::coding::{Coding, CodingSet};
 use perpacket_http::{content_type, date};
 
-/// A file, ready to be sent.
+/// A file, ready to send.
 #[derive(Debug)]
 pub struct Entry {
     /// The head of a 200, up to and including `Date: `.
     pub head: Box<[u8]>,
     /// The content.
     pub body: Body,
-    /// What the content hangs on.
-    pub stamp: Stamp,
+    /// The version of the file that the entry has.
+    pub version: FileVersion,
     /// Its entity tag, quotes included.
     pub etag: Box<str>,
     /// Last change, in seconds since 1970.
     pub modified_s: i64,
     /// Its content type.
-    pub kind: &'static str,
-    /// The form it has.
+    pub content_type: &'static str,
+    /// Its coding.
     pub coding: Coding,
-    /// Compressed forms that lie beside it.
+    /// Codings of the compressed files beside it.
     pub siblings: CodingSet,
-    /// When the file was last compared, in milliseconds of the worker's clock.
+    /// When it was last compared with the file on disk, in milliseconds of the worker's clock.
     pub checked_ms: AtomicU64,
 }
 
@@ -42,26 +42,26 @@ pub struct Entry {
 pub enum Body {
     /// In memory.
     Memory(Arc<Content>),
-    /// Too large for that: open.
+    /// An open file, too large for the cache.
     File(Arc<OwnedFd>),
 }
 
-/// Why there is no entry.
+/// Why a file cannot be served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// There is no such file, or it lies outside the root.
+pub enum FileError {
+    /// It does not exist, or is outside the root.
     Missing,
     /// This user may not read it.
     Forbidden,
     /// It is a folder, and the path does not end in a slash.
     Folder,
-    /// No descriptors or no memory now.
+    /// There are no descriptors or no memory now.
     Exhausted,
     /// The disk failed.
     Failed,
 }
 
-impl From<io::Error> for Refusal {
+impl From<io::Error> for FileError {
     fn from(error: io::Error) -> Self {
         match Errno::from_io_error(&error) {
             Some(
@@ -80,13 +80,13 @@ impl From<io::Error> for Refusal {
     }
 }
 
-/// How often a file is read again that changes while it is read.
+/// How often a file is read that changes while it is read.
 const TRIES: usize = 3;
 
-/// Name of the file that stands for a folder.
+/// The file that is served for a folder.
 const INDEX: &[u8] = b"index.html";
 
-/// The path, below the root, of the file that a normal path and a coding name.
+/// The path of a file relative to the root, for a normalized path and a coding.
 #[must_use]
 pub fn file_path(path: &[u8], coding: Coding) -> Vec<u8> {
     let mut file = path.strip_prefix(b"/").unwrap_or(path).to_vec();
@@ -98,77 +98,77 @@ pub fn file_path(path: &[u8], coding: Coding) -> Vec<u8> {
 }
 
 impl Entry {
-    /// Reads a file; `path` is normal. Files up to `memory_limit_bytes` are taken into memory.
+    /// Reads a file with a normalized path. Files of up to `memory_limit_bytes` are read into memory.
     ///
     /// # Errors
-    /// Why it cannot be sent.
+    /// The file cannot be served.
     pub fn load(
         root: &Root,
         path: &[u8],
         coding: Coding,
         memory_limit_bytes: u64,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<Self, FileError> {
         let name = file_path(path, coding);
         let mut tries = 0;
-        let (stamp, body) = loop {
+        let (version, body) = loop {
             tries += 1;
             let file = File::from(root.open_file(&name)?);
-            let (kind, stamp) = stamp_of(&file)?;
+            let (kind, version) = file_version(&file)?;
             match kind {
-                Kind::File => {}
-                Kind::Folder if coding == Coding::Identity => return Err(Refusal::Folder),
-                Kind::Folder | Kind::Other => return Err(Refusal::Missing),
+                FileKind::File => {}
+                FileKind::Folder if coding == Coding::Identity => return Err(FileError::Folder),
+                FileKind::Folder | FileKind::Other => return Err(FileError::Missing),
             }
-            if stamp.size_bytes > memory_limit_bytes {
-                break (stamp, Body::File(Arc::new(file.into())));
+            if version.size_bytes > memory_limit_bytes {
+                break (version, Body::File(Arc::new(file.into())));
             }
-            match read_whole(&file, stamp, tries == TRIES)? {
-                Some(content) => break (stamp, Body::Memory(content)),
+            match read_whole(&file, version, tries == TRIES)? {
+                Some(content) => break (version, Body::Memory(content)),
                 None if tries < TRIES => {}
-                None => return Err(Refusal::Exhausted),
+                None => return Err(FileError::Exhausted),
             }
         };
         let siblings = match coding {
             Coding::Identity => siblings_of(root, path),
             _ => CodingSet::default().with(coding),
         };
-        Self::new(path, coding, siblings, stamp, body)
+        Self::new(path, coding, siblings, version, body)
     }
 
     fn new(
         path: &[u8],
         coding: Coding,
         siblings: CodingSet,
-        stamp: Stamp,
+        version: FileVersion,
         body: Body,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<Self, FileError> {
         let name = file_path(path, Coding::Identity);
-        let kind = content_type::content_type(&name);
-        let modified_s = stamp.modified_ns.div_euclid(1_000_000_000) as i64;
+        let content_type = content_type::content_type(&name);
+        let modified_s = version.modified_ns.div_euclid(1_000_000_000) as i64;
         let etag = format!(
             "\"{:x}-{:x}-{:x}\"",
-            stamp.inode, stamp.size_bytes, stamp.modified_ns
+            version.inode, version.size_bytes, version.modified_ns
         );
         let mut head = Vec::with_capacity(320);
         let written = write!(
             head,
-            "HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n",
-            stamp.size_bytes
+            "HTTP/1.1 200 OK\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\n",
+            version.size_bytes
         );
         let entry = Self {
             head: Box::default(),
             body,
-            stamp,
+            version,
             etag: etag.into_boxed_str(),
             modified_s,
-            kind,
+            content_type,
             coding,
             siblings,
             checked_ms: AtomicU64::new(0),
         };
         written
             .and_then(|()| entry.write_validators(&mut head))
-            .map_err(|_| Refusal::Failed)?;
+            .map_err(|_| FileError::Failed)?;
         head.extend_from_slice(b"Accept-Ranges: bytes\r\nDate: ");
         Ok(Self {
             head: head.into_boxed_slice(),
@@ -176,10 +176,10 @@ impl Entry {
         })
     }
 
-    /// Writes the fields that 200, 206 and 304 share.
+    /// Writes the fields that 200, 206 and 304 have in common.
     ///
     /// # Errors
-    /// Those of the writer.
+    /// Never: the writer is memory.
     pub fn write_validators(&self, head: &mut Vec<u8>) -> io::Result<()> {
         head.extend_from_slice(b"Last-Modified: ");
         head.extend_from_slice(&date::format_date(self.modified_s));
@@ -193,15 +193,15 @@ impl Entry {
         Ok(())
     }
 
-    /// Whether the file is still what was read.
+    /// Whether the file on disk is still this version.
     pub fn is_current(&self, root: &Root, path: &[u8]) -> bool {
         let same = root
-            .look(&file_path(path, self.coding))
-            .is_ok_and(|(kind, stamp)| kind == Kind::File && stamp == self.stamp);
+            .stat(&file_path(path, self.coding))
+            .is_ok_and(|(kind, version)| kind == FileKind::File && version == self.version);
         same && (self.coding != Coding::Identity || siblings_of(root, path) == self.siblings)
     }
 
-    /// Memory it takes in the cache, in bytes: content, head, and what goes with an entry.
+    /// Memory that it uses in the cache, in bytes: content, head, and the entry itself.
     pub fn memory_bytes(&self) -> u64 {
         let body_bytes = match &self.body {
             Body::Memory(content) => content.len() as u64,
@@ -211,11 +211,11 @@ impl Entry {
     }
 }
 
-/// The compressed forms beside a file.
+/// The codings of the compressed files beside a file.
 fn siblings_of(root: &Root, path: &[u8]) -> CodingSet {
     let is_file = |coding: &Coding| {
-        root.look(&file_path(path, *coding))
-            .is_ok_and(|(kind, _)| kind == Kind::File)
+        root.stat(&file_path(path, *coding))
+            .is_ok_and(|(kind, _)| kind == FileKind::File)
     };
     Coding::COMPRESSED
         .into_iter()
@@ -228,17 +228,21 @@ fn siblings_of(root: &Root, path: &[u8]) -> CodingSet {
 ///
 /// `None` if it became shorter, has no length (procfs), or was overwritten while it was read; the
 /// last is accepted at the last try.
-fn read_whole(file: &File, stamp: Stamp, is_last_try: bool) -> io::Result<Option<Arc<Content>>> {
-    let size = usize::try_from(stamp.size_bytes).map_err(io::Error::other)?;
+fn read_whole(
+    file: &File,
+    version: FileVersion,
+    is_last_try: bool,
+) -> io::Result<Option<Arc<Content>>> {
+    let size = usize::try_from(version.size_bytes).map_err(io::Error::other)?;
     let content = Content::filled(size, |bytes| {
-        file.take(stamp.size_bytes).read_to_end(bytes).map(|_| ())
+        file.take(version.size_bytes).read_to_end(bytes).map(|_| ())
     })?;
     // A byte beyond the end also reveals files whose length the kernel does not keep (procfs).
-    let has_more = file.read_at(&mut [0], stamp.size_bytes)? > 0;
-    let (_, after) = stamp_of(file)?;
-    let has_grown = after.size_bytes > stamp.size_bytes;
+    let has_more = file.read_at(&mut [0], version.size_bytes)? > 0;
+    let (_, after) = file_version(file)?;
+    let has_grown = after.size_bytes > version.size_bytes;
     let has_length = has_grown || !has_more;
-    let is_stable = has_grown || after == stamp || is_last_try;
+    let is_stable = has_grown || after == version || is_last_try;
     let is_whole = content.len() == size && has_length && is_stable;
     Ok(is_whole.then(|| Arc::new(content)))
 }
@@ -263,13 +267,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_is_refused() {
+    fn folders_and_missing_files_are_errors() {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("sub")).unwrap();
         let root = Root::open(folder.path()).unwrap();
-        let refusal = |path: &[u8]| Entry::load(&root, path, Coding::Identity, 9).unwrap_err();
-        assert_eq!(refusal(b"/sub"), Refusal::Folder);
-        assert_eq!(refusal(b"/sub/"), Refusal::Missing);
-        assert_eq!(refusal(b"/none"), Refusal::Missing);
+        let rejection = |path: &[u8]| Entry::load(&root, path, Coding::Identity, 9).unwrap_err();
+        assert_eq!(rejection(b"/sub"), FileError::Folder);
+        assert_eq!(rejection(b"/sub/"), FileError::Missing);
+        assert_eq!(rejection(b"/none"), FileError::Missing);
     }
 }

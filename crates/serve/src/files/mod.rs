@@ -1,8 +1,8 @@
-//! Files: where they are, what is remembered of them, and who reads those that are not.
+//! Files: the root folder, the cache, prebuilt responses, and helper threads that read cold files.
 
 pub mod cache;
 pub mod content;
 pub mod entry;
-pub mod helpers;
+pub mod helper_threads;
 pub mod prebuilt;
 pub mod root;

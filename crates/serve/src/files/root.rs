@@ -1,8 +1,8 @@
-//! The folder that is served, and the way to files beneath it that cannot leave it.
+//! The root folder, and opening files beneath it.
 //!
-//! The kernel resolves a path with `openat2` and RESOLVE_BENEATH: neither `..` nor a symbolic
-//! link leads out, also when a folder is moved meanwhile. Where the kernel has no such call
-//! (before 5.6, or under a filter) each folder is opened in turn and links are not followed.
+//! The kernel resolves a path with `openat2` and RESOLVE_BENEATH: neither `..` nor a symbolic link
+//! leads out of the root, even if a folder is moved at the same time. Without `openat2` (before Linux
+//! 5.6, or under a filter) each folder is opened in turn, and links are not followed.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -18,20 +18,20 @@ pub struct Root {
     kernel_resolves: bool,
 }
 
-/// How files are opened: a pipe in the folder must not block anyone.
+/// Flags to open files for reading. NONBLOCK: opening a pipe must not block the server.
 const READ: OFlags = OFlags::RDONLY
     .union(OFlags::NONBLOCK)
     .union(OFlags::CLOEXEC)
     .union(OFlags::NOCTTY);
 
-/// How a file is looked at without being opened.
-const LOOK: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
+/// Flags to open a path without the file's content.
+const STAT: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
-/// What a file's identity and content hang on.
+/// Identifies a file and a version of its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stamp {
+pub struct FileVersion {
     device: u64,
-    /// Number of the inode.
+    /// The inode number.
     pub inode: u64,
     /// Size in bytes.
     pub size_bytes: u64,
@@ -39,9 +39,9 @@ pub struct Stamp {
     pub modified_ns: i128,
 }
 
-/// What lies at a path.
+/// The kind of a directory entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum FileKind {
     /// A regular file.
     File,
     /// A folder.
@@ -54,43 +54,43 @@ impl Root {
     /// Opens the folder.
     ///
     /// # Errors
-    /// It is missing, no folder, or not permitted.
+    /// It is missing, no folder, or not readable.
     pub fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::DIRECTORY | OFlags::PATH | OFlags::CLOEXEC;
         let folder = openat(CWD, path, flags, Mode::empty())?;
-        let probe = openat2(&folder, ".", LOOK, Mode::empty(), ResolveFlags::BENEATH);
+        let probe = openat2(&folder, ".", STAT, Mode::empty(), ResolveFlags::BENEATH);
         Ok(Self {
             folder,
             kernel_resolves: probe.is_ok(),
         })
     }
 
-    /// The folder itself.
+    /// The folder's descriptor.
     pub fn folder(&self) -> BorrowedFd<'_> {
         self.folder.as_fd()
     }
 
-    /// Opens a file for reading; `path` is relative and normal.
+    /// Opens a file for reading; `path` is relative and normalized.
     ///
     /// # Errors
-    /// As open(2); a path that leads out of the root is `EXDEV` or `ELOOP`.
+    /// Those of open(2). `EXDEV` or `ELOOP` for a path that leads out of the root.
     pub fn open_file(&self, path: &[u8]) -> io::Result<OwnedFd> {
         Ok(self.resolve(path, READ)?)
     }
 
-    /// What lies at a path, and its stamp. Nothing is opened.
+    /// The kind and version of a path, without opening it for reading.
     ///
     /// # Errors
-    /// As [`Self::open_file`].
-    pub fn look(&self, path: &[u8]) -> io::Result<(Kind, Stamp)> {
-        stamp_of(self.resolve(path, LOOK)?)
+    /// Those of [`Self::open_file`].
+    pub fn stat(&self, path: &[u8]) -> io::Result<(FileKind, FileVersion)> {
+        file_version(self.resolve(path, STAT)?)
     }
 
     fn resolve(&self, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
         let path = if path.is_empty() { b"." } else { path };
         if self.kernel_resolves {
             let within = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-            // EAGAIN: a folder moved while the kernel looked; it says to try again.
+            // EAGAIN: a folder was moved at the same time (openat2(2)); try again.
             for _ in 0..3 {
                 match openat2(&self.folder, path, flags, Mode::empty(), within) {
                     Err(Errno::AGAIN) => {}
@@ -102,7 +102,7 @@ impl Root {
         self.resolve_by_steps(path, flags)
     }
 
-    /// Without openat2: folder by folder, following no link.
+    /// Without openat2: folder by folder, without following links.
     fn resolve_by_steps(&self, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
         let mut names = path.split(|&byte| byte == b'/').peekable();
         let mut folder: Option<OwnedFd> = None;
@@ -113,38 +113,38 @@ impl Root {
             let here = folder.as_ref().unwrap_or(&self.folder).as_fd();
             if names.peek().is_none() {
                 let file = openat(here, name, flags | OFlags::NOFOLLOW, Mode::empty())?;
-                // A link can be looked at without being followed.
+                // O_PATH opens a link itself.
                 let mode = fstat(&file)?.st_mode;
                 return match FileType::from_raw_mode(mode) {
                     FileType::Symlink => Err(Errno::LOOP),
                     _ => Ok(file),
                 };
             }
-            let step = OFlags::DIRECTORY | OFlags::NOFOLLOW | LOOK;
+            let step = OFlags::DIRECTORY | OFlags::NOFOLLOW | STAT;
             folder = Some(openat(here, name, step, Mode::empty())?);
         }
         Err(Errno::NOENT)
     }
 }
 
-/// What an open file is, and its stamp.
+/// The kind and version of an open file.
 ///
 /// # Errors
-/// As fstat(2).
-pub fn stamp_of(file: impl AsFd) -> io::Result<(Kind, Stamp)> {
+/// Those of fstat(2).
+pub fn file_version(file: impl AsFd) -> io::Result<(FileKind, FileVersion)> {
     let status = fstat(file)?;
     let kind = match FileType::from_raw_mode(status.st_mode) {
-        FileType::RegularFile => Kind::File,
-        FileType::Directory => Kind::Folder,
-        _ => Kind::Other,
+        FileType::RegularFile => FileKind::File,
+        FileType::Directory => FileKind::Folder,
+        _ => FileKind::Other,
     };
-    let stamp = Stamp {
+    let version = FileVersion {
         device: status.st_dev,
         inode: status.st_ino,
         size_bytes: status.st_size as u64,
         modified_ns: i128::from(status.st_mtime) * 1_000_000_000 + i128::from(status.st_mtime_nsec),
     };
-    Ok((kind, stamp))
+    Ok((kind, version))
 }
 
 #[cfg(test)]
@@ -153,7 +153,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
 
-    /// Both ways must refuse what leads out, so both are put to the same folder.
+    /// One root for each way of resolving paths.
     fn roots() -> (tempfile::TempDir, [Root; 2]) {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().join("root");
@@ -181,7 +181,7 @@ mod tests {
                 b"a/../../secret",
             ] {
                 assert!(root.open_file(out).is_err(), "{root:?} {out:?}");
-                assert!(root.look(out).is_err());
+                assert!(root.stat(out).is_err());
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Programs that answer a request, one started for each (RFC 3875): what CGI costs is the point.
+//! CGI (RFC 3875): one process per request, whose cost is what the benchmark measures.
 
 use std::io::Read;
 use std::net::IpAddr;
@@ -10,22 +10,22 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::site::Site;
 
-/// Largest page of a program, in bytes.
+/// Largest output of a program, in bytes.
 const PAGE_BYTES: usize = 8 << 20;
 
 /// A request for a program.
 #[derive(Clone, Debug)]
 pub struct CgiRequest {
-    /// The route that was asked for.
+    /// The path of the route.
     pub script: &'static str,
-    /// What stood behind `?`.
+    /// The query.
     pub query: Vec<u8>,
-    /// Who asked.
+    /// The client's address.
     pub peer: IpAddr,
 }
 
 impl CgiRequest {
-    /// Runs the program; `None` if it fails, writes too much, or takes longer than a request may.
+    /// Runs the program; `None` if it fails, writes too much, or exceeds the time-out of requests.
     pub fn run(&self, site: &Site) -> Option<Vec<u8>> {
         let program = site.settings.cgi.as_ref()?;
         let root = site.settings.root.as_ref()?;
@@ -47,7 +47,7 @@ impl CgiRequest {
         let limit = Duration::from_secs_f64(site.settings.request_timeout_s);
         let page = read_page(&mut child, Instant::now() + limit);
         if page.is_none() {
-            // It may have ended by itself meanwhile.
+            // The program may have ended already.
             let _ = child.kill();
         }
         let status = child.wait().ok()?;
@@ -55,7 +55,7 @@ impl CgiRequest {
     }
 }
 
-/// What the program writes until it closes its output.
+/// Reads the program's output until it closes it.
 fn read_page(child: &mut Child, deadline: Instant) -> Option<Vec<u8>> {
     let mut output = child.stdout.take()?;
     let mut page = Vec::new();

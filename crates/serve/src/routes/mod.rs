@@ -66,46 +66,45 @@ pub fn number(text: &[u8]) -> Option<u64> {
     text.parse().ok()
 }
 
-/// Least rounds between two looks at the clock: a look is a system call.
-const LEAST_ROUNDS: f64 = 64.0;
+/// Fewest rounds between two reads of the clock, which are system calls.
+const MIN_ROUNDS: f64 = 64.0;
 
-/// Part of what is left that is computed before the next look, while much is left.
+/// Share of the remaining time that is used before the next read of the clock, while much remains.
 const AIM: f64 = 0.95;
 
-/// What is left is computed in one go from here on, in nanoseconds.
+/// A remaining time that is used in one step, in nanoseconds.
 const LAST_NS: f64 = 1000.0;
 
-/// How much longer than last a round is believed to take.
+/// Most growth of the estimated duration of a round between two reads of the clock.
 const MOST_GROWTH: f64 = 1.02;
 
 thread_local! {
-    /// What a round of [`burn`] took last, on this thread.
+    /// The duration of a round of [`burn_cpu`] on this thread, as last measured.
     static ROUND_NS: Cell<f64> = const { Cell::new(1.0) };
 }
 
-/// Keeps this thread's CPU busy until its own clock has advanced by so many microseconds: time
-/// for which the thread was put off the CPU does not count.
+/// Uses CPU time on this thread. Time in which the thread does not run does not count.
 ///
-/// The clock is a system call, and the cost is to be the program's own: so it computes for as long
-/// as the time should take by what rounds took before, and looks at the clock two or three times.
-pub fn burn(microseconds: u64) {
+/// The cost must be user time, but the thread's clock is a system call. So it estimates the number of
+/// rounds from earlier ones and reads the clock only two or three times.
+pub fn burn_cpu(microseconds: u64) {
     let mut now_ns = thread_cpu_ns();
     let end_ns = now_ns + microseconds as f64 * 1000.0;
     while now_ns < end_ns {
         let left_ns = end_ns - now_ns;
-        // Short of the end by a little: what is left then is too short to overshoot by much.
+        // Stops a little short of the end, so that the last step cannot overshoot by much.
         let aim_ns = if left_ns > LAST_NS {
             AIM * left_ns
         } else {
             left_ns
         };
-        let rounds = (aim_ns / ROUND_NS.get()).max(LEAST_ROUNDS);
+        let rounds = (aim_ns / ROUND_NS.get()).max(MIN_ROUNDS);
         compute(rounds as u64);
         let then_ns = thread_cpu_ns();
-        // A clock of coarse steps may not have moved, and few rounds measure the look itself. An
-        // interrupt makes a round seem long: believed at once, all work would become looks.
+        // A coarse clock may not have advanced, and few rounds measure the read itself. An interrupt
+        // makes a round seem long; without the limit, all work would become reads of the clock.
         let measured_ns = (then_ns - now_ns) / rounds;
-        if rounds > LEAST_ROUNDS && measured_ns > 0.0 {
+        if rounds > MIN_ROUNDS && measured_ns > 0.0 {
             ROUND_NS.set(measured_ns.min(ROUND_NS.get() * MOST_GROWTH));
         }
         now_ns = then_ns;
@@ -117,7 +116,7 @@ fn thread_cpu_ns() -> f64 {
     now.tv_sec as f64 * 1e9 + now.tv_nsec as f64
 }
 
-/// Rounds of a linear congruential generator that no compiler may leave out.
+/// Rounds of a linear congruential generator that the compiler cannot remove.
 fn compute(rounds: u64) {
     let mut state = 1_u64;
     for round in 0..rounds {
@@ -130,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn routes_have_their_arguments_checked() {
+    fn arguments_of_routes_are_checked() {
         assert_eq!(route_of(b"/work", b"us=5"), Some(Route::Work(5)));
         assert_eq!(route_of(b"/bytes/612", b""), Some(Route::Bytes(612)));
         assert_eq!(route_of(b"/index.html", b""), None);

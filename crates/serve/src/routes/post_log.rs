@@ -1,8 +1,8 @@
 //! SPECweb99's POST log: one record of fixed length for each POST.
 //!
 //! The benchmark checks after a run that the log has a record of each POST. A record is one write to
-//! a file opened for appending. When the disk takes only a part of it, the part is cut off again, so
-//! that later records are not appended to it. Meanwhile nobody else may append: a mutex excludes
+//! a file opened for appending. If the disk accepts only a part of it, the log is truncated again, so
+//! that later records do not follow the part. No other writer may append in between: a mutex excludes
 //! other threads, a record lock (fcntl(2), `F_SETLKW`) other processes.
 
 use std::fs::{File, OpenOptions};
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_log_has_whole_records_and_is_continued() {
+    fn a_log_is_continued_and_a_file_that_is_none_is_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("post.log");
         let (log, records) = PostLog::open(&path).unwrap();

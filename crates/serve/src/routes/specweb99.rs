@@ -1,20 +1,20 @@
 //! SPECweb99's dynamic operations, after the benchmark's run rules and user guide (SPEC, 1999).
 //!
-//! | request | answers |
+//! | request | response |
 //! |---|---|
 //! | `GET /specweb99/get?file=/file_set/dir00000/class1_3` | a page around the file |
 //! | `GET /specweb99/ad?file=/file_set/dir00000/class1_3` with `Cookie: user_id=10001&last_ad=17` | a page around the file with the next advertisement, and `Set-Cookie: user_id=10001&last_ad=18` |
 //! | `POST /specweb99/post` with the body `dir=0&class=1&file=3&client=7` | appends a record to the POST log; a page around the file, and `Set-Cookie: my_cookie=N` with the record's number |
 //! | `GET /specweb99/cgi?file=/file_set/dir00000/class1_3` | the page of `get`, made by a program started for it |
 //!
-//! A page is HTML: who served whom, the query, and the file between `<pre>` and `</pre>`. The file
-//! of an advertisement may hold the text [`AD_MARK`] of fixed length; each is replaced with the
-//! advertisement's own link, as the benchmark asks for its classes 1 and 2.
+//! A page is HTML: server and client, the query, and the file between `<pre>` and `</pre>`. The file of
+//! an advertisement may contain the text [`AD_MARK`]. Each one is replaced with a link of the same length
+//! to the advertisement, as the benchmark requires for its classes 1 and 2.
 //!
-//! There are 360 advertisements, ten directories of 36 files. Which one is next depends on the
-//! user: from `last_ad + 1` on, round the end, the first whose demographics share a bit with the
-//! user's. The benchmark reads both from files that it makes; here they are computed from the
-//! numbers, so that any client can check them: see [`demographics`].
+//! There are 360 advertisements: ten directories of 36 files. The next one depends on the user: the
+//! first from `last_ad + 1` on, cyclically, whose demographics share a bit with the user's. The
+//! benchmark reads the demographics from files. Here they are computed from the numbers, so that a
+//! client can check them: see [`demographics`].
 
 use std::io::Write;
 use std::net::IpAddr;
@@ -23,10 +23,10 @@ use super::number;
 use perpacket_http::coding::Coding;
 use perpacket_http::target::{normalize_path, query_value};
 
-/// Advertisements there are.
+/// The number of advertisements.
 pub const ADS: u64 = 360;
 
-/// Where an advertisement's link goes, of the same length as what replaces it.
+/// The placeholder of an advertisement's link, which has the same length.
 pub const AD_MARK: &[u8] = b"<!WEB99CAD><IMG SRC=\"/file_set/dirNNNNN/classX_Y\"><!/WEB99CAD>";
 
 /// One operation.
@@ -36,14 +36,14 @@ pub enum Operation<'a> {
     Get(&'a [u8]),
     /// Dynamic GET with a rotating advertisement.
     Ad(&'a [u8]),
-    /// Dynamic POST; its arguments come in the body.
+    /// Dynamic POST. Its arguments are in the body.
     Post,
     /// GET answered by a CGI program.
     Cgi(&'a [u8]),
 }
 
 impl<'a> Operation<'a> {
-    /// The operation of that name; its file is checked.
+    /// The operation of a name, with its file checked.
     pub fn of(name: &[u8], query: &'a [u8]) -> Option<Result<Self, &'static str>> {
         if name == b"post" {
             return Some(Ok(Self::Post));
@@ -74,7 +74,7 @@ pub struct FileName {
 }
 
 impl FileName {
-    /// The file that a path such as `/file_set/dir00000/class1_3` names.
+    /// Parses a path such as `/file_set/dir00000/class1_3`.
     #[must_use]
     pub fn of(path: &[u8]) -> Option<Self> {
         let rest = path.strip_prefix(b"/file_set/dir")?;
@@ -85,7 +85,7 @@ impl FileName {
         Self::new(number(directory)?, number(&[class])?, number(&[file])?)
     }
 
-    /// The file of these numbers, if the file set can have it.
+    /// The file with these numbers, if they are in the range of the file set.
     #[must_use]
     pub fn new(directory: u64, class: u64, file: u64) -> Option<Self> {
         (directory <= 99_999 && class <= 3 && file <= 8).then_some(Self {
@@ -128,7 +128,7 @@ impl Form {
     }
 }
 
-/// User and last advertisement of a `Cookie` field; without them user 0 and the last one.
+/// User and last advertisement of a `Cookie` field; by default user 0 and the last advertisement.
 #[must_use]
 pub fn user_of(cookie: Option<&[u8]>) -> (u64, u64) {
     let field = cookie.unwrap_or_default();
@@ -145,9 +145,9 @@ pub fn user_of(cookie: Option<&[u8]>) -> (u64, u64) {
     )
 }
 
-/// Who a user is, or whom an advertisement is for: a set of 16 properties, of which each number has
-/// about a quarter and at least one. The bits are those of the number times 2^64 over the golden
-/// ratio (Fibonacci hashing), so that neighbours differ.
+/// The demographics of a user, or of an advertisement's audience: a set of 16 properties, of which each
+/// number has about a quarter and at least one. The bits are those of the number times 2^64 divided by
+/// the golden ratio (Fibonacci hashing), so that neighbours differ.
 #[must_use]
 pub fn demographics(number: u64) -> u16 {
     let mixed = (number + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -155,7 +155,7 @@ pub fn demographics(number: u64) -> u16 {
     (high & low) | 1 << (mixed >> 60)
 }
 
-/// The advertisement that a user sees after `last`; the one after it if none fits.
+/// The advertisement that a user sees after `last`; `last + 1` if none matches.
 #[must_use]
 pub fn next_ad(user: u64, last: u64) -> u64 {
     let wanted = demographics(user);
@@ -172,7 +172,7 @@ pub fn ad_link(ad: u64) -> String {
     format!("<!WEB99CAD><IMG SRC=\"/file_set/dir{directory:05}/class{class}_{file}\"><!/WEB99CAD>")
 }
 
-/// What stands before the file in a page.
+/// The part of a page before the file.
 #[must_use]
 pub fn page_top(script: &str, query: &[u8], peer: IpAddr) -> Vec<u8> {
     let mut page = Vec::with_capacity(320);
@@ -195,11 +195,11 @@ pub fn page_top(script: &str, query: &[u8], peer: IpAddr) -> Vec<u8> {
     page
 }
 
-/// What stands after the file in a page.
+/// The part of a page after the file.
 pub const PAGE_END: &[u8] = b"\n</pre>\n</body>\n</html>\n";
 
-/// The page of the CGI operation, for the program that answers it: `query` and `peer` are
-/// `QUERY_STRING` and `REMOTE_ADDR`, `root` the folder with the file set.
+/// The page of the CGI operation, for the CGI program. `query` and `peer` are `QUERY_STRING` and
+/// `REMOTE_ADDR`, `root` is the folder with the file set.
 ///
 /// # Errors
 /// The query names no file of the file set, or the file cannot be read.
@@ -222,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_of_the_file_set_is_named_in_one_way() {
+    fn a_file_of_the_file_set_has_one_name() {
         let name = FileName::of(b"/file_set/dir00012/class3_8").unwrap();
         assert_eq!(name, FileName::new(12, 3, 8).unwrap());
         assert_eq!(name.path(), "/file_set/dir00012/class3_8");
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn advertisements_rotate_through_those_that_fit_the_user() {
+    fn a_user_sees_all_matching_advertisements_in_turn() {
         for user in [0, 1, 10_001, u64::MAX >> 4] {
             let fitting = (0..ADS)
                 .filter(|ad| demographics(ADS + ad) & demographics(user) != 0)
@@ -249,21 +249,17 @@ mod tests {
                 ad = next_ad(user, ad);
                 seen.insert(ad);
             }
-            assert_eq!(
-                seen.len(),
-                fitting.max(1),
-                "each once before any comes again"
-            );
+            assert_eq!(seen.len(), fitting.max(1), "each once before any repeats");
         }
     }
 
     #[test]
-    fn every_link_fits_where_the_mark_was() {
+    fn every_link_is_as_long_as_its_placeholder() {
         assert!((0..ADS).all(|ad| ad_link(ad).len() == AD_MARK.len()));
     }
 
     #[test]
-    fn a_cookie_says_who_it_is_and_what_was_seen() {
+    fn a_cookie_has_the_user_and_the_last_advertisement() {
         assert_eq!(
             user_of(Some(b"my_cookie=user_id=10001&last_ad=17")),
             (10_001, 17)

@@ -1,4 +1,4 @@
-//! One connection at a time, with blocking calls: what a thread or a process of a pool does.
+//! A thread or process of a pool: one connection at a time, with blocking calls.
 
 use std::io;
 use std::net::IpAddr;
@@ -12,31 +12,31 @@ use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{RecvFlags, Shutdown, SocketFlags, recv, shutdown};
 
-use super::listener::{Reserve, accept, has_unread_bytes, turn_away};
+use super::listener::{ReserveDescriptor, accept, has_unread_bytes, reject_client};
 use super::tls::TlsSession;
-use crate::answer::{Stop, Worker};
 use crate::error::ServeError;
-use crate::outgoing::{Outgoing, Sent};
-use crate::talk::Talk;
+use crate::http_state::HttpState;
+use crate::send_queue::{SendQueue, SendStatus};
+use crate::worker::{BatchEnd, Worker};
 use perpacket_http::status::Status;
 
-/// How long a call blocks at most: then deadlines and the flag to stop are looked at.
+/// Longest time that a call blocks. Deadlines and the stop flag are checked between calls.
 const TICK: Duration = Duration::from_millis(500);
 
 /// Size of the input buffer, beside room for a partial head.
 const BUFFER_BYTES: usize = 16_384;
 
-/// Reads of what a refused client still sends.
-const THROWN_READS: usize = 64;
+/// Most reads of input to discard while lingering.
+const DISCARDED_READS: usize = 64;
 
-/// Makes a listener block, for a tick at a time.
+/// Makes a listener block, up to [`TICK`] at a time.
 pub fn prepare(listener: &OwnedFd) -> Result<(), ServeError> {
     rustix::io::ioctl_fionbio(listener, false)
         .and_then(|()| set_socket_timeout(listener, Timeout::Recv, Some(TICK)))
         .map_err(ServeError::system("making the listener block"))
 }
 
-/// Serves clients one after the other until `halt`.
+/// Serves connections one after the other until `halt`.
 pub fn run(
     worker: Worker,
     listener: &OwnedFd,
@@ -51,28 +51,27 @@ pub fn run(
         worker,
         buffer: Vec::with_capacity(buffer_bytes),
         input: Vec::new(),
-        out: Outgoing::default(),
+        out: SendQueue::default(),
         halt,
     };
-    let mut reserve = Reserve::new();
+    let mut reserve = ReserveDescriptor::new();
     while !halt.load(Ordering::Relaxed) {
-        server.worker.counters().system_calls.add(1);
-        let taken = accept(listener, SocketFlags::empty());
+        let accepted = accept(listener, SocketFlags::empty());
         server.worker.clock.tick();
-        match taken {
-            Ok((socket, peer)) => server.take(&socket, peer, tls),
+        match accepted {
+            Ok((socket, peer)) => server.serve(&socket, peer, tls),
             Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
                 let mut answer = Vec::new();
                 server
                     .worker
-                    .write_refusal(Status::ServiceUnavailable, &mut answer);
-                if reserve.shed(listener.as_fd(), &answer) {
+                    .write_rejection(Status::ServiceUnavailable, &mut answer);
+                if reserve.reject_next(listener.as_fd(), &answer) {
                     server.worker.counters().shed.add(1);
                 } else {
                     std::thread::sleep(TICK);
                 }
             }
-            // Nobody came for a tick, or a client was gone before it was taken.
+            // No connection within a tick, or the client has closed already.
             Err(_) => {}
         }
     }
@@ -83,35 +82,35 @@ struct Blocking<'a> {
     worker: Worker,
     buffer: Vec<u8>,
     input: Vec<u8>,
-    out: Outgoing,
+    out: SendQueue,
     halt: &'a AtomicBool,
     idle_ms: u64,
     request_ms: u64,
 }
 
 impl Blocking<'_> {
-    /// Serves one client, or turns it away.
-    fn take(&mut self, socket: &OwnedFd, peer: IpAddr, tls: Option<&Arc<rustls::ServerConfig>>) {
-        if !self.worker.site.enter() {
+    /// Serves one connection, or rejects it.
+    fn serve(&mut self, socket: &OwnedFd, peer: IpAddr, tls: Option<&Arc<rustls::ServerConfig>>) {
+        if !self.worker.site.reserve_connection() {
             let mut answer = Vec::new();
             self.worker
-                .write_refusal(Status::ServiceUnavailable, &mut answer);
-            turn_away(socket, &answer);
+                .write_rejection(Status::ServiceUnavailable, &mut answer);
+            reject_client(socket, &answer);
             self.worker.counters().shed.add(1);
             return;
         }
-        self.worker.welcome();
+        self.worker.count_connection();
         self.input.clear();
         self.out.clear();
         if let Ok(session) = tls.map(TlsSession::new).transpose() {
-            // An error ends this connection and nothing else.
-            let _ = self.converse(socket, peer, session);
+            // An error only ends this connection.
+            let _ = self.serve_requests(socket, peer, session);
         }
         self.worker.counters().closed.add(1);
-        self.worker.site.leave();
+        self.worker.site.release_connection();
     }
 
-    fn converse(
+    fn serve_requests(
         &mut self,
         socket: &OwnedFd,
         peer: IpAddr,
@@ -119,12 +118,11 @@ impl Blocking<'_> {
     ) -> io::Result<()> {
         set_socket_timeout(socket, Timeout::Recv, Some(TICK))?;
         set_socket_timeout(socket, Timeout::Send, Some(TICK))?;
-        self.worker.counters().system_calls.add(3);
-        let mut talk = Talk::new(peer);
+        let mut http = HttpState::new(peer);
         let mut request_deadline_ms = None;
         loop {
             let is_within_request =
-                talk.is_within_request() || tls.as_ref().is_some_and(TlsSession::is_within_request);
+                http.is_within_request() || tls.as_ref().is_some_and(TlsSession::is_within_request);
             if !is_within_request {
                 request_deadline_ms = None;
             } else if request_deadline_ms.is_none() {
@@ -133,30 +131,30 @@ impl Blocking<'_> {
             if !self.read(socket, request_deadline_ms, &mut tls)? {
                 return Ok(());
             }
-            let before = talk.answered;
+            let before = http.answered;
             loop {
-                let turn = self.worker.answer(&mut talk, &self.input, &mut self.out);
-                self.input.drain(..turn.used);
+                let batch = self.worker.answer(&mut http, &self.input, &mut self.out);
+                self.input.drain(..batch.used);
                 self.send(socket, &mut tls)?;
-                match turn.stop {
-                    Stop::Input => {
-                        if talk.answered != before {
+                match batch.end {
+                    BatchEnd::NeedsInput => {
+                        if http.answered != before {
                             request_deadline_ms = None;
                         }
                         break;
                     }
-                    Stop::Output => {}
-                    // Only who asks helpers gets one, and only a loop defers.
-                    Stop::Job(_) | Stop::Later => return Ok(()),
-                    Stop::Close(is_sending) => {
-                        return self.end(socket, &mut tls, is_sending);
+                    BatchEnd::OutputFull => {}
+                    // Only workers with helper threads return jobs, and only loops defer.
+                    BatchEnd::NeedsJob(_) | BatchEnd::Deferred => return Ok(()),
+                    BatchEnd::Close(is_sending) => {
+                        return self.finish(socket, &mut tls, is_sending);
                     }
                 }
             }
         }
     }
 
-    /// Waits for more input; `false` if none will come.
+    /// Waits for more input; `false` if there is none.
     fn read(
         &mut self,
         socket: &OwnedFd,
@@ -166,19 +164,18 @@ impl Blocking<'_> {
         let idle_deadline_ms = self.worker.clock.now_ms + self.idle_ms;
         let deadline_ms = request_deadline_ms.unwrap_or(idle_deadline_ms);
         loop {
-            // Looked at before each read: a client that sends a byte now and then is slow too.
+            // Checked before each read: a client that sends single bytes is slow too.
             if self.worker.clock.now_ms >= deadline_ms {
                 self.worker.counters().timed_out.add(1);
                 if request_deadline_ms.is_some() && tls.is_none() {
                     let mut answer = Vec::new();
                     self.worker
-                        .write_refusal(Status::RequestTimeout, &mut answer);
-                    turn_away(socket, &answer);
+                        .write_rejection(Status::RequestTimeout, &mut answer);
+                    reject_client(socket, &answer);
                 }
                 return Ok(false);
             }
             self.buffer.clear();
-            self.worker.counters().system_calls.add(1);
             let spare = spare_capacity(&mut self.buffer);
             let received = recv(socket, spare, RecvFlags::empty());
             self.worker.clock.tick();
@@ -203,7 +200,7 @@ impl Blocking<'_> {
         Ok(true)
     }
 
-    /// Sends all there is, as long as the client takes some of it.
+    /// Sends all output, as long as the client makes progress.
     fn send(&mut self, socket: &OwnedFd, tls: &mut Option<TlsSession>) -> io::Result<()> {
         if self.out.is_empty() {
             return Ok(());
@@ -216,7 +213,7 @@ impl Blocking<'_> {
                 None => self.out.send(socket, counters, false, false)?,
                 Some(session) => session.send(socket, &mut self.out, counters)?,
             };
-            if sent == Sent::All {
+            if sent == SendStatus::Complete {
                 return Ok(());
             }
             self.worker.clock.tick();
@@ -232,7 +229,7 @@ impl Blocking<'_> {
         }
     }
 
-    fn end(
+    fn finish(
         &mut self,
         socket: &OwnedFd,
         tls: &mut Option<TlsSession>,
@@ -246,7 +243,7 @@ impl Blocking<'_> {
             return Ok(());
         }
         shutdown(socket, Shutdown::Write)?;
-        for _ in 0..THROWN_READS {
+        for _ in 0..DISCARDED_READS {
             self.buffer.clear();
             let spare = spare_capacity(&mut self.buffer);
             match recv(socket, spare, RecvFlags::empty()) {

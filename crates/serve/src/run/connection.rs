@@ -1,26 +1,26 @@
-//! A connection of a loop: what it waits for, and since when.
+//! A connection of a loop: its state, and what it waits for until when.
 
 use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
 use super::tls::TlsSession;
-use crate::files::helpers::Job;
-use crate::outgoing::Outgoing;
-use crate::talk::Talk;
+use crate::files::helper_threads::Job;
+use crate::http_state::HttpState;
+use crate::send_queue::SendQueue;
 use perpacket_linux::uring::{Multishot, Registered, Target};
 
-/// What ends a connection that does nothing.
+/// What a connection waits for. Each has its own time-out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waiting {
-    /// The next request has not begun.
+    /// The first byte of the next request.
     Idle,
-    /// A request is coming in.
+    /// The rest of a request.
     Request,
-    /// The client takes the response.
+    /// The client, to read the response.
     Sending,
-    /// A helper works for it: no limit, it is not the client who is slow.
+    /// A helper thread. No time-out: the client is not the cause.
     Helper,
-    /// The response is sent; what the client still sends is thrown away, so that it can read it.
+    /// The client, to close. The last response is sent; further input is discarded.
     Lingering,
 }
 
@@ -29,40 +29,40 @@ pub enum Waiting {
 pub struct Connection {
     /// Its socket.
     pub socket: OwnedFd,
-    /// The HTTP side.
-    pub talk: Talk,
-    /// Bytes that came and are not answered: a part of a request, or requests that have to wait.
+    /// The state of HTTP.
+    pub http: HttpState,
+    /// Input that is not answered: a part of a request, or requests that wait.
     pub input: Vec<u8>,
-    /// What is answered and not sent, or not all; none if there is nothing to send.
-    pub out: Option<Box<Outgoing>>,
-    /// TLS, if it is spoken.
+    /// Responses that are not sent completely.
+    pub out: Option<Box<SendQueue>>,
+    /// The TLS session, if the server uses TLS.
     pub tls: Option<Box<TlsSession>>,
     /// What it waits for.
     pub waiting: Waiting,
-    /// When that ends the connection, in milliseconds of the worker's clock.
+    /// When the time-out ends, in milliseconds of the worker's clock.
     pub deadline_ms: u64,
     /// What the client has acknowledged of a response that it takes slowly.
     pub progress: Option<Progress>,
     /// The socket may have more to read.
     pub is_readable: bool,
-    /// There may be whole requests in the input.
+    /// The input may have complete requests.
     pub has_requests: bool,
     /// The next of them may take long, and other connections come first.
     pub is_deferred: bool,
     /// The loop has it in its queue of deferred connections.
     pub is_queued: bool,
-    /// The client will send no more.
+    /// The client has shut down its side.
     pub is_half_closed: bool,
-    /// The connection ends when all is sent; `Some(true)` if the client may still be sending.
+    /// Set if the connection closes after the output is sent: whether the client may still be sending.
     pub ending: Option<bool>,
-    /// What a helper must do when all is sent.
+    /// The job for a helper thread after the output is sent.
     pub job: Option<Box<Job>>,
-    /// A helper read the next part of a file.
+    /// A helper thread has read the next part of a file.
     pub is_warmed: bool,
     /// Its slot in an io_uring's table, if it has one.
     pub registered: Option<Registered>,
-    /// What is under way, where reads and sends complete later.
-    pub flight: Flight,
+    /// Operations of an io_uring that have not completed.
+    pub operations: PendingOperations,
 }
 
 /// Bytes that a client has acknowledged, and since when it has acknowledged no more.
@@ -74,27 +74,27 @@ pub struct Progress {
     pub since_ms: u64,
 }
 
-/// What an io_uring has under way for a connection.
+/// Operations of an io_uring that have not completed.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Flight {
-    /// A read.
+pub struct PendingOperations {
+    /// The receive.
     pub receiving: Receiving,
-    /// A send, or the read of what is sent.
+    /// A send, or a read of the file part to send.
     pub is_sending: bool,
-    /// The connection ends when nothing is under way.
+    /// The connection closes after all operations have completed.
     pub is_closing: bool,
 }
 
-/// How an io_uring reads from a connection.
+/// The receive operation of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Receiving {
-    /// Not.
+    /// None.
     #[default]
-    Not,
-    /// Once, when bytes arrive.
-    Once,
-    /// Whenever bytes arrive.
-    Always(Multishot),
+    Idle,
+    /// It completes once.
+    Single,
+    /// It completes whenever bytes arrive.
+    Multishot(Multishot),
 }
 
 impl Connection {
@@ -102,7 +102,7 @@ impl Connection {
     pub fn new(socket: OwnedFd, peer: IpAddr, tls: Option<Box<TlsSession>>) -> Self {
         Self {
             socket,
-            talk: Talk::new(peer),
+            http: HttpState::new(peer),
             input: Vec::new(),
             out: None,
             tls,
@@ -118,11 +118,11 @@ impl Connection {
             job: None,
             is_warmed: false,
             registered: None,
-            flight: Flight::default(),
+            operations: PendingOperations::default(),
         }
     }
 
-    /// Its socket, as an io_uring has it at the least cost.
+    /// The socket for operations of an io_uring: by slot if it has one, which costs less.
     #[inline]
     pub fn target(&self) -> Target<'_> {
         match self.registered {
@@ -131,19 +131,19 @@ impl Connection {
         }
     }
 
-    /// Whether its next request can be answered now: nothing stands before it.
+    /// Whether its next request can be answered now: no response, job or close comes first.
     pub fn is_free(&self) -> bool {
         self.out.is_none()
             && self.job.is_none()
             && self.ending.is_none()
             && self.waiting != Waiting::Helper
-            && !self.flight.is_sending
-            && !self.flight.is_closing
+            && !self.operations.is_sending
+            && !self.operations.is_closing
     }
 }
 
-/// Connections by number. A number is used again, with another generation, so that an event of a
-/// connection that is gone is known as such.
+/// Connections by token: a slot number and a generation. The slot of a closed connection is reused
+/// with another generation, so that a late event of the closed one finds nothing.
 #[derive(Debug, Default)]
 pub struct Connections {
     slots: Vec<(u32, Option<Connection>)>,
@@ -162,7 +162,7 @@ impl Connections {
         u64::from(slot.0) << 32 | u64::from(number)
     }
 
-    /// Takes a connection out to work on it; `None` if it is gone.
+    /// The connection of a token; `None` if it is closed.
     #[inline]
     pub fn get(&mut self, token: u64) -> Option<&mut Connection> {
         let (generation, connection) = self.slots.get_mut(token as u32 as usize)?;
@@ -180,12 +180,12 @@ impl Connections {
         connection.take()
     }
 
-    /// How many there are.
+    /// The number of connections.
     pub fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
-    /// Tokens of those whose deadline is over at `now_ms`, and the next deadline of the others.
+    /// Tokens of connections whose deadline has passed, and the next deadline of the others.
     pub fn overdue(&self, now_ms: u64) -> (Vec<u64>, u64) {
         let mut tokens = Vec::new();
         let mut next_ms = u64::MAX;
@@ -208,7 +208,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     #[test]
-    fn a_token_of_a_connection_that_is_gone_finds_nothing() {
+    fn the_token_of_a_closed_connection_finds_nothing() {
         let connection = || {
             let (socket, _) = std::os::unix::net::UnixStream::pair().unwrap();
             Connection::new(socket.into(), Ipv4Addr::LOCALHOST.into(), None)

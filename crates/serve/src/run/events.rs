@@ -1,13 +1,13 @@
-//! An epoll loop: one thread, its own listener, its own cache.
+//! An epoll loop: one thread with its own listener and its own cache.
 //!
 //! A request on an open connection costs three system calls: wait, read, send. Connections are
-//! registered once, edge-triggered, for reading and writing, and never again. Of all that are
-//! ready a loop first takes in what they ask and answers what lies in the cache, then sends, then
-//! does what takes longer: the kernel's code of one kind stays in the processor's nearest cache,
-//! and no long answer holds back a short one. A loop that is faster than its clients finds one or
-//! two ready each time it wakes, and pays a wait, and often a sleep and a wakeup, for each; with
-//! `--coalesce` it lets them gather. What is done for a connection when it is ready stands in
-//! [`super::engine`]; here is who is ready, who comes, and who has waited too long.
+//! registered once, edge-triggered, for reading and writing. Of all ready connections a loop first
+//! reads the requests and answers those whose files are cached, then sends, then answers the others.
+//! So the kernel's code of one kind stays in the processor's nearest cache, and a long response does
+//! not hold back a short one. A loop that is faster than its clients finds one or two ready each time
+//! it wakes, and pays for a wait, and often for a sleep and a wakeup, each time. With `--coalesce` it
+//! waits for more of them. [`super::handler`] serves a ready connection; this file has the events,
+//! the accepts and the time-outs.
 
 use std::collections::VecDeque;
 use std::io;
@@ -25,106 +25,107 @@ use rustix::net::SocketFlags;
 use rustix::thread::{nanosleep, set_current_timer_slack};
 
 use super::connection::{Connection, Connections};
-use super::engine::{DEFERRED_TIME, Engine, Fate};
-use super::listener::{Reserve, accept, turn_away};
+use super::handler::{ConnectionHandler, ConnectionStatus, DEFERRED_TIME};
+use super::listener::{ReserveDescriptor, accept, reject_client};
 use super::tls::TlsSession;
-use crate::answer::Worker;
-use crate::files::helpers::{HelperDesk, Mailbox};
+use crate::files::helper_threads::{JobResults, JobSender};
+use crate::worker::Worker;
 
-/// Tokens that are no connection's.
+/// Tokens that belong to no connection.
 const LISTENER: u64 = u64::MAX;
-const BELL: u64 = u64::MAX - 1;
+const WAKEUP: u64 = u64::MAX - 1;
 
-/// Events taken at a time.
+/// Most events of one wait.
 const EVENTS: usize = 256;
 
-/// Connections taken for one event of the listener, so that clients already here get their turn.
+/// Most connections accepted for one event of the listener, so that open connections do not wait.
 const ACCEPTS: usize = 64;
 
-/// How long no client is taken when there is nothing to turn one away with, in milliseconds.
+/// How long no connection is accepted when there is no descriptor to reject one with, in milliseconds.
 const PAUSE_MS: u64 = 100;
 
-/// Clients ready at a time that are not few: more of them save little more of the wait they share.
-const GATHERED: usize = 32;
+/// With so many ready clients or more, a loop does not wait for others: they would save little more.
+const COALESCE_BELOW: usize = 32;
 
-/// Open connections from which on more clients may come while a loop waits for them.
-const GATHERED_OF: usize = 2 * GATHERED;
+/// Open connections from which on waiting for more ready clients pays.
+const COALESCE_CONNECTIONS: usize = 2 * COALESCE_BELOW;
 
-/// How late the kernel may wake a loop that waits for so little, in nanoseconds; its own default is
-/// 50 microseconds (prctl(2), PR_SET_TIMERSLACK).
+/// How late the kernel may wake a loop from such a wait, in nanoseconds. The default of 50
+/// microseconds is too coarse (prctl(2), PR_SET_TIMERSLACK).
 const TIMER_SLACK_NS: NonZeroU64 = NonZeroU64::new(1000).unwrap();
 
-/// No wait at all.
-const AT_ONCE: Timespec = Timespec {
+/// No wait.
+const NO_WAIT: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 0,
 };
 
 struct Loop<'a> {
-    engine: Engine,
+    handler: ConnectionHandler,
     connections: Connections,
     epoll: OwnedFd,
     listener: &'a OwnedFd,
-    mailbox: Arc<Mailbox>,
+    results: Arc<JobResults>,
     tls: Option<&'a Arc<rustls::ServerConfig>>,
-    reserve: Reserve,
+    reserve: ReserveDescriptor,
     paused_until_ms: Option<u64>,
     /// Connections whose next request may take long.
     deferred: VecDeque<u64>,
-    /// The helpers are done with something.
-    has_outcomes: bool,
+    /// Results of jobs have arrived.
+    has_results: bool,
 }
 
-/// Runs the loop until `halt` is true and the mailbox rings.
+/// Runs the loop until `halt` is true and `results` wakes it.
 pub fn run(
     worker: Worker,
     listener: &OwnedFd,
-    mailbox: Arc<Mailbox>,
-    desk: Option<HelperDesk>,
+    results: Arc<JobResults>,
+    jobs: Option<JobSender>,
     tls: Option<&Arc<rustls::ServerConfig>>,
     halt: &AtomicBool,
 ) -> io::Result<()> {
     let epoll = epoll::create(CreateFlags::CLOEXEC)?;
     let mut this = Loop {
-        engine: Engine::new(worker, desk),
+        handler: ConnectionHandler::new(worker, jobs),
         connections: Connections::default(),
         epoll,
         listener,
-        mailbox,
+        results,
         tls,
-        reserve: Reserve::new(),
+        reserve: ReserveDescriptor::new(),
         paused_until_ms: None,
         deferred: VecDeque::new(),
-        has_outcomes: false,
+        has_results: false,
     };
-    let bell = EventData::new_u64(BELL);
-    epoll::add(&this.epoll, this.mailbox.bell(), bell, EventFlags::IN)?;
+    let wakeup = EventData::new_u64(WAKEUP);
+    epoll::add(&this.epoll, this.results.wakeup(), wakeup, EventFlags::IN)?;
     let client = EventData::new_u64(LISTENER);
     epoll::add(&this.epoll, listener, client, EventFlags::IN)?;
-    let gather = gathering(this.engine.worker.site.settings.coalesce_us);
+    let coalesce = coalescing(this.handler.worker.site.settings.coalesce_us);
     let mut events = Vec::with_capacity(EVENTS);
     while !halt.load(Ordering::Relaxed) {
         events.clear();
         let timeout = this.timeout();
         this.wait(&mut events, timeout.as_ref())?;
-        let few = (1..GATHERED).contains(&events.len()) && this.deferred.is_empty();
-        if let Some(time) = gather.filter(|_| few && this.connections.len() >= GATHERED_OF) {
-            this.engine.worker.counters().system_calls.add(1);
-            // A signal ends it early, and nothing is lost.
+        let few = (1..COALESCE_BELOW).contains(&events.len()) && this.deferred.is_empty();
+        if let Some(time) =
+            coalesce.filter(|_| few && this.connections.len() >= COALESCE_CONNECTIONS)
+        {
+            // A signal ends it early, which does no harm.
             let _ = nanosleep(&time);
-            this.wait(&mut events, Some(&AT_ONCE))?;
+            this.wait(&mut events, Some(&NO_WAIT))?;
         }
-        this.turn(&events)?;
+        this.run_once(&events)?;
     }
     Ok(())
 }
 
-/// How long to let clients gather, and a thread that wakes in time for it.
-fn gathering(coalesce_us: u64) -> Option<Timespec> {
+/// How long to wait for more ready clients. Sets the timer slack of this thread for it.
+fn coalescing(coalesce_us: u64) -> Option<Timespec> {
     if coalesce_us == 0 {
         return None;
     }
-    // Without it the loop waits longer than asked, which is no reason not to serve.
+    // If it fails, the loop waits longer than configured.
     let _ = set_current_timer_slack(Some(TIMER_SLACK_NS));
     Some(Timespec {
         tv_sec: 0,
@@ -133,58 +134,57 @@ fn gathering(coalesce_us: u64) -> Option<Timespec> {
 }
 
 impl Loop<'_> {
-    /// Adds what is ready to the events.
+    /// Appends the ready events.
     fn wait(&self, events: &mut Vec<Event>, timeout: Option<&Timespec>) -> io::Result<()> {
-        self.engine.worker.counters().system_calls.add(1);
         match epoll::wait(&self.epoll, spare_capacity(events), timeout) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Does what there is to do.
-    fn turn(&mut self, events: &[Event]) -> io::Result<()> {
-        self.engine.worker.clock.tick();
-        self.engine.worker.defers = true;
+    /// Handles events, deferred requests and time-outs.
+    fn run_once(&mut self, events: &[Event]) -> io::Result<()> {
+        self.handler.worker.clock.tick();
+        self.handler.worker.defers = true;
         for event in events {
             let (token, flags) = (event.data.u64(), event.flags);
             match token {
                 LISTENER => self.accept_some()?,
-                BELL => self.has_outcomes = true,
-                _ => self.take_in(token, flags),
+                WAKEUP => self.has_results = true,
+                _ => self.read_and_answer(token, flags),
             }
         }
         for event in events {
             let token = event.data.u64();
-            if !matches!(token, LISTENER | BELL) {
+            if !matches!(token, LISTENER | WAKEUP) {
                 self.advance(token);
             }
         }
-        self.engine.worker.defers = false;
-        self.go_on();
-        let now_ms = self.engine.worker.clock.now_ms;
-        if now_ms >= self.engine.next_deadline_ms {
-            self.sweep();
+        self.handler.worker.defers = false;
+        self.run_deferred();
+        let now_ms = self.handler.worker.clock.now_ms;
+        if now_ms >= self.handler.next_deadline_ms {
+            self.close_overdue();
         }
         if self.paused_until_ms.is_some_and(|until| now_ms >= until) {
             self.paused_until_ms = None;
-            self.listen(EventFlags::IN)?;
+            self.set_listener_events(EventFlags::IN)?;
         }
         Ok(())
     }
 
-    /// How long to wait: until a connection may be overdue.
+    /// How long to wait: until the earliest deadline.
     fn timeout(&self) -> Option<Timespec> {
         if !self.deferred.is_empty() {
-            return Some(AT_ONCE);
+            return Some(NO_WAIT);
         }
         let until_ms = match self.paused_until_ms {
-            Some(pause_ms) => self.engine.next_deadline_ms.min(pause_ms),
+            Some(pause_ms) => self.handler.next_deadline_ms.min(pause_ms),
             None if self.connections.len() == 0 => return None,
-            None => self.engine.next_deadline_ms,
+            None => self.handler.next_deadline_ms,
         };
-        let left_ms = until_ms.saturating_sub(self.engine.worker.clock.now_ms);
-        // The coarse clock may be a tick behind: without some more the loop would wait twice.
+        let left_ms = until_ms.saturating_sub(self.handler.worker.clock.now_ms);
+        // The coarse clock may be a tick late. Without the addition the loop would wait twice.
         let left_ms = left_ms.min(3_600_000) as i64 + 10;
         Some(Timespec {
             tv_sec: left_ms / 1000,
@@ -192,9 +192,9 @@ impl Loop<'_> {
         })
     }
 
-    /// An event of a connection: notes it, and takes in what came.
+    /// Handles an event of a connection: reads and answers.
     #[inline]
-    fn take_in(&mut self, token: u64, flags: EventFlags) {
+    fn read_and_answer(&mut self, token: u64, flags: EventFlags) {
         let Some(connection) = self.connections.get(token) else {
             return;
         };
@@ -203,36 +203,36 @@ impl Loop<'_> {
         }
         if flags.intersects(EventFlags::IN | EventFlags::RDHUP) {
             connection.is_readable = true;
-            // An end that comes with the last bytes has its edge with theirs: a short read must
-            // not be taken for all there is.
+            // The end of input may share its edge with the last bytes: after a short read there is
+            // still the end to read.
             connection.is_half_closed |= flags.contains(EventFlags::RDHUP);
         }
-        if self.engine.take_in(connection) == Fate::Ends {
+        if self.handler.read_and_answer(connection) == ConnectionStatus::Closed {
             self.close(token);
         }
     }
 
-    /// Does for a connection all that can be done now.
+    /// Sends, answers and reads for a connection until it has to wait.
     #[inline]
     fn advance(&mut self, token: u64) {
         let Some(connection) = self.connections.get(token) else {
             return;
         };
-        match self.engine.advance(connection, token) {
-            Fate::Stays => {}
-            Fate::Later => {
+        match self.handler.advance(connection, token) {
+            ConnectionStatus::Open => {}
+            ConnectionStatus::Deferred => {
                 if !std::mem::replace(&mut connection.is_queued, true) {
                     self.deferred.push_back(token);
                 }
             }
-            Fate::Ends => self.close(token),
+            ConnectionStatus::Closed => self.close(token),
         }
     }
 
-    /// Does what may take longer, when what is done before is sent.
-    fn go_on(&mut self) {
-        if std::mem::take(&mut self.has_outcomes) {
-            self.take_outcomes();
+    /// Applies results of jobs and answers deferred requests, after all other responses are sent.
+    fn run_deferred(&mut self) {
+        if std::mem::take(&mut self.has_results) {
+            self.apply_job_results();
         }
         let begin = Instant::now();
         for _ in 0..self.deferred.len() {
@@ -249,53 +249,51 @@ impl Loop<'_> {
         }
     }
 
-    /// Takes clients until there are no more, or others should have their turn.
+    /// Accepts connections, up to [`ACCEPTS`].
     fn accept_some(&mut self) -> io::Result<()> {
         for _ in 0..ACCEPTS {
-            self.engine.worker.counters().system_calls.add(1);
             match accept(self.listener, SocketFlags::NONBLOCK) {
                 Ok((socket, peer)) => {
-                    if !self.engine.worker.site.enter() {
-                        turn_away(&socket, &self.engine.unavailable());
-                        self.engine.worker.counters().shed.add(1);
+                    if !self.handler.worker.site.reserve_connection() {
+                        reject_client(&socket, &self.handler.unavailable());
+                        self.handler.worker.counters().shed.add(1);
                         continue;
                     }
-                    self.engine.worker.welcome();
+                    self.handler.worker.count_connection();
                     let tls = match self.tls.map(TlsSession::new).transpose() {
                         Ok(tls) => tls.map(Box::new),
                         Err(_) => {
-                            self.leave();
+                            self.count_closed();
                             continue;
                         }
                     };
-                    self.enter(Connection::new(socket, peer, tls));
+                    self.add(Connection::new(socket, peer, tls));
                 }
                 Err(Errno::AGAIN) => return Ok(()),
                 Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
-                    let answer = self.engine.unavailable();
-                    if !self.reserve.shed(self.listener.as_fd(), &answer) {
-                        let now_ms = self.engine.worker.clock.now_ms;
+                    let answer = self.handler.unavailable();
+                    if !self.reserve.reject_next(self.listener.as_fd(), &answer) {
+                        let now_ms = self.handler.worker.clock.now_ms;
                         self.paused_until_ms = Some(now_ms + PAUSE_MS);
-                        return self.listen(EventFlags::empty());
+                        return self.set_listener_events(EventFlags::empty());
                     }
-                    self.engine.worker.counters().shed.add(1);
+                    self.handler.worker.counters().shed.add(1);
                 }
-                // The client was gone before it was taken, or the network had an error for it.
+                // The client has closed already, or the network reported an error for it.
                 Err(_) => {}
             }
         }
         Ok(())
     }
 
-    /// Adds a connection. The first event comes at once if it has sent something already.
-    fn enter(&mut self, mut connection: Connection) {
-        self.engine.rest(&mut connection);
+    /// Adds a connection. Its first event comes at once if the client has already sent something.
+    fn add(&mut self, mut connection: Connection) {
+        self.handler.wait_for_input(&mut connection);
         let token = self.connections.insert(connection);
         let Some(connection) = self.connections.get(token) else {
             return;
         };
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-        self.engine.worker.counters().system_calls.add(1);
         if epoll::add(
             &self.epoll,
             &connection.socket,
@@ -304,43 +302,42 @@ impl Loop<'_> {
         )
         .is_err()
         {
-            self.engine.worker.counters().shed.add(1);
+            self.handler.worker.counters().shed.add(1);
             self.close(token);
         }
     }
 
-    /// Listens, or does not.
-    fn listen(&self, flags: EventFlags) -> io::Result<()> {
+    /// Starts or stops accepting.
+    fn set_listener_events(&self, flags: EventFlags) -> io::Result<()> {
         let data = EventData::new_u64(LISTENER);
         Ok(epoll::modify(&self.epoll, self.listener, data, flags)?)
     }
 
-    /// Gives connections what the helpers did for them.
-    fn take_outcomes(&mut self) {
-        for (token, outcome) in self.mailbox.take() {
-            self.engine
-                .take_outcome(&mut self.connections, token, outcome);
+    /// Passes results of jobs to their connections.
+    fn apply_job_results(&mut self) {
+        for (token, result) in self.results.drain() {
+            self.handler
+                .apply_job_result(&mut self.connections, token, result);
             self.advance(token);
         }
     }
 
-    /// Ends those who have waited too long.
-    fn sweep(&mut self) {
-        for token in self.engine.overdue(&mut self.connections) {
+    /// Closes connections whose time-out has passed.
+    fn close_overdue(&mut self) {
+        for token in self.handler.overdue(&mut self.connections) {
             self.close(token);
         }
     }
 
     fn close(&mut self, token: u64) {
-        // Closing the socket takes it out of epoll: nobody else has its description.
+        // Closing the socket removes it from epoll: it has no other descriptor.
         if self.connections.remove(token).is_some() {
-            self.engine.worker.counters().system_calls.add(1);
-            self.leave();
+            self.count_closed();
         }
     }
 
-    fn leave(&self) {
-        self.engine.worker.counters().closed.add(1);
-        self.engine.worker.site.leave();
+    fn count_closed(&self) {
+        self.handler.worker.counters().closed.add(1);
+        self.handler.worker.site.release_connection();
     }
 }

@@ -1,4 +1,4 @@
-//! Listening sockets, and what is done with clients when descriptors run out.
+//! Listening sockets, and rejecting clients when descriptors run out.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -11,16 +11,16 @@ use socket2::{Domain, Protocol, Socket, Type};
 use crate::error::ServeError;
 use crate::settings::Settings;
 
-/// Connections that may wait to be taken; the kernel lowers it to `net.core.somaxconn`.
+/// Connections that may wait for an accept. The kernel limits it to `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
 
-/// As many listening sockets at one address, among which the kernel spreads the clients.
+/// `count` listening sockets at one address. The kernel distributes the clients among them.
 pub fn listen(settings: &Settings, count: usize) -> Result<(Vec<OwnedFd>, SocketAddr), ServeError> {
     let fault = |source| ServeError::Listen {
         address: settings.listen.to_string(),
         source,
     };
-    // Alone first: with SO_REUSEPORT another process of this user could share the port unnoticed.
+    // First without SO_REUSEPORT: with it, another process of this user could already have the port.
     let first = bind(settings.listen, false).map_err(fault)?;
     let address = first
         .local_addr()
@@ -47,13 +47,13 @@ fn bind(address: SocketAddr, shared: bool) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), kind, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(shared)?;
-    // Connections take this option over from the listener: responses are whole when they are sent.
+    // Connections inherit the option. Responses are complete when they are sent.
     socket.set_tcp_nodelay(true)?;
     socket.bind(&address.into())?;
     Ok(socket)
 }
 
-/// The next client of a listener.
+/// Accepts a connection; returns it with the client's address.
 pub fn accept(listener: impl AsFd, flags: SocketFlags) -> Result<(OwnedFd, IpAddr), Errno> {
     let (socket, address) = acceptfrom_with(listener, flags | SocketFlags::CLOEXEC)?;
     let peer = address
@@ -62,50 +62,50 @@ pub fn accept(listener: impl AsFd, flags: SocketFlags) -> Result<(OwnedFd, IpAdd
     Ok((socket, peer))
 }
 
-/// A descriptor kept aside, so that there is one to turn a client away with when there is none.
+/// A descriptor that is reserved to reject a client with when there are no others.
 #[derive(Debug)]
-pub struct Reserve(Option<OwnedFd>);
+pub struct ReserveDescriptor(Option<OwnedFd>);
 
-impl Reserve {
-    /// Takes a descriptor aside.
+impl ReserveDescriptor {
+    /// Reserves a descriptor.
     pub fn new() -> Self {
-        Self(spare())
+        Self(open_descriptor())
     }
 
-    /// Takes the next client with the reserve and turns it away; `false` if not even that goes.
-    pub fn shed(&mut self, listener: BorrowedFd<'_>, answer: &[u8]) -> bool {
+    /// Accepts the next client with the reserved descriptor and rejects it; `false` if that fails.
+    pub fn reject_next(&mut self, listener: BorrowedFd<'_>, response: &[u8]) -> bool {
         drop(self.0.take());
-        let taken = accept(listener, SocketFlags::NONBLOCK);
-        let is_shed = match taken {
+        let accepted = accept(listener, SocketFlags::NONBLOCK);
+        let is_rejected = match accepted {
             Ok((socket, _)) => {
-                turn_away(&socket, answer);
+                reject_client(&socket, response);
                 true
             }
             Err(Errno::AGAIN) => true,
             Err(_) => false,
         };
-        self.0 = spare();
-        is_shed
+        self.0 = open_descriptor();
+        is_rejected
     }
 }
 
-fn spare() -> Option<OwnedFd> {
+fn open_descriptor() -> Option<OwnedFd> {
     use rustix::fs::{Mode, OFlags, open};
     open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()
 }
 
-/// Whether bytes of the client wait in the socket. Closing it would then reset the connection.
+/// Whether the socket has unread input. Closing it would then reset the connection.
 pub fn has_unread_bytes(socket: &OwnedFd) -> bool {
     ioctl_fionread(socket).is_ok_and(|bytes| bytes > 0)
 }
 
-/// Sends an answer to a client that is closed next, as far as it goes.
+/// Sends a response to a client whose connection is closed next, as far as the socket accepts it.
 ///
-/// What it sent already is read first: closing a socket with unread bytes resets the connection,
-/// and the client would lose the answer.
-pub fn turn_away(socket: &OwnedFd, answer: &[u8]) {
+/// Reads input first: closing a socket with unread bytes resets the connection, and the client would
+/// lose the response.
+pub fn reject_client(socket: &OwnedFd, response: &[u8]) {
     let mut unread = [0; 4096];
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
     let _ = recv(socket, &mut unread, RecvFlags::DONTWAIT);
-    let _ = send(socket, answer, flags);
+    let _ = send(socket, response, flags);
 }

@@ -1,9 +1,9 @@
-//! The architectures: who waits for bytes, and how. What is answered stands in [`crate::answer`].
+//! The architectures: how they wait for bytes. [`crate::worker`] answers requests.
 
 mod blocking;
 mod connection;
-mod engine;
 mod events;
+mod handler;
 mod listener;
 mod pinning;
 mod processes;
@@ -23,21 +23,21 @@ use perpacket_linux::memory::SharedTable;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{Timespec, nanosleep};
 
-use crate::answer::Worker;
 use crate::error::ServeError;
-use crate::files::cache::{Cache, Shelf};
-use crate::files::helpers::{HELPERS, Helpers, Mailbox};
+use crate::files::cache::{Cache, CacheHandle};
+use crate::files::helper_threads::{HELPER_THREADS, HelperThreads, JobResults};
 use crate::report::{Report, Reporter};
 use crate::settings::{Architecture, Settings};
 use crate::site::Site;
+use crate::worker::Worker;
 
-/// Descriptors kept for files, listeners and polling when connections are counted.
+/// Descriptors for files, listeners and polling, which connections may not use.
 const RESERVED_DESCRIPTORS: u64 = 128;
 
-/// How often the flag to stop is looked at where no signal interrupts the wait.
+/// How often the stop flag is checked if no signal interrupts the wait.
 const STOP_CHECK: Duration = Duration::from_millis(200);
 
-/// A server that is bound: clients can connect, and are answered once it runs.
+/// A bound server. Clients can connect, and get responses once it runs.
 pub struct Server {
     site: Arc<Site>,
     listeners: Vec<OwnedFd>,
@@ -47,26 +47,26 @@ pub struct Server {
 }
 
 impl Server {
-    /// Binds, opens the root, reads the certificate, and ceases to be root.
+    /// Binds, opens the root folder, reads the certificate, and drops root privileges.
     ///
     /// # Errors
-    /// What was asked for makes no sense, or the machine refuses it.
+    /// A setting is invalid, or the machine refuses it.
     pub fn bind(settings: Settings) -> Result<Self, ServeError> {
         settings.check()?;
         if settings.architecture == Architecture::Uring {
             uring::probe()?;
         }
-        let room = room_for_connections(&settings)?;
-        let usable = pinning::usable(&settings.cores)?;
+        let limit = connection_limit(&settings)?;
+        let usable = pinning::loop_count(&settings.cores)?;
         let (workers, listening) = match settings.architecture {
             Architecture::Events | Architecture::Single | Architecture::Uring => (usable, usable),
             Architecture::Threads | Architecture::Processes => (settings.threads, 1),
         };
         let (listeners, local_address) = listener::listen(&settings, listening)?;
         let tls = settings.tls.as_ref().map(tls::configure).transpose()?;
-        let counters = SharedTable::new(workers + HELPERS)
+        let counters = SharedTable::new(workers + HELPER_THREADS)
             .map_err(ServeError::system("memory for counters"))?;
-        let site = Site::new(settings, Arc::new(counters), room)?;
+        let site = Site::new(settings, Arc::new(counters), limit)?;
         user::drop_root(&site)?;
         Ok(Self {
             site: Arc::new(site),
@@ -77,22 +77,22 @@ impl Server {
         })
     }
 
-    /// Where it listens; the port is known also when any was asked for.
+    /// The address it listens on, with the port that the kernel picked for port 0.
     #[must_use]
     pub fn local_address(&self) -> SocketAddr {
         self.local_address
     }
 
-    /// Makes reports while it runs.
+    /// Reports while the server runs.
     #[must_use]
     pub fn reporter(&self) -> Reporter {
         self.site.reporter.clone()
     }
 
-    /// Answers until `stop` becomes true; open connections are then closed.
+    /// Serves until `stop` becomes true, then closes open connections.
     ///
     /// # Errors
-    /// A worker cannot start, or ends by itself.
+    /// A worker cannot start, or fails.
     pub fn run(self, stop: &AtomicBool) -> Result<Report, ServeError> {
         match self.site.settings.architecture {
             Architecture::Events | Architecture::Single | Architecture::Uring => {
@@ -104,18 +104,18 @@ impl Server {
         Ok(self.site.reporter.report())
     }
 
-    /// A loop for each listener, and helpers unless they are what the architecture lacks.
+    /// Runs a loop for each listener, with helper threads except in `single`.
     fn run_loops(&self, stop: &AtomicBool) -> Result<(), ServeError> {
         let architecture = self.site.settings.architecture;
-        let mut mailboxes = Vec::new();
+        let mut job_results = Vec::new();
         for _ in &self.listeners {
-            let mailbox = Mailbox::new().map_err(ServeError::system("an eventfd"))?;
-            mailboxes.push(Arc::new(mailbox));
+            let results = JobResults::new().map_err(ServeError::system("an eventfd"))?;
+            job_results.push(Arc::new(results));
         }
         let helpers = match architecture {
             Architecture::Single => None,
             _ => Some(
-                Helpers::start(&self.site, self.workers)
+                HelperThreads::start(&self.site, self.workers)
                     .map_err(ServeError::system("helper threads"))?,
             ),
         };
@@ -124,17 +124,17 @@ impl Server {
             stop,
             &halt,
             |slot| {
-                let worker = self.worker(slot, self.own_shelf(), helpers.is_some());
-                let mailbox = Arc::clone(&mailboxes[slot]);
-                let desk = helpers.as_ref().map(|all| all.desk(Arc::clone(&mailbox)));
+                let worker = self.worker(slot, self.own_cache(), helpers.is_some());
+                let results = Arc::clone(&job_results[slot]);
+                let jobs = helpers.as_ref().map(|all| all.sender(Arc::clone(&results)));
                 let listener = &self.listeners[slot];
                 let halt = &halt;
                 move || match architecture {
-                    Architecture::Uring => uring::run(worker, listener, mailbox, desk, halt),
-                    _ => events::run(worker, listener, mailbox, desk, self.tls.as_ref(), halt),
+                    Architecture::Uring => uring::run(worker, listener, results, jobs, halt),
+                    _ => events::run(worker, listener, results, jobs, self.tls.as_ref(), halt),
                 }
             },
-            || mailboxes.iter().for_each(|mailbox| mailbox.ring()),
+            || job_results.iter().for_each(|results| results.wake()),
         );
         if let Some(helpers) = helpers {
             helpers.stop();
@@ -142,7 +142,7 @@ impl Server {
         result
     }
 
-    /// Threads that share a listener and a cache.
+    /// Runs threads that share a listener and a cache.
     fn run_threads(&self, stop: &AtomicBool) -> Result<(), ServeError> {
         let cache = Arc::new(Mutex::new(Cache::new(self.site.settings.cache_bytes)));
         let halt = AtomicBool::new(false);
@@ -152,7 +152,7 @@ impl Server {
             stop,
             &halt,
             |slot| {
-                let worker = self.worker(slot, Shelf::Shared(Arc::clone(&cache)), false);
+                let worker = self.worker(slot, CacheHandle::Shared(Arc::clone(&cache)), false);
                 let halt = &halt;
                 move || blocking::run(worker, listener, self.tls.as_ref(), halt)
             },
@@ -160,7 +160,7 @@ impl Server {
         )
     }
 
-    /// Runs a thread for each worker until `stop`, or until one ends by itself.
+    /// Runs a thread for each worker until `stop`, or until one fails.
     fn run_workers<'a, W>(
         &'a self,
         stop: &AtomicBool,
@@ -173,7 +173,7 @@ impl Server {
     {
         let cores = &self.site.settings.cores;
         let first_fault = Mutex::new(None);
-        let note = |fault| {
+        let record = |fault| {
             let mut first = first_fault.lock().unwrap_or_else(PoisonError::into_inner);
             first.get_or_insert(fault);
         };
@@ -191,15 +191,15 @@ impl Server {
                 match spawned {
                     Ok(thread) => threads.push(thread),
                     Err(error) => {
-                        note(ServeError::system("a thread")(error));
+                        record(ServeError::system("a thread")(error));
                         break;
                     }
                 }
             }
-            let all_run = |threads: &[ScopedJoinHandle<'_, _>]| {
+            let all_running = |threads: &[ScopedJoinHandle<'_, _>]| {
                 threads.len() == self.workers && !threads.iter().any(ScopedJoinHandle::is_finished)
             };
-            while !stop.load(Ordering::Relaxed) && all_run(&threads) {
+            while !stop.load(Ordering::Relaxed) && all_running(&threads) {
                 wait();
             }
             halt.store(true, Ordering::Relaxed);
@@ -207,10 +207,10 @@ impl Server {
             for thread in threads {
                 match thread.join() {
                     Ok(Ok(())) => {}
-                    Ok(Err(error)) => note(ServeError::system("a worker")(error)),
+                    Ok(Err(error)) => record(ServeError::system("a worker")(error)),
                     Err(_) => {
                         let error = io::Error::other("it panicked: please report this");
-                        note(ServeError::system("a worker")(error));
+                        record(ServeError::system("a worker")(error));
                     }
                 }
             }
@@ -221,30 +221,30 @@ impl Server {
         fault.map_or(Ok(()), Err)
     }
 
-    fn worker(&self, slot: usize, shelf: Shelf, asks_helpers: bool) -> Worker {
-        Worker::new(Arc::clone(&self.site), slot, shelf, asks_helpers)
+    fn worker(&self, slot: usize, cache: CacheHandle, asks_helpers: bool) -> Worker {
+        Worker::new(Arc::clone(&self.site), slot, cache, asks_helpers)
     }
 
-    fn own_shelf(&self) -> Shelf {
-        Shelf::Own(Box::new(Cache::new(self.site.settings.cache_bytes)))
+    fn own_cache(&self) -> CacheHandle {
+        CacheHandle::Own(Box::new(Cache::new(self.site.settings.cache_bytes)))
     }
 }
 
-/// Sleeps for a while, or until a signal.
+/// Sleeps until the next check of the stop flag, or until a signal.
 fn wait() {
     if let Ok(time) = Timespec::try_from(STOP_CHECK) {
         let _ = nanosleep(&time);
     }
 }
 
-/// Raises the limit of descriptors as far as it goes; tells how many connections it allows.
-fn room_for_connections(settings: &Settings) -> Result<usize, ServeError> {
+/// Raises the limit of descriptors as far as possible; returns the number of connections it allows.
+fn connection_limit(settings: &Settings) -> Result<usize, ServeError> {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
         current: limit.maximum,
         maximum: limit.maximum,
     };
-    // Without the right to raise it the limit stays what it was.
+    // Without permission the limit stays as it is.
     let _ = setrlimit(Resource::Nofile, raised);
     let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     match settings.max_connections {

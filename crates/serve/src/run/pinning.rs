@@ -1,4 +1,4 @@
-//! Which CPU a worker runs on.
+//! Pinning workers to CPUs.
 
 use std::io;
 
@@ -6,8 +6,8 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::error::ServeError;
 
-/// How many loops there are: one for each core asked for, or for each that may be used.
-pub fn usable(cores: &[usize]) -> Result<usize, ServeError> {
+/// The number of loops: one for each CPU of the setting, or for each usable CPU.
+pub fn loop_count(cores: &[usize]) -> Result<usize, ServeError> {
     let allowed = sched_getaffinity(None).map_err(ServeError::system("the CPUs allowed"))?;
     if cores.is_empty() {
         return Ok((allowed.count() as usize).max(1));
@@ -19,17 +19,17 @@ pub fn usable(cores: &[usize]) -> Result<usize, ServeError> {
         None => Ok(cores.len()),
         Some(core) => Err(ServeError::Lacking {
             what: "--cpus",
-            problem: format!("CPU {core} is not there, or this process may not use it"),
+            problem: format!("CPU {core} does not exist, or this process may not use it"),
         }),
     }
 }
 
-/// The core of the worker in `slot`, if workers are pinned.
+/// The CPU of a worker, if workers are pinned.
 pub fn core_of(cores: &[usize], slot: usize) -> Option<usize> {
     (!cores.is_empty()).then(|| cores[slot % cores.len()])
 }
 
-/// Keeps this thread on a core.
+/// Pins this thread to a CPU.
 pub fn pin(core: Option<usize>) -> io::Result<()> {
     if let Some(core) = core {
         let mut set = CpuSet::new();

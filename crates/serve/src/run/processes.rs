@@ -1,8 +1,8 @@
-//! Processes forked beforehand, a connection each at a time.
+//! Preforked processes with one connection at a time each.
 //!
-//! They share the listener, and each has a cache of its own, as it was in Apache 1.3. A child has
-//! the forking thread alone and touches nothing that another thread of the parent may have locked.
-//! One that dies is replaced.
+//! They share the listener, and each has its own cache, as in Apache 1.3. A child has only the thread
+//! that forked, and uses nothing that another thread of the parent may have locked. A child that dies
+//! is replaced.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -18,10 +18,10 @@ use rustix::process::{
 use super::{Server, blocking, pinning, wait};
 use crate::error::ServeError;
 
-/// Times that processes may die in one run before the server gives up: something is wrong then.
+/// Deaths of processes in one run after which the server gives up.
 const DEATHS: usize = 100;
 
-/// Forks the processes and keeps their number until `stop`.
+/// Forks the processes, and replaces those that die, until `stop`.
 pub fn run(server: &Server, stop: &AtomicBool) -> Result<(), ServeError> {
     blocking::prepare(&server.listeners[0])?;
     let mut children = Vec::new();
@@ -42,7 +42,7 @@ pub fn run(server: &Server, stop: &AtomicBool) -> Result<(), ServeError> {
             if !has_ended(*child) {
                 continue;
             }
-            note_ended(server, slot);
+            store_usage_of_ended(server, slot);
             deaths += 1;
             if stop.load(Ordering::Relaxed) {
                 break;
@@ -59,17 +59,17 @@ pub fn run(server: &Server, stop: &AtomicBool) -> Result<(), ServeError> {
         }
     }
     for &child in &children {
-        // It may have ended by itself.
+        // The child may have ended already.
         let _ = kill_process(child, Signal::TERM);
     }
     for (slot, &child) in children.iter().enumerate() {
         let _ = waitpid(Some(child), WaitOptions::empty());
-        note_ended(server, slot);
+        store_usage_of_ended(server, slot);
     }
     result
 }
 
-/// Forks one process, which serves and never returns.
+/// Forks one process, which serves and exits.
 fn start(server: &Server, slot: usize, stop: &AtomicBool) -> io::Result<Pid> {
     let parent = rustix::process::getpid();
     let child = fork(|| serve(server, slot, stop, parent).map_or(1, |()| 0))?;
@@ -78,15 +78,15 @@ fn start(server: &Server, slot: usize, stop: &AtomicBool) -> io::Result<Pid> {
     Ok(child)
 }
 
-/// The life of a child.
+/// Serves in a child process.
 fn serve(server: &Server, slot: usize, stop: &AtomicBool, parent: Pid) -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::TERM))?;
-    // The parent may have died before this process asked to be told.
+    // The parent may have died before the request for a signal.
     if getppid() != Some(parent) {
         return Ok(());
     }
     pinning::pin(pinning::core_of(&server.site.settings.cores, slot))?;
-    let worker = server.worker(slot, server.own_shelf(), false);
+    let worker = server.worker(slot, server.own_cache(), false);
     let listener: &OwnedFd = &server.listeners[0];
     let tls: Option<&Arc<rustls::ServerConfig>> = server.tls.as_ref();
     blocking::run(worker, listener, tls, stop)
@@ -96,11 +96,11 @@ fn has_ended(child: Pid) -> bool {
     !matches!(waitpid(Some(child), WaitOptions::NOHANG), Ok(None))
 }
 
-/// Keeps the CPU time of a process that ended: procfs has forgotten it.
-fn note_ended(server: &Server, slot: usize) {
+/// Stores the CPU time of a process that has ended and is no longer in procfs.
+fn store_usage_of_ended(server: &Server, slot: usize) {
     let usage = Usage::of_ended_children();
     server.site.counters[slot].process.set(0);
-    // The sum over all who ended stands with the first worker.
+    // The first worker's counters have the sum over all ended processes.
     let first = &server.site.counters[0];
     first.ended_user_ns.set(usage.user_ns);
     first.ended_system_ns.set(usage.system_ns);

@@ -1,4 +1,4 @@
-//! TLS 1.2 and 1.3 by rustls, between the socket and the request path.
+//! TLS 1.2 and 1.3 with rustls, between the socket and the request path.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -11,19 +11,19 @@ use rustls::server::{NoServerSessionStorage, ServerConfig, ServerConnection};
 
 use crate::counters::Counters;
 use crate::error::ServeError;
-use crate::outgoing::{Outgoing, Sent};
+use crate::send_queue::{SendQueue, SendStatus};
 use crate::settings::TlsSettings;
 
-/// Plain bytes that a session takes before it sends: four records.
+/// Most plain bytes in a session before it sends: four records.
 const BUFFER_BYTES: usize = 65_536;
 
-/// Bytes read from a file at a time, as sendfile cannot encrypt.
+/// Bytes read from a file at a time. sendfile cannot encrypt.
 const FILE_BYTES: usize = 16_384;
 
-/// Most records in a session's buffer that one writev takes.
+/// Most slices of one writev.
 const SLICES: usize = 32;
 
-/// Reads certificate and key.
+/// Reads the certificate and the key.
 pub fn configure(settings: &TlsSettings) -> Result<Arc<ServerConfig>, ServeError> {
     let fault = |option, path: &std::path::Path, problem: String| ServeError::File {
         option,
@@ -46,7 +46,7 @@ pub fn configure(settings: &TlsSettings) -> Result<Arc<ServerConfig>, ServeError
         .map_err(|error| fault("--tls-cert", &settings.certificate, error.to_string()))?;
     config.alpn_protocols = vec![b"http/1.1".to_vec(), b"http/1.0".to_vec()];
     if settings.resumption {
-        // Tickets serve all workers, and processes too, as they share the key by the fork.
+        // Tickets work across workers: threads share the key, and processes inherit it.
         config.ticketer = rustls::crypto::ring::Ticketer::new()
             .map_err(|error| fault("--tls-key", &settings.key, error.to_string()))?;
     } else {
@@ -56,16 +56,16 @@ pub fn configure(settings: &TlsSettings) -> Result<Arc<ServerConfig>, ServeError
     Ok(Arc::new(config))
 }
 
-/// One connection's TLS.
+/// The TLS session of a connection.
 #[derive(Debug)]
 pub struct TlsSession {
     session: ServerConnection,
-    /// Bytes arrived since the last ones that completed a record of plain bytes or the handshake.
+    /// Bytes have arrived that complete neither a record with plain bytes nor the handshake.
     is_within_record: bool,
 }
 
 impl TlsSession {
-    /// A session that has not begun.
+    /// A session before its handshake.
     ///
     /// # Errors
     /// The configuration has no usable cipher suite.
@@ -78,17 +78,16 @@ impl TlsSession {
         })
     }
 
-    /// Whether the handshake or a record has begun and is not complete: the client is in the middle of
-    /// a request, and the time-out of requests applies.
+    /// Whether the handshake or a record is incomplete. The time-out of requests then applies.
     pub fn is_within_request(&self) -> bool {
         self.session.is_handshaking() || self.is_within_record
     }
 
-    /// Takes bytes of the socket; appends what they say to `plain`. What the session has to say
-    /// itself goes out with the next [`Self::send`], also after an error.
+    /// Decrypts bytes from the socket and appends the plain bytes to `plain`. The next [`Self::send`]
+    /// sends the session's own messages, also after an error.
     ///
     /// # Errors
-    /// They are no TLS, or do not fit this session.
+    /// The bytes are not valid TLS for this session.
     pub fn receive(&mut self, mut raw: &[u8], plain: &mut Vec<u8>) -> io::Result<()> {
         let was_handshaking = self.session.is_handshaking();
         let before = plain.len();
@@ -110,21 +109,21 @@ impl TlsSession {
         Ok(())
     }
 
-    /// Sends until all is sent or the socket takes no more.
+    /// Sends until everything is sent or the socket accepts no more.
     ///
     /// # Errors
-    /// Those of the socket; `UnexpectedEof` if a file became shorter than promised.
+    /// Errors of the socket; `UnexpectedEof` if a file became shorter than its `Content-Length`.
     pub fn send(
         &mut self,
         socket: impl AsFd,
-        out: &mut Outgoing,
+        out: &mut SendQueue,
         counters: &Counters,
-    ) -> io::Result<Sent> {
+    ) -> io::Result<SendStatus> {
         loop {
-            self.take(out)?;
+            self.encrypt(out)?;
             if !self.session.wants_write() {
                 out.clear();
-                return Ok(Sent::All);
+                return Ok(SendStatus::Complete);
             }
             let mut writer = SocketWriter {
                 socket: socket.as_fd(),
@@ -134,22 +133,22 @@ impl TlsSession {
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    return Ok(Sent::Blocked);
+                    return Ok(SendStatus::Blocked);
                 }
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// Says that no more will be sent.
+    /// Announces the end of the output.
     pub fn end(&mut self) {
         self.session.send_close_notify();
     }
 
-    /// Moves what is to be sent into the session until its buffer is full.
-    fn take(&mut self, out: &mut Outgoing) -> io::Result<()> {
+    /// Moves output into the session until its buffer is full.
+    fn encrypt(&mut self, out: &mut SendQueue) -> io::Result<()> {
         while !out.is_empty() {
-            let taken = match out.next_file_part() {
+            let count = match out.next_file_part() {
                 Some((file, offset, length)) => {
                     let mut part = [0; FILE_BYTES];
                     let wanted = part.len().min(length as usize);
@@ -161,28 +160,29 @@ impl TlsSession {
                 }
                 None => {
                     let mut slices = [io::IoSlice::new(&[]); SLICES];
-                    let count = out.gather(&mut slices);
-                    self.session.writer().write_vectored(&slices[..count])?
+                    let slice_count = out.gather(&mut slices);
+                    self.session
+                        .writer()
+                        .write_vectored(&slices[..slice_count])?
                 }
             };
-            if taken == 0 {
+            if count == 0 {
                 break;
             }
-            out.advance(taken as u64);
+            out.advance(count as u64);
         }
         Ok(())
     }
 }
 
-/// A socket that counts.
+/// A socket that counts the bytes it sends.
 struct SocketWriter<'a> {
     socket: BorrowedFd<'a>,
     counters: &'a Counters,
 }
 
 impl SocketWriter<'_> {
-    fn note(&self, result: Result<usize, Errno>) -> io::Result<usize> {
-        self.counters.system_calls.add(1);
+    fn count(&self, result: Result<usize, Errno>) -> io::Result<usize> {
         let bytes = result?;
         self.counters.bytes_sent.add(bytes as u64);
         Ok(bytes)
@@ -191,11 +191,11 @@ impl SocketWriter<'_> {
 
 impl Write for SocketWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.note(rustix::io::write(self.socket, bytes))
+        self.count(rustix::io::write(self.socket, bytes))
     }
 
     fn write_vectored(&mut self, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
-        self.note(rustix::io::writev(self.socket, slices))
+        self.count(rustix::io::writev(self.socket, slices))
     }
 
     fn flush(&mut self) -> io::Result<()> {

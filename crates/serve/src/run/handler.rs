@@ -1,10 +1,9 @@
-//! What a loop does for a connection that is ready: send, answer, read, in turn, until one of
-//! them has to wait. What is answered is left with the connection and sent in the next step, so
-//! that a loop can first take in what all have asked for.
+//! What both kinds of loop do for a connection that is ready: send, answer and read until one of
+//! them has to wait. Responses stay with the connection and are sent in the next step, so that a
+//! loop can first read the requests of all connections.
 //!
-//! Bytes are read into one buffer of the loop and answered there. A connection has memory of its
-//! own only while a part of a request or a response is there, so that an idle one costs its slot
-//! alone.
+//! Bytes are read into one buffer of the loop and answered there. A connection has memory of its own
+//! only for a part of a request or response, so an idle connection costs only its slot.
 
 use std::time::Duration;
 
@@ -13,71 +12,71 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
 
 use super::connection::{Connection, Connections, Progress, Waiting};
-use super::listener::turn_away;
-use crate::answer::{Stop, Worker};
-use crate::files::helpers::{HelperDesk, Job, Outcome};
-use crate::outgoing::{Outgoing, Sent};
+use super::listener::reject_client;
+use crate::files::helper_threads::{Job, JobResult, JobSender};
+use crate::send_queue::{SendQueue, SendStatus};
+use crate::worker::{BatchEnd, Worker};
 use perpacket_http::status::Status;
 use perpacket_linux::tcp::TcpInfo;
 
-/// Least size of the loop's buffer, in bytes: many pipelined requests are read at once.
+/// Least size of the loop's buffer, in bytes: room for many pipelined requests.
 const BUFFER_BYTES: usize = 65_536;
 
 /// How often a loop looks at the progress of a client within the time-out of requests.
 const PROGRESS_CHECKS: u64 = 4;
 
-/// How long a connection lingers that was refused, in milliseconds.
+/// How long a connection lingers, in milliseconds.
 const LINGER_MS: u64 = 2000;
 
-/// Bytes thrown away at a time of a client that was refused, in reads of the buffer.
-const THROWN_READS: usize = 16;
+/// Reads of input to discard before other connections are served.
+const DISCARDED_READS: usize = 16;
 
-/// Outgoing buffers kept for use again: as many as a loop takes events at a time.
+/// Send queues kept for reuse: as many as events that a loop handles at a time.
 const SPARES: usize = 256;
 
 /// How long a loop answers deferred requests before it looks for other clients.
 pub const DEFERRED_TIME: Duration = Duration::from_millis(4);
 
-/// Whether a connection goes on.
+/// What a loop does with a connection next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
-    /// It waits for something.
-    Stays,
-    /// Its next request is not for now, see [`Worker::defers`].
-    Later,
-    /// It is to be closed.
-    Ends,
+pub enum ConnectionStatus {
+    /// Wait for an event.
+    Open,
+    /// Answer its next request later, see [`Worker::defers`].
+    Deferred,
+    /// Close it.
+    Closed,
 }
 
-/// One loop's buffers and its worker.
-pub struct Engine {
-    /// Answers.
+/// The worker and the buffers of one loop.
+pub struct ConnectionHandler {
+    /// Answers requests.
     pub worker: Worker,
-    /// The next time a connection may be overdue, in milliseconds of the worker's clock.
+    /// The earliest deadline of a connection, in milliseconds of the worker's clock.
     pub next_deadline_ms: u64,
-    desk: Option<HelperDesk>,
+    jobs: Option<JobSender>,
     buffer: Vec<u8>,
-    out: Box<Outgoing>,
+    out: Box<SendQueue>,
     #[expect(
         clippy::vec_box,
-        reason = "a connection holds it boxed: moving it in or out is a pointer"
+        reason = "connections own queues boxed; moving one is moving a pointer"
     )]
-    spares: Vec<Box<Outgoing>>,
+    spares: Vec<Box<SendQueue>>,
     idle_ms: u64,
     request_ms: u64,
 }
 
-impl Engine {
-    /// An engine around a worker; cold files go to the desk, if there is one.
-    pub fn new(mut worker: Worker, desk: Option<HelperDesk>) -> Self {
+impl ConnectionHandler {
+    /// A handler around a worker. Without `jobs`, the loop reads files itself.
+    pub fn new(mut worker: Worker, jobs: Option<JobSender>) -> Self {
         worker.shares_thread = true;
         let settings = &worker.site.settings;
-        // A partial head is moved to the front, and there must be room behind it.
+        // A partial head is copied to the front and must leave room for more.
         let buffer_bytes = BUFFER_BYTES.max(2 * settings.max_header_bytes);
         let milliseconds = |seconds: f64| (seconds * 1000.0) as u64;
         Self {
             next_deadline_ms: u64::MAX,
-            desk,
+            jobs,
             buffer: Vec::with_capacity(buffer_bytes),
             out: Box::default(),
             spares: Vec::new(),
@@ -87,62 +86,63 @@ impl Engine {
         }
     }
 
-    /// Does for a connection what can be done now.
+    /// Sends, answers and reads for a connection until it has to wait.
     #[inline]
-    pub fn advance(&mut self, connection: &mut Connection, token: u64) -> Fate {
+    pub fn advance(&mut self, connection: &mut Connection, token: u64) -> ConnectionStatus {
         let mut was_answered = false;
         loop {
             if connection.out.is_some() {
-                match self.send_kept(connection, token) {
+                match self.send_queued(connection, token) {
                     Ok(true) => {}
-                    Ok(false) => return Fate::Stays,
-                    Err(_) => return Fate::Ends,
+                    Ok(false) => return ConnectionStatus::Open,
+                    Err(_) => return ConnectionStatus::Closed,
                 }
             }
             match connection.waiting {
-                Waiting::Lingering => return self.throw_away(connection),
-                Waiting::Helper => return Fate::Stays,
+                Waiting::Lingering => return self.discard_input(connection),
+                Waiting::Helper => return ConnectionStatus::Open,
                 Waiting::Idle | Waiting::Request | Waiting::Sending => {}
             }
             if let Some(job) = connection.job.take() {
                 if self.send_job(connection, token, *job) {
-                    return Fate::Stays;
+                    return ConnectionStatus::Open;
                 }
             } else if let Some(is_sending) = connection.ending {
-                return self.end(connection, is_sending);
+                return self.finish(connection, is_sending);
             } else if connection.is_deferred && (was_answered || self.worker.defers) {
-                return Fate::Later;
+                return ConnectionStatus::Deferred;
             } else if connection.has_requests {
-                self.answer_saved(connection);
+                self.answer_buffered(connection);
                 was_answered = true;
             } else if !connection.is_readable {
-                return self.rest(connection);
-            } else if self.read(connection) == Fate::Ends {
-                return Fate::Ends;
+                return self.wait_for_input(connection);
+            } else if self.read(connection) == ConnectionStatus::Closed {
+                return ConnectionStatus::Closed;
             }
         }
     }
 
-    /// Gives a connection what a helper did for it; `false` if the connection is gone.
-    pub fn take_outcome(
+    /// Passes the result of a job to its connection; `false` if the connection is closed.
+    pub fn apply_job_result(
         &mut self,
         connections: &mut Connections,
         token: u64,
-        outcome: Outcome,
+        result: JobResult,
     ) -> bool {
         let Some(connection) = connections.get(token) else {
-            self.worker.keep(&outcome);
+            self.worker.cache_loaded(&result);
             return false;
         };
         connection.waiting = Waiting::Idle;
-        match outcome {
-            Outcome::Warmed => connection.is_warmed = true,
-            outcome => self.worker.deliver(outcome),
+        match result {
+            JobResult::Warmed => connection.is_warmed = true,
+            result => self.worker.set_job_result(result),
         }
         true
     }
 
-    /// Those who have waited too long. Who was in the middle of a request is told so.
+    /// Connections to close because their time-out has passed. A client in the middle of a request gets
+    /// a 408 first.
     pub fn overdue(&mut self, connections: &mut Connections) -> Vec<u64> {
         let (mut tokens, next_ms) = connections.overdue(self.worker.clock.now_ms);
         self.next_deadline_ms = next_ms;
@@ -160,32 +160,31 @@ impl Engine {
                 self.worker.counters().timed_out.add(1);
             }
             if connection.waiting == Waiting::Request && connection.tls.is_none() {
-                turn_away(&connection.socket, &self.refusal(Status::RequestTimeout));
+                reject_client(&connection.socket, &self.rejection(Status::RequestTimeout));
             }
             true
         });
         tokens
     }
 
-    /// A response that says to come again later, for a client that is not taken.
+    /// A 503 for a client that is rejected.
     pub fn unavailable(&self) -> Vec<u8> {
-        self.refusal(Status::ServiceUnavailable)
+        self.rejection(Status::ServiceUnavailable)
     }
 
-    /// A response for a client that is turned away.
-    pub fn refusal(&self, status: Status) -> Vec<u8> {
+    /// A response for a client that is rejected.
+    pub fn rejection(&self, status: Status) -> Vec<u8> {
         let mut answer = Vec::new();
-        self.worker.write_refusal(status, &mut answer);
-        self.worker.counters().system_calls.add(3);
+        self.worker.write_rejection(status, &mut answer);
         answer
     }
 
-    /// Lets a connection wait for its next request.
+    /// Waits for the next request, up to the idle time-out.
     fn wait_idle(&mut self, connection: &mut Connection) {
         self.wait(connection, Waiting::Idle, self.idle_ms);
     }
 
-    /// Lets a connection wait for its client to take what is sent.
+    /// Waits for the client to read a response.
     pub fn wait_sending(&mut self, connection: &mut Connection) {
         connection.progress = None;
         self.wait(
@@ -225,8 +224,8 @@ impl Engine {
         true
     }
 
-    /// Takes a buffer back for use again.
-    pub fn give_back(&mut self, mut out: Box<Outgoing>) {
+    /// Keeps a send queue for reuse.
+    pub fn recycle(&mut self, mut out: Box<SendQueue>) {
         if self.spares.len() < SPARES {
             out.trim();
             self.spares.push(out);
@@ -239,8 +238,8 @@ impl Engine {
         self.next_deadline_ms = self.next_deadline_ms.min(connection.deadline_ms);
     }
 
-    /// Sends what there is to send; `Ok(true)` if it is all sent.
-    fn send_kept(&mut self, connection: &mut Connection, token: u64) -> std::io::Result<bool> {
+    /// Sends the connection's output; `Ok(true)` if all of it was sent.
+    fn send_queued(&mut self, connection: &mut Connection, token: u64) -> std::io::Result<bool> {
         if connection.waiting == Waiting::Helper {
             return Ok(false);
         }
@@ -250,24 +249,24 @@ impl Engine {
         loop {
             let left_bytes = out.left_bytes();
             match self.send(connection, &mut out)? {
-                Sent::All => {
-                    // Who waits for a request that began earlier waits no longer for it than before.
+                SendStatus::Complete => {
+                    // The deadline of a request that has begun stays.
                     if connection.waiting == Waiting::Sending {
                         connection.waiting = Waiting::Idle;
                     }
-                    self.give_back(out);
+                    self.recycle(out);
                     return Ok(true);
                 }
-                Sent::Blocked => {
+                SendStatus::Blocked => {
                     if connection.waiting != Waiting::Sending || out.left_bytes() < left_bytes {
                         self.wait_sending(connection);
                     }
                     connection.out = Some(out);
                     return Ok(false);
                 }
-                Sent::Cold => {
+                SendStatus::Cold => {
                     let part = out.next_file_part();
-                    let (Some((file, offset, length)), Some(desk)) = (part, &self.desk) else {
+                    let (Some((file, offset, length)), Some(jobs)) = (part, &self.jobs) else {
                         connection.is_warmed = true;
                         continue;
                     };
@@ -276,7 +275,7 @@ impl Engine {
                         offset,
                         length,
                     };
-                    if desk.send(token, job) {
+                    if jobs.send(token, job) {
                         connection.waiting = Waiting::Helper;
                         connection.deadline_ms = u64::MAX;
                         connection.out = Some(out);
@@ -288,54 +287,58 @@ impl Engine {
         }
     }
 
-    /// One attempt to send.
+    /// Sends once.
     #[inline]
-    fn send(&self, connection: &mut Connection, out: &mut Outgoing) -> std::io::Result<Sent> {
+    fn send(
+        &self,
+        connection: &mut Connection,
+        out: &mut SendQueue,
+    ) -> std::io::Result<SendStatus> {
         let counters = self.worker.counters();
         match &mut connection.tls {
             None => {
                 let is_warmed = std::mem::take(&mut connection.is_warmed);
-                let asks = self.desk.is_some();
+                let asks = self.jobs.is_some();
                 out.send(&connection.socket, counters, asks, is_warmed)
             }
             Some(tls) => tls.send(&connection.socket, out, counters),
         }
     }
 
-    /// Gives a job to the helpers; `false` if they have too many, and the client was told.
+    /// Passes a job to the helper threads; `false` if their queue is full and the output is a 503.
     pub fn send_job(&mut self, connection: &mut Connection, token: u64, job: Job) -> bool {
-        if self.desk.as_ref().is_some_and(|desk| desk.send(token, job)) {
+        if self.jobs.as_ref().is_some_and(|jobs| jobs.send(token, job)) {
             connection.waiting = Waiting::Helper;
             connection.deadline_ms = u64::MAX;
             connection.has_requests = true;
             return true;
         }
-        let stop = self
+        let end = self
             .worker
-            .refuse(Status::ServiceUnavailable, &mut self.out);
-        self.follow(connection, &stop);
-        self.keep(connection);
+            .reject(Status::ServiceUnavailable, &mut self.out);
+        self.apply_end(connection, &end);
+        self.queue_output(connection);
         false
     }
 
-    /// Reads and answers, if the connection waits for nothing else. What is to be sent is for
-    /// [`Self::advance`]; TLS, whose handshakes take long, is all for it.
+    /// Reads and answers, if the connection waits for nothing else. [`Self::advance`] sends, and does
+    /// all of TLS, because handshakes take long.
     #[inline]
-    pub fn take_in(&mut self, connection: &mut Connection) -> Fate {
-        let asks = connection.is_readable
+    pub fn read_and_answer(&mut self, connection: &mut Connection) -> ConnectionStatus {
+        let is_ready = connection.is_readable
             && connection.tls.is_none()
             && connection.is_free()
             && !connection.has_requests
             && connection.waiting != Waiting::Lingering;
-        if !asks {
-            return Fate::Stays;
+        if !is_ready {
+            return ConnectionStatus::Open;
         }
         self.read(connection)
     }
 
-    /// Reads once, and answers what came.
+    /// Reads once and answers.
     #[inline]
-    fn read(&mut self, connection: &mut Connection) -> Fate {
+    fn read(&mut self, connection: &mut Connection) -> ConnectionStatus {
         if connection.tls.is_some() {
             return self.read_tls(connection);
         }
@@ -344,8 +347,8 @@ impl Engine {
             self.buffer.extend_from_slice(&connection.input);
         }
         match self.receive(connection) {
-            Err(_) => return Fate::Ends,
-            Ok(0) => return Fate::Stays,
+            Err(_) => return ConnectionStatus::Closed,
+            Ok(0) => return ConnectionStatus::Open,
             Ok(_) => {}
         }
         connection.input = Vec::new();
@@ -355,12 +358,11 @@ impl Engine {
             connection.input.extend_from_slice(&buffer[used..]);
         }
         self.buffer = buffer;
-        Fate::Stays
+        ConnectionStatus::Open
     }
 
-    /// Reads behind what stands in the buffer; tells how many bytes came, none if there are none.
+    /// Appends input to the buffer; returns the number of bytes, 0 if there are none.
     fn receive(&mut self, connection: &mut Connection) -> Result<usize, Errno> {
-        self.worker.counters().system_calls.add(1);
         let room = self.buffer.capacity() - self.buffer.len();
         let spare = spare_capacity(&mut self.buffer);
         match recv(&connection.socket, spare, RecvFlags::empty()) {
@@ -370,7 +372,7 @@ impl Engine {
                 Ok(0)
             }
             Ok((_, bytes)) => {
-                // A short read took all there was: the next bytes come with the next edge.
+                // A short read has emptied the socket. More bytes trigger the next edge.
                 connection.is_readable = bytes == room || connection.is_half_closed;
                 Ok(bytes)
             }
@@ -383,30 +385,30 @@ impl Engine {
         }
     }
 
-    fn read_tls(&mut self, connection: &mut Connection) -> Fate {
+    fn read_tls(&mut self, connection: &mut Connection) -> ConnectionStatus {
         self.buffer.clear();
         let bytes = match self.receive(connection) {
-            Err(_) => return Fate::Ends,
+            Err(_) => return ConnectionStatus::Closed,
             Ok(bytes) => bytes,
         };
         let Some(tls) = &mut connection.tls else {
-            return Fate::Ends;
+            return ConnectionStatus::Closed;
         };
         let result = tls.receive(&self.buffer[..bytes], &mut connection.input);
-        // A session may have to say something itself: its part of a handshake, or an alert.
-        let sent = self.send_own(connection);
+        // The session may have to send its part of a handshake, or an alert.
+        let sent = self.send_session_messages(connection);
         if result.is_err() || sent.is_err() {
-            return Fate::Ends;
+            return ConnectionStatus::Closed;
         }
         connection.has_requests = !connection.input.is_empty() && bytes > 0;
-        Fate::Stays
+        ConnectionStatus::Open
     }
 
-    /// Sends what a TLS session says itself.
-    fn send_own(&mut self, connection: &mut Connection) -> std::io::Result<()> {
+    /// Sends the messages of the TLS session itself.
+    fn send_session_messages(&mut self, connection: &mut Connection) -> std::io::Result<()> {
         let mut out = std::mem::take(&mut self.out);
         let sent = self.send(connection, &mut out);
-        if sent? == Sent::All {
+        if sent? == SendStatus::Complete {
             self.out = out;
         } else {
             connection.out = Some(out);
@@ -414,8 +416,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Answers what was read before.
-    pub fn answer_saved(&mut self, connection: &mut Connection) {
+    /// Answers input that was read before.
+    pub fn answer_buffered(&mut self, connection: &mut Connection) {
         let input = std::mem::take(&mut connection.input);
         let used = self.answer(connection, &input);
         if used < input.len() {
@@ -424,35 +426,37 @@ impl Engine {
         }
     }
 
-    /// Answers; returns how much of the input is done with. What is to be sent is left with the
-    /// connection.
+    /// Answers; returns how many bytes of the input were consumed. The output stays with the connection.
     #[inline]
     pub fn answer(&mut self, connection: &mut Connection, input: &[u8]) -> usize {
-        let before = connection.talk.answered;
-        let turn = self
+        let before = connection.http.answered;
+        let batch = self
             .worker
-            .answer(&mut connection.talk, input, &mut self.out);
-        if connection.talk.answered != before {
+            .answer(&mut connection.http, input, &mut self.out);
+        if connection.http.answered != before {
             connection.waiting = Waiting::Idle;
         }
-        self.follow(connection, &turn.stop);
-        if let Stop::Job(job) = turn.stop {
+        self.apply_end(connection, &batch.end);
+        if let BatchEnd::NeedsJob(job) = batch.end {
             connection.job = Some(Box::new(job));
         }
-        self.keep(connection);
-        turn.used
+        self.queue_output(connection);
+        batch.used
     }
 
-    fn follow(&self, connection: &mut Connection, stop: &Stop) {
-        connection.has_requests = matches!(stop, Stop::Output | Stop::Job(_) | Stop::Later);
-        connection.is_deferred = matches!(stop, Stop::Later);
-        if let Stop::Close(is_sending) = stop {
+    fn apply_end(&self, connection: &mut Connection, end: &BatchEnd) {
+        connection.has_requests = matches!(
+            end,
+            BatchEnd::OutputFull | BatchEnd::NeedsJob(_) | BatchEnd::Deferred
+        );
+        connection.is_deferred = matches!(end, BatchEnd::Deferred);
+        if let BatchEnd::Close(is_sending) = end {
             connection.ending = Some(*is_sending);
         }
     }
 
-    /// Leaves what is to be sent with the connection.
-    fn keep(&mut self, connection: &mut Connection) {
+    /// Moves the output to the connection.
+    fn queue_output(&mut self, connection: &mut Connection) {
         if self.out.is_empty() {
             return;
         }
@@ -460,41 +464,40 @@ impl Engine {
         connection.out = Some(std::mem::replace(&mut self.out, fresh));
     }
 
-    /// Nothing to do until the client sends something.
-    pub fn rest(&mut self, connection: &mut Connection) -> Fate {
+    /// Waits for input: for the rest of a request, or for the next one.
+    pub fn wait_for_input(&mut self, connection: &mut Connection) -> ConnectionStatus {
         if connection.is_half_closed {
-            return Fate::Ends;
+            return ConnectionStatus::Closed;
         }
-        let is_within_request = connection.talk.is_within_request()
+        let is_within_request = connection.http.is_within_request()
             || (connection.tls.as_ref()).is_some_and(|tls| tls.is_within_request());
         if !is_within_request {
             self.wait_idle(connection);
         } else if connection.waiting != Waiting::Request {
             self.wait(connection, Waiting::Request, self.request_ms);
         }
-        Fate::Stays
+        ConnectionStatus::Open
     }
 
-    /// All is sent and the connection is over.
-    fn end(&mut self, connection: &mut Connection, is_sending: bool) -> Fate {
+    /// Closes a connection after its last response, or lingers.
+    fn finish(&mut self, connection: &mut Connection, is_sending: bool) -> ConnectionStatus {
         if let Some(tls) = &mut connection.tls {
             tls.end();
-            // If the socket takes no more, the client has its answer all the same.
+            // If the socket accepts no more, the client still has its response.
             let _ = tls.send(&connection.socket, &mut self.out, self.worker.counters());
         }
         if !is_sending && connection.input.is_empty() && !connection.is_readable {
-            return Fate::Ends;
+            return ConnectionStatus::Closed;
         }
         if !self.linger(connection) {
-            return Fate::Ends;
+            return ConnectionStatus::Closed;
         }
         connection.is_readable = true;
-        self.throw_away(connection)
+        self.discard_input(connection)
     }
 
-    /// Says that no more is sent and lets the client read it; `false` if it is gone.
+    /// Shuts down the sending side and waits for the client to close; `false` if it has.
     pub fn linger(&mut self, connection: &mut Connection) -> bool {
-        self.worker.counters().system_calls.add(1);
         if shutdown(&connection.socket, Shutdown::Write).is_err() {
             return false;
         }
@@ -504,28 +507,30 @@ impl Engine {
         true
     }
 
-    /// Reads what a refused client still sends: closing a socket with unread bytes resets the
-    /// connection, and the client would lose the answer (RFC 9112, section 9.6).
-    fn throw_away(&mut self, connection: &mut Connection) -> Fate {
-        for _ in 0..THROWN_READS {
+    /// Reads and discards input. Closing a socket with unread bytes resets the connection, and the client
+    /// would lose the response (RFC 9112, section 9.6).
+    fn discard_input(&mut self, connection: &mut Connection) -> ConnectionStatus {
+        for _ in 0..DISCARDED_READS {
             if !connection.is_readable {
-                return Fate::Stays;
+                return ConnectionStatus::Open;
             }
             self.buffer.clear();
             match self.receive(connection) {
-                Err(_) => return Fate::Ends,
-                Ok(0) if !connection.is_readable && connection.is_half_closed => return Fate::Ends,
+                Err(_) => return ConnectionStatus::Closed,
+                Ok(0) if !connection.is_readable && connection.is_half_closed => {
+                    return ConnectionStatus::Closed;
+                }
                 Ok(_) => {}
             }
         }
-        Fate::Ends
+        ConnectionStatus::Closed
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::files::cache::{Cache, Shelf};
+    use crate::files::cache::{Cache, CacheHandle};
     use crate::settings::Settings;
     use crate::site::Site;
     use perpacket_linux::memory::SharedTable;
@@ -534,8 +539,8 @@ mod tests {
     use std::os::unix::net::UnixStream;
     use std::sync::Arc;
 
-    /// An engine that serves a folder with one file.
-    fn engine(folder: &std::path::Path) -> Engine {
+    /// A handler that serves a folder with one file.
+    fn handler(folder: &std::path::Path) -> ConnectionHandler {
         std::fs::write(folder.join("a.txt"), "short").unwrap();
         let settings = Settings {
             root: Some(folder.to_owned()),
@@ -544,12 +549,12 @@ mod tests {
         };
         let counters = Arc::new(SharedTable::new(1).unwrap());
         let site = Site::new(settings, counters, 10).unwrap();
-        let shelf = Shelf::Own(Box::new(Cache::new(1 << 20)));
-        Engine::new(Worker::new(Arc::new(site), 0, shelf, false), None)
+        let cache = CacheHandle::Own(Box::new(Cache::new(1 << 20)));
+        ConnectionHandler::new(Worker::new(Arc::new(site), 0, cache, false), None)
     }
 
-    /// A connection on which a client has just asked for something.
-    fn asking(path: &str) -> (UnixStream, Connection) {
+    /// A connection on which a client has just sent a request.
+    fn requesting(path: &str) -> (UnixStream, Connection) {
         let (mut client, socket) = UnixStream::pair().unwrap();
         socket.set_nonblocking(true).unwrap();
         write!(client, "GET {path} HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
@@ -558,7 +563,7 @@ mod tests {
         (client, connection)
     }
 
-    /// The first line of an answer that is there.
+    /// The first line of a response that has arrived.
     fn status_line(client: &mut UnixStream) -> String {
         let mut answer = [0; 4096];
         let count = client.read(&mut answer).unwrap();
@@ -567,38 +572,38 @@ mod tests {
     }
 
     #[test]
-    fn only_what_lies_in_the_cache_is_answered_before_others_have_their_answers() {
+    fn only_cached_files_are_answered_before_the_responses_to_others_are_sent() {
         let folder = tempfile::tempdir().unwrap();
-        let mut engine = engine(folder.path());
-        let (mut client, mut first) = asking("/a.txt");
-        engine.worker.defers = true;
-        assert_eq!(engine.take_in(&mut first), Fate::Stays);
+        let mut handler = handler(folder.path());
+        let (mut client, mut first) = requesting("/a.txt");
+        handler.worker.defers = true;
+        assert_eq!(handler.read_and_answer(&mut first), ConnectionStatus::Open);
         assert!(first.out.is_none(), "the file has to be read first");
-        assert_eq!(engine.advance(&mut first, 0), Fate::Later);
-        engine.worker.defers = false;
-        assert_eq!(engine.advance(&mut first, 0), Fate::Stays);
+        assert_eq!(handler.advance(&mut first, 0), ConnectionStatus::Deferred);
+        handler.worker.defers = false;
+        assert_eq!(handler.advance(&mut first, 0), ConnectionStatus::Open);
         assert_eq!(status_line(&mut client), "HTTP/1.1 200 OK");
 
-        let (mut short_client, mut short) = asking("/a.txt");
-        let (mut long_client, mut long) = asking("/work?us=1");
-        engine.worker.defers = true;
-        assert_eq!(engine.take_in(&mut short), Fate::Stays);
-        assert_eq!(engine.take_in(&mut long), Fate::Stays);
+        let (mut short_client, mut short) = requesting("/a.txt");
+        let (mut long_client, mut long) = requesting("/work?us=1");
+        handler.worker.defers = true;
+        assert_eq!(handler.read_and_answer(&mut short), ConnectionStatus::Open);
+        assert_eq!(handler.read_and_answer(&mut long), ConnectionStatus::Open);
         assert!(short.out.is_some(), "answered from the cache");
-        assert!(long.out.is_none() && long.has_requests, "for later");
-        assert_eq!(engine.advance(&mut short, 1), Fate::Stays);
+        assert!(long.out.is_none() && long.has_requests, "deferred");
+        assert_eq!(handler.advance(&mut short, 1), ConnectionStatus::Open);
         assert_eq!(status_line(&mut short_client), "HTTP/1.1 200 OK");
-        assert_eq!(engine.advance(&mut long, 2), Fate::Later);
-        engine.worker.defers = false;
-        assert_eq!(engine.advance(&mut long, 2), Fate::Stays);
+        assert_eq!(handler.advance(&mut long, 2), ConnectionStatus::Deferred);
+        handler.worker.defers = false;
+        assert_eq!(handler.advance(&mut long, 2), ConnectionStatus::Open);
         assert_eq!(status_line(&mut long_client), "HTTP/1.1 200 OK");
         assert!(!long.has_requests && long.input.is_empty() && long.out.is_none());
     }
 
     #[test]
-    fn a_client_that_is_told_to_go_on_has_no_more_time_for_its_request_than_others() {
+    fn a_100_response_does_not_extend_the_time_for_a_request() {
         let folder = tempfile::tempdir().unwrap();
-        let mut engine = engine(folder.path());
+        let mut handler = handler(folder.path());
         let (mut client, socket) = UnixStream::pair().unwrap();
         socket.set_nonblocking(true).unwrap();
         let mut connection = Connection::new(socket.into(), Ipv4Addr::LOCALHOST.into(), None);
@@ -608,35 +613,41 @@ mod tests {
         ] {
             client.write_all(part.as_bytes()).unwrap();
             connection.is_readable = true;
-            assert_eq!(engine.advance(&mut connection, 0), Fate::Stays);
-            engine.worker.clock.now_ms += 1000;
+            assert_eq!(handler.advance(&mut connection, 0), ConnectionStatus::Open);
+            handler.worker.clock.now_ms += 1000;
         }
         assert_eq!(status_line(&mut client), "HTTP/1.1 100 Continue");
         assert_eq!(connection.waiting, Waiting::Request);
-        let since_ms = connection.deadline_ms - engine.request_ms;
+        let since_ms = connection.deadline_ms - handler.request_ms;
         assert_eq!(
             since_ms,
-            engine.worker.clock.now_ms - 2000,
-            "since it began"
+            handler.worker.clock.now_ms - 2000,
+            "since the request began"
         );
     }
 
     #[test]
-    fn a_body_that_is_here_is_not_lost_where_its_answer_is_for_later() {
+    fn a_complete_body_survives_the_deferral_of_its_request() {
         let folder = tempfile::tempdir().unwrap();
-        let mut engine = engine(folder.path());
-        let (mut client, mut connection) = asking("/");
+        let mut handler = handler(folder.path());
+        let (mut client, mut connection) = requesting("/");
         write!(
             client,
             "POST /a.txt HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc\
              GET /a.txt HTTP/1.1\r\nHost: h\r\n\r\n"
         )
         .unwrap();
-        engine.worker.defers = true;
-        assert_eq!(engine.take_in(&mut connection), Fate::Stays);
-        assert_eq!(engine.advance(&mut connection, 0), Fate::Later);
-        engine.worker.defers = false;
-        assert_eq!(engine.advance(&mut connection, 0), Fate::Stays);
+        handler.worker.defers = true;
+        assert_eq!(
+            handler.read_and_answer(&mut connection),
+            ConnectionStatus::Open
+        );
+        assert_eq!(
+            handler.advance(&mut connection, 0),
+            ConnectionStatus::Deferred
+        );
+        handler.worker.defers = false;
+        assert_eq!(handler.advance(&mut connection, 0), ConnectionStatus::Open);
         let mut answers = [0; 65_536];
         let count = client.read(&mut answers).unwrap();
         let text = String::from_utf8_lossy(&answers[..count]).into_owned();

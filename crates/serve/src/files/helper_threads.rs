@@ -1,7 +1,7 @@
-//! Helper threads: they read what is not in memory, so that a loop never waits for a disk.
+//! Helper threads read files that are not in memory, so that a loop never waits for a disk.
 //!
-//! This is the asymmetric part of Flash's architecture (AMPED). A loop sends a job and goes on; the
-//! helper leaves the result in the loop's mailbox and rings its eventfd.
+//! This is the asymmetric part of Flash's architecture (AMPED). A loop sends a job and continues. The
+//! helper thread appends the result to the loop's [`JobResults`] and wakes it.
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,32 +12,32 @@ use std::thread::JoinHandle;
 
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::entry::{Entry, Refusal};
+use super::entry::{Entry, FileError};
 use crate::routes::cgi::CgiRequest;
 use crate::site::Site;
 use perpacket_http::coding::Coding;
 
-/// Threads that wait for disks. A disk serves a few requests at a time best.
-pub const HELPERS: usize = 4;
+/// The number of helper threads. A disk is fastest with a few requests at a time.
+pub const HELPER_THREADS: usize = 4;
 
-/// Jobs that may wait: beyond, requests are refused with 503 rather than kept.
+/// Most jobs in the queue. Further requests get a 503.
 const QUEUE: usize = 16_384;
 
-/// What is to be done away from the loop.
+/// Work for a helper thread.
 #[derive(Clone, Debug)]
 pub enum Job {
     /// Read a file.
     Load {
-        /// Its normal path.
+        /// Its normalized path.
         path: Box<[u8]>,
-        /// Its form.
+        /// Its coding.
         coding: Coding,
     },
-    /// Bring a part of an open file into the kernel's memory.
+    /// Read a part of an open file into the page cache.
     Warm {
         /// The file.
         file: Arc<OwnedFd>,
-        /// Where the part begins.
+        /// The offset of the part.
         offset: u64,
         /// Its length in bytes.
         length: u64,
@@ -46,73 +46,73 @@ pub enum Job {
     Cgi(Box<CgiRequest>),
 }
 
-/// What came of a job.
+/// The result of a job.
 #[derive(Clone, Debug)]
-pub enum Outcome {
-    /// A file, or why there is none.
+pub enum JobResult {
+    /// A file, or why it cannot be served.
     Loaded {
-        /// Its normal path.
+        /// Its normalized path.
         path: Box<[u8]>,
-        /// Its form.
+        /// Its coding.
         coding: Coding,
         /// The entry.
-        result: Result<Arc<Entry>, Refusal>,
+        result: Result<Arc<Entry>, FileError>,
     },
-    /// The part is in memory, or the disk failed and sending will tell.
+    /// The part is in the page cache, or the disk failed; then sending fails too.
     Warmed,
-    /// What a CGI program wrote; `None` if it failed.
+    /// The output of a CGI program; `None` if it failed.
     Page(Option<Vec<u8>>),
 }
 
-/// Where a loop finds what came of its jobs.
+/// The results of a loop's jobs, and an eventfd that wakes the loop.
 #[derive(Debug)]
-pub struct Mailbox {
-    bell: OwnedFd,
-    outcomes: Mutex<Vec<(u64, Outcome)>>,
+pub struct JobResults {
+    wakeup: OwnedFd,
+    pending: Mutex<Vec<(u64, JobResult)>>,
 }
 
-impl Mailbox {
-    /// An empty mailbox.
+impl JobResults {
+    /// No results yet.
     ///
     /// # Errors
-    /// No descriptors.
+    /// There are no descriptors.
     pub fn new() -> io::Result<Self> {
         Ok(Self {
-            bell: eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?,
-            outcomes: Mutex::default(),
+            wakeup: eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?,
+            pending: Mutex::default(),
         })
     }
 
-    /// What becomes readable when there is something.
-    pub fn bell(&self) -> BorrowedFd<'_> {
-        self.bell.as_fd()
+    /// The descriptor that becomes readable when a result arrives.
+    pub fn wakeup(&self) -> BorrowedFd<'_> {
+        self.wakeup.as_fd()
     }
 
     /// Wakes the loop.
-    pub fn ring(&self) {
-        // It can only fail when the count is near 2^64, and then the bell rings already.
-        let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+    pub fn wake(&self) {
+        // It fails only if the count is near 2^64, and then the descriptor is readable already.
+        let _ = rustix::io::write(&self.wakeup, &1u64.to_ne_bytes());
     }
 
-    /// Takes all there is, with the tokens the jobs were sent with.
-    pub fn take(&self) -> Vec<(u64, Outcome)> {
-        // Nothing to read means that somebody else woke the loop.
-        let _ = rustix::io::read(&self.bell, &mut [0u8; 8]);
-        std::mem::take(&mut *self.outcomes.lock().unwrap_or_else(PoisonError::into_inner))
+    /// Removes and returns all results, with the tokens of their jobs.
+    pub fn drain(&self) -> Vec<(u64, JobResult)> {
+        // It fails if nothing was written, and then there are no results.
+        let _ = rustix::io::read(&self.wakeup, &mut [0u8; 8]);
+        std::mem::take(&mut *self.pending.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn put(&self, token: u64, outcome: Outcome) {
-        let mut outcomes = self.outcomes.lock().unwrap_or_else(PoisonError::into_inner);
-        outcomes.push((token, outcome));
-        drop(outcomes);
-        self.ring();
+    fn push(&self, token: u64, result: JobResult) {
+        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        pending.push((token, result));
+        drop(pending);
+        self.wake();
     }
 }
 
 struct Queued {
     token: u64,
     job: Job,
-    reply: Arc<Mailbox>,
+    reply: Arc<JobResults>,
 }
 
 #[derive(Default)]
@@ -123,27 +123,27 @@ struct Queue {
 }
 
 /// The threads and their queue.
-pub struct Helpers {
+pub struct HelperThreads {
     queue: Arc<Queue>,
     threads: Vec<JoinHandle<()>>,
 }
 
-/// A loop's way to the helpers.
+/// Sends a loop's jobs to the helper threads.
 #[derive(Clone)]
-pub struct HelperDesk {
+pub struct JobSender {
     queue: Arc<Queue>,
-    mailbox: Arc<Mailbox>,
+    results: Arc<JobResults>,
 }
 
-impl Helpers {
-    /// Starts the threads. They count in the site's counters from `first_slot` on.
+impl HelperThreads {
+    /// Starts the threads. Their counters start at `first_slot` of the site's.
     ///
     /// # Errors
-    /// No threads.
+    /// A thread cannot be started.
     pub fn start(site: &Arc<Site>, first_slot: usize) -> io::Result<Self> {
         let queue = Arc::new(Queue::default());
         let mut threads = Vec::new();
-        for number in 0..HELPERS {
+        for number in 0..HELPER_THREADS {
             let (site, queue) = (Arc::clone(site), Arc::clone(&queue));
             let thread = std::thread::Builder::new()
                 .name(format!("helper-{number}"))
@@ -153,18 +153,18 @@ impl Helpers {
         Ok(Self { queue, threads })
     }
 
-    /// A desk that answers into `mailbox`.
-    pub fn desk(&self, mailbox: Arc<Mailbox>) -> HelperDesk {
-        HelperDesk {
+    /// A sender whose results arrive in `results`.
+    pub fn sender(&self, results: Arc<JobResults>) -> JobSender {
+        JobSender {
             queue: Arc::clone(&self.queue),
-            mailbox,
+            results,
         }
     }
 
-    /// Lets the threads end after the job in hand, and waits for them.
+    /// Stops the threads after their current jobs, and waits for them.
     pub fn stop(self) {
         self.queue.stop.store(true, Ordering::Relaxed);
-        // The lock makes sure that no thread is between looking at the flag and waiting.
+        // With the lock free, no thread is between checking the flag and waiting.
         drop(self.queue.jobs.lock());
         self.queue.filled.notify_all();
         for thread in self.threads {
@@ -173,8 +173,8 @@ impl Helpers {
     }
 }
 
-impl HelperDesk {
-    /// Sends a job; its outcome comes with `token`. `false` if too many wait.
+impl JobSender {
+    /// Sends a job, whose result arrives with `token`; `false` if the queue is full.
     #[must_use]
     pub fn send(&self, token: u64, job: Job) -> bool {
         let mut jobs = self
@@ -188,7 +188,7 @@ impl HelperDesk {
         jobs.push_back(Queued {
             token,
             job,
-            reply: Arc::clone(&self.mailbox),
+            reply: Arc::clone(&self.results),
         });
         drop(jobs);
         self.queue.filled.notify_one();
@@ -216,17 +216,17 @@ fn work(site: &Site, queue: &Queue, slot: usize) {
         };
         drop(jobs);
         site.counters[slot].cold_reads.add(1);
-        let outcome = carry_out(site, next.job, &mut scratch);
-        next.reply.put(next.token, outcome);
+        let result = run_job(site, next.job, &mut scratch);
+        next.reply.push(next.token, result);
     }
 }
 
-/// Does a job, in whichever thread.
-pub fn carry_out(site: &Site, job: Job, scratch: &mut Vec<u8>) -> Outcome {
+/// Runs a job in this thread.
+pub fn run_job(site: &Site, job: Job, scratch: &mut Vec<u8>) -> JobResult {
     match job {
         Job::Load { path, coding } => {
             let result = site.load(&path, coding);
-            Outcome::Loaded {
+            JobResult::Loaded {
                 path,
                 coding,
                 result,
@@ -238,13 +238,13 @@ pub fn carry_out(site: &Site, job: Job, scratch: &mut Vec<u8>) -> Outcome {
             length,
         } => {
             warm(&file, offset, length, scratch);
-            Outcome::Warmed
+            JobResult::Warmed
         }
-        Job::Cgi(request) => Outcome::Page(request.run(site)),
+        Job::Cgi(request) => JobResult::Page(request.run(site)),
     }
 }
 
-/// Reads a part of a file so that the kernel has it. Errors are found again by who sends it.
+/// Reads a part of a file into the page cache. On an error, sending fails too.
 fn warm(file: &OwnedFd, mut offset: u64, length: u64, scratch: &mut Vec<u8>) {
     scratch.resize(1 << 17, 0);
     let end = offset + length;

@@ -1,26 +1,26 @@
-//! Answers that are computed.
+//! Computed responses.
 
 use std::sync::Arc;
 
-use super::respond::{Extra, TEXT};
-use super::statics::status_of;
-use super::{Answered, Worker};
+use super::response::{Fields, TEXT};
+use super::static_files::status_of;
+use super::{Handled, Worker};
 use crate::files::entry::{Body, Entry};
-use crate::files::helpers::{Job, Outcome, carry_out};
-use crate::outgoing::Outgoing;
+use crate::files::helper_threads::{Job, JobResult, run_job};
+use crate::http_state::HttpState;
 use crate::routes::cgi::CgiRequest;
 use crate::routes::specweb99::{
     AD_MARK, Form, Operation, PAGE_END, ad_link, next_ad, page_top, user_of,
 };
-use crate::routes::{Route, burn};
-use crate::talk::Talk;
+use crate::routes::{Route, burn_cpu};
+use crate::send_queue::SendQueue;
 use perpacket_http::request::{Method, Request};
 use perpacket_http::status::Status;
 
 /// The type of SPECweb99's pages.
 const HTML: &str = "text/html; charset=utf-8";
 
-/// CPU time of `/work` before a loop serves other clients, in microseconds.
+/// CPU time that a loop uses for `/work` before it serves other clients, in microseconds.
 const WORK_SLICE_US: u64 = 1000;
 
 /// The route of SPECweb99's CGI operation.
@@ -32,9 +32,9 @@ impl Worker {
         request: &Request<'_>,
         route: Route<'_>,
         (query, body): (&[u8], &[u8]),
-        talk: &mut Talk,
-        out: &mut Outgoing,
-    ) -> Answered {
+        http: &mut HttpState,
+        out: &mut SendQueue,
+    ) -> Handled {
         let is_post = route == Route::Specweb(Operation::Post);
         let fits = match request.method {
             Method::Get | Method::Head => !is_post,
@@ -43,89 +43,89 @@ impl Worker {
         };
         if !fits {
             let allowed = if is_post { "POST" } else { "GET, HEAD" };
-            return self.refuse_method(request, allowed, out);
+            return self.reject_method(request, allowed, out);
         }
         match route {
             Route::Malformed(expected) => {
-                self.send_explained(request, Status::BadRequest, expected, out);
+                self.send_error(request, Status::BadRequest, expected, out);
             }
             Route::Work(microseconds) => {
-                if !self.work(microseconds, talk) {
-                    return Answered::Later;
+                if !self.work(microseconds, http) {
+                    return Handled::Deferred;
                 }
-                let extra = Extra {
-                    kind: TEXT,
+                let fields = Fields {
+                    content_type: TEXT,
                     lines: "",
                 };
-                self.send_text(request, Status::Ok, b"done\n", extra, out);
+                self.send_text(request, Status::Ok, b"done\n", fields, out);
             }
             Route::Bytes(bytes) => {
-                let extra = Extra {
-                    kind: perpacket_http::content_type::OCTET_STREAM,
+                let fields = Fields {
+                    content_type: perpacket_http::content_type::OCTET_STREAM,
                     lines: "",
                 };
                 self.count(Status::Ok);
-                self.head(request, Status::Ok, bytes, extra, out);
+                self.head(request, Status::Ok, bytes, fields, out);
                 if request.method != Method::Head {
                     out.pattern(bytes);
                 }
             }
             Route::Specweb(Operation::Get(file)) => {
-                let top = page_top("/specweb99/get", query, talk.peer);
+                let top = page_top("/specweb99/get", query, http.peer);
                 return match self.page_file(request, file, out) {
                     Err(other) => other,
                     Ok(entry) => self.send_page(request, &entry, &top, "", &[], out),
                 };
             }
             Route::Specweb(Operation::Ad(file)) => {
-                let top = page_top("/specweb99/ad", query, talk.peer);
+                let top = page_top("/specweb99/ad", query, http.peer);
                 let (user, last) = user_of(request.cookie);
                 let ad = next_ad(user, last);
                 return match self.page_file(request, file, out) {
                     Err(other) => other,
                     Ok(entry) => {
                         let cookie = format!("Set-Cookie: user_id={user}&last_ad={ad}\r\n");
-                        let links = marks_in(&entry, &ad_link(ad));
+                        let links = ad_links(&entry, &ad_link(ad));
                         self.send_page(request, &entry, &top, &cookie, &links, out)
                     }
                 };
             }
-            Route::Specweb(Operation::Post) => return self.send_post(request, body, talk, out),
-            Route::Specweb(Operation::Cgi(_)) => return self.send_cgi(request, query, talk, out),
+            Route::Specweb(Operation::Post) => return self.send_post(request, body, http, out),
+            Route::Specweb(Operation::Cgi(_)) => return self.send_cgi(request, query, http, out),
         }
-        Answered::Done
+        Handled::Done
     }
 
-    /// Uses CPU time for a request; `false` if some of it is left for later.
+    /// Uses CPU time for a request; `false` if some of it is left.
     ///
-    /// A loop works in slices, so that other clients wait for one slice and not for the whole work.
-    fn work(&self, microseconds: u64, talk: &mut Talk) -> bool {
-        let left_us = microseconds - talk.work_done_us.min(microseconds);
+    /// A loop works in slices, so that other clients wait only for one slice.
+    fn work(&self, microseconds: u64, http: &mut HttpState) -> bool {
+        let left_us = microseconds - http.work_done_us.min(microseconds);
         let slice_us = if self.shares_thread {
             left_us.min(WORK_SLICE_US)
         } else {
             left_us
         };
-        burn(slice_us);
+        burn_cpu(slice_us);
         if slice_us < left_us {
-            talk.work_done_us += slice_us;
+            http.work_done_us += slice_us;
             return false;
         }
-        talk.work_done_us = 0;
+        http.work_done_us = 0;
         true
     }
 
-    /// The report; it counts neither as a request nor in bytes.
-    pub(super) fn send_report(&self, request: &Request<'_>, out: &mut Outgoing) {
+    /// Appends the server's report. It counts neither as a request nor in bytes.
+    pub(super) fn send_report(&self, request: &Request<'_>, out: &mut SendQueue) {
         let before_bytes = out.left_bytes();
-        // A report has no map with keys that JSON cannot hold.
+        // Serializing fails only for maps whose keys are no strings, and a report has none.
         let mut body = serde_json::to_vec(&self.site.reporter.report()).unwrap_or_default();
         body.push(b'\n');
-        let extra = Extra {
-            kind: "application/json",
+        let fields = Fields {
+            content_type: "application/json",
             lines: "Cache-Control: no-store\r\n",
         };
-        self.head(request, Status::Ok, body.len() as u64, extra, out);
+        self.head(request, Status::Ok, body.len() as u64, fields, out);
         if request.method != Method::Head {
             out.text(|text| text.extend_from_slice(&body));
         }
@@ -133,24 +133,24 @@ impl Worker {
         self.counters().bytes_sent.shift(-(bytes as i64));
     }
 
-    /// The file of a page; `Err` if something else was answered or must be done first.
+    /// The file of a page; `Err` if there is none, or a job must read it first.
     fn page_file(
         &mut self,
         request: &Request<'_>,
         file: &[u8],
-        out: &mut Outgoing,
-    ) -> Result<Arc<Entry>, Answered> {
-        match self.find(file, None) {
-            Err(job) => Err(Answered::Job(job)),
+        out: &mut SendQueue,
+    ) -> Result<Arc<Entry>, Handled> {
+        match self.find_file(file, None) {
+            Err(job) => Err(Handled::NeedsJob(job)),
             Ok(Ok(entry)) => Ok(entry),
-            Ok(Err(refusal)) => {
-                self.send_status(request, status_of(refusal), out);
-                Err(Answered::Done)
+            Ok(Err(rejection)) => {
+                self.send_status(request, status_of(rejection), out);
+                Err(Handled::Done)
             }
         }
     }
 
-    /// A page around a file, with lines for its head and what is replaced in the file.
+    /// Appends a page around a file, with additional field lines and replaced parts of the file.
     fn send_page(
         &self,
         request: &Request<'_>,
@@ -158,14 +158,17 @@ impl Worker {
         top: &[u8],
         lines: &str,
         replacements: &[(u64, String)],
-        out: &mut Outgoing,
-    ) -> Answered {
-        let extra = Extra { kind: HTML, lines };
-        let length = top.len() as u64 + entry.stamp.size_bytes + PAGE_END.len() as u64;
+        out: &mut SendQueue,
+    ) -> Handled {
+        let fields = Fields {
+            content_type: HTML,
+            lines,
+        };
+        let length = top.len() as u64 + entry.version.size_bytes + PAGE_END.len() as u64;
         self.count(Status::Ok);
-        self.head(request, Status::Ok, length, extra, out);
+        self.head(request, Status::Ok, length, fields, out);
         if request.method == Method::Head {
-            return Answered::Done;
+            return Handled::Done;
         }
         out.text(|text| text.extend_from_slice(top));
         let mut at = 0;
@@ -174,42 +177,41 @@ impl Worker {
             out.text(|text| text.extend_from_slice(link.as_bytes()));
             at = start + link.len() as u64;
         }
-        out.body(&entry.body, at..entry.stamp.size_bytes);
+        out.body(&entry.body, at..entry.version.size_bytes);
         out.text(|text| text.extend_from_slice(PAGE_END));
-        Answered::Done
+        Handled::Done
     }
 
     fn send_post(
         &mut self,
         request: &Request<'_>,
         body: &[u8],
-        talk: &Talk,
-        out: &mut Outgoing,
-    ) -> Answered {
+        http: &HttpState,
+        out: &mut SendQueue,
+    ) -> Handled {
         let site = Arc::clone(&self.site);
         let Some(log) = &site.post_log else {
-            let why = "this server keeps no POST log, start it with --post-log FILE";
-            self.send_explained(request, Status::NotImplemented, why, out);
-            return Answered::Done;
+            let why = "this server has no POST log, start it with --post-log FILE";
+            self.send_error(request, Status::NotImplemented, why, out);
+            return Handled::Done;
         };
         let Some(form) = Form::of(body) else {
             let expected = "expected the body dir=0&class=1&file=3&client=7";
-            self.send_explained(request, Status::BadRequest, expected, out);
-            return Answered::Done;
+            self.send_error(request, Status::BadRequest, expected, out);
+            return Handled::Done;
         };
-        // The file first: a record is written once, when the answer is sure.
+        // Finds the file first: once the record is written, the response must not fail.
         let path = form.file.path();
         let entry = match self.page_file(request, path.as_bytes(), out) {
             Err(other) => return other,
             Ok(entry) => entry,
         };
         let record = site.counters[0].post_records.draw();
-        self.counters().system_calls.add(1);
         if log.append(record, &form).is_err() {
             self.send_status(request, Status::InternalServerError, out);
-            return Answered::Done;
+            return Handled::Done;
         }
-        let top = page_top("/specweb99/post", body, talk.peer);
+        let top = page_top("/specweb99/post", body, http.peer);
         let cookie = format!("Set-Cookie: my_cookie={record}\r\n");
         self.send_page(request, &entry, &top, &cookie, &[], out)
     }
@@ -218,49 +220,49 @@ impl Worker {
         &mut self,
         request: &Request<'_>,
         query: &[u8],
-        talk: &Talk,
-        out: &mut Outgoing,
-    ) -> Answered {
+        http: &HttpState,
+        out: &mut SendQueue,
+    ) -> Handled {
         if self.site.settings.cgi.is_none() {
             let why = "this server has no CGI program";
-            self.send_explained(request, Status::NotImplemented, why, out);
-            return Answered::Done;
+            self.send_error(request, Status::NotImplemented, why, out);
+            return Handled::Done;
         }
-        let page = match self.delivered.take() {
-            Some(Outcome::Page(page)) => page,
+        let page = match self.job_result.take() {
+            Some(JobResult::Page(page)) => page,
             other => {
-                self.delivered = other;
+                self.job_result = other;
                 let job = Job::Cgi(Box::new(CgiRequest {
                     script: CGI,
                     query: query.to_vec(),
-                    peer: talk.peer,
+                    peer: http.peer,
                 }));
                 if self.asks_helpers {
-                    return Answered::Job(job);
+                    return Handled::NeedsJob(job);
                 }
-                match carry_out(&self.site, job, &mut self.scratch) {
-                    Outcome::Page(page) => page,
-                    Outcome::Loaded { .. } | Outcome::Warmed => None,
+                match run_job(&self.site, job, &mut self.scratch) {
+                    JobResult::Page(page) => page,
+                    JobResult::Loaded { .. } | JobResult::Warmed => None,
                 }
             }
         };
         match page {
             None => self.send_status(request, Status::BadGateway, out),
             Some(page) => {
-                let extra = Extra {
-                    kind: HTML,
+                let fields = Fields {
+                    content_type: HTML,
                     lines: "",
                 };
-                self.send_text(request, Status::Ok, &page, extra, out);
+                self.send_text(request, Status::Ok, &page, fields, out);
             }
         }
-        Answered::Done
+        Handled::Done
     }
 }
 
-/// Where an advertisement's link goes in a file, with the link. Files too large for memory have none: the
-/// benchmark has them in its classes 1 and 2, of at most 92,160 bytes.
-fn marks_in(entry: &Entry, link: &str) -> Vec<(u64, String)> {
+/// The positions of the advertisement's link in a file. Files that are not in memory have none: the
+/// benchmark has links in its classes 1 and 2, of at most 92,160 bytes.
+fn ad_links(entry: &Entry, link: &str) -> Vec<(u64, String)> {
     match &entry.body {
         Body::File(_) => Vec::new(),
         Body::Memory(content) => memchr::memmem::find_iter(content, AD_MARK)

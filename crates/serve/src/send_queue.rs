@@ -1,8 +1,7 @@
-//! What is to be sent: heads and small bodies in one buffer, larger bodies by reference.
+//! Responses to send: heads and small bodies in one buffer, larger bodies by reference.
 //!
-//! All responses that are ready go out with one sendmsg. Bodies below [`COPY_BYTES`] are copied
-//! behind their heads: a copy of some hundred bytes is cheaper than one more piece for the
-//! kernel to gather.
+//! One sendmsg sends all of them. Bodies of up to [`COPY_BYTES`] are copied behind their heads: a copy
+//! of some hundred bytes is cheaper than one more piece for the kernel to gather.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::ops::Range;
@@ -17,85 +16,85 @@ use crate::counters::Counters;
 use crate::files::content::{Content, bytes_to_line};
 use crate::files::entry::Body;
 
-/// Bodies up to this size are copied behind their heads.
+/// Largest body that is copied behind its head.
 const COPY_BYTES: usize = 2048;
 
-/// Room of a fresh buffer, in bytes: a head and a small body.
+/// Size of a new buffer, in bytes: a head and a small body.
 const TEXT_BYTES: usize = 1024;
 
-/// Responses are gathered up to so many bytes before they are sent.
-const ENOUGH_BYTES: u64 = 1 << 20;
+/// A queue of so many bytes is sent before more requests are answered.
+const FULL_BYTES: u64 = 1 << 20;
 
-/// Responses are gathered up to so many pieces.
-const ENOUGH_PIECES: usize = 128;
+/// A queue of so many pieces is sent before more requests are answered.
+const FULL_PIECES: usize = 128;
 
-/// Most pieces of one sendmsg. The kernel takes 1024; 64 hold what a turn gathers, mostly.
-const GATHERED: usize = 64;
+/// Most slices of one sendmsg. The kernel accepts 1024, but queues rarely have more than 64.
+const MAX_SLICES: usize = 64;
 
-/// A head and its body: what most messages are. Room for more is room to be filled with zeros.
-const FEW: usize = 2;
+/// Slices of most messages: a head and its body. A small array is cheaper to initialize.
+const STACK_SLICES: usize = 2;
 
-/// Memory that a buffer keeps while nobody needs it, in bytes.
+/// Memory of a buffer that is kept for reuse, in bytes.
 const KEPT_BYTES: usize = 1 << 16;
 
-/// Most bytes of one sendfile, so that one client does not hold a loop for long.
+/// Most bytes of one sendfile, so that other clients do not wait long.
 pub const FILE_PART_BYTES: u64 = 1 << 20;
 
 /// What the kernel reads ahead by default, in bytes (`VM_READAHEAD_PAGES`, `include/linux/mm.h`).
 const READ_AHEAD_BYTES: usize = 128 << 10;
 
-/// What `/bytes` sends, over and over.
+/// The bytes that `/bytes` repeats.
 static PATTERN: [u8; 65_536] = [b'x'; 65_536];
 
 #[derive(Clone, Debug)]
 enum Piece {
-    /// Of the buffer.
+    /// A range of the buffer.
     Text(Range<usize>),
-    /// Of a file in memory.
+    /// A range of a file in memory.
     Memory(Arc<Content>, Range<usize>),
-    /// Of an open file.
+    /// A range of an open file.
     File(Arc<OwnedFd>, Range<u64>),
-    /// So many bytes of the pattern.
+    /// A number of bytes of the pattern.
     Pattern(u64),
 }
 
-/// Responses in the order they are sent.
+/// Responses in the order in which they are sent.
 #[derive(Debug, Default)]
-pub struct Outgoing {
+pub struct SendQueue {
     text: Vec<u8>,
     pieces: Vec<Piece>,
     first: usize,
     left_bytes: u64,
 }
 
-/// How far sending came.
+/// The result of sending.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Sent {
-    /// All is sent.
-    All,
-    /// The socket takes no more now.
+pub enum SendStatus {
+    /// Everything was sent.
+    Complete,
+    /// The socket accepts no more now.
     Blocked,
-    /// A part of a file may be on disk: bring it into memory first.
+    /// The next part of a file may not be in the page cache. A helper thread must read it first.
     Cold,
 }
 
-impl Outgoing {
-    /// Whether there is nothing to send.
+impl SendQueue {
+    /// Whether everything was sent.
     pub fn is_empty(&self) -> bool {
         self.first == self.pieces.len()
     }
 
-    /// Whether it is time to send what there is.
-    pub fn is_enough(&self) -> bool {
-        self.left_bytes >= ENOUGH_BYTES || self.pieces.len() >= ENOUGH_PIECES
+    /// Whether to send before more requests are answered.
+    pub fn is_full(&self) -> bool {
+        self.left_bytes >= FULL_BYTES || self.pieces.len() >= FULL_PIECES
     }
 
-    /// Bytes still to be sent.
+    /// Bytes that are not sent yet.
     pub fn left_bytes(&self) -> u64 {
         self.left_bytes
     }
 
-    /// Forgets everything; keeps its memory unless that grew large.
+    /// Removes everything; keeps its memory unless it is large.
     pub fn clear(&mut self) {
         self.text.clear();
         self.text.shrink_to(1 << 17);
@@ -104,17 +103,17 @@ impl Outgoing {
         self.left_bytes = 0;
     }
 
-    /// Gives back most of the memory of a buffer that grew.
+    /// Frees most of the memory of a large buffer.
     pub fn trim(&mut self) {
         self.text.shrink_to(KEPT_BYTES);
-        self.pieces.shrink_to(GATHERED);
+        self.pieces.shrink_to(MAX_SLICES);
     }
 
-    /// Whether [`Self::gather`] finds at most [`FEW`] slices.
-    fn is_few(&self) -> bool {
+    /// Whether [`Self::gather`] finds at most [`STACK_SLICES`] slices.
+    fn fits_stack_slices(&self) -> bool {
         let left = &self.pieces[self.first..];
-        // A pattern is as many slices as its size takes.
-        left.len() <= FEW && !left.iter().any(|piece| matches!(piece, Piece::Pattern(_)))
+        // A pattern has as many slices as its size needs.
+        left.len() <= STACK_SLICES && !left.iter().any(|piece| matches!(piece, Piece::Pattern(_)))
     }
 
     /// Appends what `write` writes to the buffer.
@@ -133,7 +132,7 @@ impl Outgoing {
         }
     }
 
-    /// Lets the buffer begin on a cache line, see [`crate::files::content`].
+    /// Aligns the start of the buffer with a cache line, see [`crate::files::content`].
     #[inline]
     fn start_line(&mut self) {
         self.text.reserve(TEXT_BYTES);
@@ -162,14 +161,14 @@ impl Outgoing {
         }
     }
 
-    /// Appends a head and its body that lie together in memory.
+    /// Appends a response whose head and body are one piece.
     pub fn whole(&mut self, response: Arc<Content>) {
         self.left_bytes += response.len() as u64;
         let all = 0..response.len();
         self.pieces.push(Piece::Memory(response, all));
     }
 
-    /// Appends so many bytes that mean nothing.
+    /// Appends a number of arbitrary bytes.
     pub fn pattern(&mut self, bytes: u64) {
         if bytes > 0 {
             self.pieces.push(Piece::Pattern(bytes));
@@ -177,7 +176,7 @@ impl Outgoing {
         }
     }
 
-    /// The file part that comes next, if a file comes next: file, offset and length.
+    /// The part of a file that comes next: file, offset and length. `None` if memory comes next.
     pub fn next_file_part(&self) -> Option<(Arc<OwnedFd>, u64, u64)> {
         match self.pieces.get(self.first) {
             Some(Piece::File(file, part)) => {
@@ -188,29 +187,29 @@ impl Outgoing {
         }
     }
 
-    /// Sends until all is sent or the socket takes no more.
+    /// Sends until everything is sent or the socket accepts no more.
     ///
-    /// With `ask_first`, a part of a file that the kernel would have to read from disk is not sent;
-    /// `warmed` says that the next part was just read and need not be asked for.
+    /// With `ask_first`, a part of a file that is not in the page cache is not sent. `warmed` skips that
+    /// check for the next part.
     ///
     /// # Errors
-    /// Those of sendmsg and sendfile; `UnexpectedEof` if a file became shorter than promised.
+    /// Those of sendmsg and sendfile; `UnexpectedEof` if a file became shorter than its
+    /// `Content-Length`.
     pub fn send(
         &mut self,
         socket: impl AsFd,
         counters: &Counters,
         ask_first: bool,
         mut warmed: bool,
-    ) -> io::Result<Sent> {
+    ) -> io::Result<SendStatus> {
         let socket = socket.as_fd();
         while !self.is_empty() {
             let result = match self.next_file_part() {
                 None => self.send_pieces(socket),
                 Some((file, offset, length)) => {
                     if ask_first && !std::mem::take(&mut warmed) {
-                        counters.system_calls.add(1);
                         if !in_memory(&file, offset, length) {
-                            return Ok(Sent::Cold);
+                            return Ok(SendStatus::Cold);
                         }
                     }
                     let mut at = offset;
@@ -221,22 +220,21 @@ impl Outgoing {
                     sent
                 }
             };
-            counters.system_calls.add(1);
             match result {
                 Ok(bytes) => {
                     counters.bytes_sent.add(bytes as u64);
                     self.advance(bytes as u64);
                 }
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => return Ok(Sent::Blocked),
+                Err(Errno::AGAIN) => return Ok(SendStatus::Blocked),
                 Err(error) => return Err(error.into()),
             }
         }
         self.clear();
-        Ok(Sent::All)
+        Ok(SendStatus::Complete)
     }
 
-    /// One send or sendmsg of the pieces that are in memory.
+    /// Sends pieces in memory with one system call.
     fn send_pieces(&self, socket: impl AsFd) -> Result<usize, Errno> {
         let left = &self.pieces[self.first..];
         let single = match left {
@@ -249,14 +247,14 @@ impl Outgoing {
         }
         let mut flags = SendFlags::NOSIGNAL;
         if left.iter().any(|piece| matches!(piece, Piece::File(..))) {
-            // Else a head is a packet of its own, and wakes the client for nothing.
+            // Otherwise the head is a packet of its own and wakes the client too early.
             flags |= SendFlags::MORE;
         }
         let mut control = SendAncillaryBuffer::default();
         self.with_slices(|slices| rustix::net::sendmsg(socket, slices, &mut control, flags))
     }
 
-    /// The pieces in memory up to the next file; returns how many slices they are.
+    /// Fills `slices` with the pieces in memory up to the next file; returns the number of slices.
     pub fn gather<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
         let mut count = 0;
         for piece in &self.pieces[self.first..] {
@@ -275,7 +273,7 @@ impl Outgoing {
                 count += 1;
                 repeat -= 1;
             }
-            // What is left of a pattern must come before what follows it.
+            // The rest of a pattern must come before the next piece.
             let is_cut = matches!(piece, Piece::Pattern(bytes)
                 if *bytes > PATTERN.len() as u64 && *bytes % PATTERN.len() as u64 != 0);
             if count == slices.len() || is_cut {
@@ -285,7 +283,7 @@ impl Outgoing {
         count
     }
 
-    /// Takes note that so many bytes were sent.
+    /// Removes bytes that were sent.
     pub fn advance(&mut self, mut bytes: u64) {
         self.left_bytes -= bytes;
         while let Some(piece) = self.pieces.get_mut(self.first) {
@@ -308,28 +306,28 @@ impl Outgoing {
     }
 }
 
-impl uring::Outgoing for Outgoing {
+impl uring::Outgoing for SendQueue {
     fn next_file_part(&self) -> Option<(Arc<OwnedFd>, u64, u64)> {
         self.next_file_part()
     }
 
     fn with_slices<'a, T>(&'a self, take: impl FnOnce(&[IoSlice<'a>]) -> T) -> T {
-        if self.is_few() {
-            let mut slices = [IoSlice::new(&[]); FEW];
+        if self.fits_stack_slices() {
+            let mut slices = [IoSlice::new(&[]); STACK_SLICES];
             let count = self.gather(&mut slices);
             take(&slices[..count])
         } else {
-            let mut slices = [IoSlice::new(&[]); GATHERED];
+            let mut slices = [IoSlice::new(&[]); MAX_SLICES];
             let count = self.gather(&mut slices);
             take(&slices[..count])
         }
     }
 }
 
-/// Whether a part of a file can be sent without waiting for a disk.
+/// Whether a part of a file is in the page cache.
 ///
-/// The kernel tells it of files that this user might write (`can_do_cachestat` in `mm/filemap.c`),
-/// and since 6.5; else reads are tried.
+/// cachestat(2) reports it since Linux 6.5, and only for files that this user may write
+/// (`can_do_cachestat` in `mm/filemap.c`). Otherwise reads are tried.
 fn in_memory(file: &OwnedFd, offset: u64, length: u64) -> bool {
     const PAGE_BYTES: u64 = 4096;
     let pages = (offset + length).div_ceil(PAGE_BYTES) - offset / PAGE_BYTES;
@@ -339,9 +337,8 @@ fn in_memory(file: &OwnedFd, offset: u64, length: u64) -> bool {
     }
 }
 
-/// Whether a byte of each window that the kernel reads ahead, and the last one, can be read
-/// without waiting. A file system that cannot tell refuses, which is taken as on disk: the helpers
-/// then read it first.
+/// Whether a byte of each read-ahead window, and the last byte, can be read without waiting. If the
+/// file system does not support the question, the answer is no, and a helper thread reads the part.
 fn reads_at_once(file: &OwnedFd, part: Range<u64>) -> bool {
     let last = part.end.checked_sub(1);
     part.step_by(READ_AHEAD_BYTES).chain(last).all(|at| {
@@ -359,7 +356,7 @@ mod tests {
     use std::io::Write;
 
     #[test]
-    fn a_file_just_written_reads_at_once_up_to_its_end() {
+    fn a_file_just_written_can_be_read_without_waiting_up_to_its_end() {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&[1; 300_000]).unwrap();
         let file = OwnedFd::from(file);
@@ -382,8 +379,8 @@ mod tests {
     }
 
     #[test]
-    fn text_begins_on_a_cache_line_also_when_the_buffer_is_used_again() {
-        let mut out = Outgoing::default();
+    fn the_buffer_begins_on_a_cache_line_also_when_it_is_reused() {
+        let mut out = SendQueue::default();
         for _ in 0..3 {
             out.text(|text| text.extend_from_slice(b"head"));
             let mut slices = [IoSlice::new(&[]); 1];
@@ -395,19 +392,22 @@ mod tests {
     }
 
     #[test]
-    fn a_head_and_its_body_are_few_pieces_and_a_pattern_is_as_many_as_it_takes() {
+    fn a_head_and_its_body_fit_the_small_array_and_a_pattern_does_not() {
         let memory = Content::filled(5000, |bytes| {
             bytes.resize(bytes.len() + 5000, 1);
             Ok(())
         });
-        let mut out = Outgoing::default();
+        let mut out = SendQueue::default();
         out.text(|text| text.extend_from_slice(b"head"));
         out.body(&Body::Memory(Arc::new(memory.unwrap())), 0..5000);
-        assert!(out.is_few());
+        assert!(out.fits_stack_slices());
         out.clear();
         out.text(|text| text.extend_from_slice(b"head"));
         out.pattern(10 << 20);
-        assert!(!out.is_few(), "one message takes as much of it as it can");
+        assert!(
+            !out.fits_stack_slices(),
+            "one message has as much of it as possible"
+        );
     }
 
     proptest! {
@@ -416,7 +416,7 @@ mod tests {
             pieces in prop::collection::vec((0u8..3, 0u64..150_000), 0..6),
             steps in prop::collection::vec(1u64..150_000, 1..200),
         ) {
-            let mut out = Outgoing::default();
+            let mut out = SendQueue::default();
             let mut expected = Vec::new();
             for (number, &(kind, bytes)) in pieces.iter().enumerate() {
                 let content = vec![number as u8; bytes as usize];

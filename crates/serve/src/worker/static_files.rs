@@ -1,15 +1,15 @@
-//! Files: found, judged against the request's conditions, and sent whole or in part.
+//! Responses with files: conditional requests, ranges, redirects to folders.
 
 use std::fmt::Write;
 use std::sync::Arc;
 
-use super::respond::{Extra, end_head};
-use super::{Answered, Worker};
-use crate::files::entry::{Entry, Refusal};
-use crate::files::helpers::Job;
-use crate::outgoing::Outgoing;
+use super::response::{Fields, end_head};
+use super::{Handled, Worker};
+use crate::files::entry::{Entry, FileError};
+use crate::files::helper_threads::Job;
+use crate::http_state::HttpState;
 use crate::routes::route_of;
-use crate::talk::Talk;
+use crate::send_queue::SendQueue;
 use perpacket_http::coding::{Coding, choose};
 use perpacket_http::date::parse_date;
 use perpacket_http::range::{Selection, parse_range};
@@ -21,17 +21,17 @@ use perpacket_http::target::{TargetError, normalize_path, origin_form, split_que
 const REPORT: &[u8] = b"/.perpacket/report";
 
 impl Worker {
-    /// Answers what was not found in the cache under the target as it came.
-    pub(super) fn dispatch_unknown(
+    /// Answers a request whose undecoded target is not in the cache.
+    pub(super) fn dispatch_uncached(
         &mut self,
         request: &Request<'_>,
         body: &[u8],
-        talk: &mut Talk,
-        out: &mut Outgoing,
-    ) -> Answered {
+        http: &mut HttpState,
+        out: &mut SendQueue,
+    ) -> Handled {
         let Some(target) = origin_form(request.target) else {
-            // `*` and a bare authority belong to methods that no resource here has.
-            return self.refuse_method(request, "GET, HEAD", out);
+            // `*` and a bare authority are for methods that are not implemented.
+            return self.reject_method(request, "GET, HEAD", out);
         };
         let (path, query) = split_query(target);
         if path == REPORT {
@@ -39,88 +39,94 @@ impl Worker {
         }
         let route = route_of(path, query);
         if let Some(route) = route.filter(|_| self.site.settings.routes) {
-            return self.dispatch_route(request, route, (query, body), talk, out);
+            return self.dispatch_route(request, route, (query, body), http, out);
         }
         if !matches!(request.method, Method::Get | Method::Head) {
-            return self.refuse_method(request, "GET, HEAD", out);
+            return self.reject_method(request, "GET, HEAD", out);
         }
         let path = match normalize_path(path) {
             Ok(path) => path,
             Err(TargetError::Malformed) => {
-                self.send_explained(request, Status::BadRequest, "malformed escape in path", out);
-                return Answered::Done;
+                self.send_error(request, Status::BadRequest, "malformed escape in path", out);
+                return Handled::Done;
             }
             Err(TargetError::Outside) => {
                 self.send_status(request, Status::NotFound, out);
-                return Answered::Done;
+                return Handled::Done;
             }
         };
-        match self.find(&path, request.accept_encoding) {
-            Err(job) => return Answered::Job(job),
+        match self.find_file(&path, request.accept_encoding) {
+            Err(job) => return Handled::NeedsJob(job),
             Ok(Ok(entry)) => self.send_entry(request, &entry, out),
-            Ok(Err(Refusal::Folder)) => self.send_to_folder(request, &path, query, out),
-            Ok(Err(Refusal::Missing)) if route.is_some() => {
+            Ok(Err(FileError::Folder)) => self.redirect_to_folder(request, &path, query, out),
+            Ok(Err(FileError::Missing)) if route.is_some() => {
                 let why = "no such file; computed routes need `serve web --routes`";
-                self.send_explained(request, Status::NotFound, why, out);
+                self.send_error(request, Status::NotFound, why, out);
             }
-            Ok(Err(refusal)) => self.send_status(request, status_of(refusal), out),
+            Ok(Err(rejection)) => self.send_status(request, status_of(rejection), out),
         }
-        Answered::Done
+        Handled::Done
     }
 
-    fn answer_report(&self, request: &Request<'_>, out: &mut Outgoing) -> Answered {
+    fn answer_report(&self, request: &Request<'_>, out: &mut SendQueue) -> Handled {
         match request.method {
             Method::Get | Method::Head => self.send_report(request, out),
-            Method::Post | Method::Other => return self.refuse_method(request, "GET, HEAD", out),
+            Method::Post | Method::Other => return self.reject_method(request, "GET, HEAD", out),
         }
-        Answered::Done
+        Handled::Done
     }
 
-    /// A file by its normal path, from the cache or the disk, in the best form the client takes.
-    pub(super) fn find(
+    /// A file from the cache or the disk, in the best coding that the client accepts.
+    pub(super) fn find_file(
         &mut self,
         path: &[u8],
         accepted: Option<&[u8]>,
-    ) -> Result<Result<Arc<Entry>, Refusal>, Job> {
+    ) -> Result<Result<Arc<Entry>, FileError>, Job> {
         if let Some(entry) = self.cached(path, accepted) {
             return Ok(Ok(entry));
         }
-        let plain = match self.cached_form(path, Coding::Identity) {
+        let plain = match self.cached_coding(path, Coding::Identity) {
             Some(entry) => entry,
             None => match self.load(path, Coding::Identity)? {
                 Ok(entry) => entry,
-                Err(refusal) => return Ok(Err(refusal)),
+                Err(rejection) => return Ok(Err(rejection)),
             },
         };
         let coding = choose(accepted.unwrap_or_default(), plain.siblings);
         if coding == Coding::Identity {
             return Ok(Ok(plain));
         }
-        if let Some(entry) = self.cached_form(path, coding) {
+        if let Some(entry) = self.cached_coding(path, coding) {
             return Ok(Ok(entry));
         }
-        // A sibling that vanished meanwhile is no reason to refuse the file.
+        // If the compressed file has vanished, send the plain one.
         Ok(Ok(self.load(path, coding)?.unwrap_or(plain)))
     }
 
-    pub(super) fn refuse_method(
+    pub(super) fn reject_method(
         &self,
         request: &Request<'_>,
         allowed: &str,
-        out: &mut Outgoing,
-    ) -> Answered {
+        out: &mut SendQueue,
+    ) -> Handled {
         let lines = format!("Allow: {allowed}\r\n");
-        let extra = Extra {
-            kind: super::respond::TEXT,
+        let fields = Fields {
+            content_type: super::response::TEXT,
             lines: &lines,
         };
         let text = b"405 Method Not Allowed\n";
-        self.send_text(request, Status::MethodNotAllowed, text, extra, out);
-        Answered::Done
+        self.send_text(request, Status::MethodNotAllowed, text, fields, out);
+        Handled::Done
     }
 
-    /// Sends a client that named a folder without a slash to the folder.
-    fn send_to_folder(&self, request: &Request<'_>, path: &[u8], query: &[u8], out: &mut Outgoing) {
+    /// Redirects a request for a folder without a slash to the folder.
+    fn redirect_to_folder(
+        &self,
+        request: &Request<'_>,
+        path: &[u8],
+        query: &[u8],
+        out: &mut SendQueue,
+    ) {
         let mut lines = String::from("Location: ");
         for &byte in path {
             match byte {
@@ -138,43 +144,43 @@ impl Worker {
             lines.extend(query.iter().map(|&byte| char::from(byte)));
         }
         lines.push_str("\r\n");
-        let extra = Extra {
-            kind: super::respond::TEXT,
+        let fields = Fields {
+            content_type: super::response::TEXT,
             lines: &lines,
         };
         self.send_text(
             request,
             Status::MovedPermanently,
             b"301 Moved Permanently\n",
-            extra,
+            fields,
             out,
         );
     }
 
-    /// Sends a file, or what the request's conditions say instead.
+    /// Appends a response with a file, subject to the request's conditions.
     #[inline]
     pub(super) fn send_entry(
         &mut self,
         request: &Request<'_>,
         entry: &Arc<Entry>,
-        out: &mut Outgoing,
+        out: &mut SendQueue,
     ) {
         if request.range.is_some() || request.conditions != Conditions::default() {
-            return self.send_judged(request, entry, out);
+            return self.send_conditional(request, entry, out);
         }
         self.send_whole(request, entry, out);
     }
 
     #[inline]
-    fn send_whole(&mut self, request: &Request<'_>, entry: &Arc<Entry>, out: &mut Outgoing) {
+    fn send_whole(&mut self, request: &Request<'_>, entry: &Arc<Entry>, out: &mut SendQueue) {
         self.count(Status::Ok);
         // After other responses, head and small body are appended to the same buffer instead.
         if out.is_empty() && is_plain(request) {
             let clock = &self.clock;
-            let response = self.shelf.with(|cache| {
+            let response = self.cache.with(|cache| {
                 cache.prebuilt.response(entry, clock.second, |head| {
                     head.extend_from_slice(&entry.head);
-                    end_head(clock, request, (0, entry.stamp.size_bytes), head);
+                    end_head(clock, request, (0, entry.version.size_bytes), head);
                 })
             });
             if let Some(response) = response {
@@ -184,7 +190,7 @@ impl Worker {
         }
         let body_bytes = match request.method {
             Method::Head => 0,
-            _ => entry.stamp.size_bytes,
+            _ => entry.version.size_bytes,
         };
         out.text(|text| {
             let start = text.len();
@@ -196,29 +202,29 @@ impl Worker {
         }
     }
 
-    /// The order of RFC 9110, section 13.2.2, then the range.
-    fn send_judged(&mut self, request: &Request<'_>, entry: &Arc<Entry>, out: &mut Outgoing) {
-        match judge(&request.conditions, entry) {
+    /// Evaluates the conditions in the order of RFC 9110, section 13.2.2, then the range.
+    fn send_conditional(&mut self, request: &Request<'_>, entry: &Arc<Entry>, out: &mut SendQueue) {
+        match check_conditions(&request.conditions, entry) {
             Some(Status::NotModified) => return self.send_not_modified(request, entry, out),
             Some(status) => return self.send_status(request, status, out),
             None => {}
         }
-        let asked = match request.range {
-            Some(range) if request.method == Method::Get && may_be_part(request, entry) => {
-                parse_range(range, entry.stamp.size_bytes)
+        let selection = match request.range {
+            Some(range) if request.method == Method::Get && range_applies(request, entry) => {
+                parse_range(range, entry.version.size_bytes)
             }
             _ => Selection::Whole,
         };
-        match asked {
+        match selection {
             Selection::Whole => self.send_whole(request, entry, out),
             Selection::Unsatisfiable => {
-                let lines = format!("Content-Range: bytes */{}\r\n", entry.stamp.size_bytes);
-                let extra = Extra {
-                    kind: super::respond::TEXT,
+                let lines = format!("Content-Range: bytes */{}\r\n", entry.version.size_bytes);
+                let fields = Fields {
+                    content_type: super::response::TEXT,
                     lines: &lines,
                 };
                 let text = b"416 Range Not Satisfiable\n";
-                self.send_text(request, Status::RangeNotSatisfiable, text, extra, out);
+                self.send_text(request, Status::RangeNotSatisfiable, text, fields, out);
             }
             Selection::Part(part) => {
                 self.count(Status::PartialContent);
@@ -229,54 +235,54 @@ impl Worker {
                     "Content-Range: bytes {}-{}/{}\r\n",
                     part.start,
                     part.end - 1,
-                    entry.stamp.size_bytes
+                    entry.version.size_bytes
                 );
-                let extra = Extra {
-                    kind: entry.kind,
+                let fields = Fields {
+                    content_type: entry.content_type,
                     lines: &lines,
                 };
                 let length = part.end - part.start;
-                self.head(request, Status::PartialContent, length, extra, out);
+                self.head(request, Status::PartialContent, length, fields, out);
                 out.body(&entry.body, part);
             }
         }
     }
 
-    fn send_not_modified(&self, request: &Request<'_>, entry: &Entry, out: &mut Outgoing) {
+    fn send_not_modified(&self, request: &Request<'_>, entry: &Entry, out: &mut SendQueue) {
         self.count(Status::NotModified);
-        let extra = Extra {
-            kind: "",
+        let fields = Fields {
+            content_type: "",
             lines: &validators(entry),
         };
-        self.head(request, Status::NotModified, 0, extra, out);
+        self.head(request, Status::NotModified, 0, fields, out);
     }
 }
 
-/// Whether a whole file is answered like most are: no connection fate or version changes the head.
+/// Whether the response has the head that a prebuilt response has.
 fn is_plain(request: &Request<'_>) -> bool {
     request.method == Method::Get && request.keep_alive && request.minor_version == 1
 }
 
-/// The status for a file that cannot be sent.
-pub(super) fn status_of(refusal: Refusal) -> Status {
-    match refusal {
-        Refusal::Missing | Refusal::Folder => Status::NotFound,
-        Refusal::Forbidden => Status::Forbidden,
-        Refusal::Exhausted => Status::ServiceUnavailable,
-        Refusal::Failed => Status::InternalServerError,
+/// The status of a response without the file.
+pub(super) fn status_of(rejection: FileError) -> Status {
+    match rejection {
+        FileError::Missing | FileError::Folder => Status::NotFound,
+        FileError::Forbidden => Status::Forbidden,
+        FileError::Exhausted => Status::ServiceUnavailable,
+        FileError::Failed => Status::InternalServerError,
     }
 }
 
-/// The fields that tell one version of a file from another.
+/// The fields that identify a version of a file.
 fn validators(entry: &Entry) -> String {
     let mut lines = Vec::new();
-    // Writing to memory does not fail, and what is written is ASCII.
+    // Writing to memory does not fail, and the fields are ASCII.
     let _ = entry.write_validators(&mut lines);
     String::from_utf8(lines).unwrap_or_default()
 }
 
-/// What the conditions say instead of the file.
-fn judge(conditions: &Conditions<'_>, entry: &Entry) -> Option<Status> {
+/// The status if a condition excludes the file.
+fn check_conditions(conditions: &Conditions<'_>, entry: &Entry) -> Option<Status> {
     if let Some(tags) = conditions.if_match {
         if !has_tag(tags, &entry.etag, false) {
             return Some(Status::PreconditionFailed);
@@ -293,7 +299,7 @@ fn judge(conditions: &Conditions<'_>, entry: &Entry) -> Option<Status> {
     (entry.modified_s <= date).then_some(Status::NotModified)
 }
 
-/// Whether a list of entity tags has one; `weakly` a weak one counts too (section 8.8.3.2).
+/// Whether a list has an entity tag; with `weakly`, by weak comparison (RFC 9110, section 8.8.3.2).
 fn has_tag(list: &[u8], tag: &str, weakly: bool) -> bool {
     list.split(|&byte| byte == b',').any(|item| {
         let item = item.trim_ascii();
@@ -305,8 +311,8 @@ fn has_tag(list: &[u8], tag: &str, weakly: bool) -> bool {
     })
 }
 
-/// Whether a range may be sent: without `If-Range`, or if the client has this very version.
-fn may_be_part(request: &Request<'_>, entry: &Entry) -> bool {
+/// Whether `Range` applies: without `If-Range`, or if the client has this version.
+fn range_applies(request: &Request<'_>, entry: &Entry) -> bool {
     match request.conditions.if_range {
         None => true,
         Some(tag) if tag.trim_ascii().starts_with(b"\"") => {

@@ -1,30 +1,30 @@
-//! Heads of responses, and the responses that need no file.
+//! Heads of responses, and responses without a file.
 
 use std::io::Write;
 
-use super::{Clock, Stop, Worker};
+use super::{BatchEnd, Clock, Worker};
 use crate::files::content::LINE_BYTES;
-use crate::outgoing::Outgoing;
+use crate::send_queue::SendQueue;
 use perpacket_http::request::{Method, Request};
 use perpacket_http::status::Status;
 
-/// What stands in a head beside what every head has.
+/// The fields of a head that differ between responses.
 #[derive(Clone, Copy, Default)]
-pub struct Extra<'a> {
+pub struct Fields<'a> {
     /// `Content-Type`, if the response has a body.
-    pub kind: &'a str,
-    /// More lines, each with its end.
+    pub content_type: &'a str,
+    /// Further field lines, each with CR LF.
     pub lines: &'a str,
 }
 
-/// What ends the last field, and the head.
+/// The end of the last field line and of the head.
 const HEAD_END: &[u8] = b"\r\n\r\n";
 
-/// The type of texts that the server writes itself.
+/// The content type of the server's own texts.
 pub const TEXT: &str = "text/plain; charset=utf-8";
 
 impl Worker {
-    /// Counts a request that is answered with `status`.
+    /// Counts a response.
     #[inline]
     pub fn count(&self, status: Status) {
         let counters = self.counters();
@@ -38,8 +38,8 @@ impl Worker {
         request: &Request<'_>,
         status: Status,
         length: u64,
-        extra: Extra<'_>,
-        out: &mut Outgoing,
+        fields: Fields<'_>,
+        out: &mut SendQueue,
     ) {
         let body_bytes = match request.method {
             Method::Head => 0,
@@ -52,81 +52,81 @@ impl Worker {
             if status != Status::NotModified {
                 let _ = write!(text, "Content-Length: {length}\r\n");
             }
-            if !extra.kind.is_empty() {
-                let _ = write!(text, "Content-Type: {}\r\n", extra.kind);
+            if !fields.content_type.is_empty() {
+                let _ = write!(text, "Content-Type: {}\r\n", fields.content_type);
             }
-            text.extend_from_slice(extra.lines.as_bytes());
+            text.extend_from_slice(fields.lines.as_bytes());
             text.extend_from_slice(b"Date: ");
             end_head(&self.clock, request, (start, body_bytes), text);
         });
     }
 
-    /// Answers with a text.
+    /// Appends a response with a body in memory.
     pub fn send_text(
         &self,
         request: &Request<'_>,
         status: Status,
         body: &[u8],
-        extra: Extra<'_>,
-        out: &mut Outgoing,
+        fields: Fields<'_>,
+        out: &mut SendQueue,
     ) {
         self.count(status);
-        self.head(request, status, body.len() as u64, extra, out);
+        self.head(request, status, body.len() as u64, fields, out);
         if request.method != Method::Head {
             out.text(|text| text.extend_from_slice(body));
         }
     }
 
-    /// Answers with a status and its reason as the text.
-    pub fn send_status(&self, request: &Request<'_>, status: Status, out: &mut Outgoing) {
-        self.send_explained(request, status, "", out);
+    /// Appends a response with the status as its text.
+    pub fn send_status(&self, request: &Request<'_>, status: Status, out: &mut SendQueue) {
+        self.send_error(request, status, "", out);
     }
 
-    /// Answers with a status and a text that says more.
-    pub fn send_explained(
+    /// Appends a response with the status and a reason as its text.
+    pub fn send_error(
         &self,
         request: &Request<'_>,
         status: Status,
         why: &str,
-        out: &mut Outgoing,
+        out: &mut SendQueue,
     ) {
-        let text = explained(status, why);
-        let extra = Extra {
-            kind: TEXT,
-            lines: lines_of(status),
+        let text = status_text(status, why);
+        let fields = Fields {
+            content_type: TEXT,
+            lines: status_fields(status),
         };
-        self.send_text(request, status, text.as_bytes(), extra, out);
+        self.send_text(request, status, text.as_bytes(), fields, out);
     }
 
-    /// Answers what is no request; the connection ends.
-    pub fn refuse(&self, status: Status, out: &mut Outgoing) -> Stop {
+    /// Appends a response to an invalid request. The connection then closes.
+    pub fn reject(&self, status: Status, out: &mut SendQueue) -> BatchEnd {
         self.count(status);
-        out.text(|text| self.write_refusal(status, text));
-        Stop::Close(true)
+        out.text(|text| self.write_rejection(status, text));
+        BatchEnd::Close(true)
     }
 
-    /// A whole response for a connection that ends, also where there was no request.
-    pub fn write_refusal(&self, status: Status, text: &mut Vec<u8>) {
-        let body = explained(status, "");
+    /// Writes a complete response for a connection that closes, with or without a request.
+    pub fn write_rejection(&self, status: Status, text: &mut Vec<u8>) {
+        let body = status_text(status, "");
         begin_head(text, status);
         let _ = write!(
             text,
             "Server: perpacket\r\nContent-Length: {}\r\nContent-Type: {TEXT}\r\n{}\
              Connection: close\r\nDate: ",
             body.len(),
-            lines_of(status)
+            status_fields(status)
         );
         text.extend_from_slice(&self.clock.date);
         let _ = write!(text, "\r\n\r\n{body}");
     }
 }
 
-/// What ends every head: the date, the connection's fate where it is not the version's own,
-/// and padding.
+/// Writes the end of a head: the date, `Connection` if it differs from the version's default, and
+/// padding.
 ///
-/// With the padding the head, which begins at `start`, and the body of `body_bytes` are a whole
-/// number of cache lines long, see [`crate::files::content`]. White space behind a field's
-/// value means nothing (RFC 9112, section 5).
+/// The padding makes the head from `start` on and the body together a whole number of cache lines,
+/// see [`crate::files::content`]. White space after a field's value has no meaning (RFC 9112,
+/// section 5).
 #[inline]
 pub fn end_head(
     clock: &Clock,
@@ -150,15 +150,15 @@ fn begin_head(text: &mut Vec<u8>, status: Status) {
     let _ = write!(text, "HTTP/1.1 {} {}\r\n", status.code(), status.reason());
 }
 
-/// Fields that a status brings with it.
-fn lines_of(status: Status) -> &'static str {
+/// Fields that belong to a status.
+fn status_fields(status: Status) -> &'static str {
     match status {
         Status::ServiceUnavailable => "Retry-After: 1\r\n",
         _ => "",
     }
 }
 
-fn explained(status: Status, why: &str) -> String {
+fn status_text(status: Status, why: &str) -> String {
     let separator = if why.is_empty() { "" } else { ": " };
     format!("{} {}{separator}{why}\n", status.code(), status.reason())
 }
