@@ -1,9 +1,9 @@
-//! How fast the simulator runs: the bare event queue, and whole configurations with the full memory
-//! model, in simulated packets a second on one core.
+//! The speed of the simulator: the bare event queue, and whole configurations with the full memory model,
+//! in simulated packets a second on one core.
 //!
 //! Measured with `cargo bench -p perpacket-simulate --bench engine` on an AMD EPYC (Zen 4 class)
-//! 2-core VM with other work on it; the bars are 20 M events a second for the queue and 1 M packets
-//! a second:
+//! 2-core VM with other work on it. The bars are 20 M events a second for the queue and 1 M packets a
+//! second:
 //!
 //! | bench | median |
 //! |---|---|
@@ -13,36 +13,40 @@
 //!
 //! # Changes, by user time in alternation with the version before
 //!
-//! Runs of 250,000 packets, old and new in turn on one core, on the same VM with other work on it
-//! (median of the paired ratios). Together they make the web baseline 1.5 times as fast, the
-//! offload 1.49, the overload 1.36, the bulk sender with 2,048 connections 1.14 and the web baseline
-//! on the exclusive caches of `athlon-xp-2600` 1.14; results are the same bytes. In one such
-//! series the shortest run of the baseline took 0.203 s (1.2 M packets/s), and the old one 0.294 s.
-//! It executes 7,000 instructions a packet, where it executed 12,800.
+//! Runs of 250,000 packets, old and new in turn on one core, on the same VM with other work on it (median
+//! of the paired ratios). Together the changes make the web baseline 1.5 times as fast, the offload 1.49,
+//! the overload 1.36, the bulk sender with 2,048 connections 1.14, and the web baseline on the exclusive
+//! caches of `athlon-xp-2600` 1.14. Results are the same bytes. In one such series the shortest run of
+//! the baseline took 0.203 s (1.2 M packets/s), and the old one 0.294 s. A packet executes 7,000
+//! instructions; it executed 12,800 before.
 //!
 //! | change | web baseline, against the version before it |
 //! |---|---|
-//! | 16-way sets keep their lines in place, with an order of ways in one word | 1.11 |
+//! | lines of 16-way sets stay in place, with an order of ways in one word | 1.11 |
 //! | two inclusive levels in one loop, a run of lines at a time | 1.26 |
 //! | all lines of an operation at once, from a list made at the start | 1.10 |
 //! | 16 ways only, and that loop a function of its own | 1.03 |
 //! | each set's lines in one cache line of the machine | 1.01 |
 //! | fewer divisions: clocks, frames' times, places | 1.04 |
 //!
-//! Tried without gain: comparing whole 16-way sets without hashes (0.98), the misses as a function
-//! of their own (0.96), loading the sets of lines three ahead (0.93), touching the next job's
-//! connection early (1.01), an iterator over an operation's touches instead of a list (0.94),
-//! wholly vectorised move-to-front.
+//! Since then, each component owns its state, and every queue counts references. By cachegrind this costs
+//! 1 % more instructions in the overload (729 M, 721 M before, for 120,000 packets). An operation's
+//! costs and lines are in one place, which saves 1 %.
 //!
-//! Where the time goes now (`perf record`, cpu-clock): 38 % in the hierarchy, 10 % in listing the
-//! lines of operations, the rest in events, TCP, clients, NIC and server, none above 12 %.
+//! Tried without gain: comparison of whole 16-way sets without hashes (0.98), the misses as a function of
+//! their own (0.96), loads of the sets of lines three ahead (0.93), an early touch of the next job's
+//! connection (1.01), an iterator over an operation's touches instead of a list (0.94), wholly
+//! vectorised move-to-front.
+//!
+//! By `perf record` with cpu-clock, 38 % of the time is in the hierarchy and 10 % in listing the lines of
+//! operations. The rest is in events, TCP, clients, NIC and server, each below 12 %.
 //!
 //! Peers: packet-level network simulators without a host model run at 0.8 to 4 M events a second,
 //! full-system simulators at 0.1 to 1 M instructions a second.
 
 #![expect(
     missing_docs,
-    reason = "the macros of criterion make items without documentation"
+    reason = "criterion's macros make items without documentation"
 )]
 
 use std::hint::black_box;
