@@ -330,3 +330,6 @@ impl Nic {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

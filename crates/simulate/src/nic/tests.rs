@@ -1,0 +1,126 @@
+use super::*;
+use crate::context::CommandKind;
+use crate::parameters;
+use crate::tcp::{Endpoint, Flags, Segment, Sequence};
+
+/// A host that records what the NIC does to its memory.
+#[derive(Default)]
+struct RecordedHost {
+    end: Option<Box<TimedEndpoint>>,
+    frames: Vec<Frame>,
+    returned: Vec<Command>,
+    message: Option<Message>,
+}
+
+impl HostMemory for RecordedHost {
+    fn write_frame(&mut self, frame: Frame, _: &mut Context) {
+        self.frames.push(frame);
+    }
+
+    fn write_message(&mut self, _: ConnectionId, add: impl FnOnce(&mut Message)) -> bool {
+        let is_new = self.message.is_none();
+        add(self.message.get_or_insert_default());
+        is_new
+    }
+
+    fn take_connection(&mut self, _: ConnectionId) -> Option<Box<TimedEndpoint>> {
+        self.end.take()
+    }
+
+    fn return_connection(&mut self, _: ConnectionId, end: Box<TimedEndpoint>) {
+        self.end = Some(end);
+    }
+
+    fn command_taken(&mut self, _: &Command) {}
+
+    fn return_command(&mut self, command: Command, _: &mut Context) {
+        self.returned.push(command);
+    }
+
+    fn send_refused(&mut self, _: ConnectionId) {}
+}
+
+struct Pair {
+    nic: Nic,
+    host: RecordedHost,
+    context: Context,
+    connection: ConnectionId,
+    segment: Segment,
+}
+
+impl Pair {
+    /// A NIC, and a connection on the host whose client has sent its SYN.
+    fn new() -> Self {
+        let parameters = parameters::resolve("W-16-N-N-FCFS-400", &[]).unwrap();
+        let settings = Settings::read(&parameters).unwrap();
+        let mut context = Context::new();
+        let connection = context.connections.open();
+        let mut client = Endpoint::connect(&settings.tcp, Sequence(7));
+        let segment = client.transmit(&settings.tcp, Time::ZERO).unwrap();
+        assert!(segment.flags.has(Flags::SYN));
+        let end = Endpoint::accept(&settings.tcp, Sequence(9), &segment);
+        let host = RecordedHost {
+            end: Some(Box::new(TimedEndpoint::new(end))),
+            ..RecordedHost::default()
+        };
+        let link = Link::new(1_000, Span::from_us(50));
+        Self {
+            nic: Nic::new(&settings, link),
+            host,
+            context,
+            connection,
+            segment,
+        }
+    }
+
+    fn command(&mut self, kind: CommandKind) {
+        let connection = self.connection;
+        let command = Command { connection, kind };
+        self.nic.command(command, &mut self.host, &mut self.context);
+        self.finish_tasks();
+    }
+
+    fn receive(&mut self) {
+        let frame = Frame {
+            connection: self.connection,
+            segment: self.segment,
+        };
+        self.nic.receive(frame, &mut self.host, &mut self.context);
+        self.finish_tasks();
+    }
+
+    /// Lets the NIC's processor finish what it has begun; other events are dropped.
+    fn finish_tasks(&mut self) {
+        while let Some((time, event)) = self.context.events.pop() {
+            self.context.now = time;
+            if matches!(event, Event::NicDone) {
+                self.nic.task_done(&mut self.host, &mut self.context);
+            }
+            self.context.connections.release(&event);
+        }
+    }
+}
+
+#[test]
+fn frames_pass_to_the_host_until_the_handoff() {
+    let mut pair = Pair::new();
+    pair.receive();
+    assert_eq!(pair.host.frames.len(), 1);
+    pair.command(CommandKind::Handoff);
+    assert!(pair.nic.runs(pair.connection) && pair.host.end.is_none());
+    pair.receive();
+    assert_eq!(pair.host.frames.len(), 1, "the NIC processes the frame");
+    assert_eq!(pair.nic.connections(), 1);
+}
+
+#[test]
+fn a_restore_returns_the_connection_and_the_commands_behind_it() {
+    let mut pair = Pair::new();
+    pair.command(CommandKind::Handoff);
+    pair.command(CommandKind::Restore);
+    assert!(!pair.nic.runs(pair.connection) && pair.host.end.is_some());
+    assert!(pair.host.message.unwrap().restored);
+    pair.command(CommandKind::Close);
+    assert_eq!(pair.host.returned.len(), 1);
+    assert_eq!(pair.nic.connections(), 0);
+}
