@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -30,6 +29,7 @@ from perpacket.study.published import Published
 from perpacket.study.quantities import QUANTITIES, SEVEN
 from perpacket.study.runner import NamedRunner
 from perpacket.study.study import Study
+from printed import printed_figures
 from test_driver import FakeMeasuredRunner, FakeRun
 
 REFERENCES = {
@@ -103,9 +103,8 @@ def test_levels_that_the_document_states_changes_between_are_in_the_cut_study(na
 
 
 @pytest.mark.parametrize("name", SERVED)
-def test_figures_of_the_document_are_those_of_the_reference(name: str, shared: Path) -> None:
-    with (shared / "reference" / REFERENCES[name]).open("rb") as stream:
-        reference = {row["id"]: row for row in tomllib.load(stream)["figure"]}
+def test_figures_of_the_document_are_those_of_the_reference(name: str) -> None:
+    reference = printed_figures(REFERENCES[name])
     for row in library.find(name, "full").published:
         if row.quantity == "region_order":
             # It follows from the shares of its point, which are checked one by one.
@@ -119,9 +118,8 @@ def test_figures_of_the_document_are_those_of_the_reference(name: str, shared: P
             assert own <= numbers | {0.0, -66.4, 401.0}, row.figure
 
 
-def test_shares_and_changes_are_computed_from_table_1(shared: Path) -> None:
-    with (shared / "reference" / "tr05-450.toml").open("rb") as stream:
-        reference = {row["id"]: row.get("value") for row in tomllib.load(stream)["figure"]}
+def test_shares_and_changes_are_computed_from_table_1() -> None:
+    reference = {name: row.get("value") for name, row in printed_figures("tr05-450.toml").items()}
 
     def cycles(figure: str, region: str) -> float:
         prefix = figure.partition("-L0-")[0]

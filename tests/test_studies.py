@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from collections import Counter
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from perpacket.study import library
 from perpacket.study import published_file as published
 from perpacket.study.published import Published
 from perpacket.study.quantities import QUANTITIES, REGIONS, Row
+from printed import printed_figures
 
 STUDIES = {"osdi06": "osdi06.toml", "tr05-450-simulated": "tr05-450.toml"}
 
@@ -79,10 +79,9 @@ def test_every_study_has_at_least_five_seeds_and_figures_of_its_own_columns(name
 
 
 @pytest.mark.parametrize("name", STUDIES)
-def test_published_figures_are_those_of_the_reference(name: str, shared: Path) -> None:
+def test_published_figures_are_those_of_the_reference(name: str) -> None:
     """Every quoted figure has the reference's identifier, place and numbers."""
-    with (shared / "reference" / STUDIES[name]).open("rb") as stream:
-        reference = {row["id"]: row for row in tomllib.load(stream)["figure"]}
+    reference = printed_figures(STUDIES[name])
     for row in library.find(name).published:
         # A figure stated of several layers at once is quoted once a layer, with the layer's name.
         key = row.figure if row.figure in reference else row.figure.rpartition("-")[0]
