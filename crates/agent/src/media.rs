@@ -29,10 +29,10 @@ pub enum Verb {
 #[command(after_help = EXAMPLE)]
 #[serde(rename_all = "kebab-case")]
 pub struct Arguments {
-    /// Folder to write stream-00000.ts and so on into; made if it is not there.
+    /// Folder for the files stream-00000.ts and so on; created if it does not exist.
     #[arg(long, value_name = "DIR")]
     into: PathBuf,
-    /// How many.
+    /// Number of files.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     files: u32,
     /// Rate of each stream.

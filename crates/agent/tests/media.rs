@@ -40,7 +40,7 @@ impl Served {
         Self::wait(process)
     }
 
-    /// Waits until a server says where it listens.
+    /// Waits until a server prints its address.
     fn wait(mut process: Child) -> Self {
         let lines = BufReader::new(process.stderr.take().unwrap()).lines();
         let mut addresses = lines.map_while(Result::ok).filter_map(|line| {
@@ -60,7 +60,7 @@ impl Drop for Served {
 }
 
 fn run(program: &str, arguments: &[&str]) -> String {
-    // Whatever hangs is ended, and then fails.
+    // `timeout` ends a program that hangs; the test then fails.
     let output = Command::new("timeout")
         .arg("600")
         .arg(program)
@@ -72,7 +72,7 @@ fn run(program: &str, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Whether a program is there; says so where it is not.
+/// Whether a program is installed.
 fn has(program: &str) -> bool {
     let path = std::env::var("PATH").unwrap_or_default();
     let found = path
@@ -117,7 +117,7 @@ fn synthesize(root: &Path, files: &str, rate: &str, seconds: &str) {
     );
 }
 
-/// Runs our clients and gives their report.
+/// Runs `load media` and returns its report.
 fn load(url: &str, options: &[&str]) -> serde_json::Value {
     let brief = ["--ramp", "0.2", "--check", "--format", "json"];
     let output = run(
@@ -127,16 +127,16 @@ fn load(url: &str, options: &[&str]) -> serde_json::Value {
     serde_json::from_str(&output).unwrap()
 }
 
-/// Every client played, and no packet was lost or wrong of the more than 100 that came.
-fn assert_whole(report: &serde_json::Value, clients: u64, place: &str) {
+/// Asserts that every client played and that more than 100 packets were compared and equal.
+fn assert_whole(report: &serde_json::Value, clients: u64, context: &str) {
     let number = |name: &str| report[name].as_u64().unwrap();
-    assert_eq!(number("played"), clients, "{place}: {report}");
-    assert_eq!(number("content_errors"), 0, "{place}: {report}");
-    assert!(number("packets_checked") > 100, "{place}: {report}");
+    assert_eq!(number("played"), clients, "{context}: {report}");
+    assert_eq!(number("content_errors"), 0, "{context}: {report}");
+    assert!(number("packets_checked") > 100, "{context}: {report}");
 }
 
 #[test]
-fn every_buffering_brings_every_byte_to_clients_of_one_and_of_many_media() {
+fn every_buffering_serves_every_byte_of_one_and_of_many_media() {
     let root = folder("every");
     synthesize(&root, "4", "1000000", "4");
     for buffering in ["single", "double", "shared", "mapped"] {
@@ -152,9 +152,9 @@ fn every_buffering_brings_every_byte_to_clients_of_one_and_of_many_media() {
                 _ => &[],
             };
             let report = load(&url, &[&options[..], &means, files].concat());
-            let place = format!("{buffering} {distribution} {transport}");
-            assert_whole(&report, 8, &place);
-            assert_eq!(report["lost"], 0, "{place}: {report}");
+            let context = format!("{buffering} {distribution} {transport}");
+            assert_whole(&report, 8, &context);
+            assert_eq!(report["lost"], 0, "{context}: {report}");
         }
     }
     fs::remove_dir_all(root).unwrap();
@@ -165,7 +165,7 @@ fn a_wrong_byte_ends_with_status_1() {
     let root = short_stream("wrong");
     let file = root.join("stream-00000.ts");
     let mut bytes = fs::read(&file).unwrap();
-    // One in each packet of 188 bytes, behind what says where in the stream it is.
+    // One byte of each packet of 188 bytes, after the numbers that identify the packet.
     for packet in bytes.chunks_exact_mut(188) {
         packet[187] ^= 1;
     }
@@ -216,11 +216,11 @@ fn clients_that_are_all_refused_end_with_status_4_and_the_reason() {
             .unwrap();
         assert_eq!(output.status.code(), Some(4), "{name}");
         let expected = format!("2 refused, {reason}");
-        for said in [&output.stdout, &output.stderr] {
-            let said = String::from_utf8_lossy(said);
+        for output in [&output.stdout, &output.stderr] {
+            let text = String::from_utf8_lossy(output);
             assert!(
-                said.contains(&expected) && said.contains(&url),
-                "{name}: {said}"
+                text.contains(&expected) && text.contains(&url),
+                "{name}: {text}"
             );
         }
     }
@@ -231,7 +231,7 @@ fn clients_that_are_all_refused_end_with_status_4_and_the_reason() {
 fn root_becomes_nobody_and_reads_no_private_file() {
     let id = Command::new("id").arg("-u").output().unwrap();
     if id.stdout != b"0\n" {
-        eprintln!("skipped: this test needs root");
+        skip("root", "this test changes the user of a server");
         return;
     }
     let root = short_stream("private");
@@ -282,7 +282,7 @@ fn options_for_many_media_are_refused_where_they_have_no_effect() {
 }
 
 #[test]
-fn ffmpeg_receives_the_data_of_a_synthesized_stream_over_both_transports() {
+fn ffmpeg_receives_a_synthesized_stream_over_both_transports() {
     if !has("ffmpeg") {
         return;
     }
@@ -292,7 +292,7 @@ fn ffmpeg_receives_the_data_of_a_synthesized_stream_over_both_transports() {
         file: 0,
         rate_bps: 400_000,
     };
-    // What follows the PES headers of the media packets.
+    // The data after the PES headers.
     let expected: Vec<u8> = (0..stream.packets_in(3.0))
         .map(|index| stream.packet(index))
         .filter(|packet| packet[1..3] == [0x41, 0x00])
@@ -335,7 +335,7 @@ fn ffmpeg_receives_the_data_of_a_synthesized_stream_over_both_transports() {
 }
 
 #[test]
-fn ffmpeg_decodes_the_pictures_and_sound_of_real_files() {
+fn ffmpeg_decodes_video_and_audio_of_real_files() {
     if !has("ffmpeg") {
         return;
     }
@@ -378,7 +378,7 @@ fn ffmpeg_decodes_the_pictures_and_sound_of_real_files() {
     );
     let served = Served::start(&root, &[]);
     for (file, kind) in [(&picture, "v"), (&sound, "a")] {
-        // Decoded frames without their times, which a stream counts from elsewhere.
+        // Decoded frames without their times, which start elsewhere in a stream.
         let frames = |input: &str, options: &[&str]| {
             let map = format!("0:{kind}");
             let output = ["-map", &map, "-fps_mode", "passthrough", "-f"];
@@ -408,7 +408,7 @@ fn ffmpeg_decodes_the_pictures_and_sound_of_real_files() {
             file.file_name().unwrap().to_str().unwrap()
         );
         let received = frames(&url, &["-rtsp_transport", "tcp"]);
-        // ffmpeg gives a picture when the next begins: of a stream over RTP never the last.
+        // ffmpeg outputs a picture when the next one starts, so the last one of a stream is missing.
         let last = usize::from(kind == "v");
         assert!(expected.len() > last, "{url}");
         assert_eq!(received, expected[..expected.len() - last], "{url}");
@@ -448,7 +448,7 @@ fn our_clients_play_from_gstreamers_server() {
 }
 
 #[test]
-fn gstreamer_receives_the_file_as_it_is_over_both_transports() {
+fn gstreamer_receives_the_unchanged_file_over_both_transports() {
     if !has("gst-launch-1.0") {
         return;
     }
@@ -459,8 +459,8 @@ fn gstreamer_receives_the_file_as_it_is_over_both_transports() {
         let output = root.join(format!("{transport}.ts"));
         let source = format!("location={}/stream-00000.ts", served.url);
         let sink = format!("location={}", output.display());
-        // After the end its source asks to pause and, without waiting for the answer, closes: it may
-        // then complain that the pause was interrupted. What it wrote counts.
+        // At the end, its source sends PAUSE and closes without waiting for the response. It may then
+        // report an interrupted pause, so the status does not count.
         let arguments = [
             "-q",
             "rtspsrc",
