@@ -114,7 +114,7 @@ def test_what_an_example_says_is_optional_can_be_switched_on(kind: str) -> None:
     text = "\n".join(line[2:] if line.startswith(wanted) else line for line in lines)
     assert text.count("\nuntil") == 2
     study = built(text)
-    least = {"measured": 3, "simulated": 5}[kind]
+    least = {"measured": 8, "simulated": 5}[kind]
     assert study.stopping == Stopping("requests_per_s", 0.02, least, 0.95)
     assert len(study.seeds) == 20
 

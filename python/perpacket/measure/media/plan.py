@@ -21,7 +21,7 @@ MARGIN_S = 6.0
 """Media last so much longer than a run, whose programs may be slow to start on a busy machine: a
 medium that is played again from its start is in memory already."""
 
-OVERHEAD_S = 0.7
+OVERHEAD_S = 0.6
 """What dropping the files, starting and stopping the programs takes, about."""
 
 
