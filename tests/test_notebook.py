@@ -49,7 +49,7 @@ def simulated() -> SimulatedRun:
     return perpacket.simulate("W-1024-P-N-FCFS-400", overrides=SHORT, timeline=True)
 
 
-def test_a_simulated_run_is_the_dict_that_the_simulator_gave() -> None:
+def test_a_simulated_run_is_the_dict_of_the_simulator() -> None:
     from perpacket import simulation
 
     makers = (perpacket.simulate, simulation.simulate)
@@ -75,7 +75,7 @@ def test_a_simulated_run_has_a_table_and_charts(simulated: SimulatedRun) -> None
     assert "cycles per packet: tcp" in shown
 
 
-def test_what_a_simulated_run_lacks_is_named(simulated: SimulatedRun) -> None:
+def test_an_error_names_what_a_simulated_run_lacks(simulated: SimulatedRun) -> None:
     plain = SimulatedRun(simulated)
     with pytest.raises(ConfigurationError, match="recorded no state over time"):
         plain.plot("timeline")
@@ -108,7 +108,7 @@ def test_a_run_shows_its_findings_its_table_and_its_charts(
         run.plot("Nothing")
 
 
-def test_published_values_stand_beside_those_of_a_run(run: StudyRun) -> None:
+def test_published_values_are_beside_those_of_a_run(run: StudyRun) -> None:
     compared = run.comparisons()
     frame = compared.to_polars()
     assert frame.height == len(compared) == len(run.analysis.study.published)
@@ -143,7 +143,7 @@ def test_two_runs_show_what_changed(
         changed.plot("nothing")
 
 
-def test_a_profile_tells_its_network_share_and_what_offload_could_gain(tmp_path: Path) -> None:
+def test_a_profile_has_its_network_share_and_the_gain_of_offload(tmp_path: Path) -> None:
     file = tmp_path / "web.json"
     file.write_text(json.dumps({"backend": "cpu-clock", "layers": LAYERS}))
     profile = perpacket.read_profile(file)
@@ -167,7 +167,9 @@ def test_a_profile_of_counters_is_drawn_in_shares() -> None:
     ("text", "complaint"),
     [("", "cannot be read"), ("[]", "expected a JSON object"), ("{}", "no layers in it")],
 )
-def test_what_is_no_profile_is_named(tmp_path: Path, text: str, complaint: str) -> None:
+def test_an_error_names_a_file_that_is_no_profile(
+    tmp_path: Path, text: str, complaint: str
+) -> None:
     file = tmp_path / "x.json"
     file.write_text(text)
     with pytest.raises(ConfigurationError, match=f"x.json: {complaint}"):
@@ -198,7 +200,7 @@ def test_the_public_names_are_found_and_cost_nothing_before_they_are_used() -> N
     assert set(perpacket.HOMES) < set(perpacket.__all__)
 
 
-def test_an_idle_profile_shows_itself_and_promises_nothing() -> None:
+def test_an_idle_profile_has_no_gain() -> None:
     layers = {"idle": {"share": 1.0, "cpu_ns_per_packet": None}}
     shown = Profile({"layers": layers}, "idle.json")._repr_html_()
     assert "offload could gain 0 % at most" in shown

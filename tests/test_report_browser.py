@@ -110,7 +110,7 @@ def browser(page: Path) -> Iterator[Browser]:
         driver.quit()
 
 
-def test_nothing_is_logged_and_nothing_is_asked_for(browser: Browser) -> None:
+def test_nothing_is_logged_and_nothing_is_requested(browser: Browser) -> None:
     browser.open()
     # A script that failed would have left its headings without buttons.
     assert browser.ask("return document.querySelectorAll('th button').length") > 0
@@ -127,7 +127,7 @@ return [...document.querySelectorAll("figure")].map((figure) =>
 
 
 @pytest.mark.parametrize(("width", "theme"), VIEWS)
-def test_every_chart_is_seen_once_and_nothing_scrolls_sideways(
+def test_every_chart_is_visible_once_and_nothing_scrolls_sideways(
     browser: Browser, study: Study, width: int, theme: str
 ) -> None:
     browser.open(width, theme)
@@ -201,7 +201,7 @@ def test_a_dark_theme_turns_page_and_charts_dark(browser: Browser) -> None:
 
 
 @pytest.mark.parametrize(("width", "theme"), VIEWS)
-def test_axe_finds_nothing_that_keeps_anybody_out(browser: Browser, width: int, theme: str) -> None:
+def test_axe_finds_no_serious_fault(browser: Browser, width: int, theme: str) -> None:
     axe = files("axe_core_python").joinpath("axe.min.js").read_text(encoding="utf-8")
     browser.open(width, theme)
     browser.ask("for (const part of document.querySelectorAll('details')) part.open = true;")
@@ -235,7 +235,7 @@ return [...document.querySelectorAll("#means thead th")].map((cell) => cell.aria
 """
 
 
-def test_tables_sort_by_keyboard_and_say_so(browser: Browser) -> None:
+def test_tables_sort_by_keyboard_and_mark_it(browser: Browser) -> None:
     browser.open()
     assert browser.ask(ROWS) == list(RATES)
     assert browser.ask(SORTED) == []

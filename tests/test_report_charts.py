@@ -133,7 +133,7 @@ def test_the_models_curve_passes_through_what_was_published() -> None:
         assert offload.gain_percent(percent / 100) == pytest.approx(gain, abs=0.6), workload
 
 
-def test_a_point_stands_on_the_curve_at_its_networks_share(measured: Analysis) -> None:
+def test_a_point_is_on_the_curve_at_its_networks_share(measured: Analysis) -> None:
     shares = measured.network_shares
     assert {name: share.value for name, share in shares.items()} == pytest.approx(
         {"web-4c": 0.4, "web-256c": 0.6}
@@ -156,7 +156,7 @@ def test_a_point_stands_on_the_curve_at_its_networks_share(measured: Analysis) -
     assert f">{laws.PUBLISHED}<" in svg
 
 
-def test_where_no_layers_are_known_nothing_is_said_of_offload(measured: Analysis) -> None:
+def test_runs_without_layers_have_no_chart_of_offload(measured: Analysis) -> None:
     coarse = MEASURED.drop("layers.tcp.share", "layers.socket.share")
     found = of_frame(measured.study, measured, coarse)
     assert found.network_shares == {}
@@ -202,7 +202,7 @@ def test_every_chart_with_data_becomes_an_svg_and_a_png(files: list[Path], study
     assert sorted(file.name for file in files[0].parent.iterdir()) == sorted(names)
 
 
-def test_a_chart_in_a_file_needs_nothing_of_a_page(files: list[Path], study: Study) -> None:
+def test_a_chart_in_a_file_does_not_depend_on_a_page(files: list[Path], study: Study) -> None:
     for file in files[::2]:
         text = file.read_text(encoding="utf-8")
         root = ET.fromstring(text)
@@ -258,7 +258,7 @@ def test_numbers_in_sentences_have_four_digits(number: float, text: str) -> None
     assert wording.number(number) == text
 
 
-def test_importing_the_report_draws_nothing_in() -> None:
+def test_importing_the_report_imports_no_heavy_package() -> None:
     code = (
         "import sys, perpacket.show.html\n"
         "heavy = {'altair', 'polars', 'jinja2', 'vl_convert', 'numpy'} & set(sys.modules)\n"
@@ -268,7 +268,7 @@ def test_importing_the_report_draws_nothing_in() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_a_legend_has_no_more_columns_than_its_longest_name_leaves_room_for() -> None:
+def test_the_longest_name_limits_the_columns_of_a_legend() -> None:
     assert chart_style.legend_columns(chart_style.WIDE, ["a", "b"]) > 4
     assert chart_style.legend_columns(chart_style.WIDE, ["a", "x" * 40]) == 2
     assert chart_style.legend_columns(chart_style.NARROW, ["x" * 200]) == 1

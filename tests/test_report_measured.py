@@ -41,7 +41,7 @@ def plot(analysis: Analysis, kind: str, y: str) -> Plot:
     return found
 
 
-def test_each_of_the_eight_configurations_is_a_place_on_the_axis(analysis: Analysis) -> None:
+def test_each_of_the_eight_configurations_is_on_the_axis(analysis: Analysis) -> None:
     text = plot(analysis, "curve", "forwarded_mbps").description
     assert text.count("100 at 1, 800 at 8") == 3
 
@@ -94,7 +94,7 @@ def test_the_interval_of_a_share_is_between_nothing_and_all(analysis: Analysis) 
     assert table.rows[0][2].remark.startswith("[0,")
 
 
-def test_rows_of_one_quantity_say_what_each_change_is_from() -> None:
+def test_rows_of_one_quantity_name_the_start_of_each_change() -> None:
     study = library.find("router")
     peaks = [row for row in study.published if row.quantity == "forwarded increase"]
     found = [judge(row, row.point, Interval(1, 0, 2, 3, 0.95), (), "Change") for row in peaks]

@@ -21,7 +21,7 @@ from perpacket.show.html import data
 from perpacket.study.study import Study
 
 
-def test_the_page_asks_nothing_of_the_network(html: str, outline: Outline) -> None:
+def test_the_page_makes_no_request(html: str, outline: Outline) -> None:
     assert not outline.all("link", "img", "iframe", "object", "embed", "base")
     for element in outline.elements:
         for name in ("src", "xlink:href", "srcset", "data", "action"):
@@ -94,12 +94,12 @@ def test_every_chart_is_named_and_described(study: Study, outline: Outline) -> N
         assert all(named[label].text.strip() for label in labels)
 
 
-def test_a_figure_without_data_says_so(outline: Outline) -> None:
+def test_a_figure_without_data_has_a_reason(outline: Outline) -> None:
     captions = [caption.text for caption in outline.all("figcaption")]
     assert sum("Nothing to draw" in caption for caption in captions) == 1
 
 
-def test_charts_take_every_colour_from_the_page(html: str) -> None:
+def test_charts_use_the_colours_of_the_page(html: str) -> None:
     for svg in re.findall(r"<svg.*?</svg>", html, flags=re.DOTALL):
         assert not re.findall(r'(?:fill|stroke)="#', svg), "a fixed colour fails on dark pages"
 
@@ -112,7 +112,7 @@ def luminance(colour: str) -> float:
 
 
 @pytest.mark.parametrize("tone", [palette.INK, palette.MUTED, palette.GOOD, palette.BAD])
-def test_words_stand_out_from_the_page_by_day_and_by_night(tone: palette.Tone) -> None:
+def test_text_has_contrast_on_light_and_dark_pages(tone: palette.Tone) -> None:
     for theme in ("light", "dark"):
         for ground in (palette.PAPER, palette.FAINT):
             pair = sorted(luminance(getattr(each, theme)) for each in (tone, ground))
@@ -137,7 +137,7 @@ def test_no_text_can_end_the_data_element() -> None:
     assert json.loads(text) == {"name": "</script><!--\u2028"}
 
 
-def test_data_that_would_swell_the_page_are_left_out_and_named(
+def test_data_too_large_for_the_page_are_left_out_and_named(
     analysis: Analysis,
 ) -> None:
     many = pl.DataFrame({f"column_{i}": [i / 7] * 2000 for i in range(100)})

@@ -131,7 +131,7 @@ def analyze(study: Study, directory: RunDirectory) -> Analysis:
     run = facts_of(study, directory, len(observations))
     comparisons = tuple(published_rows.compare_all(study, estimates))
     contests = tuple(results_of(study.contests, study.points, estimates))
-    methods = methods_of(study, directory)
+    methods = methods_of(study, estimates)
     summary = summarize(study, directory, estimates) if study.summary else None
     rankings = tuple(published_rows.rankings(study, estimates))
     return Analysis(
@@ -171,13 +171,14 @@ def analyze(study: Study, directory: RunDirectory) -> Analysis:
     )
 
 
-def methods_of(study: Study, directory: RunDirectory) -> tuple[MethodComparison, ...]:
+def methods_of(study: Study, estimates: Estimates) -> tuple[MethodComparison, ...]:
     """The comparisons that the function of the study's file makes, with the run's confidence."""
     if not study.methods:
         return ()
     module, _, function = study.methods.partition(":")
-    found: tuple[MethodComparison, ...] = tuple(getattr(import_module(module), function)(directory))
-    confidence = directory.configuration.confidence
+    compare = getattr(import_module(module), function)
+    found: tuple[MethodComparison, ...] = tuple(compare(study.points, estimates.rows))
+    confidence = estimates.confidence
     if confidence == DEFAULT_CONFIDENCE:
         return found
     return tuple(

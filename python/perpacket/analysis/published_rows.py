@@ -39,9 +39,9 @@ def compare_all(study: Study, estimates: Estimates) -> list[Comparison]:
     found = []
     for row in study.published:
         if row.quantity == region_order.QUANTITY:
-            found.append(region_order.compare_order(study, row, estimates.rows))
+            found.append(region_order.compare_order(study, row, estimates))
         elif row.quantity.startswith(variation.PREFIX):
-            found.append(variation.compare_share(study, row, estimates.rows))
+            found.append(variation.compare_share(study, row, estimates))
         else:
             found.append(compare_figure(study, row, estimates))
     return found

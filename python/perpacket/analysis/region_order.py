@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 
-from perpacket.analysis.estimates import Rows
+from perpacket.analysis.estimates import Estimates
 from perpacket.analysis.published import Comparison, judge
 from perpacket.analysis.statistics import mean
 from perpacket.study.published import Published
@@ -56,10 +56,10 @@ def published_shares(published: Sequence[Published], point: str) -> dict[str, fl
     }
 
 
-def compare_order(study: Study, row: Published, rows: Rows) -> Comparison:
+def compare_order(study: Study, row: Published, estimates: Estimates) -> Comparison:
     """The published order of the regions at one point beside the measured one."""
     shares = published_shares(study.published, row.point)
-    own = [measured_shares(one) for one in rows.get(row.point, {}).values()]
+    own = [measured_shares(one) for one in estimates.rows.get(row.point, {}).values()]
     complete = [one for one in own if len(one) == len(SEVEN)]
     taus = [
         found
@@ -75,7 +75,7 @@ def compare_order(study: Study, row: Published, rows: Rows) -> Comparison:
         note=f"1 is the same order, 0 none, -1 the reverse; published: {ordered(shares)}; "
         f"measured: {ordered(means) or 'nothing'}",
     )
-    interval = mean(taus).within(-1.0, 1.0) if taus else None
+    interval = mean(taus, estimates.confidence).within(-1.0, 1.0) if taus else None
     return judge(published, study.point(row.point).configuration, interval, title=TITLE)
 
 

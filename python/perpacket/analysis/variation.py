@@ -1,4 +1,4 @@
-"""How much of the variation of a response each factor of a two-level design explains.
+"""The share of the variation of a response that each factor of a two-level design explains.
 
 A factor's share is its part of the total sum of squares (Jain, *The Art of Computer Systems
 Performance Analysis*, 1991, chapter 18).
@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from math import inf
 
 from perpacket.analysis.doubts import DOUBTS
-from perpacket.analysis.estimates import Rows
+from perpacket.analysis.estimates import Estimates, Rows
 from perpacket.analysis.factorial import allocate
 from perpacket.analysis.published import Comparison, judge
-from perpacket.analysis.statistics import Interval, mean
+from perpacket.analysis.statistics import DEFAULT_CONFIDENCE, Interval, mean
 from perpacket.study.designs import TwoLevelDesign
 from perpacket.study.factorial import Design
 from perpacket.study.published import Published
@@ -27,13 +27,13 @@ LEAST_BLOCKS = 3
 """Replications below which shares have no interval."""
 
 
-def compare_share(study: Study, row: Published, rows: Rows) -> Comparison:
+def compare_share(study: Study, row: Published, estimates: Estimates) -> Comparison:
     """A published share of the variation beside that of this run."""
     _, part, response = row.quantity.split(".", 2)
     title = f"Variation by {part}: {QUANTITIES[f'stream.{response}'].title.lower()}"
-    share = shares(study.design, rows, response).get(part) if study.design is not None else None
+    share = shares(study.design, estimates, response).get(part) if study.design else None
     configuration = study.point(row.point).configuration
-    return judge(row, configuration, share, doubts(rows), title)
+    return judge(row, configuration, share, doubts(estimates.rows), title)
 
 
 def doubts(rows: Rows) -> tuple[str, ...]:
@@ -50,26 +50,32 @@ def doubts(rows: Rows) -> tuple[str, ...]:
     return tuple(found)
 
 
-def shares(design: TwoLevelDesign, rows: Rows, response: str) -> dict[str, Interval]:
+def shares(design: TwoLevelDesign, estimates: Estimates, response: str) -> dict[str, Interval]:
     """The parts of the variation of a response, in per cent; empty for an incomplete design.
 
     Blocks that lack a run are left out. There are no shares when a run lacks the response.
     """
+    rows = estimates.rows
     blocks = sorted(set.intersection(*(set(rows.get(name, {})) for name in design.points)))
     value = QUANTITIES[f"stream.{response}"].value
     found = [[value(rows[name][block]) for block in blocks] for name in design.points]
     complete = [[number for number in run if number is not None] for run in found]
     if not blocks or any(len(run) < len(blocks) for run in complete):
         return {}
-    return divided(design.design, complete)
+    return divided(design.design, complete, estimates.confidence)
 
 
-def divided(design: Design, responses: Sequence[Sequence[float]]) -> dict[str, Interval]:
-    """What each part explains of the variation, in per cent; a row of responses a run.
+def divided(
+    design: Design,
+    responses: Sequence[Sequence[float]],
+    confidence: float = DEFAULT_CONFIDENCE,
+) -> dict[str, Interval]:
+    """The share of the variation that each part explains, in per cent.
 
-    Intervals are those of the jackknife over blocks (Efron and Stein, The Jackknife Estimate of
-    Variance, Annals of Statistics 9, 1981), within 0 and 100. Under three blocks there are none: a
-    design without one of two has no error to divide.
+    `responses` has a row for each run of the design. Intervals are those of the jackknife over
+    blocks (Efron and Stein, The Jackknife Estimate of Variance, Annals of Statistics 9, 1981),
+    within 0 and 100. There are none under three blocks: a design of one block has no error to
+    divide.
     """
     found = _parts(design, responses)
     blocks = len(responses[0])
@@ -81,7 +87,8 @@ def divided(design: Design, responses: Sequence[Sequence[float]]) -> dict[str, I
     ]
     intervals = {}
     for part, share in found.items():
-        spread = mean([blocks * share - (blocks - 1) * other[part] for other in without])
+        pseudo = [blocks * share - (blocks - 1) * other[part] for other in without]
+        spread = mean(pseudo, confidence)
         half = (spread.high - spread.low) / 2
         low, high = max(0.0, share - half), min(100.0, share + half)
         intervals[part] = Interval(share, low, high, blocks, spread.confidence)

@@ -52,7 +52,7 @@ class Study:
     methods: str = ""
     """The function that compares measurement, simulation and models, as `package.module:function`.
 
-    It accepts a run directory and returns the comparisons.
+    It accepts the points and the rows of a run and returns the comparisons.
     """
     ranked: tuple[str, ...] = ()
     """Quantities by which points are ranked; overlapping intervals have no order."""

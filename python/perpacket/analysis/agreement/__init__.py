@@ -1,6 +1,6 @@
-"""Measurement, simulation and models beside each other: what `agreement/study.toml` names.
+"""Measurement, simulation and models compared: the function that `agreement/study.toml` names.
 
-    costs.py        what a request costs in one observation, of either method
+    costs.py        the cost of a request in one observation, of either method
     pairs.py        two methods side by side
     share.py        the network stack's share of the processor against file size
     throughput.py   throughput against connections
@@ -11,11 +11,13 @@ Models have no points of their own: they are computed from the runs that feed th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from perpacket.analysis.agreement import handoff, share, throughput
 from perpacket.analysis.agreement.costs import SIMULATED, WAYS
-from perpacket.analysis.estimates import rows_of
+from perpacket.analysis.estimates import Rows
 from perpacket.analysis.methods import MethodComparison
-from perpacket.run.directory import RunDirectory
+from perpacket.study.point import Point
 
 AXES = {
     share.QUESTION: "size_bytes",
@@ -25,11 +27,10 @@ AXES = {
 """The factor that each question varies."""
 
 
-def compare(directory: RunDirectory) -> list[MethodComparison]:
-    """Two methods to each number side by side, question by question."""
-    rows = rows_of(directory)
+def compare(points: Sequence[Point], rows: Rows) -> list[MethodComparison]:
+    """Two methods for each number, question by question."""
     names: dict[tuple[str, str], dict[int, str]] = {}
-    for point in directory.configuration.points:
+    for point in points:
         question, way = str(point.factors["question"]), str(point.factors["way"])
         of_way = names.setdefault((question, way), {})
         of_way[int(point.factors[AXES[question]])] = point.name

@@ -1,4 +1,4 @@
-"""Two ways side by side at one place of an axis, with what casts doubt on the runs behind them."""
+"""Two methods compared at one level of an axis, with the doubts about their runs."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from perpacket.analysis.methods import MethodComparison, MethodValue, compare_me
 from perpacket.study.quantities import Row
 
 NOTABLY_IDLE = 0.05
-"""A host that is idle for more than this share waits for somebody: it sets no pace alone."""
+"""A host that is idle for more than this share waits for another: it alone is not the limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One place of one question's axis."""
+    """One level of one question's axis."""
 
     question: str
     title: str
@@ -29,7 +29,7 @@ class Axis:
         assumption: str,
         runs: Mapping[int, Row] | None = None,
     ) -> MethodComparison:
-        """Two ways at this place; `runs` are those that `first` comes from."""
+        """Two methods at this level; `runs` are those of `first`."""
         values = [first.values[seed] for seed in sorted(first.values)]
         warnings = (*replication_warnings(values, "%"), *doubt_warnings(runs or {}))
         return compare_methods(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import altair as alt
@@ -13,7 +14,7 @@ from perpacket.analysis.published import Verdict
 from perpacket.analysis.terms import SIMULATED, Terms
 from perpacket.analysis.wording import plural, sentence_case, with_unit
 from perpacket.show.charts import chart_style, palette
-from perpacket.show.charts.chart_style import WIDE, Plot
+from perpacket.show.charts.chart_style import WIDE, Plot, Select
 from perpacket.study.quantities import QUANTITIES
 
 if TYPE_CHECKING:
@@ -229,3 +230,11 @@ def _zero_rule(scale: alt.Scale) -> alt.Chart:
     rule = zero.mark_rule(color=palette.MUTED.light, strokeWidth=1.25)
     placed: alt.Chart = rule.encode(x=alt.X("zero:Q", scale=scale))
     return placed
+
+
+KINDS: Final[Mapping[str, Select]] = {
+    "paper-beside": points_beside,
+    "quantities-beside": quantities_beside,
+    "comparisons-beside": comparisons_beside,
+}
+"""The kinds of figures that this module draws."""

@@ -18,6 +18,7 @@ from perpacket.analysis.wording import column_in_words
 from perpacket.show.charts import palette
 
 if TYPE_CHECKING:
+    from perpacket.analysis.analysis import Analysis
     from perpacket.show.tables import Table
     from perpacket.study.figure import Figure
     from perpacket.study.point import Level, Point
@@ -55,6 +56,10 @@ class Plot:
     draw: Callable[[int], Chart]
     description: str
     table: Table | None = None
+
+
+Select = Callable[["Figure", "Analysis"], Plot | None]
+"""Selects the rows of a figure from an analysis; None where the run has nothing to draw."""
 
 
 def level_of(point: Point, name: str) -> Level | None:

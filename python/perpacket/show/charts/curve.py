@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import altair as alt
@@ -18,7 +19,7 @@ from perpacket.analysis.wording import (
 )
 from perpacket.show.charts import beside, chart_style, palette
 from perpacket.show.charts.beside import CALIBRATED, source_of
-from perpacket.show.charts.chart_style import WIDE, Plot, level_of, titles_of
+from perpacket.show.charts.chart_style import WIDE, Plot, Select, level_of, titles_of
 
 if TYPE_CHECKING:
     from perpacket.analysis.analysis import Analysis
@@ -297,3 +298,11 @@ def _y_scale(frame: pl.DataFrame) -> tuple[pl.DataFrame, alt.Scale]:
         return frame, alt.Scale(zero=True, nice=True)
     cut = frame.with_columns(pl.col("low", "high").clip(least / 2))
     return cut, alt.Scale(type="log", nice=False)
+
+
+KINDS: Final[Mapping[str, Select]] = {
+    "curve": curves,
+    "relative": relative_curves,
+    "ways": method_curves,
+}
+"""The kinds of figures that this module draws."""

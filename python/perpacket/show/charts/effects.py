@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import altair as alt
 import polars as pl
 
 from perpacket.show.charts import chart_style, palette
-from perpacket.show.charts.chart_style import WIDE, Plot
+from perpacket.show.charts.chart_style import WIDE, Plot, Select
 
 if TYPE_CHECKING:
     from perpacket.analysis.analysis import Analysis
@@ -105,3 +105,7 @@ def effect_bars(frame: pl.DataFrame, *, x_title: str, width: int = WIDE) -> alt.
     return chart_style.fitted(
         chart_style.layered(bars, intervals), width, max(2, len(names)) * chart_style.ROW_PX
     )
+
+
+KINDS: Final[Mapping[str, Select]] = {"effects": bars_of}
+"""The kinds of figures that this module draws."""

@@ -1,43 +1,24 @@
-"""The figures of a study, drawn: each kind of figure and the function that selects its rows."""
+"""The figures of a study, drawn.
+
+A module of this package that draws figures lists their kinds in `KINDS`; `select_of` finds them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import TYPE_CHECKING
 
-from perpacket.show.charts import (
-    beside,
-    chart_style,
-    curve,
-    drawing,
-    effects,
-    heat_map,
-    laws,
-    stacks,
-    timeline,
-)
-from perpacket.show.charts.chart_style import Plot
+from perpacket.show import charts
+from perpacket.show.charts import chart_style, drawing
+from perpacket.show.charts.chart_style import Plot, Select
 
 if TYPE_CHECKING:
     from perpacket.analysis.analysis import Analysis
     from perpacket.show.tables import Table
     from perpacket.study.figure import Figure
-
-KINDS: Final[Mapping[str, Callable[[Figure, Analysis], Plot | None]]] = {
-    "paper-beside": beside.points_beside,
-    "quantities-beside": beside.quantities_beside,
-    "comparisons-beside": beside.comparisons_beside,
-    "curve": curve.curves,
-    "relative": curve.relative_curves,
-    "ways": curve.method_curves,
-    "stacked-layers": stacks.layers_of,
-    "timeline": timeline.state_over_time,
-    "laws": laws.points_on_curve,
-    "heat-map": heat_map.cells_of,
-    "effects": effects.bars_of,
-}
-"""Every kind of figure. The function returns None where the run has nothing to draw."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +46,16 @@ def draw(analysis: Analysis, prefix: str = "") -> list[Drawing]:
 
 def plot_of(figure: Figure, analysis: Analysis) -> Plot | None:
     """A figure at any width; None where the run has nothing to draw."""
-    return KINDS[figure.kind](figure, analysis)
+    return kinds()[figure.kind](figure, analysis)
+
+
+@cache
+def kinds() -> dict[str, Select]:
+    """Every kind of figure, with the function that selects its rows."""
+    found: dict[str, Select] = {}
+    for module in iter_modules(charts.__path__, f"{charts.__name__}."):
+        found |= getattr(import_module(module.name), "KINDS", {})
+    return found
 
 
 def _drawing(identifier: str, figure: Figure, analysis: Analysis) -> Drawing:

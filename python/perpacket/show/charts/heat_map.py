@@ -17,7 +17,7 @@ import polars as pl
 from perpacket.analysis.findings import figure_points
 from perpacket.analysis.wording import in_words, number, typographic
 from perpacket.show.charts import chart_style
-from perpacket.show.charts.chart_style import WIDE, Plot, level_of, titles_of
+from perpacket.show.charts.chart_style import WIDE, Plot, Select, level_of, titles_of
 from perpacket.show.tables import Cell, Table
 
 if TYPE_CHECKING:
@@ -164,3 +164,7 @@ def _cell(interval: Interval | None) -> Cell:
         return Cell("")
     bounds = typographic(str(interval)).partition(" ")[2] if interval.is_bounded else ""
     return Cell(number(interval.value), remark=bounds, sort=interval.value)
+
+
+KINDS: Final[Mapping[str, Select]] = {"heat-map": cells_of}
+"""The kinds of figures that this module draws."""

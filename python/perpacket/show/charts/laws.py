@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 import altair as alt
@@ -13,7 +14,7 @@ from perpacket.analysis.terms import MEASURED, Terms
 from perpacket.analysis.wording import points_in_words, sentence_case
 from perpacket.models import laws
 from perpacket.show.charts import chart_style, palette
-from perpacket.show.charts.chart_style import Plot
+from perpacket.show.charts.chart_style import Plot, Select
 
 if TYPE_CHECKING:
     from perpacket.analysis.analysis import Analysis
@@ -167,3 +168,7 @@ def _marks(points: pl.DataFrame, width: int) -> alt.Chart:
         alt.Chart(points).mark_point(size=90, opacity=1, strokeWidth=1.25).encode(**channels)
     )
     return marked
+
+
+KINDS: Final[Mapping[str, Select]] = {"laws": points_on_curve}
+"""The kinds of figures that this module draws."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import altair as alt
@@ -11,7 +11,7 @@ import polars as pl
 from perpacket.analysis.findings import figure_points
 from perpacket.analysis.wording import number, sentence_case
 from perpacket.show.charts import chart_style, palette
-from perpacket.show.charts.chart_style import Plot, level_of, titles_of
+from perpacket.show.charts.chart_style import Plot, Select, level_of, titles_of
 
 if TYPE_CHECKING:
     from perpacket.analysis.analysis import Analysis
@@ -164,3 +164,7 @@ def _form(sums: pl.DataFrame) -> str:
 def level_text(value: object) -> str:
     """A factor's level as an axis label: whole numbers without a decimal point."""
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+KINDS: Final[Mapping[str, Select]] = {"stacked-layers": layers_of}
+"""The kinds of figures that this module draws."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import altair as alt
@@ -11,7 +11,7 @@ import polars as pl
 from perpacket.analysis.findings import figure_points
 from perpacket.analysis.wording import number
 from perpacket.show.charts import chart_style, palette
-from perpacket.show.charts.chart_style import Plot
+from perpacket.show.charts.chart_style import Plot, Select
 
 if TYPE_CHECKING:
     from perpacket.analysis.analysis import Analysis
@@ -135,3 +135,7 @@ def trace_of(column: str) -> Trace:
     """How the column is drawn; one that is not known has a panel of its own."""
     name = column.replace("_", " ")
     return TRACES.get(column, Trace(name, name, palette.PURPLE))
+
+
+KINDS: Final[Mapping[str, Select]] = {"timeline": state_over_time}
+"""The kinds of figures that this module draws."""
