@@ -54,7 +54,7 @@ fn json_of(url: &str, options: &[&str]) -> Output {
 }
 
 #[test]
-fn a_load_that_was_answered_ends_with_0_and_prints_what_the_contract_names() {
+fn a_load_with_responses_ends_with_0_and_prints_the_documented_keys() {
     let (address, ended) = server();
     let url = format!("http://{address}/");
     let directory = tempfile::tempdir().unwrap();
@@ -99,7 +99,7 @@ fn a_load_that_was_answered_ends_with_0_and_prints_what_the_contract_names() {
 }
 
 #[test]
-fn a_server_that_refuses_ends_it_with_4_and_a_hint() {
+fn a_refused_connection_ends_a_load_with_4_and_a_hint() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
@@ -110,7 +110,7 @@ fn a_server_that_refuses_ends_it_with_4_and_a_hint() {
 }
 
 #[test]
-fn a_server_that_dies_ends_it_with_4_and_the_result() {
+fn a_server_that_dies_ends_a_load_with_4_and_the_result() {
     let (address, ended) = server();
     let ender = thread::spawn(move || {
         thread::sleep(Duration::from_millis(800));
@@ -126,7 +126,7 @@ fn a_server_that_dies_ends_it_with_4_and_the_result() {
 }
 
 #[test]
-fn mistakes_end_it_with_2() {
+fn wrong_options_end_a_load_with_2() {
     let directory = tempfile::tempdir().unwrap();
     let log = directory.path().join("log");
     std::fs::write(
@@ -164,7 +164,7 @@ fn mistakes_end_it_with_2() {
 }
 
 #[test]
-fn what_no_machine_allows_ends_it_with_3_and_says_what_would() {
+fn a_limit_of_the_machine_ends_a_load_with_3_and_a_hint() {
     let (address, ended) = server();
     let url = format!("http://{address}/");
     let output = agent(&["load", "http", &url, "--connections", "200000"]);
@@ -188,7 +188,7 @@ fn what_no_machine_allows_ends_it_with_3_and_says_what_would() {
 }
 
 #[test]
-fn webstone_s_files_are_made_with_their_sizes_and_the_same_bytes_each_time() {
+fn webstone_files_have_their_sizes_and_the_same_bytes_each_time() {
     let directory = tempfile::tempdir().unwrap();
     let make = |name: &str| {
         let into = directory.path().join(name);
@@ -230,7 +230,7 @@ const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx";
 const NOT_FOUND: &[u8] = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n";
 
 #[test]
-fn a_load_of_failures_alone_ends_with_4_and_names_them() {
+fn a_load_of_failures_only_ends_with_4_and_names_them() {
     let url = format!("http://{}/", answering(NOT_FOUND));
     let output = agent(&["load", "http", &url, "--requests", "20"]);
     assert_eq!(output.status.code(), Some(4), "{}", error(&output));
@@ -241,7 +241,7 @@ fn a_load_of_failures_alone_ends_with_4_and_names_them() {
 }
 
 #[test]
-fn a_log_as_fast_as_it_goes_is_replayed_once_and_its_torn_lines_are_told() {
+fn a_log_at_speed_max_is_replayed_once_and_its_invalid_lines_are_listed() {
     let directory = tempfile::tempdir().unwrap();
     let log = directory.path().join("log");
     let line = "a - - [01/Jul/1995:00:00:00 -0400] \"GET /1 HTTP/1.0\" 200 1\n";
@@ -258,7 +258,7 @@ fn a_log_as_fast_as_it_goes_is_replayed_once_and_its_torn_lines_are_told() {
 
 /// The port refuses: had it been tried before the file, the status would be 4.
 #[test]
-fn a_file_that_cannot_be_written_is_told_before_the_load() {
+fn a_file_that_cannot_be_written_is_an_error_before_the_load() {
     for option in ["--histograms", "--request-log"] {
         let output = agent(&[
             "load",
@@ -277,11 +277,11 @@ fn a_file_that_cannot_be_written_is_told_before_the_load() {
 }
 
 #[test]
-fn a_rate_is_told_in_words() {
+fn the_table_prints_a_rate_in_words() {
     let url = format!("http://{}/", answering(OK));
     let output = agent(&["load", "http", &url, "--rate", "200", "--requests", "2"]);
     let table = String::from_utf8_lossy(&output.stdout);
     let head = table.lines().next().unwrap_or_default();
-    let expected = "open loop, 200 requests arriving a second, at most 1024 connections";
+    let expected = "open loop, 200 requests per second, at most 1024 connections";
     assert!(head.contains(expected), "{table} {}", error(&output));
 }

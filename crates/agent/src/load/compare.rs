@@ -21,14 +21,14 @@ const EXAMPLE: &str = "Example:
 pub struct Arguments {
     /// A result of `load http --format json`.
     a: PathBuf,
-    /// Another one.
+    /// A later result.
     b: PathBuf,
     #[command(flatten)]
     #[serde(skip)]
     shared: Shared,
 }
 
-/// Run it.
+/// Runs the subcommand.
 pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
     if arguments.shared.shows_config(arguments)? {
         return Ok(Status::Done);
@@ -66,7 +66,7 @@ fn table(comparison: &Comparison) -> String {
     if !comparison.differing.is_empty() {
         let _ = writeln!(
             text,
-            "\nthey differ in: {}",
+            "\ndifferent settings: {}",
             comparison.differing.join(", ")
         );
     }

@@ -14,27 +14,27 @@ const EXAMPLE: &str = "Examples:
   perpacket-agent load files specweb99 --connections 100 --into /srv/web
   perpacket-agent load files trace --trace access.log --into /srv/web";
 
-/// Connections and seed where they are not given: those of a load.
+/// Connections, if the option is absent.
 const DEFAULT_CONNECTIONS: u32 = 100;
 const DEFAULT_SEED: u64 = 1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Set {
-    /// SPECweb99's directories for `--connections`.
+    /// SPECweb99: directories for `--connections`.
     #[value(name = "specweb99")]
     SpecWeb99,
-    /// Surge's 20,000 files, 480 MB.
+    /// Surge: 20,000 files, 480 MB.
     Surge,
-    /// WebStone's five files.
+    /// WebStone: five files.
     #[value(name = "webstone")]
     WebStone,
-    /// The objects of the World Cup 1998 generator, for `--seed`.
+    /// World Cup 1998: objects of the generator, for `--seed`.
     #[value(name = "worldcup")]
     WorldCup,
-    /// The objects of the IBM generator, for `--seed`.
+    /// IBM: objects of the generator, for `--seed`.
     Ibm,
-    /// What the log `--trace` asks for, in the largest size of its 200s.
+    /// The objects of the log `--trace`, each with the largest size of its 200 responses.
     Trace,
 }
 
@@ -43,19 +43,19 @@ enum Set {
 #[command(after_help = EXAMPLE)]
 #[serde(rename_all = "kebab-case")]
 pub struct Arguments {
-    /// Whose files.
+    /// The workload.
     #[arg(value_enum)]
     workload: Set,
-    /// The directory that the server serves; created if it is not there.
+    /// The root directory of the server, created if necessary.
     #[arg(long, value_name = "DIR")]
     into: PathBuf,
-    /// SPECweb99's simultaneous connections: they set how many directories there are [default: 100].
+    /// Simultaneous connections of SPECweb99, which set the number of directories [default: 100].
     #[arg(long, value_name = "L")]
     connections: Option<u32>,
     /// The log of `trace`.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// The paths of a World Cup 1998 log's objects.
+    /// Paths of the objects of a World Cup 1998 log.
     #[arg(long, value_name = "FILE")]
     object_mappings: Option<PathBuf>,
     /// Seed of the load that will ask for them, for `worldcup` and `ibm` [default: 1].
@@ -69,7 +69,7 @@ pub struct Arguments {
     shared: Shared,
 }
 
-/// Run it.
+/// Runs the subcommand.
 pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
     let set = arguments.set()?;
     if arguments.shared.shows_config(&arguments.resolved(&set))? {
@@ -81,7 +81,7 @@ pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
 }
 
 impl Arguments {
-    /// The same options with all that was left to them filled in.
+    /// The options with all defaults.
     fn resolved(&self, set: &FileSet) -> Self {
         let mut all = self.clone();
         match set {
@@ -118,7 +118,7 @@ impl Arguments {
             },
             (Set::Trace, None) => {
                 return Err(Failure::usage(
-                    "files trace: which log? name it with `--trace FILE`",
+                    "files trace: no log: name it with `--trace FILE`",
                 ));
             }
             (_, Some(_)) => return Err(Failure::usage("--trace: only `files trace` reads a log")),
@@ -135,12 +135,12 @@ impl Arguments {
 
 fn table(report: &FileSetReport) -> String {
     let mut text = format!(
-        "{}: {} files made, {} bytes; {} were there\n",
+        "{}: {} files created, {} bytes; {} existed\n",
         report.into, report.files, report.bytes, report.kept
     );
     if report.left_out > 0 {
         text.push_str(&format!(
-            "{} objects have no place in a tree of files, such as {}\n",
+            "{} objects cannot be files, such as {}\n",
             report.left_out,
             report.left_out_examples.join(", ")
         ));

@@ -1,4 +1,4 @@
-//! `load`: one file for each thing it can do.
+//! `load`: one file per subcommand.
 
 mod compare;
 mod files;
@@ -10,22 +10,22 @@ use perpacket_load::LoadError;
 
 use crate::status::{Failure, Status};
 
-/// What `load` can do.
+/// Subcommands of `load`.
 #[derive(Subcommand)]
 pub enum Verb {
-    /// Ask a web server for things, and say how long it took.
+    /// Send HTTP requests to a web server and measure the responses.
     Http(Box<http::Arguments>),
-    /// Send bulk data on many connections, or be the far end of that.
+    /// Send or receive bulk data on many TCP connections, as either end.
     Stream(stream::Arguments),
-    /// Make the files that a workload asks for.
+    /// Create the files of a workload.
     Files(files::Arguments),
-    /// Put two results of `load http` beside each other.
+    /// Compare two results of `load http`.
     Compare(compare::Arguments),
     /// Receive streams from an RTSP server, and check every byte.
     Media(crate::media_load::Arguments),
 }
 
-/// Run it.
+/// Runs a subcommand.
 pub fn run(verb: Verb) -> Result<Status, Failure> {
     match verb {
         Verb::Http(arguments) => http::run(&arguments),
@@ -36,8 +36,7 @@ pub fn run(verb: Verb) -> Result<Status, Failure> {
     }
 }
 
-/// The exit status of a load that could not be run: a mistake, a machine that allows too little, or
-/// a failure.
+/// The exit status of a load that cannot run: wrong options, a limit of the machine, or a failure.
 fn failure(error: LoadError) -> Failure {
     let hint = error.hint();
     let failure = match error {

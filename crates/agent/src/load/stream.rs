@@ -37,16 +37,16 @@ const DEFAULT_SEGMENT_BYTES: u32 = 1460;
 #[command(after_help = EXAMPLE)]
 #[serde(rename_all = "kebab-case")]
 pub struct Arguments {
-    /// Be the far end, at this address, until a signal.
+    /// Run the far end at this address until a signal.
     #[arg(long, value_name = "ADDR:PORT", conflicts_with = "to")]
     listen: Option<String>,
     /// The far end to send to or receive from.
     #[arg(long, value_name = "ADDR:PORT")]
     to: Option<String>,
-    /// As a far end: end when all connections it had have closed.
+    /// With --listen: end when all connections have closed.
     #[arg(long)]
     once: bool,
-    /// Connections [default: 1].
+    /// Number of connections [default: 1].
     #[arg(long, value_name = "N")]
     connections: Option<u32>,
     /// Payload bytes of a segment [default: 1460].
@@ -61,16 +61,16 @@ pub struct Arguments {
     #[command(flatten)]
     #[serde(flatten)]
     window: Window,
-    /// Congestion control; the machine's own if nothing is said.
+    /// Congestion control [default: that of the machine].
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
     #[command(flatten)]
     #[serde(flatten)]
     runs_on: RunsOn,
-    /// Threads; one a processor if nothing is said.
+    /// Number of threads [default: one per CPU].
     #[arg(long, value_name = "N")]
     threads: Option<u32>,
-    /// Addresses that connections come from.
+    /// Source addresses of the connections.
     #[arg(long, value_name = "ADDR[-ADDR]")]
     source: Option<String>,
     #[command(flatten)]
@@ -78,7 +78,7 @@ pub struct Arguments {
     shared: Shared,
 }
 
-/// Run it.
+/// Runs the subcommand.
 pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
     let cpus = arguments.runs_on.list();
     arguments.refuse_ignored()?;
@@ -89,17 +89,16 @@ pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
             "load stream: expected --listen ADDR:PORT or --to ADDR:PORT",
         )
         .with_hint(
-            "a load has two ends: start the far one with --listen, then this one with --to and its \
-             address",
+            "start the far end with --listen, then this one with --to and the address of the far end",
         )),
     }
 }
 
 impl Arguments {
-    /// Options of the other end are mistakes.
+    /// Refuses options of the other end.
     fn refuse_ignored(&self) -> Result<(), Failure> {
         let listens = self.listen.is_some();
-        let why = "with --listen: the end with --to says it";
+        let why = "with --listen: it is an option of the end with --to";
         refuse_ignored(&[
             (
                 self.once && !listens && self.to.is_some(),
@@ -116,7 +115,7 @@ impl Arguments {
             (
                 listens && self.threads.is_some(),
                 "threads",
-                "with --listen: a far end has a thread for each of --cpus, or one",
+                "with --listen: the far end has one thread, or one for each of --cpus",
             ),
             (
                 self.threads.is_some() && self.runs_on.cpus.is_some(),
@@ -134,7 +133,7 @@ impl Arguments {
         })
     }
 
-    /// The same options with all that was left to them filled in.
+    /// The options with all defaults.
     fn resolved(&self, settings: &Settings) -> Self {
         let mut all = self.clone();
         all.connections = Some(settings.connections);
@@ -142,7 +141,7 @@ impl Arguments {
         all.direction = Some(self.direction.unwrap_or(DirectionName::Send));
         all.window.duration = Some(Time(settings.duration));
         all.window.warmup = Some(Time(settings.warmup));
-        // With --cpus each has one, and --threads no meaning.
+        // With --cpus, --threads has no effect.
         all.threads = (self.runs_on.cpus.is_none()).then(|| stream::threads(settings));
         all
     }
@@ -206,9 +205,9 @@ fn load(arguments: &Arguments, to: SocketAddr, cpus: Vec<usize>) -> Result<Statu
         return Ok(Status::Done);
     }
     let stop = stop::on_signals()?;
-    let shows = arguments.shared.shows_progress();
+    let shows_progress = arguments.shared.shows_progress();
     let mut show = |progress: &Progress| {
-        if shows {
+        if shows_progress {
             eprint!(
                 "\r\x1b[K{:>6.1} s  {} connections open  {} broken",
                 progress.elapsed_s, progress.open, progress.errors
@@ -216,7 +215,7 @@ fn load(arguments: &Arguments, to: SocketAddr, cpus: Vec<usize>) -> Result<Statu
         }
     };
     let result = stream::run(&settings, &stop, &mut show);
-    if shows {
+    if shows_progress {
         eprint!("\r\x1b[K");
     }
     let report = result.map_err(failure)?;
@@ -258,7 +257,7 @@ fn table(report: &Report) -> String {
         (
             "segments",
             format!(
-                "{} of {} bytes (kernel: {}), {} sent again",
+                "{} of {} bytes (kernel: {}), {} retransmitted",
                 report.segments,
                 report.segment_bytes,
                 report.kernel_segment_bytes,
@@ -272,7 +271,7 @@ fn table(report: &Report) -> String {
         (
             "CPU",
             format!(
-                "{:.3} s, {:.3} us a segment",
+                "{:.3} s, {:.3} us per segment",
                 report.cpu_s, report.cpu_us_per_segment
             ),
         ),

@@ -1,4 +1,4 @@
-//! Objects with a fixed size each, from which requests draw by size and popularity.
+//! Objects of fixed sizes, which requests select by size and popularity.
 //!
 //! A request draws a size first (so that sizes can be correlated within a session) and only then
 //! an object of about that size. Objects are sorted by size and cut into classes that are drawn
@@ -69,8 +69,8 @@ impl Catalogue {
 
 /// Orders a class by distance from its mean, nearest and so most popular first.
 ///
-/// A few objects take most of a class's requests. Were they arbitrary ones, the mean response
-/// would hang on the size of the one popular object among the largest.
+/// A few objects receive most requests of a class. Were they arbitrary ones, the mean response
+/// would depend on the size of the one popular object among the largest.
 fn popular_near_mean(class: &mut [f64]) {
     let mean = class.iter().sum::<f64>() / class.len() as f64;
     class.sort_by(|a, b| (a - mean).abs().total_cmp(&(b - mean).abs()));

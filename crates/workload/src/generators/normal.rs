@@ -1,6 +1,6 @@
 //! The standard normal distribution, without the platform's mathematics library.
 
-// The coefficients stand as published, with more digits than a double holds.
+// The published coefficients have more digits than a double.
 #![allow(clippy::excessive_precision)]
 
 /// Share of the distribution below `z`.

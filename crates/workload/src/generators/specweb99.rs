@@ -2,8 +2,8 @@
 //!
 //! Requests name a file of a directory, all by Zipf's law, and come over kept-alive connections
 //! or one by one. The benchmark's four dynamic operations are one kind here: a response that the
-//! server computes, of the size of the file it wraps. The 400 kb/s a client may read at is the
-//! network's affair.
+//! server computes, with the size of the requested file. The network model limits a client's reads to
+//! 400 kb/s.
 
 use serde::{Deserialize, Serialize};
 
@@ -138,7 +138,7 @@ pub fn object_path(object: u32) -> String {
     format!("/file_set/dir{directory:05}/class{class}_{file}")
 }
 
-/// How often each of a directory's 36 files is asked for.
+/// Weights of the 36 files of a directory.
 fn file_weights() -> [f64; FILES_PER_DIRECTORY as usize] {
     let zipf = zipf_weights(FILES_PER_CLASS, 1.0);
     let total: f64 = zipf.iter().sum();

@@ -1,8 +1,8 @@
-//! Surge: users who read pages and think (Barford and Crovella, SIGMETRICS 1998).
+//! Surge: users that read pages and think (Barford and Crovella, SIGMETRICS 1998).
 //!
-//! A user asks for a page's files one after the other with short pauses, thinks, and asks for the
-//! next page. Sizes on the server, sizes asked for and popularity are three distributions that must
-//! hold at once; they are made to by deciding which file has which rank of popularity.
+//! A user requests the files of a page one after the other with short pauses, thinks, and requests the
+//! next page. The distributions of file sizes, requested sizes and popularity must all be right; the
+//! assignment of popularity ranks to files achieves it.
 //!
 //! Pareto distributions with an alpha below 2 have no variance, and Surge's tail barely has a mean,
 //! so every draw with a heavy tail is capped; the caps are parameters and reports print them.
@@ -17,12 +17,12 @@ use crate::generators::random::{AliasTable, Stream, zipf_weights};
 
 /// Requests that a client's locality can reach back to.
 const HISTORY: usize = 1024;
-/// Files of similar size that are given their share of the requests together.
+/// Files of similar size that share a number of requests.
 const FILES_PER_BIN: usize = 50;
-/// Most bins: each rank looks at all of them.
+/// Most bins: each rank compares all of them.
 const BINS_LIMIT: usize = 400;
 
-/// Parameters of Surge. The defaults are the published ones but for those marked.
+/// Parameters of Surge. Unmarked defaults are the published values.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Surge {
@@ -60,11 +60,11 @@ pub struct Surge {
     pub active_off_shape: f64,
     /// Longest such pause (our cap).
     pub active_off_limit_s: f64,
-    /// Shortest time of thought: the Pareto distribution's k.
+    /// Shortest think time: the k of the Pareto distribution.
     pub think_s: f64,
-    /// Its exponent.
+    /// Exponent of the think time.
     pub think_alpha: f64,
-    /// Longest time of thought (our cap).
+    /// Longest think time (our limit).
     pub think_limit_s: f64,
 }
 
@@ -102,7 +102,7 @@ pub struct SurgeRequest {
     pub object: u32,
     /// Its bytes.
     pub response_bytes: u32,
-    /// Seconds the user waits before it: thought before a page's first, a pause before the others.
+    /// Seconds before the request: the think time before the first file of a page, a pause before others.
     pub wait_s: f64,
 }
 
@@ -258,7 +258,7 @@ impl Surge {
                 break;
             };
             sizes.extend(bins[bin].next());
-            take_around(&mut due, bin, weight / total);
+            subtract_around(&mut due, bin, weight / total);
         }
         Ok(sizes)
     }
@@ -279,8 +279,8 @@ impl Surge {
     }
 }
 
-/// Takes a share from what a bin is due, and the rest from its neighbours, the nearest first.
-fn take_around(due: &mut [f64], bin: usize, share: f64) {
+/// Subtracts a share from a bin, and the rest from its nearest neighbours.
+fn subtract_around(due: &mut [f64], bin: usize, share: f64) {
     let mut left = share;
     for distance in 0..due.len() {
         let above = Some(bin + distance);
@@ -393,7 +393,7 @@ impl SurgeGenerator {
         object
     }
 
-    /// Time of thought before a page.
+    /// Think time before a page.
     fn think_s(&mut self) -> f64 {
         let parameters = &self.parameters;
         let drawn = parameters.think_s

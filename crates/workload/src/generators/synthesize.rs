@@ -1,8 +1,8 @@
-//! Writes a generator's sessions as a trace that gives the same sessions back.
+//! Writes the sessions of a generator as a trace that contains the same sessions.
 //!
-//! Sessions arrive as a Poisson process and the requests of a session follow each other after
-//! exponential gaps, cut so that stamps in whole seconds never part a session. A client that is
-//! drawn again before its last session is surely over waits with the new one until it is.
+//! Sessions arrive as a Poisson process. The requests of a session follow each other after exponential
+//! gaps with an upper limit, so that times in whole seconds never divide a session. A new session of a
+//! client waits until its last session has ended.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -25,9 +25,9 @@ use crate::trace::write::{Numbered, TraceWriter};
 /// How to write sessions as a trace.
 #[derive(Clone, Debug)]
 pub struct Synthesis {
-    /// Requests to write at least; the last session is written whole.
+    /// Minimum number of requests; the last session is complete.
     pub requests: u64,
-    /// Sessions that begin in a second, on average.
+    /// Mean sessions per second.
     pub sessions_per_s: f64,
     /// Mean gap between two requests of a session, in seconds.
     pub gap_mean_s: f64,
@@ -57,14 +57,14 @@ impl Default for Synthesis {
     }
 }
 
-/// What was written.
+/// Result of the synthesis.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Synthesized {
     /// Format of the trace.
     pub format: TraceFormat,
     /// Requests written.
     pub requests: u64,
-    /// Sessions written; the fifteen-second rule finds as many.
+    /// Sessions written; the fifteen-second rule finds the same number.
     pub sessions: u64,
     /// Bytes of all responses.
     pub bytes: u64,
@@ -150,12 +150,12 @@ fn check(synthesis: &Synthesis) -> Result<(), ParameterError> {
     )
 }
 
-/// Requests whose time has not come.
+/// Requests that are not written yet.
 struct Schedule {
     waiting: BinaryHeap<Reverse<Event>>,
     arrivals: Stream,
     gaps: Stream,
-    /// By client, when a new session cannot be taken for the last one any more.
+    /// By client, the time from which a request belongs to a new session.
     free_s: FxHashMap<u32, f64>,
     /// No later session begins before this.
     now_s: f64,
@@ -163,7 +163,7 @@ struct Schedule {
 }
 
 impl Schedule {
-    /// Sets the times of a session that arrives next.
+    /// Schedules the next session.
     fn add(&mut self, client: u32, requests: &[PlannedRequest], synthesis: &Synthesis) {
         self.now_s += self.arrivals.exponential() / synthesis.sessions_per_s;
         let free_s = self.free_s.entry(client).or_insert(0.0);
@@ -176,7 +176,7 @@ impl Schedule {
                 request: *request,
             }));
             self.sequence += 1;
-            // Stamps are rounded down, which can lengthen a gap by almost a second.
+            // Rounding times down can lengthen a gap by almost a second.
             let gap_s = self.gaps.exponential() * synthesis.gap_mean_s;
             *free_s = time_s + SESSION_WINDOW_S + 1.0;
             time_s += gap_s.min(SESSION_WINDOW_S - 1.0);

@@ -28,7 +28,7 @@ impl WebStoneGenerator {
         }
     }
 
-    /// The next file's place in [`FILES`] and its bytes.
+    /// Index in [`FILES`] and bytes of the next file.
     pub fn next_request(&mut self) -> (u32, u32) {
         let object = self.shares.draw(&mut self.stream);
         (object, FILES[object as usize].1)

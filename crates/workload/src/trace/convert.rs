@@ -1,12 +1,11 @@
-//! Rewrites a trace in another format.
+//! Converts a trace to another format.
 //!
-//! All formats hold whole seconds, so no time within a second is made up here: spreading requests
-//! over their second is for who sends them.
+//! All formats have whole seconds. A client that replays the trace spreads requests over the second.
 //!
 //! | from, to | what changes |
 //! |---|---|
 //! | log to log | Combined gets `"-" "-"` where the source had no referer, quotes in a request become `%22`; Common drops referer and agent |
-//! | log to World Cup | clients and objects are numbered in order of first appearance, the type is told from the path, the server is 0, a status the format lacks becomes "other" |
+//! | log to World Cup | clients and objects are numbered in order of first appearance, the path decides the type, the server is 0, a status the format lacks becomes "other" |
 //! | World Cup to log | client N is the host `clientN`, object N its mapped path or `/object/N`, "other" is the status 000; type and server are lost |
 //!
 //! Rejected lines are left out.
@@ -25,9 +24,9 @@ use crate::trace::request::{Request, Source};
 use crate::trace::world_cup::{WorldCupRecord, kind_of_path, status_index};
 use crate::trace::write::{LogEntry, Numbered, TraceWriter};
 
-/// How to rewrite a trace.
+/// How to convert a trace.
 pub struct Conversion<'a> {
-    /// Format of the source; detected when not given.
+    /// Format of the source; `None` detects it.
     pub from: Option<TraceFormat>,
     /// Format of the destination.
     pub to: TraceFormat,
@@ -35,11 +34,11 @@ pub struct Conversion<'a> {
     pub compression: Compression,
     /// Paths of a World Cup trace's objects.
     pub paths: ObjectPaths,
-    /// Where to write the paths that a World Cup destination has numbers for.
+    /// Destination of the paths of the objects, for a World Cup trace.
     pub mappings: Option<&'a mut (dyn Write + Send)>,
 }
 
-/// What became of a trace.
+/// Result of a conversion.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Converted {
     /// Format of the source.
@@ -54,7 +53,7 @@ pub struct Converted {
     pub rejects: Vec<RejectedLine>,
 }
 
-/// Rewrites a trace.
+/// Converts a trace.
 ///
 /// # Errors
 /// See [`read_trace`]; also a destination that cannot be written, and a time or size that no
@@ -65,34 +64,34 @@ pub fn convert<R: Read, W: Write>(
     conversion: Conversion<'_>,
 ) -> Result<Converted, TraceError> {
     let (from, to) = (conversion.from, conversion.to);
-    let mut rewriter = Rewriter {
+    let mut converter = Converter {
         writer: TraceWriter::new(destination, conversion.compression)?,
         conversion,
         requests: 0,
         mapped: 0,
         rejects: Rejects::default(),
     };
-    let from = read_trace(source, from, &mut rewriter)?;
-    rewriter.writer.finish()?;
+    let from = read_trace(source, from, &mut converter)?;
+    converter.writer.finish()?;
     Ok(Converted {
         from,
         to,
-        requests: rewriter.requests,
-        rejected: rewriter.rejects.count,
-        rejects: rewriter.rejects.lines,
+        requests: converter.requests,
+        rejected: converter.rejects.count,
+        rejects: converter.rejects.lines,
     })
 }
 
-struct Rewriter<'a, W: Write> {
+struct Converter<'a, W: Write> {
     writer: TraceWriter<W>,
     conversion: Conversion<'a>,
     requests: u64,
-    /// Objects whose paths are written.
+    /// Objects with a written path.
     mapped: u32,
     rejects: Rejects,
 }
 
-impl<W: Write> Rewriter<'_, W> {
+impl<W: Write> Converter<'_, W> {
     fn log_to_log(&mut self, line: &LogLine<'_>) -> Result<(), TraceError> {
         let entry = LogEntry {
             host: line.host,
@@ -115,7 +114,7 @@ impl<W: Write> Rewriter<'_, W> {
         };
         let time_s = u32::try_from(request.time_s)
             .map_err(|_| does_not_fit("time", request.time_s, "Unix seconds of 32 bits"))?;
-        // The largest value stands for a missing size.
+        // The largest value means a missing size.
         let size_bytes = match request.size_bytes {
             Some(size) if size >= u64::from(u32::MAX) => {
                 let size = i64::try_from(size).unwrap_or(i64::MAX);
@@ -160,7 +159,7 @@ impl<W: Write> Rewriter<'_, W> {
     }
 }
 
-impl<W: Write> TraceSink for Rewriter<'_, W> {
+impl<W: Write> TraceSink for Converter<'_, W> {
     fn request(&mut self, request: &Request<'_>) -> Result<(), TraceError> {
         self.requests += 1;
         match (&request.source, self.conversion.to) {

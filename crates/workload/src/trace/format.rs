@@ -1,4 +1,4 @@
-//! Formats of traces and their compression, recognized by what the bytes say.
+//! Formats of traces and their compression.
 
 use std::fmt;
 use std::str::FromStr;
@@ -41,7 +41,7 @@ impl fmt::Display for TraceFormat {
     }
 }
 
-/// A format's name that is none.
+/// An unknown name of a format.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no trace format is called {0:?}: expected {names}", names = TraceFormat::NAMES)]
 pub struct UnknownFormat(pub String);
@@ -79,7 +79,7 @@ impl Compression {
         }
     }
 
-    /// The compression that a destination's name asks for: `.gz`, `.zst` or none.
+    /// The compression for the name of a destination: `.gz`, `.zst` or none.
     #[must_use]
     pub fn of_suffix(name: &str) -> Self {
         if name.ends_with(".gz") {

@@ -1,12 +1,11 @@
-//! Exact counts of small whole numbers, in memory that grows with the values and not with how
-//! many there are.
+//! Exact counts of small whole numbers. Memory grows with the largest values, not with their number.
 
 use std::collections::BTreeMap;
 
 /// Values below this are counted in an array.
 const ARRAY_LIMIT: usize = 4096;
 
-/// How often each value occurred.
+/// Counts by value.
 #[derive(Clone, Debug)]
 pub(crate) struct Histogram {
     small: Vec<u64>,
@@ -53,12 +52,12 @@ impl Histogram {
             .sum()
     }
 
-    /// Mean; nothing without values.
+    /// Mean; `None` without values.
     pub(crate) fn mean(&self) -> Option<f64> {
         (self.count > 0).then(|| self.total() as f64 / self.count as f64)
     }
 
-    /// Median, halfway between the middle two of an even number; nothing without values.
+    /// Median, halfway between the middle two of an even number; `None` without values.
     pub(crate) fn median(&self) -> Option<f64> {
         let low = self.at_rank(self.count.checked_sub(1)? / 2)?;
         let high = self.at_rank(self.count / 2)?;
@@ -76,8 +75,8 @@ impl Histogram {
             .map(|(value, _)| value)
     }
 
-    /// Share of the sum of all values that the smallest `share` of them have, where a value on
-    /// the border counts in part; nothing when the sum is zero.
+    /// Share of the smallest `share` of the values in the sum of all. The value at the border counts
+    /// in part. `None` if the sum is zero.
     pub(crate) fn share_of_smallest(&self, share: f64) -> Option<f64> {
         self.share_of_first(self.entries(), share)
     }

@@ -1,4 +1,4 @@
-//! Bytes of a trace: decompressed, in a window that slides over the file.
+//! The decompressed bytes of a trace, in a window that slides over the file.
 
 use std::io::{self, BufRead, BufReader, Chain, Cursor, Read};
 
@@ -7,7 +7,7 @@ use flate2::bufread::MultiGzDecoder;
 use crate::trace::error::TraceError;
 use crate::trace::format::Compression;
 
-/// Bytes asked of the source at a time: large enough to hide the call, small enough for level 2.
+/// Bytes per read: large enough to hide the cost of a call, small enough for the L2 cache.
 const BLOCK_BYTES: usize = 256 * 1024;
 
 /// A window over the decompressed bytes of a source.
@@ -21,7 +21,7 @@ pub(crate) struct Input<R: Read> {
 }
 
 impl<R: Read> Input<R> {
-    /// Looks at the first bytes and sets up the decompression they ask for.
+    /// Detects the compression by the first bytes.
     pub(crate) fn new(mut source: R) -> Result<Self, TraceError> {
         let mut magic = [0; 4];
         let mut known = 0;
@@ -55,12 +55,12 @@ impl<R: Read> Input<R> {
         })
     }
 
-    /// The bytes at hand.
+    /// The bytes of the window.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.window[self.start..self.end]
     }
 
-    /// Decompressed bytes before those at hand.
+    /// Decompressed bytes before the window.
     pub(crate) fn offset(&self) -> u64 {
         self.offset
     }
@@ -71,7 +71,7 @@ impl<R: Read> Input<R> {
         self.offset += count as u64;
     }
 
-    /// Adds bytes to the window; false when there are no more, or the window is full.
+    /// Reads more bytes into the window; false at the end of the file or if the window is full.
     pub(crate) fn extend(&mut self) -> Result<bool, TraceError> {
         self.window.copy_within(self.start..self.end, 0);
         self.end -= self.start;
@@ -88,9 +88,9 @@ impl<R: Read> Input<R> {
         }
     }
 
-    /// Tells damage of the compressed data from a failure to read it.
+    /// Distinguishes damaged compressed data from a failure to read.
     fn failure(&self, source: io::Error) -> TraceError {
-        // An error with a code came from the operating system, any other from the decompressor.
+        // Errors of the operating system have a code, those of the decompressor have none.
         match &self.source {
             Source::Gzip(decoder) if source.raw_os_error().is_none() => TraceError::Compression {
                 compression: Compression::Gzip,
@@ -110,7 +110,7 @@ impl<R: Read> Input<R> {
     }
 }
 
-/// The source after the bytes that were looked at are put back.
+/// The source, with the bytes that were read for the detection in front.
 type Whole<R> = Chain<Cursor<Vec<u8>>, R>;
 
 enum Source<R: Read> {
@@ -129,7 +129,7 @@ impl<R: Read> Read for Source<R> {
     }
 }
 
-/// Counts what a decompressor takes, so that damage can be placed.
+/// Counts the bytes that a decompressor reads, to locate damage.
 struct Counted<R> {
     inner: BufReader<R>,
     consumed: u64,

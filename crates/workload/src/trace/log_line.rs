@@ -1,4 +1,4 @@
-//! A line of Common or Combined Log Format, taken apart without copying.
+//! Parses a line of Common or Combined Log Format without copying.
 
 use memchr::{memchr, memmem, memrchr};
 
@@ -6,7 +6,7 @@ use crate::trace::format::TraceFormat;
 use crate::trace::method::{HttpVersion, Method};
 use crate::trace::timestamp::STAMP_BYTES;
 
-/// Why a line or record was not counted as a request.
+/// Why a line or record is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reject {
     /// The line is empty.
@@ -15,7 +15,7 @@ pub enum Reject {
     TooLong,
     /// Host, identity and user are not followed by a bracket.
     NoTime,
-    /// The bracket does not hold a time.
+    /// The bracket contains no time.
     BadTime,
     /// No quoted request follows the time.
     NoRequest,
@@ -27,7 +27,7 @@ pub enum Reject {
     BadBytes,
     /// Referer and user agent are missing or torn.
     BadTail,
-    /// A record's method, status or type is no code of the format.
+    /// The method, status or type of a record is no code of the format.
     BadCode,
 }
 
@@ -55,7 +55,7 @@ impl Reject {
 pub struct LogLine<'a> {
     /// The client's name or address.
     pub host: &'a [u8],
-    /// Identity and user, as they stand.
+    /// Identity and user, unparsed.
     pub identity: &'a [u8],
     /// The time without brackets.
     pub stamp: &'a [u8; STAMP_BYTES],
@@ -63,16 +63,16 @@ pub struct LogLine<'a> {
     pub request: &'a [u8],
     /// Status code.
     pub status: u16,
-    /// Bytes of the response, where the server noted any.
+    /// Bytes of the response, if the log has them.
     pub size_bytes: Option<u64>,
-    /// What follows the bytes in Combined Log Format, with its leading blank.
+    /// The rest of a line of Combined Log Format, with its leading blank.
     pub tail: &'a [u8],
 }
 
 impl<'a> LogLine<'a> {
-    /// Takes a line apart, without its line feed.
+    /// Parses a line without its line feed.
     ///
-    /// The fields are found as the formats allow them to hold blanks and quotes: the time at the
+    /// Fields may contain blanks and quotes. So the parser looks for the time at the
     /// first ` [`, the request from there to the last `" ` (Common), or to the first `" ` that a
     /// status, bytes and a quote follow (Combined, where quotes inside the request are escaped).
     pub(crate) fn parse(line: &'a [u8], format: TraceFormat) -> Result<Self, Reject> {
@@ -81,7 +81,7 @@ impl<'a> LogLine<'a> {
             return Err(Reject::Blank);
         }
         let bracket = time_bracket(line).ok_or(Reject::NoTime)?;
-        let (who, rest) = (&line[..bracket - 1], &line[bracket + 1..]);
+        let (client, rest) = (&line[..bracket - 1], &line[bracket + 1..]);
         let (stamp, rest) = rest
             .split_first_chunk::<STAMP_BYTES>()
             .ok_or(Reject::BadTime)?;
@@ -90,13 +90,13 @@ impl<'a> LogLine<'a> {
             TraceFormat::Combined => split_combined(rest)?,
             TraceFormat::Common | TraceFormat::WorldCup => split_common(rest)?,
         };
-        let blank = memchr(b' ', who).ok_or(Reject::NoTime)?;
+        let blank = memchr(b' ', client).ok_or(Reject::NoTime)?;
         if blank == 0 {
             return Err(Reject::NoTime);
         }
         Ok(Self {
-            host: &who[..blank],
-            identity: &who[blank + 1..],
+            host: &client[..blank],
+            identity: &client[blank + 1..],
             stamp,
             request,
             status,
@@ -124,7 +124,7 @@ impl<'a> LogLine<'a> {
     }
 }
 
-/// Where the first `[` stands that follows a blank.
+/// Position of the first `[` after a blank.
 #[inline]
 fn time_bracket(line: &[u8]) -> Option<usize> {
     let mut from = 0;
@@ -137,10 +137,10 @@ fn time_bracket(line: &[u8]) -> Option<usize> {
     }
 }
 
-/// Request, status, bytes and what follows them.
+/// Request, status, bytes and the rest of the line.
 type Fields<'a> = (&'a [u8], u16, Option<u64>, &'a [u8]);
 
-/// Request, status and bytes of a line that ends with them.
+/// Request, status and bytes of a line of Common Log Format.
 #[inline]
 fn split_common(rest: &[u8]) -> Result<Fields<'_>, Reject> {
     let mut before = rest.len();
@@ -156,7 +156,7 @@ fn split_common(rest: &[u8]) -> Result<Fields<'_>, Reject> {
     Ok((&rest[..quote], status, size_bytes, &[]))
 }
 
-/// Request, status, bytes and tail of a line that goes on after them.
+/// Request, status, bytes and the rest of a line of Combined Log Format.
 fn split_combined(rest: &[u8]) -> Result<Fields<'_>, Reject> {
     let mut reason = Reject::OpenRequest;
     for quote in memmem::find_iter(rest, b"\" ") {
@@ -177,7 +177,7 @@ fn split_combined(rest: &[u8]) -> Result<Fields<'_>, Reject> {
         };
         match fields {
             Ok(fields) => return Ok(fields),
-            // The first candidate says best what is wrong with the line.
+            // The first candidate gives the best reason.
             Err(refused) if reason == Reject::OpenRequest => reason = refused,
             Err(_) => {}
         }
@@ -210,7 +210,7 @@ fn status_and_bytes(fields: &[u8]) -> Result<(u16, &[u8]), Reject> {
     }
 }
 
-/// A size in bytes: `Some(None)` where the log has `-`.
+/// A size in bytes; `Some(None)` for `-`.
 #[inline]
 fn size(field: &[u8]) -> Option<Option<u64>> {
     if field == b"-" {

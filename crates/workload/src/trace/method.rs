@@ -1,6 +1,6 @@
-//! Methods and versions of HTTP as the traces know them.
+//! Methods and versions of HTTP in traces.
 
-/// A request's method, in the World Cup 1998 format's order.
+/// Method of a request, in the order of the World Cup 1998 format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Method {
     /// GET
@@ -19,11 +19,11 @@ pub enum Method {
     Options,
     /// CONNECT
     Connect,
-    /// Any other word.
+    /// Any other method.
     Other,
 }
 
-/// All methods; a method's place is its code in the World Cup 1998 format.
+/// All methods, indexed by their code in the World Cup 1998 format.
 const METHODS: [(Method, &str); 9] = [
     (Method::Get, "GET"),
     (Method::Head, "HEAD"),
@@ -37,7 +37,7 @@ const METHODS: [(Method, &str); 9] = [
 ];
 
 impl Method {
-    /// The method of a request line's first word.
+    /// The method with this name.
     #[inline]
     #[must_use]
     pub fn from_name(name: &[u8]) -> Self {
@@ -60,14 +60,14 @@ impl Method {
         self as u8
     }
 
-    /// The word in a request line; `OTHER` where the trace does not say.
+    /// The name in a request line; `OTHER` if the trace does not have it.
     #[must_use]
     pub fn name(self) -> &'static str {
         METHODS[self as usize].1
     }
 }
 
-/// Version of HTTP, in the World Cup 1998 format's order.
+/// HTTP version, in the order of the World Cup 1998 format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HttpVersion {
     /// HTTP/0.9: a request line without a version.
@@ -81,7 +81,7 @@ pub enum HttpVersion {
 }
 
 impl HttpVersion {
-    /// The version of what follows `HTTP/`.
+    /// The version with this number, which follows `HTTP/`.
     #[inline]
     #[must_use]
     pub fn from_number(number: &[u8]) -> Self {
@@ -111,7 +111,7 @@ impl HttpVersion {
         self as u8
     }
 
-    /// What ends the request line: nothing for HTTP/0.9, `HTTP/x` where the trace does not say.
+    /// The end of the request line: empty for HTTP/0.9, `HTTP/x` if the trace does not have it.
     #[must_use]
     pub fn suffix(self) -> &'static str {
         match self {

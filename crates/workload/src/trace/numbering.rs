@@ -1,11 +1,11 @@
-//! Numbers for names: hosts, URIs and sparse identifiers become dense numbers from 0.
+//! Dense numbers from 0 for hosts, URIs and sparse identifiers.
 
 use std::hash::Hasher;
 
 use hashbrown::HashTable;
 use rustc_hash::{FxHashMap, FxHasher};
 
-/// Numbers byte strings in order of first appearance. Known names cost no allocation.
+/// Numbers byte strings in order of first appearance. A known name allocates nothing.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Names {
     numbers: HashTable<Entry>,
@@ -13,7 +13,7 @@ pub(crate) struct Names {
     ends: Vec<usize>,
 }
 
-/// A name's number, and its hash so that few names are compared and none is hashed twice.
+/// The number of a name, and its hash, which avoids comparisons and repeated hashing.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     hash: u64,

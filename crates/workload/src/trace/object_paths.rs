@@ -1,4 +1,4 @@
-//! Object mappings: which path a World Cup 1998 object number stands for.
+//! Object mappings: the paths of the object numbers of the World Cup 1998 logs.
 
 use std::io::{Read, Write};
 
@@ -49,7 +49,7 @@ impl ObjectPaths {
             .map_or_else(|| unmapped_path(object).into_bytes(), |path| path.to_vec())
     }
 
-    /// How many objects are mapped.
+    /// Number of mapped objects.
     #[must_use]
     pub fn len(&self) -> usize {
         self.paths.len()
@@ -62,7 +62,7 @@ impl ObjectPaths {
     }
 }
 
-/// The path that stands for an object without a mapping.
+/// The path of an object without a mapping.
 pub(crate) fn unmapped_path(object: u32) -> String {
     format!("/object/{object}")
 }

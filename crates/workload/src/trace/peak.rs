@@ -1,14 +1,13 @@
 //! The busiest second of a trace.
 
-/// Seconds whose counts are kept: stamps stray by minutes at most, since a server writes them in
-/// the order in which responses end.
-const KEPT_S: usize = 4096;
+/// Seconds with a count. Times are out of order by minutes at most, since a server logs a request when
+/// its response ends.
+const WINDOW_S: usize = 4096;
 
-/// Counts requests by second over a sliding stretch of the trace, so that memory does not grow
-/// with its length.
+/// Counts requests by second in a sliding window, so that memory does not grow with the trace.
 ///
-/// A second that comes back more than [`KEPT_S`] seconds later, as in files joined in the wrong
-/// order, is counted anew.
+/// A second that reappears more than [`WINDOW_S`] seconds later, as in files joined in the wrong
+/// order, is counted again from 0.
 #[derive(Clone, Debug)]
 pub(crate) struct Peak {
     counts: Vec<u64>,
@@ -19,7 +18,7 @@ pub(crate) struct Peak {
 impl Peak {
     pub(crate) fn new() -> Self {
         Self {
-            counts: vec![0; KEPT_S],
+            counts: vec![0; WINDOW_S],
             latest_s: i64::MIN,
             peak: 0,
         }
@@ -27,20 +26,20 @@ impl Peak {
 
     #[inline]
     pub(crate) fn add(&mut self, time_s: i64) {
-        if time_s > self.latest_s || time_s <= self.latest_s - KEPT_S as i64 {
-            self.turn_to(time_s);
+        if time_s > self.latest_s || time_s <= self.latest_s - WINDOW_S as i64 {
+            self.advance_to(time_s);
         }
-        let count = &mut self.counts[time_s.rem_euclid(KEPT_S as i64) as usize];
+        let count = &mut self.counts[time_s.rem_euclid(WINDOW_S as i64) as usize];
         *count += 1;
         self.peak = self.peak.max(*count);
     }
 
-    /// Forgets the counts of seconds whose places the stretch up to `time_s` takes.
-    fn turn_to(&mut self, time_s: i64) {
+    /// Moves the window and clears the counts that it reuses.
+    fn advance_to(&mut self, time_s: i64) {
         let ahead = time_s.saturating_sub(self.latest_s);
-        if (1..KEPT_S as i64).contains(&ahead) {
+        if (1..WINDOW_S as i64).contains(&ahead) {
             for second in self.latest_s + 1..=time_s {
-                self.counts[second.rem_euclid(KEPT_S as i64) as usize] = 0;
+                self.counts[second.rem_euclid(WINDOW_S as i64) as usize] = 0;
             }
         } else {
             self.counts.fill(0);
@@ -65,14 +64,14 @@ mod tests {
     }
 
     #[test]
-    fn stamps_out_of_order_count_in_their_own_second() {
+    fn times_out_of_order_count_in_their_own_second() {
         assert_eq!(peak(&[10, 11, 10, 12, 10]), 3);
         assert_eq!(peak(&[]), 0);
     }
 
     #[test]
-    fn seconds_that_share_a_place_do_not_share_a_count() {
-        let apart = KEPT_S as i64;
+    fn seconds_with_the_same_index_have_separate_counts() {
+        let apart = WINDOW_S as i64;
         assert_eq!(peak(&[0, 0, apart, apart, 2 * apart]), 2);
         assert_eq!(peak(&[5, apart + 4, 5]), 2);
         assert_eq!(peak(&[-1, -1, 1 << 40, -1]), 2);

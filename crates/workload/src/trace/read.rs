@@ -1,6 +1,6 @@
-//! Reads a trace from its first byte to its last and hands every request to a sink.
+//! Reads a trace and passes every request to a sink.
 //!
-//! Memory is one window over the file, and a number for every distinct client and object.
+//! Memory is one window over the file and a number for every distinct client and object.
 
 use std::io::Read;
 
@@ -16,12 +16,12 @@ use crate::trace::request::{Request, Source};
 use crate::trace::timestamp::StampReader;
 use crate::trace::world_cup::WorldCupRecord;
 
-/// Longest line that can be a request; servers refuse request lines of an eighth of it.
+/// Longest line. Servers reject request lines of an eighth of it.
 const LINE_LIMIT_BYTES: usize = 65_536;
-/// Bytes at the start of a trace from which its format is told.
+/// Bytes at the start of a trace that decide its format.
 const HEAD_BYTES: usize = 65_536;
 
-/// Takes what a trace holds, in the file's order.
+/// Receives the content of a trace in the order of the file.
 pub trait TraceSink {
     /// An accepted line or record.
     ///
@@ -29,13 +29,13 @@ pub trait TraceSink {
     /// Ends the reading.
     fn request(&mut self, request: &Request<'_>) -> Result<(), TraceError>;
 
-    /// A line or record, counted from 1, that is no request.
+    /// A rejected line or record, counted from 1.
     fn reject(&mut self, line: u64, reason: Reject);
 }
 
 /// Reads a trace, plain or compressed, and returns its format.
 ///
-/// Compression is recognized by its magic bytes. The format, when none is given, is that of the
+/// Magic bytes identify the compression. Without a given format, the format is that of the
 /// first line of the first 64 KiB that has one, or else World Cup 1998 when most records of the
 /// first 64 KiB have valid codes. A bad line or record is handed to [`TraceSink::reject`] and
 /// skipped.
@@ -65,7 +65,7 @@ pub fn read_trace<R: Read>(
     Ok(format)
 }
 
-/// The format that the head of a trace shows.
+/// The format of the start of a trace.
 fn detected_format(head: &[u8]) -> Result<TraceFormat, TraceError> {
     let of_line = |line: &[u8]| {
         [TraceFormat::Common, TraceFormat::Combined]
@@ -90,7 +90,7 @@ fn detected_format(head: &[u8]) -> Result<TraceFormat, TraceError> {
     })
 }
 
-/// The given format, unless the head of the trace is plainly something else.
+/// The given format, unless the start of the trace has another one.
 fn checked_format(head: &[u8], format: TraceFormat) -> Result<TraceFormat, TraceError> {
     if format == TraceFormat::WorldCup {
         if head.len() < RECORD_BYTES {
@@ -128,24 +128,24 @@ fn records(bytes: &[u8]) -> impl Iterator<Item = &[u8; RECORD_BYTES]> {
         .filter_map(|record| record.first_chunk())
 }
 
-/// Where the first byte stands that no log line has: a control code but tab and line ends.
+/// Position of the first control character other than tab and line ends.
 fn first_unprintable(head: &[u8]) -> Option<usize> {
     head.iter()
         .position(|byte| byte.is_ascii_control() && !matches!(byte, b'\t' | b'\n' | b'\r'))
 }
 
-/// Numbers and times that outlive a line.
+/// State that outlives a line.
 #[derive(Default)]
 struct LogReader {
     hosts: Names,
     uris: Names,
-    /// Whether each URI makes the server compute.
+    /// Whether the server computes the response to each URI.
     computed: Vec<bool>,
     stamps: StampReader,
 }
 
 impl LogReader {
-    /// Hands one line to the sink.
+    /// Passes one line to the sink.
     #[inline]
     fn line(
         &mut self,
@@ -185,7 +185,7 @@ impl LogReader {
     }
 }
 
-/// Whether a URI makes the server compute, as far as its text tells: a query or a CGI.
+/// Whether a URI asks for a computed response: it has a query or names a CGI program.
 fn is_computed(uri: &[u8]) -> bool {
     memchr(b'?', uri).is_some() || memmem::find(uri, b"cgi-bin/").is_some()
 }
@@ -227,7 +227,7 @@ fn read_lines<R: Read>(
     }
 }
 
-/// Drops the bytes up to and with the next line feed; false when the trace ends before one.
+/// Skips the bytes up to the next line feed; false if the trace ends first.
 fn skip_line<R: Read>(input: &mut Input<R>) -> Result<bool, TraceError> {
     loop {
         if let Some(length) = memchr(b'\n', input.bytes()) {

@@ -1,18 +1,18 @@
-//! Lines that are no requests: all counted, listed one by one up to a limit.
+//! Rejected lines: all of them counted, the first ones listed.
 
 use serde::{Serialize, Serializer};
 
 use crate::trace::log_line::Reject;
 
-/// Rejects that are listed one by one; all are counted.
+/// The most rejected lines that are listed.
 pub const LISTED_REJECTS: usize = 100_000;
 
-/// A line that is no request.
+/// A rejected line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct RejectedLine {
     /// Line or record, from 1.
     pub line: u64,
-    /// Why.
+    /// The reason.
     #[serde(serialize_with = "as_reason")]
     pub reason: Reject,
 }

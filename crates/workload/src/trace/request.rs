@@ -1,4 +1,4 @@
-//! A recorded request, whatever format it came from.
+//! A recorded request of any format.
 
 use crate::trace::log_line::LogLine;
 use crate::trace::method::{HttpVersion, Method};
@@ -15,21 +15,21 @@ pub struct Request<'a> {
     pub client: u32,
     /// Number of the object, dense from 0 in order of first appearance.
     pub object: u32,
-    /// Bytes of the response, where the server noted any.
+    /// Bytes of the response, if the trace has them.
     pub size_bytes: Option<u64>,
-    /// Status code; 0 stands for a World Cup code without an index.
+    /// Status code; 0 for a World Cup code without an index.
     pub status: u16,
     /// Method.
     pub method: Method,
     /// Version of HTTP.
     pub version: HttpVersion,
-    /// The server computed the response, as far as the trace tells.
+    /// Whether the server computed the response, judged by method and path.
     pub dynamic: bool,
-    /// The fields as they stand in the file.
+    /// The fields in the file.
     pub source: Source<'a>,
 }
 
-/// Where a request came from.
+/// The line or record of a request.
 #[derive(Clone, Copy, Debug)]
 pub enum Source<'a> {
     /// A log line, and the URI its request names.

@@ -1,5 +1,4 @@
-//! Cuts a trace into sessions: requests from one client that follow each other closely share a
-//! connection.
+//! Cuts a trace into sessions: requests of one client with short pauses share a connection.
 
 use crate::trace::error::TraceError;
 
@@ -10,7 +9,7 @@ pub const SESSION_WINDOW_S: f64 = 15.0;
 /// Longest window, about eleven days.
 const WINDOW_LIMIT_S: f64 = 1e6;
 
-/// Tells for every request of a trace which session it belongs to.
+/// Assigns the requests of a trace to sessions.
 #[derive(Clone, Debug)]
 pub struct SessionCutter {
     window_s: i64,
@@ -18,7 +17,7 @@ pub struct SessionCutter {
     sessions: u32,
 }
 
-/// What is remembered of a client.
+/// The last request of a client.
 #[derive(Clone, Copy, Debug)]
 struct LastSeen {
     time_s: i64,
@@ -28,18 +27,18 @@ struct LastSeen {
 /// Marks a client that has not been seen.
 const NO_SESSION: u32 = u32::MAX;
 
-/// Where a request belongs.
+/// The session of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionPlace {
     /// Number of the session, from 0 in order of first requests.
     pub session: u32,
-    /// The request is its session's first.
+    /// Whether the request is the first of its session.
     pub first: bool,
 }
 
 impl SessionCutter {
-    /// Requests of a client join a session when its last one is at most `window_s` seconds ago.
-    /// Stamps hold whole seconds, so a fraction of a second in the window has no effect.
+    /// A request joins the session of its client if the last request was at most `window_s` seconds
+    /// ago. Times are whole seconds, so a fraction in the window has no effect.
     ///
     /// # Errors
     /// The window is not from 0 to 10^6 seconds.
@@ -94,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fifteen_seconds_of_silence_keep_a_connection_and_sixteen_end_it() {
+    fn a_pause_of_fifteen_seconds_continues_a_session_and_sixteen_end_it() {
         let mut cutter = SessionCutter::new(SESSION_WINDOW_S).unwrap();
         let places = [(0, 100), (1, 100), (0, 115), (0, 131), (1, 131), (0, 130)]
             .map(|(client, time_s)| cutter.place(client, time_s));
@@ -114,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_is_no_time_is_refused() {
+    fn an_invalid_window_is_an_error() {
         for window_s in [-1.0, f64::NAN, f64::INFINITY] {
             assert!(SessionCutter::new(window_s).is_err(), "{window_s}");
         }

@@ -1,4 +1,4 @@
-//! What a trace holds, in one pass.
+//! Summarizes a trace in one pass.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -17,40 +17,39 @@ use crate::trace::request::{Request, Source};
 use crate::trace::session_cutter::SessionCutter;
 use crate::trace::timestamp::iso;
 
-/// What a trace holds. Serialized to JSON it is the answer of `trace info`.
+/// Summary of a trace. `trace info` prints it as JSON.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
     /// Format of the trace.
     pub format: TraceFormat,
     /// Accepted lines or records.
     pub requests: u64,
-    /// Rejected lines or records; with the accepted ones, all of the file.
+    /// Rejected lines or records. Accepted and rejected ones add up to the file.
     pub rejected: u64,
-    /// The rejected lines in the file's order, at most
-    /// [`crate::LISTED_REJECTS`].
+    /// The first [`crate::LISTED_REJECTS`] rejected lines.
     pub rejects: Vec<RejectedLine>,
     /// Distinct clients: hosts of a log, client numbers of a World Cup trace.
     pub clients: u64,
     /// Distinct objects: URIs of a log, object numbers of a World Cup trace.
     pub objects: u64,
-    /// Bytes of all responses; a missing size counts nothing.
+    /// Bytes of all responses with a size.
     pub bytes: u64,
-    /// Earliest stamp, ISO 8601 in UTC; null without requests.
+    /// Earliest time, ISO 8601 in UTC; null without requests.
     pub first_time: Option<String>,
-    /// Latest stamp, ISO 8601 in UTC; null without requests.
+    /// Latest time, ISO 8601 in UTC; null without requests.
     pub last_time: Option<String>,
     /// Most requests in one second.
     pub peak_per_s: u64,
-    /// Requests by status code; `other` where a World Cup record does not say.
+    /// Requests by status code; `other` for a World Cup code without an index.
     #[serde(serialize_with = "by_status")]
     pub status: BTreeMap<u16, u64>,
     /// Sessions by the window rule.
     pub sessions: u64,
     /// Requests of a session.
     pub requests_per_session: Spread,
-    /// How unevenly sessions share the packets the server sends.
+    /// Shares of the sessions in the packets that the server sends.
     pub session_packets: SessionPackets,
-    /// What the World Cup's official summaries (`*.check`) state beyond the above.
+    /// Other values of the official World Cup summaries (`*.check`).
     pub check: Check,
 }
 
@@ -64,7 +63,7 @@ pub struct Spread {
 }
 
 /// Shares, 0 to 1, of the packets that a server sends ([`response_packets`]); null without
-/// sessions. Where half or a tenth of the sessions is no whole number, the session on the border
+/// sessions. If half or a tenth of the sessions is not a whole number, the session at the border
 /// counts in part.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct SessionPackets {
@@ -74,11 +73,11 @@ pub struct SessionPackets {
     pub top_tenth_share: Option<f64>,
 }
 
-/// The figures of the World Cup's official summaries that are not among the others. Null or
-/// empty where the trace has none: logs number neither clients nor objects nor servers.
+/// Values of the official World Cup summaries. Those of text logs are null or empty: they number
+/// neither clients nor objects nor servers.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Check {
-    /// Bytes over requests.
+    /// Bytes per request.
     pub mean_transfer_bytes: Option<f64>,
     /// Smallest client number.
     pub client_min: Option<u32>,
@@ -92,21 +91,21 @@ pub struct Check {
     pub size_min_bytes: Option<u64>,
     /// Largest response.
     pub size_max_bytes: Option<u64>,
-    /// Earliest stamp, Unix seconds.
+    /// Earliest time, Unix seconds.
     pub min_time_s: Option<i64>,
-    /// Latest stamp, Unix seconds.
+    /// Latest time, Unix seconds.
     pub max_time_s: Option<i64>,
-    /// Stamp of the first request in the file, Unix seconds.
+    /// Time of the first request in the file, Unix seconds.
     pub start_time_s: Option<i64>,
-    /// Stamp of the last request in the file, Unix seconds.
+    /// Time of the last request in the file, Unix seconds.
     pub finish_time_s: Option<i64>,
-    /// Requests stamped earlier than the one before them.
+    /// Requests with an earlier time than the request before.
     pub out_of_order: u64,
     /// Requests by server.
     pub servers: BTreeMap<u8, u64>,
 }
 
-/// Reads a trace and sums it up.
+/// Reads and summarizes a trace.
 ///
 /// # Errors
 /// See [`read_trace`]; also a `window_s` that is not from 0 to 10^6 seconds.
@@ -137,13 +136,13 @@ struct Counts {
     out_of_order: u64,
     peak: Peak,
     cutter: SessionCutter,
-    /// By client, the session that may still go on.
+    /// The open session of each client.
     open: Vec<OpenSession>,
     session_requests: Histogram,
     session_packets: Histogram,
 }
 
-/// What is known of a session that may still go on.
+/// A session that may continue.
 #[derive(Clone, Copy, Default)]
 struct OpenSession {
     requests: u64,
@@ -195,7 +194,7 @@ impl Counts {
         })
     }
 
-    /// Adds a request to its client's session, after closing the one before it.
+    /// Adds a request to the session of its client, or closes that session and opens the next.
     #[inline]
     fn count_session(&mut self, client: u32, time_s: i64, packets: u64) {
         let place = self.cutter.place(client, time_s);
@@ -314,7 +313,7 @@ impl TraceSink for Counts {
     }
 }
 
-/// The counts above zero, by their place.
+/// The counts above zero, by index.
 fn occurring<Place: TryFrom<usize> + Ord>(counts: &[u64]) -> BTreeMap<Place, u64> {
     counts
         .iter()

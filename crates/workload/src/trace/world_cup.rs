@@ -11,13 +11,13 @@ const TYPES: u8 = 13;
 const DYNAMIC_TYPE: u8 = 6;
 /// Type "other".
 const OTHER_TYPE: u8 = 12;
-/// Status codes by index; index 37 is "other", told as 0.
+/// Status codes by index; index 37 is "other", returned as 0.
 const STATUS: [u16; 38] = [
     100, 101, 200, 201, 202, 203, 204, 205, 206, 300, 301, 302, 303, 304, 305, 400, 401, 402, 403,
     404, 405, 406, 407, 408, 409, 410, 411, 412, 413, 414, 415, 500, 501, 502, 503, 504, 505, 0,
 ];
 
-/// One record, with its codes as they stand in the file.
+/// One record with the codes of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorldCupRecord {
     /// Unix seconds.
@@ -26,7 +26,7 @@ pub struct WorldCupRecord {
     pub client: u32,
     /// Number of the object, a row of the object mappings.
     pub object: u32,
-    /// Bytes of the response, where the server noted any.
+    /// Bytes of the response, if the record has them.
     pub size_bytes: Option<u32>,
     /// Method's code, 0 to 8.
     pub method: u8,
@@ -41,7 +41,7 @@ pub struct WorldCupRecord {
 }
 
 impl WorldCupRecord {
-    /// Reads a record; nothing when a code is none of the format's.
+    /// Decodes a record; `None` if a code is invalid.
     #[inline]
     #[must_use]
     pub fn decode(bytes: &[u8; RECORD_BYTES]) -> Option<Self> {
@@ -70,7 +70,7 @@ impl WorldCupRecord {
         })
     }
 
-    /// The record as it stands in a file.
+    /// Encodes the record.
     #[must_use]
     pub fn encode(&self) -> [u8; RECORD_BYTES] {
         let mut bytes = [0; RECORD_BYTES];
@@ -90,7 +90,7 @@ impl WorldCupRecord {
         bytes
     }
 
-    /// The status code; 0 stands for one the format has no index for.
+    /// The status code; 0 for a code without an index.
     #[inline]
     #[must_use]
     pub fn status(&self) -> u16 {
@@ -105,7 +105,7 @@ impl WorldCupRecord {
     }
 }
 
-/// Index of a status code; that of "other" where the format has none.
+/// Index of a status code; "other" if the format has none.
 #[must_use]
 pub(crate) fn status_index(status: u16) -> u8 {
     STATUS
@@ -114,7 +114,7 @@ pub(crate) fn status_index(status: u16) -> u8 {
         .unwrap_or(STATUS.len() - 1) as u8
 }
 
-/// Type of a file, as far as its path tells.
+/// Type of a file, judged by its path.
 #[must_use]
 pub(crate) fn kind_of_path(path: &[u8], dynamic: bool) -> u8 {
     if dynamic {

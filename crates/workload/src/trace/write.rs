@@ -10,7 +10,7 @@ use crate::trace::output::Output;
 use crate::trace::timestamp::push_stamp;
 use crate::trace::world_cup::WorldCupRecord;
 
-/// A request as a log line tells it.
+/// The fields of a log line.
 pub(crate) struct LogEntry<'a> {
     pub(crate) host: &'a [u8],
     pub(crate) identity: &'a [u8],
@@ -18,7 +18,7 @@ pub(crate) struct LogEntry<'a> {
     pub(crate) request: &'a [u8],
     pub(crate) status: u16,
     pub(crate) size_bytes: Option<u64>,
-    /// What follows in Combined Log Format, with its leading blank; may be empty.
+    /// The rest of a line of Combined Log Format, with its leading blank; may be empty.
     pub(crate) tail: &'a [u8],
 }
 
@@ -87,7 +87,7 @@ impl<W: Write> TraceWriter<W> {
         self.output.write(&self.line)
     }
 
-    /// Writes a request that comes without a log's fields, from a numbered client.
+    /// Writes a request of a numbered client, which has no log line.
     pub(crate) fn numbered_entry(
         &mut self,
         client: u32,
@@ -128,7 +128,7 @@ impl<W: Write> TraceWriter<W> {
     }
 }
 
-/// What a numbered client's request was and got.
+/// The request of a numbered client.
 pub(crate) struct Numbered {
     pub(crate) method: Method,
     pub(crate) version: HttpVersion,
@@ -136,8 +136,7 @@ pub(crate) struct Numbered {
     pub(crate) size_bytes: Option<u64>,
 }
 
-/// A request line that can stand in Combined Log Format, where the first quote ends it: quotes
-/// become `%22`.
+/// A request line for Combined Log Format, where a quote ends it: quotes become `%22`.
 fn without_quotes(request: &[u8]) -> Cow<'_, [u8]> {
     if !request.contains(&b'"') {
         return Cow::Borrowed(request);

@@ -1,6 +1,6 @@
-//! `load http`: its options; what they mean stands in `meaning`, what is shown in `table`.
+//! `load http`: its options. `settings` turns them into a load, `table` prints the report.
 
-mod meaning;
+mod settings;
 mod table;
 
 use std::path::PathBuf;
@@ -20,27 +20,27 @@ const EXAMPLE: &str = "Examples:
   perpacket-agent load http http://127.0.0.1:8080 --workload specweb99 --connections 100
   perpacket-agent load http http://127.0.0.1:8080 --replay access.log --speed 10 --spread uniform
 
-A response time counts from when its request was meant to start, a service time from the send.";
+A response time counts from the intended start of its request, a service time from the send.";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum WorkloadName {
-    /// The URL, again and again.
+    /// The URL, repeatedly.
     File,
-    /// SPECweb99: files of four classes, Zipf popularity, clients behind slow lines.
+    /// SPECweb99: files of four classes, Zipf popularity, clients with slow lines.
     #[value(name = "specweb99")]
     SpecWeb99,
-    /// Surge: users who read pages and think.
+    /// Surge: users that read pages and think.
     Surge,
-    /// WebStone 2.5: five files, one request a connection.
+    /// WebStone 2.5: five files, one request per connection.
     #[value(name = "webstone")]
     WebStone,
-    /// Sessions like the 1998 World Cup's.
+    /// Sessions like those of the 1998 World Cup site.
     #[value(name = "worldcup")]
     WorldCup,
-    /// Sessions like IBM's site's.
+    /// Sessions like those of IBM's site.
     Ibm,
-    /// The sessions of a log, as fast as they are answered, over and over.
+    /// The sessions of a log, without its times, repeatedly.
     Trace,
 }
 
@@ -62,9 +62,9 @@ enum SpreadName {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum CheckName {
-    /// Its length: that of the workload's file.
+    /// Its length, which must be that of the workload's file.
     Length,
-    /// Also that an object's bytes are the same each time.
+    /// Its length, and that every body of an object is the same.
     Digest,
     /// Nothing.
     None,
@@ -92,17 +92,16 @@ enum VersionName {
 #[command(after_help = EXAMPLE)]
 #[serde(rename_all = "kebab-case")]
 pub struct Arguments {
-    /// What to ask: http://HOST:PORT/PATH; workloads put their files beneath the path.
+    /// http://HOST:PORT/PATH. The files of a workload are below the path.
     url: String,
 
-    /// Connections at a time, 64 if nothing is said; with a rate or a log, the most there may be
-    /// (1024).
+    /// Connections at a time [default: 64]; with a rate or a log the most at a time [default: 1024].
     #[arg(long, value_name = "N", help_heading = "Load")]
     connections: Option<u32>,
-    /// Requests that arrive a second, whatever the server does; may be a fraction.
+    /// Requests per second of an open loop; may be a fraction.
     #[arg(long, value_name = "RATE", help_heading = "Load", conflicts_with_all = ["sessions_rate", "replay"])]
     rate: Option<Rate>,
-    /// Sessions that arrive a second; each waits for its answers.
+    /// Sessions per second of a partly open loop: each waits for its responses.
     #[arg(
         long,
         value_name = "RATE",
@@ -110,7 +109,7 @@ pub struct Arguments {
         conflicts_with = "replay"
     )]
     sessions_rate: Option<Rate>,
-    /// How arrivals are spaced [default: fixed].
+    /// Distribution of the times between arrivals [default: fixed].
     #[arg(long, value_enum, help_heading = "Load")]
     arrivals: Option<ArrivalName>,
     #[command(flatten)]
@@ -120,10 +119,10 @@ pub struct Arguments {
     #[arg(long, value_name = "N", help_heading = "Load")]
     requests: Option<u64>,
 
-    /// What is asked for [default: file, or trace with --trace].
+    /// What to request [default: file, or trace with --trace].
     #[arg(long, value_enum, help_heading = "Workload")]
     workload: Option<WorkloadName>,
-    /// The log of workload `trace`: as fast as the server answers, and begun again when it ends.
+    /// The log of the workload `trace`, which ignores its times and repeats it.
     #[arg(
         long,
         value_name = "FILE",
@@ -134,25 +133,25 @@ pub struct Arguments {
     /// Replay a log once, at its own times. Formats: Common, Combined, World Cup 1998; plain, .gz or .zst.
     #[arg(long, value_name = "FILE", help_heading = "Workload")]
     replay: Option<PathBuf>,
-    /// The paths of a World Cup 1998 log's objects.
+    /// Paths of the objects of a World Cup 1998 log.
     #[arg(long, value_name = "FILE", help_heading = "Workload")]
     object_mappings: Option<PathBuf>,
-    /// How many times as fast as the log; `max` ignores its times [default: 1].
+    /// Factor by which the run is faster than the log; `max` ignores its times [default: 1].
     #[arg(long, value_name = "X|max", help_heading = "Workload")]
     speed: Option<String>,
-    /// With --speed max: begin the log again when it ends, until --duration or --requests.
+    /// With --speed max: repeat the log until --duration or --requests.
     #[arg(long, help_heading = "Workload")]
     repeat: bool,
-    /// Where a log's requests lie inside their second [default: uniform].
+    /// When the requests of a log start within their second [default: uniform].
     #[arg(long, value_enum, help_heading = "Workload")]
     spread: Option<SpreadName>,
-    /// SPECweb99 with its dynamic operations.
+    /// Include the dynamic operations of SPECweb99.
     #[arg(long, help_heading = "Workload")]
     dynamic: bool,
-    /// Surge's user equivalents [default: 100].
+    /// Number of users of Surge [default: 100].
     #[arg(long, value_name = "N", help_heading = "Workload")]
     users: Option<u32>,
-    /// Share of requests that ask only for what is newer, 0 to 1.
+    /// Share of conditional requests (If-Modified-Since), 0 to 1.
     #[arg(
         long,
         value_name = "SHARE",
@@ -167,19 +166,19 @@ pub struct Arguments {
     #[serde(flatten)]
     seed: Seed,
 
-    /// Version of HTTP.
+    /// HTTP version.
     #[arg(long, value_enum, default_value = "1.1", help_heading = "Protocol")]
     http: VersionName,
-    /// Share of requests on kept connections, 0 to 1.
+    /// Share of requests on persistent connections, 0 to 1.
     #[arg(long, value_name = "SHARE", help_heading = "Protocol")]
     keep_alive: Option<f64>,
-    /// Requests of a kept connection: `10`, or `uniform:5-15`.
+    /// Requests per persistent connection: `10`, or `uniform:5-15`.
     #[arg(long, value_name = "DIST", help_heading = "Protocol")]
     requests_per_connection: Option<String>,
-    /// A field of every request; may be repeated.
+    /// A header field of every request; may be repeated.
     #[arg(long, value_name = "K: V", help_heading = "Protocol")]
     header: Vec<String>,
-    /// Time that a request may go without a byte moving.
+    /// The longest time of a request without a byte in either direction.
     #[arg(
         long,
         value_name = "TIME",
@@ -187,7 +186,7 @@ pub struct Arguments {
         help_heading = "Protocol"
     )]
     timeout: Time,
-    /// What is checked of a body.
+    /// What to check of a body.
     #[arg(long, value_enum, default_value = "length", help_heading = "Protocol")]
     check: CheckName,
     /// Resume TLS sessions [default: on].
@@ -196,11 +195,11 @@ pub struct Arguments {
     /// Trust any certificate.
     #[arg(long, help_heading = "Protocol", conflicts_with = "ca")]
     insecure: bool,
-    /// Certificates to trust, in PEM form, instead of the system's.
+    /// Certificates to trust (PEM) instead of those of the system.
     #[arg(long, value_name = "FILE", help_heading = "Protocol")]
     ca: Option<PathBuf>,
 
-    /// Threads; one a processor if nothing is said.
+    /// Number of threads [default: one per CPU].
     #[arg(long, value_name = "N", help_heading = "Client")]
     threads: Option<u32>,
     #[command(flatten, next_help_heading = "Client")]
@@ -210,18 +209,18 @@ pub struct Arguments {
     /// [default: 60us with --cpus, else 0s].
     #[arg(long, value_name = "TIME", help_heading = "Client")]
     spin: Option<Time>,
-    /// Addresses that connections come from.
+    /// Source addresses of the connections.
     #[arg(long, value_name = "ADDR[-ADDR]", help_heading = "Client")]
     source: Option<String>,
-    /// This process's part of a load that N processes share: `I/N`. Rates, connections and clients of
-    /// a log are divided.
+    /// Share of this process in a load of N processes: `I/N`. Divides rates, connections and the clients
+    /// of a log.
     #[arg(long, value_name = "I/N", help_heading = "Client")]
     shard: Option<String>,
 
-    /// Write the histograms here, as JSON.
+    /// File for the histograms, as JSON.
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     histograms: Option<PathBuf>,
-    /// Write one line a request here, as CSV.
+    /// File for one line per request, as CSV.
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     request_log: Option<PathBuf>,
     #[command(flatten)]
@@ -229,7 +228,7 @@ pub struct Arguments {
     shared: Shared,
 }
 
-/// Run it.
+/// Runs the subcommand.
 pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
     let settings = arguments.settings()?;
     let resolved = arguments.resolved(&settings)?;
@@ -241,17 +240,17 @@ pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
         path.as_ref().map(open).transpose()
     };
     let histograms = file("histograms", &arguments.histograms)?;
-    // The load writes this one while it runs; here its name is only tried.
+    // The load writes this file while it runs; here only its name is tried.
     drop(file("request-log", &arguments.request_log)?);
     let stop = stop::on_signals()?;
-    let shows = arguments.shared.shows_progress();
+    let shows_progress = arguments.shared.shows_progress();
     let mut show = |progress: &Progress| {
-        if shows {
+        if shows_progress {
             eprint!("\r\x1b[K{}", table::progress_line(progress));
         }
     };
     let result = run_load(settings, &stop, &mut show);
-    if shows {
+    if shows_progress {
         eprint!("\r\x1b[K");
     }
     let report = result.map_err(failure)?;
@@ -260,17 +259,15 @@ pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
         file.write(&serde_json::to_string(&found).map_err(Failure::failed)?)?;
     }
     arguments.shared.print(&report, table::table)?;
-    ended(&report)
+    exit_status(&report)
 }
 
-/// How the verb ends: the result was printed whatever happened.
-fn ended(report: &Report) -> Result<Status, Failure> {
+/// The exit status. The result has been printed in each case.
+fn exit_status(report: &Report) -> Result<Status, Failure> {
     if let Some(text) = report.failure() {
         return Err(Failure::failed(text).with_hint(match report.server_gone_s {
-            Some(_) => {
-                "the figures printed are those until then; look at the server's own log for its end"
-            }
-            None => "see what the server says to one such request, for example with `curl -i URL`",
+            Some(_) => "the results are those until then; the server's log may have the reason",
+            None => "send one such request with `curl -i URL`",
         }));
     }
     Ok(match report.interrupted {

@@ -1,4 +1,4 @@
-//! What `load http` shows people.
+//! The table and the progress line of `load http`.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use perpacket_load::http::{Progress, Report};
 
 use crate::table::{columns, rows};
 
-/// The result as lines and a table of percentiles.
+/// The report as lines and a table of percentiles.
 pub fn table(report: &Report) -> String {
     let mut text = format!(
         "{} ({}; {}; {} threads, {:.2} s)\n\n",
@@ -50,13 +50,13 @@ pub fn table(report: &Report) -> String {
     text
 }
 
-/// When requests came, in words.
+/// The arrivals in words.
 fn arrivals(report: &Report) -> String {
     let per_s = report.arrivals_per_s.unwrap_or_default();
     let most = format!("at most {} connections", report.connections);
     match report.arrivals {
-        "requests" => format!("open loop, {per_s} requests arriving a second, {most}"),
-        "sessions" => format!("partly open loop, {per_s} sessions arriving a second, {most}"),
+        "requests" => format!("open loop, {per_s} requests per second, {most}"),
+        "sessions" => format!("partly open loop, {per_s} sessions per second, {most}"),
         "recorded" => match report.speed {
             Some(speed) if speed != 1.0 => {
                 format!("{speed} times as fast as the log's times, {most}")
@@ -84,14 +84,14 @@ fn counted(report: &Report) -> Vec<(&'static str, String)> {
         (
             "client CPU",
             format!(
-                "{:.2} s   {:.2} us a request",
+                "{:.2} s   {:.2} us per request",
                 report.client_cpu_s, report.client_cpu_us_per_request
             ),
         ),
         (
             "connections",
             format!(
-                "{} opened, {} requests sent again on a new one",
+                "{} opened, {} requests sent again on a new connection",
                 report.connections_opened, report.reopened
             ),
         ),
@@ -103,8 +103,8 @@ fn counted(report: &Report) -> Vec<(&'static str, String)> {
         ));
     }
     rows.push(("load factor", format!("{:.2}", report.load_factor)));
-    let left = format!("{} unsent, {} unfinished", report.unsent, report.unfinished);
-    rows.push(("left over", left));
+    let rest = format!("{} unsent, {} unfinished", report.unsent, report.unfinished);
+    rows.push(("left over", rest));
     rows
 }
 
@@ -120,7 +120,7 @@ fn values(latency: &LatencySummary) -> [f64; 7] {
     ]
 }
 
-/// The progress in one line.
+/// The progress line.
 pub fn progress_line(progress: &Progress) -> String {
     format!(
         "{:>6.1} s {} {:>9.0} requests/s  response {:>9.1} us  {} errors  lag up to {:.0} us",

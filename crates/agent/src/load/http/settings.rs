@@ -1,4 +1,4 @@
-//! What was typed as what it means: settings of a load, and the options that they resolve to.
+//! Turns options into the settings of a load, and settings into options with all defaults.
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,22 +14,22 @@ use crate::load::failure;
 use crate::options::{BitRate, Ignored, Rate, Time, Window, refuse_ignored};
 use crate::status::Failure;
 
-/// The line speed of SPECweb99's clients, in bits a second.
+/// Line speed of SPECweb99's clients, in bits per second.
 const SPECWEB99_LINE_BPS: u64 = 400_000;
-/// Connections where the number is not given: at a time, or at most where requests arrive.
+/// Default connections of a closed and of an open loop.
 const DEFAULT_CONNECTIONS: u32 = 64;
 const DEFAULT_OPEN_CONNECTIONS: u32 = 1024;
-/// Polling before a request is due, on processors of its own.
+/// Default polling time with `--cpus`.
 const DEFAULT_SPIN: Duration = Duration::from_micros(60);
-/// Surge's users where the number is not given.
+/// Default number of users of Surge.
 const DEFAULT_USERS: u32 = 100;
-/// WebStone's fewest clients.
+/// Default connections of WebStone: its fewest clients.
 const WEBSTONE_CLIENTS: u32 = 20;
-/// The speed that ignores a log's times.
-const AS_FAST_AS_IT_GOES: &str = "max";
+/// The speed that ignores the times of a log.
+const MAX_SPEED: &str = "max";
 
 impl Arguments {
-    /// The load.
+    /// The settings of the load.
     pub fn settings(&self) -> Result<Settings, Failure> {
         self.refuse_ignored()?;
         let workload = self.workload()?;
@@ -61,7 +61,7 @@ impl Arguments {
                 VersionName::Http11 => Version::Http11,
             },
             keep_alive_share: self.keep_alive,
-            requests_per_connection: self.lengths()?,
+            requests_per_connection: self.requests_per_connection()?,
             conditional_share: self.conditional,
             line_speed_bps,
             timeout: self.timeout.0,
@@ -84,7 +84,7 @@ impl Arguments {
         Ok(settings)
     }
 
-    /// The same options with all that was left to them filled in, as they would run here.
+    /// The options with all defaults of this machine.
     pub fn resolved(&self, settings: &Settings) -> Result<Self, Failure> {
         let mut all = self.clone();
         all.window.duration = settings.duration.map(Time);
@@ -115,13 +115,13 @@ impl Arguments {
         Ok(all)
     }
 
-    /// Options that this load would not look at are mistakes.
+    /// Refuses options that have no effect on this load.
     fn refuse_ignored(&self) -> Result<(), Failure> {
         let is_tls = Target::parse(&self.url).map_err(failure)?.tls;
         let is_surge = self.workload == Some(WorkloadName::Surge);
         let has_rate = self.rate.or(self.sessions_rate).is_some();
         let has_log = self.replay.is_some() || self.trace.is_some();
-        let is_fastest = self.speed.as_deref() == Some(AS_FAST_AS_IT_GOES);
+        let is_fastest = self.speed.as_deref() == Some(MAX_SPEED);
         let has_times = self.replay.is_some() && !is_fastest;
         let ignored: [Ignored; 12] = [
             (
@@ -198,10 +198,10 @@ impl Arguments {
         if let Some(file) = &self.replay {
             if !matches!(self.workload, None | Some(WorkloadName::Trace)) {
                 return Err(Failure::usage(
-                    "--replay: it is a workload of its own, drop --workload",
+                    "--replay: has its own workload; leave out --workload",
                 ));
             }
-            return Ok(self.of_log(file, self.repeat));
+            return Ok(self.log_workload(file, self.repeat));
         }
         if self.dynamic && self.workload != Some(WorkloadName::SpecWeb99) {
             return Err(Failure::usage(
@@ -209,7 +209,7 @@ impl Arguments {
             ));
         }
         match (self.workload, &self.trace) {
-            (None | Some(WorkloadName::Trace), Some(file)) => Ok(self.of_log(file, true)),
+            (None | Some(WorkloadName::Trace), Some(file)) => Ok(self.log_workload(file, true)),
             (Some(WorkloadName::Trace), None) => Err(Failure::usage(
                 "--workload trace: no log to replay",
             )
@@ -228,7 +228,7 @@ impl Arguments {
         }
     }
 
-    fn of_log(&self, file: &Path, repeats: bool) -> Workload {
+    fn log_workload(&self, file: &Path, repeats: bool) -> Workload {
         Workload::Trace {
             file: file.to_owned(),
             objects: self.object_mappings.clone(),
@@ -248,7 +248,7 @@ impl Arguments {
         };
         if self.replay.is_some() {
             return match self.speed.as_deref().unwrap_or("1") {
-                AS_FAST_AS_IT_GOES => Ok(Arrivals::Closed),
+                MAX_SPEED => Ok(Arrivals::Closed),
                 text => text
                     .parse()
                     .map(|speed| Arrivals::Recorded { speed })
@@ -266,7 +266,7 @@ impl Arguments {
         })
     }
 
-    fn lengths(&self) -> Result<Option<RequestsPerConnection>, Failure> {
+    fn requests_per_connection(&self) -> Result<Option<RequestsPerConnection>, Failure> {
         let parse = |text: &String| {
             text.parse()
                 .map_err(|error| Failure::usage(format!("--requests-per-connection {error}")))
