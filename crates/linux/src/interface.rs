@@ -41,6 +41,16 @@ pub enum InterfaceError {
         /// The form of a correct text.
         expected: &'static str,
     },
+    /// The interface does not exist, or the kernel refuses what is asked of it.
+    #[error("interface {interface}: cannot {action}: {source}")]
+    Request {
+        /// Namespace and name of the interface.
+        interface: String,
+        /// What failed.
+        action: &'static str,
+        /// The kernel's error.
+        source: io::Error,
+    },
     /// The namespace does not exist or cannot be entered.
     #[error("network namespace {namespace}: {source}")]
     Namespace {
@@ -55,7 +65,12 @@ impl InterfaceError {
     /// Whether another user might do it.
     #[must_use]
     pub fn is_denied(&self) -> bool {
-        matches!(self, Self::Namespace { source, .. } if source.kind() == io::ErrorKind::PermissionDenied)
+        match self {
+            Self::Syntax { .. } => false,
+            Self::Request { source, .. } | Self::Namespace { source, .. } => {
+                source.kind() == io::ErrorKind::PermissionDenied
+            }
+        }
     }
 }
 
@@ -94,6 +109,28 @@ impl Interface {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// An error of this interface.
+    pub fn failed(&self, action: &'static str) -> impl FnOnce(io::Error) -> InterfaceError {
+        let interface = self.to_string();
+        move |source| InterfaceError::Request {
+            interface,
+            action,
+            source,
+        }
+    }
+
+    /// Number, addresses and MTU of the interface.
+    ///
+    /// # Errors
+    /// The interface does not exist.
+    pub fn hardware(&self) -> Result<Hardware, InterfaceError> {
+        self.inside(|| {
+            control_socket()
+                .and_then(|socket| hardware(socket, &self.name))
+                .map_err(self.failed("read its addresses"))
+        })
     }
 
     /// Runs `work` inside the interface's namespace, in a thread of its own, so that the calling

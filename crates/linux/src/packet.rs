@@ -6,7 +6,7 @@ use std::mem;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use crate::check;
-use crate::interface::{self, Hardware};
+use crate::interface::{self, Hardware, Interface, InterfaceError};
 
 /// All protocols, in network byte order.
 const ALL: u16 = (libc::ETH_P_ALL as u16).to_be();
@@ -21,12 +21,19 @@ pub struct PacketSocket {
 }
 
 impl PacketSocket {
-    /// Opens a socket on an interface of the calling thread's namespace. With `receives` it
-    /// receives every frame that comes in, otherwise none.
+    /// Opens a socket on an interface. With `receives` it receives every frame that comes in,
+    /// otherwise none.
     ///
     /// # Errors
     /// The interface does not exist, or this process may not.
-    pub fn open(interface: &str, receives: bool) -> io::Result<(Self, Hardware)> {
+    pub fn open(interface: &Interface, receives: bool) -> Result<(Self, Hardware), InterfaceError> {
+        interface.inside(|| {
+            Self::open_here(interface.name(), receives)
+                .map_err(interface.failed("open a packet socket"))
+        })
+    }
+
+    fn open_here(interface: &str, receives: bool) -> io::Result<(Self, Hardware)> {
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         // SAFETY: no memory is passed. Protocol 0 receives nothing yet.
         let fd = check(unsafe { libc::socket(libc::AF_PACKET, kind, 0) })?;

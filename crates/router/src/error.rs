@@ -1,69 +1,47 @@
-//! Everything that can go wrong around a router under test.
+//! Why a measurement of a router fails.
 
 use std::io;
 
+use perpacket_linux::interface::InterfaceError;
 use thiserror::Error;
 
-/// Why a measurement could not be made.
+/// Why a measurement fails.
 #[derive(Debug, Error)]
 pub enum RouterError {
-    /// A place that is written wrongly.
-    #[error("{text}: expected IFNAME or NETNS:IFNAME, NETNS by name or by path")]
-    Place {
-        /// As it was written.
-        text: String,
-    },
-    /// A network namespace that cannot be entered.
-    #[error("network namespace {namespace}: {source}")]
-    Namespace {
-        /// Its name or path.
-        namespace: String,
-        /// The kernel's answer.
-        source: io::Error,
-    },
-    /// An interface that cannot be used.
-    #[error("interface {interface}: cannot {what}: {source}")]
-    Interface {
-        /// Its name.
-        interface: String,
-        /// What was to be done.
-        what: &'static str,
-        /// The kernel's answer.
-        source: io::Error,
-    },
+    /// An interface or its namespace cannot be used.
+    #[error(transparent)]
+    Interface(#[from] InterfaceError),
     /// A BPF program or map that the kernel refuses.
     #[error(transparent)]
     Bpf(#[from] perpacket_linux::bpf::BpfError),
-    /// Frames that could not be sent or received.
+    /// Frames cannot be sent or received.
     #[error("cannot {what}: {source}")]
     Traffic {
-        /// What was to be done.
+        /// What failed.
         what: &'static str,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// A setting that makes no sense.
+    /// A setting is out of range.
     #[error("{name} = {value}: expected {expected}")]
     Setting {
-        /// Name of the setting.
+        /// The setting's name.
         name: &'static str,
-        /// What was given.
+        /// Its value.
         value: String,
-        /// What would do.
+        /// The allowed range.
         expected: &'static str,
     },
 }
 
 impl RouterError {
-    /// Whether another machine or another user might do it, so that the demand was right.
+    /// Whether another machine or another user could do it.
     #[must_use]
     pub fn is_lack_of_machine(&self) -> bool {
         match self {
             Self::Bpf(_) => true,
-            Self::Interface { source, .. } | Self::Namespace { source, .. } => {
-                source.kind() == io::ErrorKind::PermissionDenied
-            }
-            _ => false,
+            Self::Interface(error) => error.is_denied(),
+            Self::Traffic { .. } | Self::Setting { .. } => false,
         }
     }
 }

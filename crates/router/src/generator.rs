@@ -1,22 +1,23 @@
-//! Makes frames at a rate, from one core.
+//! Sends frames at a rate, from one CPU.
 //!
-//! A packet socket sends batches and numbers each frame. Live frames of `BPF_PROG_RUN` cost less, but
-//! all are equal, no rate is below some 10,000 a second, and the far end of a veth device takes them
-//! only if it has a program too ([`crate::plane::take_redirected`]).
+//! A packet socket sends batches and numbers each frame. Live frames of `BPF_PROG_RUN` cost less,
+//! but all are equal, no rate is below some 10,000 a second, and the far end of a veth device accepts
+//! them only if it has a program too ([`crate::plane::accept_redirected`]).
 
 use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use perpacket_linux::clock::monotonic_ns;
+use perpacket_linux::interface::Interface;
 use perpacket_linux::packet::{BATCH, PacketSocket};
 use serde::Serialize;
 
 use crate::bpf::{self, License, Numbers, Program, redirect};
 use crate::error::RouterError;
-use crate::place::Place;
 use crate::stream::{SEQUENCE_AT, Stream};
 
-/// How frames are made.
+/// How frames are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Method {
@@ -29,7 +30,7 @@ pub enum Method {
 /// A generator of one stream on one interface.
 #[derive(Debug)]
 pub struct Generator {
-    place: Place,
+    interface: Interface,
     kind: Kind,
 }
 
@@ -52,39 +53,43 @@ enum Kind {
 pub struct Sent {
     /// Frames.
     pub frames: u64,
-    /// Seconds it took, without setting up.
+    /// The time that it took, without set-up.
     pub duration_s: f64,
 }
 
-/// Longest run of live frames in one call, which cannot be broken off. To end a call the kernel
-/// waits for readers of its lists, tens of milliseconds, so short ones would not keep a rate.
+/// Longest time that one call sends live frames; nothing interrupts a call. At its end the kernel
+/// waits for readers of its lists for tens of milliseconds, so short calls would not keep a rate.
 const LONGEST_CALL_S: f64 = 4.0;
 
-/// Time from the begin of a call to its first frame.
+/// Time from the start of a call to its first frame.
 const SET_UP: Duration = Duration::from_millis(1);
 
-/// Time beyond its own after which a stream is broken off: a machine that is busy for a moment does
-/// not spoil a slow stream, and one that cannot keep the rate does not make a trial endless.
+/// The time after which a stream stops early. It tolerates a machine that is busy for a moment, and
+/// ends a trial whose rate the machine cannot keep.
 fn limit(planned_s: f64) -> Duration {
     Duration::from_secs_f64(planned_s * 1.01) + Duration::from_millis(5)
 }
 
-/// Below this wait the clock is watched instead of sleeping, since sleep lasts longer than asked.
+/// A shorter wait polls the clock instead of sleeping, because sleep lasts longer than requested.
 const SHORTEST_SLEEP: Duration = Duration::from_micros(120);
 
 impl Generator {
-    /// Opens it.
+    /// Opens a generator.
     ///
     /// # Errors
-    /// The interface, or for live frames BPF, cannot be used.
-    pub fn open(place: &Place, stream: &Stream, method: Method) -> Result<Self, RouterError> {
+    /// The interface, or BPF for live frames, cannot be used.
+    pub fn open(
+        interface: &Interface,
+        stream: &Stream,
+        method: Method,
+    ) -> Result<Self, RouterError> {
         let frame = stream.frame()?;
-        let (socket, hardware) = place.socket(false)?;
+        let (socket, hardware) = PacketSocket::open(interface, false)?;
         let kind = match method {
             Method::Socket => {
                 socket
                     .bypass_queue()
-                    .map_err(|source| place.failed("pass its queueing discipline by", source))?;
+                    .map_err(interface.failed("bypass its queueing discipline"))?;
                 Kind::Socket {
                     socket,
                     frames: vec![frame; BATCH],
@@ -102,34 +107,41 @@ impl Generator {
             }
         };
         Ok(Self {
-            place: place.clone(),
+            interface: interface.clone(),
             kind,
         })
     }
 
-    /// Sends so many frames at a rate, or as many as go out within the time they should take; `goes`
-    /// is asked before each batch whether to go on.
+    /// Sends frames at a rate, or as many as it can within the time that they should take. Before
+    /// each batch `may_continue` decides whether to go on.
     ///
     /// # Errors
-    /// The kernel takes no frames.
+    /// The kernel refuses frames.
     pub fn send(
         &mut self,
         frames: u64,
         rate_pps: f64,
-        goes: impl Fn() -> bool + Send,
+        may_continue: impl Fn() -> bool + Send,
     ) -> Result<Sent, RouterError> {
-        let place = self.place.clone();
-        place.inside(move || match &mut self.kind {
+        let interface = self.interface.clone();
+        interface.inside(move || match &mut self.kind {
             Kind::Socket {
                 socket,
                 frames: buffers,
                 next_sequence,
-            } => send_batches(socket, buffers, next_sequence, frames, rate_pps, goes),
+            } => send_batches(
+                socket,
+                buffers,
+                next_sequence,
+                frames,
+                rate_pps,
+                may_continue,
+            ),
             Kind::Live {
                 program,
                 pace,
                 frame,
-            } => send_live(program, pace, frame, frames, rate_pps, goes),
+            } => send_live(program, pace, frame, frames, rate_pps, may_continue),
         })
     }
 }
@@ -140,12 +152,12 @@ fn send_batches(
     next_sequence: &mut u64,
     frames: u64,
     rate_pps: f64,
-    goes: impl Fn() -> bool,
+    may_continue: impl Fn() -> bool,
 ) -> Result<Sent, RouterError> {
     let begin = Instant::now();
     let limit = limit(frames as f64 / rate_pps);
     let mut sent = 0;
-    while sent < frames && goes() {
+    while sent < frames && may_continue() {
         let elapsed = begin.elapsed();
         if elapsed > limit {
             break;
@@ -160,8 +172,8 @@ fn send_batches(
         for (frame, sequence) in buffers[..count].iter_mut().zip(*next_sequence..) {
             frame[SEQUENCE_AT..SEQUENCE_AT + 8].copy_from_slice(&sequence.to_be_bytes());
         }
-        let gone = match socket.send(&buffers[..count]) {
-            Ok(gone) => gone as u64,
+        let sent_now = match socket.send(&buffers[..count]) {
+            Ok(count) => count as u64,
             Err(error) if is_full(&error) => 0,
             Err(source) => {
                 return Err(RouterError::Traffic {
@@ -170,8 +182,8 @@ fn send_batches(
                 });
             }
         };
-        *next_sequence += gone;
-        sent += gone;
+        *next_sequence += sent_now;
+        sent += sent_now;
     }
     Ok(Sent {
         frames: sent,
@@ -185,19 +197,19 @@ fn send_live(
     frame: &[u8],
     frames: u64,
     rate_pps: f64,
-    goes: impl Fn() -> bool,
+    may_continue: impl Fn() -> bool,
 ) -> Result<Sent, RouterError> {
-    let most = (rate_pps * LONGEST_CALL_S).max(1.0) as u64;
+    let longest_call = (rate_pps * LONGEST_CALL_S).max(1.0) as u64;
     let planned_s = frames as f64 / rate_pps;
     let mut sent = Sent {
         frames: 0,
         duration_s: 0.0,
     };
-    while sent.frames < frames && sent.duration_s <= planned_s && goes() {
-        let count = most.min(frames - sent.frames).min(u64::from(u32::MAX)) as u32;
-        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-        let now = Duration::try_from(now).unwrap_or_default();
-        let first_ns = (now + SET_UP).as_nanos() as u64;
+    while sent.frames < frames && sent.duration_s <= planned_s && may_continue() {
+        let count = longest_call
+            .min(frames - sent.frames)
+            .min(u64::from(u32::MAX)) as u32;
+        let first_ns = monotonic_ns() + SET_UP.as_nanos() as u64;
         let gap_ns = (1e9 / rate_pps) as u64;
         pace.write([first_ns, gap_ns, first_ns])?;
         program.run_live(frame, count)?;
@@ -208,7 +220,7 @@ fn send_live(
     Ok(sent)
 }
 
-/// Whether a device had no room at the moment.
+/// Whether the device has no room now.
 fn is_full(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::WouldBlock || error.raw_os_error() == Some(libc::ENOBUFS)
 }

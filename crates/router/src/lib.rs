@@ -1,15 +1,14 @@
-//! Measuring a router and holding it to the rules: a generator, a receiver, an oracle, a search.
+//! Measures a router and checks it against the rules.
 //!
-//! - [`model`] and [`oracle`] are pure: what RFC 1812 wants of a router, and whether frames that
-//!   came out of one are what must come. [`probe`] puts cases to a real router and has them judged.
-//! - [`generator`] makes frames on one core, through a packet socket or as live frames of
-//!   `BPF_PROG_RUN`; [`receiver`] counts what arrives, in a packet socket or in XDP.
-//! - [`search`] finds the highest rate without loss as RFC 2544, section 26.1 wants it; [`trial`]
-//!   is one try at a rate over a generator and a receiver.
-//! - [`plane`] forwards in XDP by the kernel's own routes, in the place of the kernel.
+//! - [`model`] and [`oracle`] are pure: what RFC 1812 demands of a router, and whether the frames
+//!   that one sends are right. [`probe`] sends cases to a real router and checks each.
+//! - [`generator`] sends frames from one CPU, through a packet socket or as live frames of
+//!   `BPF_PROG_RUN`; [`receiver`] counts frames in a packet socket or in XDP.
+//! - [`search`] finds the highest rate without loss (RFC 2544, section 26.1); [`trial`] offers one
+//!   rate with a generator and a receiver.
+//! - [`plane`] forwards in XDP by the kernel's routes, instead of the kernel.
 //!
-//! [`bpf`] has an assembler of its own for the few programs; no compiler is needed and nothing is
-//! loaded that is not written here.
+//! [`bpf`] assembles the programs; no compiler is needed.
 
 #![forbid(unsafe_code)]
 
@@ -20,7 +19,6 @@ pub mod frame;
 pub mod generator;
 pub mod model;
 pub mod oracle;
-pub mod place;
 pub mod plane;
 pub mod probe;
 pub mod receiver;

@@ -12,6 +12,7 @@ use std::net::Ipv4Addr;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use perpacket_linux::interface::{self, Hardware};
 use perpacket_linux::packet::{BATCH, PacketSocket};
 use serde::Serialize;
 
@@ -22,15 +23,14 @@ use crate::frame::{
 };
 use crate::model::{Interface, Martians, Neighbour, Prefix, Router, Verdict};
 use crate::oracle::{Seen, judge};
-use crate::place::{Hardware, Place};
 
 /// An interface of the router and that of the host on its other end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Port {
     /// The router's.
-    pub router: Place,
+    pub router: interface::Interface,
     /// The host's.
-    pub host: Place,
+    pub host: interface::Interface,
 }
 
 /// Longest wait for the one frame that must come.
@@ -200,7 +200,7 @@ impl Probe {
         let mut hosts = Vec::new();
         for port in ports {
             let ours = port.router.hardware()?;
-            let (socket, theirs) = port.host.socket(true)?;
+            let (socket, theirs) = PacketSocket::open(&port.host, true)?;
             model.interfaces.push(Interface {
                 mac: ours.mac,
                 network: Prefix {
@@ -226,11 +226,14 @@ impl Probe {
     ///
     /// # Errors
     /// Frames cannot be sent or received.
-    pub fn run(&mut self, mut goes: impl FnMut() -> bool) -> Result<Vec<Judged>, RouterError> {
+    pub fn run(
+        &mut self,
+        mut may_continue: impl FnMut() -> bool,
+    ) -> Result<Vec<Judged>, RouterError> {
         let mut judged = Vec::new();
         for ingress in 0..self.hosts.len() {
             for case in self.cases(ingress) {
-                if !goes() {
+                if !may_continue() {
                     return Ok(judged);
                 }
                 judged.push(self.put(ingress, &case)?);
@@ -381,10 +384,13 @@ fn repair(frame: &mut [u8]) {
     frame[ETHERNET_BYTES + 10..ETHERNET_BYTES + 12].copy_from_slice(&sum.to_be_bytes());
 }
 
-fn address_of(place: &Place, hardware: &Hardware) -> Result<Ipv4Addr, RouterError> {
+fn address_of(
+    interface: &interface::Interface,
+    hardware: &Hardware,
+) -> Result<Ipv4Addr, RouterError> {
     hardware.address.ok_or_else(|| RouterError::Setting {
         name: "port",
-        value: place.to_string(),
+        value: interface.to_string(),
         expected: "an interface with an IPv4 address",
     })
 }

@@ -1,17 +1,16 @@
 //! Counts the frames of a stream where they arrive.
 //!
-//! In XDP a program counts and takes them off the wire at little cost; a packet socket looks at
-//! each number too, and tells how many frames it had itself no room for, which are no loss of the
-//! router's.
+//! In XDP a program counts and drops them at little cost. A packet socket also checks each number,
+//! and counts the frames that it had no room for: the router did not lose those.
 
 use std::io;
 
+use perpacket_linux::interface::Interface;
 use perpacket_linux::packet::{BATCH, PacketSocket};
 use serde::Serialize;
 
 use crate::bpf::{self, License, Link, Numbers, Program, count};
 use crate::error::RouterError;
-use crate::place::Place;
 use crate::stream::Stream;
 
 /// How frames are counted.
@@ -31,9 +30,9 @@ pub struct Received {
     pub frames: u64,
     /// Their bytes, without check sequences.
     pub bytes: u64,
-    /// Frames that came after one with a higher number, or twice; none where all are equal.
+    /// Frames that came after one with a higher number, or twice; `None` where all are equal.
     pub out_of_order: Option<u64>,
-    /// Frames of any kind for which the receiver itself had no room.
+    /// Frames of any kind that the receiver had no room for.
     pub overflowed: u64,
 }
 
@@ -45,50 +44,53 @@ pub struct Receiver {
 
 #[derive(Debug)]
 enum Kind {
-    Socket(Box<Listener>),
+    Socket(Box<SocketCounter>),
     Xdp {
         counts: Numbers,
-        /// Held for its end.
         _link: Link,
         _program: Program,
     },
 }
 
-/// The packet socket with what it has seen.
+/// A packet socket and its counts.
 #[derive(Debug)]
-struct Listener {
+struct SocketCounter {
     socket: PacketSocket,
     stream: Stream,
     buffers: Vec<Vec<u8>>,
     lengths: Vec<usize>,
-    seen: Received,
+    received: Received,
     next_sequence: u64,
 }
 
 /// Room for frames that wait to be read.
 const BUFFER_BYTES: i32 = 64 << 20;
 
-/// Longest frame with tags and without check sequence.
+/// Bytes of the longest frame, with tags and without check sequence.
 const FRAME_BYTES: usize = 1600;
 
 impl Receiver {
-    /// Opens it.
+    /// Opens a receiver.
     ///
     /// # Errors
-    /// The interface, or for XDP BPF, cannot be used.
-    pub fn open(place: &Place, stream: &Stream, method: Method) -> Result<Self, RouterError> {
-        let (socket, hardware) = place.socket(method == Method::Socket)?;
+    /// The interface, or BPF for XDP, cannot be used.
+    pub fn open(
+        interface: &Interface,
+        stream: &Stream,
+        method: Method,
+    ) -> Result<Self, RouterError> {
+        let (socket, hardware) = PacketSocket::open(interface, method == Method::Socket)?;
         let kind = match method {
             Method::Socket => {
                 socket
                     .set_receive_buffer(BUFFER_BYTES)
-                    .map_err(|source| place.failed("make room for frames", source))?;
-                Kind::Socket(Box::new(Listener {
+                    .map_err(interface.failed("set its receive buffer"))?;
+                Kind::Socket(Box::new(SocketCounter {
                     socket,
                     stream: stream.clone(),
                     buffers: vec![vec![0; FRAME_BYTES]; BATCH],
                     lengths: vec![0; BATCH],
-                    seen: Received {
+                    received: Received {
                         out_of_order: Some(0),
                         ..Received::default()
                     },
@@ -98,7 +100,8 @@ impl Receiver {
             Method::Xdp => {
                 let counts = Numbers::new()?;
                 let program = bpf::load(&count(stream, &counts), License::Mit)?;
-                let link = place.inside(|| Ok(program.attach(hardware.index)?))?;
+                let link =
+                    interface.inside(|| Ok::<_, RouterError>(program.attach(hardware.index)?))?;
                 Kind::Xdp {
                     counts,
                     _link: link,
@@ -109,13 +112,13 @@ impl Receiver {
         Ok(Self { kind })
     }
 
-    /// Reads what waits and gives the counts since the receiver was opened.
+    /// Reads the frames that wait and returns the counts since the receiver was opened.
     ///
     /// # Errors
-    /// The kernel does not give them.
+    /// Those of recvmmsg(2) and bpf(2).
     pub fn read(&mut self) -> Result<Received, RouterError> {
         match &mut self.kind {
-            Kind::Socket(listener) => listener.read(),
+            Kind::Socket(counter) => counter.read(),
             Kind::Xdp { counts, .. } => {
                 let [frames, bytes, _] = counts.read()?;
                 Ok(Received {
@@ -129,7 +132,7 @@ impl Receiver {
     }
 }
 
-impl Listener {
+impl SocketCounter {
     fn read(&mut self) -> Result<Received, RouterError> {
         let failed = |source| RouterError::Traffic {
             what: "receive frames",
@@ -137,26 +140,26 @@ impl Listener {
         };
         loop {
             match self.socket.receive(&mut self.buffers, &mut self.lengths) {
-                Ok(count) => self.look_at(count),
+                Ok(frames) => self.count(frames),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(failed(error)),
             }
         }
-        self.seen.overflowed += self.socket.overflowed().map_err(failed)?;
-        Ok(self.seen)
+        self.received.overflowed += self.socket.overflowed().map_err(failed)?;
+        Ok(self.received)
     }
 
-    fn look_at(&mut self, count: usize) {
-        for (buffer, &length) in self.buffers.iter().zip(&self.lengths[..count]) {
+    fn count(&mut self, frames: usize) {
+        for (buffer, &length) in self.buffers.iter().zip(&self.lengths[..frames]) {
             let frame = &buffer[..length.min(buffer.len())];
             let Some(sequence) = self.stream.sequence(frame) else {
                 continue;
             };
-            self.seen.frames += 1;
-            self.seen.bytes += length as u64;
+            self.received.frames += 1;
+            self.received.bytes += length as u64;
             if sequence < self.next_sequence {
-                self.seen.out_of_order = self.seen.out_of_order.map(|count| count + 1);
+                self.received.out_of_order = self.received.out_of_order.map(|count| count + 1);
             }
             self.next_sequence = self.next_sequence.max(sequence + 1);
         }

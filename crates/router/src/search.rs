@@ -1,7 +1,7 @@
 //! The highest rate without loss: RFC 2544, section 26.1, by bisection.
 //!
-//! The search knows no router and no clock, only trials. So it can be tested itself, against a
-//! dropper whose limit is known ([`KnownDropper`]), before its answer about a router is believed.
+//! The search uses no router and no clock, only trials. So it is tested against a dropper with a known
+//! limit ([`KnownDropper`]) before anyone trusts its result about a router.
 
 use std::convert::Infallible;
 
@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::error::RouterError;
 
-/// What a trial at one rate gave.
+/// The result of a trial at one rate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Outcome {
     /// Frames that should have been sent.
@@ -18,13 +18,13 @@ pub struct Outcome {
     pub sent: u64,
     /// Frames received.
     pub received: u64,
-    /// Frames the receiver had no room for: not the router's loss.
+    /// Frames that the receiver had no room for: the router did not lose them.
     pub not_counted: u64,
-    /// Frames out of order or twice, if that could be seen.
+    /// Frames out of order or twice; `None` if the receiver cannot see that.
     pub out_of_order: Option<u64>,
-    /// Time it should have taken to send, in seconds.
+    /// Time that sending should take, in seconds.
     pub planned_s: f64,
-    /// Time it took.
+    /// Time that sending took.
     pub duration_s: f64,
 }
 
@@ -51,33 +51,33 @@ impl Outcome {
 /// Share of the planned frames that a generator must send for its rate to count.
 const KEPT_RATE: f64 = 0.99;
 
-/// Seconds by which a stream may end late or early at any rate, since single frames are delayed.
+/// Seconds by which a stream may end late or early at any rate, because single frames are delayed.
 const LATE_S: f64 = 0.01;
 
-/// Something that can be offered a rate.
+/// Something to which rates are offered.
 pub trait Trial {
-    /// Why a trial could not be made.
+    /// Why a trial fails.
     type Error;
 
     /// Offers a rate in frames a second.
     ///
     /// # Errors
-    /// The trial could not be made.
+    /// The trial fails.
     fn run(&mut self, rate_pps: f64) -> Result<Outcome, Self::Error>;
 }
 
 /// What to search.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Settings {
-    /// A rate to begin with that should be without loss, frames a second.
+    /// The lowest rate to try, in frames a second.
     pub lowest_pps: f64,
     /// The highest rate to try.
     pub highest_pps: f64,
     /// The search ends when the rates with and without loss are this share apart.
     pub resolution: f64,
-    /// Share of frames that may be lost and still count as none; RFC 2544 has zero.
+    /// Share of frames whose loss a rate may have and still pass; zero in RFC 2544.
     pub tolerated_loss: f64,
-    /// Trials that a rate must pass: one more guards against a lucky one.
+    /// Trials that a rate must pass: a second guards against a lucky first.
     pub confirmations: u32,
 }
 
@@ -96,38 +96,38 @@ impl Default for Settings {
 /// One trial of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Step {
-    /// The rate that was asked for.
+    /// The rate.
     pub rate_pps: f64,
-    /// What came of it.
+    /// Its result.
     #[serde(flatten)]
     pub outcome: Outcome,
     /// Share lost.
     pub loss: f64,
-    /// Whether the rate was kept and nothing beyond what is tolerated was lost.
+    /// Whether the generator kept the rate and no more than the tolerated share was lost.
     pub passed: bool,
 }
 
 /// What a search found.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Found {
-    /// The highest rate that passed, frames a second; none if even the lowest did not.
+    /// The highest rate that passed, in frames a second; `None` if no rate did.
     pub throughput_pps: Option<f64>,
-    /// The lowest rate that did not pass; none if even the highest did.
+    /// The lowest rate that failed; `None` if no rate did.
     pub failed_pps: Option<f64>,
-    /// Whether it was the generator that could not go faster, so that the router may.
+    /// Whether the generator was the limit: the router may carry more.
     pub generator_limited: bool,
     /// All trials in order.
     pub steps: Vec<Step>,
 }
 
-/// Searches; `goes` is asked before each trial whether to go on.
+/// Searches. Before each trial `may_continue` decides whether to go on.
 ///
 /// # Errors
 /// The first error of a trial.
 pub fn throughput<T: Trial>(
     settings: &Settings,
     trial: &mut T,
-    mut goes: impl FnMut() -> bool,
+    mut may_continue: impl FnMut() -> bool,
 ) -> Result<Found, T::Error> {
     let mut found = Found {
         throughput_pps: None,
@@ -136,7 +136,7 @@ pub fn throughput<T: Trial>(
         steps: Vec::new(),
     };
     let mut rate_pps = settings.highest_pps;
-    while goes() {
+    while may_continue() {
         let (passed, generated) = offer(settings, trial, rate_pps, &mut found.steps)?;
         if passed {
             found.throughput_pps = Some(rate_pps);
@@ -146,7 +146,7 @@ pub fn throughput<T: Trial>(
         }
         rate_pps = match (found.throughput_pps, found.failed_pps) {
             (Some(_), None) => break,
-            // In ratios, since the rates may span a thousandfold.
+            // In ratios, because the rates may differ a thousandfold.
             (Some(good), Some(bad)) if bad / good > 1.0 + settings.resolution => {
                 (good * bad).sqrt()
             }
@@ -161,8 +161,8 @@ pub fn throughput<T: Trial>(
     Ok(found)
 }
 
-/// Offers a rate until it fails or has passed often enough; whether it passed, and whether it was
-/// not for the generator that it did not.
+/// Offers a rate until it fails or has passed often enough. Returns whether it passed, and whether
+/// the router rather than the generator decided that.
 fn offer<T: Trial>(
     settings: &Settings,
     trial: &mut T,
@@ -171,52 +171,54 @@ fn offer<T: Trial>(
 ) -> Result<(bool, bool), T::Error> {
     for _ in 0..settings.confirmations.max(1) {
         let outcome = trial.run(rate_pps)?;
-        let kept_rate = outcome.kept_rate();
-        let passed = kept_rate && outcome.loss() <= settings.tolerated_loss;
-        steps.push(Step {
-            rate_pps,
-            outcome,
-            loss: outcome.loss(),
-            passed,
-        });
-        if !passed {
-            // Loss is the router's, however slow the generator was.
-            return Ok((false, kept_rate || outcome.loss() > settings.tolerated_loss));
+        let step = settings.step(rate_pps, outcome);
+        steps.push(step);
+        if !step.passed {
+            // The router caused the loss, however slow the generator was.
+            let has_loss = step.loss > settings.tolerated_loss;
+            return Ok((false, has_loss || outcome.kept_rate()));
         }
     }
     Ok((true, true))
 }
 
-/// The loss at each of some rates.
+/// The loss at each of some rates; a rate passes as in a search.
 ///
 /// # Errors
 /// The first error of a trial.
 pub fn loss_curve<T: Trial>(
+    settings: &Settings,
     rates_pps: &[f64],
     trial: &mut T,
-    mut goes: impl FnMut() -> bool,
+    mut may_continue: impl FnMut() -> bool,
 ) -> Result<Vec<Step>, T::Error> {
     let mut steps = Vec::with_capacity(rates_pps.len());
     for &rate_pps in rates_pps {
-        if !goes() {
+        if !may_continue() {
             break;
         }
         let outcome = trial.run(rate_pps)?;
-        steps.push(Step {
-            rate_pps,
-            outcome,
-            loss: outcome.loss(),
-            passed: outcome.kept_rate() && outcome.loss() == 0.0,
-        });
+        steps.push(settings.step(rate_pps, outcome));
     }
     Ok(steps)
 }
 
 impl Settings {
-    /// Whether the settings make sense.
+    /// The result of a trial.
+    fn step(&self, rate_pps: f64, outcome: Outcome) -> Step {
+        let loss = outcome.loss();
+        Step {
+            rate_pps,
+            outcome,
+            loss,
+            passed: outcome.kept_rate() && loss <= self.tolerated_loss,
+        }
+    }
+
+    /// Checks the ranges.
     ///
     /// # Errors
-    /// The first that does not.
+    /// The first setting out of range.
     pub fn check(&self) -> Result<(), RouterError> {
         let wrong = |name, value: f64, expected| {
             Err(RouterError::Setting {
@@ -226,10 +228,10 @@ impl Settings {
             })
         };
         if !(self.lowest_pps.is_finite() && self.lowest_pps >= 1.0) {
-            return wrong("lowest-pps", self.lowest_pps, "at least 1 frame a second");
+            return wrong("lowest-rate", self.lowest_pps, "at least 1 frame a second");
         }
         if !(self.highest_pps.is_finite() && self.highest_pps >= self.lowest_pps) {
-            return wrong("highest-pps", self.highest_pps, "at least the lowest rate");
+            return wrong("highest-rate", self.highest_pps, "at least the lowest rate");
         }
         if !(self.resolution >= 1e-4 && self.resolution < 1.0) {
             return wrong("resolution", self.resolution, "a share from 0.0001 to 1");
@@ -241,22 +243,22 @@ impl Settings {
     }
 }
 
-/// A device of which everything is known: it takes frames at a rate, and some more in a queue.
+/// A device with a known limit: it forwards frames at a rate, and queues some more.
 #[derive(Clone, Copy, Debug)]
 pub struct KnownDropper {
     /// Frames a second that it forwards.
     pub capacity_pps: f64,
-    /// Frames that may wait.
+    /// Most frames that wait.
     pub queue_frames: f64,
-    /// The highest rate the generator before it reaches.
+    /// The highest rate of the generator before it.
     pub generator_pps: f64,
-    /// Time each trial sends, in seconds.
+    /// Length of a trial, in seconds.
     pub duration_s: f64,
 }
 
 impl KnownDropper {
-    /// The highest rate it carries without loss in a trial of its length: what comes beyond its
-    /// capacity must fit the queue.
+    /// The highest rate without loss in a trial of this length: the queue must have room for what
+    /// exceeds the capacity.
     #[must_use]
     pub fn throughput_pps(&self) -> f64 {
         self.capacity_pps + self.queue_frames / self.duration_s
@@ -313,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_adds_what_fits_it_to_the_limit() {
+    fn a_queue_raises_the_limit_by_the_frames_that_it_has_room_for() {
         let mut trial = KnownDropper {
             queue_frames: 50_000.0,
             ..dropper(100_000.0)
@@ -327,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_lost_at_the_highest_rate_ends_the_search_there() {
+    fn a_search_ends_at_the_highest_rate_if_that_has_no_loss() {
         let found = search(&mut dropper(1e9));
         assert_eq!(found.throughput_pps, Some(2e6));
         assert_eq!(found.failed_pps, None);
@@ -341,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_generator_that_is_slower_than_the_device_is_told() {
+    fn a_generator_that_is_slower_than_the_device_is_reported() {
         let mut trial = KnownDropper {
             generator_pps: 300_000.0,
             ..dropper(1e9)
@@ -353,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_generator_is_no_limit_where_what_it_sent_was_lost() {
+    fn a_slow_generator_is_not_the_limit_if_its_frames_are_lost() {
         let mut trial = KnownDropper {
             generator_pps: 500.0,
             ..dropper(0.0)
@@ -365,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_generator_that_is_too_fast_or_too_slow_keeps_no_rate() {
+    fn a_generator_that_is_too_fast_or_too_slow_does_not_keep_the_rate() {
         let outcome = |duration_s| Outcome {
             planned: 100,
             sent: 100,
@@ -380,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_the_receiver_had_no_room_for_are_no_loss() {
+    fn frames_that_the_receiver_had_no_room_for_are_not_loss() {
         let outcome = Outcome {
             planned: 100,
             sent: 100,
@@ -395,8 +397,25 @@ mod tests {
 
     #[test]
     fn the_loss_of_a_known_dropper_is_what_exceeds_its_limit() {
-        let Ok(steps) = loss_curve(&[50_000.0, 200_000.0], &mut dropper(100_000.0), || true);
+        let settings = Settings::default();
+        let rates_pps = [50_000.0, 200_000.0];
+        let Ok(steps) = loss_curve(&settings, &rates_pps, &mut dropper(100_000.0), || true);
         let losses: Vec<_> = steps.iter().map(|step| step.loss).collect();
         assert_eq!(losses, [0.0, 0.5]);
+    }
+
+    #[test]
+    fn a_rate_with_tolerated_loss_passes_in_a_curve_as_in_a_search() {
+        for (tolerated_loss, expected) in [(0.0, [true, false, false]), (0.1, [true, true, false])]
+        {
+            let settings = Settings {
+                tolerated_loss,
+                ..Settings::default()
+            };
+            let rates_pps = [100_000.0, 110_000.0, 120_000.0];
+            let Ok(steps) = loss_curve(&settings, &rates_pps, &mut dropper(100_000.0), || true);
+            let passed: Vec<_> = steps.iter().map(|step| step.passed).collect();
+            assert_eq!(passed, expected);
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! One try of a rate: send, wait for the last frames, count.
+//! Offers one rate: sends, waits for the last frames, counts.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -9,25 +9,25 @@ use crate::generator::Generator;
 use crate::receiver::{Received, Receiver};
 use crate::search::{Outcome, Trial};
 
-/// Longest wait for frames that are still on their way: RFC 2544, section 23 asks for two seconds.
+/// Longest wait for frames in flight: two seconds in RFC 2544, section 23.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
-/// Silence after which no more frames are expected. On one machine frames wait in queues for
-/// milliseconds at most; the full two seconds would make most of a short trial.
+/// Time without frames after which no more are expected. On one machine frames wait in queues for
+/// milliseconds at most; the full two seconds would be most of a short trial.
 const SILENCE: Duration = Duration::from_millis(200);
 
-/// Pause between looks at the receiver: its buffer holds much more than comes meanwhile.
-const LOOK_EVERY: Duration = Duration::from_millis(1);
+/// Pause between reads of the receiver, whose buffer has room for much more.
+const READ_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Trials over a generator and a receiver.
+/// Trials with a generator and a receiver.
 pub struct Wire<'a> {
     /// What sends.
     pub generator: &'a mut Generator,
     /// What counts.
     pub receiver: &'a mut Receiver,
-    /// Time each trial sends.
+    /// Length of each trial.
     pub duration: Duration,
-    /// Breaks off when true.
+    /// Ends a trial early when true.
     pub stop: &'a AtomicBool,
 }
 
@@ -70,7 +70,7 @@ fn drain(receiver: &mut Receiver, sending: &AtomicBool) -> Result<Received, Rout
     let mut ended: Option<Instant> = None;
     let mut changed = Instant::now();
     loop {
-        thread::sleep(LOOK_EVERY);
+        thread::sleep(READ_INTERVAL);
         let now = receiver.read()?;
         if now != latest {
             latest = now;

@@ -2,6 +2,7 @@
 //! receiver over both. Skips where namespaces cannot be made.
 #![expect(clippy::unwrap_used, reason = "a test may end on a slip of its own")]
 
+use perpacket_linux::interface::Interface;
 use perpacket_requirements::skip;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +10,6 @@ use std::time::Duration;
 
 use perpacket_router::frame::UdpFrame;
 use perpacket_router::generator::{self, Generator};
-use perpacket_router::place::Place;
 use perpacket_router::plane;
 use perpacket_router::probe::{Port, Probe};
 use perpacket_router::receiver::{self, Receiver};
@@ -82,7 +82,7 @@ impl Laboratory {
         }
         // Known neighbours, so that nothing waits for an answer to who has an address.
         for host in 0..laboratory.hosts {
-            let mac = laboratory.host_place(host).hardware().unwrap().mac;
+            let mac = laboratory.host_interface(host).hardware().unwrap().mac;
             let mac: Vec<String> = mac.iter().map(|byte| format!("{byte:02x}")).collect();
             assert!(ip(&format!(
                 "-n {router} neigh replace 10.77.{host}.2 lladdr {} dev r{host} nud permanent",
@@ -100,19 +100,19 @@ impl Laboratory {
         format!("{}h{host}", self.name)
     }
 
-    fn host_place(&self, host: usize) -> Place {
+    fn host_interface(&self, host: usize) -> Interface {
         format!("{}:h{host}", self.host(host)).parse().unwrap()
     }
 
-    fn router_place(&self, host: usize) -> Place {
+    fn router_interface(&self, host: usize) -> Interface {
         format!("{}:r{host}", self.router()).parse().unwrap()
     }
 
     fn ports(&self) -> Vec<Port> {
         (0..self.hosts)
             .map(|host| Port {
-                router: self.router_place(host),
-                host: self.host_place(host),
+                router: self.router_interface(host),
+                host: self.host_interface(host),
             })
             .collect()
     }
@@ -134,8 +134,8 @@ impl Laboratory {
     fn stream(&self) -> Stream {
         Stream {
             headers: UdpFrame {
-                source_mac: self.host_place(0).hardware().unwrap().mac,
-                target_mac: self.router_place(0).hardware().unwrap().mac,
+                source_mac: self.host_interface(0).hardware().unwrap().mac,
+                target_mac: self.router_interface(0).hardware().unwrap().mac,
                 source: [10, 77, 0, 2].into(),
                 target: [10, 77, 1, 2].into(),
                 source_port: 9,
@@ -158,8 +158,8 @@ impl Laboratory {
     ) -> Result<Outcome, RouterError> {
         let stream = self.stream();
         Wire {
-            generator: &mut Generator::open(&self.host_place(0), &stream, sending)?,
-            receiver: &mut Receiver::open(&self.host_place(1), &stream, counting)?,
+            generator: &mut Generator::open(&self.host_interface(0), &stream, sending)?,
+            receiver: &mut Receiver::open(&self.host_interface(1), &stream, counting)?,
             duration: Duration::from_millis(200),
             stop: &AtomicBool::new(false),
         }
@@ -200,9 +200,11 @@ fn the_plane_in_xdp_forwards_as_the_kernel_does() {
     let Some(laboratory) = Laboratory::build("x") else {
         return;
     };
-    let routers: Vec<_> = (0..3).map(|host| laboratory.router_place(host)).collect();
-    let hosts: Vec<_> = (0..3).map(|host| laboratory.host_place(host)).collect();
-    let planes = plane::take_redirected(&hosts).and_then(|_hosts| {
+    let routers: Vec<_> = (0..3)
+        .map(|host| laboratory.router_interface(host))
+        .collect();
+    let hosts: Vec<_> = (0..3).map(|host| laboratory.host_interface(host)).collect();
+    let planes = plane::accept_redirected(&hosts).and_then(|_hosts| {
         let forwarding = plane::in_xdp(&routers)?;
         Ok((forwarding, _hosts))
     });
@@ -265,9 +267,10 @@ fn live_frames_arrive_through_the_router_however_often_pages_come_back() {
         return;
     };
     // More frames than one batch has pages, so that pages come back with other addresses and hops.
-    let outcome = plane::take_redirected(&[laboratory.router_place(0)]).and_then(|_taking| {
-        laboratory.trial(generator::Method::Live, receiver::Method::Xdp, 20_000.0)
-    });
+    let outcome =
+        plane::accept_redirected(&[laboratory.router_interface(0)]).and_then(|_accepting| {
+            laboratory.trial(generator::Method::Live, receiver::Method::Xdp, 20_000.0)
+        });
     match outcome {
         Ok(outcome) => {
             assert!(outcome.sent > 500, "{outcome:?}");
@@ -286,8 +289,8 @@ fn a_stream_that_is_told_to_stop_stops() {
         return;
     };
     let stream = laboratory.stream();
-    let place = laboratory.host_place(0);
-    let mut generator = Generator::open(&place, &stream, generator::Method::Socket).unwrap();
+    let interface = laboratory.host_interface(0);
+    let mut generator = Generator::open(&interface, &stream, generator::Method::Socket).unwrap();
     let stop = AtomicBool::new(true);
     let sent = generator.send(1 << 40, 1000.0, || !stop.load(Ordering::Relaxed));
     assert_eq!(sent.unwrap().frames, 0);

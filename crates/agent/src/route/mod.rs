@@ -1,4 +1,4 @@
-//! `route`: holds a router to the rules and finds what it carries.
+//! `route`: checks a router against the rules and finds its throughput.
 
 mod tables;
 
@@ -8,13 +8,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Subcommand;
-use perpacket_router::frame::{Mac, UdpFrame};
+use perpacket_linux::interface::{Interface, InterfaceError, Mac};
+use perpacket_router::frame::UdpFrame;
 use perpacket_router::generator::{self, Generator};
-use perpacket_router::place::Place;
 use perpacket_router::plane::{self, Attached};
 use perpacket_router::probe::{Judged, Port, Probe};
 use perpacket_router::receiver::{self, Receiver};
-use perpacket_router::search::{self, Found, KnownDropper};
+use perpacket_router::search::{self, Found, KnownDropper, Step};
 use perpacket_router::trial::Wire;
 use perpacket_router::{RouterError, Stream};
 use serde::Serialize;
@@ -25,14 +25,14 @@ use crate::status::{Failure, Status};
 use crate::stop;
 use tables::{check_table, plane_table, throughput_table};
 
-/// What `route` can do.
+/// The verbs of `route`.
 #[derive(Subcommand)]
 pub enum Verb {
-    /// Put cases to a router and check every frame that comes out.
+    /// Send cases to a router and check every frame that it sends.
     Check(CheckArguments),
     /// Find the highest rate without loss (RFC 2544), or the loss at given rates.
     Throughput(ThroughputArguments),
-    /// Search the limit of a dropper whose limit is known: a test of the search itself.
+    /// Search the known limit of a dropper: a test of the search.
     SelfTest(SelfTestArguments),
     /// Forward in XDP by the kernel's routes, until a signal.
     Plane(PlaneArguments),
@@ -53,7 +53,7 @@ Example: 64-byte frames from host A over a router with 10.0.0.1 on A's side to h
 
   perpacket-agent route throughput --from A:a0 --next-hop R:r0 --to B:b0 --frame-size 64
 
-With --generator live, and on veth, let the router's side take live frames:
+With --generator live into a veth device, its far end must accept live frames:
   --take-redirected R:r0";
 
 /// Shown after the options of `route self-test`.
@@ -98,7 +98,7 @@ pub struct ThroughputArguments {
     /// How they are counted: in XDP, in a packet socket, or in XDP where that is allowed.
     #[arg(long, value_enum, default_value = "auto")]
     receiver: ReceiverName,
-    /// Interfaces that are to take live frames: those of veth that have no program.
+    /// Interfaces that must accept live frames: the far ends of veth devices.
     #[arg(long, value_name = "[NETNS:]IFNAME", value_delimiter = ',')]
     take_redirected: Vec<String>,
     /// Instead of a search, the loss at these rates, frames a second.
@@ -142,7 +142,7 @@ pub struct PlaneArguments {
         required = true
     )]
     interfaces: Vec<String>,
-    /// Interfaces that are to take what is forwarded: the other ends, where they are veth.
+    /// Interfaces that must accept forwarded frames: the far ends of veth devices.
     #[arg(long, value_name = "[NETNS:]IFNAME", value_delimiter = ',')]
     take_redirected: Vec<String>,
     #[command(flatten)]
@@ -157,7 +157,7 @@ pub struct PlaneArguments {
 #[derive(Debug, clap::Args, Serialize)]
 #[command(next_help_heading = "Search")]
 struct SearchOptions {
-    /// A rate that should be without loss, frames a second.
+    /// The lowest rate to try, in frames a second.
     #[arg(long, value_name = "RATE", default_value_t = Rate(search::Settings::default().lowest_pps))]
     lowest_rate: Rate,
     /// The highest rate to try.
@@ -169,7 +169,7 @@ struct SearchOptions {
     /// Share of frames that may be lost; RFC 2544 has none.
     #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
     tolerated_loss: f64,
-    /// Time that each trial sends; RFC 2544 asks for 60 s in the end.
+    /// Length of each trial; 60 s at the end in RFC 2544.
     #[arg(long, value_name = "TIME", default_value_t = Time::from_secs(2))]
     trial: Time,
     /// Trials that a rate must pass.
@@ -232,7 +232,7 @@ const SCHEMA: u32 = 1;
 /// Port of the discard service, to which nobody listens (RFC 863).
 const DISCARD: u16 = 9;
 
-/// Run it.
+/// Runs a verb.
 pub fn run(verb: Verb) -> Result<Status, Failure> {
     match verb {
         Verb::Check(arguments) => check(&arguments),
@@ -284,14 +284,15 @@ fn throughput(arguments: &ThroughputArguments) -> Result<Status, Failure> {
         )));
     }
     let stop = stop::on_signals()?;
-    let (from, to) = (place(&arguments.from)?, place(&arguments.to)?);
+    let (from, to) = (interface(&arguments.from)?, interface(&arguments.to)?);
     let stream = stream(
         &from,
-        &place(&arguments.next_hop)?,
+        &interface(&arguments.next_hop)?,
         &to,
         arguments.frame_size.as_usize(),
     )?;
-    let _taking = plane::take_redirected(&places(&arguments.take_redirected)?).map_err(failure)?;
+    let _accepting =
+        plane::accept_redirected(&interfaces(&arguments.take_redirected)?).map_err(failure)?;
     let (mut receiver, counted) = open_receiver(&to, &stream, arguments)?;
     let method = match arguments.generator {
         GeneratorName::Socket => generator::Method::Socket,
@@ -304,20 +305,21 @@ fn throughput(arguments: &ThroughputArguments) -> Result<Status, Failure> {
         duration,
         stop: &stop,
     };
-    let goes = || !stop.load(Ordering::Relaxed);
+    let may_continue = || !stop.load(Ordering::Relaxed);
     let found = if arguments.rates.is_empty() {
-        search::throughput(&settings, &mut wire, goes).map_err(failure)?
+        search::throughput(&settings, &mut wire, may_continue).map_err(failure)?
     } else {
         Found {
             throughput_pps: None,
             failed_pps: None,
             generator_limited: false,
-            steps: search::loss_curve(&rates_pps, &mut wire, goes).map_err(failure)?,
+            steps: search::loss_curve(&settings, &rates_pps, &mut wire, may_continue)
+                .map_err(failure)?,
         }
     };
     let report = ThroughputReport {
         schema: SCHEMA,
-        complete: goes(),
+        complete: may_continue(),
         frame_bytes: arguments.frame_size.as_usize(),
         trial_s: arguments.search.trial.0.as_secs_f64(),
         generator: Some(method),
@@ -326,16 +328,26 @@ fn throughput(arguments: &ThroughputArguments) -> Result<Status, Failure> {
         found,
     };
     arguments.shared.print(&report, throughput_table)?;
-    Ok(if report.complete {
-        Status::Done
-    } else {
-        Status::Interrupted
-    })
+    if !report.complete {
+        return Ok(Status::Interrupted);
+    }
+    let has_received = |step: &Step| step.outcome.received + step.outcome.not_counted > 0;
+    if method == generator::Method::Live
+        && arguments.take_redirected.is_empty()
+        && !report.found.steps.iter().any(has_received)
+    {
+        return Err(Failure::failed("no live frame arrived").with_hint(format!(
+            "a veth device drops live frames unless its far end accepts them: add \
+             `--take-redirected {}`",
+            arguments.next_hop
+        )));
+    }
+    Ok(Status::Done)
 }
 
 /// The receiver that was asked for, or the better one that this machine allows.
 fn open_receiver(
-    to: &Place,
+    to: &Interface,
     stream: &Stream,
     arguments: &ThroughputArguments,
 ) -> Result<(Receiver, receiver::Method), Failure> {
@@ -401,8 +413,9 @@ fn forward(arguments: &PlaneArguments) -> Result<Status, Failure> {
         return Ok(Status::Done);
     }
     let stop = stop::on_signals()?;
-    let _taking = plane::take_redirected(&places(&arguments.take_redirected)?).map_err(failure)?;
-    let forwarding = plane::in_xdp(&places(&arguments.interfaces)?).map_err(failure)?;
+    let _accepting =
+        plane::accept_redirected(&interfaces(&arguments.take_redirected)?).map_err(failure)?;
+    let forwarding = plane::in_xdp(&interfaces(&arguments.interfaces)?).map_err(failure)?;
     if !arguments.shared.quiet {
         eprintln!("ready: forwarding in XDP");
     }
@@ -450,12 +463,13 @@ impl SearchOptions {
     }
 }
 
-fn place(text: &str) -> Result<Place, Failure> {
-    text.parse().map_err(failure)
+fn interface(text: &str) -> Result<Interface, Failure> {
+    text.parse::<Interface>()
+        .map_err(|error| failure(error.into()))
 }
 
-fn places(texts: &[String]) -> Result<Vec<Place>, Failure> {
-    texts.iter().map(|text| place(text)).collect()
+fn interfaces(texts: &[String]) -> Result<Vec<Interface>, Failure> {
+    texts.iter().map(|text| interface(text)).collect()
 }
 
 fn port(text: &str) -> Result<Port, Failure> {
@@ -465,13 +479,18 @@ fn port(text: &str) -> Result<Port, Failure> {
         ))
     })?;
     Ok(Port {
-        router: place(router)?,
-        host: place(host)?,
+        router: interface(router)?,
+        host: interface(host)?,
     })
 }
 
 /// The stream from one host to the other, with the addresses their interfaces have.
-fn stream(from: &Place, router: &Place, to: &Place, frame_bytes: usize) -> Result<Stream, Failure> {
+fn stream(
+    from: &Interface,
+    router: &Interface,
+    to: &Interface,
+    frame_bytes: usize,
+) -> Result<Stream, Failure> {
     let (source_mac, source) = addresses(from)?;
     let (target_mac, _) = addresses(router)?;
     let (_, target) = addresses(to)?;
@@ -493,11 +512,13 @@ fn stream(from: &Place, router: &Place, to: &Place, frame_bytes: usize) -> Resul
     })
 }
 
-fn addresses(place: &Place) -> Result<(Mac, Ipv4Addr), Failure> {
-    let hardware = place.hardware().map_err(failure)?;
+fn addresses(interface: &Interface) -> Result<(Mac, Ipv4Addr), Failure> {
+    let hardware = interface
+        .hardware()
+        .map_err(|error| failure(error.into()))?;
     let address = hardware.address.ok_or_else(|| {
         Failure::usage(format!(
-            "interface {place}: expected one with an IPv4 address"
+            "interface {interface}: expected one with an IPv4 address"
         ))
     })?;
     Ok((hardware.mac, address))
@@ -505,14 +526,16 @@ fn addresses(place: &Place) -> Result<(Mac, Ipv4Addr), Failure> {
 
 fn failure(error: RouterError) -> Failure {
     match error {
-        RouterError::Place { .. } | RouterError::Setting { .. } => Failure::usage(error),
+        RouterError::Setting { .. } | RouterError::Interface(InterfaceError::Syntax { .. }) => {
+            Failure::usage(error)
+        }
         error if error.is_lack_of_machine() => Failure::lacking(error)
             .with_hint("run as root; without BPF, use --generator socket --receiver socket"),
-        RouterError::Namespace { .. } => {
-            Failure::usage(error).with_hint("`ip netns list` names those that are there")
+        RouterError::Interface(InterfaceError::Namespace { .. }) => {
+            Failure::usage(error).with_hint("`ip netns list` prints the existing namespaces")
         }
-        RouterError::Interface { .. } => {
-            Failure::usage(error).with_hint("`ip -n NETNS link` names those that are there")
+        RouterError::Interface(InterfaceError::Request { .. }) => {
+            Failure::usage(error).with_hint("`ip -n NETNS link` prints the existing interfaces")
         }
         error => Failure::failed(error),
     }
