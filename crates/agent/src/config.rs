@@ -1,9 +1,9 @@
 //! Options from a file: every option of a verb is a key of the same name.
 //!
-//! `requests-per-connection = 10` in the file means `--requests-per-connection 10`. The file is
-//! turned into arguments before they are parsed, so there is one parser, one set of defaults and
-//! one set of messages; what the command line names wins over the file. What stands without a name on
-//! the command line, such as the URL of `load http`, has its own name in the file: `url`.
+//! `requests-per-connection = 10` in the file means `--requests-per-connection 10`. The file becomes
+//! arguments before they are parsed, so that one parser, one set of defaults and one set of messages
+//! serve both. The command line overrides the file. Positional arguments, such as the URL of
+//! `load http`, have a key too: `url`.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -18,18 +18,18 @@ use crate::program::OWN;
 use crate::renamed;
 use crate::status::Failure;
 
-/// The arguments with those of the file that `--config` names put in after the verb.
+/// Inserts the options of the `--config` file after the verb.
 pub fn expand(command: &Command, mut arguments: Vec<String>) -> Result<Vec<String>, Failure> {
     let Some(file) = file_of(&arguments) else {
         return Ok(arguments);
     };
-    // What the command line says is clap's to tell; what it gets wrong is told by the real parse.
+    // This parse only finds the verb and the options given; the later parse reports mistakes.
     let lenient = command.clone().ignore_errors(true);
     let Ok(matches) = lenient.try_get_matches_from(&arguments) else {
         return Ok(arguments);
     };
     let mut command = command.clone();
-    // Positional arguments have their places only in a command that is built.
+    // A command has the indices of its positional arguments only after it is built.
     command.build();
     let (verb, given, path) = innermost(&command, &matches);
     let text = fs::read_to_string(&file)
@@ -64,7 +64,7 @@ pub fn expand(command: &Command, mut arguments: Vec<String>) -> Result<Vec<Strin
     }
     let depth = 1 + path.split_whitespace().count();
     arguments.splice(depth..depth, added);
-    // Positional ones go behind those of the command line, which come before them in the verb.
+    // Positional arguments of the file follow those of the command line, which come first.
     for (is_last, words) in positional.into_values() {
         arguments.extend(is_last.then(|| "--".to_owned()));
         arguments.extend(words);
@@ -72,7 +72,7 @@ pub fn expand(command: &Command, mut arguments: Vec<String>) -> Result<Vec<Strin
     Ok(arguments)
 }
 
-/// Resolved options as the text of a configuration file, by the names of the options.
+/// The text of a configuration file with these options.
 pub fn to_toml<T: Serialize>(options: &T) -> Result<String, Failure> {
     let table = toml::Table::try_from(options).map_err(Failure::failed)?;
     let named: toml::Table = table
@@ -82,8 +82,8 @@ pub fn to_toml<T: Serialize>(options: &T) -> Result<String, Failure> {
     toml::to_string(&named).map_err(Failure::failed)
 }
 
-/// Whether an argument may stand in a file under a name: options by their long name, positional ones
-/// by their own.
+/// Whether a key of a file means this argument: an option by its long name, a positional argument by
+/// its own name.
 fn is_named(argument: &Arg, name: &str) -> bool {
     let own = match argument.get_long() {
         Some(long) => long.to_owned(),
@@ -103,7 +103,7 @@ fn file_of(arguments: &[String]) -> Option<String> {
     }
 }
 
-/// The innermost verb, what was given of its arguments, and the words that name it.
+/// The innermost verb, its arguments on the command line, and the words that name it.
 fn innermost<'a>(
     command: &'a Command,
     matches: &'a ArgMatches,
@@ -118,8 +118,8 @@ fn innermost<'a>(
     (verb, given, path.join(" "))
 }
 
-/// A key's value as arguments: a list repeats the option, `true` is the bare option. A positional
-/// argument has no option before its values.
+/// A key's value as arguments: a list repeats the option, and `true` becomes the option alone.
+/// Positional arguments become values alone.
 fn arguments_of(option: Option<&str>, value: &Value, unit: &str) -> Option<Vec<String>> {
     let word = |value: &dyn Display| {
         let value = renamed::with_unit(&value.to_string(), unit);
@@ -184,20 +184,20 @@ mod tests {
     }
 
     #[test]
-    fn the_command_line_wins() {
+    fn the_command_line_overrides_the_file() {
         let arguments = expanded("root = 'x'\n", &["--root", "y"]).unwrap();
         assert!(!arguments.contains(&"--root=x".to_owned()));
     }
 
     #[test]
-    fn an_unknown_key_is_named_with_the_verb_that_lists_the_known() {
+    fn an_unknown_key_is_an_error_that_names_the_help() {
         let failure = expanded("rot = 'x'\n", &[]).unwrap_err();
         assert!(failure.message.contains("rot: no such option"));
         assert!(failure.hint.unwrap().contains("serve web --help"));
     }
 
     #[test]
-    fn what_has_no_option_has_a_name_in_the_file() {
+    fn a_positional_argument_has_a_key() {
         let content = "first = 'a'\nsecond-one = 'b'\n";
         let last_two = |more: &[&str]| {
             let arguments = expanded(content, more).unwrap();

@@ -1,6 +1,7 @@
-//! The executable that is copied to the machines under test and runs there alone.
+//! The executable that runs beside the server under test, also on machines without Python.
 //!
-//! One file a verb: its options, its table, and a call of the crate that does the work.
+//! Each verb has a file or a folder: its options, its table, and a call of the crate that does the
+//! work. [`options`] has the options and the value parsers that several verbs share.
 
 #![forbid(unsafe_code)]
 
@@ -30,9 +31,16 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use status::{Failure, Status};
 
-/// The part of perpacket that runs beside the server under test.
+const EXAMPLE: &str = "\
+Example: a server, a load on it, and what each of its packets costs:
+
+  perpacket-agent serve web --root site --listen 127.0.0.1:8080
+  perpacket-agent load http http://127.0.0.1:8080/index.html --duration 20s
+  perpacket-agent profile --duration 10s";
+
+/// Servers, loads, links and profiles: the part of perpacket that runs beside the server under test.
 #[derive(Parser)]
-#[command(name = "perpacket-agent", version, arg_required_else_help = true)]
+#[command(name = "perpacket-agent", version, arg_required_else_help = true, after_help = EXAMPLE)]
 struct Arguments {
     #[command(subcommand)]
     verb: Verb,
@@ -40,10 +48,10 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Run a server under test in the foreground, until a signal.
+    /// Run a server under test in the foreground until a signal.
     #[command(subcommand)]
     Serve(serve::Verb),
-    /// Put load on a server and say what came back.
+    /// Load a server and report what it answered.
     #[command(subcommand)]
     Load(load::Verb),
     /// Join two hosts by a link with latency, bandwidth and loss.
@@ -51,15 +59,15 @@ enum Verb {
     /// Measure what memory and context switches cost on this machine.
     #[command(subcommand)]
     Bench(bench::Verb),
-    /// Hold a router to the rules, and find what it carries.
+    /// Check a router's forwarding and measure its throughput.
     #[command(subcommand)]
     Route(route::Verb),
-    /// Make media to serve.
+    /// Generate media files to serve.
     #[command(subcommand)]
     Media(media::Verb),
-    /// Say what a packet costs, layer by layer.
+    /// Report what a packet costs, layer by layer.
     Profile(profile::Arguments),
-    /// Say what this machine can do, and what each lack costs.
+    /// Report what this machine can do, and what each missing capability costs.
     Probe(probe::Arguments),
 }
 
@@ -67,7 +75,7 @@ fn main() -> ExitCode {
     match run() {
         Ok(status) => status.into(),
         Err(failure) => {
-            failure.show();
+            failure.print();
             failure.status.into()
         }
     }
@@ -77,7 +85,7 @@ fn run() -> Result<Status, Failure> {
     let command = program::prepared(Arguments::command());
     let arguments = config::expand(&command, renamed::replace(env::args().collect()))?;
     let matches = command.clone().get_matches_from(arguments);
-    // What clap has parsed it also takes; its own message is the better one if it does not.
+    // Parsing succeeded, so this fails only for a reason that clap words best.
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     match arguments.verb {
         Verb::Serve(verb) => serve::run(verb),

@@ -195,8 +195,9 @@ impl FromStr for CpuList {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let cpus = cpus::parse(text).map_err(|error| error.to_string())?;
-        Ok(Self(cpus))
+        cpus::parse(text)
+            .map(Self)
+            .map_err(|_| "expected CPU numbers and ranges, such as 0,2-3".to_owned())
     }
 }
 

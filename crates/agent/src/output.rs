@@ -1,4 +1,4 @@
-//! What every verb prints the same way: data on standard output, as a table or as JSON.
+//! Output of every verb: data on standard output, as a table or as JSON.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -13,37 +13,37 @@ use crate::status::Failure;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
-    /// Columns for people.
+    /// A table for people.
     Table,
     /// One JSON document with a schema version.
     Json,
 }
 
-/// Options that every verb has.
+/// Options of every verb.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Shared {
-    /// How data is printed.
+    /// Format of the data on standard output.
     #[arg(long, value_enum, default_value = "table", help_heading = "Output")]
     pub format: Format,
-    /// Nothing on standard error but errors.
+    /// Print nothing but errors on standard error.
     #[arg(long, short, help_heading = "Output")]
     pub quiet: bool,
-    /// Read options from a TOML file; those on the command line win.
+    /// Read options from a TOML file; options on the command line override it.
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub config: Option<PathBuf>,
-    /// Print what would run, as such a file, and run nothing.
+    /// Print the resolved options as such a file, and do not run.
     #[arg(long, help_heading = "Output")]
     pub show_config: bool,
 }
 
 impl Shared {
-    /// Whether progress is to be shown: not when it was asked not to, nor where nobody reads it.
+    /// Whether to show progress: not with --quiet, and not if standard error is no terminal.
     pub fn shows_progress(&self) -> bool {
         use std::io::IsTerminal;
         !self.quiet && io::stderr().is_terminal()
     }
 
-    /// Whether only the options are to be printed, which it does.
+    /// Prints the options if --show-config asks for them; returns whether it did.
     pub fn shows_config(&self, options: &impl Serialize) -> Result<bool, Failure> {
         if self.show_config {
             print!("{}", config::to_toml(options)?);
@@ -51,7 +51,7 @@ impl Shared {
         Ok(self.show_config)
     }
 
-    /// Print a result in the format that was asked for.
+    /// Prints a result in the format of --format.
     pub fn print<R: Serialize>(
         &self,
         result: &R,
@@ -72,17 +72,17 @@ impl Shared {
     }
 }
 
-/// A file that a result goes to, tried before the work: a mistake in its name costs nothing then.
+/// A file for a result, opened before the run: a wrong name then costs no run.
 #[derive(Debug)]
 pub struct ResultFile {
     option: &'static str,
     path: PathBuf,
-    /// It was not there before, and nothing was written yet.
+    /// Whether this made the file and has not written to it yet.
     is_new: bool,
 }
 
 impl ResultFile {
-    /// Whether the file that `option` names can be written; what is in it stays until then.
+    /// Checks that the file of `option` can be written. Its content stays until `write`.
     pub fn open(option: &'static str, path: &Path) -> Result<Self, Failure> {
         let was_there = path.exists();
         OpenOptions::new()
@@ -100,7 +100,7 @@ impl ResultFile {
         })
     }
 
-    /// Puts the result in place of what was there.
+    /// Replaces the file's content by the result.
     pub fn write(mut self, text: &str) -> Result<(), Failure> {
         self.is_new = false;
         fs::write(&self.path, text).map_err(|error| {
@@ -114,10 +114,10 @@ impl ResultFile {
 }
 
 impl Drop for ResultFile {
-    /// A file that was only tried is not left behind.
+    /// Removes a file that this made and never wrote.
     fn drop(&mut self) {
         if self.is_new {
-            // It is empty: nothing is lost if it stays.
+            // The file is empty; if it cannot be removed, nothing is lost.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_result_file_that_was_only_tried_is_as_before() {
+    fn a_result_file_that_was_never_written_is_as_before() {
         let folder = tempfile::tempdir().unwrap();
         let (new, old) = (folder.path().join("new"), folder.path().join("old"));
         fs::write(&old, "kept").unwrap();

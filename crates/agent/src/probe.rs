@@ -1,4 +1,4 @@
-//! `probe`: what this machine can do and what each lack costs.
+//! `probe`: what this machine can do, and what each missing capability costs.
 
 use std::fmt::Write;
 
@@ -28,15 +28,15 @@ pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
 
 fn table(found: &Capabilities) -> String {
     let mut text = format!(
-        "Linux {}, processors {}; a profile would use: {}\n\n",
+        "Linux {}, CPUs {}; a profile would use: {}\n\n",
         found.kernel, found.cpus, found.backend
     );
     for one in &found.capabilities {
         let mark = if one.available { "yes" } else { "no" };
         let _ = writeln!(text, "{:<20}{mark:<5}{}", one.name, one.detail);
         if !one.available {
-            let _ = writeln!(text, "{:<25}costs: {}", "", one.cost_of_lack);
-            let _ = writeln!(text, "{:<25}next:  {}", "", one.next_step);
+            let _ = writeln!(text, "{:<25}without it: {}", "", one.cost_of_lack);
+            let _ = writeln!(text, "{:<25}to get it:  {}", "", one.next_step);
         }
     }
     text

@@ -1,8 +1,7 @@
-//! By which name the user called this executable.
+//! The name by which the user called this executable.
 //!
-//! `perpacket load ...` becomes it (one process, which gets signals and the terminal directly), and
-//! machines without Python run it by its own name. Its texts use its own name; here they are turned
-//! into what the user would type.
+//! `perpacket load ...` replaces itself by this executable; machines without Python run it by its own
+//! name. Its texts use its own name, and this module replaces it by the name that the user typed.
 
 use std::env;
 use std::ffi::OsStr;
@@ -10,11 +9,11 @@ use std::path::Path;
 
 use clap::Command;
 
-/// The name of this executable, as its texts have it.
+/// The name of this executable in its texts.
 pub const OWN: &str = "perpacket-agent";
-/// The Python front, which becomes this executable under the front's own name.
+/// The Python front, which runs this executable under the front's name.
 const FRONT: &str = "perpacket";
-/// Verbs that have another name in the front: here, there.
+/// Verbs that the front names otherwise: this name, the front's name.
 const RENAMED: [(&str, &str); 1] = [("perpacket-agent probe", "perpacket doctor")];
 
 /// The name that the user typed.
@@ -26,7 +25,7 @@ pub fn name() -> &'static str {
     }
 }
 
-/// A text that names this executable, with the name that the user typed.
+/// A text with the name that the user typed in place of this executable's own.
 pub fn as_typed(text: &str) -> String {
     named(text, name())
 }
@@ -35,14 +34,14 @@ fn named(text: &str, name: &str) -> String {
     if name == OWN {
         return text.to_owned();
     }
-    let renamed = RENAMED.iter().fold(text.to_owned(), |text, (here, there)| {
-        text.replace(here, there)
+    let renamed = RENAMED.iter().fold(text.to_owned(), |text, (own, front)| {
+        text.replace(own, front)
     });
     renamed.replace(OWN, name)
 }
 
-/// A command with its examples as the user would type them, and with options that take `-1` as the
-/// value it is meant to be: the option's own message is then the one that is shown.
+/// A command whose examples use the name that the user typed. Options accept `-1` as a value, so that
+/// the error comes from the option's own parser.
 pub fn prepared(command: Command) -> Command {
     let examples = command
         .get_after_help()
@@ -64,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_name_what_was_typed() {
+    fn texts_use_the_name_that_was_typed() {
         let text = "`perpacket-agent probe` or perpacket-agent load http";
         assert_eq!(named(text, OWN), text);
         assert_eq!(

@@ -1,4 +1,4 @@
-//! How a verb ends: its exit status, and what it says when it failed.
+//! How a verb ends: its exit status, and the error that it prints.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -8,17 +8,17 @@ use crate::program::as_typed;
 /// How a verb ended. The numbers are those of the `perpacket` command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// It did what was asked.
+    /// The verb did what was asked.
     Done = 0,
-    /// It ran, and a check did not hold.
+    /// The verb ran, and a check or a threshold failed.
     Unmet = 1,
-    /// Options or configuration were wrong.
+    /// An option or the configuration is wrong.
     Usage = 2,
-    /// The machine lacks something that was demanded.
+    /// The machine lacks something that was required.
     Lacking = 3,
     /// The run failed.
     Failed = 4,
-    /// A signal ended it; what was measured until then was printed.
+    /// A signal ended the run; its results until then were printed.
     Interrupted = 130,
 }
 
@@ -28,39 +28,39 @@ impl From<Status> for ExitCode {
     }
 }
 
-/// Why a verb could not do what was asked, and what to do about it.
+/// An error that ends a verb, with the next step.
 #[derive(Debug)]
 pub struct Failure {
-    /// The exit status it ends with.
+    /// The exit status.
     pub status: Status,
-    /// The thing, the place, and what was expected.
+    /// What is wrong, where, and what was expected.
     pub message: String,
     /// The next step, where there is one.
     pub hint: Option<String>,
 }
 
 impl Failure {
-    /// A mistake in what was asked.
+    /// An option or the configuration is wrong.
     pub fn usage(message: impl fmt::Display) -> Self {
         Self::new(Status::Usage, message)
     }
 
-    /// Something the machine lacks.
+    /// The machine lacks something that was required.
     pub fn lacking(message: impl fmt::Display) -> Self {
         Self::new(Status::Lacking, message)
     }
 
-    /// A run that failed.
+    /// The run failed.
     pub fn failed(message: impl fmt::Display) -> Self {
         Self::new(Status::Failed, message)
     }
 
-    /// A check that did not hold.
+    /// A check or a threshold failed.
     pub fn unmet(message: impl fmt::Display) -> Self {
         Self::new(Status::Unmet, message)
     }
 
-    /// The same failure with a next step.
+    /// Adds the next step.
     #[must_use]
     pub fn with_hint(mut self, hint: impl fmt::Display) -> Self {
         self.hint = Some(hint.to_string());
@@ -75,8 +75,8 @@ impl Failure {
         }
     }
 
-    /// Say it on standard error: an error, a blank line, a hint.
-    pub fn show(&self) {
+    /// Prints it on standard error: the error, a blank line, the hint.
+    pub fn print(&self) {
         eprintln!("error: {}", as_typed(&self.message));
         if let Some(hint) = &self.hint {
             eprintln!("\nhint: {}", as_typed(hint));

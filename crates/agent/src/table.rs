@@ -1,17 +1,17 @@
-//! Tables that several verbs print: named values, one a line, and columns of numbers.
+//! Tables that several verbs print: named values, and columns of numbers.
 
 use std::fmt::Write;
 
 /// Width of the first column.
 const NAME_WIDTH: usize = 22;
 
-/// Named values, one a line; a value of several parts repeats no name.
+/// Named values, one in each line.
 pub fn rows<V: AsRef<str>>(rows: &[(&str, V)]) -> String {
     let row = |(name, value): &(&str, V)| format!("{name:<NAME_WIDTH$}{}\n", value.as_ref());
     rows.iter().map(row).collect()
 }
 
-/// A row of numbers for each name, under the columns' names.
+/// A row of numbers for each name, with a header.
 pub fn columns<const N: usize>(
     title: &str,
     names: [&str; N],
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_stand_under_their_names() {
+    fn columns_align_with_their_names() {
         let text = columns("us", ["p50", "max"], &[("service", [1.0, 22.25])]);
         let ends = |line: &str, word: &str| line.find(word).unwrap() + word.len();
         let (head, line) = text.split_once('\n').unwrap();

@@ -320,7 +320,7 @@ fn what_cannot_be_done_is_said_with_its_exit_status() {
         (&["--tls-resumption", "on"], 2, "--tls-cert"),
         (&["--cache-size", "1"], 2, "--root"),
         (&["--root", "/nonexistent"], 2, "/nonexistent"),
-        (&["--cpus", "1-0"], 2, "expected numbers and ranges"),
+        (&["--cpus", "1-0"], 2, "expected CPU numbers and ranges"),
         (
             &["--routes", "--cpus", "1023", "--listen", "127.0.0.1:0"],
             3,

@@ -14,13 +14,13 @@ from typing import NoReturn
 import typer
 
 VERBS = {
-    "serve": "Run a server under test in the foreground, until a signal.",
-    "load": "Put load on a server and say what came back.",
-    "media": "Make media to serve.",
+    "serve": "Run a server under test in the foreground until a signal.",
+    "load": "Load a server and report what it answered.",
+    "media": "Generate media files to serve.",
     "link": "Join two hosts by a link with latency, bandwidth and loss.",
     "bench": "Measure what memory and context switches cost on this machine.",
-    "route": "Hold a router to the rules, and find what it carries.",
-    "profile": "Say what a packet costs, layer by layer.",
+    "route": "Check a router's forwarding and measure its throughput.",
+    "profile": "Report what a packet costs, layer by layer.",
 }
 """Each verb with its line in `perpacket --help`."""
 

@@ -1,4 +1,4 @@
-//! `profile`: what every packet costs, layer by layer.
+//! `profile`: what each packet costs, layer by layer.
 
 mod self_check;
 mod table;
@@ -20,39 +20,39 @@ use crate::stop;
 
 const EXAMPLE: &str = "\
 Examples:
-  perpacket-agent profile --duration 10 --pid $(pidof -s nginx)
+  perpacket-agent profile --duration 10s --pid $(pidof -s nginx)
   perpacket-agent profile --requests http://127.0.0.1:8080/.perpacket/report
   perpacket-agent profile --folded stacks.txt -- wrk -d 5 http://127.0.0.1:8080/
-  perpacket-agent profile --every 1 --format json
+  perpacket-agent profile --every 1s --format json
   perpacket-agent profile --self-check";
 
-/// What the table shows; the JSON document has all of them.
+/// A grouping of the samples. The table shows one; the JSON document has all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Taxonomy {
-    /// Layers of the stack, and kinds of work.
+    /// Layers of the stack and kinds of work.
     Layers,
     /// The seven regions of TR05-450.
     Regions,
-    /// The kernel, its modules, and the files of user code.
+    /// The kernel, its modules and the files of user code.
     Modules,
-    /// The categories of Communication Breakdown, the kernel opened up; under 1 % is `misc`.
+    /// The categories of Communication Breakdown, with the kernel divided; rows under 1 % are `misc`.
     Categories,
-    /// The eight categories of the SIGCOMM 2021 study of host stack overheads.
+    /// The eight categories of the SIGCOMM 2021 study of host network stacks.
     HostStack,
 }
 
-/// Which events are sampled.
+/// The events that are sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EventChoice {
-    /// Performance counters where they open, else the clock.
+    /// Performance counters if they open, else the clock.
     Best,
-    /// Processor time alone.
+    /// CPU time alone.
     Clock,
     /// Performance counters, or exit status 3.
     Counters,
-    /// The kernel's own accounts: user, kernel and interrupt time, no layers; needs no right.
+    /// The kernel's accounts: user, kernel and interrupt time without layers; needs no permission.
     Accounts,
 }
 
@@ -69,22 +69,22 @@ pub struct Arguments {
     #[arg(long, value_name = "LIST")]
     #[serde(skip_serializing_if = "Option::is_none")]
     cpus: Option<CpuList>,
-    /// The server: packets are counted in its network namespace, its user code is told from others'.
+    /// Process of the server: counts packets in its network namespace, and separates its user code.
     #[arg(long, value_name = "PID")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pid: Option<u32>,
-    /// What the table shows [default: layers].
+    /// Grouping that the table shows [default: layers].
     #[arg(long, value_enum)]
     taxonomy: Option<Taxonomy>,
     /// Write folded stacks for flame graphs to this file.
     #[arg(long, value_name = "FILE", conflicts_with = "every")]
     #[serde(skip_serializing_if = "Option::is_none")]
     folded: Option<PathBuf>,
-    /// Samples a second and processor [default: 97].
+    /// Samples a second on each CPU [default: 97].
     #[arg(long, value_name = "HZ")]
     #[serde(skip_serializing_if = "Option::is_none")]
     frequency: Option<u32>,
-    /// Page that tells answered requests: JSON with `requests`, or nginx's stub_status.
+    /// Page with the number of answered requests: JSON with `requests`, or nginx's stub_status.
     #[arg(long, value_name = "URL")]
     #[serde(skip_serializing_if = "Option::is_none")]
     requests: Option<String>,
@@ -92,28 +92,28 @@ pub struct Arguments {
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     every: Option<Time>,
-    /// TOML file of rules that go before the built-in ones: tables `[[layers]]` with `layer` and
+    /// TOML file of rules that override the built-in ones: tables `[[layers]]` with `layer` and
     /// `functions` or `modules`, `[[kinds]]` with `kind` and `functions`, `[boundaries]`, `[skid]`,
-    /// `[[programs]]`; a name may end in `*`.
+    /// `[[programs]]`. A name may end in `*`.
     #[arg(long, value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     rules: Option<PathBuf>,
-    /// Which events are sampled [default: best].
+    /// Events to sample [default: best].
     #[arg(long, value_enum)]
     events: Option<EventChoice>,
-    /// TOML file of events in place of the built-in sets: `name`, `what`, and `[[passes]]` with
+    /// TOML file of events that replaces the built-in sets: `name`, `what`, and `[[passes]]` with
     /// `sample`, `count` and `period`.
     #[arg(long, value_name = "FILE", conflicts_with = "events")]
     #[serde(skip_serializing_if = "Option::is_none")]
     event_file: Option<PathBuf>,
-    /// Put a known cost into a server of its own and say whether the profile finds it; exit status 1
-    /// if not. Takes about 20 seconds.
+    /// Check the profiler: add a known cost to a server and report whether the profile finds it. Takes
+    /// about 20 s; exit status 1 if it does not.
     #[arg(long, conflicts_with_all = [
         "duration", "cpus", "pid", "folded", "frequency", "requests", "every", "events", "event_file",
         "command", "taxonomy",
     ])]
     self_check: bool,
-    /// Command to profile while it runs, after `--`.
+    /// Command to run and to profile until it ends.
     #[arg(last = true, value_name = "COMMAND")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     command: Vec<String>,
@@ -137,22 +137,22 @@ impl From<ProfileError> for Failure {
 }
 
 impl Arguments {
-    /// Options that this profile would not look at are mistakes.
+    /// Options without effect are errors.
     fn refuse_ignored(&self) -> Result<(), Failure> {
         let has_accounts = self.events == Some(EventChoice::Accounts);
-        let why = "with --events accounts, which know no functions";
+        let why = "with --events accounts, which have no functions";
         refuse_ignored(&[
             (self.rules.is_some() && has_accounts, "rules", why),
             (self.folded.is_some() && has_accounts, "folded", why),
             (
                 self.frequency.is_some() && has_accounts,
                 "frequency",
-                "with --events accounts, which sample nothing",
+                "with --events accounts, which take no samples",
             ),
         ])
     }
 
-    /// The same options with those filled in that were left to it.
+    /// The same options with all defaults filled in.
     fn resolved(&self) -> Result<Self, Failure> {
         let mut all = self.clone();
         if self.self_check {
@@ -220,7 +220,7 @@ pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
         End::Stopped if every.is_none() || arguments.duration.is_some() => Ok(Status::Interrupted),
         End::Command(0) | End::Duration | End::Process | End::Stopped => Ok(Status::Done),
         End::Command(status) => Err(Failure::failed(format!(
-            "{}: ended with exit status {status}; the profile above is of what it did until then",
+            "{}: the command ended with exit status {status}; the profile above covers its run",
             arguments.command.join(" ")
         ))),
     }
@@ -231,7 +231,7 @@ fn once(
     profiler: &mut Profiler,
     stop: &std::sync::atomic::AtomicBool,
 ) -> Result<End, Failure> {
-    // The file is made before the work, so that a mistake in its name costs nothing.
+    // Made before the run, so that a wrong name costs no run.
     let folded = arguments
         .folded
         .as_ref()
@@ -268,7 +268,7 @@ fn unwritable(path: &std::path::Path, error: &io::Error) -> Failure {
     Failure::usage(format!("--folded {}: {error}", path.display()))
 }
 
-/// One report as one line, at once.
+/// Prints a report as one line and flushes it.
 fn print_line(report: &Report) -> Result<(), Failure> {
     let mut line = serde_json::to_string(report).map_err(Failure::failed)?;
     line.push('\n');

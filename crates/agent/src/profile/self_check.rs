@@ -1,10 +1,9 @@
-//! `--self-check`: a known cost is put in, and the profile must find it.
+//! `--self-check`: adds a known cost, which the profile must find.
 //!
-//! A server of its own answers one client. In half of the windows each request burns a known
-//! processor time in the server's own code (`/work?us=20`), in the other half none; the windows
-//! take turns in the order A B B A, so that a drift of the machine falls on both. What the layer
-//! `user` gains a request is what was found. Everything between is exercised: the events, the
-//! attribution to the server, the counting of requests over the same window.
+//! A server of its own answers one client. In half of the windows each request spends a known CPU time
+//! in the server's own code (`/work?us=20`), in the other half none. The windows alternate as A B B A,
+//! so that a drift of the machine affects both. The time found is what the layer `user` gains per
+//! request. This tests the events, the attribution to the server, and the count of requests.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -23,35 +22,33 @@ use crate::status::{Failure, Status};
 
 use super::Arguments;
 
-/// Processor time a request that is put in.
+/// CPU time that is added to a request.
 const INJECTED_US: u64 = 20;
 
-/// Pairs of windows, one with and one without. Many short pairs are surer than few long ones of the
-/// same time, as a machine that drifts, or is taken away now and then, spoils fewer of them: with 40 of
-/// 0.25 s the interval was half as wide as with 10 of 1 s.
+/// Pairs of windows, one with the cost and one without. A machine that drifts or pauses spoils fewer of
+/// many short pairs: 40 pairs of 0.25 s gave an interval half as wide as 10 pairs of 1 s.
 const PAIRS: usize = 40;
 
 /// Length of a window.
 const WINDOW: Duration = Duration::from_millis(250);
 
-/// Samples a second and processor: what is sought is one number, so that precision may cost more
-/// than in a profile.
+/// Samples a second on each CPU: more than in a profile, because only one number is wanted.
 const FREQUENCY_HZ: u32 = 1999;
 
-/// Part of the injected time that the server spends in asking its clock, which is kernel time, and
-/// in reading the digits of the request: a few looks of 0.1 to 0.2 us.
+/// Part of the added time that the server spends in clock calls, which may be kernel time, and in
+/// parsing the number: a few calls of 0.1 to 0.2 us each.
 const TOLERANCE_US: f64 = 0.5;
 
-/// Widest half of an interval, as a part of what was put in, that decides anything.
+/// Largest half-width of an interval that decides, as a share of the added time.
 const DECISIVE: f64 = 0.25;
 
-/// What was put in and what came back.
+/// The time that was added and the time that was found.
 #[derive(Debug, Serialize)]
 struct Check {
     schema: u32,
     injected_us: f64,
     found_us: f64,
-    /// Bounds of the 95 % interval of what was found.
+    /// Bounds of the 95 % interval of the time found.
     low_us: f64,
     high_us: f64,
     tolerance_us: f64,
@@ -88,7 +85,7 @@ impl Check {
 
     fn text(&self) -> String {
         format!(
-            "user time a request: {:.2} us put in, {:.2} us found, 95 % interval {:.2} to {:.2}\n\
+            "user time a request: {:.2} us added, {:.2} us found, 95 % interval {:.2} to {:.2}\n\
              {} pairs of windows, {} requests; {}\n",
             self.injected_us,
             self.found_us,
@@ -97,9 +94,9 @@ impl Check {
             self.pairs,
             self.requests,
             if self.is_found {
-                "what was put in was found"
+                "the profile found the added time"
             } else {
-                "what was put in was not found"
+                "the profile did not find the added time"
             }
         )
     }
@@ -133,7 +130,7 @@ pub(super) fn run(arguments: &Arguments, stop: &AtomicBool) -> Result<Status, Fa
             let user = report.layers.get("user");
             let time_ns = user.and_then(|user| user.cpu_ns_per_request);
             user_us[usize::from(injects)] = time_ns
-                .ok_or_else(|| Failure::failed("the server answered nothing in a window"))?
+                .ok_or_else(|| Failure::failed("the server answered no request in a window"))?
                 / 1000.0;
             requests += report.requests.unwrap_or(0);
         }
@@ -169,7 +166,8 @@ struct Server {
 
 impl Server {
     fn start() -> Result<Self, Failure> {
-        let failed = |error: io::Error| Failure::failed(format!("a server to check with: {error}"));
+        let failed =
+            |error: io::Error| Failure::failed(format!("the server of the self-check: {error}"));
         let mut process = Command::new(std::env::current_exe().map_err(failed)?)
             .args(["serve", "web", "--routes", "--listen", "127.0.0.1:0"])
             .args(["--architecture", "single", "--quiet"])
@@ -196,20 +194,20 @@ impl Server {
             said.push_str(&line);
         }
         Err(Failure::failed(format!(
-            "a server to check with ended at once: {said}"
+            "the server of the self-check ended at once: {said}"
         )))
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended already: then there is nobody to end.
+        // The process may have ended already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// Asks for one answer after the other over one connection.
+/// Sends one request after the other on one connection.
 struct Client {
     injects: Arc<AtomicBool>,
     stop: Arc<AtomicBool>,
@@ -234,7 +232,7 @@ impl Client {
                 while !ended.load(Ordering::Relaxed) {
                     let which = usize::from(chosen.load(Ordering::Relaxed));
                     stream.write_all(requests[which].as_bytes())?;
-                    read_answer(&mut stream, &mut buffer)?;
+                    read_response(&mut stream, &mut buffer)?;
                 }
                 Ok(())
             })
@@ -250,17 +248,19 @@ impl Client {
         self.stop.store(true, Ordering::Relaxed);
         match self.thread.join() {
             Ok(answered) => answered.map_err(unanswered),
-            Err(_) => Err(Failure::failed("the client to check with broke down")),
+            Err(_) => Err(Failure::failed("the client of the self-check panicked")),
         }
     }
 }
 
 fn unanswered(error: io::Error) -> Failure {
-    Failure::failed(format!("the server to check with does not answer: {error}"))
+    Failure::failed(format!(
+        "the server of the self-check does not answer: {error}"
+    ))
 }
 
-/// Reads one answer: a head, and a body of the length that the head says.
-fn read_answer(stream: &mut TcpStream, buffer: &mut [u8]) -> io::Result<()> {
+/// Reads one response: its head, and a body of the length in the head.
+fn read_response(stream: &mut TcpStream, buffer: &mut [u8]) -> io::Result<()> {
     let mut length = 0;
     loop {
         let room = &mut buffer[length..];
@@ -269,14 +269,14 @@ fn read_answer(stream: &mut TcpStream, buffer: &mut [u8]) -> io::Result<()> {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         length += read;
-        if whole_answer(&buffer[..length]).is_some_and(|whole| length >= whole) {
+        if response_bytes(&buffer[..length]).is_some_and(|whole| length >= whole) {
             return Ok(());
         }
     }
 }
 
-/// Bytes of an answer whose head is there.
-fn whole_answer(bytes: &[u8]) -> Option<usize> {
+/// Bytes of a response whose head has arrived.
+fn response_bytes(bytes: &[u8]) -> Option<usize> {
     let text = String::from_utf8_lossy(bytes);
     let (head, _) = text.split_once("\r\n\r\n")?;
     let body = head.lines().find_map(|line| {
@@ -292,7 +292,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_lies_outside_the_interval_or_says_nothing_is_not_found() {
+    fn a_time_outside_the_interval_or_with_a_wide_interval_is_not_found() {
         let close = [19.5, 20.5, 20.1, 19.8, 20.2, 19.9];
         assert!(Check::new(&close, 1).is_found);
         let short = close.map(|one| one - 4.0);
@@ -302,9 +302,9 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_ends_where_its_length_says() {
+    fn a_response_ends_after_its_length() {
         let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc";
-        assert_eq!(whole_answer(answer), Some(answer.len()));
-        assert_eq!(whole_answer(&answer[..20]), None);
+        assert_eq!(response_bytes(answer), Some(answer.len()));
+        assert_eq!(response_bytes(&answer[..20]), None);
     }
 }

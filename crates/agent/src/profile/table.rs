@@ -1,4 +1,4 @@
-//! A profile as text: what was counted, a table of costs, and what has to be known to read it.
+//! A profile as text: counts, a table of costs, and notes.
 
 use std::fmt::Write;
 
@@ -8,13 +8,13 @@ use perpacket_profiler::report::{Cost, Named, SymbolShare};
 
 use super::Taxonomy;
 
-/// Categories and modules below this share stand together as `misc`, as in the paper.
+/// Categories and modules below this share become one row `misc`, as in the paper.
 const MISC_SHARE: f64 = 0.01;
 
-/// Shares that differ by less look alike in a table.
+/// Smallest difference of shares that a row shows.
 const SHOWN_SHARE: f64 = 0.0005;
 
-/// Functions named of what no rule claimed.
+/// Functions to name among those that no rule claimed.
 const NAMED_SYMBOLS: usize = 5;
 
 /// The text for a taxonomy.
@@ -36,7 +36,7 @@ pub fn render(report: &Report, taxonomy: Taxonomy) -> String {
     }
     columns.row(&mut text, "total", &report.total);
     if let Some(server) = &report.server
-        && tells_more(&server.user, report.layers.get("user"))
+        && differs_visibly(&server.user, report.layers.get("user"))
     {
         columns.row(&mut text, "user: the server", &server.user);
     }
@@ -44,15 +44,15 @@ pub fn render(report: &Report, taxonomy: Taxonomy) -> String {
     text
 }
 
-/// Whether the server's user code is another row than all user code, as far as a row shows.
-fn tells_more(server: &Cost, all: Option<&Cost>) -> bool {
+/// Whether the row of the server's user code would differ from the row of all user code.
+fn differs_visibly(server: &Cost, all: Option<&Cost>) -> bool {
     all.is_none_or(|all| (all.share - server.share).abs() >= SHOWN_SHARE)
 }
 
 fn header(report: &Report) -> String {
     let packets = report.packets;
     let mut text = format!(
-        "{} s on {} processors, {} samples of {}\n",
+        "{} s on {} CPUs, {} samples of {}\n",
         seconds(report.window_s),
         report.cpus.len(),
         report.samples,
@@ -85,10 +85,10 @@ fn seconds(value: f64) -> String {
     format!("{value:.2}")
 }
 
-/// What one column shows of a cost.
+/// The value of a column.
 type Value = fn(&Cost) -> Option<f64>;
 
-/// Which columns a report has values for.
+/// The columns that a report has values for.
 struct Columns(Vec<(&'static str, Value)>);
 
 impl Columns {
@@ -154,7 +154,7 @@ impl Columns {
     }
 }
 
-/// The sum of small rows. Bounds do not add, so it has none.
+/// The sum of small rows, without an interval because bounds do not add.
 fn together(costs: &[&Cost]) -> Cost {
     let sum = |value: Value| {
         let values: Vec<f64> = costs.iter().filter_map(|cost| value(cost)).collect();
@@ -175,7 +175,7 @@ fn together(costs: &[&Cost]) -> Cost {
 
 fn footer(text: &mut String, report: &Report) {
     text.push('\n');
-    // Accounts know no functions that a rule could claim.
+    // The kernel's accounts have no functions for a rule to claim.
     if report.backend != Backend::Accounts {
         let _ = writeln!(
             text,
@@ -187,7 +187,7 @@ fn footer(text: &mut String, report: &Report) {
     if report.skid_share > 0.0 {
         let _ = writeln!(
             text,
-            "{:.1} % of kernel time was seen only where interrupts come on again{}",
+            "{:.1} % of kernel time was sampled only where interrupts are enabled again{}",
             100.0 * report.skid_share,
             listed(&report.skid_top)
         );
@@ -203,7 +203,7 @@ fn footer(text: &mut String, report: &Report) {
     }
     let _ = writeln!(
         text,
-        "the profiler took {:.3} s, {:.2} % of busy time, besides its interrupts",
+        "the profiler used {:.3} s, {:.2} % of busy time, without its interrupts",
         report.overhead.profiler_cpu_s,
         100.0 * report.overhead.share
     );
@@ -229,13 +229,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_servers_user_code_has_a_row_only_where_others_ran_too() {
+    fn the_servers_user_code_has_a_row_only_if_other_programs_ran() {
         let of = |share| Cost {
             share,
             ..Cost::default()
         };
-        assert!(!tells_more(&of(0.25), Some(&of(0.25))));
-        assert!(tells_more(&of(0.25), Some(&of(0.3))));
-        assert!(tells_more(&of(0.25), None));
+        assert!(!differs_visibly(&of(0.25), Some(&of(0.25))));
+        assert!(differs_visibly(&of(0.25), Some(&of(0.3))));
+        assert!(differs_visibly(&of(0.25), None));
     }
 }

@@ -1,10 +1,10 @@
-//! Runs the agent as a shell would.
+//! Runs the agent as a shell does.
 
 #![expect(clippy::unwrap_used, reason = "tests panic on errors")]
 
 use std::process::{Command, Output};
 
-/// The agent's end, and what it said.
+/// The agent's exit status and output.
 pub fn agent(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_perpacket-agent"))
         .args(arguments)
@@ -12,7 +12,7 @@ pub fn agent(arguments: &[&str]) -> Output {
         .unwrap()
 }
 
-/// What it said on standard error.
+/// The agent's standard error.
 pub fn error(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
