@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from perpacket.study.study import Study
 
 SHORT_S = 90.0
-"""Times to go are told in seconds below this, in minutes above."""
+"""The remaining time is printed in seconds below this, in minutes above."""
 
 app = typer.Typer(
     help="Run whole studies and compare them with what was published.", no_args_is_help=True
@@ -260,7 +260,7 @@ def over_plane(
 
 
 def fresh_path(study: Study) -> Path:
-    """Where a run goes unless told otherwise."""
+    """The default directory of a run."""
     return Path("runs") / f"{study.name}-{time.strftime('%Y%m%d-%H%M%S')}"
 
 

@@ -1,4 +1,4 @@
-"""Options of `study run`: which kind of study has them is told by their panel in the help."""
+"""Options of `study run`; the help lists those of measured and simulated studies apart."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ OnlyOption = Annotated[
     str | None,
     typer.Option(
         metavar="EXPERIMENTS",
-        help="Some experiments by commas; a name that is none lists those of a study.",
+        help="Some experiments by commas; an unknown name lists those of a study.",
         rich_help_panel=MEASURED,
     ),
 ]

@@ -1,4 +1,4 @@
-"""Designs, replications, run directories, the executor and the driver.
+"""Carries studies out: run directories, simulated runs in parallel, measured runs one by one.
 
 It knows no simulator and no hosts: what runs is a `Runner` or a `MeasuredRunner` of the study.
 `simulated_runs` runs simulated studies in parallel, `measured_runs` runs measured ones one at a

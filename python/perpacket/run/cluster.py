@@ -49,7 +49,7 @@ class ClusterExecutor:
     ) -> None:
         """The cluster at `address`, as `tcp://HOST:8786`; raises `ConfigurationError` at others.
 
-        `on_remark` is told when no worker is left, and when there is one again.
+        `on_remark` is called when no worker is left, and when there is one again.
         """
         if not ADDRESS.fullmatch(address):
             raise ConfigurationError(
@@ -149,7 +149,7 @@ class ClusterExecutor:
 
 @contextmanager
 def _quiet_logger() -> Iterator[None]:
-    """Keep Dask's client from printing tracebacks of what is told as an error here."""
+    """Keep Dask's client from printing tracebacks of what is an error here."""
     logger = logging.getLogger("distributed.client")
     before = logger.level
     logger.setLevel(logging.CRITICAL + 1)

@@ -135,7 +135,7 @@ class RunDirectory:
 
     @property
     def report_path(self) -> Path:
-        """Where the report of this run stands unless told otherwise."""
+        """The default file of the report."""
         return self.path / REPORT
 
     def environment(self) -> dict[str, object]:
@@ -219,7 +219,7 @@ class RunDirectory:
         ]
 
     def _due(self, point: Point, have: Mapping[tuple[str, int], Observation]) -> Collection[int]:
-        """The seeds that a point must have been run with, as far as can be told now."""
+        """The seeds that a point must have run with, as far as is known now."""
         rule, seeds = self.configuration.stopping, self.configuration.seeds
         if rule is None:
             return seeds
@@ -232,7 +232,7 @@ class RunDirectory:
         return seeds[: max(rule.least, len(unbroken) + 1)]
 
     def planned(self, only: Collection[str] | None = None) -> int:
-        """How many observations there will be, as far as can be told now; of `only` some points."""
+        """How many observations there will be, as far as is known now; of `only` some points."""
         names = {point.name for point in self.configuration.points}
         names &= names if only is None else set(only)
         if self.configuration.stopping is None:

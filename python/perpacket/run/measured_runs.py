@@ -1,13 +1,12 @@
 """Runs a measured study: one run at a time, in random order within blocks, until all are there.
 
-Two measured runs at once would measure each other, so this driver shares nothing with the parallel
-executor but what a run is. A block is every point once, with one seed: the seed shuffles the block,
-so that whatever drifts while a study runs (the machine's temperature, a neighbour) falls on every
-point alike, and points are compared within a block. The order depends on the seed alone: a study
-that is resumed goes on in the order it began with.
+Two measured runs at once would measure each other, so an executor never gets them. A block is every
+point once, with one seed. The seed shuffles the block, so that drift during a study (the machine's
+temperature, a neighbour) affects every point alike, and points are compared within a block. The
+order depends on the seed alone: a resumed study continues in the same order.
 
-A run that fails is written down and the study goes on: one dead server must not cost the others. A
-row of failures ends it, because then something is wrong with all of them.
+A run that fails is recorded and the study continues: one dead server must not cost the others.
+Several failures in a row end it, because then all runs have the same problem.
 """
 
 from __future__ import annotations
@@ -37,10 +36,10 @@ from perpacket.study.point import Point
 from perpacket.study.runner import MeasuredRunner, Outcome, Run, SetupDescription
 
 MOST_FAILURES_IN_A_ROW = 5
-"""After as many failed runs without a good one between them, the others would fail too."""
+"""After as many failed runs in a row, the others would fail too."""
 
 TESTBED = "testbed"
-"""Where `environment.json` says what the runner held."""
+"""The key of `environment.json` with what the runner set up."""
 
 
 def begin(
@@ -49,10 +48,10 @@ def begin(
     configuration: RunConfiguration,
     on_progress: ProgressFunction | None = None,
 ) -> RunDirectory:
-    """Run every point of `configuration` that the runner can run into the new directory `path`.
+    """Run every point of `configuration` that can run here into the new directory `path`.
 
-    Raises `ConfigurationError` when a point cannot be run as asked, `MachineLacks` when no point
-    can be run here, and what `execute` raises.
+    Raises `ConfigurationError` when a point cannot run with its parameters, `MachineLacks` when no
+    point can run here, and what `execute` raises.
     """
     for point in configuration.points:
         runner.prepare(point, configuration.seeds[0], timeline=False)
@@ -75,21 +74,20 @@ def resume(
     on_progress: ProgressFunction | None = None,
     only: Collection[str] | None = None,
 ) -> int:
-    """Run what `directory` is missing; returns how many observations that gave.
+    """Run what `directory` is missing; returns the number of new observations.
 
-    `only` names the points that are measured, all unless given. Raises `ConfigurationError` when
-    the testbed is not the one that the study began on, because one table must not mix two, and what
-    `execute` raises.
+    `only` names the measured points; by default all are. Raises `ConfigurationError` when this is
+    another testbed than the study's, because one table must not mix two, and what `execute` raises.
     """
     if not remaining(directory, only):
         return 0
     with runner.set_up(measured_points(directory, only)) as setup:
         began = directory.environment().get(TESTBED)
-        held = began if isinstance(began, Mapping) else {}
+        before = began if isinstance(began, Mapping) else {}
         for name, now in setup.identity.items():
-            if name in held and held[name] != now:
+            if name in before and before[name] != now:
                 raise ConfigurationError(
-                    f"{directory.path} was begun with {name} {held[name]}, here it is {now}",
+                    f"{directory.path} was begun with {name} {before[name]}, here it is {now}",
                     parameter=name,
                     value=str(now),
                     hint="resume it where it was begun, or run the study anew",
@@ -152,12 +150,12 @@ def execute(
     on_progress: ProgressFunction | None = None,
     only: Collection[str] | None = None,
 ) -> int:
-    """Run what is missing while the runner is held; returns how many observations that gave.
+    """Run what is missing on machines that are set up; returns the number of new observations.
 
-    `only` names the points that are measured, all unless given. Failed runs are kept as such and
-    are no error here; none is tried twice. Raises `RunFailed` when too many fail in a row,
-    `ConfigurationError` when a point cannot be run as asked, `CorruptObservation` when the
-    directory holds a damaged one, and `Interrupted` (saying how to go on) after Ctrl-C.
+    `only` names the measured points; by default all are. A failed run is recorded and is no error
+    here; none is tried twice. Raises `RunFailed` when too many fail in a row, `ConfigurationError`
+    when a point cannot run with its parameters, `CorruptObservation` for a damaged observation, and
+    `Interrupted`, with the command that resumes, after Ctrl-C.
     """
     finished = 0
     tried: set[tuple[str, int]] = set()
@@ -182,28 +180,28 @@ def _run_all(
     total: int,
     failed_in_a_row: list[Failure],
 ) -> int:
-    """Run these, one after another; returns how many observations that gave.
+    """Run these one after another; returns the number of new observations.
 
-    `failed_in_a_row` goes on from batch to batch.
+    `failed_in_a_row` continues from batch to batch.
     """
     runs = [
         _Planned(point, seed, runner.prepare(point, seed, timeline=False)) for point, seed in due
     ]
-    session = _Session(directory, runs, total - len(runs), total, failed_in_a_row)
+    batch = _Batch(directory, runs, total - len(runs), total, failed_in_a_row)
     try:
-        with _ticking(on_progress, session.progress):
+        with _ticking(on_progress, batch.progress):
             for planned in runs:
-                session.observe(planned)
+                batch.observe(planned)
     except KeyboardInterrupt:
         raise interrupted(directory) from None
-    return session.finished
+    return batch.finished
 
 
 @contextmanager
 def _ticking(
     on_progress: ProgressFunction | None, progress: Callable[[], Progress]
 ) -> Iterator[None]:
-    """Report progress from a thread of its own meanwhile.
+    """Report progress from a second thread.
 
     The runs stay in the main thread: a child may be set to die with the thread that started it.
     """
@@ -230,7 +228,7 @@ class _Planned:
 
 
 def _outcome(run: Run) -> Outcome:
-    """What a run comes to; its fault costs that run alone, and is told where it can be mended."""
+    """The outcome of a run; a fault of ours fails that run alone, with its traceback on stderr."""
     try:
         return run.run()
     except PerpacketError:
@@ -240,8 +238,8 @@ def _outcome(run: Run) -> Outcome:
         raise RunFailed(f"{type(error).__name__}: {error}: this is a fault of perpacket") from error
 
 
-class _Session:
-    """What one session of the driver has done."""
+class _Batch:
+    """The progress of one start or resumption of the study."""
 
     def __init__(
         self,
@@ -262,11 +260,11 @@ class _Session:
 
     @property
     def kept(self) -> int:
-        """Observations on disk, those of earlier sessions included."""
+        """Observations on disk, those of earlier batchs included."""
         return self.before + self.finished
 
     def observe(self, planned: _Planned) -> None:
-        """Run one point once, and keep the observation or why there is none."""
+        """Run one point once, and record the observation or the failure."""
         self._current = planned
         try:
             outcome = _outcome(planned.run)
@@ -290,7 +288,7 @@ class _Session:
             raise RunFailed(
                 f"{MOST_FAILURES_IN_A_ROW} runs in a row failed, the last one at point "
                 f"{failure.point}, block {failure.seed}: {error}",
-                hint=f"mend that, then go on with `perpacket study resume {self.directory.path}`",
+                hint=f"fix that, then go on with `perpacket study resume {self.directory.path}`",
             ) from error
 
     def progress(self) -> Progress:

@@ -1,7 +1,7 @@
-"""A study of two parts in one run directory: simulated points, and measured ones.
+"""Runs a study that simulates some points and measures others, in one run directory.
 
-First the one, then the other: simulations beside a measurement would be measured too. Where nothing
-can be measured, the simulated part still runs, and the directory says what was left out.
+Simulations run first: beside a measurement they would be measured too. If nothing can be measured
+here, the simulated points still run, and the directory records what was left out.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ def begin(
     executor: Executor,
     on_progress: ProgressFunction | None = None,
 ) -> RunDirectory:
-    """Run every point that can be run here into the new directory `path`.
+    """Run every point that can run here into the new directory `path`.
 
-    Raises `ConfigurationError` when a point cannot be run as asked, and what `execute` and
-    `driver.execute` raise.
+    Raises `ConfigurationError` when a point cannot run with its parameters, and what `execute` and
+    `measured_runs.execute` raise.
     """
     for point in configuration.points:
         study.runner_of(point).prepare(point, configuration.seeds[0], timeline=False)
     measured = tuple(point for point in configuration.points if point.name not in study.simulated)
-    with _held(runner, measured) as setup:
+    with _set_up(runner, measured) as setup:
         possible = tuple(
             point for point in configuration.points if point.name not in setup.left_out
         )
@@ -58,7 +58,7 @@ def resume(
     executor: Executor,
     on_progress: ProgressFunction | None = None,
 ) -> int:
-    """Run what is missing; returns how many observations that gave. Raises as `begin` does."""
+    """Run what is missing; returns the number of new observations. Raises as `begin` does."""
     simulated = study.simulated
     count = execute(directory, study.runner, None, on_progress, executor=executor, only=simulated)
     measured = {point.name for point in directory.configuration.points} - simulated
@@ -66,8 +66,8 @@ def resume(
 
 
 @contextmanager
-def _held(runner: MeasuredRunner, points: tuple[Point, ...]) -> Iterator[SetupDescription]:
-    """What the runner holds; where it can hold nothing, all points are left out."""
+def _set_up(runner: MeasuredRunner, points: tuple[Point, ...]) -> Iterator[SetupDescription]:
+    """Set up the runner's machines; if there are none, all points are left out."""
     with ExitStack() as stack:
         setup = SetupDescription({})
         if points:

@@ -25,7 +25,7 @@ from perpacket.run.ticking import ticking
 from perpacket.study.runner import Outcome, Run
 
 STOPPING_S = 5.0
-"""How long a worker may take to end once it is told to."""
+"""How long a worker may take to end after it is asked to."""
 
 Answer = tuple[int, int] | Outcome | PerpacketError
 """What a worker says: how far it is, or what the job came to."""

@@ -1,6 +1,6 @@
-"""Runs what a run directory is missing, in parallel, and survives being stopped.
+"""Runs the simulations that a run directory is missing, in parallel.
 
-Which runs go together, and where, changes nothing: a run depends on its point and its seed alone.
+Where a run happens changes nothing: it depends on its point and its seed alone.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ __all__ = ["POLL_S", "Progress", "ProgressFunction", "checked_workers", "execute
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What is known while a study runs."""
+    """The progress of a study that runs."""
 
     finished: int
-    """Observations on disk, those of earlier sessions included."""
+    """Observations on disk, those of earlier batchs included."""
     total: int
     running: int
     share: float
-    """Share of this session's work that is done, 0 to 1, with the runs under way in part."""
+    """Share of this batch's work that is done, 0 to 1, with the runs under way in part."""
     elapsed_s: float
     latest: tuple[Point, int, Outcome] | None
     """The point, seed and outcome that finished last."""
@@ -54,11 +54,11 @@ def execute(
 ) -> int:
     """Run every observation that `directory` is missing; returns how many were run.
 
-    `executor` says where, `workers` threads of this process unless given; `only` names the points
-    to run, all unless given. The first failure stops the others; what is finished is kept. Raises
-    `RunFailed` naming point and seed, `ConfigurationError` when a point cannot be run,
-    `CorruptObservation` when the directory holds a damaged one, and `Interrupted` (saying how to go
-    on) after Ctrl-C.
+    `executor` runs them; by default `workers` threads of this process do. `only` names the points;
+    by default all run. The first failure stops the others; finished observations are kept. Raises
+    `RunFailed` naming point and seed, `ConfigurationError` when a point cannot run,
+    `CorruptObservation` for a damaged observation, and `Interrupted`, with the command that
+    resumes, after Ctrl-C.
     """
     executor = executor or ThreadExecutor(workers)
     first_seed = directory.configuration.seeds[0]
@@ -68,21 +68,21 @@ def execute(
             for point, seed in directory.missing()
             if only is None or point.name in only
         ]
-        session = _Session(directory, executor, total=directory.planned(only), planned=len(jobs))
+        batch = _Batch(directory, executor, total=directory.planned(only), planned=len(jobs))
         try:
             with closing(executor.run(jobs)) as finished:
                 for one in finished:
                     if one is not None:
-                        session.keep(one)
+                        batch.keep(one)
                     if on_progress is not None:
-                        on_progress(session.progress())
+                        on_progress(batch.progress())
         except KeyboardInterrupt:
             raise interrupted(directory) from None
     return len(jobs)
 
 
 def interrupted(directory: RunDirectory) -> Interrupted:
-    """The error after Ctrl-C: what is kept of the whole run, and how to go on."""
+    """The error after Ctrl-C: how much is recorded, and how to resume."""
     total = directory.planned()
     kept = total - len(directory.missing())
     return Interrupted(
@@ -92,7 +92,7 @@ def interrupted(directory: RunDirectory) -> Interrupted:
 
 
 @dataclass
-class _Session:
+class _Batch:
     """What one call of `execute` has done."""
 
     directory: RunDirectory
@@ -104,7 +104,7 @@ class _Session:
     latest: tuple[Point, int, Outcome] | None = None
 
     def keep(self, one: Finished) -> None:
-        """Keep an observation; raises why there is none."""
+        """Record an observation; raises the error that a run ended with."""
         job, outcome = one.job, one.outcome
         if isinstance(outcome, PerpacketError):
             raise self._named(outcome, job)

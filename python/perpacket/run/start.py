@@ -1,4 +1,4 @@
-"""Begins a study and continues one: simulated runs in parallel, measured ones one by one."""
+"""Starts and resumes studies: simulated runs in parallel, measured ones one by one."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def run(
 ) -> RunDirectory:
     """Run every point of `study` with every seed into the new directory `path`.
 
-    `seeds` replaces the study's own; `overrides` go on top of every point. `executor` runs what is
-    simulated, `workers` threads (one a core) unless given: neither changes a result, and neither
-    has to do with what is measured. Raises what `RunDirectory.create`, `execute` and the executor's
-    `check`, or `driver.begin`, raise.
+    `seeds` replaces the study's own; `overrides` are added to every point. `executor` runs the
+    simulated points; by default `workers` threads do, one a core. Neither changes a result or
+    affects measured points. Raises what `RunDirectory.create`, `execute`, the executor's `check`
+    and `measured_runs.begin` raise.
     """
     configuration = configuration_file.resolve(study, perpacket.__version__, seeds, overrides)
     return _begin(study, path, configuration, executor, workers, on_progress)
@@ -41,7 +41,7 @@ def run(
 def check(
     study: Study, path: Path, seeds: tuple[int, ...], overrides: tuple[tuple[str, str], ...]
 ) -> None:
-    """Raise what `run` would raise of its arguments alone, before it holds or writes anything."""
+    """Raise what `run` would raise about its arguments, before anything is set up or written."""
     configuration_file.resolve(study, perpacket.__version__, seeds, overrides)
     check_vacant(path)
 
@@ -57,8 +57,8 @@ def rerun(
 ) -> RunDirectory:
     """Run what `directory` ran again, with this version and into the new directory `path`.
 
-    Every point with its overrides and every seed are those of `directory`, whatever the study's
-    file or its built-in points say now. Arguments and errors as `run`.
+    Points, overrides and seeds are those of `directory`, even if the study has changed since.
+    Arguments and errors as `run`.
     """
     configuration = replace(directory.configuration, perpacket=perpacket.__version__)
     return _begin(study, path, configuration, executor, workers, on_progress)
@@ -75,7 +75,7 @@ def _begin(
     if study.measured_runner is not None and not study.simulated:
         refuse_executor(study, executor)
         return measured_runs.begin(study.measured_runner, path, configuration, on_progress)
-    # Whatever cannot be run is found here, before anything is written.
+    # Find the points that cannot run before anything is written.
     where = executor or ThreadExecutor(workers)
     where.check()
     if study.measured_runner is not None:
@@ -126,7 +126,7 @@ def resume(
 
 
 def _until_enough(directory: RunDirectory, execute_due: Callable[[], int]) -> int:
-    """Run what is due until nothing is; without a rule for stopping everything is due at once."""
+    """Run what is due until nothing is; without a stopping rule everything is due at once."""
     count = execute_due()
     if directory.configuration.stopping is not None:
         while ran := execute_due():
@@ -135,7 +135,7 @@ def _until_enough(directory: RunDirectory, execute_due: Callable[[], int]) -> in
 
 
 def refuse_executor(study: Study, executor: Executor | None) -> None:
-    """Raise `ConfigurationError` when runs would be scheduled that measure a machine."""
+    """Raise `ConfigurationError` when an executor is given for runs that measure a machine."""
     if executor is not None:
         raise ConfigurationError(
             f"study {study.name} is measured: its runs go one at a time on its own hosts, never "

@@ -51,7 +51,7 @@ class ThreadExecutor:
             finished.put(Finished(job, self._outcome(job)))
         except BaseException as error:  # a panic of the core is no Exception
             # A failure ends the study: no other run need begin, before anybody has read of it.
-            # It is told before any run that finds itself stopped by it: it is the reason.
+            # Report it before the runs that it stopped: it is the reason.
             finished.put(Finished(job, failure(error)))
             self._stopped = True
 

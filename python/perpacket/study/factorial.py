@@ -47,7 +47,7 @@ class Design:
         return tuple(math.prod(signs[place] for place in places) for signs in self.runs)
 
     def confounded(self) -> tuple[tuple[Effect, ...], ...]:
-        """The effects that cannot be told from each other, simplest first; all apart when full."""
+        """Groups of effects that cannot be separated, simplest first; single in a full design."""
         base = [factor for factor in self.factors if factor not in self.generators]
         masks = {factor: 1 << place for place, factor in enumerate(base)}
         # A factor squared is the mean: products of factors are exclusive ors of their bits, and

@@ -43,7 +43,7 @@ class Figure:
     | `laws` | ignored: one mark a point | `share`, the layers' shares of the busy processor | |
     | `comparisons-beside` | ignored: one mark a comparison | quantities of the comparisons,
       comma-separated; those that belong to the whole study, not to a run, are drawn so | |
-    | `heat-map` | factor (numeric) | column of the observations, told by colour | factor
+    | `heat-map` | factor (numeric) | column of the observations, as colour | factor
       (numeric): the rows |
     | `effects` | ignored: one bar an effect | quantity that the effects of a two-level design are
       on | |

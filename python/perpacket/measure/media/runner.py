@@ -85,12 +85,12 @@ class MediaRunner:
             known = probed(server)
             self._stage = MediaStage(testbed, media, memory, may_sample(known, possible))
             slowed = any(media.read_delay_ms(plan) for plan in possible)
-            held = {"slow_disk": "emulated" if slowed else "none or the machine's own"}
-            told = facts(testbed, None, known)
-            told["limits"] = [*testbed.limits, *_sentences(media, memory, possible)]
-            told["disk_read_ms"] = media.read_ms
+            disk_fact = {"slow_disk": "emulated" if slowed else "none or the machine's own"}
+            found = facts(testbed, None, known)
+            found["limits"] = [*testbed.limits, *_sentences(media, memory, possible)]
+            found["disk_read_ms"] = media.read_ms
             try:
-                yield SetupDescription(identity(testbed, None) | held, told, left_out)
+                yield SetupDescription(identity(testbed, None) | disk_fact, found, left_out)
             finally:
                 self._stage = None
 

@@ -98,17 +98,17 @@ class RouterRunner:
             try:
                 yield SetupDescription(
                     identity(testbed, None) | {"generator": generator or None},
-                    told(testbed, known, judged, limits),
+                    facts_of(testbed, known, judged, limits),
                     left_out,
                 )
             finally:
                 self._stage = None
 
 
-def told(
+def facts_of(
     testbed: RoutedTestbed, known: Probed, judged: dict[str, object], limits: list[str]
 ) -> dict[str, object]:
-    """What is worth knowing about the router."""
+    """The facts of a router's testbed, with the verdict of the oracle."""
     found = facts(testbed, None, known)
     own = found["limits"]
     return found | {
