@@ -1,5 +1,5 @@
-//! Any bytes are a log with good and bad lines, or are refused: the reader never panics, and every
-//! line that holds anything is either a request or a reject.
+//! Any bytes are a log with valid and invalid lines, or an error: the reader never panics and counts no
+//! line twice.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -13,6 +13,6 @@ fuzz_target!(|bytes: &[u8]| {
         let lines = bytes.split(|&byte| byte == b'\n').count() as u64;
         assert!(count.requests + count.rejects <= lines);
     }
-    // Told from its content, a trace is read or refused, and never brings the reader down.
+    // Detecting the format does not panic either.
     let _ = read_trace(bytes, None, &mut Count::default());
 });

@@ -1,5 +1,5 @@
-//! Any bytes are whole records or are refused: the reader never panics, and each record is either
-//! a request or a reject.
+//! Any bytes are complete records or an error: the reader never panics, and each record is either a
+//! request or rejected.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

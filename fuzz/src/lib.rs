@@ -22,7 +22,7 @@ impl TraceSink for Count {
     }
 }
 
-/// Whether bytes begin as gzip or zstd does: what is read then is not what stands there.
+/// Whether bytes start like gzip or zstd data, which the reader decompresses.
 #[must_use]
 pub fn is_compressed(bytes: &[u8]) -> bool {
     bytes.starts_with(&[0x1f, 0x8b]) || bytes.starts_with(&[0x28, 0xb5, 0x2f, 0xfd])

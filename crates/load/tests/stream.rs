@@ -1,4 +1,4 @@
-//! What `load stream` sends is what it was asked for, and what arrives.
+//! `load stream` sends and receives at the requested rate.
 
 #![expect(clippy::unwrap_used, reason = "tests panic on errors")]
 
@@ -24,7 +24,7 @@ impl Far {
     fn start(once: bool) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&stop);
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let thread = thread::spawn(move || {
             let settings = FarEnd {
                 listen: "127.0.0.1:0".parse().unwrap(),
@@ -32,10 +32,10 @@ impl Far {
                 cpus: Vec::new(),
                 congestion: None,
             };
-            serve(&settings, &flag, &mut |address| tell.send(address).unwrap()).unwrap()
+            serve(&settings, &flag, &mut |address| sender.send(address).unwrap()).unwrap()
         });
         Self {
-            address: told.recv().unwrap(),
+            address: receiver.recv().unwrap(),
             stop,
             thread,
         }
@@ -60,7 +60,7 @@ fn settings(far: &Far, connections: u32) -> Settings {
 }
 
 #[test]
-fn a_rate_is_divided_among_the_connections_and_kept_in_both_directions() {
+fn the_rate_of_all_connections_is_right_in_both_directions() {
     let far = Far::start(false);
     for direction in [Direction::Send, Direction::Receive] {
         let report = load(&Settings {
@@ -90,7 +90,7 @@ fn a_rate_is_divided_among_the_connections_and_kept_in_both_directions() {
 }
 
 #[test]
-fn without_a_rate_it_goes_as_fast_as_it_goes() {
+fn a_load_without_a_rate_is_faster_and_busier() {
     let far = Far::start(false);
     let slow = load(&Settings {
         rate_bps: Some(8e6),
@@ -131,7 +131,7 @@ fn two_thousand_connections_are_opened_and_served() {
 }
 
 #[test]
-fn a_far_end_that_is_not_there_is_named() {
+fn a_missing_far_end_is_an_error() {
     let far = Far::start(false);
     let settings = settings(&far, 2);
     let address = far.address.to_string();
@@ -142,7 +142,7 @@ fn a_far_end_that_is_not_there_is_named() {
 }
 
 #[test]
-fn a_far_end_that_dies_in_the_middle_is_reported() {
+fn a_far_end_that_dies_is_reported() {
     let far = Far::start(false);
     let settings = Settings {
         duration: Duration::from_secs(3600),
@@ -163,7 +163,7 @@ fn a_far_end_that_dies_in_the_middle_is_reported() {
 }
 
 #[test]
-fn a_congestion_control_that_the_kernel_has_not_is_refused() {
+fn an_unknown_congestion_control_is_an_error() {
     let far = Far::start(false);
     let settings = Settings {
         congestion: Some("carrier-pigeon".to_owned()),
@@ -175,7 +175,7 @@ fn a_congestion_control_that_the_kernel_has_not_is_refused() {
 }
 
 #[test]
-fn an_end_that_comes_together_with_the_last_bytes_is_seen() {
+fn an_end_that_arrives_with_the_last_bytes_is_noticed() {
     const BYTES: usize = 10_000;
     let far = Far::start(true);
     let mut stream = TcpStream::connect(far.address).unwrap();

@@ -90,7 +90,7 @@ fn load(settings: Settings) -> Report {
 }
 
 #[test]
-fn a_certificate_nobody_vouches_for_is_refused_unless_it_is_named_or_anything_goes() {
+fn an_untrusted_certificate_is_accepted_only_with_ca_or_insecure() {
     let server = Server::start();
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("certificate.pem");
@@ -121,7 +121,7 @@ fn a_certificate_nobody_vouches_for_is_refused_unless_it_is_named_or_anything_go
 }
 
 #[test]
-fn sessions_are_resumed_unless_told_not_to() {
+fn sessions_are_resumed_by_default() {
     let server = Server::start();
     for (tls_resumption, expected) in [(true, 9), (false, 0)] {
         server.resumed.store(0, Ordering::SeqCst);

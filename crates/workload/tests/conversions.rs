@@ -171,7 +171,7 @@ proptest! {
 }
 
 #[test]
-fn a_world_cup_object_is_named_by_its_mapping_or_its_number() {
+fn a_world_cup_object_has_the_path_of_its_mapping_or_its_number() {
     let mapping = b"         7 /images/a b.gif\n         8 /\" target=\"_blank/\n";
     let paths = || ObjectPaths::read(&mapping[..]).unwrap();
     let request = |object| WorldCupRecord {
@@ -210,7 +210,7 @@ fn a_world_cup_object_is_named_by_its_mapping_or_its_number() {
 }
 
 #[test]
-fn the_paths_of_a_log_come_back_through_the_mappings_written_beside_its_records() {
+fn written_mappings_restore_the_paths_of_a_log() {
     let line =
         |path| format!("client0 - - [30/Apr/1998:21:30:17 +0000] \"GET {path} HTTP/1.0\" 200 10\n");
     let log = [line("/b"), line("/a c"), line("/b")].concat();
@@ -232,7 +232,7 @@ fn the_paths_of_a_log_come_back_through_the_mappings_written_beside_its_records(
 }
 
 #[test]
-fn a_mappings_line_without_a_number_is_named() {
+fn a_mappings_line_without_a_number_is_an_error() {
     let found = ObjectPaths::read(&b"         0 /a\nnothing\n"[..]);
     assert!(
         matches!(found, Err(TraceError::Mapping { line: 2 })),
@@ -339,7 +339,7 @@ fn a_synthesized_trace_is_the_same_every_time() {
 }
 
 #[test]
-fn a_rate_that_is_none_is_named_with_what_is_allowed() {
+fn an_invalid_rate_is_an_error_that_names_the_range() {
     let mut sessions = generators();
     let synthesis = Synthesis {
         sessions_per_s: 0.0,

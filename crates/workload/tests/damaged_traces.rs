@@ -70,7 +70,7 @@ fn an_empty_trace_is_an_error_compressed_or_not() {
 }
 
 #[test]
-fn a_record_cut_short_is_named_by_the_byte_at_which_it_starts() {
+fn a_truncated_record_is_an_error_with_its_offset() {
     let mut bytes = record().repeat(30_000);
     bytes.truncate(bytes.len() - 7);
     let expected = 29_999 * RECORD_BYTES as u64;
@@ -98,7 +98,7 @@ fn a_record_cut_short_is_named_by_the_byte_at_which_it_starts() {
 }
 
 #[test]
-fn records_given_as_a_log_are_told_by_their_first_unprintable_byte() {
+fn records_read_as_a_log_are_an_error_with_the_first_unprintable_byte() {
     let mut bytes = record().repeat(3);
     bytes[..4].copy_from_slice(b"5555");
     for format in [TraceFormat::Common, TraceFormat::Combined] {
@@ -111,7 +111,7 @@ fn records_given_as_a_log_are_told_by_their_first_unprintable_byte() {
 }
 
 #[test]
-fn a_log_given_as_records_is_refused() {
+fn a_log_read_as_records_is_an_error() {
     let found = read_as(LINE.repeat(10).as_bytes(), TraceFormat::WorldCup);
     assert!(
         matches!(found, Err(TraceError::NotRecords { offset: 0 })),
@@ -120,7 +120,7 @@ fn a_log_given_as_records_is_refused() {
 }
 
 #[test]
-fn a_text_that_is_no_log_is_refused() {
+fn a_text_that_is_no_log_is_an_error() {
     let found = read(b"# Traces\n\nReal access logs to develop and test against.\n");
     assert!(
         matches!(found, Err(TraceError::Unrecognized { examined: 56 })),
@@ -129,7 +129,7 @@ fn a_text_that_is_no_log_is_refused() {
 }
 
 #[test]
-fn damaged_compression_is_placed_in_the_compressed_file() {
+fn damaged_compression_is_an_error_with_its_offset() {
     let text = LINE.repeat(50_000);
     for (compression, whole) in [
         (Compression::Gzip, gzip(text.as_bytes())),
@@ -167,7 +167,7 @@ fn compressed_files_joined_end_to_end_are_read_to_the_last() {
 }
 
 #[test]
-fn every_bad_line_is_named_with_its_reason() {
+fn every_rejected_line_is_listed_with_its_reason() {
     let text = [
         LINE,
         "\n",
@@ -198,7 +198,7 @@ fn every_bad_line_is_named_with_its_reason() {
 }
 
 #[test]
-fn a_line_too_long_for_a_request_is_rejected_wherever_it_stands() {
+fn a_line_that_is_too_long_is_rejected_at_any_position() {
     for length in [65_537, 300_000, 1_000_000] {
         let long = "x".repeat(length);
         let text = format!("{LINE}{long}\n{LINE}{long}");
@@ -208,7 +208,7 @@ fn a_line_too_long_for_a_request_is_rejected_wherever_it_stands() {
 }
 
 #[test]
-fn a_combined_line_is_torn_when_its_agent_is() {
+fn a_combined_line_with_a_torn_agent_is_rejected() {
     let torn = COMBINED
         .trim_end()
         .trim_end_matches('"')
@@ -219,7 +219,7 @@ fn a_combined_line_is_torn_when_its_agent_is() {
 }
 
 #[test]
-fn the_format_is_that_of_the_first_whole_line() {
+fn the_first_complete_line_decides_the_format() {
     let torn = "4 0\nhost - - [01/Jul";
     for (line, format) in [
         (LINE, TraceFormat::Common),
@@ -234,7 +234,7 @@ fn the_format_is_that_of_the_first_whole_line() {
 }
 
 #[test]
-fn a_record_with_a_code_of_no_meaning_is_rejected_by_its_number() {
+fn a_record_with_an_invalid_code_is_rejected_with_its_number() {
     let mut bytes = record().repeat(8);
     bytes[2 * RECORD_BYTES + 16] = 9;
     bytes[3 * RECORD_BYTES + 17] = 38;
@@ -252,7 +252,7 @@ fn a_record_with_a_code_of_no_meaning_is_rejected_by_its_number() {
 }
 
 #[test]
-fn a_trace_without_a_request_to_answer_cannot_be_replayed() {
+fn a_trace_without_a_usable_request_cannot_be_replayed() {
     let line = LINE.replace("GET", "PROPFIND");
     let found = Replay::read(line.as_bytes(), None, SESSION_WINDOW_S);
     assert!(matches!(

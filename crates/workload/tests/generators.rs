@@ -94,7 +94,7 @@ fn specweb99_has_the_published_file_sizes_and_paths() {
 }
 
 #[test]
-fn specweb99_asks_for_classes_files_and_directories_in_their_shares() {
+fn specweb99_requests_classes_files_and_directories_in_their_shares() {
     let parameters = SpecWeb99::static_only(1000);
     let requests: Vec<_> = specweb99(&parameters, 1)
         .into_iter()
@@ -131,7 +131,7 @@ fn specweb99_asks_for_classes_files_and_directories_in_their_shares() {
 }
 
 #[test]
-fn specweb99_keeps_seventy_of_a_hundred_requests_alive_and_computes_thirty() {
+fn specweb99_has_70_percent_persistent_and_30_percent_dynamic_requests() {
     let sessions = specweb99(&SpecWeb99::mixed(1000), 2);
     let requests: usize = sessions.iter().map(|(_, session)| session.len()).sum();
     let kept: Vec<_> = sessions
@@ -268,7 +268,7 @@ fn a_world_cup_thinned_like_the_sample_of_day_6_comes_near_it() {
 }
 
 #[test]
-fn world_cup_requests_crowd_on_few_objects_as_on_day_6() {
+fn world_cup_requests_have_the_popularity_of_day_6() {
     let mut requests: HashMap<u32, usize> = HashMap::new();
     for request in lognormal(&LognormalSessions::world_cup(), 1)
         .iter()
@@ -301,7 +301,7 @@ fn an_object_always_has_the_same_size() {
 }
 
 #[test]
-fn the_size_of_responses_does_not_change_who_comes_and_how_often() {
+fn the_size_of_responses_does_not_change_clients_and_session_lengths() {
     let shape = |parameters| {
         lognormal(&parameters, 1)
             .into_iter()
@@ -338,7 +338,7 @@ fn a_seed_gives_the_same_sessions_on_every_machine() {
 }
 
 #[test]
-fn a_parameter_out_of_range_is_named_with_what_is_allowed() {
+fn an_invalid_parameter_is_an_error_that_names_the_range() {
     let broken = LognormalSessions {
         objects: 20_001,
         ..LognormalSessions::world_cup()
@@ -370,7 +370,7 @@ fn a_parameter_out_of_range_is_named_with_what_is_allowed() {
 }
 
 #[test]
-fn an_unknown_parameter_is_refused() {
+fn an_unknown_parameter_is_an_error() {
     let mut table = toml::Table::try_from(SpecWeb99::mixed(10)).unwrap();
     table.insert("conections".to_owned(), 10.into());
     assert!(

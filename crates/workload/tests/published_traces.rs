@@ -98,7 +98,7 @@ fn day_5_of_the_world_cup_has_every_figure_of_its_official_summary() {
 }
 
 #[test]
-fn the_first_of_august_1995_at_nasa_has_its_known_counts() {
+fn nasa_on_1_august_1995_has_the_known_counts() {
     let Some(summary) = summary_of("nasa-1995-08-01.clf.gz") else {
         return;
     };
@@ -115,7 +115,7 @@ fn the_first_of_august_1995_at_nasa_has_its_known_counts() {
 }
 
 #[test]
-fn the_head_of_july_1995_is_read_whole_with_its_missing_sizes_and_version() {
+fn the_start_of_july_1995_is_read_with_its_missing_sizes_and_version() {
     let Some(summary) = summary_of("nasa-1995-07-01-head.clf") else {
         return;
     };
@@ -124,7 +124,7 @@ fn the_head_of_july_1995_is_read_whole_with_its_missing_sizes_and_version() {
 }
 
 #[test]
-fn every_torn_line_of_august_1995_is_counted_and_named() {
+fn every_torn_line_of_august_1995_is_counted_and_listed() {
     let Some(summary) = summary_of("nasa-1995-08-torn.clf.gz") else {
         return;
     };
@@ -157,7 +157,7 @@ fn day_6_of_the_world_cup_has_the_published_shape_of_sessions() {
 }
 
 #[test]
-fn a_replay_sends_every_request_of_the_trace_and_starts_over() {
+fn a_replay_returns_every_request_of_the_trace_and_repeats_it() {
     let Some(path) = shared_trace("wc98-day6-sample.bin.gz") else {
         return;
     };

@@ -194,7 +194,7 @@ fn surge_s_files_and_requests_have_their_means() {
 }
 
 #[test]
-fn surge_s_users_pause_and_think_as_published() {
+fn surge_users_pause_and_think_as_published() {
     let drawn = requests(&Surge::default(), 5, DRAWS);
     let mut generator = Surge::default().generator(5).unwrap();
     let (mut pauses, mut thoughts, mut pages, mut page) =
@@ -235,7 +235,7 @@ fn one_seed_gives_one_sequence() {
 }
 
 #[test]
-fn webstone_asks_for_its_files_in_their_shares() {
+fn webstone_requests_its_files_in_their_shares() {
     let mut generator = WebStoneGenerator::new(1);
     let (mut counts, mut sum) = ([0; 5], 0.0);
     for _ in 0..DRAWS {

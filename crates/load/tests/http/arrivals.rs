@@ -1,4 +1,4 @@
-//! When requests start, and what is told of those that could not.
+//! Start times of requests, and reports of those that could not start.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -42,8 +42,8 @@ fn a_closed_loop_counts_every_response_once() {
     );
 }
 
-/// A server that stands still for a fifth of a run makes every request of that time late, whether or
-/// not the generator had a connection to send it on.
+/// A server that stops for a fifth of a run delays every request of that time, whether or not the
+/// generator has a free connection.
 #[test]
 fn a_frozen_server_shows_in_the_response_times_and_not_in_the_median_service_time() {
     let server = Arc::new(Server::of_bytes(100));
@@ -61,16 +61,16 @@ fn a_frozen_server_shows_in_the_response_times_and_not_in_the_median_service_tim
     });
     freezer.join().unwrap();
     let pair = report.latency_us;
-    // What was to be sent as it froze waited until it went on: no machine makes that shorter.
+    // A request at the begin of the freeze waits for its end on every machine.
     assert!(pair.response.max > 750_000.0, "{pair:?}");
-    // Only what was under way on sixteen connections waited after it was sent.
+    // Only requests on the sixteen connections waited after their send.
     assert!(pair.service.p90 < pair.response.p90, "{pair:?}");
     let arrived = report.requests + report.unsent + report.unfinished;
-    assert_eq!(arrived, 1600, "none is forgotten");
+    assert_eq!(arrived, 1600, "every arrival is counted");
 }
 
 #[test]
-fn fractions_of_a_request_a_second_are_kept() {
+fn a_fractional_rate_is_accepted() {
     let server = Server::of_bytes(10);
     let report = load(Settings {
         arrivals: at_rate(2.5),
@@ -83,7 +83,7 @@ fn fractions_of_a_request_a_second_are_kept() {
 }
 
 #[test]
-fn what_finds_no_connection_is_counted_as_unsent() {
+fn arrivals_without_a_free_connection_are_counted_as_unsent() {
     let server = Server::start(|_, stream| {
         thread::sleep(Duration::from_millis(200));
         stream.write_all(&response(b"late")).is_ok()
@@ -103,7 +103,7 @@ fn what_finds_no_connection_is_counted_as_unsent() {
 }
 
 #[test]
-fn a_warm_up_counts_nowhere() {
+fn nothing_in_the_warm_up_counts() {
     let answered = Arc::new(AtomicU64::new(0));
     let counter = Arc::clone(&answered);
     let server = Server::start(move |_, stream| {
@@ -121,7 +121,7 @@ fn a_warm_up_counts_nowhere() {
 }
 
 #[test]
-fn sessions_that_arrive_bring_their_own_connections() {
+fn each_arriving_session_has_its_own_connection() {
     let server = Server::of_bytes(10);
     let report = load(Settings {
         arrivals: Arrivals::Sessions {
@@ -141,7 +141,7 @@ fn sessions_that_arrive_bring_their_own_connections() {
 }
 
 #[test]
-fn an_ended_run_keeps_what_was_measured() {
+fn an_interrupted_run_returns_its_measurements() {
     let server = Server::of_bytes(10);
     let stop = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&stop);
@@ -173,6 +173,6 @@ fn memory_does_not_grow_with_the_run() {
     });
     let grown = resident().saturating_sub(before);
     assert!(report.requests > 100, "{}", report.requests);
-    // Keeping one time a request would take 8 bytes of each; other tests run beside this one.
+    // Storing one time per request needs 8 bytes each. Other tests run at the same time.
     assert!(grown < 64_000_000, "{grown} bytes more");
 }

@@ -1,4 +1,4 @@
-//! Servers that are gone, break off, answer nonsense or nothing.
+//! Servers that disappear, close early, or send invalid responses or none.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::server::{Server, response};
 use crate::{load, settings};
 
 #[test]
-fn a_server_that_dies_in_the_middle_is_reported_with_what_it_did_before() {
+fn the_report_of_a_server_that_dies_contains_its_earlier_responses() {
     let server = Arc::new(Server::of_bytes(100));
     let killer = {
         let server = Arc::clone(&server);
@@ -22,7 +22,7 @@ fn a_server_that_dies_in_the_middle_is_reported_with_what_it_did_before() {
             server.kill();
         })
     };
-    // Of an hour, which it does not wait for without a server.
+    // The run ends long before its hour without a server.
     let report = load(Settings {
         duration: Some(Duration::from_secs(3600)),
         ..settings(&server, 8)
@@ -43,7 +43,7 @@ fn a_server_that_dies_in_the_middle_is_reported_with_what_it_did_before() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_named_before_the_run() {
+fn a_missing_server_is_an_error_before_the_run() {
     let server = Server::of_bytes(1);
     server.kill();
     thread::sleep(Duration::from_millis(100));
@@ -53,7 +53,7 @@ fn a_server_that_is_not_there_is_named_before_the_run() {
     assert!(error.hint().is_some());
 }
 
-/// The errors of ten requests to a server that answers with some bytes and closes.
+/// Expects ten errors of one kind from a server that sends some bytes and closes.
 fn errors_of(bytes: &'static [u8], expected: &str) {
     let server = Server::start(move |_, stream| {
         stream.write_all(bytes).unwrap();
@@ -74,7 +74,7 @@ fn errors_of(bytes: &'static [u8], expected: &str) {
 }
 
 #[test]
-fn broken_responses_are_told_apart() {
+fn invalid_responses_are_counted_by_kind() {
     errors_of(
         b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort",
         "short_body",
@@ -96,7 +96,7 @@ fn broken_responses_are_told_apart() {
 }
 
 #[test]
-fn a_reset_and_a_silence_are_told_apart() {
+fn a_reset_and_a_time_out_are_counted_separately() {
     let server = Server::start(|_, stream| {
         rustix::net::sockopt::set_socket_linger(&*stream, Some(Duration::ZERO)).unwrap();
         // Dropped with data unread and no linger, a socket sends a reset.
@@ -130,10 +130,10 @@ fn a_reset_and_a_silence_are_told_apart() {
 }
 
 #[test]
-fn a_kept_connection_that_the_server_closes_costs_no_request() {
+fn a_server_that_closes_an_idle_connection_causes_no_error() {
     let asked = AtomicU64::new(0);
     let server = Server::start(move |_, stream| {
-        // Closes after every third answer, without a word.
+        // Closes after every third response without announcing it.
         stream.write_all(&response(b"x")).is_ok() && asked.fetch_add(1, Ordering::SeqCst) % 3 != 2
     });
     let report = load(Settings {
@@ -154,9 +154,9 @@ fn a_kept_connection_that_the_server_closes_costs_no_request() {
     );
 }
 
-/// What was not sent to a server that had died was not held up by busy connections.
+/// Requests to a dead server are not sent, but not because connections are busy.
 #[test]
-fn an_open_load_whose_server_dies_does_not_blame_its_connections() {
+fn the_notes_name_a_missing_server_instead_of_busy_connections() {
     let server = Arc::new(Server::of_bytes(100));
     let killer = {
         let server = Arc::clone(&server);
@@ -182,9 +182,9 @@ fn an_open_load_whose_server_dies_does_not_blame_its_connections() {
     }
 }
 
-/// An answer that the workload cannot use is a failed request as well: a load of nothing else failed.
+/// A response with an unexpected status is a failed request.
 #[test]
-fn a_load_in_which_every_request_fails_has_failed_and_names_the_kinds() {
+fn a_load_of_failures_only_has_failed_and_names_the_errors() {
     let server = Server::start(|_, stream| {
         let text = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n";
         stream.write_all(text).is_ok()
@@ -203,7 +203,7 @@ fn a_load_in_which_every_request_fails_has_failed_and_names_the_kinds() {
 }
 
 #[test]
-fn a_load_in_which_one_request_went_well_has_not_failed() {
+fn a_load_with_one_good_response_has_not_failed() {
     let asked = AtomicU64::new(0);
     let server = Server::start(
         move |_, stream| match asked.fetch_add(1, Ordering::SeqCst) {
@@ -221,7 +221,7 @@ fn a_load_in_which_one_request_went_well_has_not_failed() {
 }
 
 #[test]
-fn a_load_that_nobody_answers_has_failed() {
+fn a_load_without_a_response_has_failed() {
     let server = Server::start(|_, _| {
         thread::sleep(Duration::from_secs(2));
         false

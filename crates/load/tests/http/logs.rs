@@ -1,4 +1,4 @@
-//! Logs: replayed at their own times or as fast as they are answered, whole or in parts.
+//! Logs: replayed with or without their times, whole or in shards.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use perpacket_load::http::{Arrivals, Settings, Shard, Spread, Workload, run};
 use crate::server::{Server, response};
 use crate::{load, settings};
 
-/// Writes a log of `lines` and returns its directory, which has to live on, and its path.
+/// Writes a log of `lines`; returns its directory, which is deleted when dropped, and its path.
 fn log(lines: &str) -> (tempfile::TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("access.log");
@@ -34,7 +34,7 @@ fn log_of(file: PathBuf) -> Workload {
 }
 
 #[test]
-fn a_log_is_replayed_at_its_own_times_a_client_a_connection() {
+fn a_log_is_replayed_at_its_times_with_one_connection_per_session() {
     let lines = [
         line("a", 0, "GET /1 HTTP/1.0", 200, "10"),
         line("b", 0, "GET /2 HTTP/1.0", 200, "10"),
@@ -89,7 +89,7 @@ fn a_log_is_replayed_at_its_own_times_a_client_a_connection() {
 }
 
 #[test]
-fn the_parts_of_a_log_are_all_of_it() {
+fn the_shards_of_a_log_contain_every_request_once() {
     let hosts = 0..30;
     let lines = hosts.map(|host| line(&format!("h{host}"), host % 3, "GET /1 HTTP/1.0", 200, "10"));
     let (_directory, path) = log(&lines.collect::<String>());
@@ -109,7 +109,7 @@ fn the_parts_of_a_log_are_all_of_it() {
 }
 
 #[test]
-fn a_log_that_holds_nothing_to_replay_is_refused() {
+fn a_log_without_a_usable_request_is_an_error() {
     let server = Server::of_bytes(10);
     let (_directory, path) = log(&line("a", 0, "DELETE /1 HTTP/1.0", 200, "10"));
     let error = run(
@@ -134,7 +134,7 @@ fn six_requests() -> String {
 }
 
 #[test]
-fn as_fast_as_it_goes_a_log_is_replayed_once_and_says_so() {
+fn a_log_without_its_times_is_replayed_once_with_a_note() {
     let (_directory, path) = log(&six_requests());
     let server = Server::of_bytes(1);
     let report = load(Settings {
@@ -150,7 +150,7 @@ fn as_fast_as_it_goes_a_log_is_replayed_once_and_says_so() {
 }
 
 #[test]
-fn a_replay_that_is_cut_says_how_far_it_came() {
+fn a_replay_that_ends_early_reports_its_progress() {
     let (_directory, path) = log(&six_requests());
     let server = Server::of_bytes(1);
     let report = load(Settings {
@@ -166,7 +166,7 @@ fn a_replay_that_is_cut_says_how_far_it_came() {
 }
 
 #[test]
-fn a_log_that_repeats_goes_on_to_the_end_of_the_run_and_says_so() {
+fn a_repeated_log_lasts_until_the_end_of_the_run_with_a_note() {
     let (_directory, path) = log(&six_requests());
     let server = Server::of_bytes(1);
     let report = load(Settings {
@@ -187,7 +187,7 @@ fn a_log_that_repeats_goes_on_to_the_end_of_the_run_and_says_so() {
 }
 
 #[test]
-fn lines_that_are_left_out_are_told_with_number_and_reason() {
+fn rejected_lines_are_listed_with_number_and_reason() {
     let lines = [
         line("a", 0, "GET /1 HTTP/1.0", 200, "1"),
         "a - - [01/Jul/1995:00:00:00 -0400] \"GET /torn\n".to_owned(),
@@ -227,7 +227,7 @@ fn a_redirect_that_the_log_recorded_is_expected() {
 }
 
 #[test]
-fn object_mappings_of_a_log_with_paths_of_its_own_are_refused() {
+fn object_mappings_of_a_text_log_are_refused() {
     let (directory, path) = log(&six_requests());
     let objects = directory.path().join("object_mappings");
     std::fs::write(&objects, "         0 /x\n").unwrap();

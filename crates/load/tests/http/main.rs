@@ -1,4 +1,4 @@
-//! What `load http` measures and what it says when things go wrong, against a server of its own.
+//! Measurements and errors of `load http`, against a small server.
 
 #![expect(clippy::unwrap_used, reason = "tests panic on errors")]
 

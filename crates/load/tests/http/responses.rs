@@ -1,4 +1,4 @@
-//! How responses are read, at which speed, and what is checked of them.
+//! Reading and checking responses.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,7 +37,7 @@ fn chunked_bodies_and_bodies_until_the_close_are_read() {
 }
 
 #[test]
-fn a_body_that_changes_under_the_digest_is_an_error() {
+fn a_body_with_another_digest_is_an_error() {
     let asked = AtomicU64::new(0);
     let server = Server::start(move |_, stream| {
         let body = if asked.fetch_add(1, Ordering::SeqCst) == 5 {
@@ -83,7 +83,7 @@ fn a_line_of_400_kilobits_carries_90_kilobytes_in_1_8_seconds() {
 }
 
 #[test]
-fn connections_that_get_less_than_their_line_could_carry_do_not_conform() {
+fn connections_below_their_line_speed_do_not_conform() {
     let server = Server::start(|_, stream| {
         thread::sleep(Duration::from_millis(300));
         stream.write_all(&response(&[b'x'; 1000])).is_ok()

@@ -1,4 +1,4 @@
-//! A small web server for tests: a thread a connection, and one function that answers.
+//! A small web server for tests: one thread per connection, one function for all responses.
 
 #![expect(clippy::unwrap_used, reason = "a test's server may panic")]
 
@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-/// What a server answers to a request's head, and whether it goes on with the connection.
+/// Sends the response to a request's head; returns whether the connection stays open.
 pub type Answer = dyn Fn(&str, &mut TcpStream) -> bool + Send + Sync;
 
-/// A server that ends with its test.
+/// A server that stops at the end of its test.
 pub struct Server {
     pub address: SocketAddr,
     shared: Arc<Shared>,
@@ -54,7 +54,7 @@ impl Server {
         Self { address, shared }
     }
 
-    /// A server whose every answer is a body of so many bytes.
+    /// A server whose responses have a body of this size.
     pub fn of_bytes(bytes: usize) -> Self {
         Self::start(move |_, stream| stream.write_all(&response(&vec![b'x'; bytes])).is_ok())
     }
@@ -64,19 +64,19 @@ impl Server {
         format!("http://{}{path}", self.address)
     }
 
-    /// Connections it had, the probe's included.
+    /// Accepted connections, including the one before the run.
     pub fn connections(&self) -> u64 {
         self.shared.connections.load(Ordering::SeqCst)
     }
 
-    /// Answers nothing for a time, as a stopped process.
+    /// Sends nothing for a time, like a stopped process.
     pub fn freeze(&self, time: Duration) {
         self.shared.frozen.store(true, Ordering::SeqCst);
         thread::sleep(time);
         self.shared.frozen.store(false, Ordering::SeqCst);
     }
 
-    /// Closes everything, as a killed process: afterwards the port refuses.
+    /// Closes everything, like a killed process. The port then refuses connections.
     pub fn kill(&self) {
         self.shared.ended.store(true, Ordering::SeqCst);
         let _ = TcpStream::connect(self.address);

@@ -1,4 +1,4 @@
-//! What is asked: the workloads, their protocol, and where connections come from.
+//! Workloads, their requests, and the source addresses of connections.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ fn a_file_of_another_size_than_the_workload_s_is_an_error() {
 }
 
 #[test]
-fn specweb99_asks_for_its_files_with_its_operations() {
+fn specweb99_requests_its_files_with_its_operations() {
     let seen = Arc::new(std::sync::Mutex::new(Vec::new()));
     let heads = Arc::clone(&seen);
     let server = Server::start(move |head, stream| {
@@ -66,7 +66,7 @@ fn specweb99_asks_for_its_files_with_its_operations() {
 }
 
 #[test]
-fn conditional_requests_name_the_date_the_server_gave() {
+fn conditional_requests_have_the_date_that_the_server_sent() {
     let server = Server::start(|head, stream| {
         let not_modified = head.contains("If-Modified-Since: Sat, 21 Nov 2026 00:00:00 GMT");
         let text = match not_modified {
@@ -93,7 +93,7 @@ fn conditional_requests_name_the_date_the_server_gave() {
 }
 
 #[test]
-fn every_request_has_its_line_in_the_log() {
+fn the_request_log_has_a_line_per_request() {
     let server = Server::of_bytes(10);
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("requests.csv");
@@ -111,7 +111,7 @@ fn every_request_has_its_line_in_the_log() {
 }
 
 #[test]
-fn connections_come_from_the_addresses_they_were_given() {
+fn connections_use_the_given_source_addresses() {
     let peers = Arc::new(std::sync::Mutex::new(std::collections::BTreeSet::new()));
     let seen = Arc::clone(&peers);
     let server = Server::start(move |_, stream| {

@@ -1,9 +1,8 @@
 //! Seeded streams of random numbers that give the same values on every machine.
 //!
-//! Every use of randomness draws from a stream of its own, named by what it is for, so that
-//! drawing more of one thing never shifts another: runs that differ in a policy but not in their
-//! seed see the same workload. All arithmetic is IEEE 754 basic operations and `libm`, never the
-//! platform's mathematics library.
+//! Each use of random numbers has its own named stream, so that drawing more numbers for one use does
+//! not change another: runs with one seed and different policies have the same workload. All arithmetic
+//! is IEEE 754 basic operations and `libm`, never the mathematics library of the platform.
 
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -55,7 +54,7 @@ impl Stream {
     }
 }
 
-/// FNV-1a, 64 bits: spreads the stream's name over the seed.
+/// FNV-1a, 64 bits: a hash of the stream's name.
 fn fnv1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
@@ -77,7 +76,7 @@ pub(crate) struct AliasTable {
     slots: Vec<Slot>,
 }
 
-/// A column of the table: its own outcome below the threshold, another one above it.
+/// A column of the table: its own outcome up to the threshold, another one above it.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     threshold: u32,
