@@ -32,7 +32,10 @@ impl Far {
                 cpus: Vec::new(),
                 congestion: None,
             };
-            serve(&settings, &flag, &mut |address| sender.send(address).unwrap()).unwrap()
+            serve(&settings, &flag, &mut |address| {
+                sender.send(address).unwrap()
+            })
+            .unwrap()
         });
         Self {
             address: receiver.recv().unwrap(),

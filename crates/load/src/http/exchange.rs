@@ -181,16 +181,11 @@ impl Worker {
                 Parsed::Complete => true,
                 Parsed::Incomplete => false,
             };
-            let connection = &self.connections[slot as usize];
-            if let Some(speed) = line_speed {
-                let line_ns =
-                    u128::from(connection.received_bytes) * BITS_PER_BYTE_NS / u128::from(speed);
-                let until = connection.sent_ns + line_ns as u64;
-                if until > now {
-                    let wait = if complete { Wait::LineEnd } else { Wait::Line };
-                    self.wait_until(slot, wait, until);
-                    break;
-                }
+            let until = self.line_until_ns(slot);
+            if until > now {
+                let wait = if complete { Wait::LineEnd } else { Wait::Line };
+                self.wait_until(slot, wait, until);
+                break;
             }
             if complete {
                 self.complete_request(slot, now);
@@ -204,6 +199,16 @@ impl Worker {
             }
         }
         self.buffer = buffer;
+    }
+
+    /// When the line delivers the last of the received bytes; 0 without a line speed.
+    fn line_until_ns(&self, slot: u32) -> u64 {
+        let Some(speed_bps) = self.run.settings.line_speed_bps else {
+            return 0;
+        };
+        let connection = &self.connections[slot as usize];
+        let bytes = u128::from(connection.received_bytes);
+        connection.sent_ns + (bytes * BITS_PER_BYTE_NS / u128::from(speed_bps)) as u64
     }
 
     /// Parses bytes of a response.

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::counts::Counts;
 use super::notes::{Unfinished, notes};
 use super::session::OPERATION_NAMES;
-use super::settings::{Arrivals, Settings};
+use super::settings::Settings;
 use super::thread_result::ThreadResult;
 use crate::error::LoadError;
 use crate::latency::{Latency, LatencySummary};
@@ -205,20 +205,9 @@ impl Report {
             schema: SCHEMA,
             url: settings.url.clone(),
             workload: settings.workload.name(),
-            arrivals: match settings.arrivals {
-                Arrivals::Closed => "closed",
-                Arrivals::Requests { .. } => "requests",
-                Arrivals::Sessions { .. } => "sessions",
-                Arrivals::Recorded { .. } => "recorded",
-            },
-            arrivals_per_s: match settings.arrivals {
-                Arrivals::Requests { per_s, .. } | Arrivals::Sessions { per_s, .. } => Some(per_s),
-                Arrivals::Closed | Arrivals::Recorded { .. } => None,
-            },
-            speed: match settings.arrivals {
-                Arrivals::Recorded { speed } => Some(speed),
-                _ => None,
-            },
+            arrivals: settings.arrivals.name(),
+            arrivals_per_s: settings.arrivals.per_s(),
+            speed: settings.arrivals.speed(),
             connections: settings.connections,
             threads: run.threads,
             duration_s,

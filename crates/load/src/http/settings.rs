@@ -132,6 +132,35 @@ impl Arrivals {
     pub fn are_open(self) -> bool {
         self != Self::Closed
     }
+
+    /// Name in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Closed => "closed",
+            Self::Requests { .. } => "requests",
+            Self::Sessions { .. } => "sessions",
+            Self::Recorded { .. } => "recorded",
+        }
+    }
+
+    /// Arrivals per second, in an open loop.
+    #[must_use]
+    pub fn per_s(self) -> Option<f64> {
+        match self {
+            Self::Requests { per_s, .. } | Self::Sessions { per_s, .. } => Some(per_s),
+            Self::Closed | Self::Recorded { .. } => None,
+        }
+    }
+
+    /// Factor by which the run is faster than the log, if it keeps the log's times.
+    #[must_use]
+    pub fn speed(self) -> Option<f64> {
+        match self {
+            Self::Recorded { speed } => Some(speed),
+            _ => None,
+        }
+    }
 }
 
 /// Arrival process.
