@@ -1,46 +1,46 @@
-//! Everything that can go wrong in a microbenchmark.
+//! Why a microbenchmark fails.
 
 use std::io;
 
 use thiserror::Error;
 
-/// Why a microbenchmark could not run.
+/// Why a microbenchmark fails.
 #[derive(Debug, Error)]
 pub enum BenchError {
-    /// A setting that makes no sense.
+    /// A setting is out of range.
     #[error("{name} = {value}: expected {expected}")]
     Setting {
-        /// Name of the setting.
+        /// The setting's name.
         name: &'static str,
-        /// What was given.
+        /// Its value.
         value: String,
-        /// What would do.
+        /// The allowed range.
         expected: &'static str,
     },
-    /// The kernel gave no memory.
+    /// The kernel has no memory left.
     #[error("cannot get {bytes} bytes of memory: {source}")]
     Memory {
-        /// How much was asked for.
+        /// The size of the request.
         bytes: usize,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// The thread could not be kept on a processor.
-    #[error("cannot run on processor {cpu}: {source}")]
+    /// The thread cannot be bound to a CPU.
+    #[error("cannot run on CPU {cpu}: {source}")]
     Pin {
-        /// Number of the processor.
+        /// The CPU.
         cpu: usize,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// A member of the ring could not be started.
+    /// A member of the ring cannot be started.
     #[error("cannot start member {member} of the ring of {members}: {source}")]
     Member {
         /// Its number in the ring, from 1.
         member: usize,
         /// Members of the ring.
         members: usize,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: io::Error,
     },
     /// The token did not come back.
@@ -57,7 +57,7 @@ impl BenchError {
         move |source| Self::Memory { bytes, source }
     }
 
-    /// Whether another machine or another user might do it, so that the demand was right.
+    /// Whether another machine or another user could do it.
     #[must_use]
     pub fn is_lack_of_machine(&self) -> bool {
         matches!(

@@ -1,14 +1,14 @@
 //! What memory and context switches cost on this machine.
 //!
-//! Two microbenchmarks that explain what servers measure. [`memory`] gives bandwidth over working
-//! set and stride, the latency of dependent loads, and the caches that show in it. [`switch`] gives
-//! the cost of handing the processor from one thread or process to the next.
+//! Two microbenchmarks explain what a server measures. [`memory`] reports bandwidth over working set
+//! and stride, the latency of dependent loads, and the caches that it shows. [`switch`] reports the
+//! cost of a switch from one thread or process to the next.
 //!
-//! Both are single loops that allocate nothing while they are timed, and give every number as a
+//! Both are single loops that allocate nothing while they are timed. They report every number as a
 //! median with an interval and the count of repetitions ([`interval`]), because other work on a
-//! machine disturbs some repetitions much and most of them not at all.
+//! machine disturbs a few repetitions much and most not at all.
 //!
-//! What they measure is described in Isa, *Memory Performance Evaluation of High Throughput
+//! They follow Isa, *Memory Performance Evaluation of High Throughput
 //! Servers* (MSc thesis, KFUPM, 2003), section 4.3; the memory surface is the extended copy
 //! transfer characterization of Stricker and Gross (HPCA 1997).
 

@@ -1,11 +1,11 @@
 //! What of the machine a result cannot be read without: processor, caches, page size, clock.
 
 use std::fs;
-use std::io;
 use std::path::Path;
 use std::time::Instant;
 
-use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
+use perpacket_linux::affinity;
+use rustix::thread::{sched_getaffinity, sched_getcpu};
 use serde::Serialize;
 
 use crate::error::BenchError;
@@ -158,34 +158,29 @@ fn processor() -> Option<String> {
     Some(line.split_once(':')?.1.trim().to_owned())
 }
 
-/// Keeps this thread on one processor, and lets it go where it might before when dropped.
+/// Binds this thread to one CPU. Dropping it restores the CPUs that the thread could use before.
 #[derive(Debug)]
 pub struct Pinned {
-    before: CpuSet,
+    before: Vec<usize>,
 }
 
 impl Pinned {
-    /// Moves the thread to `cpu`; threads and processes it starts inherit that.
+    /// Binds the thread to `cpu`; threads and processes that it starts inherit that.
     ///
     /// # Errors
-    /// The processor is not there or not allowed.
+    /// The CPU does not exist, or this process may not use it.
     pub fn to(cpu: usize) -> Result<Self, BenchError> {
-        let refused = |source: io::Error| BenchError::Pin { cpu, source };
-        if cpu >= CpuSet::MAX_CPU {
-            return Err(refused(io::ErrorKind::InvalidInput.into()));
-        }
-        let before = sched_getaffinity(None).map_err(|error| refused(error.into()))?;
-        let mut only = CpuSet::new();
-        only.set(cpu);
-        sched_setaffinity(None, &only).map_err(|error| refused(error.into()))?;
+        let failed = |source| BenchError::Pin { cpu, source };
+        let before = affinity::allowed().map_err(failed)?;
+        affinity::bind(&[cpu]).map_err(failed)?;
         Ok(Self { before })
     }
 }
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        // The set was in force before, and a destructor has nobody to tell.
-        let _ = sched_setaffinity(None, &self.before);
+        // The thread could use these CPUs before, so this fails only if they are gone.
+        let _ = affinity::bind(&self.before);
     }
 }
 
@@ -222,21 +217,18 @@ mod tests {
     }
 
     #[test]
-    fn pinning_ends_when_dropped() {
-        let before = sched_getaffinity(None).unwrap();
-        let cpu = (0..CpuSet::MAX_CPU)
-            .find(|&cpu| before.is_set(cpu))
-            .unwrap();
+    fn dropping_a_binding_restores_the_cpus() {
+        let before = affinity::allowed().unwrap();
         {
-            let _pinned = Pinned::to(cpu).unwrap();
-            assert_eq!(sched_getaffinity(None).unwrap().count(), 1);
+            let _pinned = Pinned::to(before[0]).unwrap();
+            assert_eq!(affinity::allowed().unwrap(), before[..1]);
         }
-        assert_eq!(sched_getaffinity(None).unwrap(), before);
+        assert_eq!(affinity::allowed().unwrap(), before);
     }
 
     #[test]
-    fn a_processor_that_is_not_there_is_an_error_that_names_it() {
+    fn a_cpu_that_does_not_exist_is_an_error_that_names_it() {
         let error = Pinned::to(100_000).unwrap_err();
-        assert!(error.to_string().contains("processor 100000"), "{error}");
+        assert!(error.to_string().contains("CPU 100000"), "{error}");
     }
 }

@@ -8,6 +8,8 @@
 //!
 //! The wheel reads no clock: the caller passes the time in nanoseconds of any monotonic clock.
 
+#![forbid(unsafe_code)]
+
 /// Nanoseconds of a tick, as a power of two: 16.4 us. A timer fires at most one tick late.
 const TICK_SHIFT: u32 = 14;
 /// Bits of a level's digit.

@@ -1,8 +1,8 @@
-//! A ring of locks, and those who pass a token round it.
+//! A ring of threads or processes that pass a token.
 //!
-//! Every member sleeps on a lock of its own. Who gets the token reads its working set and opens the
-//! next member's lock. With all members on one processor each pass is one switch: who gave the
-//! token away sleeps, and only then can the next run.
+//! Every member sleeps on a lock of its own. The member with the token reads its working set and
+//! opens the next member's lock. With all members on one CPU each pass is one switch: the next
+//! member runs only when the previous one sleeps.
 
 use std::hint::black_box;
 use std::io;
@@ -18,21 +18,21 @@ const OPEN: u32 = 1;
 /// The ring is over.
 const OVER: u32 = 2;
 
-/// Longest sleep: a token that is lost does not hold the ring for ever.
+/// Longest sleep: a lost token does not block the ring for ever.
 const LONGEST_SLEEP_S: i64 = 5;
 
-/// Why a member no longer waits.
+/// What ended a member's wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub enum Wake {
     /// It has the token.
     Token,
     /// The ring is over.
     Over,
-    /// Nothing came in seconds.
-    Nothing,
+    /// The time is up.
+    Timeout,
 }
 
-/// The locks of all members, and how the kernel is asked to wait on them.
+/// The locks of all members.
 #[derive(Debug)]
 pub struct Ring {
     locks: SharedTable<CacheAligned<AtomicU32>>,
@@ -51,19 +51,19 @@ impl Ring {
         Ok(Self { locks, flags })
     }
 
-    /// How many members it is for.
+    /// Number of members.
     pub fn members(&self) -> usize {
         self.locks.len()
     }
 
-    /// Waits at a member's lock.
-    pub fn take(&self, member: usize) -> Turn {
+    /// Waits for the token at a member's lock.
+    pub fn wait(&self, member: usize) -> Wake {
         let state = self.lock(member);
         loop {
             // Exchanged and not stored, so that the end is not overwritten.
             match state.compare_exchange(OPEN, CLOSED, Ordering::Acquire, Ordering::Acquire) {
-                Ok(_) => return Turn::Token,
-                Err(OVER) => return Turn::Over,
+                Ok(_) => return Wake::Token,
+                Err(OVER) => return Wake::Over,
                 Err(_) => {}
             }
             let longest = futex::Timespec {
@@ -73,69 +73,69 @@ impl Ring {
             if futex::wait(state, self.flags, CLOSED, Some(&longest))
                 == Err(rustix::io::Errno::TIMEDOUT)
             {
-                return Turn::Nothing;
+                return Wake::Timeout;
             }
         }
     }
 
-    /// Opens a member's lock.
-    pub fn give(&self, member: usize) {
+    /// Passes the token to a member.
+    pub fn pass_to(&self, member: usize) {
         self.open(member, OPEN);
     }
 
-    /// Tells all members that the ring is over.
+    /// Ends the ring for all members.
     pub fn end(&self) {
         for member in 0..self.members() {
             self.open(member, OVER);
         }
     }
 
-    /// What a member does until the ring is over.
+    /// Passes the token on until the ring is over.
     pub fn follow(&self, member: usize, working_set: &[u64]) {
         let next = (member + 1) % self.members();
         loop {
-            match self.take(member) {
-                Turn::Token => {
+            match self.wait(member) {
+                Wake::Token => {
                     read(working_set);
-                    self.give(next);
+                    self.pass_to(next);
                 }
-                Turn::Over => return,
-                // Another ring may be running, or the machine was asleep: the leader judges.
-                Turn::Nothing => {}
+                Wake::Over => return,
+                // The machine may have been suspended: the leader decides whether the token is lost.
+                Wake::Timeout => {}
             }
         }
     }
 
-    /// What member 0 does to send the token round so many times; false if it did not come back.
+    /// Sends the token round as member 0; false if it did not come back.
     pub fn lead(&self, rounds: usize, working_set: &[u64]) -> bool {
         let next = 1 % self.members();
         (0..rounds).all(|_| {
-            self.give(next);
-            let turn = self.take(0);
+            self.pass_to(next);
+            let wake = self.wait(0);
             read(working_set);
-            turn == Turn::Token
+            wake == Wake::Token
         })
     }
 
-    /// What passing costs where nobody sleeps: the same calls by one alone, who opens a lock, wakes
-    /// nobody, and asks to wait at a lock that is open, which the kernel declines.
+    /// Makes the calls of a pass without a switch: opens a lock, wakes nobody, and waits at a lock
+    /// that is open, which returns at once.
     pub fn pass_alone(&self, passes: usize, working_set: &[u64]) {
         let state = self.lock(0);
         for _ in 0..passes {
-            self.give(0);
-            // Declined at once, since the lock is open.
+            self.pass_to(0);
+            // Returns at once, because the lock is open.
             let _ = futex::wait(state, self.flags, CLOSED, None);
-            // Open, so taken without waiting.
-            self.take(0);
+            // Returns without a wait.
+            self.wait(0);
             read(working_set);
         }
     }
 
     fn open(&self, member: usize, state: u32) {
         let lock = self.lock(member);
-        // The end stays the end, should a token still be on its way.
+        // A late token does not overwrite the end.
         lock.fetch_max(state, Ordering::Release);
-        // Waking cannot fail on an address that is mapped.
+        // Waking cannot fail at a mapped address.
         let _ = futex::wake(lock, self.flags, 1);
     }
 
@@ -144,7 +144,7 @@ impl Ring {
     }
 }
 
-/// Reads a working set, as a member with something to do would.
+/// Reads a working set, as a member that works would.
 #[inline(never)]
 fn read(working_set: &[u64]) {
     let words = black_box(working_set);
@@ -168,9 +168,9 @@ mod tests {
             for member in [1, 2] {
                 let (ring, order) = (&ring, &order);
                 scope.spawn(move || {
-                    while ring.take(member) == Turn::Token {
+                    while ring.wait(member) == Wake::Token {
                         order.lock().unwrap().push(member);
-                        ring.give((member + 1) % 3);
+                        ring.pass_to((member + 1) % 3);
                     }
                 });
             }

@@ -19,8 +19,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
+use perpacket_linux::descriptors;
 use perpacket_linux::memory::SharedTable;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{Timespec, nanosleep};
 
 use crate::error::ServeError;
@@ -239,14 +239,7 @@ fn wait() {
 
 /// Raises the limit of descriptors as far as possible; returns the number of connections it allows.
 fn connection_limit(settings: &Settings) -> Result<usize, ServeError> {
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit {
-        current: limit.maximum,
-        maximum: limit.maximum,
-    };
-    // Without permission the limit stays as it is.
-    let _ = setrlimit(Resource::Nofile, raised);
-    let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let descriptors = descriptors::raise(u64::MAX);
     match settings.max_connections {
         Some(connections) => Ok(connections),
         None if descriptors <= RESERVED_DESCRIPTORS => Err(ServeError::Lacking {

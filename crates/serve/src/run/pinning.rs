@@ -2,7 +2,8 @@
 
 use std::io;
 
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use perpacket_linux::affinity;
+use rustix::thread::{CpuSet, sched_getaffinity};
 
 use crate::error::ServeError;
 
@@ -31,10 +32,5 @@ pub fn core_of(cores: &[usize], slot: usize) -> Option<usize> {
 
 /// Pins this thread to a CPU.
 pub fn pin(core: Option<usize>) -> io::Result<()> {
-    if let Some(core) = core {
-        let mut set = CpuSet::new();
-        set.set(core);
-        sched_setaffinity(None, &set)?;
-    }
-    Ok(())
+    affinity::bind(core.as_slice())
 }
