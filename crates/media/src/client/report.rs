@@ -284,7 +284,7 @@ fn reasons(streams: &[StreamReport]) -> Vec<Reason> {
     found
 }
 
-/// What one client's stream came to; no packet of any was later than `latest_us`.
+/// The report of a client's stream. `latest_us` is the highest lateness of the run.
 fn stream(client: &Client, window_s: f64, latest_us: f64) -> StreamReport {
     let received = &client.received;
     let counts = received.counts();

@@ -11,7 +11,7 @@ use super::readers::ReadCounts;
 use super::{Buffering, Options};
 
 /// Counters that all threads of the server share.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Counters {
     pub(super) connections: AtomicU64,
     pub(super) connections_open: AtomicU64,
@@ -43,33 +43,9 @@ pub(super) struct Counters {
 impl Counters {
     /// Counters at zero. Packets later than `limit_ns` count as overload.
     pub(super) fn new(limit_ns: u64) -> Self {
-        let zero = AtomicU64::default;
         Self {
-            connections: zero(),
-            connections_open: zero(),
-            connections_refused: zero(),
-            requests: zero(),
-            malformed: zero(),
-            errors: zero(),
-            refused: zero(),
-            sessions: zero(),
-            sessions_open: zero(),
-            timed_out: zero(),
-            unreachable: zero(),
-            playing: zero(),
-            rate_bps: zero(),
-            finished: zero(),
-            failed: zero(),
-            packets: zero(),
-            bytes: zero(),
-            sends: zero(),
-            dropped: zero(),
-            starved: zero(),
-            sender_reports: zero(),
-            receiver_reports: zero(),
-            reported_lost: zero(),
-            reported_jitter_us: zero(),
             lateness: Lateness::new(limit_ns),
+            ..Self::default()
         }
     }
 }

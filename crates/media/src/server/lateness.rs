@@ -37,6 +37,13 @@ pub struct Percentiles {
     pub max: f64,
 }
 
+impl Default for Lateness {
+    /// An empty histogram without a limit.
+    fn default() -> Self {
+        Self::new(u64::MAX)
+    }
+}
+
 impl Lateness {
     /// An empty histogram. Packets later than `limit_ns` count as overload.
     pub(super) fn new(limit_ns: u64) -> Self {

@@ -32,6 +32,7 @@ use std::time::{Duration, Instant};
 
 use perpacket_linux::user::{UserError, drop_root};
 use perpacket_linux::{affinity, descriptors};
+use rustix::process::{Resource, Rlimit, setrlimit};
 use serde::Serialize;
 use thiserror::Error;
 
@@ -143,7 +144,7 @@ pub enum Error {
     Listen {
         /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// The error of the system.
         error: io::Error,
     },
     /// A CPU does not exist or may not be used.
@@ -151,7 +152,7 @@ pub enum Error {
     Core {
         /// The CPU.
         core: usize,
-        /// What the system said.
+        /// The error of the system.
         error: io::Error,
     },
     /// The system has no more threads, descriptors or memory.
@@ -194,6 +195,13 @@ impl Server {
         let sessions = options.max_sessions;
         // Below this limit, connections are refused when descriptors run out.
         descriptors::raise(sessions.saturating_mul(DESCRIPTORS_PER_SESSION) + OTHER_DESCRIPTORS);
+        // The threads of `single` and `double` count against the limit of the user that root becomes.
+        // Only root may raise it.
+        let unlimited = Rlimit {
+            current: None,
+            maximum: None,
+        };
+        let _ = setrlimit(Resource::Nproc, unlimited);
         let maps_files = options.buffering == Buffering::Mapped;
         let library = Library::new(&options.root, maps_files).map_err(|error| Error::Root {
             path: options.root.clone(),
