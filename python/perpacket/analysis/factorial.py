@@ -25,7 +25,7 @@ class Allocation:
     """What the effects of a design are and how much of the variation each explains.
 
     Shares are fractions of the total sum of squares; with `error_share` they sum to 1. Effects of a
-    fraction stand for all that are confounded with them.
+    fraction include all that are confounded with them.
     """
 
     effects: Mapping[Effect, Interval]
@@ -46,8 +46,8 @@ def allocate(
 ) -> Allocation:
     """Effects with intervals and the allocation of variation; one row of responses a run.
 
-    With one replication a run there is no error to judge by: bounds are infinite. Raises
-    `StatisticsError` when rows are missing, of different lengths, or hold what is no number.
+    One replication of each run has no error, and bounds are infinite. Raises `StatisticsError` when
+    rows are missing, have different lengths or a value that is not finite.
     """
     check_confidence(confidence)
     if len(responses) != len(design.runs):

@@ -30,7 +30,7 @@ class Agreement(StrEnum):
     """Its interval contains zero."""
     DIFFER = "differ"
     """Its interval excludes zero."""
-    TOO_WIDE = "interval too wide to tell"
+    TOO_WIDE = "interval too wide"
     """Its interval contains zero and is wider than `WIDEST_POINTS`."""
     ONE_RUN = "one run: no interval"
     LEFT_OUT = "left out"

@@ -28,12 +28,12 @@ class Verdict(StrEnum):
     NOT_SIMULATED = "not simulated"
     """The run has no observation of the figure's configuration."""
     SAME_DIRECTION = "same direction"
-    """A change goes the published way, and is weaker or stronger than the published one."""
+    """A change has the published direction, and is weaker or stronger."""
     OPPOSITE = "opposite direction"
-    """A change goes the other way than the published one."""
+    """A change has the other direction than the published one."""
     UNDECIDED = "not distinguishable"
     """The interval of a change contains zero."""
-    TOO_WIDE = "interval too wide to tell"
+    TOO_WIDE = "interval too wide"
     """The interval contains the published value and nearly every other one."""
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from perpacket.analysis.agreement import handoff, share, throughput
-from perpacket.analysis.agreement.costs import SIMULATED, WAYS
+from perpacket.analysis.agreement.costs import METHODS, SIMULATED
 from perpacket.analysis.estimates import Rows
 from perpacket.analysis.methods import MethodComparison
 from perpacket.study.point import Point
@@ -31,11 +31,11 @@ def compare(points: Sequence[Point], rows: Rows) -> list[MethodComparison]:
     """Two methods for each number, question by question."""
     names: dict[tuple[str, str], dict[int, str]] = {}
     for point in points:
-        question, way = str(point.factors["question"]), str(point.factors["way"])
-        of_way = names.setdefault((question, way), {})
-        of_way[int(point.factors[AXES[question]])] = point.name
+        question, method = str(point.factors["question"]), str(point.factors["way"])
+        of_method = names.setdefault((question, method), {})
+        of_method[int(point.factors[AXES[question]])] = point.name
     found = []
     for module in (share, throughput):
-        by_way = {way: names.get((module.QUESTION, way), {}) for way in WAYS}
-        found += module.contrasts(rows, by_way)
-    return found + handoff.contrasts(rows, names.get((handoff.QUESTION, SIMULATED), {}))
+        by_method = {method: names.get((module.QUESTION, method), {}) for method in METHODS}
+        found += module.compare(rows, by_method)
+    return found + handoff.compare(rows, names.get((handoff.QUESTION, SIMULATED), {}))

@@ -1,6 +1,6 @@
-"""What a request costs in one observation, measured or simulated, in units of its own machine.
+"""The cost of a request in one observation, measured or simulated, in units of its own machine.
 
-Processor time where it was measured, cycles where it was simulated: every use divides one of them
+The unit is processor time in a measurement and cycles in a simulation: every use divides one cost
 by another of the same run.
 """
 
@@ -14,12 +14,12 @@ from perpacket.study.quantities import BUSY, Row, layers, number
 
 MEASURED = "measured"
 SIMULATED = "simulated"
-WAYS = (MEASURED, SIMULATED)
+METHODS = (MEASURED, SIMULATED)
 """Methods that have runs of their own; models are computed from those."""
 
 STACK = ("tcp", "udp", "ip", "ethernet", "driver", "bypass")
-"""The network stack below the system calls: the layers that both ways tell from the others. Sockets
-are part of the simulator's system calls."""
+"""The network stack below the system calls: the layers that both methods separate from the others.
+Sockets are part of the simulator's system calls."""
 
 PER_US = 1e6
 
@@ -81,11 +81,11 @@ def busy(row: Row) -> float | None:
 
 
 def estimated(
-    way: str, runs: str, rows: Mapping[int, Row], value: Callable[[Row], float | None]
+    method: str, runs: str, rows: Mapping[int, Row], value: Callable[[Row], float | None]
 ) -> MethodValue:
     """What a function of each run of a point says, in per cent."""
     found = {seed: value(row) for seed, row in rows.items()}
-    return MethodValue(way, runs, {s: 100 * one for s, one in found.items() if one is not None})
+    return MethodValue(method, runs, {s: 100 * one for s, one in found.items() if one is not None})
 
 
 def seeds_of(rows: Rows, *points: str) -> list[int]:

@@ -1,8 +1,8 @@
-"""What handing connections to the NIC gains: simulated, by partial handoff, and by LAWS.
+"""The gain of handing connections to the NIC: simulated, by partial handoff, and by LAWS.
 
-Both models are fed from the simulation's own costs: without handoff, and with few connections on
-the NIC. What they say of more is a prediction. The share of the work that is on the NIC is that of
-its packets, as simulated.
+Both models are computed from the simulation's own costs, without handoff and with few connections
+on the NIC; for more connections they predict. The NIC's share of the work is its share of the
+packets, as simulated.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Fed:
 
 
 def fed(none: Row, few: Row) -> Fed | None:
-    """The models' inputs; None where the runs give none that a machine could have."""
+    """The models' inputs; None where the runs have none that a machine can have."""
     share = number(few, "nic_packet_share")
     host = [costs.host_us(row) for row in (none, few)]
     nic = [costs.nic_us(row) for row in (none, few)]
@@ -61,7 +61,7 @@ def fed(none: Row, few: Row) -> Fed | None:
     return Fed(found, stack, extra_us / (stack * host_us))
 
 
-def contrasts(rows: Rows, names: Mapping[int, str]) -> list[MethodComparison]:
+def compare(rows: Rows, names: Mapping[int, str]) -> list[MethodComparison]:
     """Every number of connections on the NIC: simulated beside either model.
 
     The one that feeds partial handoff is no prediction, and left out of it.

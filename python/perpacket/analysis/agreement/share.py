@@ -1,7 +1,7 @@
 """The network stack's share of the busy processor against the size of files.
 
 Measured, simulated, and, for sizes between the smallest and the largest, by a line through those
-two (`perpacket.models.segments`), fed from either way's own runs.
+two (`perpacket.models.segments`), computed from the same method's runs.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from perpacket.analysis.agreement import costs
-from perpacket.analysis.agreement.costs import MEASURED, SIMULATED, WAYS
+from perpacket.analysis.agreement.costs import MEASURED, METHODS, SIMULATED
 from perpacket.analysis.agreement.pairs import Axis
 from perpacket.analysis.estimates import Rows
 from perpacket.analysis.methods import MethodComparison, MethodValue
@@ -36,28 +36,31 @@ BUNDLED = 1.1
 """Segments a frame may differ by this ratio before offload is what bends a line."""
 
 
-def contrasts(rows: Rows, names: Mapping[str, Mapping[int, str]]) -> list[MethodComparison]:
+def compare(rows: Rows, names: Mapping[str, Mapping[int, str]]) -> list[MethodComparison]:
     """Every size: measured beside simulated, and each beside its line where it has one.
 
-    `names` gives the point of each way and size.
+    `names` has the point of each method and size.
     """
-    sizes = sorted({size for of_way in names.values() for size in of_way})
+    sizes = sorted({size for of_method in names.values() for size in of_method})
     found = []
     for size in sizes:
-        runs = {way: rows.get(names[way].get(size, ""), {}) for way in WAYS}
-        by_way = {way: costs.estimated(way, way, runs[way], costs.stack_share) for way in runs}
+        runs = {method: rows.get(names[method].get(size, ""), {}) for method in METHODS}
+        by_method = {
+            method: costs.estimated(method, method, runs[method], costs.stack_share)
+            for method in runs
+        }
         axis = Axis(QUESTION, TITLE, f"files of {size:,} B", size)
         why = apart(runs[MEASURED], runs[SIMULATED])
-        found.append(axis.beside(by_way[MEASURED], by_way[SIMULATED], why, runs[MEASURED]))
+        found.append(axis.beside(by_method[MEASURED], by_method[SIMULATED], why, runs[MEASURED]))
         if sizes[0] < size < sizes[-1]:
-            for way in WAYS:
-                line = predicted(rows, way, names[way], size)
-                why = _why_not_a_line(rows, way, names[way], size)
-                found.append(axis.beside(by_way[way], line, why, runs[way]))
+            for method in METHODS:
+                line = predicted(rows, method, names[method], size)
+                why = _why_not_a_line(rows, method, names[method], size)
+                found.append(axis.beside(by_method[method], line, why, runs[method]))
     return found
 
 
-def predicted(rows: Rows, way: str, names: Mapping[int, str], size: int) -> MethodValue:
+def predicted(rows: Rows, method: str, names: Mapping[int, str], size: int) -> MethodValue:
     """The share at a size by the line through the smallest and the largest, seed by seed."""
     few, many = names.get(min(names, default=0), ""), names.get(max(names, default=0), "")
     middle = names.get(size, "")
@@ -67,7 +70,7 @@ def predicted(rows: Rows, way: str, names: Mapping[int, str], size: int) -> Meth
         share = _share_between(ends, rows[middle][seed])
         if share is not None:
             values[seed] = 100 * share
-    return MethodValue(MODEL.format(way), way, values)
+    return MethodValue(MODEL.format(method), method, values)
 
 
 def _share_between(ends: list[Row], row: Row) -> float | None:
@@ -108,11 +111,11 @@ def apart(measured: Mapping[int, Row], simulated: Mapping[int, Row]) -> str:
     return f"that {GROUPS[group][1]}: {group} {here:.0f} % measured, {there:.0f} % simulated"
 
 
-def _why_not_a_line(rows: Rows, way: str, names: Mapping[int, str], size: int) -> str:
+def _why_not_a_line(rows: Rows, method: str, names: Mapping[int, str], size: int) -> str:
     """What bends the line: bundles of segments, or caches."""
     own = rows.get(names.get(size, ""), {})
     most = rows.get(names.get(max(names, default=0), ""), {})
-    if way == MEASURED:
+    if method == MEASURED:
         bundles = [costs.mean_of(runs, _segments_per_frame) for runs in (own, most)]
         if min(bundles) > 0 and max(bundles) / min(bundles) > BUNDLED:
             return (

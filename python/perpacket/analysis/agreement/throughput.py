@@ -1,7 +1,7 @@
 """Throughput against connections, over that at the fewest.
 
 Measured, simulated, and by the bounds of a server that is the only limit
-(`perpacket.models.saturation`), fed from either way's run at the fewest connections.
+(`perpacket.models.saturation`), computed from the same method's run at the fewest connections.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from perpacket.analysis.agreement import costs
-from perpacket.analysis.agreement.costs import MEASURED, SIMULATED, WAYS
+from perpacket.analysis.agreement.costs import MEASURED, METHODS, SIMULATED
 from perpacket.analysis.agreement.pairs import NOTABLY_IDLE, Axis
 from perpacket.analysis.estimates import Rows
 from perpacket.analysis.methods import MethodComparison, MethodValue
@@ -23,20 +23,20 @@ TITLE = "Throughput over that at {} connections"
 MODEL = "bound by the server, {}"
 
 
-def contrasts(rows: Rows, names: Mapping[str, Mapping[int, str]]) -> list[MethodComparison]:
-    """Every level above the fewest connections: both ways, and each beside its bound."""
-    levels = sorted({level for of_way in names.values() for level in of_way})
+def compare(rows: Rows, names: Mapping[str, Mapping[int, str]]) -> list[MethodComparison]:
+    """Every level above the fewest connections: both methods, and each beside its bound."""
+    levels = sorted({level for of_method in names.values() for level in of_method})
     found = []
     for level in levels[1:]:
         axis = Axis(QUESTION, TITLE.format(levels[0]), f"{level:,} connections", level)
-        by_way = {way: relative(rows, way, names[way], level) for way in WAYS}
-        runs = {way: rows.get(names[way].get(level, ""), {}) for way in WAYS}
-        why = _why_ways_differ(rows, names, level)
-        found.append(axis.beside(by_way[MEASURED], by_way[SIMULATED], why, runs[MEASURED]))
-        for way in WAYS:
-            limit = bound(rows, way, names[way], level)
-            why = _why_not_the_bound(rows, way, names[way], level)
-            found.append(axis.beside(by_way[way], limit, why, runs[way]))
+        by_method = {method: relative(rows, method, names[method], level) for method in METHODS}
+        runs = {method: rows.get(names[method].get(level, ""), {}) for method in METHODS}
+        why = _why_methods_differ(rows, names, level)
+        found.append(axis.beside(by_method[MEASURED], by_method[SIMULATED], why, runs[MEASURED]))
+        for method in METHODS:
+            limit = bound(rows, method, names[method], level)
+            why = _why_not_the_bound(rows, method, names[method], level)
+            found.append(axis.beside(by_method[method], limit, why, runs[method]))
     return found
 
 
@@ -46,17 +46,17 @@ def _ends(rows: Rows, names: Mapping[int, str], level: int) -> list[tuple[int, R
     return [(seed, rows[first][seed], rows[own][seed]) for seed in costs.seeds_of(rows, first, own)]
 
 
-def relative(rows: Rows, way: str, names: Mapping[int, str], level: int) -> MethodValue:
+def relative(rows: Rows, method: str, names: Mapping[int, str], level: int) -> MethodValue:
     """Throughput over that of the same seed at the fewest connections, in per cent."""
     values = {}
     for seed, first, own in _ends(rows, names, level):
         base, rate = (number(row, "requests_per_s") for row in (first, own))
         if base and rate is not None:
             values[seed] = 100 * rate / base
-    return MethodValue(way, way, values)
+    return MethodValue(method, method, values)
 
 
-def bound(rows: Rows, way: str, names: Mapping[int, str], level: int) -> MethodValue:
+def bound(rows: Rows, method: str, names: Mapping[int, str], level: int) -> MethodValue:
     """The same by the model, from how busy the server was at the fewest connections."""
     values = {}
     for seed, first, _ in _ends(rows, names, level):
@@ -68,10 +68,10 @@ def bound(rows: Rows, way: str, names: Mapping[int, str], level: int) -> MethodV
         except ConfigurationError:
             continue
         values[seed] = 100 * float(ratio)
-    return MethodValue(MODEL.format(way), way, values)
+    return MethodValue(MODEL.format(method), method, values)
 
 
-def _why_ways_differ(rows: Rows, names: Mapping[str, Mapping[int, str]], level: int) -> str:
+def _why_methods_differ(rows: Rows, names: Mapping[str, Mapping[int, str]], level: int) -> str:
     """What the two machines do not have in common."""
     of_measured = names[MEASURED]
     both = [rows.get(of_measured.get(n, ""), {}) for n in (min(of_measured, default=0), level)]
@@ -82,23 +82,23 @@ def _why_ways_differ(rows: Rows, names: Mapping[str, Mapping[int, str]], level: 
             f"{100 * client_idle:.0f} % of their processors left, the simulated ones need none"
         )
     changes = [
-        _growth(rows, names[way], level, "measured" if way == MEASURED else "simulated")
-        for way in WAYS
+        _growth(rows, names[method], level, "measured" if method == MEASURED else "simulated")
+        for method in METHODS
     ]
     return f"that caches and kernels are alike: a request costs {' and '.join(changes)}"
 
 
-def _growth(rows: Rows, names: Mapping[int, str], level: int, way: str = "") -> str:
+def _growth(rows: Rows, names: Mapping[int, str], level: int, method: str = "") -> str:
     """How the host's time a request changes from the fewest connections on, in words."""
     first, own = (
         costs.mean_of(rows.get(names.get(n, ""), {}), costs.host_us)
         for n in (min(names, default=0), level)
     )
     change = f"{100 * (own / first - 1):+.1f} %" if first else "an unknown change"
-    return f"{change} {way}".strip()
+    return f"{change} {method}".strip()
 
 
-def _why_not_the_bound(rows: Rows, way: str, names: Mapping[int, str], level: int) -> str:
+def _why_not_the_bound(rows: Rows, method: str, names: Mapping[int, str], level: int) -> str:
     """Which of the model's assumptions the run did not keep."""
     idle = 1 - costs.mean_of(rows.get(names.get(level, ""), {}), costs.busy)
     if idle > NOTABLY_IDLE:
