@@ -1,9 +1,9 @@
 //! The eight categories of the study of host network stack overheads at SIGCOMM 2021 (Cai,
 //! Chaudhary, Vuppalapati, Hwang and Agarwal, table 1), as a projection of layer and kind.
 //!
-//! The study sorts functions; here the chain says the layer and the leaf the kind, and the pair
-//! says the category. What a helper without a name of its own does in a network layer is building
-//! and splitting socket buffers, which is why that pair is `skb`.
+//! The study sorts functions. Here the call chain determines the layer, the leaf the kind, and both
+//! together the category. Unmatched functions in a network layer mostly build and split socket buffers,
+//! so that pair is `skb`.
 
 use std::fmt;
 
@@ -27,7 +27,7 @@ pub enum HostStack {
     Lock,
     /// Context switches and wakeups.
     Scheduling,
-    /// Everything else, interrupts, system calls and user code among it.
+    /// Everything else, such as interrupts, system calls and user code.
     Other,
 }
 

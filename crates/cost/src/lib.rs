@@ -1,7 +1,7 @@
-//! The words everyone shares: layers of the network stack, kinds of work, events.
+//! The vocabulary of costs: layers of the network stack, kinds of work, events.
 //!
-//! This crate depends on nothing. Every table, profile and simulation names costs with these
-//! words, so that a measured, a simulated and a modelled number can stand in one column.
+//! This crate depends on nothing. Every table, profile and simulation uses these names, so that one
+//! column can contain measured, simulated and modelled numbers.
 
 #![forbid(unsafe_code)]
 

@@ -24,7 +24,7 @@ impl Directions {
     }
 }
 
-/// What happened in a window, whatever it cost.
+/// Activity in a window: packets, requests, faults.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Window {
     /// Its length.
@@ -35,13 +35,13 @@ pub struct Window {
     pub segments: Directions,
     /// Bytes of the frames, headers included.
     pub bytes: Directions,
-    /// Requests the server answered, where somebody counted them.
+    /// Requests that the server answered, if they were counted.
     pub requests: Option<u64>,
     /// Switches from one thread to another.
     pub context_switches: u64,
     /// Page faults, minor and major.
     pub page_faults: u64,
-    /// Packets dropped for want of room.
+    /// Packets dropped because a queue or buffer was full.
     pub drops: u64,
 }
 
@@ -52,7 +52,7 @@ pub struct Profile {
     pub event: EventKind,
     /// How much of it, by layer and kind, idle time included.
     pub counts: PerLayer<PerKind<f64>>,
-    /// What happened meanwhile.
+    /// Activity in the same window.
     pub window: Window,
 }
 
@@ -82,7 +82,7 @@ impl Profile {
             .sum()
     }
 
-    /// Everything but the idle loop: what shares are shares of.
+    /// Everything but the idle loop; shares are shares of this.
     #[must_use]
     pub fn busy(&self) -> f64 {
         self.sum(|layer, _| layer != Layer::Idle)

@@ -1,9 +1,9 @@
 //! Layer from the chain, kind from the leaf: what one sample is charged to.
 //!
 //! The walk goes from the leaf outwards to the nearest function that has a layer, and no further
-//! than to where an interrupt came in between. So a copy made for TCP is TCP's cost and of kind
-//! `copy`, receive processing that runs on top of a send is not the send's, and a new helper
-//! function in a new kernel needs no rule. Work of the idle loop is no work.
+//! than an interrupt's entry. So a copy for TCP is a cost of TCP and of kind `copy`, receive
+//! processing on top of a send is not a cost of the send, and a new function of a new kernel needs no
+//! rule. The idle loop is not work.
 
 use std::collections::BTreeSet;
 
@@ -14,20 +14,20 @@ use crate::rules::{FunctionClass, Owner, Rules};
 
 /// What a sample is charged to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Charge {
     /// Where in the stack.
     pub layer: Layer,
     /// What it was doing.
     pub kind: Kind,
     /// Which program or part of the kernel.
     pub category: Category,
-    /// Whether a rule said so. What nobody claimed is `other`.
+    /// Whether a rule matched; otherwise the layer is `other`.
     pub claimed: bool,
-    /// Whether the leaf only says where interrupts were turned on again.
+    /// Whether the leaf is only the place where interrupts were enabled again.
     pub skid: bool,
 }
 
-impl Place {
+impl Charge {
     const fn unclaimed(skid: bool) -> Self {
         Self {
             layer: Layer::Other,
@@ -50,7 +50,7 @@ impl Place {
         }
     }
 
-    /// The idle loop, where symbols cannot tell it.
+    /// The idle loop, when no symbols identify it.
     #[must_use]
     pub const fn idle() -> Self {
         Self {
@@ -62,7 +62,7 @@ impl Place {
         }
     }
 
-    /// Time that the kernel's accounts charge to a layer; what the kernel did in it is not known.
+    /// Time that the kernel's accounts charge to a layer. They do not show what the kernel did.
     #[must_use]
     pub const fn account(layer: Layer) -> Self {
         match layer {
@@ -79,8 +79,8 @@ impl Place {
         }
     }
 
-    /// User code of programs that are not the server, and what a measuring program does to be able
-    /// to measure: none of it is a packet's cost.
+    /// User code of other programs than the server, and the profiler's own work. Neither is a cost of
+    /// packets.
     #[must_use]
     pub const fn other_program() -> Self {
         Self {
@@ -97,12 +97,12 @@ impl Place {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResolvedStack {
     /// What it is charged to.
-    pub place: Place,
+    pub place: Charge,
     /// Its functions, leaf first; none where an address is of no function.
     pub frames: Vec<Option<SymbolId>>,
 }
 
-/// Charges call chains, and remembers what the rules say of each function.
+/// Charges call chains, and caches the class of each function.
 #[derive(Debug)]
 pub struct Attributor {
     symbols: KernelSymbols,
@@ -183,7 +183,7 @@ const INTERRUPT: Owner = Owner {
 };
 
 /// Charges a chain of which each function's class is known, leaf first.
-fn charge(classes: &[Option<FunctionClass>]) -> Place {
+fn charge(classes: &[Option<FunctionClass>]) -> Charge {
     let skid = matches!(classes.first(), Some(Some(class)) if class.skid);
     let mut kind = None;
     for (depth, class) in classes.iter().enumerate() {
@@ -200,7 +200,7 @@ fn charge(classes: &[Option<FunctionClass>]) -> Place {
             None
         };
         if let Some(owner) = owner {
-            return Place {
+            return Charge {
                 layer: owner.layer,
                 kind: kind.unwrap_or(default_kind(owner.layer)),
                 category: owner.category,
@@ -212,10 +212,10 @@ fn charge(classes: &[Option<FunctionClass>]) -> Place {
             break;
         }
     }
-    Place::unclaimed(skid)
+    Charge::unclaimed(skid)
 }
 
-/// What code is that no rule gives a kind: in a network layer, the protocol's own work.
+/// The kind of code that no rule matches: in a network layer, the protocol's own work.
 const fn default_kind(layer: Layer) -> Kind {
     match layer {
         Layer::Socket
@@ -234,7 +234,7 @@ mod tests {
     use super::*;
 
     /// The place of a chain of function names, leaf first, `name@module` for those of a module.
-    fn place(chain: &[&str]) -> Place {
+    fn place(chain: &[&str]) -> Charge {
         let rules = Rules::builtin().unwrap();
         let classes: Vec<_> = chain
             .iter()

@@ -1,20 +1,19 @@
-//! Which modules, processes and functions took the time: breakdowns whose names are found on the
-//! machine and not in a list.
+//! Time by module, process and function, whose names come from the machine and not from a list.
 
 use std::collections::HashMap;
 
 use perpacket_cost::{EventKind, Layer};
 
-use crate::attribute::Place;
+use crate::attribute::Charge;
 use crate::passes::{Passes, SECOND_NS, part};
 use crate::process::{GENERATED, file_name};
 use crate::report::{Cost, Named, ProcessTime, SymbolShare};
 use crate::tally::{Code, Collector, Tally};
 
-/// Functions and processes that are listed at most.
+/// Longest list of functions or processes.
 const TOP: usize = 12;
 
-/// The name of what code is of: the kernel, one of its modules, or a file.
+/// The name of the kernel, the module or the file that code belongs to.
 fn module_name(collector: &Collector, code: Code) -> Option<String> {
     match code {
         Code::Kernel(number) => {
@@ -113,7 +112,7 @@ pub(crate) fn processes(passes: &Passes<'_>, collector: &Collector) -> Vec<Proce
 pub(crate) fn top_leaves(
     tally: &Tally,
     collector: &Collector,
-    chosen: impl Fn(&Place) -> bool,
+    chosen: impl Fn(&Charge) -> bool,
 ) -> Vec<SymbolShare> {
     let symbols = collector.attributor().symbols();
     let mut sums: HashMap<&str, f64> = HashMap::new();

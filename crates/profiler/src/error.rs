@@ -1,10 +1,9 @@
-//! Why a profile could not be taken: a mistake in what was asked, a machine that lacks something,
-//! or a run that failed.
+//! Errors of a profile: a wrong option, a machine that lacks something, or a failed run.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why a profile could not be taken.
+/// An error of a profile.
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
     /// A CPU that does not run here.
@@ -117,19 +116,19 @@ pub enum ProfileError {
     },
 }
 
-/// Whose fault it is, which decides the exit status.
+/// The kind of an error, which determines the exit status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// What was asked is wrong.
+    /// An option is wrong.
     Usage,
-    /// The machine lacks something that was demanded.
+    /// The machine lacks something that was required.
     Lacking,
     /// The run failed.
     Failed,
 }
 
 impl ProfileError {
-    /// Whose fault it is.
+    /// The kind of the error.
     #[must_use]
     pub const fn fault(&self) -> Fault {
         match self {
@@ -144,14 +143,14 @@ impl ProfileError {
         }
     }
 
-    /// The next step, where there is one.
+    /// The next step, if there is one.
     #[must_use]
     pub const fn next_step(&self) -> Option<&'static str> {
         match self {
             Self::Forbidden { .. } => Some(
                 "run as root, give the agent CAP_PERFMON (`setcap cap_perfmon,cap_syslog+ep`), or set \
-                 `sysctl kernel.perf_event_paranoid=-1`; `--events accounts` needs no right and \
-                 tells user, kernel and interrupt time, without layers",
+                 `sysctl kernel.perf_event_paranoid=-1`; `--events accounts` needs no permission \
+                 and measures user, kernel and interrupt time, without layers",
             ),
             Self::Multiplexed { .. } => Some(
                 "count fewer events at once, or free the counter that the watchdog holds with \

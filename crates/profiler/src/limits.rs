@@ -1,5 +1,5 @@
-//! What has to be known to read a report: sentences, each about something that was not measured,
-//! was measured otherwise than one may think, or went wrong.
+//! Notes that a reader of a report needs: what was not measured, what was measured indirectly, and what
+//! went wrong.
 
 use perpacket_cost::EventKind;
 
@@ -7,19 +7,19 @@ use crate::capture::Backend;
 use crate::passes::{Context, PassResult};
 use crate::report::Report;
 
-/// Largest difference from `/proc/stat`, and largest unclaimed share, that pass without a word.
+/// Largest difference from `/proc/stat`, and largest unclaimed share, without a note.
 const TOLERANCE: f64 = 0.02;
 
-/// Share of the clock's samples whose absence is worth a word; the window's edges take a few.
+/// Share of missing clock samples above which there is a note; the window's edges lose a few.
 const MISSING_NOTABLE: f64 = 0.05;
 
-/// Share of time taken by a hypervisor that is worth a word.
+/// Share of stolen time above which there is a note.
 const STOLEN_NOTABLE: f64 = 0.01;
 
-/// Fewer busy samples than this make shares of single layers vague.
+/// Number of busy samples below which shares of single layers are imprecise.
 const FEW_SAMPLES: f64 = 1000.0;
 
-/// The sentences.
+/// The notes.
 #[must_use]
 pub fn of(report: &Report, context: &Context<'_>, passes: &[PassResult]) -> Vec<String> {
     let mut limits = Vec::new();
@@ -54,13 +54,13 @@ fn about_samples(
     }
     if report.lost > 0 {
         limits.push(format!(
-            "{} records were lost for want of room: sample less often or fewer processors",
+            "{} records did not fit the ring and were lost: sample less often, or fewer CPUs",
             report.lost
         ));
     }
     if report.throttled > 0 {
         limits.push(format!(
-            "the kernel stopped sampling {} times, as it took too long: sample less often",
+            "the kernel stopped sampling {} times because it took too long: sample less often",
             report.throttled
         ));
     }
@@ -89,7 +89,7 @@ fn about_samples(
         let busy = pass.tally.busy() * 1e-9 * f64::from(report.frequency_hz);
         if busy < FEW_SAMPLES {
             limits.push(format!(
-                "only about {busy:.0} busy samples: shares of single layers are vague"
+                "only about {busy:.0} busy samples: shares of single layers are imprecise"
             ));
         }
     }
@@ -97,7 +97,7 @@ fn about_samples(
 
 fn about_symbols(report: &Report, context: &Context<'_>, limits: &mut Vec<String>) {
     if report.backend == Backend::Accounts {
-        // It sees no functions: neither symbols nor rules would tell more.
+        // The accounts have no functions: symbols and rules do not matter.
         return;
     }
     let symbols = context.collector.attributor().symbols();

@@ -11,14 +11,14 @@ use crate::tally::{Collector, Sums, Tally, busy};
 /// Nanoseconds of a second.
 pub(crate) const SECOND_NS: f64 = 1e9;
 
-/// One pass over one window: what it cost and what happened meanwhile.
+/// One pass over one window: costs and activity.
 #[derive(Clone, Debug)]
 pub struct PassResult {
     /// The samples' sums.
     pub tally: Tally,
-    /// What happened.
+    /// Packets, faults and other activity.
     pub activity: Activity,
-    /// What the group counted.
+    /// The counts of the event group.
     pub group: GroupCounts,
 }
 
@@ -54,7 +54,7 @@ pub struct Context<'a> {
     pub frequency_hz: u32,
 }
 
-/// The passes with the one that shares come from.
+/// All passes, and the one that shares are computed from.
 pub(crate) struct Passes<'a> {
     pub all: &'a [PassResult],
     pub main: &'a PassResult,
@@ -110,12 +110,12 @@ impl<'a> Passes<'a> {
     }
 }
 
-/// A quotient, or nothing where the divisor is nothing.
+/// An amount for each of a number of things; `None` if there are none.
 fn per(amount: f64, number: u64) -> Option<f64> {
     (number > 0).then(|| amount / number as f64)
 }
 
-/// A share of something that may be nothing.
+/// A share of a whole; 0 of an empty whole.
 pub(crate) fn part(amount: f64, whole: f64) -> f64 {
     if whole > 0.0 { amount / whole } else { 0.0 }
 }

@@ -1,8 +1,8 @@
-//! Takes profiles: opens the events, follows the window, and hands what came to the report.
+//! Takes profiles: opens the events, runs the window, and computes the report.
 //!
-//! Counts are read right before the events are turned on and right after they are turned off, so
-//! that costs and packets are of one window. Everything that takes time stands outside it: symbols
-//! and rules are read before, names are found after.
+//! Counts are read right before the events are enabled and right after they are disabled, so that costs
+//! and packets belong to one window. Slow work is outside it: symbols and rules are read before, and
+//! user functions are named after.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -33,23 +33,23 @@ use crate::settings::{Events, Settings};
 use crate::summary;
 use crate::tally::{Collector, Server, Tally};
 
-/// How often rings are emptied and the end of the window is looked for.
+/// Interval at which rings are drained and the end of the window is checked.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Why a window ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// It was as long as asked for.
+    /// The duration is over.
     Duration,
     /// The command ended, with this exit status (128 and more: by a signal).
     Command(i32),
-    /// The process that was asked about ended.
+    /// The server's process ended.
     Process,
-    /// Somebody asked to stop.
+    /// A signal stopped it.
     Stopped,
 }
 
-/// A prepared profiler: it can take one window after the other.
+/// A prepared profiler, for any number of windows.
 pub struct Profiler {
     settings: Settings,
     cpus: Vec<usize>,
@@ -107,7 +107,7 @@ impl Profiler {
             None => Rules::builtin()?,
         };
         let requests = settings.requests.as_deref().map(RequestCounter::new);
-        // The events are opened once before anything is started: what forbids them is said first.
+        // Opened once before a command starts, so that a missing permission is reported first.
         for pass in &events.passes {
             provider.open(pass, &cpus)?;
         }
@@ -177,7 +177,7 @@ impl Profiler {
             let length = left.map_or(every, |left| left.min(every));
             let (report, end) = self.window(Some(length), stop)?;
             each(&report)?;
-            // What is left after the last whole window is no window of its own.
+            // A remainder shorter than a window is not a window.
             let over = left.is_some_and(|left| left <= every + DRAIN_INTERVAL);
             if over || end != End::Duration {
                 self.end_command();
@@ -194,7 +194,7 @@ impl Profiler {
     ) -> Result<(Report, End), ProfileError> {
         let cpu_before = own_cpu_s();
         let passes = self.events.passes.clone();
-        // Without an end in sight passes take turns of a second, and what came last counts.
+        // Without a duration each pass runs for a second.
         let parts = u32::try_from(passes.len()).unwrap_or(1);
         let mut results = Vec::new();
         let mut end = End::Duration;
@@ -236,7 +236,7 @@ impl Profiler {
         let mut source = self.provider.open(pass, &self.cpus)?;
         self.collector.begin(pass.sample);
         let before = self.sources.read(&self.cpus)?;
-        // Requests go on meanwhile: nothing may stand between an answer and the window's edge.
+        // The server goes on answering, so this is the last step before the window begins.
         let asked = self.requests.as_ref().map(RequestCounter::ask);
         let answered = asked.transpose()?;
         source.start()?;
@@ -248,7 +248,7 @@ impl Profiler {
             });
             thread::sleep(left.min(DRAIN_INTERVAL));
             let collector = &mut self.collector;
-            source.drain(&mut |record| collector.take(record))?;
+            source.drain(&mut |record| collector.add(record))?;
             end = self.is_over(began, length, stop);
         }
         let group = source.stop()?;
@@ -257,7 +257,7 @@ impl Profiler {
         let answered_after = asked.transpose()?;
         let after = self.sources.read(&self.cpus)?;
         let collector = &mut self.collector;
-        source.drain(&mut |record| collector.take(record))?;
+        source.drain(&mut |record| collector.add(record))?;
         let mut activity = before.until(&after, duration_s);
         if let (Some(before), Some(after)) = (answered, answered_after) {
             activity.window.requests = Some(before.until(after));
@@ -316,7 +316,7 @@ impl Profiler {
         Ok(())
     }
 
-    /// A command that outlives its window is asked to end, and waited for.
+    /// Ends a command that outlives its window, and waits for it.
     fn end_command(&mut self) {
         let Some(mut child) = self.child.take() else {
             return;
@@ -324,7 +324,7 @@ impl Profiler {
         if !matches!(child.try_wait(), Ok(Some(_)))
             && let Some(pid) = rustix::process::Pid::from_raw(child.id().cast_signed())
         {
-            // It may have ended since: then there is nobody left to ask.
+            // The command may have ended since.
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
             let patience = Instant::now();
             while matches!(child.try_wait(), Ok(None)) {

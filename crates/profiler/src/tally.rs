@@ -1,20 +1,20 @@
 //! Samples in, sums out: by layer, kind and category, by slice of the window, by process and stack.
 //!
-//! Samples are charged as they come and only sums are kept, so that memory grows with the number of
-//! different stacks and not with the length of the window.
+//! Only sums are kept, so that memory grows with the number of different stacks and not with the length
+//! of the window.
 
 use std::collections::{BTreeMap, HashMap};
 
 use perpacket_cost::{Category, EventKind, Kind, Layer, PerKind, PerLayer};
 
-use crate::attribute::{Attributor, Place, ResolvedStack};
+use crate::attribute::{Attributor, Charge, ResolvedStack};
 use crate::capture::{Record, Sample};
 use crate::process::{GENERATED, ObjectId, Processes, file_name};
 
 /// Length of the slices that intervals are computed from.
 const SLICE_NS: u64 = 100_000_000;
 
-/// Stacks that are remembered from one window to the next.
+/// Stacks that are kept from one window to the next.
 const STACK_LIMIT: usize = 200_000;
 
 /// Sums by layer, kind and category.
@@ -29,13 +29,13 @@ pub struct Sums {
 }
 
 impl Sums {
-    fn add(&mut self, place: Place, weight: f64) {
+    fn add(&mut self, place: Charge, weight: f64) {
         self.cells[place.layer][place.kind] += weight;
         self.categories[place.category as usize] += weight;
     }
 }
 
-/// What ran: a stack of the kernel, or a place in a program's file.
+/// The code that ran: a kernel stack, or an instruction of a program's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Code {
     /// A stack, by its place in the collector's table.
@@ -60,7 +60,7 @@ pub struct Tally {
     pub event: EventKind,
     /// Samples, idle ones included.
     pub samples: u64,
-    /// Records the kernel had no room for.
+    /// Records that did not fit the ring.
     pub lost: u64,
     /// Times the kernel stopped sampling.
     pub throttled: u64,
@@ -72,9 +72,9 @@ pub struct Tally {
     pub codes: HashMap<(u32, Code), Weight>,
     /// Kernel samples, the idle loop's left out.
     pub kernel: f64,
-    /// Those of them that no rule claimed.
+    /// Kernel samples that no rule claimed.
     pub unclaimed: f64,
-    /// Those of them whose leaf is where a clock lands.
+    /// Kernel samples whose leaf is where interrupts were enabled again.
     pub skid: f64,
     /// Samples of the measuring process itself.
     pub own: f64,
@@ -115,11 +115,11 @@ pub fn busy(sums: &Sums) -> f64 {
         .sum()
 }
 
-/// The program that is asked about.
+/// The server under test.
 #[derive(Clone, Debug, Default)]
 pub struct Server {
-    /// The process that was started: those that began from it are the server's too. Other runs of
-    /// its file are not: a load generator may be in the same file.
+    /// The process that was started. Its descendants belong to the server; other processes of the same
+    /// executable do not, because a load generator may be in the same file.
     pub original: u32,
 }
 
@@ -130,11 +130,11 @@ pub struct Collector {
     processes: Processes,
     stacks: Vec<ResolvedStack>,
     numbers: HashMap<Box<[u64]>, usize>,
-    /// The process that measures: its work is kept apart.
+    /// The process that measures; its work is summed separately.
     own_pid: Option<u32>,
     /// The server, if one was named.
     server: Option<Server>,
-    /// Whether places in files are kept, to be named later.
+    /// Whether offsets in files are kept, to find their functions later.
     keeps_offsets: bool,
     tally: Tally,
 }
@@ -155,7 +155,7 @@ impl Collector {
         }
     }
 
-    /// Names the server whose user code is asked about.
+    /// Sets the server, whose user code has its own sum.
     pub fn set_server(&mut self, server: Option<Server>) {
         self.server = server;
     }
@@ -166,7 +166,7 @@ impl Collector {
         &self.attributor
     }
 
-    /// Processes met so far.
+    /// The processes seen so far.
     #[must_use]
     pub const fn processes(&self) -> &Processes {
         &self.processes
@@ -193,15 +193,15 @@ impl Collector {
         std::mem::replace(&mut self.tally, Tally::new(event))
     }
 
-    /// Takes a record.
-    pub fn take(&mut self, record: &Record<'_>) {
+    /// Charges a record and adds it up.
+    pub fn add(&mut self, record: &Record<'_>) {
         match record {
             Record::Sample(sample) => self.sample(sample),
             Record::Account {
                 time_ns,
                 layer,
                 weight,
-            } => self.account(*time_ns, Place::account(*layer), *weight as f64),
+            } => self.account(*time_ns, Charge::account(*layer), *weight as f64),
             Record::Lost { records } => self.tally.lost += records,
             Record::Throttled => self.tally.throttled += 1,
             Record::Command {
@@ -233,7 +233,7 @@ impl Collector {
         };
         let is_own = self.own_pid == Some(sample.pid) && !belongs_to_the_network(place.layer);
         if is_own {
-            place = Place::other_program();
+            place = Charge::other_program();
             self.tally.own += weight;
         }
         if !sample.user && place.layer != Layer::Idle {
@@ -248,7 +248,7 @@ impl Collector {
             .or_default();
         slice.add(place, weight);
         self.tally.sums.add(place, weight);
-        // Where a server is named, all other user code is in `other`.
+        // With a server, all other user code is charged to `other`.
         if self.server.is_some() && place.layer == Layer::User {
             slice.server_user += weight;
             self.tally.sums.server_user += weight;
@@ -259,7 +259,7 @@ impl Collector {
         entry.weight += weight;
     }
 
-    fn account(&mut self, time_ns: u64, place: Place, weight: f64) {
+    fn account(&mut self, time_ns: u64, place: Charge, weight: f64) {
         if !matches!(place.layer, Layer::User | Layer::Idle) {
             self.tally.kernel += weight;
             self.tally.unclaimed += if place.claimed { 0.0 } else { weight };
@@ -270,7 +270,7 @@ impl Collector {
         self.tally.samples += 1;
     }
 
-    fn kernel(&mut self, sample: &Sample<'_>) -> (Code, Place) {
+    fn kernel(&mut self, sample: &Sample<'_>) -> (Code, Charge) {
         let number = match self.numbers.get(sample.chain) {
             Some(&number) => number,
             None => {
@@ -280,24 +280,24 @@ impl Collector {
                 self.stacks.len() - 1
             }
         };
-        // Without symbols the idle loop is known by its process alone.
+        // Without symbols only its process identifies the idle loop.
         let is_idle = sample.pid == 0 && self.attributor.symbols().is_empty();
         let place = if is_idle {
-            Place::idle()
+            Charge::idle()
         } else {
             self.stacks[number].place
         };
         (Code::Kernel(number), place)
     }
 
-    fn user(&mut self, sample: &Sample<'_>) -> (Code, Place) {
+    fn user(&mut self, sample: &Sample<'_>) -> (Code, Charge) {
         let found = self.processes.find(sample.pid, sample.address);
         let category = self.category(sample.pid, found.map(|(object, _)| object));
         let kept =
             found.map(|(object, offset)| (object, if self.keeps_offsets { offset } else { 0 }));
         let place = match category {
-            Category::OtherPrograms => Place::other_program(),
-            category => Place::user(category),
+            Category::OtherPrograms => Charge::other_program(),
+            category => Charge::user(category),
         };
         (Code::User(kept), place)
     }
@@ -328,7 +328,7 @@ impl Collector {
     }
 }
 
-/// Work of these layers was not asked for by the process it ran on top of.
+/// Whether work of a layer is independent of the process on top of which it ran.
 const fn belongs_to_the_network(layer: Layer) -> bool {
     matches!(
         layer,
@@ -342,8 +342,8 @@ const fn belongs_to_the_network(layer: Layer) -> bool {
     )
 }
 
-/// The layers that a measurement fills, from the application down. `bypass` exists in simulated
-/// hosts only, and idle time is told apart.
+/// The layers of a measurement, from the application down: all but `bypass`, which only simulated hosts
+/// have, and `idle`.
 pub fn measured_layers() -> impl Iterator<Item = Layer> {
     Layer::ALL
         .into_iter()
