@@ -1,4 +1,4 @@
-//! `serve web`: the servers under test.
+//! `serve web`: the web server under test.
 
 use std::io::{ErrorKind, Write};
 use std::net::{IpAddr, SocketAddr};
@@ -19,10 +19,10 @@ use crate::output::Shared;
 use crate::status::{Failure, Status};
 use crate::{stop, table};
 
-/// What `serve` can do.
+/// The commands of `serve`.
 #[derive(Subcommand)]
 pub enum Verb {
-    /// Serve files and computed answers over HTTP/1.1, in one of five architectures.
+    /// Serve files and computed responses over HTTP/1.1, in one of five architectures.
     #[command(after_help = EXAMPLES)]
     Web(Box<WebArguments>),
     /// The program that `serve web` starts for each of SPECweb99's CGI requests.
@@ -38,8 +38,8 @@ Examples:
   perpacket-agent serve web --root site --architecture threads --threads 128
   perpacket-agent serve web --routes --listen 127.0.0.1:0 --format json
 
-It runs until a signal, then prints its report. SIGUSR1 prints the report of now as one line of
-JSON; `GET /.perpacket/report` answers it. Root becomes another user after binding: see --user.";
+It runs until a signal, then prints its report. SIGUSR1 prints the current report as one line of
+JSON; `GET /.perpacket/report` returns it. Root becomes another user after binding, see --user.";
 
 /// Options of `serve web`.
 #[derive(Clone, Debug, clap::Args, Serialize)]
@@ -50,7 +50,7 @@ pub struct WebArguments {
     /// Where to listen; port 0 picks a free one.
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
-    /// How connections are waited for.
+    /// How the server waits for its connections.
     #[arg(long, value_enum, default_value = "events")]
     architecture: ArchitectureName,
     #[command(flatten)]
@@ -63,14 +63,14 @@ pub struct WebArguments {
     /// sendfile, reads and sends them in parts [default: 128KiB].
     #[arg(long, value_name = "SIZE")]
     sendfile_above: Option<Size>,
-    /// Let clients gather for so long where few of 64 or more were ready: less processor time,
-    /// more latency [default: 0s].
+    /// Wait this long for more ready clients if few of 64 or more are ready: less processor time, more
+    /// latency [default: 0s].
     #[arg(long, value_name = "TIME")]
     coalesce: Option<Time>,
     /// Memory for files: of each loop, each process, or all threads together [default: 256MiB].
     #[arg(long, value_name = "SIZE")]
     cache_size: Option<Size>,
-    /// Serve a cached file for so long without asking whether it changed [default: 1s].
+    /// Serve a cached file for this long before comparing it with the disk again [default: 1s].
     #[arg(long, value_name = "TIME")]
     revalidate: Option<Time>,
     /// Most connections at a time [default: as many as there are descriptors, less a reserve].
@@ -82,22 +82,23 @@ pub struct WebArguments {
     /// Longest body of a request.
     #[arg(long, value_name = "SIZE", default_value_t = Size(Settings::default().max_body_bytes))]
     max_body_size: Size,
-    /// Close a connection that is idle for so long.
+    /// Close a connection that is idle for this long.
     #[arg(long, value_name = "TIME", default_value = "60s")]
     idle_timeout: Time,
-    /// Close a connection whose request takes so long to come, or that takes no byte for so long.
+    /// Close a connection if a request takes this long to arrive, or the client acknowledges no byte
+    /// for this long.
     #[arg(long, value_name = "TIME", default_value = "20s")]
     request_timeout: Time,
-    /// Speak TLS 1.2 and 1.3 with the certificates of this PEM file.
+    /// Use TLS 1.2 and 1.3 with the certificates of this PEM file.
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
     /// The private key, PEM.
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
-    /// Whether TLS sessions may be resumed [default: on].
+    /// Allow TLS sessions to be resumed [default: on].
     #[arg(long, value_enum)]
     tls_resumption: Option<Switch>,
-    /// Who root becomes after binding [default: nobody].
+    /// The user that root becomes after binding [default: nobody].
     #[arg(long, value_name = "NAME|UID")]
     user: Option<String>,
     /// Serve computed routes, before files: /work?us=N (N us of processor time, up to 10 s), /bytes/N
@@ -112,29 +113,29 @@ pub struct WebArguments {
     shared: Shared,
 }
 
-/// [`Architecture`] as clap and the configuration file know it.
+/// [`Architecture`] for clap and the configuration file.
 #[derive(Clone, Copy, Debug, clap::ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum ArchitectureName {
-    /// A thread a core with its own listener and epoll loop; helpers read cold files.
+    /// A thread per core with its own listener and epoll loop; helper threads read cold files.
     Events,
-    /// The same loop without helpers: a cold file stalls everyone.
+    /// The same loop without helper threads: a cold file delays all clients.
     Single,
-    /// A thread a connection, from a pool.
+    /// A pool of threads with one connection at a time each.
     Threads,
-    /// Processes forked beforehand, a connection each at a time.
+    /// Preforked processes with one connection at a time each.
     Processes,
-    /// A thread a core with an io_uring each.
+    /// A thread per core with an io_uring.
     Uring,
 }
 
 impl ArchitectureName {
-    /// Whether threads or processes are made beforehand.
+    /// Whether it has a pool of threads or processes.
     fn has_pool(self) -> bool {
         matches!(self, Self::Threads | Self::Processes)
     }
 
-    /// Whether connections are waited for by epoll.
+    /// Whether it has an epoll loop.
     fn has_epoll_loop(self) -> bool {
         matches!(self, Self::Events | Self::Single)
     }
@@ -169,7 +170,7 @@ pub fn run(verb: Verb) -> Result<Status, Failure> {
 }
 
 impl WebArguments {
-    /// Options that this server would not look at are mistakes.
+    /// Rejects options without effect.
     fn refuse_ignored(&self) -> Result<(), Failure> {
         let has_files = self.root.is_some();
         let of_files = "without --root: only files are cached";
@@ -207,7 +208,7 @@ impl WebArguments {
         ])
     }
 
-    /// What was typed as what it means.
+    /// The settings for these options.
     fn settings(self) -> Settings {
         let default = Settings::default();
         let key = self.tls_key;
@@ -247,7 +248,7 @@ impl WebArguments {
         }
     }
 
-    /// The same options with those filled in that were left to the server and have a meaning for it.
+    /// The options with the server's defaults for those that have an effect.
     fn resolved(mut self) -> Self {
         let settings = self.clone().settings();
         let is_pool = self.architecture.has_pool();
@@ -279,7 +280,7 @@ fn serve_web(arguments: WebArguments) -> Result<Status, Failure> {
     let server = Server::bind(settings).map_err(failure)?;
     let stop = stop::on_signals()?;
     print_on_signal(server.reporter())?;
-    // Callers that asked for port 0 read the port here, also with --quiet.
+    // Callers with port 0 read the port here, also with --quiet.
     eprintln!("listening on {scheme}://{}", server.local_address());
     if shared.shows_progress() {
         if has_routes {
@@ -292,7 +293,7 @@ fn serve_web(arguments: WebArguments) -> Result<Status, Failure> {
     Ok(Status::Done)
 }
 
-/// This executable, which knows how to be SPECweb99's CGI program.
+/// This executable, which also is SPECweb99's CGI program.
 fn cgi_program() -> Option<CgiProgram> {
     Some(CgiProgram {
         path: std::env::current_exe().ok()?,
@@ -315,7 +316,7 @@ fn print_cgi_page() -> Result<Status, Failure> {
     Ok(Status::Done)
 }
 
-/// Prints a report as one line of JSON whenever SIGUSR1 comes.
+/// Prints a report as one line of JSON at each SIGUSR1.
 fn print_on_signal(reporter: Reporter) -> Result<(), Failure> {
     let mut signals = Signals::new([SIGUSR1])
         .map_err(|error| Failure::failed(format!("cannot handle SIGUSR1: {error}")))?;
@@ -323,8 +324,7 @@ fn print_on_signal(reporter: Reporter) -> Result<(), Failure> {
         .name("report".to_owned())
         .spawn(move || {
             for _ in signals.forever() {
-                // A report has no keys that JSON cannot hold, and a closed output is no reason to
-                // stop serving.
+                // A report always serializes. If the output is closed, the server continues.
                 let line = serde_json::to_string(&reporter.report()).unwrap_or_default();
                 let mut output = std::io::stdout().lock();
                 let _ = writeln!(output, "{line}").and_then(|()| output.flush());
@@ -334,7 +334,7 @@ fn print_on_signal(reporter: Reporter) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A server's failure as one of this command.
+/// The command's failure for an error of the server.
 fn failure(error: ServeError) -> Failure {
     match &error {
         ServeError::Setting { .. } | ServeError::File { .. } => Failure::usage(error),

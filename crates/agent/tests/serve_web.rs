@@ -135,7 +135,7 @@ fn it_says_where_it_listens_serves_and_reports_at_its_end() {
     let (status, text) = web.finish();
     assert_eq!(status, Some(0));
     let report: Value = serde_json::from_str(&text).unwrap();
-    assert_eq!(report["schema"], 1);
+    assert_eq!(report["schema"], 2);
     assert_eq!(report["requests"], 3);
     assert_eq!(report["cores"], serde_json::json!([0]));
     let number = |value: &Value| value.as_f64().unwrap();
@@ -175,7 +175,7 @@ fn signals_in_a_row_are_one() {
     let (status, text) = web.end();
     assert_eq!(status, Some(0));
     let report: Value = serde_json::from_str(&text).unwrap();
-    assert_eq!(report["schema"], 1);
+    assert_eq!(report["schema"], 2);
 }
 
 #[test]

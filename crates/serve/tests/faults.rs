@@ -1,4 +1,4 @@
-//! Bad input, slow and broken clients, files that change, and a machine that runs out.
+//! Invalid input, slow and broken clients, files that change, and exhausted resources.
 #![expect(clippy::unwrap_used, reason = "a failure here is the test's failure")]
 
 mod started;
@@ -15,7 +15,7 @@ use rustix::net::sockopt::{
 };
 use started::{Started, pattern, settings};
 
-/// Two event loops and blocking calls: the ways in which faults are met.
+/// Both event loops and blocking calls: the code paths that differ.
 const WAYS: [Architecture; 3] = [
     Architecture::Events,
     Architecture::Threads,
@@ -32,7 +32,7 @@ fn first_core() -> usize {
 
 fn quick(architecture: Architecture) -> Settings {
     Settings {
-        // Long enough for a client of a busy machine to begin, which it does first.
+        // Long enough for a client on a busy machine to begin.
         idle_timeout_s: 1.5,
         request_timeout_s: 0.3,
         ..settings(architecture)
@@ -40,7 +40,7 @@ fn quick(architecture: Architecture) -> Settings {
 }
 
 #[test]
-fn malformed_and_oversized_requests_are_told_so_and_the_connection_ends() {
+fn malformed_and_oversized_requests_get_an_error_status_and_close_the_connection() {
     let long = "a".repeat(20_000);
     let cases = [
         ("\u{1}\u{2}\u{3}\r\n\r\n".to_owned(), 400),
@@ -89,7 +89,7 @@ fn malformed_and_oversized_requests_are_told_so_and_the_connection_ends() {
 }
 
 #[test]
-fn slow_clients_are_closed_and_idle_ones_too() {
+fn slow_and_idle_clients_are_closed_by_the_time_outs() {
     for architecture in WAYS {
         let server = Started::new(quick(architecture));
         for mut slow in server.both() {
@@ -102,7 +102,7 @@ fn slow_clients_are_closed_and_idle_ones_too() {
         }
         for mut dripping in server.both() {
             dripping.send("GET / HTTP/1.1\r\n");
-            // Bytes now and then do not make a request: the limit is for all of it.
+            // Single bytes do not extend the time-out.
             while dripping.stream.write_all(b"A: b\r\n").is_ok() {
                 std::thread::sleep(Duration::from_millis(40));
             }
@@ -112,7 +112,7 @@ fn slow_clients_are_closed_and_idle_ones_too() {
 }
 
 #[test]
-fn a_client_that_takes_no_byte_is_closed() {
+fn a_client_that_reads_nothing_is_closed() {
     for architecture in WAYS {
         let server = Started::new(quick(architecture));
         let clients = server.both().map(|mut client| {
@@ -209,7 +209,7 @@ fn a_file_that_grows_is_served_up_to_the_length_that_it_had() {
 }
 
 #[test]
-fn of_a_client_that_asks_and_reads_nothing_no_more_is_taken_than_the_kernel_holds() {
+fn requests_of_a_client_that_reads_nothing_stay_in_the_kernel() {
     const MOST_BYTES: usize = 300 << 20;
     let request = format!("GET /a.txt HTTP/1.1\r\nHost: {}\r\n\r\n", "h".repeat(400));
     for architecture in WAYS {
@@ -249,7 +249,7 @@ fn of_a_client_that_asks_and_reads_nothing_no_more_is_taken_than_the_kernel_hold
 }
 
 #[test]
-fn a_half_closed_client_gets_its_answers() {
+fn a_half_closed_client_gets_its_responses() {
     for architecture in WAYS {
         let server = Started::new(settings(architecture));
         for mut client in server.both() {
@@ -318,7 +318,7 @@ fn nothing_outside_the_root_is_served() {
 }
 
 #[test]
-fn a_pipe_in_the_root_blocks_nobody() {
+fn a_pipe_in_the_root_does_not_block_the_server() {
     let server = Started::new(settings(Architecture::Single));
     let pipe = server.root().join("pipe");
     let mode = rustix::fs::Mode::from_raw_mode(0o644);
@@ -328,7 +328,7 @@ fn a_pipe_in_the_root_blocks_nobody() {
 }
 
 #[test]
-fn a_file_that_changes_is_served_anew_and_one_that_vanishes_is_gone() {
+fn a_changed_file_is_served_with_its_new_content_and_a_deleted_one_is_not_found() {
     for architecture in WAYS {
         let server = Started::new(Settings {
             revalidate_ms: 0,
@@ -341,7 +341,7 @@ fn a_file_that_changes_is_served_anew_and_one_that_vanishes_is_gone() {
         tick();
         fs::write(&path, "new").unwrap();
         assert_eq!(server.get("/a.txt", "").text(), "new");
-        // One that is often asked for too.
+        // Also a file that is requested often.
         let mut client = server.connect();
         for text in ["new", "newer"] {
             fs::write(&path, text).unwrap();
@@ -360,7 +360,7 @@ fn a_file_that_changes_is_served_anew_and_one_that_vanishes_is_gone() {
 }
 
 #[test]
-fn a_file_cut_while_it_is_sent_ends_the_connection_not_the_server() {
+fn a_file_truncated_while_it_is_sent_closes_only_that_connection() {
     for architecture in WAYS {
         let server = Started::new(settings(architecture));
         let path = server.root().join("huge");
@@ -380,7 +380,7 @@ fn a_file_cut_while_it_is_sent_ends_the_connection_not_the_server() {
 }
 
 #[test]
-fn a_file_that_is_read_while_it_is_deleted_comes_whole() {
+fn a_file_deleted_while_it_is_sent_arrives_whole() {
     for architecture in WAYS {
         let server = Started::new(settings(architecture));
         let mut client = server.connect();
@@ -392,7 +392,7 @@ fn a_file_that_is_read_while_it_is_deleted_comes_whole() {
 }
 
 #[test]
-fn a_disk_error_is_500_and_costs_nobody_else() {
+fn a_disk_error_is_500_for_that_request_alone() {
     // The kernel answers EIO to a read of address 0 of a process: a disk error at will.
     for architecture in WAYS {
         let server = Started::new(Settings {
@@ -406,7 +406,7 @@ fn a_disk_error_is_500_and_costs_nobody_else() {
 }
 
 #[test]
-fn more_clients_than_allowed_are_told_to_come_again() {
+fn clients_above_the_limit_get_503_with_retry_after() {
     for architecture in WAYS {
         let server = Started::new(Settings {
             max_connections: Some(2),
@@ -430,7 +430,7 @@ fn more_clients_than_allowed_are_told_to_come_again() {
 }
 
 #[test]
-fn the_cache_keeps_its_budget_under_more_files_than_fit() {
+fn the_cache_stays_within_its_budget_when_files_do_not_fit() {
     let server = Started::new(Settings {
         cache_bytes: 64 << 10,
         // One loop: each has a budget of its own.

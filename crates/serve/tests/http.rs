@@ -35,7 +35,7 @@ fn each_with(settings: impl Fn(Architecture) -> Settings) -> Vec<Started> {
 }
 
 #[test]
-fn files_come_whole_in_every_architecture() {
+fn files_arrive_whole_in_every_architecture() {
     for server in each() {
         for (target, bytes) in [("/a.txt", 612), ("/large", 3 << 20)] {
             for _ in 0..2 {
@@ -55,7 +55,7 @@ fn files_come_whole_in_every_architecture() {
 }
 
 #[test]
-fn a_connection_stays_open_as_the_client_asks() {
+fn a_connection_stays_open_if_the_client_asks_for_it() {
     for server in each() {
         let mut client = server.connect();
         for _ in 0..3 {
@@ -95,7 +95,7 @@ fn a_response_is_a_whole_number_of_cache_lines_long() {
 }
 
 #[test]
-fn what_many_ask_for_is_answered_to_each_as_if_alone() {
+fn prebuilt_responses_equal_the_others() {
     for server in each() {
         fs::write(server.root().join("b"), pattern(10_240)).unwrap();
         let mut client = server.connect();
@@ -161,7 +161,7 @@ fn pipelined_requests_are_answered_in_order() {
 }
 
 #[test]
-fn a_request_may_come_byte_by_byte() {
+fn a_request_may_arrive_byte_by_byte() {
     for server in each() {
         let mut client = server.connect();
         client.stream.set_nodelay(true).unwrap();
@@ -173,7 +173,7 @@ fn a_request_may_come_byte_by_byte() {
 }
 
 #[test]
-fn ranges_are_parts_and_conditions_are_kept() {
+fn ranges_and_conditional_requests_follow_the_rfc() {
     let server = Started::new(settings(Architecture::Events));
     let whole = server.get("/a.txt", "");
     let etag = whole.field("ETag").unwrap();
@@ -217,7 +217,7 @@ fn ranges_are_parts_and_conditions_are_kept() {
 }
 
 #[test]
-fn methods_have_their_places() {
+fn methods_that_a_resource_lacks_get_405_with_allow() {
     let server = Started::new(settings(Architecture::Events));
     let ask = |method: &str, target: &str| {
         let mut client = server.connect();
@@ -245,7 +245,7 @@ fn methods_have_their_places() {
 }
 
 #[test]
-fn precompressed_siblings_go_to_those_who_take_them() {
+fn precompressed_files_are_sent_to_clients_that_accept_their_coding() {
     let server = Started::new(settings(Architecture::Events));
     fs::write(server.root().join("p.css"), "plain").unwrap();
     fs::write(server.root().join("p.css.gz"), "gzip").unwrap();
@@ -276,7 +276,7 @@ fn precompressed_siblings_go_to_those_who_take_them() {
 }
 
 #[test]
-fn bodies_are_read_whether_they_are_wanted_or_not() {
+fn bodies_are_read_also_where_they_have_no_use() {
     for server in each() {
         let mut client = server.connect();
         client.send("GET /bytes/3 HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhello");
@@ -297,7 +297,7 @@ fn bodies_are_read_whether_they_are_wanted_or_not() {
 }
 
 #[test]
-fn a_folder_is_its_index_and_is_named_with_a_slash() {
+fn a_folder_is_served_by_its_index_and_redirected_to_its_slash() {
     let server = Started::new(settings(Architecture::Events));
     fs::create_dir(server.root().join("sub dir")).unwrap();
     fs::write(server.root().join("sub dir/index.html"), "sub").unwrap();
@@ -310,7 +310,7 @@ fn a_folder_is_its_index_and_is_named_with_a_slash() {
 }
 
 #[test]
-fn the_report_counts_requests_but_not_its_own() {
+fn the_report_does_not_count_requests_for_itself() {
     for server in each() {
         let mut client = server.connect();
         for _ in 0..10 {
@@ -335,7 +335,7 @@ fn the_report_counts_requests_but_not_its_own() {
 }
 
 #[test]
-fn work_takes_the_time_that_it_was_told() {
+fn work_uses_the_requested_processor_time() {
     let server = Started::new(settings(Architecture::Single));
     let cpu_s = || {
         let report = server.reporter.report();
@@ -351,9 +351,9 @@ fn work_takes_the_time_that_it_was_told() {
 }
 
 /// Two clients ask while the loop is busy, the second for something long: the first has its answer
-/// before that is done. A machine that stops this test for as long may hide it once, not each time.
+/// before that is done. A pause of the machine may hide it once, not every time.
 #[test]
-fn a_long_answer_does_not_hold_back_a_short_one_that_is_ready_with_it() {
+fn a_long_response_does_not_delay_a_short_one_that_is_ready_at_the_same_time() {
     const TRIES: usize = 3;
     let of_one_loop = |architecture| Settings {
         cores: vec![rustix::thread::sched_getcpu()],
@@ -381,7 +381,7 @@ fn a_long_answer_does_not_hold_back_a_short_one_that_is_ready_with_it() {
 }
 
 #[test]
-fn work_for_some_clients_does_not_hold_back_others() {
+fn work_for_some_clients_does_not_delay_others() {
     const TRIES: usize = 3;
     for architecture in [
         Architecture::Events,
@@ -475,9 +475,9 @@ fn every_architecture_sends_the_same_files_from_memory_and_prebuilds_responses()
     );
 }
 
-/// A client that asks alone, of many that could, meets a loop that waits for the others.
+/// A single active client of many: the loop waits for the others.
 #[test]
-fn clients_that_gather_are_all_answered_and_each_wait_is_as_long_as_asked() {
+fn coalesced_clients_all_get_responses_after_a_wait_of_the_configured_time() {
     const REQUESTS: u32 = 5;
     let coalesced = Duration::from_millis(20);
     let server = Started::new(Settings {

@@ -15,7 +15,7 @@ use started::{Started, settings};
 const RECORD_BYTES: u64 = 139;
 
 #[test]
-fn a_record_that_the_disk_takes_only_a_part_of_is_cut_off() {
+fn a_record_that_the_disk_accepts_only_in_part_is_removed() {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir_all(folder.path().join("file_set/dir00000")).unwrap();
     fs::write(folder.path().join("file_set/dir00000/class1_3"), "content").unwrap();

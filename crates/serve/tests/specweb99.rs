@@ -1,4 +1,4 @@
-//! SPECweb99's operations as a client sees them.
+//! SPECweb99's operations.
 #![expect(clippy::unwrap_used, reason = "a failure here is the test's failure")]
 
 mod started;
@@ -52,7 +52,7 @@ fn a_dynamic_get_is_a_page_around_the_file() {
 }
 
 #[test]
-fn advertisements_rotate_by_cookie_and_stand_where_the_file_has_its_mark() {
+fn advertisements_rotate_by_cookie_and_replace_the_placeholder() {
     let server = server(Architecture::Events);
     let target = format!("/specweb99/ad?file={FILE}");
     let mut cookie = "user_id=10001&last_ad=17".to_owned();

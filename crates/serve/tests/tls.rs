@@ -1,4 +1,4 @@
-//! TLS as a client sees it: both versions, resumption on and off.
+//! TLS with a real client: both versions, resumption on and off.
 #![expect(clippy::unwrap_used, reason = "a failure here is the test's failure")]
 
 mod started;
@@ -79,7 +79,7 @@ impl Secured {
 }
 
 #[test]
-fn files_come_whole_over_both_versions() {
+fn files_arrive_whole_over_both_versions() {
     for architecture in [
         Architecture::Events,
         Architecture::Single,
@@ -95,7 +95,7 @@ fn files_come_whole_over_both_versions() {
 }
 
 #[test]
-fn sessions_are_resumed_only_if_they_may_be() {
+fn sessions_are_resumed_only_if_resumption_is_on() {
     for resumption in [true, false] {
         for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
             let secured = secured(settings(Architecture::Events), resumption);
@@ -108,7 +108,7 @@ fn sessions_are_resumed_only_if_they_may_be() {
 }
 
 #[test]
-fn a_handshake_has_the_time_of_a_request_however_its_bytes_drip() {
+fn a_slow_handshake_is_closed_by_the_time_out_of_requests() {
     for architecture in [
         Architecture::Events,
         Architecture::Single,
@@ -143,7 +143,7 @@ fn a_handshake_has_the_time_of_a_request_however_its_bytes_drip() {
 }
 
 #[test]
-fn what_is_no_tls_ends_its_connection_alone() {
+fn input_that_is_no_tls_closes_only_that_connection() {
     for architecture in [Architecture::Events, Architecture::Threads] {
         let secured = secured(settings(architecture), true);
         let mut plain = secured.server.connect();

@@ -1,4 +1,4 @@
-//! A server started in a thread of the test, and clients that speak to it byte by byte.
+//! A server in a thread of the test, and clients that send and receive raw bytes.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use perpacket_serve::{Architecture, Report, Reporter, Server, Settings};
 
-/// Longest wait for anything: far beyond what it takes.
+/// Longest wait of a test, far beyond what it needs.
 pub const PATIENCE: Duration = Duration::from_secs(600);
 
 /// A running server.
@@ -97,7 +97,7 @@ impl Started {
         }
     }
 
-    /// A client that was answered before: a ring reads from such a one in another way.
+    /// A client that has already had a response. An io_uring then uses a multishot receive.
     pub fn connect_and_ask(&self) -> Client {
         let mut client = self.connect();
         client.send("GET /a.txt HTTP/1.1\r\nHost: h\r\n\r\n");
@@ -105,32 +105,32 @@ impl Started {
         client
     }
 
-    /// A client of each kind.
+    /// A new client, and one that has already had a response.
     pub fn both(&self) -> [Client; 2] {
         [self.connect(), self.connect_and_ask()]
     }
 
-    /// One request on a connection of its own; the whole answer.
+    /// One request on a new connection; the whole response.
     pub fn ask(&self, request: &str) -> Answer {
         let mut client = self.connect();
         client.send(request);
         client.answer()
     }
 
-    /// One GET with more fields, each with its end.
+    /// One GET with further field lines.
     pub fn get(&self, target: &str, fields: &str) -> Answer {
         self.ask(&format!(
             "GET {target} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n{fields}\r\n"
         ))
     }
 
-    /// Stops the server; its last report.
+    /// Stops the server; returns its last report.
     pub fn finish(mut self) -> Report {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.take().unwrap().join().unwrap()
     }
 
-    /// Waits until a report is as wanted.
+    /// Waits for a report that fulfils a condition.
     pub fn until(&self, wanted: impl Fn(&Report) -> bool) -> Report {
         for _ in 0..PATIENCE.as_millis() / 10 {
             let report = self.reporter.report();
@@ -139,7 +139,10 @@ impl Started {
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        panic!("the report never came to be: {:?}", self.reporter.report());
+        panic!(
+            "no report fulfilled the condition: {:?}",
+            self.reporter.report()
+        );
     }
 }
 
@@ -147,13 +150,13 @@ impl Drop for Started {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // A failed test need not hear of a second failure.
+            // A failed test does not report a second failure.
             let _ = thread.join();
         }
     }
 }
 
-/// Bytes that tell where they stand.
+/// Bytes that depend on their position.
 pub fn pattern(length: usize) -> Vec<u8> {
     (0..length).map(|at| (at * 7 + at / 251) as u8).collect()
 }
@@ -231,7 +234,7 @@ impl Client {
         answer
     }
 
-    /// Whether nothing comes for so long.
+    /// Whether nothing arrives for this time.
     pub fn is_silent_for(&mut self, time: Duration) -> bool {
         self.stream.set_read_timeout(Some(time)).unwrap();
         let came = self.more();
@@ -244,7 +247,7 @@ impl Client {
         !self.more() && self.unread.is_empty()
     }
 
-    /// All that comes until the end, or until the connection breaks.
+    /// Everything until the connection closes or breaks.
     pub fn rest(&mut self) -> Vec<u8> {
         while self.more() {}
         std::mem::take(&mut self.unread)
@@ -253,7 +256,7 @@ impl Client {
     fn more(&mut self) -> bool {
         let mut part = [0; 65_536];
         match self.stream.read(&mut part) {
-            // An io_uring that this thread made and dropped interrupts it when the kernel is done.
+            // An io_uring that this thread has dropped interrupts it.
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => self.more(),
             Ok(0) | Err(_) => false,
             Ok(count) => {
