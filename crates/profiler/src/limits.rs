@@ -54,7 +54,7 @@ fn about_samples(
     }
     if report.lost > 0 {
         limits.push(format!(
-            "{} records did not fit the ring and were lost: sample less often, or fewer CPUs",
+            "{} records were lost because the ring was full: sample less often, or fewer CPUs",
             report.lost
         ));
     }
