@@ -26,6 +26,7 @@ sys.path.insert(0, str(ROOT / "docs"))
 from from_code import documents, quantities  # noqa: E402
 
 INTERVAL = {"value", "low", "high", "n", "confidence"}
+KEYS = json_documents.keys()
 SHORT = (("run.warmup_packets", "500"), ("run.packets", "3000"))
 
 
@@ -48,11 +49,11 @@ def undocumented(content: object, prefix: str = "") -> set[str]:
     for path in paths(content):
         key = prefix + path
         parent, _, last = key.rpartition(".")
-        explained = key in json_documents.KEYS or key.removeprefix(prefix) in ("schema",)
+        explained = key in KEYS or key.removeprefix(prefix) in ("schema",)
         # An interval, and what a key's own meaning lists.
-        inside = parent in json_documents.KEYS and (
+        inside = parent in KEYS and (
             last in INTERVAL or parent.endswith(("factors", "overrides", "where"))
-            or f"`{last}`" in json_documents.KEYS[parent]
+            or f"`{last}`" in KEYS[parent]
         )  # fmt: skip
         if not explained and not inside:
             found.add(key)

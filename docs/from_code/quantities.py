@@ -39,5 +39,5 @@ def row(entry: Quantity) -> tuple[str, ...]:
 
 def study_documents(root: Path) -> str:
     """Every key that the verbs of `perpacket study` print."""
-    rows = ((markdown.code(key), meaning) for key, meaning in json_documents.KEYS.items())
+    rows = ((markdown.code(key), meaning) for key, meaning in json_documents.keys().items())
     return markdown.table(("key", "meaning"), rows)

@@ -118,7 +118,7 @@ def simulate(
 
     - MIPS: the NIC's million instructions a second
     """
-    from perpacket.simulation import REPORT_HINT, Simulation, run_cancellable
+    from perpacket.simulation import Simulation, run_cancellable
 
     if timeline is not None:
         check_timeline(timeline)
@@ -154,11 +154,16 @@ def simulate(
         output.write_text(text if text.endswith("\n") else text + "\n")
     else:
         print_result(result)
+    check_conserved(result, f"{configuration}, seed {seed}")
+
+
+def check_conserved(result: Mapping[str, object], run: str) -> None:
+    """Raise `CheckFailed` when the packets of a run do not balance."""
+    from perpacket.simulation import REPORT_HINT
+
     if result.get("conserved") is False:
         raise CheckFailed(
-            f"{configuration}, seed {seed}: packets sent are not those delivered, dropped and in "
-            "flight",
-            hint=REPORT_HINT,
+            f"{run}: packets sent are not those delivered, dropped and in flight", hint=REPORT_HINT
         )
 
 

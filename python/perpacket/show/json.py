@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tomllib
 from dataclasses import asdict
+from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -16,125 +18,16 @@ if TYPE_CHECKING:
     from perpacket.study.point import Point
     from perpacket.study.study import Study
 
+KEYS: Final = "document_keys.toml"
+"""The keys of these documents; docs/reference/documents.md is made from it."""
+
 SCHEMA: Final = 1
 """Version of the documents that the verbs of `perpacket study` print."""
 
 
-KEYS: Final = {
-    "schema": "Version of this document.",
-    "study": "Name of the study.",
-    "run_directory": "Directory of the run.",
-    "report": "File of the HTML report.",
-    "observations": "Number of observations there are.",
-    "missing": "Number of observations that are missing.",
-    "failures[]": "Runs without an observation; in measured studies only.",
-    "failures[].point": "Name of the point.",
-    "failures[].seed": "Seed of the block.",
-    "failures[].reason": "Why it failed.",
-    "comparisons[]": "Published values beside the run's; absent in a study of your own.",
-    "comparisons[].figure": "Identifier of the published figure.",
-    "comparisons[].where": "Section, table or figure of the document.",
-    "comparisons[].configuration": "Configuration of the point.",
-    "comparisons[].point": "Name of the point.",
-    "comparisons[].against": "The point that a change is relative to; null without one.",
-    "comparisons[].quantity": "Named quantity.",
-    "comparisons[].unit": "Unit of the published value and of the run's.",
-    "comparisons[].published": "The published `value`, or bounds `min` and `max`.",
-    "comparisons[].simulated": "Interval of a simulated run.",
-    "comparisons[].measured": "Interval of a measured run.",
-    "comparisons[].calibration": "Whether the value was used to calibrate.",
-    "comparisons[].verdict": "Whether they agree.",
-    "comparisons[].difference": "Distance from the published value, in `difference_unit`.",
-    "comparisons[].difference_unit": "`points`, `%` of the published value, or its unit.",
-    "comparisons[].warnings[]": "Doubts about the runs.",
-    "results[]": "The summary of a study of your own: a quantity at a point.",
-    "results[].point": "Name of the point.",
-    "results[].quantity": "Key of the quantity.",
-    "results[].unit": "Its unit.",
-    "results[].interval": "Interval of its mean; null where no run has it.",
-    "results[].warnings[]": "Doubts about the runs.",
-    "effects[]": "Effects of a two-level design on a quantity.",
-    "effects[].quantity": "Key of the quantity.",
-    "effects[].unit": "Its unit.",
-    "effects[].effects[]": "The effects, the mean first.",
-    "effects[].effects[].effect": "The factors of the effect.",
-    "effects[].effects[].interval": "Half the change from the lower to the upper level.",
-    "effects[].effects[].share": "Share of the variation it explains, 0 to 1; null for the mean.",
-    "effects[].effects[].confounded[]": "Effects that cannot be separated from it.",
-    "effects[].error_share": "Share that no effect explains.",
-    "effects[].replications": "Runs of each point.",
-    "remarks[]": "Doubts about the summary.",
-    "contrasts[]": "Two methods for one number.",
-    "contrasts[].question": "Key of the question.",
-    "contrasts[].title": "The number in words.",
-    "contrasts[].scenario": "The scenario in words.",
-    "contrasts[].level": "The scenario's value on its axis.",
-    "contrasts[].unit": "`%`.",
-    "contrasts[].first": "A method (`way`), its `runs` and its interval.",
-    "contrasts[].second": "The other method.",
-    "contrasts[].difference": "Interval of second minus first, in percentage points.",
-    "contrasts[].verdict": "Whether they agree.",
-    "contrasts[].assumption": "The most likely cause of a difference.",
-    "contrasts[].warnings[]": "Doubts about the runs.",
-    "contests[]": "Competitors compared along a factor.",
-    "contests[].title": "The contest in words.",
-    "contests[].competitor": "Factor whose levels compete.",
-    "contests[].along": "Factor along which they are compared.",
-    "contests[].where": "Levels of the other factors.",
-    "contests[].quantity": "Named quantity.",
-    "contests[].unit": "Its unit.",
-    "contests[].lower_wins": "Whether the lowest value leads.",
-    "contests[].standings[]": "The leader at each level.",
-    "contests[].standings[].level": "The level.",
-    "contests[].standings[].leader": "The competitor with the best mean.",
-    "contests[].standings[].value": "Interval of its mean.",
-    "contests[].standings[].not_told_apart[]": "Competitors not distinguishable from it.",
-    "contests[].standings[].doubts[]": "Doubts about their runs.",
-    "contests[].crossings[]": "One leader overtakes another between two levels.",
-    "contests[].crossings[].before": "The leader at the first level.",
-    "contests[].crossings[].after": "The leader at the second.",
-    "contests[].crossings[].low": "The first level.",
-    "contests[].crossings[].high": "The second level.",
-    "contests[].crossings[].position": "Interval of where they cross; null if not in every block.",
-    "contests[].crossings[].may_stay[]": "Competitors that may lead at both levels.",
-    "findings[]": "The findings that the report begins with.",
-    "findings[].value": "The number, or `not distinguishable`.",
-    "findings[].bounds": "Its interval.",
-    "findings[].subject": "What it is of.",
-    "findings[].point": "Name of the point; empty where it is not one point.",
-    "findings[].published": "The published number.",
-    "findings[].remark": "About the published number.",
-    "study.name": "Name of the study.",
-    "study.title": "Its title.",
-    "study.question": "Its question.",
-    "study.source": "The document it is compared with.",
-    "study.seeds[]": "Its seeds.",
-    "study.points": "Number of points, in `study list`.",
-    "study.points[]": "Its points, in `study show`.",
-    "study.points[].name": "Name of the point.",
-    "study.points[].configuration": "Its configuration.",
-    "study.points[].factors": "Its level of each factor.",
-    "study.points[].overrides": "Its parameters.",
-    "study.points[].against": "Its baseline.",
-    "study.published_figures": "Number of published values.",
-    "compare.first": "Directory of the first run.",
-    "compare.second": "Directory of the second run.",
-    "compare.ratios[]": "A quantity at a point, the second run over the first.",
-    "compare.ratios[].point": "Name of the point.",
-    "compare.ratios[].quantity": "Key of the quantity.",
-    "compare.ratios[].first": "Mean of the first run.",
-    "compare.ratios[].second": "Mean of the second run.",
-    "compare.ratios[].ratio": "Interval of the ratio; null where a value is not positive.",
-    "compare.ratios[].paired": "Whether runs of the same seed are paired.",
-    "compare.ratios[].verdict": "Whether it changed.",
-    "compare.remarks[]": "Points that were not compared, and doubts.",
-    "compare.rules[]": "The rules of `--fail-if`.",
-    "compare.rules[].rule": "The rule.",
-    "compare.rules[].broken_at[]": "Points whose ratio satisfies it.",
-    "compare.rules[].certain_at[]": "Points whose whole interval satisfies it: these fail.",
-    "compare.rules[].unjudged_at[]": "Points without a ratio: these fail too.",
-}
-"""Every key of these documents and what it means; docs/reference/documents.md is made from it."""
+def keys() -> dict[str, str]:
+    """Every key of these documents and what it means."""
+    return tomllib.loads((files(__package__) / KEYS).read_text(encoding="utf-8"))
 
 
 def analysis(found: Analysis, report: Path) -> dict[str, object]:
