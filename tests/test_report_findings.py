@@ -75,6 +75,13 @@ def test_an_interval_that_does_not_show_the_size_of_a_change_is_never_a_headline
     assert findings.change_text(ratio)[0] == value
 
 
+def test_the_lead_names_the_worst_and_the_best_gain(analysis: Analysis) -> None:
+    assert analysis.findings.lead == (
+        f"Change in requests per second: {MINUS}30.0 % [{MINUS}30.0, {MINUS}30.0] at worst "
+        "(W-1024-N-N-FCFS-400), +30.0 % [+30.0, +30.0] at best (W-4096-P-L-FCFS-800)."
+    )
+
+
 def test_held_out_and_calibrated_values_are_counted_apart(analysis: Analysis) -> None:
     rows = analysis.comparisons
     counted = [(score.value, score.label) for score in published_score.scores(rows)]

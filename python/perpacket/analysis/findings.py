@@ -158,7 +158,7 @@ def lead_of(evidence: Evidence) -> str:
             f"{' '.join(change_text(ratio))} at {end} ({point.name})"
             for end, (point, ratio) in (("worst", worst), ("best", best))
         ]
-        return f"{sentence_case(GAIN_NOUN)} change by {' and by '.join(ends)}."
+        return f"Change in {GAIN_NOUN}: {', '.join(ends)}."
     return effects_lead(evidence.summary, terms_of(evidence.study))
 
 
