@@ -21,7 +21,7 @@ from requirements import skip
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 
-PAGES = [DOCS / "tutorial.md", *sorted((DOCS / "howto").glob("*.md"))]
+PAGES = [DOCS / "tutorial.md", DOCS / "extending.md", *sorted((DOCS / "howto").glob("*.md"))]
 """The pages whose commands are run."""
 
 SHELL = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -563,3 +564,15 @@ def test_a_probe_that_fails_is_asked_once_and_leaves_out_nothing(
         assert not setup.left_out
         assert "not known: the probe said nothing" in str(setup.facts["could_not"])
     assert len(asked_hosts) == 1
+
+
+@pytest.mark.parametrize(("events", "is_sampled"), [("best", True), ("accounts", False)])
+def test_a_profile_without_samples_has_no_frequency(events: str, is_sampled: bool) -> None:
+    class Here:
+        name = "here"
+
+        def agent(self) -> str:
+            return "agent"
+
+    command = programs.profile_of(cast("Host", Here()), 1.0, events, 499)
+    assert ("--frequency" in command) is is_sampled

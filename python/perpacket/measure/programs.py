@@ -183,9 +183,11 @@ def profile(host: Host, plan: Profiled, server_pid: int, requests_url: str) -> l
 
 def profile_of(host: Host, window_s: float, events: str, frequency_hz: int) -> list[str]:
     """The profile of a host's processors, with the packets of its network namespace."""
+    # The kernel's accounts have no samples: the agent refuses a frequency with them.
+    sampling = () if events == "accounts" else ("--frequency", str(frequency_hz))
     return [
         *(host.agent(), "profile", "--duration", f"{window_s:g}", "--cpus", cpu_list(host.cpus)),
-        *("--events", events, "--frequency", str(frequency_hz), "--format", "json"),
+        *("--events", events, *sampling, "--format", "json"),
     ]
 
 
