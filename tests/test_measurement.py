@@ -569,7 +569,7 @@ def test_a_probe_that_fails_is_asked_once_and_leaves_out_nothing(
 @pytest.mark.parametrize(("events", "is_sampled"), [("best", True), ("accounts", False)])
 def test_a_profile_without_samples_has_no_frequency(events: str, is_sampled: bool) -> None:
     class Here:
-        name = "here"
+        cpus = (0,)
 
         def agent(self) -> str:
             return "agent"
