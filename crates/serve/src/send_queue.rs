@@ -207,10 +207,9 @@ impl SendQueue {
             let result = match self.next_file_part() {
                 None => self.send_pieces(socket),
                 Some((file, offset, length)) => {
-                    if ask_first && !std::mem::take(&mut warmed) {
-                        if !in_memory(&file, offset, length) {
-                            return Ok(SendStatus::Cold);
-                        }
+                    let is_checked = ask_first && !std::mem::take(&mut warmed);
+                    if is_checked && !in_memory(&file, offset, length) {
+                        return Ok(SendStatus::Cold);
                     }
                     let mut at = offset;
                     let sent = rustix::fs::sendfile(socket, &file, Some(&mut at), length as usize);

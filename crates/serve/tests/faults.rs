@@ -202,7 +202,7 @@ fn a_file_that_grows_is_served_up_to_the_length_that_it_had() {
         for _ in 0..50 {
             let answer = server.get("/log", "");
             assert_eq!(answer.status, 200);
-            assert!(answer.body.starts_with(b"line\n") && answer.body.len() % 5 == 0);
+            assert!(answer.body.starts_with(b"line\n") && answer.body.len().is_multiple_of(5));
         }
         stop.store(true, Ordering::Relaxed);
     });
