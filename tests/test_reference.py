@@ -91,12 +91,12 @@ def test_options_of_the_command_line_are_in_the_reference_with_what_they_take() 
 
 
 def test_links_lead_to_where_a_page_is_shown() -> None:
-    text = "[a](docs/simulator.md#tcp) [b](README.md#words) [c](CHANGELOG.md) [d](https://e.org)"
-    assert repository.turned(text, "ARCHITECTURE.md", "docs/project/architecture.md") == (
-        "[a](../simulator.md#tcp) [b](../concepts.md) [c](changelog.md) [d](https://e.org)"
+    text = "[a](docs/simulator.md#tcp) [b](README.md) [c](CHANGELOG.md) [d](https://e.org)"
+    assert repository.with_links(text, "ARCHITECTURE.md", "docs/project/architecture.md") == (
+        "[a](../simulator.md#tcp) [b](../index.md) [c](changelog.md) [d](https://e.org)"
     )
     here = "docs/howto/study.md"
-    assert repository.turned("[a](../limitations.md)", here, here) == "[a](../limitations.md)"
+    assert repository.with_links("[a](../limitations.md)", here, here) == "[a](../limitations.md)"
 
 
 def test_docstrings_keep_their_tables_lists_code_and_blocks() -> None:
@@ -104,7 +104,7 @@ def test_docstrings_keep_their_tables_lists_code_and_blocks() -> None:
         *("| key | meaning |", "|---|---|", "| `a_` | one", "  line |", "| b |", "  two |", ""),
         *("A name_ and `code`s:", "- first", "- second", "", "Then", "", "    as it is"),
     ]
-    text = "\n".join(docstrings.translated(written))
+    text = "\n".join(docstrings.translate(written))
     assert "* - `a_`\n     - one line\n   * - b\n     - two" in text
     assert r"A name\_ and `code`\ s:" in text
     assert "s:\n\n- first\n- second" in text

@@ -1,19 +1,19 @@
-"""The parts of the reference that are made from the code: a Sphinx extension.
+"""A Sphinx extension that generates the reference from the code.
 
     commands.py    the command line, from the Python front and from the agent's help
-    documents.py   the JSON documents, from the Rust structures they are written from
+    documents.py   the JSON documents, from the Rust structures that are serialized
     docstrings.py  docstrings, for autodoc
     parameters.py  the simulator's parameters with value, unit and source
     quantities.py  quantities, and the keys of the documents of studies
-    schemas.py     files that people write and runs leave
-    repository.py  pages that lie elsewhere in the repository
+    schemas.py     files of users and of run directories
+    repository.py  pages whose source is outside docs/
 
-A page asks for a part with a comment of its own on a line, which readers of the source do not see:
+A page requests a part with a comment on a line of its own:
 
     <!-- from code: parameters crates/simulate/data/common.toml -->
 
-The comment is replaced by Markdown before the page is parsed, so that what is made has headings,
-links and a place in the search like what is written.
+The extension replaces the comment with Markdown before Sphinx parses the page. Generated parts
+then have headings, links and entries in the search, as written text has.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 
-MAKERS: dict[str, Callable[..., str]] = {
+GENERATORS: dict[str, Callable[..., str]] = {
     "commands": commands.front,
     "agent": commands.agent_verbs,
     "document": documents.table,
@@ -44,35 +44,34 @@ MAKERS: dict[str, Callable[..., str]] = {
     "about": schemas.about,
     "schema": schemas.schema,
     "page": repository.page,
-    "section": repository.section,
-    "pages-left": repository.pages_left,
+    "unlisted-pages": repository.unlisted_pages,
 }
-"""What can be asked for; each takes the repository's root and the words of the comment."""
+"""The kinds of parts; functions take the repository's root and the comment's arguments."""
 
 COMMENT = re.compile(r"^<!-- from code: (\S+)(.*?) -->$", re.MULTILINE)
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register with Sphinx."""
-    app.connect("source-read", replace)
-    app.connect("env-get-outdated", always_anew)
-    app.connect("autodoc-process-docstring", translate)
+    app.connect("source-read", insert_parts)
+    app.connect("env-get-outdated", pages_with_parts)
+    app.connect("autodoc-process-docstring", translate_docstring)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
-def replace(app: Sphinx, document: str, source: list[str]) -> None:
-    """Put what a page asks for into its text, and turn its links."""
-    shown = f"docs/{document}.md"
-    source[0] = COMMENT.sub(made, repository.turned(source[0], shown, shown))
+def insert_parts(app: Sphinx, document: str, source: list[str]) -> None:
+    """Insert the parts that a page requests, and resolve its links."""
+    page = f"docs/{document}.md"
+    source[0] = COMMENT.sub(generate, repository.with_links(source[0], page, page))
 
 
-def made(comment: re.Match[str]) -> str:
-    """The Markdown that a comment asks for; raises `KeyError` for what nobody makes."""
-    return MAKERS[comment.group(1)](ROOT, *comment.group(2).split())
+def generate(comment: re.Match[str]) -> str:
+    """Generate the part of a comment; raise `KeyError` for an unknown kind."""
+    return GENERATORS[comment.group(1)](ROOT, *comment.group(2).split())
 
 
-def always_anew(app: Sphinx, environment: BuildEnvironment, *changes: set[str]) -> list[str]:
-    """Pages with parts from the code, which Sphinx cannot know to have changed."""
+def pages_with_parts(app: Sphinx, environment: BuildEnvironment, *changes: set[str]) -> list[str]:
+    """List the pages with generated parts: Sphinx does not notice changes of their sources."""
     return [
         name
         for name in sorted(environment.found_docs)
@@ -80,8 +79,8 @@ def always_anew(app: Sphinx, environment: BuildEnvironment, *changes: set[str]) 
     ]
 
 
-def translate(
-    app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]
+def translate_docstring(
+    app: Sphinx, what: str, name: str, described: object, options: object, lines: list[str]
 ) -> None:
-    """Hand autodoc a docstring in its own language."""
-    lines[:] = docstrings.translated(lines)
+    """Translate a docstring from Markdown to reStructuredText."""
+    lines[:] = docstrings.translate(lines)

@@ -1,4 +1,4 @@
-"""The command line: the verbs of the Python front, and those that the agent has."""
+"""The command line: the verbs of the Python front and of the agent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HELP_LIMIT_S = 30
 
 
 def front(root: Path) -> str:
-    """Every verb of the Python front with its options, headings included."""
+    """Describe every verb of the Python front with its options, under headings."""
     import typer
 
     from perpacket.cli.agent_verbs import VERBS
@@ -30,29 +30,29 @@ def front(root: Path) -> str:
 
 
 def verb(name: str, command: Any) -> Iterator[str]:
-    """A verb, or those it is made of."""
+    """Describe a verb, or each verb of a group."""
     if hasattr(command, "commands"):
-        for part, below in command.commands.items():
-            yield from verb(f"{name} {part}", below)
+        for part, subcommand in command.commands.items():
+            yield from verb(f"{name} {part}", subcommand)
         return
     yield f"## {name}\n"
-    # A line that begins a paragraph of its own in the help's source is marked so.
+    # typer marks paragraphs with \b, and ends of lines with \f.
     yield re.sub(r"\n?\x08\n", "\n", command.help or "").replace("\x0c", "\n") + "\n"
     options = [one for one in command.params if not getattr(one, "hidden", False)]
     if options:
-        yield markdown.table(("option", "takes", "meaning"), map(option, options))
+        yield markdown.table(("option", "value", "meaning"), map(option, options))
     if command.epilog:
-        yield sample(command.epilog)
+        yield examples(command.epilog)
 
 
-def sample(epilog: str) -> str:
-    """The examples under a verb's help, a line each."""
+def examples(epilog: str) -> str:
+    """Return the examples of a verb's help, one a line."""
     lines = re.sub(r",? +or:? +(?=perpacket )", "\n", re.sub(r"^Examples?: ", "", epilog))
     return markdown.fenced("text", lines)
 
 
 def option(one: Any) -> tuple[str, str, str]:
-    """An option or argument as a row."""
+    """Return an option or argument as a row."""
     is_option = one.opts[0].startswith("-")
     spellings = [*one.opts, *getattr(one, "secondary_opts", ())]
     names = ", ".join(map(markdown.code, spellings)) if is_option else f"`{one.name.upper()}`"
@@ -61,11 +61,11 @@ def option(one: Any) -> tuple[str, str, str]:
     if default not in (None, False, [], ()) and not callable(default):
         value = default.value if isinstance(default, enum.Enum) else default
         help_text += f" Default: `{value}`."
-    return names, takes(one), help_text
+    return names, accepted_value(one), help_text
 
 
-def takes(one: Any) -> str:
-    """What stands after an option: its word, the values it may have, or the kind of value."""
+def accepted_value(one: Any) -> str:
+    """Return what an option accepts: its placeholder, its values, or its type."""
     if getattr(one, "is_flag", False):
         return ""
     if one.metavar and one.metavar.strip("{}") != one.name:
@@ -80,26 +80,26 @@ def takes(one: Any) -> str:
 
 
 def agent_verbs(root: Path) -> str:
-    """The help of every verb of the agent, headings included."""
+    """Return the help of every verb of the agent, under headings."""
     from perpacket.cli.agent_verbs import VERBS
 
     return "\n".join(part for name in VERBS for part in agent_verb((name,)))
 
 
 def agent_verb(words: tuple[str, ...]) -> Iterator[str]:
-    """A verb of the agent, or those it is made of."""
+    """Return the help of a verb of the agent, or of each verb of a group."""
     text = agent_help(words)
-    below = re.search(r"^Commands:\n((?:  .*\n)+)", text, re.MULTILINE)
-    if below is None:
+    group = re.search(r"^Commands:\n((?:  .*\n)+)", text, re.MULTILINE)
+    if group is None:
         yield f"## perpacket {' '.join(words)}\n\n{markdown.fenced('text', text)}"
         return
-    for name in re.findall(r"^  ([a-z-]+)  ", below.group(1), re.MULTILINE):
+    for name in re.findall(r"^  ([a-z-]+)  ", group.group(1), re.MULTILINE):
         if name != "help":
             yield from agent_verb((*words, name))
 
 
 def agent_help(words: tuple[str, ...]) -> str:
-    """What the agent says of a verb, called by the name that users type."""
+    """Return the agent's help of a verb, under the program name that users type."""
     from perpacket.measure import agent
 
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Docstrings for Sphinx: they are written as Markdown, and autodoc reads reStructuredText."""
+"""Docstrings for Sphinx: from Markdown to the reStructuredText that autodoc reads."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ INDENT = "    "
 ITEM = re.compile(r"\s*(-|\d+\.) ")
 
 
-def translated(lines: Sequence[str]) -> list[str]:
-    """The lines of a docstring: its tables, lists, code and special characters."""
-    return list(with_blocks(with_lists_apart(with_tables(plain(lines)))))
+def translate(lines: Sequence[str]) -> list[str]:
+    """Translate the tables, lists, code blocks and special characters of a docstring."""
+    return list(with_code_blocks(with_separated_lists(with_tables(escaped(lines)))))
 
 
-def plain(lines: Sequence[str]) -> Iterator[str]:
-    """Characters that mean something in reStructuredText alone, made to mean nothing."""
-    # A word of code may go over the end of a line: code is found in the whole text.
+def escaped(lines: Sequence[str]) -> Iterator[str]:
+    """Escape characters that have a meaning in reStructuredText but not in Markdown."""
+    # Code may continue on the next line, so search the whole text for it.
     parts = CODE.split("\n".join(lines))
     for at in range(0, len(parts), 2):
         text = re.sub(r"(\w)_(?!\w)", r"\1\\_", parts[at])
@@ -27,10 +27,7 @@ def plain(lines: Sequence[str]) -> Iterator[str]:
 
 
 def with_tables(lines: Iterator[str]) -> Iterator[str]:
-    """Tables between bars as tables of lists; a row may go over several lines.
-
-    An empty line ends a table.
-    """
+    """Translate tables to list tables. A row may have several lines; an empty line ends a table."""
     rows: list[str] = []
     for line in [*lines, ""]:
         text = line.strip()
@@ -45,9 +42,9 @@ def with_tables(lines: Iterator[str]) -> Iterator[str]:
 
 
 def table_of_lists(rows: Sequence[str]) -> Iterator[str]:
-    """The rows of a table, the first of them its headings; nothing for none."""
+    """Return the rows of a table as a list table; the first row has the headings."""
     cells = [[part.strip() for part in row.strip("|").split("|")] for row in rows]
-    cells = [row for row in cells if set("".join(row)) - set("-: ")]  # not the line of dashes
+    cells = [row for row in cells if set("".join(row)) - set("-: ")]  # without the line of dashes
     if len(cells) < 2:
         yield from (f"    {row}" for row in rows)
         return
@@ -58,8 +55,8 @@ def table_of_lists(rows: Sequence[str]) -> Iterator[str]:
     yield ""
 
 
-def with_lists_apart(lines: Iterator[str]) -> Iterator[str]:
-    """An empty line before a list that begins right after a paragraph."""
+def with_separated_lists(lines: Iterator[str]) -> Iterator[str]:
+    """Insert an empty line between a paragraph and a list."""
     before = ""
     for line in lines:
         if ITEM.match(line) and before.strip() and before[:1].strip() and not ITEM.match(before):
@@ -68,8 +65,8 @@ def with_lists_apart(lines: Iterator[str]) -> Iterator[str]:
         before = line
 
 
-def with_blocks(lines: Iterator[str]) -> Iterator[str]:
-    """Indented blocks as they stand, where Markdown has them: after a line of plain text."""
+def with_code_blocks(lines: Iterator[str]) -> Iterator[str]:
+    """Mark indented blocks after a paragraph as code."""
     before = ""
     for line in lines:
         starts = line.startswith(INDENT) and not before.startswith((" ", "..")) and before
@@ -80,5 +77,5 @@ def with_blocks(lines: Iterator[str]) -> Iterator[str]:
 
 
 def module(root: Path, name: str) -> str:
-    """A heading and what a module says of itself and its parts."""
+    """Return a heading and the directive that documents a module."""
     return f"### {name}\n\n```{{eval-rst}}\n.. automodule:: {name}\n```\n"

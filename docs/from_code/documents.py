@@ -1,8 +1,8 @@
-"""JSON documents, from the Rust structures they are written from: each key with what it means.
+"""JSON documents: each key with its meaning, from the Rust structures that are serialized.
 
-The structures' documentation comments are the only description of the keys. What is read here is
-the small part of Rust that such structures are written in: fields with a type, comments and
-serde's attributes.
+The documentation comments of the structures are the only description of the keys. This module
+parses the small part of Rust that these structures use: typed fields, comments and serde's
+attributes.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ WRAPPERS = {
     "Vec": ("[]", ""),
     "Box": ("", ""),
 }
-"""Types around another: what they add to a key, and to its meaning."""
+"""Wrapper types: the suffix of the key, and the remark on its meaning."""
 
 MAPS = ("BTreeMap", "HashMap", "Named")
 
 
 @dataclass(frozen=True)
 class Field:
-    """A field as it is written."""
+    """A field of a structure."""
 
     key: str
     kind: str
     meaning: str
     is_flat: bool
-    """Its own fields stand in its place."""
+    """Whether its own fields replace it in the document."""
 
 
 def table(root: Path, file: str, name: str) -> str:
-    """Every key of the document that a structure is written as."""
+    """Return a table of every key of the document of a structure."""
     structures = structures_of(root, file)
     if name not in structures:
         raise ValueError(f"{file} has no structure {name}")
@@ -49,7 +49,10 @@ def table(root: Path, file: str, name: str) -> str:
 
 
 def structures_of(root: Path, file: str) -> dict[str, str]:
-    """The text of structures by name: those of the file, before others of its crate and of all."""
+    """Return the bodies of structures by name.
+
+    Names need not be unique: the file has precedence, then its folder, then its crate.
+    """
     crate = root.joinpath(*Path(file).parts[:2])
     sources = [*sorted(root.glob("crates/*/src/**/*.rs")), *sorted(crate.rglob("src/**/*.rs"))]
     folder = (root / file).parent
@@ -61,7 +64,7 @@ def structures_of(root: Path, file: str) -> dict[str, str]:
 
 
 def fields(body: str) -> Iterator[Field]:
-    """The fields of a structure that are written."""
+    """Return the fields of a structure that serde writes."""
     comment: list[str] = []
     attributes: list[str] = []
     for line in body.splitlines():
@@ -72,18 +75,18 @@ def fields(body: str) -> Iterator[Field]:
             attributes.append(text)
         elif match := FIELD.match(line):
             key, kind = match.groups()
-            said = " ".join(attributes)
-            if "serde(skip)" not in said:
-                renamed = RENAMED.search(said)
+            serde = " ".join(attributes)
+            if "serde(skip)" not in serde:
+                renamed = RENAMED.search(serde)
                 key = renamed.group(1) if renamed else key
-                yield Field(key, kind, " ".join(comment), "flatten" in said)
+                yield Field(key, kind, " ".join(comment), "flatten" in serde)
             comment, attributes = [], []
 
 
 def rows(
     structures: dict[str, str], name: str, above: str = "", seen: dict[str, str] | None = None
 ) -> Iterator[tuple[str, str]]:
-    """A row for each key of a structure and of those in it, each structure only once."""
+    """Return a row for each key of a structure and of its inner structures, each structure once."""
     seen = {name: "the document"} if seen is None else seen
     for field in fields(structures[name]):
         suffix, remark, kind = unwrapped(field.kind)
@@ -100,7 +103,7 @@ def rows(
 
 
 def unwrapped(kind: str) -> tuple[str, str, str]:
-    """What the types around a type add to the key and to the meaning, and the type itself."""
+    """Return the suffix of the key, the remark on the meaning, and the type without wrappers."""
     suffix, remarks = "", []
     while match := re.fullmatch(r"(?:\w+::)*(\w+)<(.+)>", kind):
         outer, inner = match.groups()
@@ -117,6 +120,6 @@ def unwrapped(kind: str) -> tuple[str, str, str]:
 
 
 def meaning(text: str, remark: str) -> str:
-    """The comment without links to code, and whether the key may be absent."""
+    """Return the comment without links to code, with its remark."""
     text = re.sub(r"\[`([^`]+)`\]", r"`\1`", text)
     return f"{text} ({remark})" if remark else text

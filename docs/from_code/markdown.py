@@ -1,4 +1,4 @@
-"""Tables, code and blocks in Markdown."""
+"""Markdown: tables, code and code blocks."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from collections.abc import Iterable, Sequence
 
 
 def cell(text: str) -> str:
-    """A text as a cell of a table: one line, bars escaped."""
+    """Return a text as a cell of a table: one line, with bars escaped."""
     return re.sub(r"\s+", " ", text).strip().replace("|", r"\|")
 
 
 def code(text: str) -> str:
-    """A text as code, nothing if it is empty."""
+    """Return a text as code; an empty text stays empty."""
     return f"`{text}`" if text else ""
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table, with an empty line after it."""
+    """Return a table, with an empty line after it."""
     lines = [headings, ["---"] * len(headings), *rows]
     return "".join(f"| {' | '.join(map(cell, line))} |\n" for line in lines) + "\n"
 
 
 def fenced(language: str, text: str) -> str:
-    """A block of code, with an empty line after it."""
+    """Return a code block, with an empty line after it."""
     return f"```{language}\n{text.rstrip()}\n```\n\n"

@@ -1,4 +1,4 @@
-"""Quantities as tables, from their registry."""
+"""Tables of quantities."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ HEADINGS = ("key", "title", "unit", "counts", "measured", "bounds", "better")
 
 
 def columns(root: Path) -> str:
-    """Every number of a result."""
+    """Return a table of every number of a result."""
     return table(COLUMNS.values())
 
 
 def named(root: Path) -> str:
-    """Every named quantity that is no change against a baseline."""
+    """Return a table of the named quantities, without the changes against a baseline."""
     return table(entry for entry in QUANTITIES.values() if not entry.name.endswith(" increase"))
 
 
 def table(entries: Iterable[Quantity]) -> str:
-    """A row for each quantity."""
+    """Return a table with a row for each quantity."""
     return markdown.table(HEADINGS, map(row, entries))
 
 
 def row(entry: Quantity) -> tuple[str, ...]:
-    """A quantity with its unit and bounds."""
+    """Return the row of a quantity with its unit and bounds."""
     least, most = BOUNDS[entry.kind]
     bounds = (
         "any" if least < 0 else f"{least:g} to {most:g}" if most < 1000 else f"{least:g} or more"
@@ -38,6 +38,6 @@ def row(entry: Quantity) -> tuple[str, ...]:
 
 
 def study_documents(root: Path) -> str:
-    """Every key that the verbs of `perpacket study` print."""
+    """Return a table of every key that the verbs of `perpacket study` print."""
     rows = ((markdown.code(key), meaning) for key, meaning in json_documents.keys().items())
     return markdown.table(("key", "meaning"), rows)

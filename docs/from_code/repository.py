@@ -1,4 +1,4 @@
-"""Pages that lie elsewhere in the repository: their home stays there, readers find them here."""
+"""Pages whose source is outside docs/."""
 
 from __future__ import annotations
 
@@ -15,45 +15,33 @@ PAGES = {
     "benches/README.md": "docs/project/benchmarks.md",
     "README.md": "docs/index.md",
 }
-"""Where in these documents a file of the repository is shown."""
-
-README_SECTIONS = {"#words": "docs/concepts.md"}
-"""Where in these documents a section of the README is shown."""
+"""The page that shows each file of the repository."""
 
 
-def turned(text: str, home: str, shown: str) -> str:
-    """A text with its links made good where it is shown; both are files of the repository.
+def with_links(text: str, source: str, page: str) -> str:
+    """Return the text of a source file with its links relative to the page that shows it.
 
-    In the sources links lead to files, so that they work wherever sources are read.
+    Links in sources name files of the repository, so that they work in the repository too.
     """
 
-    def turn(link: re.Match[str]) -> str:
-        target = posixpath.normpath(posixpath.join(posixpath.dirname(home), link.group(1)))
+    def resolve(link: re.Match[str]) -> str:
+        target = posixpath.normpath(posixpath.join(posixpath.dirname(source), link.group(1)))
         anchor = link.group(2) or ""
         if target in PAGES:
-            target, anchor = README_SECTIONS.get(anchor, PAGES[target]), ""
-        return f"]({posixpath.relpath(target, posixpath.dirname(shown))}{anchor})"
+            target, anchor = PAGES[target], ""
+        return f"]({posixpath.relpath(target, posixpath.dirname(page))}{anchor})"
 
-    return LINK.sub(turn, text)
+    return LINK.sub(resolve, text)
 
 
 def page(root: Path, file: str) -> str:
-    """A file of the repository, for the page that shows it."""
-    return turned((root / file).read_text(encoding="utf-8"), file, PAGES[file])
+    """Return a file of the repository for the page that shows it."""
+    return with_links((root / file).read_text(encoding="utf-8"), file, PAGES[file])
 
 
-def section(root: Path, file: str, *words: str) -> str:
-    """What stands under a heading of a file, until the next heading of its level."""
-    text = (root / file).read_text(encoding="utf-8")
-    heading = f"## {' '.join(words)}\n"
-    if heading not in text:
-        raise ValueError(f"{file} has no section {' '.join(words)}")
-    return text.partition(heading)[2].partition("\n## ")[0].strip() + "\n"
-
-
-def pages_left(root: Path, folder: str, index: str) -> str:
-    """A hidden table of the pages of a folder that its index gives no place: a new page has one."""
-    said = (root / folder / index).read_text(encoding="utf-8").splitlines()
+def unlisted_pages(root: Path, folder: str, index: str) -> str:
+    """List the pages of a folder that its index omits, in a hidden table of contents."""
+    listed = (root / folder / index).read_text(encoding="utf-8").splitlines()
     names = sorted(page.stem for page in (root / folder).glob("*.md") if page.name != index)
-    left = "".join(f"{name}\n" for name in names if name not in said)
-    return f"```{{toctree}}\n:hidden:\n\n{left}```\n" if left else ""
+    unlisted = "".join(f"{name}\n" for name in names if name not in listed)
+    return f"```{{toctree}}\n:hidden:\n\n{unlisted}```\n" if unlisted else ""

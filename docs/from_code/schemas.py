@@ -1,4 +1,4 @@
-"""Files that people write and runs leave: what their module says of them, and their JSON Schema."""
+"""Files of users and of run directories: the docstring of their module, and their JSON Schema."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from from_code import markdown
 
 
 def about(root: Path, module: str) -> str:
-    """What a module says of itself, without its parts; its docstring is Markdown already."""
+    """Return the docstring of a module, which is Markdown."""
     text = getdoc(import_module(module))
     if not text:
-        raise ValueError(f"{module} says nothing of itself")
+        raise ValueError(f"{module} has no docstring")
     return f"{text}\n"
 
 
 def schema(root: Path, module: str, model: str) -> str:
-    """The JSON Schema of a typed model."""
-    found = getattr(import_module(module), model).model_json_schema()
-    return markdown.fenced("json", json.dumps(found, indent=2))
+    """Return the JSON Schema of a typed model."""
+    contents = getattr(import_module(module), model).model_json_schema()
+    return markdown.fenced("json", json.dumps(contents, indent=2))
