@@ -176,6 +176,22 @@ def test_the_tutorial_and_most_how_tos_have_commands_that_are_run() -> None:
     assert sum(bool(commands(page)) for page in PAGES) >= 8
 
 
+PATH = re.compile(r"`((?:[\w.*-]+/)+[\w.*-]*|[\w-]+\.(?:py|rs|toml|md))`")
+PATH_ROOTS = ("", "crates/**", "python/perpacket/**")
+"""A path in backquotes, and the places of the repository that one may begin at."""
+
+
+def test_every_path_in_the_architecture_exists() -> None:
+    paths = PATH.findall((ROOT / "ARCHITECTURE.md").read_text())
+    assert len(paths) > 100
+    missing = {
+        path
+        for path in paths
+        if not any(next(ROOT.glob(f"{root}/{path}".strip("/")), None) for root in PATH_ROOTS)
+    }
+    assert not missing
+
+
 class Fetched(HTMLParser):
     """What a browser fetches for a page."""
 
