@@ -17,8 +17,8 @@ pub enum BenchError {
         /// The allowed range.
         expected: &'static str,
     },
-    /// The kernel has no memory left.
-    #[error("cannot get {bytes} bytes of memory: {source}")]
+    /// The kernel has not enough memory.
+    #[error("cannot map {bytes} bytes of memory: {source}")]
     Memory {
         /// The size of the request.
         bytes: usize,
@@ -43,7 +43,7 @@ pub enum BenchError {
         /// The kernel's error.
         source: io::Error,
     },
-    /// The token did not come back.
+    /// The token did not return to member 0.
     #[error("the ring of {members} lost its token: a member ended early")]
     Lost {
         /// Members of the ring.
@@ -52,17 +52,8 @@ pub enum BenchError {
 }
 
 impl BenchError {
-    /// The error of a kernel that has no memory left.
+    /// The error of a mapping of `bytes` that failed.
     pub(crate) fn memory(bytes: usize) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Memory { bytes, source }
-    }
-
-    /// Whether another machine or another user could do it.
-    #[must_use]
-    pub fn is_lack_of_machine(&self) -> bool {
-        matches!(
-            self,
-            Self::Memory { .. } | Self::Pin { .. } | Self::Member { .. }
-        )
     }
 }

@@ -1,7 +1,7 @@
-//! The internet checksum, whole and in parts.
+//! The internet checksum, computed and updated.
 
 /// The checksum of `bytes`: the complement of the sum of 16-bit words in one's complement
-/// (RFC 1071). Over bytes that hold their own right checksum it is 0.
+/// (RFC 1071). It is 0 over bytes that contain their own checksum.
 #[must_use]
 pub fn checksum(bytes: &[u8]) -> u16 {
     let (pairs, rest) = bytes.as_chunks::<2>();
@@ -15,14 +15,14 @@ pub fn checksum(bytes: &[u8]) -> u16 {
     !fold(sum)
 }
 
-/// The checksum after one 16-bit word changed from `old` to `new`: equation 3 of RFC 1624, which
-/// repairs that of RFC 1141 where a sum comes to zero.
+/// The checksum after one 16-bit word changed from `old` to `new` (RFC 1624, equation 3). The
+/// equation of RFC 1141 is wrong for some sums of zero.
 #[must_use]
 pub fn updated(checksum: u16, old: u16, new: u16) -> u16 {
     !fold(u64::from(!checksum) + u64::from(!old) + u64::from(new))
 }
 
-/// A sum of words with its carries added back.
+/// Adds the carries of a sum of words back to it.
 fn fold(mut sum: u64) -> u16 {
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);

@@ -33,15 +33,3 @@ pub enum RouterError {
         expected: &'static str,
     },
 }
-
-impl RouterError {
-    /// Whether another machine or another user could do it.
-    #[must_use]
-    pub fn is_lack_of_machine(&self) -> bool {
-        match self {
-            Self::Bpf(_) => true,
-            Self::Interface(error) => error.is_denied(),
-            Self::Traffic { .. } | Self::Setting { .. } => false,
-        }
-    }
-}

@@ -1,7 +1,7 @@
-//! Ethernet frames with IPv4 packets: reading them, and making those that a generator sends.
+//! Ethernet frames with IPv4 packets: parsing them, and building those that a generator sends.
 //!
-//! Frames are without their check sequence, as the kernel hands them over: a frame of 64 bytes of
-//! RFC 2544 has 60 here.
+//! Frames have no check sequence, as in the kernel's interfaces: a frame of 64 bytes in RFC 2544 has
+//! 60 bytes here.
 
 use std::net::Ipv4Addr;
 
@@ -21,7 +21,7 @@ pub const IPV4_BYTES: usize = 20;
 /// Bytes of a UDP header.
 pub const UDP_BYTES: usize = 8;
 
-/// Bytes of the check sequence at the end of a frame, which no program sees.
+/// Bytes of the check sequence at the end of a frame. The device adds and removes it.
 pub const CHECK_SEQUENCE_BYTES: usize = 4;
 
 /// The frame sizes of RFC 2544, section 9.1, in bytes with the check sequence.
@@ -36,13 +36,13 @@ pub const ICMP: u8 = 1;
 /// The protocol number of UDP.
 pub const UDP: u8 = 17;
 
-/// The flag "don't fragment" with the other flags and the offset.
+/// The flag "don't fragment" in the word of flags and fragment offset.
 const DONT_FRAGMENT: u16 = 0x4000;
 
-/// The flag "more fragments".
+/// The flag "more fragments" in the same word.
 const MORE_FRAGMENTS: u16 = 0x2000;
 
-/// Why bytes are no packet that a router may forward (RFC 1812, section 5.2.2).
+/// Why a frame has no packet that a router may forward (RFC 1812, section 5.2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Malformed {
     /// Shorter than its headers.
@@ -52,17 +52,17 @@ pub enum Malformed {
     #[error("not IPv4")]
     NotIpv4,
     /// A header length below five words or beyond the frame.
-    #[error("a header length that cannot be")]
+    #[error("header length out of range")]
     HeaderLength,
     /// A total length below the header's or beyond the frame.
-    #[error("a total length that cannot be")]
+    #[error("total length out of range")]
     TotalLength,
-    /// A header checksum that is wrong.
-    #[error("a wrong header checksum")]
+    /// The header checksum is wrong.
+    #[error("wrong header checksum")]
     Checksum,
 }
 
-/// A frame that holds a well-formed IPv4 packet.
+/// A frame with a well-formed IPv4 packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet<'a> {
     frame: &'a [u8],
@@ -71,10 +71,10 @@ pub struct Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// Reads a frame.
+    /// Parses a frame.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The packet is malformed.
     pub fn parse(frame: &'a [u8]) -> Result<Self, Malformed> {
         if frame.len() < ETHERNET_BYTES + IPV4_BYTES {
             return Err(Malformed::Short);
@@ -101,19 +101,19 @@ impl<'a> Packet<'a> {
         })
     }
 
-    /// Whom the frame is for.
+    /// The frame's target address.
     #[must_use]
     pub fn target_mac(&self) -> Mac {
         mac(self.frame, 0)
     }
 
-    /// Who sent the frame.
+    /// The frame's source address.
     #[must_use]
     pub fn source_mac(&self) -> Mac {
         mac(self.frame, 6)
     }
 
-    /// The packet, without what pads the frame.
+    /// The packet, without the frame's padding.
     #[must_use]
     pub fn bytes(&self) -> &'a [u8] {
         &self.frame[ETHERNET_BYTES..ETHERNET_BYTES + self.total_bytes]
@@ -125,37 +125,37 @@ impl<'a> Packet<'a> {
         &self.bytes()[..self.header_bytes]
     }
 
-    /// What follows the packet's header.
+    /// The bytes after the packet's header.
     #[must_use]
     pub fn payload(&self) -> &'a [u8] {
         &self.bytes()[self.header_bytes..]
     }
 
-    /// Hops the packet may still make.
+    /// Time to live: the hops left.
     #[must_use]
     pub fn ttl(&self) -> u8 {
         self.bytes()[8]
     }
 
-    /// Number of the protocol inside.
+    /// Number of the payload's protocol.
     #[must_use]
     pub fn protocol(&self) -> u8 {
         self.bytes()[9]
     }
 
-    /// Where the packet comes from.
+    /// The packet's source address.
     #[must_use]
     pub fn source(&self) -> Ipv4Addr {
         address(self.bytes(), 12)
     }
 
-    /// Where the packet goes.
+    /// The packet's target address.
     #[must_use]
     pub fn target(&self) -> Ipv4Addr {
         address(self.bytes(), 16)
     }
 
-    /// Whether routers may not cut it.
+    /// Whether routers must not fragment the packet.
     #[must_use]
     pub fn dont_fragment(&self) -> bool {
         word(self.bytes(), 6) & DONT_FRAGMENT != 0
@@ -174,32 +174,32 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// What a UDP frame is made from.
+/// The headers of a UDP frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UdpFrame {
-    /// Who sends it.
+    /// The sender's Ethernet address.
     pub source_mac: Mac,
-    /// The next hop's address.
+    /// The next hop's Ethernet address.
     pub target_mac: Mac,
-    /// Where it comes from.
+    /// The sender's IPv4 address.
     pub source: Ipv4Addr,
-    /// Where it goes.
+    /// The receiver's IPv4 address.
     pub target: Ipv4Addr,
-    /// Port it comes from.
+    /// The sender's port.
     pub source_port: u16,
-    /// Port it goes to.
+    /// The receiver's port.
     pub target_port: u16,
-    /// Hops it may make.
+    /// Time to live.
     pub ttl: u8,
-    /// Number that its fragments share.
+    /// Identification, which all fragments of a packet share.
     pub identification: u16,
-    /// Whether routers may not cut it.
+    /// Whether routers must not fragment it.
     pub dont_fragment: bool,
 }
 
 impl UdpFrame {
-    /// The frame around a payload. The UDP checksum is left out, as RFC 768 allows, so that a
-    /// generator may change the payload. None when the packet would be longer than 65,535 bytes.
+    /// The frame with a payload. It has no UDP checksum, as RFC 768 allows, so that a generator can
+    /// change the payload. `None` if the packet would be longer than 65,535 bytes.
     #[must_use]
     pub fn build(&self, payload: &[u8]) -> Option<Vec<u8>> {
         let udp_bytes = u16::try_from(UDP_BYTES + payload.len()).ok()?;
@@ -227,12 +227,15 @@ impl UdpFrame {
     }
 }
 
-/// The 16-bit word at a place, in network order. The caller knows that it is there.
+/// The 16-bit word at an offset, in network order.
+///
+/// # Panics
+/// `bytes` ends before the word does.
 pub(crate) fn word(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])
 }
 
-/// Writes a 16-bit word at a place, in network order.
+/// Writes a 16-bit word at an offset, in network order.
 pub(crate) fn set_word(bytes: &mut [u8], at: usize, word: u16) {
     bytes[at..at + 2].copy_from_slice(&word.to_be_bytes());
 }
@@ -267,7 +270,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_built_frame_reads_back() {
+    fn a_built_frame_parses_to_the_same_fields() {
         let frame = example().build(b"discard").unwrap();
         let packet = Packet::parse(&frame).unwrap();
         assert_eq!(packet.target_mac(), [2, 0, 0, 0, 0, 2]);
@@ -279,7 +282,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn padding_is_no_part_of_the_packet() {
+    fn a_packet_ends_before_the_padding() {
         let mut frame = example().build(b"x").unwrap();
         frame.resize(60, 0xaa);
         assert_eq!(
@@ -289,7 +292,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn each_slip_has_its_name() {
+    fn each_kind_of_damage_has_its_own_error() {
         let frame = example().build(b"").unwrap();
         let with = |at: usize, byte: u8| {
             let mut frame = frame.clone();
@@ -305,13 +308,13 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_payload_too_long_for_ip_is_refused() {
+    fn a_payload_that_is_too_long_for_ip_makes_no_frame() {
         assert!(example().build(&vec![0; 65_508]).is_none());
     }
 
     proptest! {
         #[test]
-        fn any_bytes_are_read_without_a_panic(bytes: Vec<u8>) {
+        fn any_bytes_are_parsed_without_a_panic(bytes: Vec<u8>) {
             let _ = Packet::parse(&bytes);
         }
     }

@@ -1,8 +1,7 @@
 //! A model router: what RFC 1812 asks of a router with static routes, with no clock and no queue.
 //!
-//! It says what must become of a frame, and makes the frame that a router would send on. The oracle
-//! holds real routers against it. Where Linux and the RFC leave a choice, the choice of Linux is
-//! taken and named.
+//! It decides what a router must do with a frame, and makes the frame that a router forwards. The
+//! oracle compares real routers with it. Where the RFC leaves a choice, the model does as Linux.
 
 use std::net::Ipv4Addr;
 
@@ -12,20 +11,20 @@ use crate::frame::{ETHERNET_BYTES, ICMP, Mac, Malformed, Packet, set_word, word}
 /// A block of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prefix {
-    /// Its first address, or any in it.
+    /// The first address, or any other of the block.
     pub address: Ipv4Addr,
-    /// Bits that all addresses share, up to 32.
+    /// Bits that all addresses of the block share, up to 32.
     pub bits: u8,
 }
 
 impl Prefix {
-    /// Whether an address is in it.
+    /// Whether the block contains an address.
     #[must_use]
     pub fn contains(&self, address: Ipv4Addr) -> bool {
         (self.address.to_bits() ^ address.to_bits()) & self.mask() == 0
     }
 
-    /// Whether an address is the last of it, to which all its hosts listen.
+    /// Whether an address is the last of the block: its broadcast address.
     #[must_use]
     pub fn is_broadcast(&self, address: Ipv4Addr) -> bool {
         self.bits < 31 && self.contains(address) && address.to_bits() | self.mask() == u32::MAX
@@ -43,16 +42,16 @@ impl Prefix {
 pub struct Interface {
     /// Its Ethernet address.
     pub mac: Mac,
-    /// Its address, and the network that hangs on it.
+    /// Its address and its network.
     pub network: Prefix,
-    /// Bytes of the largest packet it sends, Ethernet header not counted.
+    /// Bytes of the largest packet that it sends, without the Ethernet header.
     pub mtu_bytes: usize,
 }
 
 /// A route to a network behind another router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// Where it leads.
+    /// The network.
     pub to: Prefix,
     /// The next router.
     pub via: Ipv4Addr,
@@ -67,20 +66,19 @@ pub struct Neighbour {
     pub mac: Mac,
 }
 
-/// Which addresses may not be on a wire. RFC 1812, section 5.3.7 says what a router SHOULD NOT
-/// forward; Linux takes two of its blocks for ordinary addresses, so that they can be used.
+/// Which addresses are invalid on a wire. RFC 1812, section 5.3.7 lists what a router SHOULD NOT
+/// forward; Linux treats two of its blocks as ordinary addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Martians {
-    /// All that the RFC names: this network (0/8), loopback, groups as sources, the reserved class
-    /// (240/4).
+    /// All of the RFC: this network (0/8), loopback, multicast sources, the reserved class (240/4).
     #[default]
     Rfc1812,
-    /// As Linux: of 0/8 only 0.0.0.0 (since 5.3), and of 240/4 only 255.255.255.255 (since 2.6.25).
+    /// Those of Linux: of 0/8 only 0.0.0.0 (since 5.3), of 240/4 only 255.255.255.255 (since 2.6.25).
     Linux,
 }
 
 impl Martians {
-    /// Whether neither source nor target may be in the block of an address, groups left out.
+    /// Whether an address is invalid as a source and as a target. Multicast is checked elsewhere.
     fn include(self, address: Ipv4Addr) -> bool {
         let first = address.octets()[0];
         address.is_unspecified()
@@ -92,48 +90,48 @@ impl Martians {
 /// A router: interfaces, routes, neighbours.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Router {
-    /// Interfaces, by their place here.
+    /// Interfaces; a frame's ingress and egress are indices of this list.
     pub interfaces: Vec<Interface>,
-    /// Routes beyond the networks that hang on interfaces.
+    /// Routes beyond the networks of the interfaces.
     pub routes: Vec<Route>,
     /// Neighbours.
     pub neighbours: Vec<Neighbour>,
-    /// Addresses it takes for impossible.
+    /// Addresses that it rejects.
     pub martians: Martians,
 }
 
-/// Why a frame goes nowhere and nobody is told.
+/// Why a router drops a frame without an ICMP error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Silence {
-    /// Not a packet to forward.
+pub enum DropReason {
+    /// Not a well-formed IPv4 packet.
     Malformed(Malformed),
-    /// The frame is for another, or for everybody (RFC 1812, section 5.3.4).
+    /// The frame is for another host, or an Ethernet broadcast (RFC 1812, section 5.3.4).
     NotForRouter,
-    /// An address that may not be on a wire (RFC 1812, section 5.3.7).
+    /// The source or the target is invalid on a wire (RFC 1812, section 5.3.7).
     Martian,
-    /// A broadcast or a group, which stays in its network (RFC 1812, section 5.3.5; RFC 2644).
+    /// A broadcast or multicast, which stays in its network (RFC 1812, section 5.3.5; RFC 2644).
     Broadcast,
-    /// What would deserve an answer may not have one (RFC 1812, section 4.3.2.7).
-    NoAnswer,
-    /// The next hop's Ethernet address is unknown; who asks for it is not modelled.
+    /// Forwarding failed, but no ICMP error may be sent for this packet (RFC 1812, section 4.3.2.7).
+    NoErrorAllowed,
+    /// The next hop's Ethernet address is unknown. The model has no ARP.
     NoNeighbour,
 }
 
-/// What tells a sender of trouble.
+/// An ICMP error about a packet that the router cannot forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trouble {
-    /// Type 11, code 0: it made all hops it may.
+pub enum IcmpError {
+    /// Type 11, code 0: no hop is left.
     TimeExceeded,
     /// Type 3, code 0: no route.
     NetworkUnreachable,
-    /// Type 3, code 4: too long for the next network, and not to be cut.
+    /// Type 3, code 4: too long for the next network, with "don't fragment".
     FragmentationNeeded {
-        /// What fits, in bytes (RFC 1191).
+        /// The next network's MTU (RFC 1191).
         mtu_bytes: usize,
     },
 }
 
-impl Trouble {
+impl IcmpError {
     /// Type and code of the ICMP message.
     #[must_use]
     pub const fn type_and_code(self) -> (u8, u8) {
@@ -145,33 +143,33 @@ impl Trouble {
     }
 }
 
-/// What must become of a frame.
+/// What a router must do with a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Sent on.
+    /// Forward it.
     Forward {
-        /// The interface it leaves by.
+        /// The interface to send by.
         egress: usize,
-        /// Whom the frame is for.
+        /// Target Ethernet address.
         next_mac: Mac,
     },
-    /// Sent on in pieces.
+    /// Forward it in fragments.
     Fragment {
-        /// The interface they leave by.
+        /// The interface to send by.
         egress: usize,
-        /// Whom the frames are for.
+        /// Target Ethernet address.
         next_mac: Mac,
     },
-    /// Not sent on, and the sender is told.
-    Answer(Trouble),
-    /// For the router itself.
+    /// Drop it and send an ICMP error to its source.
+    SendError(IcmpError),
+    /// Deliver it to the router itself.
     Deliver,
-    /// Nothing happens.
-    Nothing(Silence),
+    /// Drop it silently.
+    Drop(DropReason),
 }
 
 impl Router {
-    /// What must become of a frame that comes in by an interface.
+    /// What the router must do with a frame that it receives on interface `ingress`.
     ///
     /// The order is that of Linux: addresses and route (`ip_route_input_slow`), then hops and size
     /// (`ip_forward`).
@@ -179,52 +177,42 @@ impl Router {
     pub fn decide(&self, ingress: usize, frame: &[u8]) -> Verdict {
         let packet = match Packet::parse(frame) {
             Ok(packet) => packet,
-            Err(slip) => return Verdict::Nothing(Silence::Malformed(slip)),
+            Err(error) => return Verdict::Drop(DropReason::Malformed(error)),
         };
         let ours = self.interfaces.get(ingress).map(|interface| interface.mac);
         if ours != Some(packet.target_mac()) {
-            return Verdict::Nothing(Silence::NotForRouter);
+            return Verdict::Drop(DropReason::NotForRouter);
         }
         if self.is_martian_source(packet.source()) || self.martians.include(packet.target()) {
-            return Verdict::Nothing(Silence::Martian);
+            return Verdict::Drop(DropReason::Martian);
         }
         let target = packet.target();
-        if self
-            .interfaces
-            .iter()
-            .any(|interface| interface.network.address == target)
-        {
+        if self.owns(target) {
             return Verdict::Deliver;
         }
-        // Without a routing protocol for groups they stay in their network, as broadcasts do.
-        if target.is_broadcast()
-            || target.is_multicast()
-            || self
-                .interfaces
-                .iter()
-                .any(|interface| interface.network.is_broadcast(target))
-        {
-            return Verdict::Nothing(Silence::Broadcast);
+        // Multicast stays in its network, because there is no multicast routing.
+        if target.is_multicast() || self.is_broadcast(target) {
+            return Verdict::Drop(DropReason::Broadcast);
         }
         let Some((egress, next)) = self.next_hop(target) else {
-            return self.answer(packet, Trouble::NetworkUnreachable);
+            return self.icmp_error(packet, IcmpError::NetworkUnreachable);
         };
         if packet.ttl() <= 1 {
-            return self.answer(packet, Trouble::TimeExceeded);
+            return self.icmp_error(packet, IcmpError::TimeExceeded);
         }
         let mtu_bytes = self.interfaces[egress].mtu_bytes;
         let fits = packet.bytes().len() <= mtu_bytes;
         if !fits && packet.dont_fragment() {
-            return self.answer(packet, Trouble::FragmentationNeeded { mtu_bytes });
+            return self.icmp_error(packet, IcmpError::FragmentationNeeded { mtu_bytes });
         }
         match self.neighbour(next) {
             Some(next_mac) if fits => Verdict::Forward { egress, next_mac },
             Some(next_mac) => Verdict::Fragment { egress, next_mac },
-            None => Verdict::Nothing(Silence::NoNeighbour),
+            None => Verdict::Drop(DropReason::NoNeighbour),
         }
     }
 
-    /// The frame a router sends on in the place of `frame`, if it does so in one piece.
+    /// The egress and the frame that the router sends if it forwards `frame` in one piece.
     #[must_use]
     pub fn forwarded(&self, ingress: usize, frame: &[u8]) -> Option<(usize, Vec<u8>)> {
         let Verdict::Forward { egress, next_mac } = self.decide(ingress, frame) else {
@@ -244,24 +232,24 @@ impl Router {
         Some((egress, sent))
     }
 
-    /// An answer, unless the packet may have none.
-    fn answer(&self, packet: Packet<'_>, trouble: Trouble) -> Verdict {
+    /// An ICMP error, unless none may be sent for the packet.
+    fn icmp_error(&self, packet: Packet<'_>, error: IcmpError) -> Verdict {
         let is_error = packet.protocol() == ICMP
             && packet
                 .payload()
                 .first()
-                // Echo, router discovery, timestamps, information and masks are questions.
+                // Echo, router discovery, timestamp, information and mask messages are no errors.
                 .is_none_or(|kind| !matches!(kind, 0 | 8 | 9 | 10 | 13..=18));
-        let told = packet.source();
-        let reachable = self.next_hop(told).is_some();
-        if is_error || packet.fragment_offset_bytes() > 0 || told.is_unspecified() || !reachable {
-            return Verdict::Nothing(Silence::NoAnswer);
+        let source = packet.source();
+        let reachable = self.next_hop(source).is_some();
+        if is_error || packet.fragment_offset_bytes() > 0 || source.is_unspecified() || !reachable {
+            return Verdict::Drop(DropReason::NoErrorAllowed);
         }
-        Verdict::Answer(trouble)
+        Verdict::SendError(error)
     }
 
-    /// The interface and the neighbour that lead to an address: the longest prefix wins, and a
-    /// network that hangs on an interface wins over a route of the same length.
+    /// The interface and the next hop towards an address. The longest prefix wins; an interface's
+    /// network wins over a route of the same length.
     #[must_use]
     pub fn next_hop(&self, target: Ipv4Addr) -> Option<(usize, Ipv4Addr)> {
         let direct = self
@@ -296,16 +284,25 @@ impl Router {
             .map(|neighbour| neighbour.mac)
     }
 
-    /// A source that no host on a wire may have: an impossible one, a group, everybody, and the
+    /// Whether no host on a wire may send from an address: martians, multicast, broadcasts and the
     /// router's own addresses.
     fn is_martian_source(&self, address: Ipv4Addr) -> bool {
-        let broadcast_of = |interface: &Interface| interface.network.is_broadcast(address);
         self.martians.include(address)
             || address.is_multicast()
-            || address.is_broadcast()
-            || self
-                .interfaces
-                .iter()
-                .any(|interface| interface.network.address == address || broadcast_of(interface))
+            || self.is_broadcast(address)
+            || self.owns(address)
+    }
+
+    /// Whether an address is one of the router's own.
+    #[must_use]
+    pub fn owns(&self, address: Ipv4Addr) -> bool {
+        let is_own = |interface: &Interface| interface.network.address == address;
+        self.interfaces.iter().any(is_own)
+    }
+
+    /// Whether an address is the limited broadcast or that of an interface's network.
+    fn is_broadcast(&self, address: Ipv4Addr) -> bool {
+        let is_in = |interface: &Interface| interface.network.is_broadcast(address);
+        address.is_broadcast() || self.interfaces.iter().any(is_in)
     }
 }

@@ -1,179 +1,178 @@
-//! Whether what a router did with a frame is what it must do.
+//! Checks that a router did with a frame what it must do.
 //!
-//! The model says what must happen; here every byte of what did happen is judged by rules of its
-//! own, not by comparing with a frame that the model made, so that a slip in one does not hide in
-//! the other. A well-known forwarder lowered the wrong field for years: nothing is taken on trust.
-
-use std::net::Ipv4Addr;
+//! The model decides what must happen. The oracle then checks every byte of the router's output by
+//! rules of its own. It does not compare with a frame that the model made, so a fault in the model
+//! cannot hide one in the router. A well-known forwarder decremented the wrong field for years.
 
 use thiserror::Error;
 
 use crate::checksum::checksum;
 use crate::frame::{ICMP, Mac, Malformed, Packet, word};
-use crate::model::{Router, Trouble, Verdict};
+use crate::model::{IcmpError, Router, Verdict};
 
-/// A frame that left the router.
+/// A frame that the router sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
-    /// The interface it left by.
+pub struct OutputFrame {
+    /// The interface that sent it.
     pub egress: usize,
     /// Its bytes.
     pub frame: Vec<u8>,
 }
 
-/// What was wrong.
+/// A rule that the output breaks.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Breach {
-    /// Nothing came.
-    #[error("nothing came, expected {0:?}")]
+    /// The router sent nothing.
+    #[error("no frame, expected {0:?}")]
     Missing(Verdict),
-    /// Something came that must not.
-    #[error("{frames} frames came, expected {verdict:?}")]
+    /// The router sent frames that it must not send.
+    #[error("{frames} frames, expected {verdict:?}")]
     Unexpected {
-        /// How many.
+        /// Number of frames.
         frames: usize,
-        /// What must happen.
+        /// What the router must do.
         verdict: Verdict,
     },
-    /// It left by the wrong interface.
-    #[error("left by interface {egress}, expected {expected}")]
+    /// The wrong interface sent the frame.
+    #[error("sent by interface {egress}, expected {expected}")]
     Egress {
-        /// Where it left.
+        /// The interface that sent it.
         egress: usize,
-        /// Where it must.
+        /// The interface that must send it.
         expected: usize,
     },
-    /// It is no packet.
-    #[error("what came is {0}")]
+    /// A frame has no well-formed packet.
+    #[error("the frame is malformed: {0}")]
     Malformed(Malformed),
-    /// Whom it is for.
-    #[error("for {target:02x?}, expected {expected:02x?}")]
+    /// The target Ethernet address is wrong.
+    #[error("target address {target:02x?}, expected {expected:02x?}")]
     TargetMac {
-        /// Whom it is for.
+        /// The address.
         target: Mac,
-        /// Whom it must be for.
+        /// The next hop's address.
         expected: Mac,
     },
-    /// Who sent it.
-    #[error("from {source_mac:02x?}, expected the interface's own {expected:02x?}")]
+    /// The source Ethernet address is wrong.
+    #[error("source address {source_mac:02x?}, expected the interface's own {expected:02x?}")]
     SourceMac {
-        /// Who sent it.
+        /// The address.
         source_mac: Mac,
         /// The interface's own address.
         expected: Mac,
     },
-    /// Hops are not one fewer.
+    /// The TTL is not one less.
     #[error("{ttl} hops left, expected {expected}")]
     Ttl {
-        /// As it is.
+        /// TTL of the output.
         ttl: u8,
-        /// As it must be.
+        /// The input's TTL less output.
         expected: u8,
     },
-    /// A byte changed that must not.
+    /// A byte changed that must stay as it was.
     #[error("byte {at} of the packet changed from {before:#04x} to {after:#04x}")]
     Changed {
-        /// Place in the packet.
+        /// Offset in the packet.
         at: usize,
-        /// What was sent.
+        /// The byte of the input.
         before: u8,
-        /// What came.
+        /// The byte of the output.
         after: u8,
     },
-    /// Its length changed.
-    #[error("{bytes} bytes came, expected {expected}")]
+    /// The length changed.
+    #[error("a packet of {bytes} bytes, expected {expected}")]
     Length {
-        /// As it is.
+        /// Length of the output.
         bytes: usize,
-        /// As it must be.
+        /// Length of the input.
         expected: usize,
     },
-    /// It is longer than the interface may send.
-    #[error("a packet of {bytes} bytes on an interface of {mtu_bytes}")]
+    /// The packet is longer than the interface's MTU.
+    #[error("a packet of {bytes} bytes on an interface with an MTU of {mtu_bytes}")]
     TooLong {
-        /// Its length.
+        /// Length of the packet.
         bytes: usize,
-        /// What may be sent.
+        /// The interface's MTU.
         mtu_bytes: usize,
     },
-    /// Fragments that do not make the packet.
+    /// The fragments do not make up the packet.
     #[error("the fragments do not make up the packet: {0}")]
     Fragments(&'static str),
-    /// A message about trouble that is wrong.
+    /// A field of the ICMP error is wrong.
     #[error("the ICMP message has a wrong {0}")]
     Message(&'static str),
 }
 
-/// Judges what a router sent after `sent` came in by `ingress`; the verdict if all is well.
+/// Checks the frames that a router sent after it received `sent` on `ingress`. Returns what the
+/// router had to do.
 ///
 /// # Errors
-/// The first thing wrong.
-pub fn judge(
+/// The first rule that the output breaks.
+pub fn check(
     router: &Router,
     ingress: usize,
     sent: &[u8],
-    seen: &[Seen],
+    outputs: &[OutputFrame],
 ) -> Result<Verdict, Breach> {
     let verdict = router.decide(ingress, sent);
     match verdict {
-        // What the router itself answers, if anything, is between it and the sender.
+        // A host may respond as it likes to packets for itself.
         Verdict::Deliver => Ok(verdict),
-        Verdict::Nothing(_) if seen.is_empty() => Ok(verdict),
-        Verdict::Nothing(_) => Err(Breach::Unexpected {
-            frames: seen.len(),
+        Verdict::Drop(_) if outputs.is_empty() => Ok(verdict),
+        Verdict::Drop(_) => Err(Breach::Unexpected {
+            frames: outputs.len(),
             verdict,
         }),
         Verdict::Forward { egress, next_mac } => {
-            let one = only(seen, verdict)?;
+            let output = single(outputs, verdict)?;
             let before = Packet::parse(sent).map_err(Breach::Malformed)?;
-            let after = outgoing(router, one, egress, next_mac)?;
-            same_packet(before, after).map(|()| verdict)
+            let after = check_output(router, output, egress, next_mac)?;
+            check_forwarded(before, after).map(|()| verdict)
         }
         Verdict::Fragment { egress, next_mac } => {
-            if seen.is_empty() {
+            if outputs.is_empty() {
                 return Err(Breach::Missing(verdict));
             }
             let before = Packet::parse(sent).map_err(Breach::Malformed)?;
-            let pieces: Result<Vec<_>, _> = seen
+            let fragments: Result<Vec<_>, _> = outputs
                 .iter()
-                .map(|one| outgoing(router, one, egress, next_mac))
+                .map(|output| check_output(router, output, egress, next_mac))
                 .collect();
-            whole(before, &pieces?).map(|()| verdict)
+            check_fragments(before, &fragments?).map(|()| verdict)
         }
-        Verdict::Answer(trouble) => {
-            let one = only(seen, verdict)?;
+        Verdict::SendError(error) => {
+            let output = single(outputs, verdict)?;
             let before = Packet::parse(sent).map_err(Breach::Malformed)?;
-            answer(router, before, one, trouble).map(|()| verdict)
+            check_icmp_error(router, before, output, error).map(|()| verdict)
         }
     }
 }
 
-/// The only frame there must be.
-fn only(seen: &[Seen], verdict: Verdict) -> Result<&Seen, Breach> {
-    match seen {
+/// The single frame of an output that must be one frame.
+fn single(outputs: &[OutputFrame], verdict: Verdict) -> Result<&OutputFrame, Breach> {
+    match outputs {
         [] => Err(Breach::Missing(verdict)),
-        [one] => Ok(one),
+        [output] => Ok(output),
         _ => Err(Breach::Unexpected {
-            frames: seen.len(),
+            frames: outputs.len(),
             verdict,
         }),
     }
 }
 
-/// A frame that left, if it left by the right way, well-formed, short enough and well addressed.
-fn outgoing<'a>(
+/// The packet of an output frame, after checks of its interface, form, addresses and length.
+fn check_output<'a>(
     router: &Router,
-    one: &'a Seen,
+    output: &'a OutputFrame,
     expected: usize,
     next_mac: Mac,
 ) -> Result<Packet<'a>, Breach> {
-    if one.egress != expected {
+    if output.egress != expected {
         return Err(Breach::Egress {
-            egress: one.egress,
+            egress: output.egress,
             expected,
         });
     }
-    let packet = Packet::parse(&one.frame).map_err(Breach::Malformed)?;
+    let packet = Packet::parse(&output.frame).map_err(Breach::Malformed)?;
     let interface = &router.interfaces[expected];
     if packet.target_mac() != next_mac {
         return Err(Breach::TargetMac {
@@ -197,8 +196,8 @@ fn outgoing<'a>(
     Ok(packet)
 }
 
-/// Every byte as it was but hops, one fewer, and the checksum, which parsing found right.
-fn same_packet(before: Packet<'_>, after: Packet<'_>) -> Result<(), Breach> {
+/// Checks that only TTL and checksum changed, and the TTL by one. Parsing has checked the checksum.
+fn check_forwarded(before: Packet<'_>, after: Packet<'_>) -> Result<(), Breach> {
     let (old, new) = (before.bytes(), after.bytes());
     if old.len() != new.len() {
         return Err(Breach::Length {
@@ -213,12 +212,12 @@ fn same_packet(before: Packet<'_>, after: Packet<'_>) -> Result<(), Breach> {
             expected,
         });
     }
-    unchanged(old, new, &[8, 10, 11])
+    check_unchanged(old, new, &[8, 10, 11])
 }
 
-/// Every byte as it was but those at the places named.
-fn unchanged(old: &[u8], new: &[u8], but: &[usize]) -> Result<(), Breach> {
-    let differs = |&at: &usize| !but.contains(&at) && old[at] != new[at];
+/// Checks that no byte changed except those at the offsets `except`.
+fn check_unchanged(old: &[u8], new: &[u8], except: &[usize]) -> Result<(), Breach> {
+    let differs = |&at: &usize| !except.contains(&at) && old[at] != new[at];
     (0..old.len()).find(differs).map_or(Ok(()), |at| {
         Err(Breach::Changed {
             at,
@@ -228,58 +227,63 @@ fn unchanged(old: &[u8], new: &[u8], but: &[usize]) -> Result<(), Breach> {
     })
 }
 
-/// Fragments in any order that make up the packet without gap or overlap (RFC 791, section 3.2).
-fn whole(before: Packet<'_>, pieces: &[Packet<'_>]) -> Result<(), Breach> {
-    let mut pieces = pieces.to_vec();
-    pieces.sort_by_key(Packet::fragment_offset_bytes);
+/// Checks that fragments, in any order, make up the packet without gap or overlap (RFC 791,
+/// section 3.2).
+fn check_fragments(before: Packet<'_>, fragments: &[Packet<'_>]) -> Result<(), Breach> {
+    let mut fragments = fragments.to_vec();
+    fragments.sort_by_key(Packet::fragment_offset_bytes);
     let first = before.fragment_offset_bytes();
     let mut payload: Vec<u8> = Vec::with_capacity(before.payload().len());
-    for (index, piece) in pieces.iter().enumerate() {
-        if piece.ttl() != before.ttl() - 1 {
+    for (index, fragment) in fragments.iter().enumerate() {
+        if fragment.ttl() != before.ttl() - 1 {
             return Err(Breach::Ttl {
-                ttl: piece.ttl(),
+                ttl: fragment.ttl(),
                 expected: before.ttl() - 1,
             });
         }
-        if piece.fragment_offset_bytes() != first + payload.len() {
+        if fragment.fragment_offset_bytes() != first + payload.len() {
             return Err(Breach::Fragments("a gap or an overlap"));
         }
-        let is_last = index + 1 == pieces.len();
-        if piece.more_fragments() != (!is_last || before.more_fragments()) {
-            return Err(Breach::Fragments("a wrong mark of the last"));
+        let is_last = index + 1 == fragments.len();
+        if fragment.more_fragments() != (!is_last || before.more_fragments()) {
+            return Err(Breach::Fragments("a wrong flag \"more fragments\""));
         }
-        // Length, flags and offset, hops and checksum differ; type of service, number, protocol
-        // and addresses do not.
+        // Length, flags, offset, TTL and checksum may differ; the other fields may not.
         let header = &before.header()[..20];
-        unchanged(header, &piece.header()[..20], &[0, 2, 3, 6, 7, 8, 10, 11])?;
-        payload.extend(piece.payload());
+        check_unchanged(
+            header,
+            &fragment.header()[..20],
+            &[0, 2, 3, 6, 7, 8, 10, 11],
+        )?;
+        payload.extend(fragment.payload());
     }
     if payload == before.payload() {
         Ok(())
     } else {
-        Err(Breach::Fragments("other bytes"))
+        Err(Breach::Fragments("different bytes"))
     }
 }
 
-/// A message about trouble with a packet, as RFC 792 and RFC 1812, section 4.3 want it.
-fn answer(router: &Router, about: Packet<'_>, one: &Seen, trouble: Trouble) -> Result<(), Breach> {
+/// Checks an ICMP error about a packet (RFC 792; RFC 1812, section 4.3).
+fn check_icmp_error(
+    router: &Router,
+    about: Packet<'_>,
+    output: &OutputFrame,
+    error: IcmpError,
+) -> Result<(), Breach> {
     let wrong = |what| Err(Breach::Message(what));
-    let packet = Packet::parse(&one.frame).map_err(Breach::Malformed)?;
-    let ours = |address: Ipv4Addr| {
-        let has = |interface: &crate::model::Interface| interface.network.address == address;
-        router.interfaces.iter().any(has)
-    };
+    let packet = Packet::parse(&output.frame).map_err(Breach::Malformed)?;
     let expected = router.next_hop(about.source()).map(|(egress, _)| egress);
-    if expected != Some(one.egress) {
+    if expected != Some(output.egress) {
         return wrong("interface");
     }
-    if packet.source_mac() != router.interfaces[one.egress].mac {
+    if packet.source_mac() != router.interfaces[output.egress].mac {
         return wrong("source Ethernet address");
     }
     if packet.target() != about.source() {
         return wrong("target address");
     }
-    if !ours(packet.source()) {
+    if !router.owns(packet.source()) {
         return wrong("source address");
     }
     let message = packet.payload();
@@ -289,15 +293,15 @@ fn answer(router: &Router, about: Packet<'_>, one: &Seen, trouble: Trouble) -> R
     if checksum(message) != 0 {
         return wrong("checksum");
     }
-    if (message[0], message[1]) != trouble.type_and_code() {
+    if (message[0], message[1]) != error.type_and_code() {
         return wrong("type or code");
     }
-    if let Trouble::FragmentationNeeded { mtu_bytes } = trouble
+    if let IcmpError::FragmentationNeeded { mtu_bytes } = error
         && usize::from(word(message, 6)) != mtu_bytes
     {
-        return wrong("size of what fits");
+        return wrong("MTU");
     }
-    // The packet as it came in: header and the eight bytes after it at least (RFC 792).
+    // An ICMP error quotes the packet's header and at least eight bytes after it (RFC 792).
     let quoted = &message[8..];
     let length = (about.header().len() + 8).min(about.bytes().len());
     if quoted.len() < length || quoted[..length] != about.bytes()[..length] {

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::bpf::{self, License, Link, Mode, Program, forward, pass};
 use crate::error::RouterError;
 
-/// A program on each of some interfaces. Dropping it detaches them.
+/// Programs attached to interfaces. Dropping it detaches them.
 #[derive(Debug)]
 pub struct Plane {
     links: Vec<(Interface, Link)>,

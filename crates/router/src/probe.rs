@@ -1,11 +1,11 @@
-//! Puts cases to a real router and has the oracle judge what it does.
+//! Sends test cases to a real router, and has the oracle check each output.
 //!
-//! Each interface of the router is named together with that of the host on its other end. Addresses,
-//! networks and sizes are asked of the kernel, so that the model is of the router as it is. Frames go
-//! in from one host; what comes out is watched at all of them.
+//! A port is an interface of the router with the host's interface on the other end of the link. The
+//! probe reads addresses, networks and MTUs from the kernel, so that the model is of the real router.
+//! One host sends a frame, and the probe receives on all hosts.
 //!
-//! A router that limits its messages about trouble, as Linux does by default, leaves some out: let it
-//! send all (`net.ipv4.icmp_ratemask=0`).
+//! Linux limits the rate of ICMP errors by default, and cases then fail. Switch the limit off
+//! (`net.ipv4.icmp_ratemask=0`).
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -22,57 +22,57 @@ use crate::frame::{
     CHECK_SEQUENCE_BYTES, ETHERNET_BYTES, ICMP, IPV4_BYTES, Packet, UDP_BYTES, UdpFrame, word,
 };
 use crate::model::{Interface, Martians, Neighbour, Prefix, Router, Verdict};
-use crate::oracle::{Seen, judge};
+use crate::oracle::{self, OutputFrame};
 
-/// An interface of the router and that of the host on its other end.
+/// An interface of the router, and the host's interface on the other end of the link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Port {
-    /// The router's.
+    /// The router's interface.
     pub router: interface::Interface,
-    /// The host's.
+    /// The host's interface.
     pub host: interface::Interface,
 }
 
-/// Longest wait for the one frame that must come.
+/// Longest wait for the output of a case that has one frame.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
-/// Time a router is watched that must do nothing, or send an unknown number of pieces.
-const WATCHED: Duration = Duration::from_millis(60);
+/// Time to receive when the router must send nothing, or an unknown number of fragments.
+const RECEIVE_TIME: Duration = Duration::from_millis(60);
 
-/// An address of TEST-NET-1 (RFC 5737), to which nobody has a route.
-const NOWHERE: [u8; 4] = [192, 0, 2, 1];
+/// An address of TEST-NET-1 (RFC 5737), to which no router has a route.
+const UNREACHABLE: [u8; 4] = [192, 0, 2, 1];
 
-/// What a case was and how the router did.
+/// The result of a case.
 #[derive(Clone, Debug, Serialize)]
-pub struct Judged {
-    /// What is asked of the router.
+pub struct CaseResult {
+    /// Name of the case.
     pub case: String,
-    /// Number of the port the frame went in by.
+    /// Index of the port that the frame was sent to.
     pub ingress: usize,
-    /// What must happen.
+    /// What the router must do.
     pub expected: String,
-    /// Frames that came out.
+    /// Frames that the router sent.
     pub frames: usize,
-    /// What was wrong; none if all was well.
+    /// The rule that the output breaks; `None` if the case passed.
     pub breach: Option<String>,
 }
 
-/// A real router with what is known of it.
+/// A real router, its model and the sockets of its hosts.
 pub struct Probe {
     model: Router,
     hosts: Vec<(PacketSocket, Hardware)>,
     identification: u16,
 }
 
-/// A case: what it asks, and the frame.
+/// A case with its frame.
 struct Case {
     name: String,
     frame: Vec<u8>,
 }
 
-/// What a case asks, before it is a frame.
+/// What a case's frame is built from.
 #[derive(Clone)]
-struct Ask {
+struct Template {
     name: String,
     source: Ipv4Addr,
     target: Ipv4Addr,
@@ -80,11 +80,11 @@ struct Ask {
     dont_fragment: bool,
     /// Bytes of the UDP payload.
     bytes: usize,
-    /// What is done to the finished frame.
+    /// Changes the finished frame.
     change: fn(&mut [u8]),
 }
 
-impl Ask {
+impl Template {
     fn named(&self, name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -118,20 +118,20 @@ impl Ask {
         }
     }
 
-    fn changed(self, change: fn(&mut [u8])) -> Self {
+    fn with_change(self, change: fn(&mut [u8])) -> Self {
         Self { change, ..self }
     }
 }
 
-/// Packets to forward, and those that have made their hops.
-fn sizes_and_hops(ordinary: &Ask, longest: usize, egress: usize) -> Vec<Ask> {
+/// Packets to forward, and packets without hops left.
+fn sizes_and_hops(ordinary: &Template, longest_bytes: usize, egress: usize) -> Vec<Template> {
     let next = format!("to port {egress}");
-    let long = ordinary.named(format!("longest frame {next}"));
+    let long = ordinary.named(format!("longest_bytes frame {next}"));
     vec![
         ordinary.named(format!("shortest frame {next}")),
-        long.clone().with_bytes(longest, true),
-        long.named(format!("longest frame {next}, may be cut"))
-            .with_bytes(longest, false),
+        long.clone().with_bytes(longest_bytes, true),
+        long.named(format!("longest_bytes frame {next}, may be fragmented"))
+            .with_bytes(longest_bytes, false),
         ordinary.named("two hops left").with_ttl(2),
         ordinary.named("255 hops left").with_ttl(255),
         ordinary.named("one hop left").with_ttl(1),
@@ -139,12 +139,14 @@ fn sizes_and_hops(ordinary: &Ask, longest: usize, egress: usize) -> Vec<Ask> {
     ]
 }
 
-/// Addresses without a route, of more than one host, and of none.
-fn addresses(ordinary: &Ask, everybody: Ipv4Addr) -> Vec<Ask> {
-    let mut asks = vec![
-        ordinary.named("to nowhere").to(NOWHERE),
-        ordinary.named("to all of the next network").to(everybody),
-        ordinary.named("to everybody").to(Ipv4Addr::BROADCAST),
+/// Addresses without a route, broadcast and multicast addresses, and martians.
+fn addresses(ordinary: &Template, broadcast: Ipv4Addr) -> Vec<Template> {
+    let mut templates = vec![
+        ordinary.named("without a route").to(UNREACHABLE),
+        ordinary
+            .named("broadcast of the next network")
+            .to(broadcast),
+        ordinary.named("limited broadcast").to(Ipv4Addr::BROADCAST),
     ];
     for source in [
         [0, 0, 0, 0],
@@ -155,40 +157,42 @@ fn addresses(ordinary: &Ask, everybody: Ipv4Addr) -> Vec<Ask> {
         [255, 255, 255, 255],
     ] {
         let name = format!("from {}", Ipv4Addr::from(source));
-        asks.push(ordinary.named(name).from(source));
+        templates.push(ordinary.named(name).from(source));
     }
     for target in [[0, 0, 0, 0], [127, 0, 0, 1], [224, 0, 0, 5]] {
         let name = format!("to {}", Ipv4Addr::from(target));
-        asks.push(ordinary.named(name).to(target));
+        templates.push(ordinary.named(name).to(target));
     }
-    asks
+    templates
 }
 
-/// Frames that are damaged, or not for the router.
-fn damages(ordinary: &Ask) -> Vec<Ask> {
+/// Malformed packets, and frames that are not for the router.
+fn malformed(ordinary: &Template) -> Vec<Template> {
     vec![
         ordinary
             .named("wrong header checksum")
-            .changed(|frame| frame[ETHERNET_BYTES + 10] ^= 1),
-        ordinary.named("another version").changed(|frame| {
+            .with_change(|frame| frame[ETHERNET_BYTES + 10] ^= 1),
+        ordinary.named("wrong version").with_change(|frame| {
             frame[ETHERNET_BYTES] = 0x55;
-            repair(frame);
+            update_checksum(frame);
         }),
-        ordinary.named("longer than its frame").changed(|frame| {
-            frame[ETHERNET_BYTES + 2] = 5;
-            repair(frame);
-        }),
+        ordinary
+            .named("packet longer than its frame")
+            .with_change(|frame| {
+                frame[ETHERNET_BYTES + 2] = 5;
+                update_checksum(frame);
+            }),
         ordinary
             .named("frame for another host")
-            .changed(|frame| frame[5] ^= 0x55),
+            .with_change(|frame| frame[5] ^= 0x55),
         ordinary
-            .named("frame for everybody")
-            .changed(|frame| frame[..6].fill(0xff)),
+            .named("Ethernet broadcast")
+            .with_change(|frame| frame[..6].fill(0xff)),
     ]
 }
 
 impl Probe {
-    /// Learns the router and opens the hosts' interfaces.
+    /// Reads the router's interfaces and opens those of the hosts.
     ///
     /// # Errors
     /// An interface cannot be used, or has no address.
@@ -222,32 +226,33 @@ impl Probe {
         })
     }
 
-    /// Puts all cases to the router, from each port to the next.
+    /// Runs all cases, from each port to the next. Before each case `may_continue` decides whether to
+    /// go on.
     ///
     /// # Errors
     /// Frames cannot be sent or received.
     pub fn run(
         &mut self,
         mut may_continue: impl FnMut() -> bool,
-    ) -> Result<Vec<Judged>, RouterError> {
-        let mut judged = Vec::new();
+    ) -> Result<Vec<CaseResult>, RouterError> {
+        let mut results = Vec::new();
         for ingress in 0..self.hosts.len() {
             for case in self.cases(ingress) {
                 if !may_continue() {
-                    return Ok(judged);
+                    return Ok(results);
                 }
-                judged.push(self.put(ingress, &case)?);
+                results.push(self.run_case(ingress, &case)?);
             }
         }
-        Ok(judged)
+        Ok(results)
     }
 
-    /// The cases for frames that go in by a port and are for the host at the next one.
+    /// The cases for frames sent to port `ingress`. Ordinary packets go to the host of the next port.
     fn cases(&mut self, ingress: usize) -> Vec<Case> {
         let egress = (ingress + 1) % self.hosts.len();
         let network = self.model.interfaces[egress].network;
         let host_bits = u32::MAX.checked_shr(u32::from(network.bits)).unwrap_or(0);
-        let ordinary = Ask {
+        let ordinary = Template {
             name: String::new(),
             source: self.model.neighbours[ingress].address,
             target: self.model.neighbours[egress].address,
@@ -256,44 +261,45 @@ impl Probe {
             bytes: 64 - CHECK_SEQUENCE_BYTES - ETHERNET_BYTES - IPV4_BYTES - UDP_BYTES,
             change: |_| (),
         };
-        let longest = self.hosts[ingress].1.mtu_bytes.min(1500) - IPV4_BYTES - UDP_BYTES;
-        let everybody = Ipv4Addr::from_bits(network.address.to_bits() | host_bits);
-        let asks = [
-            sizes_and_hops(&ordinary, longest, egress),
-            addresses(&ordinary, everybody),
-            damages(&ordinary),
+        let longest_bytes = self.hosts[ingress].1.mtu_bytes.min(1500) - IPV4_BYTES - UDP_BYTES;
+        let broadcast = Ipv4Addr::from_bits(network.address.to_bits() | host_bits);
+        let templates = [
+            sizes_and_hops(&ordinary, longest_bytes, egress),
+            addresses(&ordinary, broadcast),
+            malformed(&ordinary),
         ];
-        let made = asks
+        let made = templates
             .iter()
             .flatten()
-            .filter_map(|ask| self.case(ingress, ask));
+            .filter_map(|template| self.case(ingress, template));
         made.collect()
     }
 
-    /// A case, with a number of its own to know its frames by.
-    fn case(&mut self, ingress: usize, ask: &Ask) -> Option<Case> {
+    /// Builds a case. Its IP identification is unique, so that the probe recognizes related frames.
+    fn case(&mut self, ingress: usize, template: &Template) -> Option<Case> {
         self.identification = self.identification.wrapping_add(1).max(1);
         let mut frame = UdpFrame {
             source_mac: self.hosts[ingress].1.mac,
             target_mac: self.model.interfaces[ingress].mac,
-            source: ask.source,
-            target: ask.target,
+            source: template.source,
+            target: template.target,
             source_port: 40_000,
             target_port: 9,
-            ttl: ask.ttl,
+            ttl: template.ttl,
             identification: self.identification,
-            dont_fragment: ask.dont_fragment,
+            dont_fragment: template.dont_fragment,
         }
-        .build(&vec![0xa5; ask.bytes])?;
-        (ask.change)(&mut frame);
+        .build(&vec![0xa5; template.bytes])?;
+        (template.change)(&mut frame);
         Some(Case {
-            name: ask.name.clone(),
+            name: template.name.clone(),
             frame,
         })
     }
 
-    fn put(&self, ingress: usize, case: &Case) -> Result<Judged, RouterError> {
-        self.watch(&case.frame)?;
+    fn run_case(&self, ingress: usize, case: &Case) -> Result<CaseResult, RouterError> {
+        // Discards what earlier cases left in the sockets.
+        self.receive_related(&case.frame)?;
         let sent = self.hosts[ingress]
             .0
             .send(std::slice::from_ref(&case.frame))
@@ -303,30 +309,30 @@ impl Probe {
             })?;
         let expected = self.model.decide(ingress, &case.frame);
         let begin = Instant::now();
-        let mut seen = Vec::new();
+        let mut outputs = Vec::new();
         let (enough, limit) = match expected {
-            Verdict::Forward { .. } | Verdict::Answer(_) => (1, LONGEST_WAIT),
-            _ => (usize::MAX, WATCHED),
+            Verdict::Forward { .. } | Verdict::SendError(_) => (1, LONGEST_WAIT),
+            _ => (usize::MAX, RECEIVE_TIME),
         };
-        while sent == 1 && seen.len() < enough && begin.elapsed() < limit {
+        while sent == 1 && outputs.len() < enough && begin.elapsed() < limit {
             thread::sleep(Duration::from_millis(1));
-            seen.extend(self.watch(&case.frame)?);
+            outputs.extend(self.receive_related(&case.frame)?);
         }
-        let breach = judge(&self.model, ingress, &case.frame, &seen).err();
-        Ok(Judged {
+        let breach = oracle::check(&self.model, ingress, &case.frame, &outputs).err();
+        Ok(CaseResult {
             case: case.name.clone(),
             ingress,
             expected: format!("{expected:?}"),
-            frames: seen.len(),
+            frames: outputs.len(),
             breach: breach.map(|breach| breach.to_string()),
         })
     }
 
-    /// What came to the hosts that has to do with a frame.
-    fn watch(&self, sent: &[u8]) -> Result<Vec<Seen>, RouterError> {
+    /// Reads the hosts' sockets empty and returns the frames that are related to `sent`.
+    fn receive_related(&self, sent: &[u8]) -> Result<Vec<OutputFrame>, RouterError> {
         let mut buffers = vec![vec![0; 1 << 16]; BATCH];
         let mut lengths = vec![0; BATCH];
-        let mut seen = Vec::new();
+        let mut outputs = Vec::new();
         for (egress, (socket, _)) in self.hosts.iter().enumerate() {
             loop {
                 let count = match socket.receive(&mut buffers, &mut lengths) {
@@ -341,8 +347,8 @@ impl Probe {
                 };
                 for (buffer, &length) in buffers.iter().zip(&lengths[..count]) {
                     let frame = &buffer[..length.min(buffer.len())];
-                    if concerns(frame, sent) && !self.is_hosts_own(frame) {
-                        seen.push(Seen {
+                    if is_related(frame, sent) && !self.is_icmp_of_host(frame) {
+                        outputs.push(OutputFrame {
                             egress,
                             frame: frame.to_vec(),
                         });
@@ -350,13 +356,11 @@ impl Probe {
                 }
             }
         }
-        Ok(seen)
+        Ok(outputs)
     }
-}
 
-impl Probe {
-    /// Whether a frame is a message from one of the hosts, which have opinions on what they get.
-    fn is_hosts_own(&self, frame: &[u8]) -> bool {
+    /// Whether a host's own kernel sent a frame: an ICMP message about what the host received.
+    fn is_icmp_of_host(&self, frame: &[u8]) -> bool {
         Packet::parse(frame).is_ok_and(|packet| {
             let source = packet.source();
             let is_host = |neighbour: &Neighbour| neighbour.address == source;
@@ -365,20 +369,21 @@ impl Probe {
     }
 }
 
-/// Whether a frame is one that was sent, a piece of it, or a message about it: it has its number and
-/// protocol, or quotes them.
-fn concerns(frame: &[u8], sent: &[u8]) -> bool {
-    let of = |packet: &[u8]| (packet.len() >= IPV4_BYTES).then(|| (word(packet, 4), packet[9]));
-    let wanted = of(&sent[ETHERNET_BYTES..]);
-    let own = frame.get(ETHERNET_BYTES..).and_then(of);
+/// Whether a frame is a copy of `sent`, a fragment of it or an ICMP error about it: its packet, or
+/// the packet that it quotes, has the same identification and protocol.
+fn is_related(frame: &[u8], sent: &[u8]) -> bool {
+    let identity =
+        |packet: &[u8]| (packet.len() >= IPV4_BYTES).then(|| (word(packet, 4), packet[9]));
+    let wanted = identity(&sent[ETHERNET_BYTES..]);
+    let own = frame.get(ETHERNET_BYTES..).and_then(identity);
     let quoted = Packet::parse(frame)
         .ok()
-        .and_then(|packet| packet.payload().get(8..).and_then(of));
+        .and_then(|packet| packet.payload().get(8..).and_then(identity));
     own == wanted || quoted == wanted
 }
 
-/// Puts the right checksum on a header that was changed.
-fn repair(frame: &mut [u8]) {
+/// Computes the checksum of a changed header.
+fn update_checksum(frame: &mut [u8]) {
     frame[ETHERNET_BYTES + 10..ETHERNET_BYTES + 12].fill(0);
     let sum = checksum(&frame[ETHERNET_BYTES..ETHERNET_BYTES + IPV4_BYTES]);
     frame[ETHERNET_BYTES + 10..ETHERNET_BYTES + 12].copy_from_slice(&sum.to_be_bytes());

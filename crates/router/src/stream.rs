@@ -1,29 +1,29 @@
-//! What tells a generator's frames from others on the wire.
+//! Frames of a generator, and how a receiver recognizes them on the wire.
 
 use crate::error::RouterError;
 use crate::frame::{CHECK_SEQUENCE_BYTES, ETHERNET_BYTES, IPV4_BYTES, UDP_BYTES, UdpFrame};
 
-/// First bytes of the payload of every frame a generator makes.
+/// First bytes of the payload of every frame of a generator.
 const MARK: [u8; 4] = *b"ppkt";
 
-/// Where the mark stands in a frame without IP options.
+/// Offset of the mark in a frame without IP options.
 pub(crate) const MARK_AT: usize = ETHERNET_BYTES + IPV4_BYTES + UDP_BYTES;
 
-/// Where the number of the frame stands.
+/// Offset of the frame's sequence number.
 pub(crate) const SEQUENCE_AT: usize = MARK_AT + 8;
 
-/// Bytes of mark, stream and number.
+/// Bytes of mark, stream number and sequence number.
 const MARKED_BYTES: usize = 16;
 
-/// Smallest and largest frame, with check sequence: RFC 2544 and IEEE 802.3.
+/// Bytes of a frame with check sequence (RFC 2544, IEEE 802.3).
 const FRAME_BYTES: std::ops::RangeInclusive<usize> = 64..=1518;
 
-/// A stream of equal frames: one flow of a test.
+/// A stream of frames that differ only in their sequence number: one flow of a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stream {
     /// Addresses, ports and hops.
     pub headers: UdpFrame,
-    /// A number that tells it from other streams.
+    /// Number of this stream, different from that of other streams.
     pub number: u32,
     /// Bytes of each frame with its check sequence, from 64 to 1518.
     pub frame_bytes: usize,
@@ -49,7 +49,7 @@ impl Stream {
         self.headers.build(&payload).ok_or_else(wrong)
     }
 
-    /// The eight bytes that all of its frames have at the mark's place.
+    /// The mark and the stream's number: the same eight bytes in all frames of the stream.
     #[must_use]
     pub(crate) fn mark(&self) -> [u8; 8] {
         let mut mark = [0; 8];
@@ -96,7 +96,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn another_streams_frame_is_not_ours() {
+    fn a_stream_does_not_recognize_the_frames_of_another() {
         let frame = stream(64).frame().unwrap();
         let other = Stream {
             number: 8,

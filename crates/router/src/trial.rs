@@ -1,4 +1,4 @@
-//! Offers one rate: sends, waits for the last frames, counts.
+//! Offers one rate: sends frames, waits for the last ones and counts them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -12,22 +12,22 @@ use crate::search::{Outcome, Trial};
 /// Longest wait for frames in flight: two seconds in RFC 2544, section 23.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
-/// Time without frames after which no more are expected. On one machine frames wait in queues for
-/// milliseconds at most; the full two seconds would be most of a short trial.
-const SILENCE: Duration = Duration::from_millis(200);
+/// A trial ends after this time without frames. On one machine frames wait in queues for milliseconds
+/// at most, and the full two seconds would be most of a short trial.
+const IDLE_LIMIT: Duration = Duration::from_millis(200);
 
-/// Pause between reads of the receiver, whose buffer has room for much more.
+/// Time between reads of the receiver. Its buffer has room for much more.
 const READ_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Trials with a generator and a receiver.
 pub struct Wire<'a> {
-    /// What sends.
+    /// Sends the frames.
     pub generator: &'a mut Generator,
-    /// What counts.
+    /// Counts them.
     pub receiver: &'a mut Receiver,
     /// Length of each trial.
     pub duration: Duration,
-    /// Ends a trial early when true.
+    /// Ends a trial early if true.
     pub stop: &'a AtomicBool,
 }
 
@@ -64,7 +64,7 @@ impl Trial for Wire<'_> {
     }
 }
 
-/// Reads until nothing is sent any more and nothing has come for a while.
+/// Reads until the generator has stopped and no frame has arrived for a while.
 fn drain(receiver: &mut Receiver, sending: &AtomicBool) -> Result<Received, RouterError> {
     let mut latest = receiver.read()?;
     let mut ended: Option<Instant> = None;
@@ -81,7 +81,7 @@ fn drain(receiver: &mut Receiver, sending: &AtomicBool) -> Result<Received, Rout
         }
         let ended = ended.get_or_insert_with(Instant::now);
         if ended.elapsed() > LONGEST_WAIT
-            || ended.elapsed() > SILENCE && changed.elapsed() > SILENCE
+            || ended.elapsed() > IDLE_LIMIT && changed.elapsed() > IDLE_LIMIT
         {
             return Ok(latest);
         }

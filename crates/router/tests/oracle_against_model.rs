@@ -1,25 +1,25 @@
-//! The oracle and the model router were written apart: what the model forwards the oracle must
-//! accept, and nothing else.
-#![expect(clippy::unwrap_used, reason = "a test may end on a slip of its own")]
+//! The oracle and the model router share no code that makes or checks frames. The oracle must accept
+//! what the model forwards, and nothing else.
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::net::Ipv4Addr;
 
 use perpacket_router::frame::{ETHERNET_BYTES, UdpFrame};
 use perpacket_router::model::{
-    Interface, Martians, Neighbour, Prefix, Route, Router, Silence, Trouble, Verdict,
+    DropReason, IcmpError, Interface, Martians, Neighbour, Prefix, Route, Router, Verdict,
 };
-use perpacket_router::oracle::{Breach, Seen, judge};
+use perpacket_router::oracle::{Breach, OutputFrame, check};
 use proptest::prelude::*;
 
-const HOPS: usize = ETHERNET_BYTES + 8;
-const SUM: usize = ETHERNET_BYTES + 10;
+const TTL: usize = ETHERNET_BYTES + 8;
+const CHECKSUM: usize = ETHERNET_BYTES + 10;
 
 fn mac(last: u8) -> [u8; 6] {
     [2, 0, 0, 0, 0, last]
 }
 
-/// Four networks 10.0.N.0/24, a host .2 on each, and 172.16/12 behind the host of network 3, whose
-/// interface takes packets of 576 bytes only.
+/// Four networks 10.0.N.0/24 with a host .2 on each, and 172.16/12 behind the host of network 3. The
+/// MTU of network 3 is 576 bytes, that of the others 1500.
 fn router() -> Router {
     let network = |n: u8, host: u8| Ipv4Addr::new(10, 0, n, host);
     Router {
@@ -79,27 +79,27 @@ fn addresses() -> impl Strategy<Value = [u8; 4]> {
 
 proptest! {
     #[test]
-    fn what_the_model_forwards_the_oracle_accepts_and_silence_too(
+    fn the_oracle_accepts_what_the_model_forwards_or_drops(
         source in addresses(), target in addresses(), ttl: u8, dont_fragment: bool,
         bytes in 0_usize..1400,
     ) {
         let router = router();
         let sent = frame(source, target, ttl, dont_fragment, bytes);
         if let Some((egress, frame)) = router.forwarded(0, &sent) {
-            let seen = [Seen { egress, frame }];
-            prop_assert!(judge(&router, 0, &sent, &seen).is_ok());
-            prop_assert!(judge(&router, 0, &sent, &[]).is_err());
-            let twice = [seen[0].clone(), seen[0].clone()];
-            prop_assert!(judge(&router, 0, &sent, &twice).is_err());
-        } else if matches!(router.decide(0, &sent), Verdict::Nothing(_)) {
-            prop_assert!(judge(&router, 0, &sent, &[]).is_ok());
-            let echo = Seen { egress: 0, frame: sent.clone() };
-            prop_assert!(judge(&router, 0, &sent, &[echo]).is_err());
+            let outputs = [OutputFrame { egress, frame }];
+            prop_assert!(check(&router, 0, &sent, &outputs).is_ok());
+            prop_assert!(check(&router, 0, &sent, &[]).is_err());
+            let twice = [outputs[0].clone(), outputs[0].clone()];
+            prop_assert!(check(&router, 0, &sent, &twice).is_err());
+        } else if matches!(router.decide(0, &sent), Verdict::Drop(_)) {
+            prop_assert!(check(&router, 0, &sent, &[]).is_ok());
+            let echo = OutputFrame { egress: 0, frame: sent.clone() };
+            prop_assert!(check(&router, 0, &sent, &[echo]).is_err());
         }
     }
 
     #[test]
-    fn any_bit_flipped_in_a_forwarded_frame_is_seen(
+    fn the_oracle_finds_any_flipped_bit_of_a_forwarded_frame(
         ttl in 2_u8.., bytes in 0_usize..500, place in any::<proptest::sample::Index>(), bit in 0..8,
     ) {
         let router = router();
@@ -107,29 +107,29 @@ proptest! {
         let (egress, mut frame) = router.forwarded(0, &sent).unwrap();
         let at = place.index(frame.len());
         frame[at] ^= 1_u8 << bit;
-        prop_assert!(judge(&router, 0, &sent, &[Seen { egress, frame }]).is_err(), "byte {}", at);
+        prop_assert!(check(&router, 0, &sent, &[OutputFrame { egress, frame }]).is_err(), "byte {}", at);
     }
 
     #[test]
-    fn any_bytes_are_judged_without_a_panic(sent: Vec<u8>, frame: Vec<u8>, egress in 0_usize..4) {
-        let _ = judge(&router(), 0, &sent, &[Seen { egress, frame }]);
+    fn any_bytes_are_checked_without_a_panic(sent: Vec<u8>, frame: Vec<u8>, egress in 0_usize..4) {
+        let _ = check(&router(), 0, &sent, &[OutputFrame { egress, frame }]);
     }
 }
 
 #[test]
-fn a_forwarder_that_lowers_another_field_is_found_out() {
-    // The identification lowered in the place of the hops, with a checksum that is right.
+fn the_oracle_finds_a_forwarder_that_decrements_another_field() {
+    // The forwarder decrements the identification instead of the TTL and updates the checksum.
     let router = router();
     let sent = frame([10, 0, 0, 2], [10, 0, 1, 2], 64, true, 100);
     let (egress, mut frame) = router.forwarded(0, &sent).unwrap();
-    frame[HOPS] += 1;
+    frame[TTL] += 1;
     frame[ETHERNET_BYTES + 4] += 1;
-    frame[SUM] = 0;
-    frame[SUM + 1] = 0;
+    frame[CHECKSUM] = 0;
+    frame[CHECKSUM + 1] = 0;
     let sum = perpacket_router::checksum::checksum(&frame[ETHERNET_BYTES..ETHERNET_BYTES + 20]);
-    frame[SUM..SUM + 2].copy_from_slice(&sum.to_be_bytes());
+    frame[CHECKSUM..CHECKSUM + 2].copy_from_slice(&sum.to_be_bytes());
     assert_eq!(
-        judge(&router, 0, &sent, &[Seen { egress, frame }]),
+        check(&router, 0, &sent, &[OutputFrame { egress, frame }]),
         Err(Breach::Ttl {
             ttl: 64,
             expected: 63
@@ -138,21 +138,21 @@ fn a_forwarder_that_lowers_another_field_is_found_out() {
 }
 
 #[test]
-fn the_last_hop_and_no_route_and_too_long_are_answered() {
+fn a_last_hop_a_missing_route_and_a_small_mtu_cause_icmp_errors() {
     let router = router();
     let decide =
         |target, ttl, bytes| router.decide(0, &frame([10, 0, 0, 2], target, ttl, true, bytes));
     assert_eq!(
         decide([10, 0, 1, 2], 1, 0),
-        Verdict::Answer(Trouble::TimeExceeded)
+        Verdict::SendError(IcmpError::TimeExceeded)
     );
     assert_eq!(
         decide([192, 0, 2, 1], 64, 0),
-        Verdict::Answer(Trouble::NetworkUnreachable)
+        Verdict::SendError(IcmpError::NetworkUnreachable)
     );
     assert_eq!(
         decide([172, 16, 0, 9], 64, 549),
-        Verdict::Answer(Trouble::FragmentationNeeded { mtu_bytes: 576 })
+        Verdict::SendError(IcmpError::FragmentationNeeded { mtu_bytes: 576 })
     );
     assert!(matches!(
         decide([172, 16, 0, 9], 64, 548),
@@ -161,9 +161,9 @@ fn the_last_hop_and_no_route_and_too_long_are_answered() {
 }
 
 #[test]
-fn martians_of_rfc_1812_go_nowhere() {
+fn martians_of_rfc_1812_are_dropped() {
     let router = router();
-    let martian = Verdict::Nothing(Silence::Martian);
+    let martian = Verdict::Drop(DropReason::Martian);
     for source in [
         [0, 0, 0, 1],
         [127, 0, 0, 1],
@@ -181,7 +181,7 @@ fn martians_of_rfc_1812_go_nowhere() {
 }
 
 #[test]
-fn linux_takes_two_blocks_of_martians_for_ordinary_addresses() {
+fn linux_treats_two_blocks_of_martians_as_ordinary_addresses() {
     let router = Router {
         martians: Martians::Linux,
         ..router()
@@ -193,7 +193,7 @@ fn linux_takes_two_blocks_of_martians_for_ordinary_addresses() {
     }
     for source in [[0; 4], [127, 0, 0, 1], [255; 4]] {
         let sent = frame(source, [10, 0, 1, 2], 64, true, 0);
-        assert_eq!(router.decide(0, &sent), Verdict::Nothing(Silence::Martian));
+        assert_eq!(router.decide(0, &sent), Verdict::Drop(DropReason::Martian));
     }
 }
 
@@ -203,7 +203,7 @@ fn fragments_must_make_up_the_packet() {
     let sent = frame([10, 0, 0, 2], [10, 0, 3, 2], 64, false, 1000);
     let verdict = router.decide(0, &sent);
     assert!(matches!(verdict, Verdict::Fragment { egress: 3, .. }));
-    let piece = |from: usize, to: usize, more: bool| {
+    let fragment = |from: usize, to: usize, more: bool| {
         let mut frame = sent[..ETHERNET_BYTES + 20].to_vec();
         frame[..6].copy_from_slice(&mac(19));
         frame[6..12].copy_from_slice(&mac(3));
@@ -211,20 +211,20 @@ fn fragments_must_make_up_the_packet() {
         frame[16..18].copy_from_slice(&total.to_be_bytes());
         let flags = u16::try_from(from / 8).unwrap() | if more { 0x2000 } else { 0 };
         frame[20..22].copy_from_slice(&flags.to_be_bytes());
-        frame[HOPS] -= 1;
-        frame[SUM] = 0;
-        frame[SUM + 1] = 0;
+        frame[TTL] -= 1;
+        frame[CHECKSUM] = 0;
+        frame[CHECKSUM + 1] = 0;
         let sum = perpacket_router::checksum::checksum(&frame[ETHERNET_BYTES..]);
-        frame[SUM..SUM + 2].copy_from_slice(&sum.to_be_bytes());
+        frame[CHECKSUM..CHECKSUM + 2].copy_from_slice(&sum.to_be_bytes());
         frame.extend(&sent[ETHERNET_BYTES + 20..][from..to]);
-        Seen { egress: 3, frame }
+        OutputFrame { egress: 3, frame }
     };
-    let (first, last) = (piece(0, 552, true), piece(552, 1008, false));
+    let (first, last) = (fragment(0, 552, true), fragment(552, 1008, false));
     assert_eq!(
-        judge(&router, 0, &sent, &[last.clone(), first.clone()]),
+        check(&router, 0, &sent, &[last.clone(), first.clone()]),
         Ok(verdict)
     );
-    let gap = piece(560, 1008, false);
-    assert!(judge(&router, 0, &sent, &[first.clone(), gap]).is_err());
-    assert!(judge(&router, 0, &sent, &[first]).is_err());
+    let gap = fragment(560, 1008, false);
+    assert!(check(&router, 0, &sent, &[first.clone(), gap]).is_err());
+    assert!(check(&router, 0, &sent, &[first]).is_err());
 }

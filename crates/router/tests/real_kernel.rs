@@ -1,6 +1,6 @@
-//! The kernel's own forwarding, and the plane in XDP, held against the oracle; generator and
-//! receiver over both. Skips where namespaces cannot be made.
-#![expect(clippy::unwrap_used, reason = "a test may end on a slip of its own")]
+//! The oracle checks the kernel's own forwarding and forwarding in XDP. Generator and receiver
+//! measure both. The tests skip if the machine has no network namespaces.
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use perpacket_linux::interface::Interface;
 use perpacket_requirements::skip;
@@ -17,7 +17,7 @@ use perpacket_router::search::{Outcome, Trial};
 use perpacket_router::trial::Wire;
 use perpacket_router::{RouterError, Stream};
 
-/// Three hosts around a router, each in a namespace of its own; gone when dropped.
+/// Three hosts around a router, each in its own namespace. Dropping it removes them.
 struct Laboratory {
     name: String,
     hosts: usize,
@@ -29,7 +29,7 @@ fn ip(arguments: &str) -> bool {
 }
 
 impl Laboratory {
-    /// None, with the reason printed, where this machine makes none.
+    /// Creates the namespaces; `None`, after printing the reason, if the machine does not allow them.
     fn build(test: &str) -> Option<Self> {
         let laboratory = Self {
             name: format!("pp{}{test}", std::process::id()),
@@ -58,7 +58,7 @@ impl Laboratory {
             assert!(ip(&format!(
                 "link add h{host} netns {name} type veth peer name r{host} netns {router}"
             )));
-            // The last network takes shorter packets only.
+            // The MTU of the last network is smaller.
             let mtu = if host + 1 == laboratory.hosts {
                 600
             } else {
@@ -80,13 +80,13 @@ impl Laboratory {
                 "-n {name} route add default via 10.77.{host}.1"
             )));
         }
-        // Known neighbours, so that nothing waits for an answer to who has an address.
+        // Permanent neighbours, so that no packet waits for ARP.
         for host in 0..laboratory.hosts {
             let mac = laboratory.host_interface(host).hardware().unwrap().mac;
-            let mac: Vec<String> = mac.iter().map(|byte| format!("{byte:02x}")).collect();
+            let octets: Vec<String> = mac.iter().map(|byte| format!("{byte:02x}")).collect();
             assert!(ip(&format!(
                 "-n {router} neigh replace 10.77.{host}.2 lladdr {} dev r{host} nud permanent",
-                mac.join(":")
+                octets.join(":")
             )));
         }
         Some(laboratory)
@@ -117,7 +117,7 @@ impl Laboratory {
             .collect()
     }
 
-    /// Packets the router's kernel forwarded (`IpForwDatagrams` of RFC 4293).
+    /// Packets that the router's kernel has forwarded (`IpForwDatagrams` of RFC 4293).
     fn forwarded_by_kernel(&self) -> u64 {
         let output = Command::new("ip")
             .args(["netns", "exec", &self.router(), "cat", "/proc/net/snmp"])
@@ -176,27 +176,30 @@ impl Drop for Laboratory {
     }
 }
 
-fn all_well(laboratory: &Laboratory) {
+fn assert_every_case_passes(laboratory: &Laboratory) {
     let mut probe = Probe::open(&laboratory.ports()).unwrap();
-    let judged = probe.run(|| true).unwrap();
-    let wrong: Vec<_> = judged.iter().filter(|case| case.breach.is_some()).collect();
+    let results = probe.run(|| true).unwrap();
+    let wrong: Vec<_> = results
+        .iter()
+        .filter(|case| case.breach.is_some())
+        .collect();
     assert!(wrong.is_empty(), "{wrong:#?}");
-    assert!(judged.len() > 60);
-    let forwarded = judged
+    assert!(results.len() > 60);
+    let forwarded = results
         .iter()
         .filter(|case| case.expected.starts_with("Forward"));
     assert!(forwarded.count() >= 9);
 }
 
 #[test]
-fn linux_forwards_as_rfc_1812_wants() {
+fn linux_forwards_as_rfc_1812_requires() {
     if let Some(laboratory) = Laboratory::build("k") {
-        all_well(&laboratory);
+        assert_every_case_passes(&laboratory);
     }
 }
 
 #[test]
-fn the_plane_in_xdp_forwards_as_the_kernel_does() {
+fn xdp_forwards_as_the_kernel_does() {
     let Some(laboratory) = Laboratory::build("x") else {
         return;
     };
@@ -210,8 +213,8 @@ fn the_plane_in_xdp_forwards_as_the_kernel_does() {
     });
     match planes {
         Ok(_attached) => {
-            all_well(&laboratory);
-            // The kernel itself forwarded none of the ordinary packets.
+            assert_every_case_passes(&laboratory);
+            // XDP forwards the ordinary packets, so the kernel itself does not.
             let before = laboratory.forwarded_by_kernel();
             let ordinary =
                 laboratory.trial(generator::Method::Socket, receiver::Method::Socket, 2000.0);
@@ -227,7 +230,7 @@ fn the_plane_in_xdp_forwards_as_the_kernel_does() {
 }
 
 #[test]
-fn a_router_that_does_not_forward_is_found_out() {
+fn the_probe_finds_a_router_that_does_not_forward() {
     let Some(laboratory) = Laboratory::build("n") else {
         return;
     };
@@ -236,15 +239,15 @@ fn a_router_that_does_not_forward_is_found_out() {
         .arg("echo 0 > /proc/sys/net/ipv4/ip_forward")
         .status();
     assert!(off.unwrap().success());
-    // The first three cases are packets to forward; each is waited for.
+    // The first three cases are packets to forward.
     let mut cases = 0;
-    let judged = Probe::open(&laboratory.ports()).unwrap().run(|| {
+    let results = Probe::open(&laboratory.ports()).unwrap().run(|| {
         cases += 1;
         cases <= 3
     });
-    for case in judged.unwrap() {
+    for case in results.unwrap() {
         let breach = case.breach.unwrap();
-        assert!(breach.starts_with("nothing came"), "{breach}");
+        assert!(breach.starts_with("no frame"), "{breach}");
     }
 }
 
@@ -262,11 +265,11 @@ fn every_frame_of_a_slow_stream_arrives_once_and_in_order() {
 }
 
 #[test]
-fn live_frames_arrive_through_the_router_however_often_pages_come_back() {
+fn all_live_frames_arrive_although_the_kernel_reuses_their_pages() {
     let Some(laboratory) = Laboratory::build("l") else {
         return;
     };
-    // More frames than one batch has pages, so that pages come back with other addresses and hops.
+    // The kernel reuses pages after one batch. Reused pages have other addresses and TTLs.
     let outcome =
         plane::accept_redirected(&[laboratory.router_interface(0)]).and_then(|_accepting| {
             laboratory.trial(generator::Method::Live, receiver::Method::Xdp, 20_000.0)
@@ -284,7 +287,7 @@ fn live_frames_arrive_through_the_router_however_often_pages_come_back() {
 }
 
 #[test]
-fn a_stream_that_is_told_to_stop_stops() {
+fn a_generator_that_may_not_continue_stops() {
     let Some(laboratory) = Laboratory::build("e") else {
         return;
     };

@@ -20,7 +20,7 @@ use crate::status::{Failure, Status};
 use crate::stop;
 use tables::{memory_csv, memory_table, switch_csv, switch_table};
 
-/// What `bench` can do.
+/// The verbs of `bench`.
 #[derive(Subcommand)]
 pub enum Verb {
     /// Bandwidth over working set and stride, latency of dependent loads, and the caches they show.
@@ -134,7 +134,7 @@ enum YesOrNo {
     No,
 }
 
-/// Run it.
+/// Runs a verb.
 pub fn run(verb: Verb) -> Result<Status, Failure> {
     match verb {
         Verb::Memory(arguments) => run_memory(&arguments),
@@ -158,7 +158,7 @@ fn run_memory(arguments: &MemoryArguments) -> Result<Status, Failure> {
         chain: !arguments.no_chain,
         cpu: arguments.repeating.cpu,
     };
-    arguments.repeating.carry_out(
+    arguments.repeating.measure(
         arguments,
         |watch| memory::run(&settings, watch),
         memory_csv,
@@ -186,7 +186,7 @@ fn run_switch(arguments: &SwitchArguments) -> Result<Status, Failure> {
         point_limit: arguments.repeating.limit(defaults.point_limit),
         cpu: arguments.repeating.cpu,
     };
-    arguments.repeating.carry_out(
+    arguments.repeating.measure(
         arguments,
         |watch| switch::run(&settings, watch),
         switch_csv,
@@ -195,7 +195,7 @@ fn run_switch(arguments: &SwitchArguments) -> Result<Status, Failure> {
     )
 }
 
-/// Told how far a benchmark has come; it says whether to go on.
+/// Receives a benchmark's progress and decides whether to go on.
 type Watch<'a> = &'a mut dyn FnMut(Progress) -> ControlFlow<()>;
 
 impl Repeating {
@@ -203,11 +203,11 @@ impl Repeating {
         self.point_limit.map_or(default, |time| time.0)
     }
 
-    /// Shows the configuration if that was asked for, else measures and prints.
-    fn carry_out<A: Serialize, R: Serialize>(
+    /// Prints the configuration if `--show-config` requests it. Otherwise measures and prints.
+    fn measure<A: Serialize, R: Serialize>(
         &self,
         arguments: &A,
-        measure: impl FnOnce(Watch<'_>) -> Result<R, BenchError>,
+        benchmark: impl FnOnce(Watch<'_>) -> Result<R, BenchError>,
         csv: impl FnOnce(&R) -> String,
         table: impl FnOnce(&R) -> String,
         is_complete: impl FnOnce(&R) -> bool,
@@ -215,7 +215,7 @@ impl Repeating {
         if self.shared.shows_config(arguments)? {
             return Ok(Status::Done);
         }
-        let report = measure(&mut watch(&self.shared)?).map_err(failure)?;
+        let report = benchmark(&mut watch(&self.shared)?).map_err(failure)?;
         if self.shared.shows_progress() {
             eprintln!();
         }
@@ -251,7 +251,7 @@ impl KindName {
     }
 }
 
-/// Shows progress where somebody reads it, and breaks off at a signal.
+/// Prints progress on a terminal, and stops the benchmark at a signal.
 fn watch(shared: &Shared) -> Result<impl FnMut(Progress) -> ControlFlow<()>, Failure> {
     let stop = stop::on_signals()?;
     let shows = shared.shows_progress();
@@ -279,9 +279,9 @@ fn failure(error: BenchError) -> Failure {
         BenchError::Setting { .. } => Failure::usage(error),
         BenchError::Pin { .. } => Failure::usage(error)
             .with_hint("`taskset -pc $$` lists the processors that may be used"),
-        error if error.is_lack_of_machine() => Failure::lacking(error)
+        BenchError::Memory { .. } | BenchError::Member { .. } => Failure::lacking(error)
             .with_hint("ask for less: smaller --largest, fewer --members or --working-sets"),
-        error => Failure::failed(error),
+        BenchError::Lost { .. } => Failure::failed(error),
     }
 }
 

@@ -12,7 +12,7 @@ use perpacket_linux::interface::{Interface, InterfaceError, Mac};
 use perpacket_router::frame::UdpFrame;
 use perpacket_router::generator::{self, Generator};
 use perpacket_router::plane::{self, Attached};
-use perpacket_router::probe::{Judged, Port, Probe};
+use perpacket_router::probe::{CaseResult, Port, Probe};
 use perpacket_router::receiver::{self, Receiver};
 use perpacket_router::search::{self, Found, KnownDropper, Step};
 use perpacket_router::trial::Wire;
@@ -44,8 +44,8 @@ Example: a router in namespace R with hosts A and B:
 
   perpacket-agent route check --port R:r0=A:a0 --port R:r1=B:b0
 
-Exit status 1 if a frame was wrong. Let the router send all messages about trouble
-(sysctl net.ipv4.icmp_ratemask=0), or those it leaves out count as missing.";
+Exit status 1 if a case fails. Switch off the router's limit of ICMP errors
+(sysctl net.ipv4.icmp_ratemask=0): an error that the limit suppresses fails its case.";
 
 /// Shown after the options of `route throughput`.
 const THROUGHPUT_EXAMPLE: &str = "\
@@ -68,7 +68,7 @@ Example: perpacket-agent route plane --interfaces R:r0,R:r1 --take-redirected A:
 #[derive(Debug, clap::Args, Serialize)]
 #[command(after_help = CHECK_EXAMPLE)]
 pub struct CheckArguments {
-    /// An interface of the router and that of the host at its other end; two at least.
+    /// An interface of the router and the host's interface at the other end; two ports at least.
     #[arg(long, value_name = "[NETNS:]IFNAME=[NETNS:]IFNAME", required = true)]
     port: Vec<String>,
     #[command(flatten)]
@@ -80,28 +80,28 @@ pub struct CheckArguments {
 #[derive(Debug, clap::Args, Serialize)]
 #[command(after_help = THROUGHPUT_EXAMPLE)]
 pub struct ThroughputArguments {
-    /// Where frames are sent.
+    /// The host's interface that sends the frames.
     #[arg(long, value_name = "[NETNS:]IFNAME")]
     from: String,
-    /// The router's interface that they are sent to.
+    /// The router's interface that receives them.
     #[arg(long, value_name = "[NETNS:]IFNAME")]
     next_hop: String,
-    /// Where they must arrive.
+    /// The host's interface at which they must arrive.
     #[arg(long, value_name = "[NETNS:]IFNAME")]
     to: String,
     /// Bytes of a frame with its check sequence, from 64 to 1518.
     #[arg(long, value_name = "SIZE", default_value_t = Size(64))]
     frame_size: Size,
-    /// How frames are made: in batches through a packet socket, or live frames of BPF.
+    /// How frames are sent: in batches through a packet socket, or as live frames of BPF.
     #[arg(long, value_enum, default_value = "socket")]
     generator: GeneratorName,
-    /// How they are counted: in XDP, in a packet socket, or in XDP where that is allowed.
+    /// How frames are counted: in XDP, in a packet socket, or in XDP if the machine allows it.
     #[arg(long, value_enum, default_value = "auto")]
     receiver: ReceiverName,
     /// Interfaces that must accept live frames: the far ends of veth devices.
     #[arg(long, value_name = "[NETNS:]IFNAME", value_delimiter = ',')]
     take_redirected: Vec<String>,
-    /// Instead of a search, the loss at these rates, frames a second.
+    /// Measure the loss at these rates in frames a second, instead of a search.
     #[arg(long, value_name = "RATE", value_delimiter = ',')]
     rates: Vec<Rate>,
     #[command(flatten)]
@@ -116,10 +116,10 @@ pub struct ThroughputArguments {
 #[derive(Debug, clap::Args, Serialize)]
 #[command(after_help = SELF_TEST_EXAMPLE)]
 pub struct SelfTestArguments {
-    /// Frames a second that the dropper lets through.
+    /// Frames a second that the dropper forwards.
     #[arg(long, value_name = "RATE", default_value_t = Rate(345_000.0))]
     capacity: Rate,
-    /// Frames that may wait in it.
+    /// Frames that may wait in the dropper.
     #[arg(long, value_name = "N", default_value_t = 0.0)]
     queue_frames: f64,
     #[command(flatten)]
@@ -153,7 +153,7 @@ pub struct PlaneArguments {
     shared: Shared,
 }
 
-/// How a rate is searched.
+/// Settings of the search.
 #[derive(Debug, clap::Args, Serialize)]
 #[command(next_help_heading = "Search")]
 struct SearchOptions {
@@ -163,7 +163,7 @@ struct SearchOptions {
     /// The highest rate to try.
     #[arg(long, value_name = "RATE", default_value_t = Rate(search::Settings::default().highest_pps))]
     highest_rate: Rate,
-    /// End when rates with and without loss are this share apart.
+    /// End when the rates with and without loss differ by this share.
     #[arg(long, value_name = "SHARE", default_value_t = search::Settings::default().resolution)]
     resolution: f64,
     /// Share of frames that may be lost; RFC 2544 has none.
@@ -198,7 +198,7 @@ struct CheckReport {
     schema: u32,
     complete: bool,
     wrong: usize,
-    cases: Vec<Judged>,
+    cases: Vec<CaseResult>,
 }
 
 /// What `route throughput` and `route self-test` print.
@@ -208,11 +208,11 @@ struct ThroughputReport {
     complete: bool,
     frame_bytes: usize,
     trial_s: f64,
-    /// How frames were made; none where none were.
+    /// How frames were sent; `None` for the test of the search.
     generator: Option<generator::Method>,
-    /// How they were counted.
+    /// How frames were counted.
     receiver: Option<receiver::Method>,
-    /// What the limit is known to be, in a test of the search.
+    /// The known limit, in a test of the search.
     known_pps: Option<f64>,
     #[serde(flatten)]
     found: Found,
@@ -229,7 +229,7 @@ struct PlaneReport {
 
 const SCHEMA: u32 = 1;
 
-/// Port of the discard service, to which nobody listens (RFC 863).
+/// Port of the discard service (RFC 863).
 const DISCARD: u16 = 9;
 
 /// Runs a verb.
@@ -345,7 +345,7 @@ fn throughput(arguments: &ThroughputArguments) -> Result<Status, Failure> {
     Ok(Status::Done)
 }
 
-/// The receiver that was asked for, or the better one that this machine allows.
+/// Opens the receiver of `--receiver`; for `auto`, XDP if this machine allows it.
 fn open_receiver(
     to: &Interface,
     stream: &Stream,
@@ -484,7 +484,7 @@ fn port(text: &str) -> Result<Port, Failure> {
     })
 }
 
-/// The stream from one host to the other, with the addresses their interfaces have.
+/// The stream from one host to the other, with the addresses of their interfaces.
 fn stream(
     from: &Interface,
     router: &Interface,
@@ -524,19 +524,23 @@ fn addresses(interface: &Interface) -> Result<(Mac, Ipv4Addr), Failure> {
     Ok((hardware.mac, address))
 }
 
+const NEEDS_ROOT: &str = "run as root; without BPF, use --generator socket --receiver socket";
+
 fn failure(error: RouterError) -> Failure {
     match error {
         RouterError::Setting { .. } | RouterError::Interface(InterfaceError::Syntax { .. }) => {
             Failure::usage(error)
         }
-        error if error.is_lack_of_machine() => Failure::lacking(error)
-            .with_hint("run as root; without BPF, use --generator socket --receiver socket"),
+        RouterError::Bpf(_) => Failure::lacking(error).with_hint(NEEDS_ROOT),
+        RouterError::Interface(ref denied) if denied.is_denied() => {
+            Failure::lacking(error).with_hint(NEEDS_ROOT)
+        }
         RouterError::Interface(InterfaceError::Namespace { .. }) => {
             Failure::usage(error).with_hint("`ip netns list` prints the existing namespaces")
         }
         RouterError::Interface(InterfaceError::Request { .. }) => {
             Failure::usage(error).with_hint("`ip -n NETNS link` prints the existing interfaces")
         }
-        error => Failure::failed(error),
+        RouterError::Traffic { .. } => Failure::failed(error),
     }
 }

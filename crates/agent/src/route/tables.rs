@@ -23,7 +23,7 @@ pub fn check_table(report: &CheckReport) -> String {
             case.ingress,
             case.case,
             expected,
-            case.breach.as_deref().unwrap_or("as it must be")
+            case.breach.as_deref().unwrap_or("passed")
         );
     }
     let _ = writeln!(

@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 
-/// A register. R0 has results, R1 to R5 arguments, R6 to R9 survive calls, R10 is the stack's end.
+/// A register. R0 has the result of a call or program, R1 to R5 have arguments, R6 to R9 keep their
+/// values over calls, and R10 is the end of the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-#[expect(missing_docs, reason = "the names say it all")]
+#[expect(missing_docs, reason = "the enum describes all of them")]
 pub enum Register {
     R0,
     R1,
@@ -20,35 +21,35 @@ pub enum Register {
     R10,
 }
 
-/// Bytes moved by a load or a store.
+/// The size of a load or store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Width {
-    /// One.
+    /// One byte.
     Byte,
-    /// Two.
+    /// Two bytes.
     Half,
-    /// Four.
+    /// Four bytes.
     Word,
-    /// Eight.
+    /// Eight bytes.
     Double,
 }
 
-/// When a jump is taken; numbers are unsigned.
+/// The condition of a jump. Comparisons are unsigned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
     /// Left equals right.
     Equal,
-    /// It does not.
+    /// Left differs from right.
     NotEqual,
     /// Left is above right.
     Above,
     /// Left is below right.
     Below,
-    /// Left is right or above.
+    /// Left equals right or is above it.
     AtLeast,
 }
 
-/// Instructions in the making, with jumps to names.
+/// A program under construction, with jumps to labels.
 #[derive(Clone, Debug, Default)]
 pub struct Assembler {
     instructions: Vec<u64>,
@@ -82,52 +83,53 @@ impl Condition {
 }
 
 impl Assembler {
-    /// One register to another.
+    /// Copies a register to another.
     pub fn copy(&mut self, to: Register, from: Register) -> &mut Self {
         self.push(0xbf, to, from, 0, 0)
     }
 
-    /// A number to a register.
+    /// Sets a register to a number.
     pub fn set(&mut self, to: Register, value: i32) -> &mut Self {
         self.push(0xb7, to, Register::R0, 0, value)
     }
 
-    /// A number added to a register.
+    /// Adds a number to a register.
     pub fn add(&mut self, to: Register, value: i32) -> &mut Self {
         self.push(0x07, to, Register::R0, 0, value)
     }
 
-    /// A register added to another.
+    /// Adds a register to another.
     pub fn add_register(&mut self, to: Register, from: Register) -> &mut Self {
         self.push(0x0f, to, from, 0, 0)
     }
 
-    /// Bits of a register kept.
+    /// Clears all bits of a register except `bits`.
     pub fn and(&mut self, to: Register, bits: i32) -> &mut Self {
         self.push(0x57, to, Register::R0, 0, bits)
     }
 
-    /// A register shifted to the right.
+    /// Shifts a register to the right.
     pub fn shift_right(&mut self, to: Register, bits: i32) -> &mut Self {
         self.push(0x77, to, Register::R0, 0, bits)
     }
 
-    /// The low 16 bits of a register from network order to the machine's, the others cleared.
+    /// Converts the low 16 bits of a register from network order to the machine's, and clears the
+    /// others.
     pub fn from_network_16(&mut self, to: Register) -> &mut Self {
         self.push(0xdc, to, Register::R0, 0, 16)
     }
 
-    /// Memory at a register and an offset to a register.
+    /// Loads memory at `from` plus `offset` into a register.
     pub fn load(&mut self, width: Width, to: Register, from: Register, offset: i16) -> &mut Self {
         self.push(0x61 | width.bits(), to, from, offset, 0)
     }
 
-    /// A register to memory.
+    /// Stores a register to memory at `to` plus `offset`.
     pub fn store(&mut self, width: Width, to: Register, offset: i16, from: Register) -> &mut Self {
         self.push(0x63 | width.bits(), to, from, offset, 0)
     }
 
-    /// A number to memory.
+    /// Stores a number to memory at `to` plus `offset`.
     pub fn store_number(
         &mut self,
         width: Width,
@@ -138,20 +140,20 @@ impl Assembler {
         self.push(0x62 | width.bits(), to, Register::R0, offset, value)
     }
 
-    /// A register added to eight bytes of memory that others add to as well.
+    /// Adds a register to eight bytes of memory in one atomic operation.
     pub fn add_atomically(&mut self, to: Register, offset: i16, from: Register) -> &mut Self {
         self.push(0xdb, to, from, offset, 0)
     }
 
-    /// The address of a map, by the descriptor that this process has of it.
+    /// Loads the address of the map with this process's `descriptor`.
     pub fn map(&mut self, to: Register, descriptor: i32) -> &mut Self {
-        // BPF_PSEUDO_MAP_FD is 1, in the place of a source register; the value takes two slots.
+        // A source register of 1 is BPF_PSEUDO_MAP_FD. The instruction has two slots.
         self.push(0x18, to, Register::R1, 0, descriptor);
         self.instructions.push(0);
         self
     }
 
-    /// A jump if a register compares so with a number.
+    /// Jumps if the condition holds for a register and a number.
     pub fn jump_if(
         &mut self,
         left: Register,
@@ -163,7 +165,7 @@ impl Assembler {
         self.push(0x05 | condition.bits(), left, Register::R0, 0, right)
     }
 
-    /// A jump if a register compares so with another.
+    /// Jumps if the condition holds for two registers.
     pub fn jump_if_register(
         &mut self,
         left: Register,
@@ -175,23 +177,23 @@ impl Assembler {
         self.push(0x0d | condition.bits(), left, right, 0, 0)
     }
 
-    /// The kernel's helper of that number; see linux/bpf.h, `bpf_func_id`.
+    /// Calls a helper of the kernel by its number (linux/bpf.h, `bpf_func_id`).
     pub fn call(&mut self, helper: i32) -> &mut Self {
         self.push(0x85, Register::R0, Register::R0, 0, helper)
     }
 
-    /// The end, with the result in R0.
+    /// Ends the program with the result in R0.
     pub fn exit(&mut self) -> &mut Self {
         self.push(0x95, Register::R0, Register::R0, 0, 0)
     }
 
-    /// A name for the next instruction.
+    /// Labels the next instruction.
     pub fn label(&mut self, name: &'static str) -> &mut Self {
         self.labels.insert(name, self.instructions.len());
         self
     }
 
-    /// The instructions, with jumps resolved; none if a jump leads to no label or too far.
+    /// The instructions with resolved jumps. `None` if a label is missing or too far away.
     #[must_use]
     pub fn finish(&self) -> Option<Vec<u64>> {
         let mut instructions = self.instructions.clone();
@@ -224,7 +226,7 @@ impl Assembler {
     }
 }
 
-/// An instruction with its offset, which stands in bytes 2 and 3.
+/// The instruction with an offset, which is in bytes 2 and 3.
 fn with_offset(instruction: u64, offset: i16) -> u64 {
     let mut bytes = instruction.to_ne_bytes();
     bytes[2..4].copy_from_slice(&offset.to_ne_bytes());
@@ -237,7 +239,7 @@ mod tests {
 
     #[test]
     #[cfg(target_endian = "little")]
-    fn instructions_are_those_of_the_standard() {
+    fn instructions_are_encoded_as_in_rfc_9669() {
         let mut assembler = Assembler::default();
         assembler
             .set(Register::R0, 2)
@@ -255,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn jumps_count_from_the_instruction_after() {
+    fn the_offset_of_a_jump_counts_from_the_next_instruction() {
         let mut assembler = Assembler::default();
         assembler
             .jump_if(Register::R1, Condition::Equal, 0, "end")
@@ -267,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_jump_to_nowhere_gives_nothing() {
+    fn a_jump_to_a_missing_label_makes_no_program() {
         let mut assembler = Assembler::default();
         assembler.jump_if(Register::R1, Condition::Equal, 0, "nowhere");
         assert_eq!(assembler.finish(), None);

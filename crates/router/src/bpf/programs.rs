@@ -1,4 +1,4 @@
-//! The programs, all for XDP: they see a frame before the kernel does.
+//! The XDP programs. They process a frame before the kernel's network stack does.
 
 use super::{Assembler, Condition, Numbers, Register, Width};
 use crate::error::RouterError;
@@ -9,24 +9,24 @@ use Condition::{Above, AtLeast, Below, Equal, NotEqual};
 use Register::{R0, R1, R2, R3, R4, R6, R7, R8, R10};
 use Width::{Byte, Double, Half, Word};
 
-/// What a program answers (linux/bpf.h, `xdp_action`).
+/// Results of a program (linux/bpf.h, `xdp_action`).
 const DROP: i32 = 1;
 const PASS: i32 = 2;
 
-/// Helpers (linux/bpf.h, `bpf_func_id`).
+/// Helper functions of the kernel (linux/bpf.h, `bpf_func_id`).
 const MAP_LOOKUP: i32 = 1;
 const TIME_NS: i32 = 5;
 const REDIRECT: i32 = 23;
 const FIB_LOOKUP: i32 = 69;
 const FRAME_BYTES: i32 = 188;
 
-/// Where a program's argument has the frame's begin and end and the interface it came in by
-/// (linux/bpf.h, `struct xdp_md`).
+/// Offsets in a program's argument: the frame's begin and end, and the ingress interface (linux/bpf.h,
+/// `struct xdp_md`).
 const DATA: i16 = 0;
 const DATA_END: i16 = 4;
 const INGRESS: i16 = 12;
 
-/// Bytes of `struct bpf_fib_lookup`, and where its members stand.
+/// Bytes of `struct bpf_fib_lookup`, and the offsets of its members.
 const LOOKUP_BYTES: i16 = 64;
 mod lookup {
     pub const FAMILY: i16 = 0;
@@ -39,15 +39,15 @@ mod lookup {
     pub const TARGET_MAC: i16 = 58;
 }
 
-/// Fields of an Ethernet frame with an IPv4 packet.
+/// Offsets in an Ethernet frame with an IPv4 packet.
 const TARGET_MAC: i16 = 0;
 const SOURCE_MAC: i16 = 6;
 const ETHERTYPE: i16 = 12;
 const IP: i16 = ETHERNET_BYTES as i16;
 const HEADERS: i32 = (ETHERNET_BYTES + IPV4_BYTES) as i32;
 
-/// Lets every frame go on to the kernel. On a veth device it makes the device take frames that
-/// other programs redirect to its peer.
+/// Passes every frame to the kernel. With this program a veth device accepts frames that other
+/// programs redirect to its peer.
 #[must_use]
 pub fn pass() -> Assembler {
     let mut program = Assembler::default();
@@ -55,17 +55,16 @@ pub fn pass() -> Assembler {
     program
 }
 
-/// Looks at the clock, at most, before a frame is sent though it is early: some 100 us.
-const MOST_LOOKS: i32 = 4096;
+/// Most readings of the clock for one frame, about 100 us. After them a frame is sent early.
+const MOST_CLOCK_READINGS: i32 = 4096;
 
-/// Sends every frame out by an interface, with the headers of a stream, each at its time: the first
-/// number of `pace` is when the next one is due (monotonic, in ns), the second how far they are
-/// apart, the third is set to when the latest one went. The program keeps the time itself, since a
-/// call that runs it takes milliseconds to set up and the kernel's account of it leaves out the time
-/// that it gave to others.
+/// Sends every frame by an interface, with the headers of a stream, each at its time. The numbers of
+/// `pace` are in nanoseconds: when the next frame is due (monotonic), the time between frames, and
+/// when the program sent the latest frame. The program paces itself, because a call that runs it
+/// takes milliseconds to set up, and the kernel's duration of a call leaves out preempted time.
 ///
-/// All headers are written each time: pages of frames come back from the receiver as it left them,
-/// and a router leaves other addresses, fewer hops and another checksum.
+/// The program writes all headers of each frame, because the kernel reuses pages, and a router has
+/// changed addresses, TTL and checksum in them.
 ///
 /// # Errors
 /// The stream's frame size is out of range.
@@ -96,7 +95,7 @@ pub fn redirect(
         .load(Double, R1, R6, 0)
         .jump_if_register(R0, AtLeast, R1, "due")
         .add(R8, 1)
-        .jump_if(R8, Below, MOST_LOOKS, "early")
+        .jump_if(R8, Below, MOST_CLOCK_READINGS, "early")
         .label("due")
         .store(Double, R6, 16, R0)
         .load(Double, R1, R6, 0)
@@ -113,7 +112,7 @@ pub fn redirect(
     Ok(program)
 }
 
-/// Puts the address of numbers into R0, or jumps.
+/// Loads the address of numbers into R0, or jumps.
 fn find_numbers(program: &mut Assembler, numbers: &Numbers, otherwise: &'static str) {
     program
         .store_number(Word, R10, -4, 0)
@@ -124,7 +123,7 @@ fn find_numbers(program: &mut Assembler, numbers: &Numbers, otherwise: &'static 
         .jump_if(R0, Equal, 0, otherwise);
 }
 
-/// Counts the frames and bytes of a stream and takes them off the wire; others go on.
+/// Counts the frames and bytes of a stream and drops them. Passes other frames to the kernel.
 #[must_use]
 pub fn count(stream: &Stream, counts: &Numbers) -> Assembler {
     let mark = stream.mark();
@@ -156,9 +155,9 @@ pub fn count(stream: &Stream, counts: &Numbers) -> Assembler {
     program
 }
 
-/// Forwards what comes in by an interface with that address as the kernel's routes say, and leaves
-/// everything else to the kernel: other protocols and options, last hops, frames too long, unknown
-/// neighbours, the host's own packets, martians, and whatever is malformed.
+/// Forwards frames for the Ethernet address `mac` by the kernel's routes. Passes everything else to
+/// the kernel: other protocols, IP options, last hops, frames over the MTU, unknown neighbours, the
+/// host's own packets, martians and malformed packets.
 #[must_use]
 pub fn forward(mac: Mac) -> Assembler {
     let mut program = Assembler::default();
@@ -183,8 +182,9 @@ pub fn forward(mac: Mac) -> Assembler {
     program
 }
 
-/// Goes on with frames for this interface that hold a sound IPv4 packet, without options and with
-/// hops left, from and to addresses that may be on a wire. R6 has the argument, R7 the frame.
+/// Accepts frames for this interface with a well-formed IPv4 packet without options, with hops left
+/// and without martian addresses. Passes others to the kernel. R6 is the program's argument, R7 the
+/// frame.
 fn accept(program: &mut Assembler, mac: Mac) {
     for (index, half) in mac.as_chunks::<2>().0.iter().enumerate() {
         program
@@ -206,7 +206,7 @@ fn accept(program: &mut Assembler, mac: Mac) {
             .jump_if(R2, Equal, 127, "pass")
             .jump_if(R2, AtLeast, 224, "pass");
     }
-    // The length: no shorter than the header, no longer than the frame.
+    // The total length is at least the header's, and at most the frame's.
     program
         .copy(R1, R6)
         .call(FRAME_BYTES)
@@ -215,7 +215,7 @@ fn accept(program: &mut Assembler, mac: Mac) {
         .jump_if(R2, Below, IPV4_BYTES as i32, "pass")
         .add(R2, ETHERNET_BYTES as i32)
         .jump_if_register(R2, Above, R0, "pass");
-    // The checksum: the words of a sound header sum to all ones.
+    // The words of a header with a correct checksum sum to all ones.
     program.set(R2, 0);
     for at in 0..IPV4_BYTES as i16 / 2 {
         program.load(Half, R3, R7, IP + at * 2).add_register(R2, R3);
@@ -232,7 +232,7 @@ fn accept(program: &mut Assembler, mac: Mac) {
         .jump_if(R2, NotEqual, 0xffff, "pass");
 }
 
-/// Asks for the way of the packet; goes on if there is one.
+/// Looks up the packet's route. Passes the packet to the kernel if there is none.
 fn look_up(program: &mut Assembler) {
     let at = |member: i16| member - LOOKUP_BYTES;
     for eighth in 0..LOOKUP_BYTES / 8 {
@@ -260,10 +260,10 @@ fn look_up(program: &mut Assembler) {
         .jump_if(R0, NotEqual, 0, "pass");
 }
 
-/// One hop fewer, the checksum after it, and the addresses of the next link.
+/// Decrements the TTL, updates the checksum and writes the Ethernet addresses of the next link.
 fn rewrite(program: &mut Assembler) {
-    // The hops are the high byte of their word: the sum falls by 0x0100, so the checksum rises by
-    // it, with the carry added back (RFC 1624).
+    // The TTL is the high byte of its word. So the sum falls by 0x0100, and the checksum rises by
+    // 0x0100, with the carry added back (RFC 1624).
     let rise = i32::from(u16::from_ne_bytes([1, 0]));
     program
         .load(Byte, R2, R7, IP + 8)
