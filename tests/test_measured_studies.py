@@ -72,7 +72,7 @@ def test_a_short_study_is_told_in_seconds_and_a_long_one_in_minutes() -> None:
 
     study = library.find("breakdown", only=("ab",))
     short = time_to_go(study, (1,), (("run.duration_s", "1"), ("run.warmup_s", "0")))
-    assert short.startswith("about 6 s to go: 3 points, once each")
+    assert short.startswith("about 5 s to go: 3 points, once each")
     long = time_to_go(study, (1, 2), (("run.duration_s", "600"),))
     assert long.startswith("about 60 min to go: 3 points, 2 times each")
 

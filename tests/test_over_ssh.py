@@ -49,7 +49,7 @@ from perpacket.run.directory import RunDirectory
 from perpacket.measure.hosts import record
 
 records, number, *arguments = sys.argv[1:]
-record.folder = lambda: Path(records)
+record.folder_path = lambda: Path(records)
 keep = RunDirectory.record
 def keep_and_end(self, *observation):
     keep(self, *observation)
@@ -71,7 +71,7 @@ from perpacket.errors import PerpacketError
 from perpacket.measure.hosts import record
 
 folder, target, *options = sys.argv[1:]
-record.folder = lambda: Path(folder)
+record.folder_path = lambda: Path(folder)
 try:
     with testbed.machines(target, [target], ssh_options=options) as bed:
         bed.server.agent()

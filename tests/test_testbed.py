@@ -357,7 +357,7 @@ from pathlib import Path
 from perpacket.measure import hosts as testbed
 from perpacket.measure.hosts import record
 
-record.folder = lambda: Path(sys.argv[1])
+record.folder_path = lambda: Path(sys.argv[1])
 with testbed.{kind}({latency}) as bed:
     nap = "import time; time.sleep(3600)"
     script = (
