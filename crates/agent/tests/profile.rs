@@ -225,7 +225,7 @@ fn a_known_user_time_of_each_request_is_found() {
         if is_found {
             Verdict::Right
         } else if low_us < FOUND_MOST_US && high_us > FOUND_LEAST_US {
-            Verdict::Open(format!("it lies between {low_us:.1} and {high_us:.1} us"))
+            Verdict::Undecided(format!("it lies between {low_us:.1} and {high_us:.1} us"))
         } else {
             Verdict::Wrong(format!("{low_us:.1} to {high_us:.1} us of 20 us"))
         }

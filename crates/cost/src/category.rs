@@ -1,8 +1,8 @@
 //! The categories of *Communication Breakdown* (Patwardhan, Lebeck and Sorin, 2004), by the
 //! program or kernel part that a routine belongs to.
 //!
-//! The paper's `vmlinux` is opened up: network, scheduling, memory, file systems, interrupts and
-//! the rest each have a category, so that what was one bar of its figures can be read in parts.
+//! The paper's `vmlinux` is divided into network, scheduling, memory, file systems, interrupts and
+//! the rest.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ pub enum Category {
     ServerProgram,
     /// Executables of other programs on the same processors.
     OtherPrograms,
-    /// Shared libraries, the C library among them, those of language runtimes left out.
+    /// Shared libraries with the C library, without those of language runtimes.
     Libraries,
     /// Virtual machines and interpreters: the paper's `libjvm`.
     LanguageRuntime,
@@ -29,7 +29,7 @@ pub enum Category {
     KernelFileSystem,
     /// Interrupt entry, timers and softirq dispatch.
     KernelInterrupt,
-    /// System calls and whatever else the kernel does.
+    /// System calls and all other kernel code.
     KernelOther,
     /// Network drivers: the paper's `e1000` and `bcm5700`.
     NicDriver,
@@ -85,7 +85,7 @@ impl Category {
             .find(|category| category.name() == name)
     }
 
-    /// Where a layer's code belongs when nothing finer is known of it.
+    /// The category of a layer's code if no rule assigns another.
     #[must_use]
     pub const fn of(layer: Layer) -> Self {
         match layer {

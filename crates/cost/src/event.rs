@@ -1,9 +1,9 @@
-//! What is counted, and what the code that caused it was doing.
+//! Events that are counted, and the kind of work that caused them.
 
 use std::fmt;
 use std::ops::{Index, IndexMut};
 
-/// What is counted for a layer.
+/// An event that is counted for a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum EventKind {
@@ -52,8 +52,8 @@ impl fmt::Display for EventKind {
     }
 }
 
-/// What code was doing, whatever its layer. Known from the leaf function, where the layer is
-/// known from the call chain.
+/// The kind of work of code in any layer. The leaf function determines it; the call chain
+/// determines the layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum Kind {

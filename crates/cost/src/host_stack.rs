@@ -13,7 +13,7 @@ use crate::layer::Layer;
 /// One of the study's eight categories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HostStack {
-    /// Between user and kernel space, whichever way.
+    /// Between user and kernel space, in both directions.
     DataCopy,
     /// TCP, UDP and IP processing, checksums included.
     TcpIp,
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_copy_to_the_user_is_no_tcp_processing_and_a_checksum_is() {
+    fn a_copy_in_tcp_is_data_copy_and_a_checksum_is_tcp_processing() {
         assert_eq!(HostStack::of(Layer::Tcp, Kind::Copy), HostStack::DataCopy);
         assert_eq!(HostStack::of(Layer::Tcp, Kind::Checksum), HostStack::TcpIp);
         assert_eq!(

@@ -69,7 +69,7 @@ impl Layer {
         Self::ALL.into_iter().find(|layer| layer.name() == name)
     }
 
-    /// The region of TR05-450, section 3, that holds this layer.
+    /// The region of TR05-450, section 3, that contains this layer.
     #[must_use]
     pub const fn region(self) -> Region {
         match self {
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn the_part_a_handoff_can_save_lies_in_the_four_lower_regions() {
+    fn the_four_lower_regions_contain_only_layers_that_a_handoff_can_save() {
         for layer in Layer::ALL {
             let lower = matches!(
                 layer.region(),

@@ -1,6 +1,6 @@
-//! Events by layer and kind over one window, with what happened in it.
+//! Events by layer and kind over one window, with the activity in it.
 //!
-//! A measured and a simulated profile are the same type, so that one table can hold both.
+//! A measured and a simulated profile are the same type, so that one table can contain both.
 
 use crate::category::Category;
 use crate::event::{EventKind, Kind, PerKind};
@@ -50,7 +50,7 @@ pub struct Window {
 pub struct Profile {
     /// What was counted.
     pub event: EventKind,
-    /// How much of it, by layer and kind, idle time included.
+    /// The amount by layer and kind, idle time included.
     pub counts: PerLayer<PerKind<f64>>,
     /// Activity in the same window.
     pub window: Window,
@@ -88,26 +88,26 @@ impl Profile {
         self.sum(|layer, _| layer != Layer::Idle)
     }
 
-    /// What a layer cost.
+    /// The cost of a layer.
     #[must_use]
     pub fn layer(&self, layer: Layer) -> f64 {
         self.sum(|other, _| other == layer)
     }
 
-    /// What a region of TR05-450 cost, idle time left out.
+    /// The cost of a region of TR05-450, without idle time.
     #[must_use]
     pub fn region(&self, region: Region) -> f64 {
         self.sum(|layer, _| layer != Layer::Idle && layer.region() == region)
     }
 
-    /// What a category of the SIGCOMM 2021 study cost, idle time left out.
+    /// The cost of a category of the SIGCOMM 2021 study, without idle time.
     #[must_use]
     pub fn host_stack(&self, category: HostStack) -> f64 {
         self.sum(|layer, kind| layer != Layer::Idle && HostStack::of(layer, kind) == category)
     }
 
-    /// What a category of *Communication Breakdown* cost as far as layers tell: user code counts
-    /// as the server's, and what is finer than a layer as the kernel's other work.
+    /// The cost of a category of *Communication Breakdown*, from layers alone: all user code is the
+    /// server's, and categories within a layer are the kernel's other work.
     #[must_use]
     pub fn category(&self, category: Category) -> f64 {
         self.sum(|layer, _| Category::of(layer) == category)

@@ -15,11 +15,11 @@ use crate::rules::{FunctionClass, Owner, Rules};
 /// What a sample is charged to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Charge {
-    /// Where in the stack.
+    /// The layer.
     pub layer: Layer,
-    /// What it was doing.
+    /// The kind of work.
     pub kind: Kind,
-    /// Which program or part of the kernel.
+    /// The program or the part of the kernel.
     pub category: Category,
     /// Whether a rule matched; otherwise the layer is `other`.
     pub claimed: bool,
@@ -79,7 +79,7 @@ impl Charge {
         }
     }
 
-    /// User code of other programs than the server, and the profiler's own work. Neither is a cost of
+    /// User code of programs other than the server, and the profiler's work. Neither is a cost of
     /// packets.
     #[must_use]
     pub const fn other_program() -> Self {
@@ -97,8 +97,8 @@ impl Charge {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResolvedStack {
     /// What it is charged to.
-    pub place: Charge,
-    /// Its functions, leaf first; none where an address is of no function.
+    pub charge: Charge,
+    /// Its functions, leaf first; `None` for an address in no function.
     pub frames: Vec<Option<SymbolId>>,
 }
 
@@ -112,7 +112,7 @@ pub struct Attributor {
 }
 
 impl Attributor {
-    /// Symbols, rules, and the modules that are known to drive network interfaces.
+    /// Charges by these symbols and rules. `drivers` are the modules of network interfaces.
     #[must_use]
     pub fn new(symbols: KernelSymbols, rules: Rules, drivers: BTreeSet<String>) -> Self {
         let classes = vec![None; symbols.len()];
@@ -137,13 +137,13 @@ impl Attributor {
     }
 
     /// Resolves and charges a call chain of the kernel, leaf first.
-    pub fn place(&mut self, chain: &[u64]) -> ResolvedStack {
+    pub fn charge(&mut self, chain: &[u64]) -> ResolvedStack {
         let frames: Vec<_> = chain
             .iter()
             .enumerate()
             .map(|(depth, &address)| {
-                // A caller's address is that after its call, which may be the next function's
-                // first if the call never returns.
+                // A caller's address is the one after its call. If the call never returns, that may
+                // be the next function's start.
                 self.symbols
                     .find(address.saturating_sub(u64::from(depth > 0)))
             })
@@ -153,7 +153,7 @@ impl Attributor {
             .map(|frame| frame.map(|id| self.class(id)))
             .collect();
         ResolvedStack {
-            place: charge(&classes),
+            charge: charge_chain(&classes),
             frames,
         }
     }
@@ -182,8 +182,8 @@ const INTERRUPT: Owner = Owner {
     category: Category::KernelInterrupt,
 };
 
-/// Charges a chain of which each function's class is known, leaf first.
-fn charge(classes: &[Option<FunctionClass>]) -> Charge {
+/// Charges a chain by the classes of its functions, leaf first.
+fn charge_chain(classes: &[Option<FunctionClass>]) -> Charge {
     let skid = matches!(classes.first(), Some(Some(class)) if class.skid);
     let mut kind = None;
     for (depth, class) in classes.iter().enumerate() {
@@ -233,8 +233,8 @@ const fn default_kind(layer: Layer) -> Kind {
 mod tests {
     use super::*;
 
-    /// The place of a chain of function names, leaf first, `name@module` for those of a module.
-    fn place(chain: &[&str]) -> Charge {
+    /// Charges a chain of function names, leaf first, with `name@module` for those of a module.
+    fn charge(chain: &[&str]) -> Charge {
         let rules = Rules::builtin().unwrap();
         let classes: Vec<_> = chain
             .iter()
@@ -243,31 +243,31 @@ mod tests {
                 None => Some(rules.function(text, None)),
             })
             .collect();
-        charge(&classes)
+        charge_chain(&classes)
     }
 
-    fn charged(chain: &[&str]) -> (Layer, Kind) {
-        let place = place(chain);
-        assert!(place.claimed, "{chain:?}");
-        (place.layer, place.kind)
+    fn layer_and_kind(chain: &[&str]) -> (Layer, Kind) {
+        let charge = charge(chain);
+        assert!(charge.claimed, "{chain:?}");
+        (charge.layer, charge.kind)
     }
 
     #[test]
-    fn a_copy_for_tcp_is_tcps_cost_and_a_copy() {
+    fn a_copy_in_tcp_is_charged_to_tcp_as_a_copy() {
         let chain = [
             "__virt_addr_valid",
             "_copy_from_iter",
             "tcp_sendmsg_locked",
             "tcp_sendmsg",
         ];
-        assert_eq!(charged(&chain), (Layer::Tcp, Kind::Copy));
+        assert_eq!(layer_and_kind(&chain), (Layer::Tcp, Kind::Copy));
         let chain = [
             "_raw_spin_lock_bh",
             "lock_sock_nested",
             "tcp_recvmsg",
             "sock_recvmsg",
         ];
-        assert_eq!(charged(&chain), (Layer::Tcp, Kind::Lock));
+        assert_eq!(layer_and_kind(&chain), (Layer::Tcp, Kind::Lock));
     }
 
     #[test]
@@ -284,7 +284,7 @@ mod tests {
             "__dev_queue_xmit",
             "tcp_sendmsg",
         ];
-        assert_eq!(charged(&chain), (Layer::Ip, Kind::Protocol));
+        assert_eq!(layer_and_kind(&chain), (Layer::Ip, Kind::Protocol));
     }
 
     #[test]
@@ -297,7 +297,7 @@ mod tests {
             "tcp_ack",
             "tcp_v4_rcv",
         ];
-        assert_eq!(charged(&chain), (Layer::Interrupt, Kind::Other));
+        assert_eq!(layer_and_kind(&chain), (Layer::Interrupt, Kind::Other));
         let chain = [
             "napi_gro_receive",
             "an_unknown_poll",
@@ -309,17 +309,17 @@ mod tests {
             "asm_common_interrupt",
             "do_idle",
         ];
-        assert_eq!(charged(&chain), (Layer::Ethernet, Kind::Protocol));
+        assert_eq!(layer_and_kind(&chain), (Layer::Ethernet, Kind::Protocol));
     }
 
     #[test]
-    fn what_napi_poll_and_start_xmit_call_is_the_driver() {
+    fn callees_of_napi_poll_and_start_xmit_are_drivers() {
         assert_eq!(
-            charged(&["start_xmit", "dev_hard_start_xmit", "__dev_queue_xmit"]),
+            layer_and_kind(&["start_xmit", "dev_hard_start_xmit", "__dev_queue_xmit"]),
             (Layer::Driver, Kind::Protocol)
         );
         assert_eq!(
-            charged(&[
+            layer_and_kind(&[
                 "read_helper",
                 "odd_nic_poll",
                 "__napi_poll",
@@ -328,12 +328,12 @@ mod tests {
             (Layer::Driver, Kind::Protocol)
         );
         assert_eq!(
-            charged(&["mlx_helper@mlx5_core", "process_one_work", "kthread"]),
+            layer_and_kind(&["mlx_helper@mlx5_core", "process_one_work", "kthread"]),
             (Layer::Driver, Kind::Protocol)
         );
         for own in ["loopback_xmit", "veth_xmit", "tun_net_xmit"] {
             assert_eq!(
-                charged(&[own, "dev_hard_start_xmit"]).0,
+                layer_and_kind(&[own, "dev_hard_start_xmit"]).0,
                 Layer::Driver,
                 "{own}"
             );
@@ -341,38 +341,38 @@ mod tests {
     }
 
     #[test]
-    fn where_a_clock_lands_is_marked_and_charged_by_its_chain() {
-        let place = place(&[
+    fn a_skid_sample_is_marked_and_charged_by_its_chain() {
+        let charge = charge(&[
             "_raw_spin_unlock_irqrestore",
             "sock_def_readable",
             "tcp_data_ready",
         ]);
         assert_eq!(
-            (place.layer, place.kind, place.skid),
+            (charge.layer, charge.kind, charge.skid),
             (Layer::Socket, Kind::Wakeup, true)
         );
     }
 
     #[test]
-    fn unknown_work_of_a_kernel_thread_is_nobodys() {
-        let place = place(&[
+    fn unknown_work_of_a_kernel_thread_is_unclaimed() {
+        let charge = charge(&[
             "a_new_worker",
             "process_one_work",
             "worker_thread",
             "kthread",
         ]);
-        assert!(!place.claimed);
-        assert_eq!(place.layer, Layer::Other);
+        assert!(!charge.claimed);
+        assert_eq!(charge.layer, Layer::Other);
     }
 
     #[test]
-    fn idling_is_idle_and_a_wakeup_from_it_is_not() {
+    fn the_idle_loop_is_idle_and_a_wakeup_from_it_is_not() {
         assert_eq!(
-            charged(&["pv_native_safe_halt", "default_idle", "do_idle"]).0,
+            layer_and_kind(&["pv_native_safe_halt", "default_idle", "do_idle"]).0,
             Layer::Idle
         );
         assert_eq!(
-            charged(&[
+            layer_and_kind(&[
                 "finish_task_switch",
                 "__schedule",
                 "schedule_idle",
@@ -385,7 +385,7 @@ mod tests {
 
     #[test]
     fn a_page_fault_in_a_system_call_is_memory_work() {
-        let place = place(&[
+        let charge = charge(&[
             "clear_page_erms",
             "get_page_from_freelist",
             "do_anonymous_page",
@@ -396,7 +396,7 @@ mod tests {
             "tcp_recvmsg",
         ]);
         assert_eq!(
-            (place.layer, place.category),
+            (charge.layer, charge.category),
             (Layer::Other, Category::KernelMemory)
         );
     }

@@ -17,12 +17,12 @@ const TOP: usize = 12;
 fn module_name(collector: &Collector, code: Code) -> Option<String> {
     match code {
         Code::Kernel(number) => {
-            let placement = collector.stack(number);
-            if placement.place.layer == Layer::Idle {
+            let stack = collector.stack(number);
+            if stack.charge.layer == Layer::Idle {
                 return None;
             }
             let symbols = collector.attributor().symbols();
-            let module = placement.frames.iter().flatten().next();
+            let module = stack.frames.iter().flatten().next();
             let module = module.and_then(|&id| symbols.module(id));
             Some(module.map_or_else(|| "[kernel]".to_owned(), |name| format!("[{name}]")))
         }
@@ -48,21 +48,21 @@ pub(crate) fn modules(passes: &Passes<'_>, collector: &Collector) -> Named<Cost>
             sums
         })
         .collect();
-    let main_place = passes
+    let main_index = passes
         .all
         .iter()
         .position(|pass| std::ptr::eq(pass, passes.main));
-    let main = &by_name[main_place.unwrap_or(0)];
+    let main = &by_name[main_index.unwrap_or(0)];
     let mut names: Vec<_> = main.iter().collect();
     names.sort_by(|one, other| other.1.total_cmp(one.1).then(one.0.cmp(other.0)));
     let whole = passes.main.tally.busy();
     let costs = names.into_iter().map(|(name, &weight)| {
         let amount = |tally: &Tally| {
-            let place = passes
+            let index = passes
                 .all
                 .iter()
                 .position(|pass| std::ptr::eq(&pass.tally, tally));
-            let sums = place.and_then(|place| by_name.get(place));
+            let sums = index.and_then(|index| by_name.get(index));
             sums.and_then(|sums| sums.get(name)).copied().unwrap_or(0.0)
         };
         let cost = Cost {
@@ -108,7 +108,7 @@ pub(crate) fn processes(passes: &Passes<'_>, collector: &Collector) -> Vec<Proce
     rows
 }
 
-/// The leaves of the stacks whose place `chosen` accepts, by their share of busy kernel time.
+/// The leaves of the stacks whose charge `chosen` accepts, by share of busy kernel time.
 pub(crate) fn top_leaves(
     tally: &Tally,
     collector: &Collector,
@@ -118,12 +118,12 @@ pub(crate) fn top_leaves(
     let mut sums: HashMap<&str, f64> = HashMap::new();
     for (&(pid, code), weight) in &tally.codes {
         let Code::Kernel(number) = code else { continue };
-        let placement = collector.stack(number);
-        let is_idle = placement.place.layer == Layer::Idle || (pid == 0 && symbols.is_empty());
-        if is_idle || !chosen(&placement.place) {
+        let stack = collector.stack(number);
+        let is_idle = stack.charge.layer == Layer::Idle || (pid == 0 && symbols.is_empty());
+        if is_idle || !chosen(&stack.charge) {
             continue;
         }
-        let leaf = placement.frames.first().copied().flatten();
+        let leaf = stack.frames.first().copied().flatten();
         let name = leaf.map_or("[unresolved]", |id| symbols.name(id));
         *sums.entry(name).or_default() += weight.weight;
     }

@@ -1,7 +1,7 @@
-//! Folded stacks, one a line: `command;outermost;...;leaf COUNT`, as flame graph tools read them.
+//! Folded stacks for flame graph tools, one in a line: `command;outermost;...;leaf COUNT`.
 //!
-//! Names of user code are looked for after the window, one file at a time, so that measuring pays
-//! nothing for them.
+//! Functions of user code are looked up after the window, so that the profile does not include the
+//! cost.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
@@ -13,10 +13,10 @@ use blazesym::symbolize::{Input, Symbolizer};
 use crate::process::{GENERATED, ObjectId, file_name};
 use crate::tally::{Code, Collector, Tally};
 
-/// Names of instructions by file and place in it.
+/// Names of functions by file and offset in it.
 type Names = HashMap<(ObjectId, u64), String>;
 
-/// Writes the samples of a tally as folded stacks, in the order of their text.
+/// Writes the samples of a tally as folded stacks, sorted by text.
 ///
 /// # Errors
 /// The writer fails.
@@ -51,12 +51,12 @@ fn line(pid: u32, code: Code, collector: &Collector, names: &Names) -> String {
                 push(frame.map_or("[unresolved]", |id| symbols.name(id)));
             }
         }
-        Code::User(Some(place)) => {
+        Code::User(Some(location)) => {
             push(&format!(
                 "[{}]",
-                file_name(collector.processes().object(place.0))
+                file_name(collector.processes().object(location.0))
             ));
-            if let Some(name) = names.get(&place) {
+            if let Some(name) = names.get(&location) {
                 push(name);
             }
         }
@@ -65,7 +65,7 @@ fn line(pid: u32, code: Code, collector: &Collector, names: &Names) -> String {
     line
 }
 
-/// Semicolons part functions, line ends part stacks.
+/// Replaces the separators of functions and of stacks.
 fn clean(name: &str) -> String {
     name.replace([';', '\n'], ":")
 }
@@ -87,14 +87,17 @@ fn names(tally: &Tally, collector: &Collector) -> Names {
     for (object, offsets) in offsets {
         let path = collector.processes().object(object);
         let pid = seen_in.get(&object).copied().unwrap_or(0);
-        // A file of another mount namespace is reached through its process.
+        // A process's root reaches files of another mount namespace.
         let through_process = format!("/proc/{pid}/root{path}");
-        let places = [through_process.as_str(), path];
-        let Some(place) = places.into_iter().find(|place| Path::new(place).is_file()) else {
+        let candidates = [through_process.as_str(), path];
+        let Some(file) = candidates
+            .into_iter()
+            .find(|file| Path::new(file).is_file())
+        else {
             continue;
         };
-        let source = Source::Elf(Elf::new(place));
-        // A file without symbols leaves its instructions without names.
+        let source = Source::Elf(Elf::new(file));
+        // A file without symbols has no names.
         let Ok(found) = symbolizer.symbolize(&source, Input::FileOffset(&offsets)) else {
             continue;
         };

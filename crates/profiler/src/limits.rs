@@ -1,5 +1,4 @@
-//! Notes that a reader of a report needs: what was not measured, what was measured indirectly, and what
-//! went wrong.
+//! Notes on a report: what was not measured, what was measured indirectly, and what went wrong.
 
 use perpacket_cost::EventKind;
 
@@ -69,7 +68,7 @@ fn about_samples(
         .filter(|&share| share > MISSING_NOTABLE)
     {
         limits.push(format!(
-            "{:.0} % of the timer's samples never came: this machine samples no processor at rest, \
+            "{:.0} % of the timer's samples are missing: this machine does not sample idle processors, \
              and what interrupts do on top of one is missing; a busy loop of lowest priority on each \
              processor (chrt -i 0) makes it visible",
             100.0 * share
@@ -121,7 +120,7 @@ fn about_symbols(report: &Report, context: &Context<'_>, limits: &mut Vec<String
     if report.backend == Backend::CpuClock && report.skid_share > TOLERANCE {
         limits.push(format!(
             "{:.1} % of kernel samples landed where interrupts are turned on again: they are charged \
-             by their chains, and their leaves say nothing",
+             by their chains, and their leaves have no meaning",
             100.0 * report.skid_share
         ));
     }
@@ -138,8 +137,8 @@ fn about_closure(report: &Report, passes: &[PassResult], limits: &mut Vec<String
             ));
         }
         Some(closure) if closure.difference.abs() > TOLERANCE => limits.push(format!(
-            "the layers and /proc/stat differ by {:+.1} %, but its ticks tell no less than {:.1} % \
-             apart here",
+            "the layers and /proc/stat differ by {:+.1} %, but its ticks do not resolve less \
+             than {:.1} % here",
             100.0 * closure.difference,
             100.0 * closure.resolution
         )),
@@ -154,8 +153,8 @@ fn about_closure(report: &Report, passes: &[PassResult], limits: &mut Vec<String
     let share = stolen as f64 / (stolen + all).max(1) as f64;
     if share > STOLEN_NOTABLE {
         limits.push(format!(
-            "the hypervisor gave {:.1} % of the time to others: costs hold the waiting it caused \
-             inside a sample's code only in part",
+            "the hypervisor ran other machines for {:.1} % of the time: costs include only part of that \
+             waiting",
             100.0 * share
         ));
     }

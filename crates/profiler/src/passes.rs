@@ -1,6 +1,6 @@
-//! What a profile is computed from: the passes over a window, and the circumstances.
+//! The data that a report is computed from: the passes over a window, and their context.
 
-use perpacket_cost::EventKind;
+use perpacket_cost::{EventKind, Window};
 
 use crate::capture::{Backend, GroupCounts};
 use crate::count::Activity;
@@ -74,7 +74,7 @@ impl<'a> Passes<'a> {
         self.all.iter().find(|pass| pass.tally.event == event)
     }
 
-    /// The cost of whatever `select` picks out of the sums.
+    /// The cost of the sum that `select` returns.
     pub fn cost(&self, select: &dyn Fn(&Sums) -> f64) -> Cost {
         let slices = self.main.tally.slices.values();
         let estimate = share(slices.map(|sums| (select(sums), busy(sums))));
@@ -108,9 +108,18 @@ impl<'a> Passes<'a> {
     pub fn sum(&self, count: impl Fn(&PassResult) -> u64) -> u64 {
         self.all.iter().map(count).sum()
     }
+
+    /// The activity of each pass.
+    pub fn windows(&self) -> impl Iterator<Item = &'a Window> + use<'a> {
+        self.all.iter().map(|pass| &pass.activity.window)
+    }
+
+    pub fn sum_windows(&self, count: impl Fn(&Window) -> u64) -> u64 {
+        self.windows().map(count).sum()
+    }
 }
 
-/// An amount for each of a number of things; `None` if there are none.
+/// An amount divided by a count; `None` if the count is zero.
 fn per(amount: f64, number: u64) -> Option<f64> {
     (number > 0).then(|| amount / number as f64)
 }

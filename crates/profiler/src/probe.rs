@@ -1,7 +1,6 @@
-//! What this machine can do, found out by trying.
+//! What this machine can do, found by trying.
 //!
-//! Each answer says what a lack costs and what would mend it, so that a list of them is advice and
-//! not only a table.
+//! A missing capability is reported with its cost and the next step.
 
 use std::fs::{self, OpenOptions};
 use std::path::Path;
@@ -15,24 +14,24 @@ use crate::capture::events;
 use crate::capture::perf::{PARANOID, try_open};
 use crate::kernel::KernelSymbols;
 
-/// Where the kernel says whether it hides addresses.
-const RESTRICT: &str = "/proc/sys/kernel/kptr_restrict";
+/// The setting that hides kernel addresses.
+const KPTR_RESTRICT: &str = "/proc/sys/kernel/kptr_restrict";
 
-/// The kernel's own types.
+/// The kernel's type information.
 const BTF: &str = "/sys/kernel/btf/vmlinux";
 
-/// One thing a machine may be able to do.
+/// Something that a machine may be able to do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Capability {
     /// Its name.
     pub name: &'static str,
-    /// Whether it is there.
+    /// Whether this machine has it.
     pub available: bool,
     /// What was found.
     pub detail: String,
-    /// What cannot be done without it; empty where it is there.
+    /// What fails without it; empty if available.
     pub cost_of_lack: &'static str,
-    /// What would mend it; empty where it is there.
+    /// How to get it; empty if available.
     pub next_step: &'static str,
 }
 
@@ -158,15 +157,15 @@ fn counters(events: &[&str]) -> Capability {
     Capability::new(
         "pmu",
         found,
-        "time is measured, cycles, instructions and cache misses are not, and functions that run with \
-         interrupts off are seen only where they turn them on again",
+        "only time is measured, no cycles, instructions or cache misses; functions that run with \
+         interrupts off are sampled where they enable interrupts again",
         "run on hardware, or let the hypervisor pass performance counters to this machine",
     )
 }
 
 fn symbols() -> Capability {
     let symbols = KernelSymbols::read(Path::new("/proc/kallsyms")).unwrap_or_default();
-    let restrict = setting(RESTRICT);
+    let restrict = setting(KPTR_RESTRICT);
     let found = if symbols.is_empty() {
         let why = if symbols.are_hidden() {
             "hidden"
@@ -250,17 +249,17 @@ fn tun() -> Capability {
 
 fn io_uring() -> Capability {
     let found = perpacket_linux::uring::is_available()
-        .map(|()| "the system call answers".to_owned())
+        .map(|()| "the system call works".to_owned())
         .map_err(|error| error.to_string());
     Capability::new(
         "io_uring",
         found,
         "servers and load generators use epoll",
-        "`sysctl kernel.io_uring_disabled=0`, and a container that does not forbid the system call",
+        "`sysctl kernel.io_uring_disabled=0`, and a container that allows the system call",
     )
 }
 
-/// A queueing discipline: built in, loaded, or there to be loaded.
+/// A queueing discipline: built in, or a module that is loaded or can be.
 fn discipline(name: &'static str, cost_of_lack: &'static str) -> Capability {
     let symbol = format!("{name}_enqueue");
     let is_linked = fs::read_to_string("/proc/kallsyms").is_ok_and(|text| {
@@ -281,7 +280,7 @@ fn discipline(name: &'static str, cost_of_lack: &'static str) -> Capability {
     } else {
         Err("neither in the kernel nor as a module".to_owned())
     };
-    let step = "use a kernel that has it, or go without";
+    let step = "use a kernel that has it";
     Capability::new(name, found, cost_of_lack, step)
 }
 
@@ -290,7 +289,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_lack_comes_with_its_cost_and_a_next_step() {
+    fn every_missing_capability_has_a_cost_and_a_next_step() {
         let found = probe();
         assert!(found.get("perf_cpu_wide").is_some());
         for one in &found.capabilities {

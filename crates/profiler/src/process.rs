@@ -1,31 +1,31 @@
-//! Which program a process runs and which file an instruction of it lies in.
+//! The program of each process, and the file that contains an instruction.
 //!
-//! A process is looked up in `/proc` when its first sample comes, and followed from then on by the
-//! kernel's own records, so that short-lived ones are known too. Instructions are kept as places
-//! in files; names are found after the window.
+//! The first sample of a process reads its maps from `/proc`. The kernel's records update them, so
+//! that short-lived processes are known too. An instruction is stored as an offset in a file; its
+//! function is looked up after the window.
 
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
-/// A file that holds code, by its place in the table.
+/// The index of a file with code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectId(u32);
 
 impl ObjectId {
-    /// Its place in the table.
+    /// The index in the table.
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// What is known of a process.
+/// A process with its maps.
 #[derive(Clone, Debug, Default)]
 pub struct Process {
-    /// Its name as the kernel has it, 15 characters at most.
+    /// The kernel's name for it, at most 15 characters.
     pub command: String,
-    /// The file it runs; none for a kernel thread.
+    /// Path of the executable; `None` for a kernel thread.
     pub executable: Option<String>,
     maps: Vec<Map>,
 }
@@ -44,47 +44,47 @@ struct Map {
 pub struct Processes {
     known: HashMap<u32, Process>,
     objects: Vec<String>,
-    numbers: HashMap<String, ObjectId>,
+    ids: HashMap<String, ObjectId>,
     parents: HashMap<u32, u32>,
 }
 
-/// Generations that are looked back: more are a loop of reused numbers.
-const GENERATIONS: usize = 64;
+/// Most ancestors to follow. A longer chain is a loop of reused process ids.
+const ANCESTOR_LIMIT: usize = 64;
 
-/// The name of memory that holds code and no file: what a just-in-time compiler made.
+/// The name of code without a file, such as a just-in-time compiler's.
 pub const GENERATED: &str = "[generated]";
 
 impl Processes {
-    /// The path of a file that holds code, or the kernel's name of it in brackets.
+    /// The path of a file with code, or the kernel's name in brackets.
     #[must_use]
     pub fn object(&self, id: ObjectId) -> &str {
         &self.objects[id.index()]
     }
 
-    /// What is known of a process.
+    /// The process, if it is known.
     #[must_use]
     pub fn get(&self, pid: u32) -> Option<&Process> {
         self.known.get(&pid)
     }
 
-    /// Looks a process up in `/proc` unless it is known.
-    pub fn meet(&mut self, pid: u32) {
+    /// Reads a process from `/proc` unless it is known.
+    pub fn ensure_known(&mut self, pid: u32) {
         if self.known.contains_key(&pid) {
             return;
         }
-        let place = Path::new("/proc").join(pid.to_string());
-        let command = fs::read_to_string(place.join("comm")).unwrap_or_default();
+        let folder = Path::new("/proc").join(pid.to_string());
+        let command = fs::read_to_string(folder.join("comm")).unwrap_or_default();
         let mut process = Process {
             command: command.trim_end().to_owned(),
             executable: executable(pid),
             maps: Vec::new(),
         };
-        for line in fs::read_to_string(place.join("maps"))
+        for line in fs::read_to_string(folder.join("maps"))
             .unwrap_or_default()
             .lines()
         {
             if let Some((start, end, offset, path)) = executable_map(line) {
-                let object = self.number(path);
+                let object = self.object_id(path);
                 process.insert(Map {
                     start,
                     end,
@@ -96,8 +96,8 @@ impl Processes {
         self.known.insert(pid, process);
     }
 
-    /// A process began another program, or its first thread renamed itself.
-    pub fn renamed(&mut self, pid: u32, leader: bool, name: &str, executed: bool) {
+    /// Records that a process executed a program, or that its first thread changed its name.
+    pub fn record_command(&mut self, pid: u32, leader: bool, name: &str, executed: bool) {
         if executed {
             self.known.insert(
                 pid,
@@ -112,10 +112,10 @@ impl Processes {
         }
     }
 
-    /// A file was mapped.
-    pub fn mapped(&mut self, pid: u32, start: u64, length: u64, offset: u64, path: &str) {
+    /// Records that a process mapped a file.
+    pub fn record_map(&mut self, pid: u32, start: u64, length: u64, offset: u64, path: &str) {
         let path = if path == "//anon" { GENERATED } else { path };
-        let object = self.number(path);
+        let object = self.object_id(path);
         let process = self.known.entry(pid).or_default();
         if process.executable.is_none() && path.starts_with('/') {
             // The kernel maps the program itself first.
@@ -129,26 +129,24 @@ impl Processes {
         });
     }
 
-    /// A process began as a copy of another; a thread is none.
-    pub fn forked(&mut self, pid: u32, parent: u32) {
-        if pid != parent {
-            self.parents.insert(pid, parent);
+    /// Records a fork. A new thread is in its parent's process and is ignored.
+    pub fn record_fork(&mut self, pid: u32, parent: u32) {
+        if pid == parent {
+            return;
         }
-        if pid != parent
-            && let Some(process) = self.known.get(&parent)
-        {
-            let copy = process.clone();
-            self.known.insert(pid, copy);
+        self.parents.insert(pid, parent);
+        if let Some(process) = self.known.get(&parent) {
+            self.known.insert(pid, process.clone());
         }
     }
 
-    /// Whether a process is another or began from it, its children or theirs.
+    /// Whether a process is `ancestor` or a descendant of it.
     pub fn descends(&mut self, mut pid: u32, ancestor: u32) -> bool {
-        for _ in 0..GENERATIONS {
+        for _ in 0..ANCESTOR_LIMIT {
             if pid == ancestor {
                 return true;
             }
-            // The parent when it was first asked for: that of an orphan changes.
+            // Remember the first parent: an orphan gets another.
             pid = *self
                 .parents
                 .entry(pid)
@@ -160,7 +158,7 @@ impl Processes {
         false
     }
 
-    /// The file that an instruction of a process lies in, and where in it.
+    /// The file that contains an instruction of a process, and the offset in it.
     #[must_use]
     pub fn find(&self, pid: u32, address: u64) -> Option<(ObjectId, u64)> {
         let maps = &self.known.get(&pid)?.maps;
@@ -169,56 +167,56 @@ impl Processes {
         (address < map.end).then_some((map.object, address - map.start + map.offset))
     }
 
-    fn number(&mut self, path: &str) -> ObjectId {
-        if let Some(&id) = self.numbers.get(path) {
+    fn object_id(&mut self, path: &str) -> ObjectId {
+        if let Some(&id) = self.ids.get(path) {
             return id;
         }
         let id = ObjectId(self.objects.len() as u32);
         self.objects.push(path.to_owned());
-        self.numbers.insert(path.to_owned(), id);
+        self.ids.insert(path.to_owned(), id);
         id
     }
 }
 
 impl Process {
-    /// A new map takes the place of those it covers.
+    /// Adds a map and removes those that it overlaps.
     fn insert(&mut self, map: Map) {
         self.maps
             .retain(|old| old.end <= map.start || old.start >= map.end);
-        let place = self.maps.partition_point(|old| old.start < map.start);
-        self.maps.insert(place, map);
+        let index = self.maps.partition_point(|old| old.start < map.start);
+        self.maps.insert(index, map);
     }
 }
 
-/// The file a process runs; none for kernel threads and processes that have ended.
+/// Path of a process's executable; `None` for kernel threads and ended processes.
 #[must_use]
 pub fn executable(pid: u32) -> Option<String> {
     let path = fs::read_link(format!("/proc/{pid}/exe")).ok()?;
     Some(path.to_string_lossy().into_owned())
 }
 
-/// The process that a process began from.
+/// The parent of a process.
 fn parent(pid: u32) -> Option<u32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
     line.trim().parse().ok()
 }
 
-/// The first of the processes that a process is a copy of: the one that a server with several
-/// processes was started as, whichever of them is named.
+/// The oldest process that a process was forked from without execve. For any process of a server,
+/// this is the process that was started.
 ///
-/// A copy has the auxiliary vector of its original, whose addresses are random in each program that
-/// is started (proc(5), getauxval(3)): so two runs of one file are told from copies.
+/// A fork has its parent's auxiliary vector. execve makes a vector with new random addresses
+/// (proc(5), getauxval(3)), also for the same file.
 #[must_use]
 pub fn original(mut pid: u32) -> u32 {
     let vector = |pid: u32| fs::read(format!("/proc/{pid}/auxv")).ok();
-    for _ in 0..GENERATIONS {
+    for _ in 0..ANCESTOR_LIMIT {
         let Some(parent) = parent(pid).filter(|&parent| parent > 1) else {
             break;
         };
-        let is_copy =
+        let is_fork =
             vector(pid).is_some_and(|mine| !mine.is_empty() && vector(parent) == Some(mine));
-        if !is_copy {
+        if !is_fork {
             break;
         }
         pid = parent;
@@ -242,10 +240,10 @@ fn executable_map(line: &str) -> Option<(u64, u64, u64, &str)> {
     }
     let offset = fields.next()?;
     let (_device, _inode) = (fields.next()?, fields.next()?);
-    // A path may hold blanks; it begins at the first slash or bracket after the numbers.
+    // A path may contain blanks. It begins at the first slash or bracket.
     let path = rest
         .find(['/', '['])
-        .map_or(GENERATED, |place| rest[place..].trim_end());
+        .map_or(GENERATED, |start| rest[start..].trim_end());
     let number = |text| u64::from_str_radix(text, 16).ok();
     Some((number(start)?, number(end)?, number(offset)?, path))
 }
@@ -257,8 +255,8 @@ mod tests {
     #[test]
     fn an_instruction_is_found_in_its_file() {
         let mut processes = Processes::default();
-        processes.mapped(7, 0x1000, 0x1000, 0x400, "/usr/sbin/server");
-        processes.mapped(7, 0x8000, 0x1000, 0, "/lib/libc.so.6");
+        processes.record_map(7, 0x1000, 0x1000, 0x400, "/usr/sbin/server");
+        processes.record_map(7, 0x8000, 0x1000, 0, "/lib/libc.so.6");
         let (object, offset) = processes.find(7, 0x1010).unwrap();
         assert_eq!(
             (processes.object(object), offset),
@@ -272,21 +270,21 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_of_a_process_has_its_files_and_a_new_program_has_not() {
+    fn fork_copies_the_maps_and_exec_drops_them() {
         let mut processes = Processes::default();
-        processes.mapped(7, 0x1000, 0x1000, 0, "/usr/sbin/server");
-        processes.forked(900_000_001, 7);
+        processes.record_map(7, 0x1000, 0x1000, 0, "/usr/sbin/server");
+        processes.record_fork(900_000_001, 7);
         assert!(processes.find(900_000_001, 0x1010).is_some());
-        processes.renamed(900_000_001, true, "other", true);
+        processes.record_command(900_000_001, true, "other", true);
         assert!(processes.find(900_000_001, 0x1010).is_none());
     }
 
     #[test]
-    fn a_process_descends_from_who_began_it_and_from_nobody_else() {
+    fn a_process_descends_from_its_ancestors_only() {
         let mut processes = Processes::default();
-        processes.forked(900_000_001, 900_000_000);
-        processes.forked(900_000_002, 900_000_001);
-        processes.forked(900_000_003, 900_000_000);
+        processes.record_fork(900_000_001, 900_000_000);
+        processes.record_fork(900_000_002, 900_000_001);
+        processes.record_fork(900_000_003, 900_000_000);
         assert!(processes.descends(900_000_001, 900_000_001));
         assert!(processes.descends(900_000_002, 900_000_000));
         assert!(!processes.descends(900_000_003, 900_000_001));
@@ -295,9 +293,9 @@ mod tests {
     }
 
     #[test]
-    fn copies_lead_to_what_was_started_and_another_run_of_the_file_does_not() {
+    fn a_fork_leads_to_its_original_and_another_run_of_the_file_does_not() {
         use std::io::{BufRead, BufReader};
-        // Two background jobs: a copy of the shell, and the shell's file run anew.
+        // Two background jobs: a fork of the shell, and a new run of the shell's file.
         let script = "(while read line; do :; done; :) <&3 & echo $!; \
                       sh -c 'while read line; do :; done; :' <&3 & echo $!; wait";
         let mut shell = std::process::Command::new("sh")
@@ -308,29 +306,29 @@ mod tests {
             .unwrap();
         let mut lines = BufReader::new(shell.stdout.take().unwrap()).lines();
         let mut number = || lines.next().unwrap().unwrap().parse::<u32>().unwrap();
-        let (copy, other) = (number(), number());
-        // The second is a copy until it has begun its program.
+        let (fork, other) = (number(), number());
+        // The second is a fork until it calls execve.
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
         while original(other) != other && std::time::Instant::now() < deadline {
             std::thread::yield_now();
         }
-        let found = (original(copy), original(other));
+        let found = (original(fork), original(other));
         drop(shell.stdin.take());
         shell.wait().unwrap();
         assert_eq!(found, (shell.id(), other));
     }
 
     #[test]
-    fn a_later_map_covers_an_earlier_one() {
+    fn a_later_map_replaces_an_earlier_one() {
         let mut processes = Processes::default();
-        processes.mapped(7, 0x1000, 0x1000, 0, "/a");
-        processes.mapped(7, 0x1800, 0x100, 0, "/b");
+        processes.record_map(7, 0x1000, 0x1000, 0, "/a");
+        processes.record_map(7, 0x1800, 0x100, 0, "/b");
         let (object, _) = processes.find(7, 0x1810).unwrap();
         assert_eq!(processes.object(object), "/b");
     }
 
     #[test]
-    fn a_line_of_maps_is_read() {
+    fn a_line_of_proc_maps_is_parsed() {
         let line = "7f0000001000-7f0000003000 r-xp 00002000 08:01 123   /opt/a b/lib.so";
         let expected = (
             0x7f00_0000_1000,

@@ -237,7 +237,7 @@ impl Profiler {
         self.collector.begin(pass.sample);
         let before = self.sources.read(&self.cpus)?;
         // The server goes on answering, so this is the last step before the window begins.
-        let asked = self.requests.as_ref().map(RequestCounter::ask);
+        let asked = self.requests.as_ref().map(RequestCounter::read);
         let answered = asked.transpose()?;
         source.start()?;
         let began = Instant::now();
@@ -253,7 +253,7 @@ impl Profiler {
         }
         let group = source.stop()?;
         let duration_s = began.elapsed().as_secs_f64();
-        let asked = self.requests.as_ref().map(RequestCounter::ask);
+        let asked = self.requests.as_ref().map(RequestCounter::read);
         let answered_after = asked.transpose()?;
         let after = self.sources.read(&self.cpus)?;
         let collector = &mut self.collector;

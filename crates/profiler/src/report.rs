@@ -1,8 +1,8 @@
-//! The document that a profile is: every field that the JSON has.
+//! The report of a profile: every field of the JSON document.
 //!
-//! Shares are of busy CPU time, which excludes the idle loop. With performance counters, shares are of
-//! cycles, and each event is divided by the packets of its own pass. Without counters everything is
-//! time, and no field is named after cycles.
+//! Shares are of busy CPU time, without the idle loop. With performance counters, shares are of
+//! cycles, and each event is divided by the packets of its pass. Without counters, fields of cycles
+//! are absent.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use serde::{Serialize, Serializer};
 use crate::capture::Backend;
 use crate::count::{Drops, Interface};
 
-/// Names with values in a fixed order, written as a JSON object.
+/// Named values in a fixed order: a JSON object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Named<T>(pub Vec<(String, T)>);
 
@@ -35,30 +35,30 @@ impl<T: Serialize> Serialize for Named<T> {
     }
 }
 
-/// What one layer, kind, region, category or module cost.
+/// The cost of one layer, kind, region, category or module.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Cost {
     /// Processor time.
     pub cpu_s: Option<f64>,
-    /// Share of the busy time (of the busy cycles where they were counted).
+    /// Share of busy time, or of busy cycles if they were counted.
     pub share: f64,
-    /// Lower bound of the share's 95 % interval, from the spread over slices of 100 ms: samples are
-    /// not independent, batches of them nearly are. Absent in windows of less than four slices.
+    /// Lower bound of the share's 95 % interval, from the spread over slices of 100 ms: single
+    /// samples are not independent. Absent in windows under four slices.
     pub low: Option<f64>,
     /// Upper bound of that interval.
     pub high: Option<f64>,
-    /// Processor time by packet, sent or received.
+    /// Processor time for each packet sent or received.
     pub cpu_ns_per_packet: Option<f64>,
-    /// Processor time by request.
+    /// Processor time for each request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_ns_per_request: Option<f64>,
-    /// Cycles by packet; only where cycles were counted.
+    /// Cycles for each packet, if counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cycles_per_packet: Option<f64>,
-    /// Instructions by packet; only where they were counted.
+    /// Instructions for each packet, if counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instructions_per_packet: Option<f64>,
-    /// Last-level cache misses by packet; only where they were counted.
+    /// Last-level cache misses for each packet, if counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub llc_misses_per_packet: Option<f64>,
 }
@@ -66,7 +66,7 @@ pub struct Cost {
 /// Packets, counted as frames at the interfaces and as segments and datagrams by the protocols.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Packets {
-    /// Frames sent by all interfaces of the namespace; one over loopback is sent and received.
+    /// Frames sent by all interfaces of the namespace. A loopback frame is both sent and received.
     pub sent: u64,
     /// Frames received.
     pub received: u64,
@@ -103,91 +103,90 @@ pub struct SymbolShare {
 /// The idle loop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Idle {
-    /// Time in it.
+    /// Time in the idle loop.
     pub cpu_s: f64,
     /// Share of all time of the processors.
     pub share_of_time: f64,
 }
 
-/// Whether busy time agrees with `/proc/stat`.
+/// Busy time compared with `/proc/stat`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Closure {
     /// Busy time by samples.
     pub profile_cpu_s: f64,
     /// User, nice, system, interrupt and softirq time by `/proc/stat`.
     pub stat_cpu_s: f64,
-    /// The first over the second, less one.
+    /// `profile_cpu_s / stat_cpu_s - 1`.
     pub difference: f64,
-    /// What `/proc/stat` can tell apart here: it counts ticks, so on partly busy processors it is an
-    /// estimate itself (two standard deviations).
+    /// Uncertainty of `stat_cpu_s` as a share (two standard deviations): ticks are samples too.
     pub resolution: f64,
 }
 
-/// What the profiler itself cost.
+/// The cost of profiling.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Overhead {
     /// Processor time of the profiling process.
     pub profiler_cpu_s: f64,
     /// Its share of the busy time.
     pub share: f64,
-    /// What that leaves out.
+    /// What the numbers exclude.
     pub note: &'static str,
 }
 
-/// User code of the server, where one was named.
+/// User code of the server that --pid names.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ServerTime {
     /// Its process.
     pub pid: u32,
-    /// User time of the processes that began from what was started as the server.
+    /// User time of the process that was started as the server and of its descendants.
     pub user: Cost,
 }
 
 /// A process and the time it ran.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ProcessTime {
-    /// Its number.
+    /// Its process id.
     pub pid: u32,
     /// Its name.
     pub command: String,
     /// Time in its own code.
     pub user_cpu_s: f64,
-    /// Time in the kernel while it was there, interrupts on top of it included.
+    /// Time in the kernel while it ran, with the interrupts in that time.
     pub kernel_cpu_s: f64,
 }
 
-/// What every packet cost, layer by layer, in one window.
+/// The cost of every packet, layer by layer, in one window.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// Version of this document.
     pub schema: u32,
-    /// Where samples come from.
+    /// How processor time was measured.
     pub backend: Backend,
     /// Length of the window, over all passes.
     pub window_s: f64,
     /// The processors.
     pub cpus: Vec<usize>,
-    /// Samples a second and processor.
+    /// Samples a second on each processor.
     pub frequency_hz: u32,
     /// Samples, idle ones included.
     pub samples: u64,
-    /// Records the kernel had no room for.
+    /// Records lost because a ring was full.
     pub lost: u64,
     /// Times the kernel stopped sampling.
     pub throttled: u64,
-    /// Share of the clock's samples that never came: some machines sample no processor at rest.
-    /// Only where time is sampled, as a clock alone says how many there should be.
+    /// Share of the expected timer samples that are missing: some machines do not sample idle
+    /// processors. Absent if time was not sampled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing_share: Option<f64>,
     /// Packets.
     pub packets: Packets,
     /// Bytes.
     pub bytes: Bytes,
-    /// Requests, where somebody counted them.
+    /// Requests, if counted.
     pub requests: Option<u64>,
-    /// Switches from thread to thread, on the whole machine.
+    /// Context switches of the whole machine.
     pub context_switches: u64,
-    /// Page faults, on the whole machine.
+    /// Page faults of the whole machine.
     pub page_faults: u64,
     /// Packets dropped.
     pub drops: u64,
@@ -205,39 +204,39 @@ pub struct Report {
     pub layers: Named<Cost>,
     /// By kind of work.
     pub kinds: Named<Cost>,
-    /// Shares of the busy time by layer and kind, zeros left out.
+    /// Shares of the busy time by layer and kind, without zeros.
     pub layer_kinds: Named<Named<f64>>,
     /// The seven regions of TR05-450.
     pub regions: Named<Cost>,
-    /// The categories of *Communication Breakdown*, idle among them without a share of busy time.
+    /// The categories of *Communication Breakdown*. `idle` has a time and no share.
     pub categories: Named<Cost>,
     /// Kernel, kernel modules and files of user code.
     pub modules: Named<Cost>,
     /// The eight categories of the SIGCOMM 2021 study.
     pub host_stack: Named<Cost>,
-    /// The server's user code, where one was named.
+    /// The server's user code, if --pid names a server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<ServerTime>,
-    /// The processes that took most.
+    /// The processes with the most time.
     pub processes: Vec<ProcessTime>,
     /// Share of the kernel's busy time that no rule claimed.
     pub unclaimed_share: f64,
-    /// The functions it ended in.
+    /// The leaf functions of that share.
     pub unclaimed_top: Vec<SymbolShare>,
-    /// Share of the kernel's busy time whose leaf is only where a clock lands.
+    /// Share of the kernel's busy time that was sampled where interrupts are enabled again.
     pub skid_share: f64,
-    /// The functions it landed on.
+    /// The leaf functions of that share's samples.
     pub skid_top: Vec<SymbolShare>,
-    /// Counts of the counter groups, where there were counters, the sampled event of each first.
+    /// Counts of each counter group; empty without counters.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub counters: Vec<BTreeMap<String, u64>>,
-    /// Whether the sum agrees with what the kernel says.
+    /// The sum of the layers compared with `/proc/stat`.
     pub closure: Option<Closure>,
-    /// What measuring cost.
+    /// The cost of profiling.
     pub overhead: Overhead,
-    /// Exit status of the command, where there was one and it ended.
+    /// Exit status of the command, if one ran and ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exit_status: Option<i32>,
-    /// What has to be known to read this.
+    /// Notes on what the numbers do and do not show.
     pub limits: Vec<String>,
 }

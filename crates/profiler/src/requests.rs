@@ -1,6 +1,6 @@
-//! How many requests a server says it has answered, asked over HTTP at both ends of a window.
+//! Reads a server's number of answered requests over HTTP, at both ends of a window.
 //!
-//! Two answers are understood: JSON with a `requests` number, as perpacket's own servers give at
+//! Two formats are accepted: JSON with a number `requests`, as perpacket's servers return at
 //! `/.perpacket/report`, and the text of nginx's stub_status.
 
 use std::io::{Read, Write};
@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use crate::error::ProfileError;
 
-/// How long a server has to answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Time that the server has to respond.
+const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Largest answer that is read.
-const ANSWER_LIMIT_BYTES: u64 = 1 << 20;
+/// Largest response that is read.
+const RESPONSE_LIMIT_BYTES: u64 = 1 << 20;
 
-/// A page that tells a number of requests.
+/// The URL of a page with the number of answered requests.
 #[derive(Clone, Debug)]
 pub struct RequestCounter {
     url: String,
@@ -23,17 +23,17 @@ pub struct RequestCounter {
     path: String,
 }
 
-/// What a page told.
+/// The number on the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Answered {
+pub struct RequestCount {
     /// Requests so far.
     pub requests: u64,
-    /// Whether asking is a request that is counted itself.
+    /// Whether the number includes the request for the page.
     pub counts_itself: bool,
 }
 
-impl Answered {
-    /// Requests from this answer to a later one, the asking left out.
+impl RequestCount {
+    /// Requests from this count to a later one, without the request for the later page.
     #[must_use]
     pub fn until(self, later: Self) -> u64 {
         let grown = later.requests.saturating_sub(self.requests);
@@ -45,11 +45,11 @@ impl RequestCounter {
     /// Parses `http://HOST[:PORT]/PATH`.
     ///
     /// # Errors
-    /// It is no such address.
+    /// It is not such a URL.
     pub fn new(url: &str) -> Result<Self, ProfileError> {
         let rest = url.strip_prefix("http://").unwrap_or_default();
         let (host, path) = match rest.find('/') {
-            Some(place) => rest.split_at(place),
+            Some(start) => rest.split_at(start),
             None => (rest, "/"),
         };
         if host.is_empty() || url.contains(|letter: char| letter.is_whitespace()) {
@@ -73,24 +73,24 @@ impl RequestCounter {
         })
     }
 
-    /// Asks the server.
+    /// Requests the page.
     ///
     /// # Errors
-    /// It does not answer, or with something else.
-    pub fn ask(&self) -> Result<Answered, ProfileError> {
+    /// The server does not respond, or the page has neither format.
+    pub fn read(&self) -> Result<RequestCount, ProfileError> {
         let failed = |reason: String| ProfileError::Requests {
             url: self.url.clone(),
             reason,
         };
-        let answer = self.get().map_err(|error| failed(error.to_string()))?;
-        let (head, body) = answer
+        let response = self.get().map_err(|error| failed(error.to_string()))?;
+        let (head, body) = response
             .split_once("\r\n\r\n")
-            .ok_or_else(|| failed("the answer is not HTTP".to_owned()))?;
+            .ok_or_else(|| failed("the response is not HTTP".to_owned()))?;
         let status = head.lines().next().unwrap_or_default();
         if status.split(' ').nth(1) != Some("200") {
             return Err(failed(format!("answered `{status}`, expected status 200")));
         }
-        understand(body).ok_or_else(|| {
+        parse(body).ok_or_else(|| {
             failed("expected JSON with a number `requests`, or nginx's stub_status".to_owned())
         })
     }
@@ -98,7 +98,7 @@ impl RequestCounter {
     fn get(&self) -> std::io::Result<String> {
         let mut last = std::io::Error::from(std::io::ErrorKind::NotFound);
         for address in self.host.to_socket_addrs()? {
-            match TcpStream::connect_timeout(&address, PATIENCE) {
+            match TcpStream::connect_timeout(&address, TIMEOUT) {
                 Ok(stream) => return self.exchange(stream),
                 Err(error) => last = error,
             }
@@ -107,24 +107,24 @@ impl RequestCounter {
     }
 
     fn exchange(&self, mut stream: TcpStream) -> std::io::Result<String> {
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
-        // HTTP/1.0: the answer ends where the connection does, and is in one piece.
+        stream.set_read_timeout(Some(TIMEOUT))?;
+        stream.set_write_timeout(Some(TIMEOUT))?;
+        // An HTTP/1.0 response ends with the connection and has no chunks.
         let request = format!(
             "GET {} HTTP/1.0\r\nHost: {}\r\nConnection: close\r\n\r\n",
             self.path, self.host
         );
         stream.write_all(request.as_bytes())?;
         let mut bytes = Vec::new();
-        stream.take(ANSWER_LIMIT_BYTES).read_to_end(&mut bytes)?;
+        stream.take(RESPONSE_LIMIT_BYTES).read_to_end(&mut bytes)?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 }
 
-fn understand(body: &str) -> Option<Answered> {
+fn parse(body: &str) -> Option<RequestCount> {
     let json: Option<serde_json::Value> = serde_json::from_str(body).ok();
     if let Some(requests) = json.and_then(|value| value.get("requests")?.as_u64()) {
-        return Some(Answered {
+        return Some(RequestCount {
             requests,
             counts_itself: false,
         });
@@ -133,7 +133,7 @@ fn understand(body: &str) -> Option<Answered> {
     let mut lines = body.lines();
     lines.find(|line| line.trim() == "server accepts handled requests")?;
     let requests = lines.next()?.split_ascii_whitespace().nth(2)?;
-    Some(Answered {
+    Some(RequestCount {
         requests: requests.parse().ok()?,
         counts_itself: true,
     })
@@ -144,19 +144,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_kinds_of_answer_are_understood() {
-        let json = understand("{\"schema\": 1, \"requests\": 42}").unwrap();
+    fn both_formats_are_parsed() {
+        let json = parse("{\"schema\": 1, \"requests\": 42}").unwrap();
         assert_eq!((json.requests, json.counts_itself), (42, false));
         let text =
             "Active connections: 1 \nserver accepts handled requests\n 3 3 17 \nReading: 0\n";
-        let nginx = understand(text).unwrap();
+        let nginx = parse(text).unwrap();
         assert_eq!((nginx.requests, nginx.counts_itself), (17, true));
-        assert_eq!(understand("<html>"), None);
+        assert_eq!(parse("<html>"), None);
     }
 
     #[test]
-    fn asking_nginx_is_no_request_of_a_client() {
-        let text = |requests| Answered {
+    fn the_request_for_nginxs_page_is_not_counted() {
+        let text = |requests| RequestCount {
             requests,
             counts_itself: true,
         };
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn only_plain_http_is_asked() {
+    fn only_plain_http_urls_are_accepted() {
         for wrong in ["https://a/", "a:80/x", "http://", "http://a b/"] {
             assert!(RequestCounter::new(wrong).is_err(), "{wrong}");
         }

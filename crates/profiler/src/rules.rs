@@ -1,8 +1,8 @@
-//! What functions and files belong to: rules as data, read from small TOML files.
+//! Rules that assign functions and files to layers, kinds and categories: small TOML files.
 //!
-//! Lists of symbol names rot with every kernel. A few prefixes on the call chain do not, so the
-//! compiled-in files hold prefixes, and a user's own file is asked first. The files' comments say
-//! what each table means.
+//! A new kernel outdates a list of symbol names, but hardly a few prefixes that are matched along
+//! the call chain. The compiled-in files therefore contain prefixes. A user's file precedes them.
+//! Comments in the files explain the tables.
 
 use std::collections::HashMap;
 use std::fs;
@@ -18,7 +18,7 @@ const LAYERS: &str = include_str!("../data/layers.toml");
 const KINDS: &str = include_str!("../data/kinds.toml");
 const PROGRAMS: &str = include_str!("../data/programs.toml");
 
-/// A layer, and the category where it is finer than the layer's own.
+/// The layer and the category that a rule assigns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
     /// The layer.
@@ -27,24 +27,24 @@ pub struct Owner {
     pub category: Category,
 }
 
-/// What the rules say of one function.
+/// What the rules state about one function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FunctionClass {
     /// Its layer.
     pub owner: Option<Owner>,
     /// What it does.
     pub kind: Option<Kind>,
-    /// A clock's samples pile up here, whatever ran before.
+    /// Whether a timer's samples of other code land here.
     pub skid: bool,
-    /// An interrupt or softirq begins here.
+    /// Whether an interrupt or softirq begins here.
     pub interrupt_entry: bool,
-    /// What it calls is a network driver.
+    /// Whether it calls network drivers.
     pub driver_caller: bool,
-    /// A kernel thread begins here.
+    /// Whether a kernel thread begins here.
     pub dead_end: bool,
 }
 
-/// Rules of one or more files; the first file that knows a name decides.
+/// Rules of one or more files. The first file that lists a name applies.
 #[derive(Clone, Debug)]
 pub struct Rules {
     files: Vec<RuleFile>,
@@ -54,7 +54,7 @@ impl Rules {
     /// The compiled-in rules.
     ///
     /// # Errors
-    /// A compiled-in file is wrong; a test excludes it.
+    /// A compiled-in file has a mistake; a test excludes this.
     pub fn builtin() -> Result<Self, ProfileError> {
         let files = [
             ("layers.toml", LAYERS),
@@ -69,10 +69,10 @@ impl Rules {
         })
     }
 
-    /// The compiled-in rules with those of a file before them.
+    /// The rules of a file, followed by the compiled-in ones.
     ///
     /// # Errors
-    /// The file cannot be read, or has a mistake, which is named with its line.
+    /// The file cannot be read, or a line of it has a mistake.
     pub fn with_file(path: &Path) -> Result<Self, ProfileError> {
         let text = fs::read_to_string(path).map_err(ProfileError::option_file("rules", path))?;
         let mut rules = Self::builtin()?;
@@ -82,7 +82,7 @@ impl Rules {
         Ok(rules)
     }
 
-    /// What is known of a kernel function in a module (or none, if it is built in).
+    /// The class of a kernel function. `module` is `None` for a built-in function.
     #[must_use]
     pub fn function(&self, name: &str, module: Option<&str>) -> FunctionClass {
         let found = |table: fn(&RuleFile) -> &Patterns<()>| {
@@ -109,7 +109,7 @@ impl Rules {
         }
     }
 
-    /// The category of user code in the file of that name, if a rule says so.
+    /// The category of user code in the file of that name, if a rule lists it.
     #[must_use]
     pub fn object(&self, name: &str) -> Option<Category> {
         self.files
@@ -119,7 +119,7 @@ impl Rules {
     }
 }
 
-/// Names and prefixes with what they stand for. An exact name wins, then the longest prefix.
+/// Names and prefixes with their values. An exact name precedes the longest prefix.
 #[derive(Clone, Debug)]
 struct Patterns<T> {
     exact: HashMap<String, T>,
@@ -136,31 +136,29 @@ impl<T> Default for Patterns<T> {
 }
 
 impl<T> Patterns<T> {
-    /// Adds a pattern, or says what is wrong with it.
+    /// Adds a pattern. An error states what is wrong with it.
     fn add(&mut self, pattern: &str, value: T) -> Result<(), String> {
-        let (stem, prefix) = match pattern.strip_suffix('*') {
+        let (stem, is_prefix) = match pattern.strip_suffix('*') {
             Some(stem) => (stem, true),
             None => (pattern, false),
         };
         if stem.is_empty() || stem.contains(['*', ' ']) {
-            return Err(format!(
-                "`{pattern}`: expected a name, or the beginning of one and `*`"
-            ));
+            return Err(format!("`{pattern}`: expected a name, or a prefix and `*`"));
         }
-        let twice = if prefix {
-            let twice = self.prefixes.iter().any(|(known, _)| known == stem);
+        let is_repeated = if is_prefix {
+            let is_repeated = self.prefixes.iter().any(|(known, _)| known == stem);
             self.prefixes.push((stem.to_owned(), value));
-            twice
+            is_repeated
         } else {
             self.exact.insert(stem.to_owned(), value).is_some()
         };
-        if twice {
+        if is_repeated {
             return Err(format!("`{pattern}` is listed twice; expected it once"));
         }
         Ok(())
     }
 
-    /// Longest first, so that the first that fits is the longest.
+    /// Sorts the longest prefix first, so that `find` returns the longest match.
     fn sort(&mut self) {
         self.prefixes
             .sort_by_key(|(stem, _)| std::cmp::Reverse(stem.len()));
@@ -176,7 +174,7 @@ impl<T> Patterns<T> {
     }
 }
 
-/// One file's rules.
+/// The rules of one file.
 #[derive(Clone, Debug, Default)]
 struct RuleFile {
     layers: Patterns<Owner>,
@@ -245,14 +243,14 @@ struct ProgramTable {
     objects: Names,
 }
 
-/// Where a mistake is, for its message.
+/// A file's name and text, for errors with a line number.
 pub(crate) struct Source<'a> {
     pub name: &'a str,
     pub text: &'a str,
 }
 
 impl Source<'_> {
-    pub fn mistake(&self, offset: usize, message: String) -> ProfileError {
+    pub fn error_at(&self, offset: usize, message: String) -> ProfileError {
         let before = self.text.as_bytes().iter().take(offset);
         ProfileError::Rules {
             file: self.name.to_owned(),
@@ -264,12 +262,12 @@ impl Source<'_> {
     pub fn parse<T: for<'de> Deserialize<'de>>(&self) -> Result<T, ProfileError> {
         toml::from_str(self.text).map_err(|error| {
             let offset = error.span().map_or(0, |span| span.start);
-            self.mistake(offset, error.message().to_owned())
+            self.error_at(offset, error.message().to_owned())
         })
     }
 
-    /// A name that must be one of a fixed set.
-    pub fn known<T>(
+    /// Finds a name in a fixed set.
+    pub fn one_of<T>(
         &self,
         name: &Spanned<String>,
         what: &str,
@@ -278,7 +276,7 @@ impl Source<'_> {
     ) -> Result<T, ProfileError> {
         find(name.get_ref()).ok_or_else(|| {
             let expected: Vec<_> = all.collect();
-            self.mistake(
+            self.error_at(
                 name.span().start,
                 format!(
                     "no {what} is called `{}`; expected one of {}",
@@ -298,7 +296,7 @@ impl Source<'_> {
         for name in names {
             patterns
                 .add(name.get_ref(), value)
-                .map_err(|message| self.mistake(name.span().start, message))?;
+                .map_err(|message| self.error_at(name.span().start, message))?;
         }
         patterns.sort();
         Ok(())
@@ -306,7 +304,7 @@ impl Source<'_> {
 
     fn category(&self, name: &Spanned<String>) -> Result<Category, ProfileError> {
         let all = Category::ALL.iter().map(|one| one.name());
-        self.known(name, "category", Category::from_name, all)
+        self.one_of(name, "category", Category::from_name, all)
     }
 }
 
@@ -317,7 +315,7 @@ impl RuleFile {
         let mut file = Self::default();
         for table in &document.layers {
             let all = Layer::ALL.iter().map(|one| one.name());
-            let layer = source.known(&table.layer, "layer", Layer::from_name, all)?;
+            let layer = source.one_of(&table.layer, "layer", Layer::from_name, all)?;
             let category = match &table.category {
                 Some(name) => source.category(name)?,
                 None => Category::of(layer),
@@ -328,7 +326,7 @@ impl RuleFile {
         }
         for table in &document.kinds {
             let all = Kind::ALL.iter().map(|one| one.name());
-            let kind = source.known(&table.kind, "kind", Kind::from_name, all)?;
+            let kind = source.one_of(&table.kind, "kind", Kind::from_name, all)?;
             source.add_all(&mut file.kinds, &table.functions, kind)?;
         }
         for table in &document.programs {
@@ -348,12 +346,12 @@ impl RuleFile {
 mod tests {
     use super::*;
 
-    fn mistake(text: &str) -> String {
+    fn error(text: &str) -> String {
         RuleFile::parse("mine.toml", text).unwrap_err().to_string()
     }
 
     #[test]
-    fn the_compiled_in_files_have_no_mistake() {
+    fn the_compiled_in_files_are_valid() {
         Rules::builtin().unwrap();
     }
 
@@ -370,18 +368,18 @@ mod tests {
     }
 
     #[test]
-    fn a_module_makes_its_functions_driver_unless_they_are_named() {
+    fn a_driver_modules_function_is_driver_code_unless_a_rule_lists_it() {
         let rules = Rules::builtin().unwrap();
         let layer = |name| {
             let class = rules.function(name, Some("mlx5_core"));
             class.owner.map(|owner| owner.layer)
         };
-        assert_eq!(layer("an_unheard_of_function"), Some(Layer::Driver));
+        assert_eq!(layer("an_unknown_function"), Some(Layer::Driver));
         assert_eq!(layer("tcp_helper"), Some(Layer::Tcp));
     }
 
     #[test]
-    fn releasing_a_lock_with_interrupts_on_is_no_lock_cost() {
+    fn enabling_interrupts_again_is_not_a_lock_cost() {
         let class = Rules::builtin()
             .unwrap()
             .function("_raw_spin_unlock_irqrestore", None);
@@ -390,18 +388,18 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_is_named_with_its_file_and_line() {
+    fn an_error_names_the_file_and_the_line() {
         let text = "[[layers]]\nlayer = \"tpc\"\nfunctions = [\"tcp_*\"]\n";
-        assert!(mistake(text).starts_with("mine.toml, line 2: no layer is called `tpc`"));
+        assert!(error(text).starts_with("mine.toml, line 2: no layer is called `tpc`"));
         let text = "[[layers]]\nlayer = \"tcp\"\nfunctions = [\n  \"a\",\n  \"t*p\"]\n";
-        assert!(mistake(text).starts_with("mine.toml, line 5: `t*p`"));
+        assert!(error(text).starts_with("mine.toml, line 5: `t*p`"));
         let text = "[[layers]]\nlayer = \"tcp\"\n\nfunction = []\n";
         assert!(
-            mistake(text).starts_with("mine.toml, line 4: "),
+            error(text).starts_with("mine.toml, line 4: "),
             "{}",
-            mistake(text)
+            error(text)
         );
         let text = "[skid]\nfunctions = [\"a\",\n\"a\"]\n";
-        assert!(mistake(text).starts_with("mine.toml, line 3: `a` is listed twice"));
+        assert!(error(text).starts_with("mine.toml, line 3: `a` is listed twice"));
     }
 }

@@ -1,20 +1,20 @@
-//! What a profile is taken of and how.
+//! The settings of a profile.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::error::ProfileError;
 
-/// Samples a second and processor unless told otherwise. Prime, so that it keeps no step with the
-/// kernel's ticks or a load that repeats. Low, because in a virtual machine a timer's interrupt can
-/// cost more than 100 us: there 499 a second left 0.94 of the throughput, and 97 a second 1.00
+/// Default samples a second on each processor. Prime, so that samples do not align with ticks or a
+/// periodic load. Low, because a timer interrupt in a virtual machine can cost more than 100 us:
+/// 499 a second left 0.94 of the throughput there, 97 a second 1.00
 /// (`benches/profiler_overhead.py`, whose README has the intervals).
 pub const DEFAULT_FREQUENCY_HZ: u32 = 97;
 
-/// Fastest sampling: beyond it the samples are the load.
+/// Highest frequency; above it sampling itself is the load.
 const FREQUENCY_LIMIT_HZ: u32 = 20_000;
 
-/// How long a profile takes unless told otherwise.
+/// Default length of a profile.
 pub const DEFAULT_DURATION: Duration = Duration::from_secs(10);
 
 /// Longest window, a day.
@@ -23,43 +23,44 @@ const DURATION_LIMIT: Duration = Duration::from_secs(86_400);
 /// Which events are sampled.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Events {
-    /// Counters where they open, else the clock.
+    /// Counters if they open, else the clock.
     #[default]
     Best,
-    /// Processor time alone.
+    /// Only processor time.
     Clock,
     /// Counters, or an error.
     Counters,
-    /// The kernel's own accounts, which need no right and know no layers.
+    /// The kernel's accounts, which need no permission and have no layers.
     Accounts,
-    /// A set of the user's own.
+    /// A user's file.
     File(PathBuf),
 }
 
-/// What a profile is taken of and how.
+/// What to profile, and how.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// How long; none means until the command ends or somebody stops it.
+    /// Length; `None` means until the command ends or the profile is stopped.
     pub duration: Option<Duration>,
-    /// Processors as a list such as `0-3,8`; none means all that run.
+    /// Processors; `None` means all that are online.
     pub cpus: Option<Vec<usize>>,
-    /// The server: its network namespace is counted in, its user code told from others'.
+    /// The server. Packets are counted in its network namespace, and its user code has a separate
+    /// sum.
     pub pid: Option<u32>,
-    /// A command whose life is the window.
+    /// A command to run; the window ends with it.
     pub command: Vec<String>,
     /// Samples a second and processor.
     pub frequency_hz: u32,
-    /// Where the number of answered requests is asked for.
+    /// URL of the page with the number of answered requests.
     pub requests: Option<String>,
-    /// Rules that go before the compiled-in ones.
+    /// File of rules that precede the compiled-in ones.
     pub rules: Option<PathBuf>,
     /// Which events are sampled.
     pub events: Events,
-    /// Where the kernel's symbols are read.
+    /// File of the kernel's symbols.
     pub kallsyms: PathBuf,
-    /// The measuring process, whose work is kept apart; none where it is itself the subject.
+    /// The measuring process, whose work has a separate sum; `None` if it is itself the subject.
     pub own_pid: Option<u32>,
-    /// Whether user code is kept by instruction, to be named in folded stacks.
+    /// Whether offsets of user instructions are stored, for folded stacks.
     pub keeps_offsets: bool,
 }
 
@@ -97,10 +98,10 @@ pub fn checked_duration(option: &'static str, length: Duration) -> Result<Durati
 }
 
 impl Settings {
-    /// Whether the numbers are in range and the process is there.
+    /// Checks that the numbers are in range and the process exists.
     ///
     /// # Errors
-    /// What is wrong.
+    /// The first invalid setting.
     pub fn check(&self) -> Result<(), ProfileError> {
         if self.frequency_hz == 0 || self.frequency_hz > FREQUENCY_LIMIT_HZ {
             return Err(ProfileError::Option {

@@ -15,10 +15,10 @@ pub struct Share {
     pub bounds: Option<(f64, f64)>,
 }
 
-/// Fewest slices that say something about their spread.
+/// Fewest slices for an estimate of their spread.
 const FEWEST_SLICES: usize = 4;
 
-/// The share of `part` in `whole`, each given by slice. Zero if the whole is nothing.
+/// The share of `part` in `whole`, both as values of each slice. Zero if the whole is zero.
 pub fn share(slices: impl Iterator<Item = (f64, f64)> + Clone) -> Share {
     let mut n = 0_usize;
     let (mut parts, mut wholes) = (0.0, 0.0);

@@ -21,15 +21,11 @@ pub fn report(context: &Context<'_>, results: &[PassResult]) -> Report {
         main: &empty,
     });
     let main = &passes.main.tally;
-    let window = &passes.main.activity;
+    let activity = &passes.main.activity;
     let mut report = Report {
         schema: 1,
         backend: context.backend,
-        window_s: passes
-            .all
-            .iter()
-            .map(|pass| pass.activity.window.duration_s)
-            .sum(),
+        window_s: passes.windows().map(|window| window.duration_s).sum(),
         cpus: context.cpus.to_vec(),
         frequency_hz: context.frequency_hz,
         samples: passes.sum(|pass| pass.tally.samples),
@@ -38,26 +34,20 @@ pub fn report(context: &Context<'_>, results: &[PassResult]) -> Report {
         missing_share: missing_share(&passes, context),
         packets: packets(&passes),
         bytes: Bytes {
-            sent: passes.sum(|pass| pass.activity.window.bytes.sent),
-            received: passes.sum(|pass| pass.activity.window.bytes.received),
+            sent: passes.sum_windows(|window| window.bytes.sent),
+            received: passes.sum_windows(|window| window.bytes.received),
         },
-        requests: passes
-            .all
-            .iter()
-            .map(|pass| pass.activity.window.requests)
-            .sum(),
-        context_switches: passes.sum(|pass| pass.activity.window.context_switches),
-        page_faults: passes.sum(|pass| pass.activity.window.page_faults),
-        drops: passes.sum(|pass| pass.activity.window.drops),
-        drops_by: window.drops,
-        softirqs: window.softirqs.clone(),
-        interfaces: window.interfaces.clone(),
+        requests: passes.windows().map(|window| window.requests).sum(),
+        context_switches: passes.sum_windows(|window| window.context_switches),
+        page_faults: passes.sum_windows(|window| window.page_faults),
+        drops: passes.sum_windows(|window| window.drops),
+        drops_by: activity.drops,
+        softirqs: activity.softirqs.clone(),
+        interfaces: activity.interfaces.clone(),
         total: passes.cost(&busy),
         idle: idle(&passes),
         layers: layers(&passes),
-        kinds: named(Kind::ALL, Kind::name, |kind| {
-            passes.cost(&|sums| of_kind(sums, kind))
-        }),
+        kinds: kinds(&passes),
         layer_kinds: layer_kinds(main),
         regions: regions(&passes),
         categories: categories(&passes),
@@ -69,9 +59,9 @@ pub fn report(context: &Context<'_>, results: &[PassResult]) -> Report {
         }),
         processes: processes(&passes, context.collector),
         unclaimed_share: part(main.unclaimed, main.kernel),
-        unclaimed_top: top_leaves(main, context.collector, |place| !place.claimed),
+        unclaimed_top: top_leaves(main, context.collector, |charge| !charge.claimed),
         skid_share: part(main.skid, main.kernel),
-        skid_top: top_leaves(main, context.collector, |place| place.skid),
+        skid_top: top_leaves(main, context.collector, |charge| charge.skid),
         counters: counters(passes.all),
         closure: closure(&passes),
         overhead: overhead(&passes, context),
@@ -82,15 +72,15 @@ pub fn report(context: &Context<'_>, results: &[PassResult]) -> Report {
     report
 }
 
-/// Share of the clock's samples that neither came nor were counted as lost.
+/// Share of the expected timer samples that neither arrived nor were counted as lost.
 fn missing_share(passes: &Passes<'_>, context: &Context<'_>) -> Option<f64> {
-    let sampled = context.backend != Backend::Accounts;
-    let time = passes.of(EventKind::CpuNs).filter(|_| sampled)?;
+    let is_sampled = context.backend != Backend::Accounts;
+    let time = passes.of(EventKind::CpuNs).filter(|_| is_sampled)?;
     let expected = time.activity.window.duration_s
         * f64::from(context.frequency_hz)
         * context.cpus.len() as f64;
-    let came = time.tally.samples + time.tally.lost;
-    (expected > 0.0).then(|| (1.0 - came as f64 / expected).max(0.0))
+    let found = time.tally.samples + time.tally.lost;
+    (expected > 0.0).then(|| (1.0 - found as f64 / expected).max(0.0))
 }
 
 fn named<K: Copy, T, const N: usize>(
@@ -107,10 +97,10 @@ fn named<K: Copy, T, const N: usize>(
 
 fn packets(passes: &Passes<'_>) -> Packets {
     Packets {
-        sent: passes.sum(|pass| pass.activity.window.packets.sent),
-        received: passes.sum(|pass| pass.activity.window.packets.received),
-        segments_sent: passes.sum(|pass| pass.activity.window.segments.sent),
-        segments_received: passes.sum(|pass| pass.activity.window.segments.received),
+        sent: passes.sum_windows(|window| window.packets.sent),
+        received: passes.sum_windows(|window| window.packets.received),
+        segments_sent: passes.sum_windows(|window| window.segments.sent),
+        segments_received: passes.sum_windows(|window| window.segments.received),
         segments_retransmitted: passes.sum(|pass| pass.activity.retransmitted),
         datagrams_sent: passes.sum(|pass| pass.activity.datagrams.sent),
         datagrams_received: passes.sum(|pass| pass.activity.datagrams.received),
@@ -141,6 +131,12 @@ fn cells(sums: &Sums, chosen: impl Fn(Layer, Kind) -> bool) -> f64 {
     sum
 }
 
+fn kinds(passes: &Passes<'_>) -> Named<Cost> {
+    named(Kind::ALL, Kind::name, |kind| {
+        passes.cost(&|sums| of_kind(sums, kind))
+    })
+}
+
 fn regions(passes: &Passes<'_>) -> Named<Cost> {
     named(Region::ALL, Region::name, |region| {
         passes.cost(&|sums| cells(sums, |layer, _| layer.region() == region))
@@ -153,7 +149,7 @@ fn host_stack(passes: &Passes<'_>) -> Named<Cost> {
     })
 }
 
-/// The idle category has its time and no share: shares are of busy time.
+/// The idle category has a time and no share, because shares are of busy time.
 fn categories(passes: &Passes<'_>) -> Named<Cost> {
     named(Category::ALL, Category::name, |category| {
         let select = |sums: &Sums| sums.categories[category as usize];
@@ -177,7 +173,7 @@ fn layer_kinds(tally: &Tally) -> Named<Named<f64>> {
     Named(measured_layers().map(row).collect())
 }
 
-/// Time in the idle loop as a share of all time: by samples, as they come from idle processors too.
+/// Time in the idle loop as a share of all time, from samples: idle processors are sampled too.
 fn idle(passes: &Passes<'_>) -> Idle {
     let Some(pass) = passes.of(EventKind::CpuNs) else {
         return Idle::default();
@@ -190,7 +186,7 @@ fn idle(passes: &Passes<'_>) -> Idle {
     }
 }
 
-/// What the groups counted; time alone is no group.
+/// The counts of the groups. A pass of time has none.
 fn counters(passes: &[PassResult]) -> Vec<BTreeMap<String, u64>> {
     let counted = passes
         .iter()
@@ -208,7 +204,7 @@ fn closure(passes: &Passes<'_>) -> Option<Closure> {
     if ticks.busy == 0 {
         return None;
     }
-    // A tick finds a processor busy or not: as many tosses of a coin as there were ticks.
+    // A tick finds a processor busy or idle: a binomial variable of all ticks.
     let all = (ticks.busy + ticks.idle).max(1) as f64;
     let busy_share = ticks.busy as f64 / all;
     let deviation = (all * busy_share * (1.0 - busy_share)).sqrt();
@@ -227,7 +223,7 @@ fn overhead(passes: &Passes<'_>, context: &Context<'_>) -> Overhead {
     Overhead {
         profiler_cpu_s: context.own_cpu_s,
         share: part(context.own_cpu_s, busy_s),
-        note: "the profiling process alone; the sampling interrupts slow down what they interrupt: \
-               benches/profiler_overhead.py measures throughput with and without",
+        note: "the profiling process alone; sampling interrupts slow down the load too: \
+               benches/profiler_overhead.py measures throughput with and without them",
     }
 }

@@ -29,18 +29,18 @@ pub struct Sums {
 }
 
 impl Sums {
-    fn add(&mut self, place: Charge, weight: f64) {
-        self.cells[place.layer][place.kind] += weight;
-        self.categories[place.category as usize] += weight;
+    fn add(&mut self, charge: Charge, weight: f64) {
+        self.cells[charge.layer][charge.kind] += weight;
+        self.categories[charge.category as usize] += weight;
     }
 }
 
 /// The code that ran: a kernel stack, or an instruction of a program's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Code {
-    /// A stack, by its place in the collector's table.
+    /// A stack, by its index in the collector's table.
     Kernel(usize),
-    /// An instruction, by file and place in it; none where nothing is mapped.
+    /// An instruction, by file and offset in it; `None` where no file is mapped.
     User(Option<(ObjectId, u64)>),
 }
 
@@ -49,7 +49,7 @@ pub enum Code {
 pub struct Weight {
     /// How many samples.
     pub samples: u64,
-    /// How much of the event they stand for.
+    /// Amount of the event that they represent.
     pub weight: f64,
 }
 
@@ -134,7 +134,7 @@ pub struct Collector {
     own_pid: Option<u32>,
     /// The server, if one was named.
     server: Option<Server>,
-    /// Whether offsets in files are kept, to find their functions later.
+    /// Whether offsets in files are stored, to find their functions later.
     keeps_offsets: bool,
     tally: Tally,
 }
@@ -209,47 +209,51 @@ impl Collector {
                 leader,
                 name,
                 executed,
-            } => self.processes.renamed(*pid, *leader, name, *executed),
+            } => self
+                .processes
+                .record_command(*pid, *leader, name, *executed),
             Record::Mapped {
                 pid,
                 start,
                 length,
                 offset,
                 path,
-            } => self.processes.mapped(*pid, *start, *length, *offset, path),
-            Record::Forked { pid, parent } => self.processes.forked(*pid, *parent),
+            } => self
+                .processes
+                .record_map(*pid, *start, *length, *offset, path),
+            Record::Forked { pid, parent } => self.processes.record_fork(*pid, *parent),
         }
     }
 
     fn sample(&mut self, sample: &Sample<'_>) {
         if sample.pid != 0 {
-            self.processes.meet(sample.pid);
+            self.processes.ensure_known(sample.pid);
         }
         let weight = sample.weight as f64;
-        let (code, mut place) = if sample.user {
+        let (code, mut charge) = if sample.user {
             self.user(sample)
         } else {
             self.kernel(sample)
         };
-        let is_own = self.own_pid == Some(sample.pid) && !belongs_to_the_network(place.layer);
+        let is_own = self.own_pid == Some(sample.pid) && !belongs_to_the_network(charge.layer);
         if is_own {
-            place = Charge::other_program();
+            charge = Charge::other_program();
             self.tally.own += weight;
         }
-        if !sample.user && place.layer != Layer::Idle {
+        if !sample.user && charge.layer != Layer::Idle {
             self.tally.kernel += weight;
-            self.tally.unclaimed += if place.claimed { 0.0 } else { weight };
-            self.tally.skid += if place.skid { weight } else { 0.0 };
+            self.tally.unclaimed += if charge.claimed { 0.0 } else { weight };
+            self.tally.skid += if charge.skid { weight } else { 0.0 };
         }
         let slice = self
             .tally
             .slices
             .entry(sample.time_ns / SLICE_NS)
             .or_default();
-        slice.add(place, weight);
-        self.tally.sums.add(place, weight);
+        slice.add(charge, weight);
+        self.tally.sums.add(charge, weight);
         // With a server, all other user code is charged to `other`.
-        if self.server.is_some() && place.layer == Layer::User {
+        if self.server.is_some() && charge.layer == Layer::User {
             slice.server_user += weight;
             self.tally.sums.server_user += weight;
         }
@@ -259,14 +263,14 @@ impl Collector {
         entry.weight += weight;
     }
 
-    fn account(&mut self, time_ns: u64, place: Charge, weight: f64) {
-        if !matches!(place.layer, Layer::User | Layer::Idle) {
+    fn account(&mut self, time_ns: u64, charge: Charge, weight: f64) {
+        if !matches!(charge.layer, Layer::User | Layer::Idle) {
             self.tally.kernel += weight;
-            self.tally.unclaimed += if place.claimed { 0.0 } else { weight };
+            self.tally.unclaimed += if charge.claimed { 0.0 } else { weight };
         }
         let slice = self.tally.slices.entry(time_ns / SLICE_NS).or_default();
-        slice.add(place, weight);
-        self.tally.sums.add(place, weight);
+        slice.add(charge, weight);
+        self.tally.sums.add(charge, weight);
         self.tally.samples += 1;
     }
 
@@ -274,7 +278,7 @@ impl Collector {
         let number = match self.numbers.get(sample.chain) {
             Some(&number) => number,
             None => {
-                self.stacks.push(self.attributor.place(sample.chain));
+                self.stacks.push(self.attributor.charge(sample.chain));
                 self.numbers
                     .insert(sample.chain.into(), self.stacks.len() - 1);
                 self.stacks.len() - 1
@@ -282,12 +286,12 @@ impl Collector {
         };
         // Without symbols only its process identifies the idle loop.
         let is_idle = sample.pid == 0 && self.attributor.symbols().is_empty();
-        let place = if is_idle {
+        let charge = if is_idle {
             Charge::idle()
         } else {
-            self.stacks[number].place
+            self.stacks[number].charge
         };
-        (Code::Kernel(number), place)
+        (Code::Kernel(number), charge)
     }
 
     fn user(&mut self, sample: &Sample<'_>) -> (Code, Charge) {
@@ -295,11 +299,11 @@ impl Collector {
         let category = self.category(sample.pid, found.map(|(object, _)| object));
         let kept =
             found.map(|(object, offset)| (object, if self.keeps_offsets { offset } else { 0 }));
-        let place = match category {
+        let charge = match category {
             Category::OtherPrograms => Charge::other_program(),
             category => Charge::user(category),
         };
-        (Code::User(kept), place)
+        (Code::User(kept), charge)
     }
 
     /// The category of user code of a process in a file.

@@ -24,28 +24,28 @@ use perpacket_profiler::{End, ProfileError, Profiler, Report, Settings, probe};
 use quiet::Verdict;
 use rustix::time::{ClockId, clock_gettime};
 
-/// What makes this test program a server.
+/// The environment variable that makes this test program a server.
 const SERVER: &str = "PERPACKET_TEST_SERVER";
 
-/// Processor time the server burns for a request.
+/// Processor time that the server uses for a request.
 const BURN: Duration = Duration::from_micros(20);
 
-/// Largest share of a timer's samples that may be missing where their number is judged.
-const MISSING_MOST: f64 = 0.05;
+/// Largest share of missing timer samples in a profile that is judged.
+const MAX_MISSING_SHARE: f64 = 0.05;
 
-/// Busy time in which every layer of a server under load has samples, in seconds.
-const BUSY_LEAST_S: f64 = 0.5;
+/// Busy time in which every layer of a loaded server has samples.
+const MIN_BUSY_S: f64 = 0.5;
 
-/// Why the work of a profile is too little to judge it, if it is.
-fn scant(report: &Report) -> Option<String> {
+/// The reason not to judge a profile with little work.
+fn too_little_work(report: &Report) -> Option<String> {
     let busy_s = report.total.cpu_s.unwrap_or(0.0);
-    (busy_s < BUSY_LEAST_S).then(|| format!("only {busy_s:.2} s of work on this busy machine"))
+    (busy_s < MIN_BUSY_S).then(|| format!("only {busy_s:.2} s of work on this busy machine"))
 }
 
-/// Why the samples of a profile are too few to judge it, if they are.
-fn lacks(missing_share: f64) -> Option<String> {
-    (missing_share > MISSING_MOST)
-        .then(|| format!("{missing_share:.2} of the timer's samples never came"))
+/// The reason not to judge a profile with missing samples.
+fn too_few_samples(missing_share: f64) -> Option<String> {
+    (missing_share > MAX_MISSING_SHARE)
+        .then(|| format!("{missing_share:.2} of the timer's samples are missing"))
 }
 
 fn cannot_profile() -> bool {
@@ -66,11 +66,10 @@ fn no_symbols() -> bool {
     lacking
 }
 
-/// Not a test of its own: `Server` runs it in a process of its own. It answers a byte 0 at once and a
-/// byte 1 after it burned some processor time, and in the end says how much more that was by its
-/// thread's clock.
+/// Not a test: `Server` runs it in another process. It answers a byte 0 at once, and a byte 1 after
+/// using processor time. At the end it prints the difference, measured by its thread's clock.
 #[test]
-fn serve_when_asked_to() {
+fn serve_if_the_variable_is_set() {
     if env::var_os(SERVER).is_none() {
         return;
     }
@@ -111,7 +110,7 @@ fn burn(rounds: u64) {
     }
 }
 
-/// Rounds that take about so long: the best of a few tries.
+/// The number of rounds that run for about this time, from the fastest of several tries.
 fn rounds_of(time: Duration) -> u64 {
     let rounds = 100_000;
     let best = (0..20).map(|_| {
@@ -123,26 +122,27 @@ fn rounds_of(time: Duration) -> u64 {
     rounds * time.as_nanos() as u64 / best_ns
 }
 
-/// The server process and a client that asks it as fast as it answers.
+/// The server process, and a client that sends a request after each response.
 struct Server {
     child: Child,
     lines: BufReader<std::process::ChildStdout>,
-    asked: Arc<AtomicU64>,
+    requests: Arc<AtomicU64>,
     injecting: Arc<AtomicBool>,
     stop: Arc<AtomicBool>,
     client: Option<thread::JoinHandle<()>>,
-    _place: tempfile::TempDir,
+    _folder: tempfile::TempDir,
 }
 
 impl Server {
     fn start() -> Self {
-        // A file of its own: the client runs in the file of the tests, and folded stacks shall tell.
-        let place = tempfile::tempdir().unwrap();
+        // The server runs a copy of the executable, so that folded stacks distinguish it from the
+        // client.
+        let folder = tempfile::tempdir().unwrap();
         let original = env::current_exe().unwrap();
-        let copy = place.path().join(original.file_name().unwrap());
+        let copy = folder.path().join(original.file_name().unwrap());
         std::fs::copy(&original, &copy).unwrap();
         let mut child = Command::new(&copy)
-            .args(["--exact", "serve_when_asked_to", "--nocapture"])
+            .args(["--exact", "serve_if_the_variable_is_set", "--nocapture"])
             .env(SERVER, "1")
             .stdout(Stdio::piped())
             .spawn()
@@ -151,10 +151,10 @@ impl Server {
         let port: u16 = value_after(&mut lines, "port ").parse().unwrap();
         let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
         stream.set_nodelay(true).unwrap();
-        let asked = Arc::new(AtomicU64::new(0));
+        let requests = Arc::new(AtomicU64::new(0));
         let stop = Arc::new(AtomicBool::new(false));
         let injecting = Arc::new(AtomicBool::new(true));
-        let (counter, flag) = (Arc::clone(&asked), Arc::clone(&stop));
+        let (counter, flag) = (Arc::clone(&requests), Arc::clone(&stop));
         let injects = Arc::clone(&injecting);
         let client = thread::spawn(move || {
             let mut byte = [0];
@@ -168,15 +168,15 @@ impl Server {
         Self {
             child,
             lines,
-            asked,
+            requests,
             injecting,
             stop,
             client: Some(client),
-            _place: place,
+            _folder: folder,
         }
     }
 
-    /// Nanoseconds a request that were injected, by the server's own clock.
+    /// Nanoseconds injected into each request, by the server's clock.
     fn end(&mut self) -> f64 {
         self.stop.store(true, Ordering::Relaxed);
         self.client.take().unwrap().join().unwrap();
@@ -185,8 +185,8 @@ impl Server {
         burned.parse().unwrap()
     }
 
-    /// User nanoseconds a request that a profile finds, half of its interval, and the share of
-    /// samples that is missing.
+    /// User nanoseconds of each request in a profile, half of the interval, and the share of
+    /// missing samples.
     fn profiled(&self, injecting: bool) -> [f64; 3] {
         self.injecting.store(injecting, Ordering::Relaxed);
         let settings = Settings {
@@ -196,12 +196,16 @@ impl Server {
             ..Settings::default()
         };
         let mut profiler = Profiler::new(settings).unwrap();
-        let before = self.asked.load(Ordering::Relaxed);
+        let before = self.requests.load(Ordering::Relaxed);
         let (report, _) = profiler.run(&AtomicBool::new(false)).unwrap();
-        let requests = (self.asked.load(Ordering::Relaxed) - before) as f64;
+        let requests = (self.requests.load(Ordering::Relaxed) - before) as f64;
         let user = report.layers.get("user").unwrap().clone();
         let others = report.categories.get("other_programs").unwrap().share;
-        assert_eq!(user, report.server.unwrap().user, "the client is no server");
+        assert_eq!(
+            user,
+            report.server.unwrap().user,
+            "the client's code was charged to the server"
+        );
         assert!(report.layers.get("other").unwrap().share >= others);
         let scale = report.total.cpu_s.unwrap() * 1e9 / requests;
         let half = (user.high.unwrap() - user.low.unwrap()) / 2.0;
@@ -212,13 +216,13 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Ended already, unless the test failed before.
+        // The process has ended unless the test failed before.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// What stands after a mark in the first line that has it; the test harness prints around it.
+/// The text after `mark` in the first line that contains it. The test harness prints other lines.
 fn value_after(lines: &mut impl BufRead, mark: &str) -> String {
     for line in lines.lines() {
         let line = line.unwrap();
@@ -226,7 +230,7 @@ fn value_after(lines: &mut impl BufRead, mark: &str) -> String {
             return rest.to_owned();
         }
     }
-    panic!("the server did not say `{mark}`");
+    panic!("the server did not print `{mark}`");
 }
 
 fn run(settings: Settings) -> Result<(Report, End), ProfileError> {
@@ -234,7 +238,7 @@ fn run(settings: Settings) -> Result<(Report, End), ProfileError> {
 }
 
 #[test]
-fn a_known_cost_of_a_request_comes_back_within_its_interval() {
+fn a_profile_finds_the_known_cost_of_a_request() {
     if cannot_profile() {
         return;
     }
@@ -248,12 +252,12 @@ fn a_known_cost_of_a_request_comes_back_within_its_interval() {
         let found =
             format!("injected {known_ns:.0} ns a request, found {found_ns:.0} +- {half:.0}");
         eprintln!("{found}");
-        if let Some(why) = lacks(with_missing.max(without_missing)) {
-            Verdict::Open(why)
+        if let Some(why) = too_few_samples(with_missing.max(without_missing)) {
+            Verdict::Undecided(why)
         } else if half > known_ns / 4.0 {
-            Verdict::Open("the interval is wider than the cost allows".to_owned())
+            Verdict::Undecided("the interval is wider than the cost allows".to_owned())
         } else if (found_ns - known_ns).abs() < half + known_ns / 4.0 {
-            // One interval in twenty misses: a quarter more of the cost is let pass.
+            // One interval in twenty misses, so a quarter of the cost is added.
             Verdict::Right
         } else {
             Verdict::Wrong(found)
@@ -278,16 +282,17 @@ fn serving_over_loopback_leaves_little_unclaimed_and_layers_sum_to_the_total() {
         let shares: f64 = report.layers.0.iter().map(|(_, cost)| cost.share).sum();
         assert!((shares - 1.0).abs() < 1e-9);
         assert!(report.packets.sent > 0 && report.packets.segments_sent > 0);
-        let scant = scant(&report).or_else(|| lacks(report.missing_share.unwrap_or(0.0)));
-        if let Some(why) = scant {
-            return Verdict::Open(why);
+        let reason = too_little_work(&report)
+            .or_else(|| too_few_samples(report.missing_share.unwrap_or(0.0)));
+        if let Some(why) = reason {
+            return Verdict::Undecided(why);
         }
         for layer in ["tcp", "ip", "ethernet", "user", "syscall"] {
             if report.layers.get(layer).unwrap().share == 0.0 {
-                return Verdict::Wrong(format!("nothing was seen in {layer}"));
+                return Verdict::Wrong(format!("no samples in {layer}"));
             }
         }
-        // Whatever else the machine does is in it too: more than a quiet machine's 1 % is let pass.
+        // A quiet machine has 1 %. Other work of the machine adds to it.
         if report.unclaimed_share < 0.05 {
             Verdict::Right
         } else {
@@ -315,7 +320,7 @@ fn folded_stacks_name_programs_and_kernel_functions() {
     let text = String::from_utf8(bytes).unwrap();
     let samples = |line: &str| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap();
     assert_eq!(text.lines().map(samples).sum::<u64>(), report.samples);
-    if let Some(why) = scant(&report) {
+    if let Some(why) = too_little_work(&report) {
         skip(DISTURBED, why);
         return;
     }
@@ -327,7 +332,7 @@ fn folded_stacks_name_programs_and_kernel_functions() {
 }
 
 #[test]
-fn a_command_is_profiled_as_long_as_it_lives() {
+fn a_command_is_profiled_until_it_ends() {
     if cannot_profile() {
         return;
     }
@@ -356,10 +361,10 @@ fn a_command_that_outlives_its_window_is_ended() {
     };
     let (_, end) = run(settings).unwrap();
     assert_eq!(end, End::Duration);
-    // A command that was ended before it could say who it is is gone as well.
+    // The file is empty or absent if the command was ended before it wrote its pid.
     if let Ok(process) = std::fs::read_to_string(&file) {
-        let place = PathBuf::from("/proc").join(process.trim());
-        assert!(process.trim().is_empty() || !place.exists(), "{process}");
+        let folder = PathBuf::from("/proc").join(process.trim());
+        assert!(process.trim().is_empty() || !folder.exists(), "{process}");
     }
 }
 
@@ -379,7 +384,7 @@ fn windows_follow_each_other_until_the_duration_is_over() {
             Duration::from_millis(200),
             &AtomicBool::new(false),
             |report| {
-                // How many samples came in it is the machine's business.
+                // The number of samples depends on the machine.
                 assert!(report.window_s > 0.0);
                 windows += 1;
                 Ok::<(), ProfileError>(())
@@ -391,7 +396,7 @@ fn windows_follow_each_other_until_the_duration_is_over() {
 }
 
 #[test]
-fn mistakes_are_told_before_anything_runs() {
+fn wrong_settings_are_errors_before_anything_runs() {
     let message = |settings: Settings| Profiler::new(settings).err().unwrap().to_string();
     let text = message(Settings {
         cpus: Some(vec![0, 1023]),

@@ -1,5 +1,5 @@
-//! What becomes of samples, with sources that play recorded ones: so everything behind the capture
-//! is tested where there are no counters and no permission to profile.
+//! Reports from recorded samples. They test all code behind the capture, also without counters and
+//! without permission to profile.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -32,22 +32,22 @@ ffffffff8100a000 T kthread
 
 const BASE: u64 = 0xffff_ffff_8100_0010;
 
-/// Addresses of functions by their place in the table.
+/// Addresses of functions by their index in the table.
 fn chain(places: &[u64]) -> Vec<u64> {
     places.iter().map(|place| BASE + place * 0x1000).collect()
 }
 
-/// A process that was never there, so that `/proc` knows nothing of it.
+/// A process that does not exist in `/proc`.
 const PID: u32 = 999_999_999;
 
-/// Plays the same samples for every pass, each worth `weight`.
+/// Replays the same samples in every pass, each with `weight`.
 #[derive(Clone)]
 struct Recording {
     stacks: Vec<(u32, Vec<u64>)>,
     weight: u64,
     lost: u64,
     throttled: bool,
-    /// Words of a group's reading: number, time enabled, time running, counts.
+    /// The values read from a group: number, time enabled, time running, counts.
     group: Vec<u64>,
 }
 
@@ -74,7 +74,7 @@ impl EventProvider for Recording {
 
 impl EventSource for Playing {
     fn start(&mut self) -> Result<(), ProfileError> {
-        // Packets, so that there is something to divide by.
+        // Sends packets, because costs are divided by them.
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         for _ in 0..50 {
             socket.send_to(&[0], socket.local_addr().unwrap()).unwrap();
@@ -203,7 +203,7 @@ fn every_grouping_of_the_same_samples_sums_to_the_total() {
 }
 
 #[test]
-fn where_only_time_was_measured_nothing_speaks_of_cycles() {
+fn a_report_of_time_alone_has_no_field_of_cycles() {
     let report = play(SYMBOLS, &[EventKind::CpuNs], recording()).unwrap();
     let text = serde_json::to_string(&report).unwrap();
     for word in [
@@ -221,7 +221,7 @@ fn where_only_time_was_measured_nothing_speaks_of_cycles() {
 }
 
 #[test]
-fn a_landing_place_of_the_clock_is_marked_and_is_no_lock_cost() {
+fn a_skid_sample_is_marked_and_is_not_a_lock_cost() {
     let report = play(SYMBOLS, &[EventKind::CpuNs], recording()).unwrap();
     assert!(close(report.skid_share, 1.0 / 3.0));
     assert_eq!(report.skid_top[0].symbol, "_raw_spin_unlock_irqrestore");
@@ -230,7 +230,7 @@ fn a_landing_place_of_the_clock_is_marked_and_is_no_lock_cost() {
 }
 
 #[test]
-fn lost_and_throttled_records_are_said() {
+fn lost_and_throttled_records_are_reported() {
     let lossy = Recording {
         lost: 41,
         throttled: true,
@@ -247,14 +247,14 @@ fn lost_and_throttled_records_are_said() {
 }
 
 #[test]
-fn a_timer_whose_samples_do_not_come_is_said() {
+fn missing_timer_samples_are_reported() {
     let says = |report: &Report| {
         let mut limits = report.limits.iter();
-        limits.any(|limit| limit.contains("of the timer's samples never came"))
+        limits.any(|limit| limit.contains("of the timer's samples are missing"))
     };
     let whole = play_at(1, SYMBOLS, &[EventKind::CpuNs], recording()).unwrap();
     assert!(!says(&whole), "{:?}", whole.limits);
-    // Fifty samples in ten milliseconds or more, of at least two hundred.
+    // The window lasts 10 ms or more and expects at least 200 samples. Only 50 exist.
     let report = play_at(20_000, SYMBOLS, &[EventKind::CpuNs], recording()).unwrap();
     assert!(report.missing_share.unwrap() > 0.7);
     assert!(says(&report), "{:?}", report.limits);
@@ -263,7 +263,7 @@ fn a_timer_whose_samples_do_not_come_is_said() {
 }
 
 #[test]
-fn shared_counters_are_refused_not_scaled() {
+fn multiplexed_counters_are_an_error() {
     let shared = Recording {
         group: vec![1, 1000, 300, 5],
         ..recording()
@@ -282,7 +282,7 @@ fn shared_counters_are_refused_not_scaled() {
 }
 
 #[test]
-fn hidden_symbols_leave_one_block_that_says_so() {
+fn hidden_symbols_leave_one_unresolved_block_and_a_note() {
     let hidden = "0000000000000000 T tcp_ack\n0000000000000000 T do_idle\n";
     let report = play(hidden, &[EventKind::CpuNs], recording()).unwrap();
     assert!(close(report.unclaimed_share, 1.0));
@@ -295,7 +295,7 @@ fn hidden_symbols_leave_one_block_that_says_so() {
 }
 
 #[test]
-fn what_no_rule_claims_is_named() {
+fn unclaimed_functions_are_named() {
     let unknown = Recording {
         stacks: vec![(PID, chain(&[9, 10])), (PID, chain(&[0, 1]))],
         ..recording()
@@ -306,7 +306,7 @@ fn what_no_rule_claims_is_named() {
 }
 
 #[test]
-fn the_profilers_own_work_is_no_packets_cost() {
+fn the_profilers_work_is_not_a_cost_of_packets() {
     let own = Recording {
         stacks: vec![(std::process::id(), Vec::new()), (PID, chain(&[0, 1]))],
         ..recording()

@@ -1,7 +1,7 @@
-//! The kernel's own accounts of processor time, for machines where nobody may sample.
+//! The kernel's accounts of processor time, for users who may not sample.
 //!
-//! `/proc/stat` knows how long each processor was in user code, in the kernel, in interrupts and
-//! idle, by ticks, and anybody may read it. It knows no layers: what the kernel did is unclaimed.
+//! Every user may read `/proc/stat`. It counts, in ticks, how long each processor was in user code,
+//! in the kernel, in interrupts and idle. It has no layers, so kernel time is unclaimed.
 
 use std::fs;
 use std::path::PathBuf;
@@ -14,10 +14,10 @@ use crate::capture::{Backend, EventProvider, EventSource, GroupCounts, Record};
 use crate::count::TICKS_PER_S;
 use crate::error::ProfileError;
 
-/// Where the accounts are (Linux, `fs/proc/stat.c`).
+/// The file of the accounts (Linux, `fs/proc/stat.c`).
 pub const STAT: &str = "/proc/stat";
 
-/// What each column of a processor's line is charged to. Stolen time was nobody's here.
+/// The layer of each column in a processor's line. Stolen time did not run here and is left out.
 const COLUMNS: [Layer; 7] = [
     Layer::User,
     Layer::User,
@@ -28,7 +28,7 @@ const COLUMNS: [Layer; 7] = [
     Layer::Interrupt,
 ];
 
-/// Opens the accounts of this machine, or of a file like it.
+/// Opens the accounts of this machine, or of another file.
 #[derive(Clone, Debug)]
 pub struct Accounts {
     /// The file.
@@ -51,7 +51,7 @@ impl EventProvider for Accounts {
             stat: self.stat.clone(),
             cpus: cpus.to_vec(),
             ticks: Vec::new(),
-            left: Vec::new(),
+            undrained: Vec::new(),
             running: false,
         };
         source.ticks = source.read()?;
@@ -62,10 +62,10 @@ impl EventProvider for Accounts {
 struct AccountSource {
     stat: PathBuf,
     cpus: Vec<usize>,
-    /// The ticks of all columns of all processors when they were last read.
+    /// The ticks of all columns of all processors at the last read.
     ticks: Vec<u64>,
-    /// What came between the last drain and the stop.
-    left: Vec<u64>,
+    /// Ticks between the last drain and the stop.
+    undrained: Vec<u64>,
     running: bool,
 }
 
@@ -85,8 +85,8 @@ impl AccountSource {
             .collect())
     }
 
-    /// Ticks since they were last read.
-    fn passed(&mut self) -> Result<Vec<u64>, ProfileError> {
+    /// Ticks since the last read.
+    fn elapsed(&mut self) -> Result<Vec<u64>, ProfileError> {
         let now = self.read()?;
         let before = std::mem::replace(&mut self.ticks, now);
         let pairs = self.ticks.iter().zip(&before);
@@ -104,13 +104,13 @@ impl EventSource for AccountSource {
     }
 
     fn drain(&mut self, sink: &mut dyn FnMut(&Record<'_>)) -> Result<(), ProfileError> {
-        let passed = if self.running {
-            self.passed()?
+        let elapsed = if self.running {
+            self.elapsed()?
         } else {
-            std::mem::take(&mut self.left)
+            std::mem::take(&mut self.undrained)
         };
         let time_ns = monotonic_ns();
-        for (layer, ticks) in COLUMNS.into_iter().cycle().zip(passed) {
+        for (layer, ticks) in COLUMNS.into_iter().cycle().zip(elapsed) {
             if ticks > 0 {
                 sink(&Record::Account {
                     time_ns,
@@ -123,7 +123,7 @@ impl EventSource for AccountSource {
     }
 
     fn stop(&mut self) -> Result<GroupCounts, ProfileError> {
-        self.left = self.passed()?;
+        self.undrained = self.elapsed()?;
         self.running = false;
         Ok(GroupCounts::default())
     }

@@ -1,6 +1,6 @@
 //! Events by name, and sets of them as small text files.
 //!
-//! Whether an event exists is found out by opening it: what a machine lists is no proof.
+//! Only opening an event shows whether a machine has it; its own list is no proof.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::rules::Source;
 const CLOCK: &str = include_str!("../../data/events/clock.toml");
 const COUNTERS: &str = include_str!("../../data/events/counters.toml");
 
-/// Type and number of an event as the kernel knows it; none where it has no portable number.
+/// The kernel's type and number of an event; `None` without a portable number.
 #[must_use]
 pub const fn kernel_event(event: EventKind) -> Option<(u32, u64)> {
     match event {
@@ -51,9 +51,9 @@ const fn read_misses(cache: u32) -> (u32, u64) {
 /// How often an event is sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rate {
-    /// So many times a second.
+    /// Samples a second.
     Hertz(u32),
-    /// Once every so many events.
+    /// Events between two samples.
     Every(u64),
 }
 
@@ -62,13 +62,13 @@ pub enum Rate {
 pub struct Pass {
     /// The sampled event.
     pub sample: EventKind,
-    /// Those that are only counted, in the same group.
+    /// Events of the same group that are only counted.
     pub count: Vec<EventKind>,
     /// How often it is sampled.
     pub rate: Rate,
 }
 
-/// Passes that together make a profile; each takes an equal part of the window.
+/// The passes of a profile; each runs for an equal part of the window.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventSet {
     /// Its name.
@@ -99,7 +99,7 @@ impl EventSet {
     /// The set for machines without counters.
     ///
     /// # Errors
-    /// The compiled-in file is wrong; a test excludes it.
+    /// The compiled-in file has a mistake; a test excludes this.
     pub fn clock(frequency_hz: u32) -> Result<Self, ProfileError> {
         Self::parse("clock.toml", CLOCK, frequency_hz)
     }
@@ -112,10 +112,10 @@ impl EventSet {
         Self::parse("counters.toml", COUNTERS, frequency_hz)
     }
 
-    /// A set of the user's own.
+    /// A set from a user's file.
     ///
     /// # Errors
-    /// The file cannot be read or has a mistake, which is named with its line.
+    /// The file cannot be read, or a line of it has a mistake.
     pub fn read(path: &Path, frequency_hz: u32) -> Result<Self, ProfileError> {
         let text =
             fs::read_to_string(path).map_err(ProfileError::option_file("event-file", path))?;
@@ -126,7 +126,7 @@ impl EventSet {
         let source = Source { name, text };
         let document: Document = source.parse()?;
         if document.passes.is_empty() {
-            return Err(source.mistake(0, "no [[passes]]; expected at least one".to_owned()));
+            return Err(source.error_at(0, "no [[passes]]; expected at least one".to_owned()));
         }
         let event = |name: &Spanned<String>| {
             let countable = || {
@@ -135,7 +135,7 @@ impl EventSet {
                     .filter(|&event| kernel_event(event).is_some())
             };
             let find = |text: &str| countable().find(|event| event.name() == text);
-            source.known(
+            source.one_of(
                 name,
                 "countable event",
                 find,
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_compiled_in_sets_have_no_mistake_and_begin_with_time() {
+    fn the_compiled_in_sets_are_valid_and_begin_with_time() {
         for set in [EventSet::clock(997), EventSet::counters(997)] {
             let set = set.unwrap();
             assert_eq!(set.passes[0].sample, EventKind::CpuNs, "{}", set.name);
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_nobody_can_count_is_named_with_its_line() {
+    fn an_event_that_cannot_be_counted_is_an_error_with_its_line() {
         let text = "name = 'x'\nwhat = 'y'\n[[passes]]\nsample = 'l2_misses'\n";
         let error = EventSet::parse("own.toml", text, 99).unwrap_err();
         assert!(

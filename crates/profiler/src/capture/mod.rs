@@ -1,8 +1,7 @@
-//! Samples and counts from the kernel, per processor and never per process: interrupt work runs on
-//! top of whatever process is there, and a profile of one process would lose it.
+//! Samples and counts of whole processors, not of one process: an interrupt runs on top of any
+//! process, and a profile of one process would lose that work.
 //!
-//! What comes out is a stream of [`Record`]s behind the trait [`EventSource`], so that recorded
-//! samples and made-up ones go the same way as real ones.
+//! The trait [`EventSource`] yields [`Record`]s, so that a test can replay recorded samples.
 
 pub mod accounts;
 pub mod events;
@@ -21,15 +20,15 @@ use crate::error::ProfileError;
 /// One sample of one processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample<'a> {
-    /// When, on the monotonic clock.
+    /// The monotonic clock's time.
     pub time_ns: u64,
-    /// Where.
+    /// The processor.
     pub cpu: u32,
-    /// The process; 0 is the idle loop's.
+    /// The process; 0 is the idle loop.
     pub pid: u32,
     /// The thread.
     pub tid: u32,
-    /// How much of the event it stands for.
+    /// Amount of the event that it represents.
     pub weight: u64,
     /// Whether the processor was in user mode.
     pub user: bool,
@@ -39,16 +38,16 @@ pub struct Sample<'a> {
     pub chain: &'a [u64],
 }
 
-/// What an event source has to tell.
+/// What an event source reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record<'a> {
     /// A sample.
     Sample(Sample<'a>),
-    /// Time whose layer the kernel's accounts say.
+    /// Time that the kernel's accounts assign to a layer.
     Account {
-        /// When it was read, on the monotonic clock.
+        /// The monotonic clock's time at the read.
         time_ns: u64,
-        /// The layer; `Other` is the kernel, whatever it did.
+        /// The layer; `Other` is all kernel time outside interrupts.
         layer: Layer,
         /// Nanoseconds.
         weight: u64,
@@ -58,17 +57,17 @@ pub enum Record<'a> {
         /// How many.
         records: u64,
     },
-    /// The kernel stopped sampling for a while, as it took too long.
+    /// The kernel paused sampling because it took too long.
     Throttled,
-    /// A process began another program or renamed itself.
+    /// A process executed a program or changed its name.
     Command {
         /// The process.
         pid: u32,
-        /// Whether its thread is the process's first.
+        /// Whether the thread is the process's first.
         leader: bool,
         /// Its name.
         name: String,
-        /// Whether it began another program: what was mapped is gone.
+        /// Whether it executed a program, which removes all maps.
         executed: bool,
     },
     /// A file was mapped for execution.
@@ -79,16 +78,16 @@ pub enum Record<'a> {
         start: u64,
         /// Bytes.
         length: u64,
-        /// Place in the file of the first address.
+        /// Offset in the file of the first address.
         offset: u64,
         /// The file.
         path: String,
     },
-    /// A process began as a copy of another.
+    /// A process was forked.
     Forked {
         /// The new process.
         pid: u32,
-        /// The one it is a copy of.
+        /// Its parent.
         parent: u32,
     },
 }
@@ -100,7 +99,7 @@ pub struct GroupCounts {
     pub counts: Vec<(String, u64)>,
 }
 
-/// Somewhere samples come from.
+/// A source of samples.
 pub trait EventSource {
     /// Begins to sample and count.
     ///
@@ -108,16 +107,16 @@ pub trait EventSource {
     /// The kernel refuses.
     fn start(&mut self) -> Result<(), ProfileError>;
 
-    /// Hands over what has come since the last call, in the order of time.
+    /// Passes on the records since the last call, in the order of time.
     ///
     /// # Errors
     /// The records cannot be read.
     fn drain(&mut self, sink: &mut dyn FnMut(&Record<'_>)) -> Result<(), ProfileError>;
 
-    /// Ends sampling and says what the group counted. Records may be left to drain.
+    /// Ends sampling and returns the group's counts. Records may remain to be drained.
     ///
     /// # Errors
-    /// The counters had to share the hardware, so that their values are no counts.
+    /// The counters shared the hardware, so that their values are not counts.
     fn stop(&mut self) -> Result<GroupCounts, ProfileError>;
 }
 
@@ -153,7 +152,7 @@ impl fmt::Display for Backend {
 
 /// Opens event sources: the kernel's, or a test's.
 pub trait EventProvider {
-    /// How its sources measure time.
+    /// How these sources measure time.
     fn backend(&self) -> Backend;
 
     /// Opens the events of a pass on some processors, not yet started.

@@ -1,4 +1,4 @@
-//! The kernel's perf events as an event source: one sampled event and its group a processor.
+//! The kernel's perf events as an event source: on each processor, a sampled event and its group.
 
 use std::fs;
 use std::io;
@@ -13,7 +13,7 @@ use crate::capture::ring;
 use crate::capture::{Backend, EventProvider, EventSource, GroupCounts, Record, record};
 use crate::error::ProfileError;
 
-/// Where the kernel says how much it allows.
+/// The setting that limits the use of perf events.
 pub const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
 
 /// Nanoseconds of a second.
@@ -48,7 +48,7 @@ pub fn try_open(event: EventKind, cpu: usize) -> io::Result<()> {
     Event::open(&attributes(event, None)?, cpu, None).map(drop)
 }
 
-/// The attributes of an event for one processor: sampled at a rate, or only counted.
+/// The attributes of an event on one processor: sampled at a rate, or only counted.
 fn attributes(event: EventKind, rate: Option<Rate>) -> io::Result<perf_event_attr> {
     let (kind, number) = kernel_event(event).ok_or(io::ErrorKind::Unsupported)?;
     let mut attr = perf_event_attr {
@@ -74,7 +74,7 @@ fn attributes(event: EventKind, rate: Option<Rate>) -> io::Result<perf_event_att
     attr.set_comm(1);
     attr.set_comm_exec(1);
     attr.set_task(1);
-    // A clock is a timer and needs no regulation; a counter's frequency the kernel regulates.
+    // A timer has a fixed period. For a counter, the kernel adjusts the period to the frequency.
     match (event, rate) {
         (EventKind::CpuNs, Rate::Hertz(hertz)) => {
             attr.__bindgen_anon_1.sample_period = SECOND_NS / u64::from(hertz.max(1));
@@ -86,7 +86,7 @@ fn attributes(event: EventKind, rate: Option<Rate>) -> io::Result<perf_event_att
         (_, Rate::Every(period)) => attr.__bindgen_anon_1.sample_period = period,
     }
     if kind != bindings::PERF_TYPE_SOFTWARE {
-        // Pinned: on the hardware all the time or in error, never in turn with others.
+        // A pinned event is on the hardware all the time, or fails; it never shares a counter.
         attr.set_pinned(1);
     }
     Ok(attr)
@@ -128,9 +128,9 @@ impl PerfSource {
     fn switch(&self, switch: fn(&Event) -> io::Result<()>) -> Result<(), ProfileError> {
         self.cpus
             .iter()
-            .try_for_each(|on| switch(&on.leader))
+            .try_for_each(|events| switch(&events.leader))
             .map_err(|source| ProfileError::Kernel {
-                what: "turning the events on or off",
+                what: "enabling or disabling the events",
                 source,
             })
     }
@@ -138,17 +138,17 @@ impl PerfSource {
 
 impl CpuEvents {
     fn open(pass: &Pass, cpu: usize) -> Result<Self, ProfileError> {
-        let refused = |event: EventKind| move |source| refusal(event, cpu, source);
+        let failed = |event: EventKind| move |source| open_error(event, cpu, source);
         let leader = attributes(pass.sample, Some(pass.rate))
             .and_then(|attr| Event::open(&attr, cpu, None))
-            .map_err(refused(pass.sample))?;
+            .map_err(failed(pass.sample))?;
         let members = pass
             .count
             .iter()
             .map(|&event| {
                 attributes(event, None)
                     .and_then(|attr| Event::open(&attr, cpu, Some(&leader)))
-                    .map_err(refused(event))
+                    .map_err(failed(event))
             })
             .collect::<Result<_, _>>()?;
         let ring = SampleRing::map(&leader).map_err(|source| ProfileError::Kernel {
@@ -163,14 +163,14 @@ impl CpuEvents {
         })
     }
 
-    /// The group's counts so far, or why they are none.
+    /// The group's counts so far. Fails if they are not exact.
     fn counts(&self, names: &[String]) -> Result<Vec<u64>, ProfileError> {
         let failed = |source| ProfileError::Kernel {
             what: "reading the counters",
             source,
         };
         let mut bytes = vec![0; 8 * (3 + names.len())];
-        // A pinned group that found no place on the hardware reads nothing at all.
+        // A read of a pinned group that is not on the hardware returns no bytes.
         let length = self.leader.read(&mut bytes).map_err(failed)?;
         let (words, _) = bytes[..length].as_chunks();
         let words: Vec<u64> = words.iter().map(|&word| u64::from_ne_bytes(word)).collect();
@@ -181,7 +181,7 @@ impl CpuEvents {
 /// The counts in what a group's leader reads: number of events, time enabled, time running, counts.
 ///
 /// # Errors
-/// The group was not on the hardware all the time: its values are zero or scaled guesses.
+/// The group was not on the hardware all the time: its values are zero or scaled.
 pub fn group_counts(words: &[u64], names: &[String], cpu: usize) -> Result<Vec<u64>, ProfileError> {
     let multiplexed = |enabled_ns, running_ns| ProfileError::Multiplexed {
         group: names.join(", "),
@@ -198,8 +198,8 @@ pub fn group_counts(words: &[u64], names: &[String], cpu: usize) -> Result<Vec<u
     Ok(counts[..names.len()].to_vec())
 }
 
-/// Why an event did not open: the kernel forbids it, or it is not there.
-fn refusal(event: EventKind, cpu: usize, source: io::Error) -> ProfileError {
+/// The error for an event that did not open: it is forbidden or does not exist.
+fn open_error(event: EventKind, cpu: usize, source: io::Error) -> ProfileError {
     let denied = matches!(source.raw_os_error(), Some(libc::EACCES | libc::EPERM));
     if denied {
         let paranoid = fs::read_to_string(PARANOID);
@@ -221,8 +221,9 @@ impl EventSource for PerfSource {
 
     fn drain(&mut self, sink: &mut dyn FnMut(&Record<'_>)) -> Result<(), ProfileError> {
         self.bytes.clear();
-        for on in &mut self.cpus {
-            on.ring
+        for events in &mut self.cpus {
+            events
+                .ring
                 .take(&mut self.bytes)
                 .map_err(|source| ProfileError::Kernel {
                     what: "reading the ring of samples",
@@ -232,7 +233,7 @@ impl EventSource for PerfSource {
         let mut records: Vec<_> = ring::records(&self.bytes)
             .map(|bytes| (record::time_ns(bytes), bytes))
             .collect();
-        // A process's files must be known before its samples, whichever processor saw them first.
+        // A process's maps must come before its samples, also across processors.
         records.sort_by_key(|&(time_ns, _)| time_ns);
         for (_, bytes) in records {
             if let Some(record) = record::parse(bytes, &mut self.chain) {
@@ -245,8 +246,8 @@ impl EventSource for PerfSource {
     fn stop(&mut self) -> Result<GroupCounts, ProfileError> {
         self.switch(Event::disable)?;
         let mut sums = vec![0; self.names.len()];
-        for on in &self.cpus {
-            for (sum, count) in sums.iter_mut().zip(on.counts(&self.names)?) {
+        for events in &self.cpus {
+            for (sum, count) in sums.iter_mut().zip(events.counts(&self.names)?) {
                 *sum += count;
             }
         }
@@ -261,7 +262,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_group_that_shared_the_hardware_is_refused_by_name() {
+    fn a_group_that_shared_the_hardware_is_an_error_that_names_it() {
         let names = ["cycles".to_owned(), "llc_misses".to_owned()];
         let error = group_counts(&[2, 1000, 400, 77, 5], &names, 3).unwrap_err();
         let text = error.to_string();
@@ -274,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_that_never_ran_is_no_count_of_zero() {
+    fn a_group_that_never_ran_is_an_error() {
         let names = ["cycles".to_owned()];
         assert!(group_counts(&[], &names, 0).is_err());
         assert!(group_counts(&[1, 500, 0, 0], &names, 0).is_err());

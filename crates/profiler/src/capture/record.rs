@@ -1,13 +1,13 @@
-//! Parses the records of a ring, in the layout that [`SAMPLE_FIELDS`] asks the kernel for.
+//! Parses the records of a ring. [`SAMPLE_FIELDS`] determines their layout.
 //!
-//! Fields are laid out as `include/uapi/linux/perf_event.h` of Linux says under `PERF_RECORD_*`.
+//! Source: `PERF_RECORD_*` in `include/uapi/linux/perf_event.h` of Linux.
 
 use perf_event_open_sys::bindings;
 
 use crate::capture::ring::HEADER_BYTES;
 use crate::capture::{Record, Sample};
 
-/// What a sample holds: instruction, thread, time, processor, weight and call chain.
+/// The fields of a sample: instruction, thread, time, processor, weight and call chain.
 pub const SAMPLE_FIELDS: u64 = (bindings::PERF_SAMPLE_IP
     | bindings::PERF_SAMPLE_TID
     | bindings::PERF_SAMPLE_TIME
@@ -15,77 +15,77 @@ pub const SAMPLE_FIELDS: u64 = (bindings::PERF_SAMPLE_IP
     | bindings::PERF_SAMPLE_PERIOD
     | bindings::PERF_SAMPLE_CALLCHAIN) as u64;
 
-/// Bytes that end every other record: thread, time and processor, eight each.
+/// Bytes at the end of every other record: thread, time and processor, eight each.
 const TRAILER_BYTES: usize = 24;
 
-/// Call chain entries from here on are marks, not addresses (`PERF_CONTEXT_MAX`).
+/// Call chain entries from this value on are marks, not addresses (`PERF_CONTEXT_MAX`).
 const FIRST_MARK: u64 = (-4095_i64) as u64;
 
-/// What follows it was in the kernel (`PERF_CONTEXT_KERNEL`).
+/// The mark before kernel addresses (`PERF_CONTEXT_KERNEL`).
 const KERNEL_MARK: u64 = (-128_i64) as u64;
 
-/// Bits of a record's mode that say where the processor was.
+/// Bits of a record's `misc` that contain the processor mode.
 const MODE_MASK: u16 = bindings::PERF_RECORD_MISC_CPUMODE_MASK as u16;
 
-/// In user mode.
+/// The mode of user code.
 const USER_MODE: u16 = bindings::PERF_RECORD_MISC_USER as u16;
 
-/// A name record that stands for the beginning of another program.
+/// The bit of a COMM record that marks an execve.
 const EXECUTED: u16 = bindings::PERF_RECORD_MISC_COMM_EXEC as u16;
 
-/// Reads numbers one after the other.
+/// Reads integers in sequence.
 struct Cursor<'a>(&'a [u8]);
 
 impl Cursor<'_> {
-    fn word(&mut self) -> Option<u64> {
-        let (word, rest) = self.0.split_first_chunk()?;
+    fn u64(&mut self) -> Option<u64> {
+        let (bytes, rest) = self.0.split_first_chunk()?;
         self.0 = rest;
-        Some(u64::from_ne_bytes(*word))
+        Some(u64::from_ne_bytes(*bytes))
     }
 
-    fn half(&mut self) -> Option<u32> {
-        let (half, rest) = self.0.split_first_chunk()?;
+    fn u32(&mut self) -> Option<u32> {
+        let (bytes, rest) = self.0.split_first_chunk()?;
         self.0 = rest;
-        Some(u32::from_ne_bytes(*half))
+        Some(u32::from_ne_bytes(*bytes))
     }
 
-    /// Text up to its zero.
+    /// Text up to the zero byte.
     fn text(&self) -> String {
         let end = self.0.iter().position(|&byte| byte == 0);
         String::from_utf8_lossy(&self.0[..end.unwrap_or(self.0.len())]).into_owned()
     }
 }
 
-/// When a record was written, to sort those of several processors.
+/// The time of a record, to sort those of several processors.
 #[must_use]
 pub fn time_ns(record: &[u8]) -> Option<u64> {
-    let place = match kind_of(record)? {
+    let start = match kind_of(record)? {
         bindings::PERF_RECORD_SAMPLE => HEADER_BYTES + 16,
         _ => record.len().checked_sub(TRAILER_BYTES - 8)?,
     };
-    let bytes = record.get(place..place + 8)?;
+    let bytes = record.get(start..start + 8)?;
     Some(u64::from_ne_bytes(bytes.try_into().ok()?))
 }
 
-/// Parses a record; none if it is of a type that nobody needs or too short for its type. `chain`
-/// is where a sample's call chain is kept.
+/// Parses a record. Returns `None` for an unused type and for a record too short for its type.
+/// `chain` stores a sample's call chain.
 pub fn parse<'a>(record: &[u8], chain: &'a mut Vec<u64>) -> Option<Record<'a>> {
     let mode = u16::from_ne_bytes(record.get(4..6)?.try_into().ok()?);
     let mut cursor = Cursor(record.get(HEADER_BYTES..)?);
     match kind_of(record)? {
         bindings::PERF_RECORD_SAMPLE => sample(&mut cursor, mode, chain).map(Record::Sample),
         bindings::PERF_RECORD_LOST => {
-            cursor.word()?;
+            cursor.u64()?;
             Some(Record::Lost {
-                records: cursor.word()?,
+                records: cursor.u64()?,
             })
         }
         bindings::PERF_RECORD_LOST_SAMPLES => Some(Record::Lost {
-            records: cursor.word()?,
+            records: cursor.u64()?,
         }),
         bindings::PERF_RECORD_THROTTLE => Some(Record::Throttled),
         bindings::PERF_RECORD_COMM => {
-            let (pid, tid) = (cursor.half()?, cursor.half()?);
+            let (pid, tid) = (cursor.u32()?, cursor.u32()?);
             Some(Record::Command {
                 pid,
                 leader: pid == tid,
@@ -95,7 +95,7 @@ pub fn parse<'a>(record: &[u8], chain: &'a mut Vec<u64>) -> Option<Record<'a>> {
         }
         bindings::PERF_RECORD_MMAP2 => mapped(&mut cursor),
         bindings::PERF_RECORD_FORK => {
-            let (pid, parent) = (cursor.half()?, cursor.half()?);
+            let (pid, parent) = (cursor.u32()?, cursor.u32()?);
             Some(Record::Forked { pid, parent })
         }
         _ => None,
@@ -107,16 +107,16 @@ fn kind_of(record: &[u8]) -> Option<u32> {
 }
 
 fn sample<'a>(cursor: &mut Cursor<'_>, mode: u16, chain: &'a mut Vec<u64>) -> Option<Sample<'a>> {
-    let address = cursor.word()?;
-    let (pid, tid) = (cursor.half()?, cursor.half()?);
-    let time_ns = cursor.word()?;
-    let cpu = cursor.half()?;
-    cursor.half()?;
-    let weight = cursor.word()?;
+    let address = cursor.u64()?;
+    let (pid, tid) = (cursor.u32()?, cursor.u32()?);
+    let time_ns = cursor.u64()?;
+    let cpu = cursor.u32()?;
+    cursor.u32()?;
+    let weight = cursor.u64()?;
     chain.clear();
     let mut in_kernel = false;
-    for _ in 0..cursor.word()? {
-        match cursor.word()? {
+    for _ in 0..cursor.u64()? {
+        match cursor.u64()? {
             mark if mark >= FIRST_MARK => in_kernel = mark == KERNEL_MARK,
             frame if in_kernel => chain.push(frame),
             _ => {}
@@ -141,12 +141,12 @@ fn sample<'a>(cursor: &mut Cursor<'_>, mode: u16, chain: &'a mut Vec<u64>) -> Op
 }
 
 fn mapped<'a>(cursor: &mut Cursor<'_>) -> Option<Record<'a>> {
-    let pid = cursor.half()?;
-    cursor.half()?;
-    let (start, length, offset) = (cursor.word()?, cursor.word()?, cursor.word()?);
-    // Device and inode, or a build identifier in their place; then protection and flags.
+    let pid = cursor.u32()?;
+    cursor.u32()?;
+    let (start, length, offset) = (cursor.u64()?, cursor.u64()?, cursor.u64()?);
+    // Device and inode, or a build identifier; then protection and flags.
     for _ in 0..4 {
-        cursor.word()?;
+        cursor.u64()?;
     }
     Some(Record::Mapped {
         pid,
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_in_the_kernel_keeps_the_kernels_part_of_its_chain() {
+    fn a_kernel_sample_has_only_the_kernel_part_of_its_chain() {
         let user_mark = (-512_i64) as u64;
         let words = [
             0x11,
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_records_are_counted_by_the_kernels_number() {
+    fn a_lost_record_has_the_kernels_count() {
         let bytes = record(bindings::PERF_RECORD_LOST, 0, &[9, 41, 0, 77, 0]);
         let mut chain = Vec::new();
         assert_eq!(
@@ -220,7 +220,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_break_the_parser(
+        fn the_parser_accepts_any_bytes(
             kind in 0_u32..20, mode in any::<u16>(),
             words in proptest::collection::vec(any::<u64>(), 0..12),
         ) {

@@ -1,10 +1,10 @@
-//! Cuts what an event's ring has into records (include/uapi/linux/perf_event.h of Linux).
+//! Divides the bytes of an event's ring into records (include/uapi/linux/perf_event.h of Linux).
 
 /// Bytes of a record's header: type, mode and size.
 pub const HEADER_BYTES: usize = 8;
 
-/// Cuts bytes into records: for each the place of its header and its length. Ends at the first
-/// record that is not whole, which a ring read between head and tail never has.
+/// Divides bytes into records. Ends at an incomplete record, which a ring read between head and
+/// tail never has.
 pub fn records(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
@@ -25,9 +25,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_break_the_cutter(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
-            let cut: usize = records(&bytes).map(<[u8]>::len).sum();
-            prop_assert!(cut <= bytes.len());
+        fn records_never_exceed_the_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let total: usize = records(&bytes).map(<[u8]>::len).sum();
+            prop_assert!(total <= bytes.len());
         }
     }
 }

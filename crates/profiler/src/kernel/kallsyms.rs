@@ -1,30 +1,30 @@
 //! Reads `/proc/kallsyms`, modules included: `address type name [module]`, one a line.
 //!
-//! The module matters, since a driver is known by it, and parsers at hand drop it. Names stand in
-//! one buffer: a kernel has some hundred thousand of them.
+//! The module identifies a driver's functions; existing parsers drop it. All names share one
+//! buffer, because a kernel has some hundred thousand of them.
 
 use std::fs;
 use std::path::Path;
 
 use crate::error::ProfileError;
 
-/// A function of the kernel, by its place in the table.
+/// The index of a kernel function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SymbolId(u32);
 
 impl SymbolId {
-    /// Its place in the table.
+    /// The index in the table.
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// Functions longer than this do not exist: an address further from its symbol lies in a hole.
+/// Longest function. An address further from its symbol is in no function.
 const FUNCTION_LIMIT_BYTES: u64 = 1 << 20;
 
-/// The compiler puts this many bytes before a function that is called indirectly; the symbol for
-/// them is never what runs.
+/// Prefix of the symbols for padding before a function. Padding never runs, so these addresses
+/// count as the function's.
 const PADDING_PREFIX: &str = "__pfx_";
 
 /// Functions by address.
@@ -41,14 +41,14 @@ struct Function {
     address: u64,
     name_start: u32,
     name_length: u16,
-    /// 0 for the kernel itself, else one more than the place in `modules`.
+    /// 0 for the kernel itself, else the index in `modules` plus one.
     module: u16,
-    /// Global names are preferred where several stand for one address.
+    /// Of several names for one address, a global one is preferred.
     global: bool,
 }
 
 impl KernelSymbols {
-    /// Reads the table of a file.
+    /// Reads the symbols in a file.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -57,13 +57,13 @@ impl KernelSymbols {
         Ok(Self::parse(&String::from_utf8_lossy(&bytes)))
     }
 
-    /// Parses such a table. Lines of another shape are left out.
+    /// Parses the text of such a file. Other lines are ignored.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         let mut symbols = Self::default();
         let mut zeros = 0_usize;
         for line in text.lines() {
-            let Some((address, global, name, module)) = parts(line) else {
+            let Some((address, global, name, module)) = function_line(line) else {
                 continue;
             };
             if address == 0 {
@@ -73,7 +73,7 @@ impl KernelSymbols {
             symbols.push(address, global, name, module);
         }
         symbols.hidden = symbols.functions.is_empty() && zeros > 0;
-        // A stable sort: among equals the first global name comes first, then the first local one.
+        // The sort is stable: an address has its first global name, else its first local one.
         symbols
             .functions
             .sort_by_key(|function| (function.address, !function.global));
@@ -81,7 +81,7 @@ impl KernelSymbols {
         symbols
     }
 
-    /// Whether there were names but no addresses: the kernel hides them (kptr_restrict).
+    /// Whether there were names but no addresses, because the kernel hides them (kptr_restrict).
     #[must_use]
     pub const fn are_hidden(&self) -> bool {
         self.hidden
@@ -99,18 +99,18 @@ impl KernelSymbols {
         self.functions.len()
     }
 
-    /// The function an address lies in.
+    /// The function that contains an address.
     #[must_use]
     pub fn find(&self, address: u64) -> Option<SymbolId> {
         let after = self
             .functions
             .partition_point(|function| function.address <= address);
-        let place = after.checked_sub(1)?;
-        let distance = address - self.functions[place].address;
-        (distance < FUNCTION_LIMIT_BYTES).then_some(SymbolId(place as u32))
+        let index = after.checked_sub(1)?;
+        let distance = address - self.functions[index].address;
+        (distance < FUNCTION_LIMIT_BYTES).then_some(SymbolId(index as u32))
     }
 
-    /// A function's name without what the compiler added (`.isra.0`, `.cold`, `.part.0`).
+    /// A function's name without the compiler's suffix (`.isra.0`, `.cold`, `.part.0`).
     #[must_use]
     pub fn name(&self, id: SymbolId) -> &str {
         let function = &self.functions[id.index()];
@@ -118,11 +118,11 @@ impl KernelSymbols {
         &self.names[start..start + function.name_length as usize]
     }
 
-    /// The module a function is of, or none if it is built in.
+    /// The module of a function; `None` if it is built in.
     #[must_use]
     pub fn module(&self, id: SymbolId) -> Option<&str> {
-        let place = self.functions[id.index()].module.checked_sub(1)?;
-        Some(&self.modules[place as usize])
+        let index = self.functions[id.index()].module.checked_sub(1)?;
+        Some(&self.modules[index as usize])
     }
 
     fn push(&mut self, address: u64, global: bool, name: &str, module: Option<&str>) {
@@ -150,21 +150,21 @@ impl KernelSymbols {
         });
     }
 
-    /// Modules come one after the other, so the last is nearly always the one.
+    /// Symbols are grouped by module, so the search begins at the end.
     fn module_number(&mut self, module: &str) -> u16 {
-        let place = match self.modules.iter().rposition(|known| known == module) {
-            Some(place) => place,
+        let index = match self.modules.iter().rposition(|known| known == module) {
+            Some(index) => index,
             None => {
                 self.modules.push(module.to_owned());
                 self.modules.len() - 1
             }
         };
-        u16::try_from(place + 1).unwrap_or(0)
+        u16::try_from(index + 1).unwrap_or(0)
     }
 }
 
-/// Address, whether global, name and module of a line that names a function.
-fn parts(line: &str) -> Option<(u64, bool, &str, Option<&str>)> {
+/// Address, whether global, name and module, if the line describes a function.
+fn function_line(line: &str) -> Option<(u64, bool, &str, Option<&str>)> {
     let mut fields = line.split_ascii_whitespace();
     let address = u64::from_str_radix(fields.next()?, 16).ok()?;
     let letter = fields.next()?;
@@ -195,7 +195,7 @@ not a line
 ";
 
     #[test]
-    fn an_address_lies_in_the_function_before_it() {
+    fn an_address_belongs_to_the_function_before_it() {
         let symbols = KernelSymbols::parse(TABLE);
         let name = |address| symbols.find(address).map(|id| symbols.name(id));
         assert_eq!(name(0xffff_ffff_8100_0000), Some("_stext"));
@@ -207,7 +207,7 @@ not a line
     }
 
     #[test]
-    fn a_module_is_kept_with_its_functions() {
+    fn a_function_has_its_module() {
         let symbols = KernelSymbols::parse(TABLE);
         let driver = symbols.find(0xffff_ffff_c000_0010).unwrap();
         assert_eq!(symbols.module(driver), Some("mlx5_core"));
@@ -216,7 +216,7 @@ not a line
     }
 
     #[test]
-    fn addresses_that_are_all_zero_are_hidden_ones() {
+    fn addresses_are_hidden_if_all_are_zero() {
         let symbols = KernelSymbols::parse("0000000000000000 T _stext\n0000000000000000 t a\n");
         assert!(symbols.are_hidden() && symbols.is_empty());
         assert!(!KernelSymbols::parse("").are_hidden());
@@ -224,7 +224,7 @@ not a line
 
     proptest! {
         #[test]
-        fn no_text_breaks_the_parser(text in "\\PC*", address in any::<u64>()) {
+        fn the_parser_accepts_any_text(text in "\\PC*", address in any::<u64>()) {
             let symbols = KernelSymbols::parse(&text);
             if let Some(id) = symbols.find(address) {
                 prop_assert!(symbols.name(id).len() < text.len());

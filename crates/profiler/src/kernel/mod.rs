@@ -1,4 +1,4 @@
-//! The kernel's symbols: what function an address lies in, and what module that function is of.
+//! The kernel's symbols: the function that contains an address, and its module.
 
 mod kallsyms;
 mod modules;

@@ -1,12 +1,11 @@
-//! Which modules drive a network interface: the kernel says so itself, so no list of drivers is
-//! needed for those that are loaded.
+//! The modules of network drivers. The kernel names those that are loaded, so they need no list.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// The modules behind the network interfaces under a `/sys/class/net` directory. Empty where
-/// drivers are built in or nothing can be read.
+/// The driver modules of the network interfaces in a `/sys/class/net` directory. Drivers that are
+/// built in have none.
 #[must_use]
 pub fn network_drivers(class_net: &Path) -> BTreeSet<String> {
     let Ok(entries) = fs::read_dir(class_net) else {
@@ -26,12 +25,12 @@ mod tests {
 
     #[test]
     fn a_driver_is_found_through_its_interface() {
-        let place = tempfile::tempdir().unwrap();
-        let device = place.path().join("eth7/device/driver");
+        let folder = tempfile::tempdir().unwrap();
+        let device = folder.path().join("eth7/device/driver");
         fs::create_dir_all(&device).unwrap();
         symlink("../../../../module/mlx5_core", device.join("module")).unwrap();
-        fs::create_dir_all(place.path().join("lo")).unwrap();
-        let found = network_drivers(place.path());
+        fs::create_dir_all(folder.path().join("lo")).unwrap();
+        let found = network_drivers(folder.path());
         assert_eq!(found, BTreeSet::from(["mlx5_core".to_owned()]));
     }
 }

@@ -1,5 +1,5 @@
-//! Whether the machine was quiet enough over a window to judge a number measured in it, and how
-//! often it has to be wrong.
+//! Judges a measured number only if the machine was quiet, and fails only if it is wrong
+//! repeatedly.
 #![expect(clippy::panic, reason = "a failure here is the test's failure")]
 
 use perpacket_requirements::{DISTURBED, skip};
@@ -7,41 +7,41 @@ use std::collections::HashMap;
 use std::fs;
 use std::time::Instant;
 
-/// Processors that programs of others may take.
-const OTHERS_MOST: f64 = 0.2;
+/// Processors that other programs may use.
+const MAX_OTHERS: f64 = 0.2;
 
-/// Share of the processors' time that the machine below may give to others.
-const STEAL_MOST: f64 = 0.01;
+/// Share of the processors' time that the hypervisor may steal.
+const MAX_STEAL_SHARE: f64 = 0.01;
 
-/// The parent of the kernel's own processes.
+/// The parent of kernel threads.
 const KERNEL_THREADS: u32 = 2;
 
-/// How often a number is measured before it is called wrong: chance and a busy machine may spoil one
-/// time, a mistake in the program spoils each.
+/// Measurements before a number is wrong. Chance or a busy machine may spoil one; a fault spoils
+/// all.
 const TRIES: usize = 3;
 
 /// Ticks of `/proc` in a second: `USER_HZ` is 100 on every architecture that this builds for.
 const TICKS_PER_S: f64 = 100.0;
 
-/// What a measured number says.
+/// The verdict on a measured number.
 pub enum Verdict {
-    /// It is as it has to be.
+    /// The number is right.
     Right,
-    /// It is not.
+    /// The number is wrong, and how.
     Wrong(String),
-    /// Too little was seen to say it.
-    Open(String),
+    /// The number cannot be judged, and why.
+    Undecided(String),
 }
 
-/// Measures until the number is right. Prints why where nothing can be said, and panics where it is
-/// wrong each time on a quiet machine.
+/// Measures until the number is right. Skips if it cannot be judged, and panics if it is wrong each
+/// time on a quiet machine.
 pub fn judge(mut measure: impl FnMut() -> Verdict) {
     let mut wrong = Vec::new();
     for _ in 0..TRIES {
-        let before = Look::now();
+        let before = Snapshot::now();
         let why = match measure() {
             Verdict::Right => return,
-            Verdict::Open(why) => why,
+            Verdict::Undecided(why) => why,
             Verdict::Wrong(what) => match before.disturbance() {
                 Some(why) => why,
                 None => {
@@ -57,22 +57,22 @@ pub fn judge(mut measure: impl FnMut() -> Verdict) {
     panic!("wrong each time: {}", wrong.join("; "));
 }
 
-/// A process as `/proc/PID/stat` tells of it.
+/// A process in `/proc/PID/stat`.
 struct Process {
     parent: u32,
     cpu_ticks: u64,
     began_ticks: u64,
 }
 
-/// What the kernel had counted up to a moment.
-struct Look {
+/// The kernel's counts at one time.
+struct Snapshot {
     at: Instant,
     processors: Vec<u64>,
     processes: HashMap<u32, Process>,
 }
 
-impl Look {
-    /// What it has counted by now.
+impl Snapshot {
+    /// The counts now.
     fn now() -> Self {
         Self {
             at: Instant::now(),
@@ -81,18 +81,18 @@ impl Look {
         }
     }
 
-    /// What disturbed the time since then.
+    /// The disturbance since this snapshot, if there was one.
     fn disturbance(&self) -> Option<String> {
         let now = Self::now();
-        let passed = |from: usize, to: usize| -> u64 {
+        let elapsed = |from: usize, to: usize| -> u64 {
             (from..to)
                 .map(|n| now.processors[n].saturating_sub(self.processors[n]))
                 .sum()
         };
-        let steal = passed(7, 8) as f64 / passed(0, 8).max(1) as f64;
-        if steal > STEAL_MOST {
+        let steal = elapsed(7, 8) as f64 / elapsed(0, 8).max(1) as f64;
+        if steal > MAX_STEAL_SHARE {
             return Some(format!(
-                "the machine below took {:.0} % of the processors' time",
+                "the hypervisor stole {:.0} % of the processors' time",
                 100.0 * steal
             ));
         }
@@ -107,7 +107,7 @@ impl Look {
             })
             .sum();
         let others = ticks as f64 / TICKS_PER_S / self.at.elapsed().as_secs_f64();
-        (others > OTHERS_MOST).then(|| format!("other programs took {others:.2} processors"))
+        (others > MAX_OTHERS).then(|| format!("other programs used {others:.2} processors"))
     }
 }
 
@@ -126,10 +126,10 @@ fn processes() -> HashMap<u32, Process> {
         .collect()
 }
 
-/// None where it is gone by now.
+/// Returns `None` if the process has ended.
 fn process(pid: u32) -> Option<Process> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may hold anything; the state is the first field after it.
+    // The name in parentheses may contain any character; the state follows it.
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
     let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
     Some(Process {
@@ -139,7 +139,7 @@ fn process(pid: u32) -> Option<Process> {
     })
 }
 
-/// Whether a process is this one, descends from it, or is the kernel's.
+/// Whether a process is this one, a descendant of it, or a kernel thread.
 fn is_ours(mut pid: u32, processes: &HashMap<u32, Process>) -> bool {
     while let Some(process) = processes.get(&pid) {
         if pid == std::process::id() || pid == KERNEL_THREADS {
