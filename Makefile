@@ -1,4 +1,5 @@
-# make demo   set up and simulate the story; writes perpacket-demo.html
+# make demo   set up, measure this machine and simulate; writes perpacket-demo.html (and charts
+#             into the folder CHARTS)
 # make test   set up and run every test, Rust and Python
 # make check  formatting, lints, types, dependency arrows
 # make docs   these documents as pages, in docs/_build
@@ -33,7 +34,7 @@ $(VENV)/.installed-dev: $(SOURCES) | $(BIN)/python
 	touch $@ $(VENV)/.installed
 
 demo: setup
-	$(BIN)/perpacket demo
+	$(BIN)/perpacket demo $(if $(CHARTS),--charts $(CHARTS))
 
 # Each part prints how long it took.
 test: setup-dev

@@ -167,6 +167,7 @@ def test_show_config_prints_value_unit_and_source_of_every_parameter(
         (["trace", "synthesize", "w.log", "--seed", str(2**64)], "--seed", "--help"),
         (["simulate", "bulk", "--timeline", "d.csv"], "--timeline d.csv: is a directory", "name a"),
         (["demo", "--output", "no/x.html"], "--output no/x.html: there is no folder", "make the"),
+        (["demo", "--charts", "f/x"], "--charts f/x: ", "name a folder"),
         (["demo", "--output", "f/x.html"], "f is no folder", "name a file in a folder"),
         (["study", "report", ".", "--output", "d.csv"], "--output d.csv: is a directory", "name"),
         (["study", "report", ".", "--charts", "f/x"], "--charts f/x: ", "name a folder"),
@@ -405,7 +406,9 @@ def test_the_demo_prints_six_configurations_and_writes_its_report(
     assert rows["W-4096-P-L-FCFS-800"]["request_rate"]["simulated"]["n"] == 5
     assert (tmp_path / "perpacket-demo.html").is_file()
 
-    table = perpacket("demo", "--no-live", "--quiet", "--output", str(tmp_path / "mine.html"))
+    command = ("demo", "--no-live", "--quiet", "--charts", "charts")
+    table = perpacket(*command, "--output", str(tmp_path / "mine.html"))
+    assert (tmp_path / "charts" / "handoff" / "01.svg").read_text() == "light"
     assert table.err == ""
     assert "too many connections" in table.out
     assert (tmp_path / "mine.html").is_file()

@@ -1,4 +1,4 @@
-"""`perpacket demo`: the main job on embedded defaults, live and simulated."""
+"""`perpacket demo`: measure this machine and simulate an offload NIC."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perpacket.cli import output, progress
-from perpacket.cli.destination import check_destination
+from perpacket.cli.destination import check_destination, check_folder
 from perpacket.cli.options import (
+    ChartsOption,
     Format,
     FormatOption,
     PacketsOption,
@@ -33,7 +34,7 @@ HEADINGS = ("gain, %", "requests/s", "host idle, %", "NIC idle, %", "delay, us")
 median time a host packet takes to be received through the NIC."""
 
 MOST_DECIMALS = 2
-"""No number of the table means anything beyond the hundredth of its unit."""
+"""No number of the table is accurate beyond the hundredth of its unit."""
 
 EXAMPLE = "Example: perpacket demo --output handoff.html"
 
@@ -47,6 +48,7 @@ def demo(
     destination: Annotated[Path, typer.Option("--output", help="The HTML report.")] = Path(
         "perpacket-demo.html"
     ),
+    charts: ChartsOption = None,
     live: Annotated[
         bool, typer.Option("--live/--no-live", help="Whether to measure this machine.")
     ] = True,
@@ -61,22 +63,25 @@ def demo(
     from perpacket.simulation import load_core
 
     check_destination("--output", destination)
-    load_core()  # a core that is not there is said before a minute of measuring
+    if charts is not None:
+        check_folder("--charts", charts)
+    load_core()  # report a missing core before a minute of measuring
     if live:
         progress.note(
-            "First this machine: our web server over loopback under three loads, profiled. No "
-            "root needed.",
+            "First, this machine: our web server over loopback under three loads, profiled. This "
+            "needs no root.",
             quiet,
         )
     progress.note(
-        "Then six configurations of a web server whose NIC can take over connections, simulated "
-        "on a synthesized World Cup workload, five seeds each.",
+        "Then, simulated: six configurations of a web server whose NIC can process connections, on "
+        "a synthesized World Cup workload, five seeds each.",
         quiet,
     )
     with progress.of_study(quiet) as on_progress:
         found = library.run(
             destination,
             measure=live,
+            charts=charts,
             overrides=named_settings(run__warmup_packets=warmup_packets, run__packets=packets),
             workers=workers,
             on_progress=on_progress,
@@ -89,6 +94,8 @@ def demo(
         print_table(found)
     for note in (*(found.live.notes if found.live is not None else ()), *found.story.notes):
         progress.note(f"note: {note}", quiet)
+    if found.charts:
+        progress.note(f"charts: {len(found.charts)} files in {charts}", quiet)
     progress.note(f"report: {found.report}", quiet)
 
 
@@ -115,7 +122,7 @@ def print_live(found: Live) -> None:
 
 
 def live_text(interval: Interval | None) -> str:
-    """`1,890 ± 120`; a dash for what was not measured."""
+    """`1,890 ± 120`; a dash without a measurement."""
     if interval is None:
         return "-"
     from perpacket.analysis.statistics import format_number
@@ -127,7 +134,7 @@ def live_text(interval: Interval | None) -> str:
 
 
 def print_table(found: Demo) -> None:
-    """Two lines for each configuration: the paper's numbers, and below them the simulated ones."""
+    """Two lines for each configuration: the published numbers, then the simulated ones."""
     from perpacket.demo.handoff import STORY
 
     rows: list[tuple[str, ...]] = []
@@ -143,7 +150,7 @@ def print_table(found: Demo) -> None:
 
 
 def paper_text(cell: Cell) -> str:
-    """`23,031 c`; a dash where the paper says nothing."""
+    """`23,031 c`; a dash where nothing is published."""
     if cell.published is None:
         return "-"
     from perpacket.analysis.wording import number_text

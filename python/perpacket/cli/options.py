@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -40,6 +41,11 @@ WorkersOption = Annotated[
     typer.Option(
         "--workers", min=1, help="Runs at once; one a core unless given. Changes no result."
     ),
+]
+
+ChartsOption = Annotated[
+    Path | None,
+    typer.Option("--charts", help="Folder for every chart as SVG and PNG; made if missing."),
 ]
 
 

@@ -18,6 +18,7 @@ from perpacket.cli import output, progress, study_compare, study_files
 from perpacket.cli.destination import check_destination, check_folder
 from perpacket.cli.executors import executor_of
 from perpacket.cli.options import (
+    ChartsOption,
     Format,
     FormatOption,
     PacketsOption,
@@ -407,12 +408,7 @@ def report(
         Path | None,
         typer.Option("--output", help="The HTML file; report.html in the run unless given."),
     ] = None,
-    charts: Annotated[
-        Path | None,
-        typer.Option(
-            "--charts", help="Folder for every chart as SVG and PNG too; made if missing."
-        ),
-    ] = None,
+    charts: ChartsOption = None,
     theme: Annotated[Theme, typer.Option(help="Of those charts.")] = Theme.LIGHT,
     output_format: FormatOption = Format.TABLE,
     quiet: QuietOption = False,

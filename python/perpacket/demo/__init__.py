@@ -1,8 +1,8 @@
-"""The main job on embedded defaults, in about two minutes and without root.
+"""The demonstration: measure this machine and simulate an offload NIC, without root.
 
-`live.py` measures this machine: a server of ours, a load, a profile, at three numbers of
-connections. `handoff.py` simulates what handing connections to the NIC would gain, beside what was
-published. Both go into one report.
+`live.py` measures our web server on this machine at three numbers of connections. `handoff.py`
+simulates what handing connections to the NIC gains, beside the published figures. Both go into one
+report.
 """
 
 from __future__ import annotations
@@ -18,32 +18,35 @@ from perpacket.demo.live import Live
 from perpacket.errors import Interrupted, RunFailed
 from perpacket.run.simulated_runs import ProgressFunction
 
-KEEPING = "`perpacket study run` keeps what is finished and can be resumed"
-"""What to do when a demo that did not end was worth something."""
+KEEPING = "`perpacket study run` keeps finished runs and can be resumed"
+"""The hint of a demo that did not finish."""
 
 
 @dataclass(frozen=True, slots=True)
 class Demo:
-    """What the demo gave. `live` is None where it was left out."""
+    """The results of the demo; `live` is None where the measurement was left out."""
 
     live: Live | None
     story: Story
     report: Path
+    charts: tuple[Path, ...]
 
 
 def run(
     destination: Path,
     *,
     measure: bool = True,
+    charts: Path | None = None,
     overrides: Sequence[tuple[str, str]] = (),
     workers: int | None = None,
     on_progress: ProgressFunction | None = None,
 ) -> Demo:
     """Measure and simulate, write the report to `destination` and return the tables.
 
-    `measure` says whether to measure this machine; `overrides` and `workers` are those of the
-    simulation. A machine that cannot be measured is said so in `live`, and the simulation goes on.
-    Raises what `perpacket.run.start.run` raises; an interrupted demo leaves nothing.
+    `measure` is false to leave out the measurement. `charts` is the folder for the charts as SVG
+    and PNG, those of each part in a folder of its own. `overrides` and `workers` apply to the
+    simulation. On a machine that cannot be measured, `live` has the reason and the simulation still
+    runs. Raises what `perpacket.run.start.run` raises; an interrupted demo writes nothing.
     """
     from perpacket.show import html
 
@@ -58,4 +61,11 @@ def run(
         analyses = [story.analysis]
         if measured is not None and measured.analysis is not None:
             analyses.insert(0, measured.analysis)
-        return Demo(measured, story, html.write_several(analyses, destination))
+        files = [
+            file
+            for analysis in analyses
+            for file in (
+                html.write_charts(analysis, charts / analysis.study.name) if charts else ()
+            )
+        ]
+        return Demo(measured, story, html.write_several(analyses, destination), tuple(files))
