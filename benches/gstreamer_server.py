@@ -1,7 +1,7 @@
-"""GStreamer's RTSP server for one folder of transport streams, as a peer to compare with.
+"""GStreamer's RTSP server for one folder of transport streams: a peer for comparisons.
 
-Run by the system's Python, which has the bindings: `gstreamer_server.py FOLDER`. Says on standard
-error where it listens. Clients of one file share nothing, as those of its own test server do.
+Run it with the system's Python, which has the bindings: `gstreamer_server.py FOLDER`. It prints its
+address on standard error. Clients of one file share nothing, as with GStreamer's own test server.
 """
 
 from __future__ import annotations

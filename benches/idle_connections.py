@@ -3,11 +3,11 @@
     .venv/bin/python benches/idle_connections.py
     .venv/bin/python benches/idle_connections.py --connections 5000 --architecture events
 
-Each connection asks for one file and is then left alone. Memory of the process is the growth of its
-proportional set size (`/proc/PID/smaps_rollup`); the kernel's is the growth of all slabs of the
-machine (`Slab` of `/proc/meminfo`), which holds both ends of each connection, as the client runs
-here too, and whatever else the machine does meanwhile: an upper bound. CPU time is the scheduler's
-count for the server's threads over the wait (`/proc/PID/task/*/schedstat`).
+Each connection requests one file and is then idle. The memory of the process is the growth of its
+proportional set size (`/proc/PID/smaps_rollup`). The kernel's memory is the growth of all slabs
+(`Slab` of `/proc/meminfo`). It is an upper bound: it includes both ends of each connection, because
+the client runs on the same machine, and other work of the machine. CPU time is the scheduler's
+count for the server's threads during the wait (`/proc/PID/task/*/schedstat`).
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from pathlib import Path
 from perpacket.measure.agent import find as installed_agent
 
 BAR_BYTES = 10_000
-"""Memory of the process for a connection, wanted at most."""
+"""Most memory of the process for a connection."""
 
 BAR_CPU = 0.001
-"""CPU time over wall time while nothing happens, wanted at most: a thousandth of a core."""
+"""Most CPU time over wall time while all connections are idle: a thousandth of a core."""
 
 REQUEST = b"GET /f HTTP/1.1\r\nHost: h\r\n\r\n"
 
 
 def options() -> argparse.Namespace:
-    """What was asked for."""
+    """Parse the options."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--agent", help="of the installation unless given")
     parser.add_argument("--architecture", default="events")
@@ -47,7 +47,7 @@ def options() -> argparse.Namespace:
 
 
 def kilobytes(file: str, name: str) -> int:
-    """A line such as `Slab:  123 kB` of a file of procfs, in bytes."""
+    """Return the bytes of a line such as `Slab:  123 kB` in a file of procfs."""
     for line in Path(file).read_text().splitlines():
         if line.startswith(f"{name}:"):
             return int(line.split()[1]) * 1024
@@ -55,13 +55,13 @@ def kilobytes(file: str, name: str) -> int:
 
 
 def run_time_ns(process: int) -> int:
-    """Run time of a process's threads, in nanoseconds."""
+    """Return the run time of a process's threads, in nanoseconds."""
     tasks = Path(f"/proc/{process}/task").iterdir()
     return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks)
 
 
 def connect(port: int, count: int) -> list[socket.socket]:
-    """Connections that asked once and got their answers."""
+    """Open connections, each after one request and its response."""
     connections: list[socket.socket] = []
     for _ in range(count):
         connection = socket.create_connection(("127.0.0.1", port))
@@ -101,7 +101,7 @@ def main() -> None:
 
 
 def measure(asked: argparse.Namespace, process: int, port: int) -> None:
-    """Connect, wait, look."""
+    """Connect, wait, and measure."""
     warm = connect(port, 100)
     smaps = f"/proc/{process}/smaps_rollup"
     before = kilobytes(smaps, "Pss"), kilobytes("/proc/meminfo", "Slab")

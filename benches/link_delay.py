@@ -1,20 +1,21 @@
-"""How well our own link keeps a delay at 200 Mb/s, and what it costs.
+"""How exactly `perpacket link` delays packets at 200 Mb/s, and at what cost.
 
     cargo build --release -p perpacket-agent -p perpacket-link --example blast --bin perpacket-agent
     PERPACKET_AGENT=target/release/perpacket-agent .venv/bin/python benches/link_delay.py \
         target/release/examples/blast
 
-Each round sends the same stream over veth and over the link; rounds alternate between the two
-directions. What the link says of itself counts from when it read a frame to when it has delivered
-it; what the packets say counts from the sender's call to when the receiving kernel gets the packet
-from its device, and the same over veth is shown beside it. Wanted: late by at most 50 us at the
-median and 200 us at the 99th percentile.
+Each round sends the same stream over veth and over the link. Rounds alternate between the two
+directions. The link's own error counts from its read of a frame to its delivery. The packets' delay
+counts from the sender's call until the receiving kernel gets the packet from its device; the table
+also has it over veth. The bar is a delay of at most 50 us too much at the median, and 200 us at the
+99th percentile.
 
-Recorded on a 2-core VM (AMD EPYC, Linux 6.18) whose load average was 14 while it ran, 8 rounds of
-1 s, medians with 95 % intervals: the link's own error 6 us [4, 11] at the median, 39 us [36, 466]
-at the 99th percentile; packets beyond the delay 23 us [14, 28] and 80 us [56, 798], in 7 of the 8
-rounds at most 28 and 165. 200 Mb/s from the server; 142 to 173 from the client, whose processor the
-link shares. 0.72 [0.70, 0.77] of a processor, 0.10 of it spinning; 0.0004 when nothing passes.
+Recorded on a 2-core VM (AMD EPYC, Linux 6.18) with a load average of 14, 8 rounds of 1 s, medians
+with 95 % intervals. The link's own error was 6 us [4, 11] at the median and 39 us [36, 466] at the
+99th percentile. Packets were late by 23 us [14, 28] and 80 us [56, 798]; in 7 of the 8 rounds by at
+most 28 and 165. The server sent 200 Mb/s. The client, whose processor the link shares, sent 142 to
+173. The link used 0.72 [0.70, 0.77] of a processor, 0.10 of it spinning, and 0.0004 without
+traffic.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ PACKET_BYTES = 1472
 def measure(
     bed: hosts.Testbed, blast: str, to_client: bool, rate_bps: int, duration_s: float
 ) -> dict[str, Any]:
-    """One stream: what its receiver saw."""
+    """Send one stream and return the receiver's report."""
     ends = (bed.server, bed.clients[0])
     sender, receiver = ends if to_client else ends[::-1]
     receiving = receiver.start([blast, "receive", f"0.0.0.0:{PORT}"])
@@ -52,7 +53,7 @@ def measure(
 
 
 def idle_share(bed: hosts.Testbed, duration_s: float) -> float:
-    """The share of a processor that the link uses when nothing passes."""
+    """Return the share of a processor that the link uses without traffic."""
     before = bed.network_report() or {}
     time.sleep(duration_s)
     after = bed.network_report() or {}

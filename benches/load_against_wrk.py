@@ -1,8 +1,8 @@
 """Requests per second of client CPU: `load http` over wrk, same server, same file.
 
-Both run in turn against one nginx, each for a few seconds, and their CPU time is what the kernel
-charges to the process. The bar is a ratio of at least 1.0 for files of 612 B and 10 KB on 64 kept
-connections. Needs nginx and wrk.
+Both run in turn against one nginx, each for a few seconds. Their CPU time is the kernel's count for
+the process. The bar is a ratio of at least 1.0 for files of 612 B and 10 KB on 64 kept connections.
+This benchmark needs nginx and wrk.
 
     .venv/bin/python benches/load_against_wrk.py
 """
@@ -41,14 +41,14 @@ http {{
 
 
 def free_port() -> int:
-    """A port that nobody listens on now."""
+    """Return a port without a listener."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def run(command: list[str]) -> tuple[str, float]:
-    """What a command prints, and its CPU time in seconds."""
+    """Run a command; return its output and its CPU time in seconds."""
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     output = process.stdout.read()
@@ -60,14 +60,14 @@ def run(command: list[str]) -> tuple[str, float]:
 
 
 def load(agent: str, url: str, seconds: int) -> float:
-    """Requests per CPU second of `load http`."""
+    """Return the requests per CPU second of `load http`."""
     command = [agent, "load", "http", url, "--connections", str(CONNECTIONS), "--threads", "1"]
     output, cpu_s = run([*command, "--duration", str(seconds), "--format", "json"])
     return float(json.loads(output)["requests"]) / cpu_s
 
 
 def wrk(url: str, seconds: int) -> float:
-    """Requests per CPU second of wrk."""
+    """Return the requests per CPU second of wrk."""
     output, cpu_s = run(["wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds}", url])
     found = re.search(r"(\d+) requests in", output)
     if found is None:
@@ -76,7 +76,7 @@ def wrk(url: str, seconds: int) -> float:
 
 
 def main() -> None:
-    """Measure and print one line a file."""
+    """Measure each file and print its line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--agent", help="of the installation unless given")
     parser.add_argument("--rounds", type=int, default=8)

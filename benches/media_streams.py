@@ -1,13 +1,14 @@
-"""How many streams of stored media one core carries, and what the published designs carry.
+"""How many streams of stored media one core serves, with each way of buffering.
 
     .venv/bin/python benches/media_streams.py full      10,000 streams of 300 kb/s from one core
     .venv/bin/python benches/media_streams.py against   streams at equal lateness, in alternation
     .venv/bin/python benches/media_streams.py disk      100 streams of 1.5 Mb/s, 20 ms a read
 
-The server has CPU 0 and the clients CPU 1, both with real-time priority where that is allowed (it
-says so), because other work on the machine would be counted as lateness. A number of streams is
-carried when every client plays, no packet is lost or wrong and the p99 of lateness, measured at the
-clients by the kernel's stamps, is below 5 ms. The search goes up a ladder of steps of a quarter.
+The server runs on CPU 0 and the clients on CPU 1. Both have real-time priority where the machine
+permits it, because other work would count as lateness; the output states the priority. A server
+carries a number of streams if every client plays, no packet is lost or wrong, and the p99 of
+lateness is below 5 ms. Clients measure lateness by the kernel's receive times. Each step of the
+search has a quarter more streams.
 """
 
 from __future__ import annotations
@@ -40,14 +41,14 @@ STEP = 1.25
 GSTREAMER = Path(__file__).with_name("gstreamer_server.py")
 SYSTEM_PYTHON = "/usr/bin/python3"
 BARS = {"single": 10.0, "gstreamer": 3.0}
-"""How many times the streams of another server `shared` is to carry at the same lateness."""
+"""The least ratio of the streams of `shared` over those of each server."""
 OTHERS = {"double": 800, "single": 800, "gstreamer": 200}
-"""What it is held against, and the streams that are tried first."""
+"""The compared servers, with the first number of streams of the search."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the clients of one run saw; the lateness is that of the later half of them."""
+    """The results of one run's clients; the lateness is that of the later half of them."""
 
     clients: int
     played: int
@@ -58,12 +59,12 @@ class Outcome:
 
     @property
     def is_carried(self) -> bool:
-        """Whether the server carried all of it in time."""
+        """Whether the server carried all streams in time."""
         is_whole = self.played == self.clients and not self.lost and not self.wrong
         return is_whole and self.p99_us < LATENESS_LIMIT_US
 
     def __str__(self) -> str:
-        """One line."""
+        """Return the results as one line."""
         return (
             f"{self.played} of {self.clients} play, {self.throughput_bps / 1e6:.0f} Mb/s, "
             f"{self.lost} lost, {self.wrong} wrong, lateness p99 {self.p99_us / 1e3:.2f} ms"
@@ -71,7 +72,7 @@ class Outcome:
 
 
 def priority() -> list[str]:
-    """The command that gives real-time priority, where it may."""
+    """Return the command that sets real-time priority, if the machine permits it."""
     command = ["chrt", "-f", "10"]
     if (
         shutil.which("chrt")
@@ -83,7 +84,7 @@ def priority() -> list[str]:
 
 @contextmanager
 def server(agent: Path, root: Path, kind: str, *options: str) -> Iterator[str]:
-    """Run a server on CPU 0, by the buffering or `gstreamer`, and give its URL."""
+    """Run a server on CPU 0, with a way of buffering or `gstreamer`, and yield its URL."""
     if kind == "gstreamer":
         command = [SYSTEM_PYTHON, str(GSTREAMER), str(root)]
     else:
@@ -108,7 +109,7 @@ def server(agent: Path, root: Path, kind: str, *options: str) -> Iterator[str]:
 
 
 def load(agent: Path, url: str, clients: int, distribution: str, seconds: float) -> Outcome:
-    """Run the clients on CPU 1, several processes if descriptors demand it."""
+    """Run the clients on CPU 1, in several processes if they need more descriptors."""
     processes = -(-clients // CLIENTS_PER_PROCESS)
     shares = [clients // processes + (number < clients % processes) for number in range(processes)]
     ramp_s = max(1.0, clients / 1500)
@@ -138,7 +139,7 @@ def load(agent: Path, url: str, clients: int, distribution: str, seconds: float)
 
 
 def most_carried(agent: Path, root: Path, kind: str, start: int, limit: int) -> int:
-    """Streams that a server carries: up the ladder from `start`, or down to where it holds."""
+    """Search the most streams that a server carries, upwards or downwards from `start`."""
 
     def carries(clients: int) -> bool:
         with server(agent, root, kind) as url:
@@ -159,7 +160,7 @@ def most_carried(agent: Path, root: Path, kind: str, start: int, limit: int) -> 
 
 
 def full(agent: Path, root: Path, rounds: int) -> None:
-    """The bar: 10,000 streams, every byte right, no loss, p99 below 5 ms."""
+    """Run 10,000 streams; the bar is no wrong byte, no loss and a p99 below 5 ms."""
     for _ in range(rounds):
         with server(agent, root, "shared") as url:
             outcome = load(agent, url, 10_000, "unique", 10)
@@ -167,7 +168,7 @@ def full(agent: Path, root: Path, rounds: int) -> None:
 
 
 def against(agent: Path, root: Path, rounds: int, limit: int, others: list[str]) -> None:
-    """The ratios: streams at the same lateness, the servers in turn in every round."""
+    """Compare streams at the same lateness, with the servers in turn in every round."""
     kinds = {"shared": 8000} | {kind: OTHERS[kind] for kind in others}
     bindings = [SYSTEM_PYTHON, "-c", "import gi; gi.require_version('GstRtspServer', '1.0')"]
     try:
@@ -188,7 +189,7 @@ def against(agent: Path, root: Path, rounds: int, limit: int, others: list[str])
 
 
 def told(shared: list[float], other: list[float], kind: str, limit: int) -> str:
-    """The ratio with its interval, and whether the bar is met."""
+    """Return the ratio with its interval, and whether it meets the bar."""
     at_least = "at least, because no more were tried: " if limit in shared else ""
     if len(shared) == 1:
         return f"{at_least}{shared[0] / other[0]:.1f} (one round: no interval)"
@@ -203,7 +204,7 @@ def told(shared: list[float], other: list[float], kind: str, limit: int) -> str:
 
 
 def disk(agent: Path, root: Path, rounds: int) -> None:
-    """100 streams of their own media, every read 20 ms longer."""
+    """Run 100 streams of their own media, with 20 ms more for every read."""
     seen: dict[str, list[Outcome]] = {"single": [], "double": [], "shared": []}
     for number in range(rounds):
         for kind in list(seen) if number % 2 == 0 else reversed(seen):
@@ -222,7 +223,7 @@ def disk(agent: Path, root: Path, rounds: int) -> None:
 
 
 def main() -> None:
-    """Make the media and run what was asked for."""
+    """Make the media and run the selected benchmark."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=["full", "against", "disk"])
     parser.add_argument("--agent", type=Path, help="of the installation unless given")

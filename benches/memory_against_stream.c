@@ -1,9 +1,9 @@
-/* Plain loops for benches/memory_against_stream.py: what a person would write to measure memory.
+/* Plain loops that measure memory, for benches/memory_against_stream.py.
  *
  * usage: program triad|load|chain BYTES SECONDS CPU
  *
- * BYTES are those of all arrays together. Prints one number: the median over repetitions, in MB/s
- * (10^6 bytes a second; the triad counts its three arrays, as STREAM does) or in ns a load. */
+ * BYTES is the size of all arrays together. Prints the median over repetitions, in MB/s (10^6 bytes a
+ * second; the triad counts its three arrays, as STREAM does) or in ns a load. */
 #define _GNU_SOURCE
 #include <sched.h>
 #include <stdint.h>

@@ -1,16 +1,16 @@
 """`bench memory` against plain C loops: STREAM's triad, a sum, and a chain of dependent loads.
 
-Run in alternation, each pair back to back, over working sets in each cache and in memory. The bar:
-within 5 % of a plain STREAM triad, and of lmbench-style figures where they overlap. STREAM is J. D.
-McCalpin's benchmark of sustainable bandwidth: its rules ask for arrays of four last caches each.
-The sum is what lmbench's `bw_mem rd` does, over all words; the chain is its `lat_mem_rd` in random
-order. Loops in cache depend on the compiler's unrolling, so the bar is judged past the caches, and
-in them for the chain. Both sides tell the median of what they repeat in the same time, on one
-processor, each time in a new process: which pages it gets is part of the spread.
+The two sides alternate, each pair back to back, over working sets in each cache and in memory. The
+bar is 5 % of a plain STREAM triad, and of lmbench's figures where they overlap. STREAM is J. D.
+McCalpin's benchmark of sustainable bandwidth; its rules require arrays of four last caches each.
+The sum is lmbench's `bw_mem rd` over all words, the chain its `lat_mem_rd` in random order. Loops
+in cache depend on the compiler's unrolling, so the bar applies beyond the caches, and in them for
+the chain. Both sides report the median of their repetitions in the same time, on one processor.
+Each measurement is a new process, so the choice of pages is part of the spread.
 
-A bar is met when the whole interval of the ratio lies within it, missed when all of it lies
-outside, and undecided otherwise: then ask for more pairs, or a quieter machine. Exit status 1 when
-one is missed.
+A bar is met if the whole interval of the ratio is within it, and missed if all of it is outside.
+Otherwise it is undecided: use more pairs, or a quieter machine. The exit status is 1 if a bar is
+missed.
 
     .venv/bin/python benches/memory_against_stream.py [PAIRS]
 """
@@ -31,26 +31,26 @@ from perpacket.measure import agent
 
 SOURCE = Path(__file__).with_suffix(".c")
 FLAGS = ("-O3", "-march=native", "-funroll-loops")
-"""As STREAM is built: with plain -O3 instructions, not memory, can be the limit of a wide core.
+"""The flags of STREAM. With plain -O3, instructions can limit a wide core instead of memory.
 
-lmbench unrolls its loops by hand, which a compiler has to be asked for.
+lmbench unrolls its loops by hand; -funroll-loops does the same.
 """
 
 SECONDS = 0.8
-"""Time for each measurement of either side."""
+"""Length of each measurement of either side."""
 
 BAR = 0.05
-"""How far from 1 a ratio may be."""
+"""Largest distance of a ratio from 1."""
 
 KIB, MIB = 2**10, 2**20
 UNKNOWN_CACHES = {1: 32 * KIB, 2: 512 * KIB, 3: 32 * MIB}
-"""Sizes to assume where the kernel names no caches."""
+"""Sizes to assume if the kernel lists no caches."""
 
 TRIAD_ARRAYS, STREAM_CACHES = 3, 4
 
 
 def working_sets(cpu: int) -> dict[str, list[int]]:
-    """Bytes for each measurement: in the first level, in the second, and past the last cache."""
+    """Return working sets: in the first level, in the second, and beyond the last cache."""
     command = [str(agent.find()), "bench", "memory", "--operations", "load", "--strides", "1"]
     command += ["--largest", "512", "--no-chain", "--cpu", str(cpu), "--format", "json", "--quiet"]
     answer = subprocess.run(command, check=True, capture_output=True, timeout=120)
@@ -68,7 +68,7 @@ def working_sets(cpu: int) -> dict[str, list[int]]:
 
 
 def verdict(ratio: Interval) -> str:
-    """What the interval says of the bar."""
+    """Judge an interval against the bar."""
     if ratio.low >= 1 - BAR and ratio.high <= 1 + BAR:
         return "met"
     if ratio.high < 1 - BAR or ratio.low > 1 + BAR:
@@ -77,7 +77,7 @@ def verdict(ratio: Interval) -> str:
 
 
 def ours(what: str, size_bytes: int, cpu: int) -> float:
-    """MB/s or ns from `bench memory`."""
+    """Return MB/s or ns of `bench memory`."""
     common = ["--cpu", str(cpu), "--precision", "0.0001", "--point-limit", f"{SECONDS:g}s"]
     if what == "chain":
         sizes = ["--operations", "load", "--strides", "1", "--smallest", str(size_bytes)]
@@ -95,7 +95,7 @@ def ours(what: str, size_bytes: int, cpu: int) -> float:
 
 
 def theirs(program: Path, what: str, size_bytes: int, cpu: int) -> float:
-    """MB/s or ns from the C loops."""
+    """Return MB/s or ns of the C loops."""
     command = [str(program), what, str(size_bytes), str(SECONDS), str(cpu)]
     answer = subprocess.run(command, check=True, capture_output=True, timeout=120)
     return float(answer.stdout)
@@ -104,7 +104,7 @@ def theirs(program: Path, what: str, size_bytes: int, cpu: int) -> float:
 def in_alternation(
     program: Path, what: str, size_bytes: int, cpu: int, pairs: int
 ) -> tuple[list[float], list[float]]:
-    """Results of both sides, whose turn to begin changes from pair to pair."""
+    """Measure both sides in pairs; the first side alternates."""
     mine: list[float] = []
     plain: list[float] = []
     for pair in range(pairs):

@@ -3,15 +3,14 @@
     .venv/bin/python benches/profiler_overhead.py
     .venv/bin/python benches/profiler_overhead.py --frequency 997 --pairs 60
 
-nginx on one processor serves a file of 10 KB over loopback to wrk on another, 32 connections,
-from the beginning to the end. Short windows with and without `perpacket-agent profile` take turns
-in the order A B B A, so that whatever else the machine does falls on both: many of them, because
-a drift of the machine is a hundred times what is sought. Requests are counted by the segments
-that the kernel sent, one a response and one a request. Two ratios are printed, each with its
-interval: segments a second, and segments a second of the server's own processor time, which
-others on the machine disturb less. Wanted: 0.99 or more. The bar is confirmed where the whole
-interval reaches it, refuted where none of it does, else undecided: then ask for more pairs. Exit
-status 1 if it is refuted.
+nginx on one processor serves a file of 10 KB over loopback to wrk on another, with 32 connections.
+Short windows with and without `perpacket-agent profile` alternate in the order A B B A, so that
+other work of the machine affects both. There are many windows, because the machine's drift is a
+hundred times the effect. The segments that the kernel sent count the requests: one a response and
+one a request. The program prints two ratios with intervals: segments a second, and segments a
+second of the server's own processor time, which other programs disturb less. The bar is 0.99 or
+more. It is confirmed if the whole interval reaches it, and refuted if none of it does. Otherwise it
+is undecided: use more pairs. The exit status is 1 if the bar is refuted.
 """
 
 from __future__ import annotations
@@ -33,30 +32,30 @@ from perpacket.analysis.statistics import Interval, paired_ratio
 from perpacket.measure import agent
 
 WANTED = 0.99
-"""Least throughput with the profiler, as a share of that without."""
+"""Least throughput with the profiler, as a share of the throughput without it."""
 
 FILE_BYTES = 10_240
 """Size of the file served: a small page."""
 
 SETTLE_S = 0.4
-"""Time for a server to listen and for a profiler to have opened its events."""
+"""Time for a server to listen and for a profiler to open its events."""
 
 WINDOW_S = 0.4
 """Length of a window."""
 
 LONGEST_S = 3600
-"""When wrk ends by itself, should nobody end it."""
+"""Time after which wrk ends by itself."""
 
 
 def free_port() -> int:
-    """A port nobody listens on."""
+    """Return a port without a listener."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def start_server(place: Path, port: int, cpu: int) -> subprocess.Popen[bytes]:
-    """Nginx in the foreground as one process, everything it writes under `place`."""
+    """Start nginx in the foreground as one process; it writes only below `place`."""
     (place / "page").write_bytes(os.urandom(FILE_BYTES))
     configuration = place / "nginx.conf"
     configuration.write_text(
@@ -86,26 +85,26 @@ def start_server(place: Path, port: int, cpu: int) -> subprocess.Popen[bytes]:
 
 @dataclass(frozen=True)
 class Window:
-    """What a server did in one window."""
+    """The results of one window."""
 
     segments_per_s: float
     segments_per_cpu_s: float
 
 
 def cpu_s(pid: int) -> float:
-    """Processor time of a process; the kernel gives it in nanoseconds (sched-stats.rst)."""
+    """Return the processor time of a process; the kernel counts nanoseconds (sched-stats.rst)."""
     return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
 
 
 def segments_sent() -> int:
-    """TCP segments that this machine has sent, RFC 4022's tcpOutSegs."""
+    """Return the TCP segments that this machine has sent, RFC 4022's tcpOutSegs."""
     lines = Path("/proc/net/snmp").read_text().splitlines()
     names, counts = (line.split() for line in lines if line.startswith("Tcp:"))
     return int(counts[names.index("OutSegs")])
 
 
 def measured(server: int) -> Window:
-    """One window."""
+    """Measure one window."""
     before = (segments_sent(), cpu_s(server), time.monotonic())
     time.sleep(WINDOW_S)
     after = (segments_sent(), cpu_s(server), time.monotonic())
@@ -116,7 +115,7 @@ def measured(server: int) -> Window:
 
 
 def profiled(program: str, frequency: str | None, server: int) -> Window:
-    """The same with a profiler beside it, which is ended afterwards."""
+    """Measure one window with a profiler."""
     command = [program, "profile", "--duration", "60", "--format", "json", "--quiet"]
     command += ["--frequency", frequency] if frequency else []
     profiler = subprocess.Popen(command, stdout=subprocess.DEVNULL)
@@ -131,14 +130,14 @@ def profiled(program: str, frequency: str | None, server: int) -> Window:
 
 
 def verdict(ratio: Interval) -> str:
-    """Whether the bar is reached, as far as the interval says."""
+    """Judge an interval against the bar."""
     if ratio.low >= WANTED:
         return "confirmed"
     return "refuted" if ratio.high < WANTED else "undecided"
 
 
 def report(what: str, beside: list[float], plain: list[float]) -> bool:
-    """Print a ratio; whether it refutes the bar."""
+    """Print a ratio; return whether it refutes the bar."""
     ratio = paired_ratio(beside, plain)
     found = verdict(ratio)
     print(f"{what}: {sum(plain) / len(plain):.0f} without, {sum(beside) / len(beside):.0f} with")
@@ -150,7 +149,7 @@ def report(what: str, beside: list[float], plain: list[float]) -> bool:
 
 
 def in_turn(options: argparse.Namespace, server: int) -> tuple[list[Window], list[Window]]:
-    """Windows with the profiler and without."""
+    """Measure windows with the profiler and without it."""
     beside: list[Window] = []
     plain: list[Window] = []
     for pair in range(options.pairs):

@@ -1,7 +1,7 @@
-"""How late `load http` takes up its requests at 10,000 a second.
+"""How late `load http` starts its requests at 10,000 a second.
 
-The bar is a p99 under 100 us on an idle core: bind the client to a core of its own with --cpus, and
-the server to another. On a busy machine the figure is the machine's. Needs nginx.
+The bar is a p99 under 100 us on an idle core. Bind the client to its own core with --cpus, and the
+server to another. On a busy machine the result shows the machine. This benchmark needs nginx.
 
     .venv/bin/python benches/schedule_lag.py --cpus 1
 """

@@ -1,12 +1,12 @@
-"""CPU time per request of `serve web` with sendfile over the same from memory, by file size.
+"""CPU time per request of `serve web`: sendfile over memory, by file size.
 
     .venv/bin/python benches/sendfile_threshold.py
     .venv/bin/python benches/sendfile_threshold.py --rounds 15 --sizes 262144 1048576
 
 Two servers of one executable, pinned to one CPU, serve the same folder: one sends every file by
-sendfile, the other every file from memory. The client has another CPU. Each round measures both
-right after each other, the first one in turn. The smallest size from which sendfile costs less is
-what `--sendfile-above` should be; its default was set by this.
+sendfile, the other every file from memory. The client has another CPU. Each round measures one
+directly after the other; the first one alternates. `--sendfile-above` should be the smallest size
+from which sendfile costs less. This benchmark set its default.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SIZES = [65_536, 131_072, 262_144, 524_288, 1_048_576, 2_097_152, 4_194_304]
 
 
 def options() -> argparse.Namespace:
-    """What was asked for."""
+    """Parse the options."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--agent", help="of the installation unless given")
     parser.add_argument("--architecture", default="events")
@@ -69,7 +69,7 @@ def main() -> None:
 
 
 def measure(asked: argparse.Namespace, servers: list[subprocess.Popen[str]]) -> None:
-    """All sizes, all rounds."""
+    """Measure all sizes in all rounds."""
     urls = []
     for server in servers:
         assert server.stderr is not None

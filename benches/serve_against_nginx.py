@@ -4,19 +4,19 @@
     .venv/bin/python benches/serve_against_nginx.py --rounds 200 --sizes 10240 --architecture uring
     .venv/bin/python benches/serve_against_nginx.py --client wrk --coalesce-us 100
 
-Both servers are pinned to one CPU and the client to another. Each round runs both on the same file
-right after each other, the first one in turn. Many short rounds tell more than few long ones: a
-machine that shares its caches with others changes within seconds. What a round's server used is the
-run time that the scheduler counted for its threads (`/proc/PID/task/*/schedstat`, nanoseconds), the
-kernel's work on its behalf included; what it answered is what the client counted. nginx runs as it
-is best here: one worker, sendfile off, files and their descriptors cached, nothing logged.
+Both servers are pinned to one CPU and the client to another. Each round runs both on the same file,
+one directly after the other; the first one alternates. Many short rounds give narrower intervals
+than few long ones, because a machine that shares its caches with others changes within seconds. The
+CPU time is the scheduler's count for the server's threads (`/proc/PID/task/*/schedstat`,
+nanoseconds), with the kernel's work for them. The client counts the responses. nginx has its
+fastest settings: one worker, sendfile off, files and their descriptors cached, no log.
 
-`busy` is the share of its core that a server used. Where it is far below 1 the client is the
-bottleneck, and the server pays for waiting and for being woken as well: the client here is
-`load http`, because one core of wrk is slower than one of `serve web` (`--client wrk` shows it).
+`busy` is the share of its core that a server used. If it is far below 1, the client is the
+bottleneck, and the server also pays for waits and wakeups. The client is `load http`, because one
+core of wrk is slower than one of `serve web` (`--client wrk` shows it).
 
-A bar is met when the whole interval of the ratio lies within it, missed when none of it does, and
-undecided otherwise: then ask for more rounds, or a quieter machine.
+A bar is met if the whole interval of the ratio is within it, and missed if none of it is. Otherwise
+it is undecided: use more rounds, or a quieter machine.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from perpacket.analysis.statistics import Interval, paired_ratio
 from perpacket.measure.agent import find as installed_agent
 
 BARS = {612: 0.75, 10_240: 0.70, 1_048_576: 1.0}
-"""Largest ratio wanted, by file size in bytes."""
+"""Bar: the largest ratio, by file size in bytes."""
 
 NGINX = """
 worker_processes 1;
@@ -79,18 +79,18 @@ CLIENTS = {
     "wrk": lambda said: found(r"(\d+) requests in", said),
     "ab": lambda said: found(r"Complete requests:\s+(\d+)", said),
 }
-"""Requests answered, by what a client says."""
+"""Each client's count of responses."""
 
 
 def faultless(said: dict[str, Any]) -> int:
-    """Requests of a run in which nothing went wrong."""
+    """Return the requests of a run without errors."""
     if said["errors"]:
         sys.exit(f"the client says: {said['errors']}")
     return int(said["requests"])
 
 
 def found(pattern: str, said: str) -> int:
-    """A number that a client must have said, of requests that all were answered well."""
+    """Return the number of requests that the client printed; all must have succeeded."""
     match = re.search(pattern, said)
     if match is None or "Non-2xx" in said:
         sys.exit(f"the client says:\n{said}")
@@ -98,7 +98,7 @@ def found(pattern: str, said: str) -> int:
 
 
 def options() -> argparse.Namespace:
-    """What was asked for."""
+    """Parse the options."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--agent", help="of the installation unless given")
     parser.add_argument("--architecture", default="events")
@@ -122,7 +122,7 @@ def options() -> argparse.Namespace:
 
 
 def run_time_ns(processes: list[int]) -> int:
-    """Run time of all threads of some processes, in nanoseconds."""
+    """Return the run time of all threads of some processes, in nanoseconds."""
     total = 0
     for process in processes:
         for task in Path(f"/proc/{process}/task").iterdir():
@@ -131,13 +131,13 @@ def run_time_ns(processes: list[int]) -> int:
 
 
 def children(process: int) -> list[int]:
-    """The processes that a process started."""
+    """Return the children of a process."""
     text = Path(f"/proc/{process}/task/{process}/children").read_text()
     return [int(child) for child in text.split()]
 
 
 def free_port() -> int:
-    """A port that nobody listens on now."""
+    """Return a port without a listener."""
     import socket
 
     with socket.socket() as probe:
@@ -157,7 +157,7 @@ def wait_for(url: str) -> None:
 
 @contextlib.contextmanager
 def started(command: list[str], **more: object) -> Iterator[subprocess.Popen[str]]:
-    """A server that is stopped at the end."""
+    """Run a server and stop it at the end."""
     process = subprocess.Popen(command, text=True, **more)  # type: ignore[call-overload]
     try:
         yield process
@@ -167,7 +167,7 @@ def started(command: list[str], **more: object) -> Iterator[subprocess.Popen[str
 
 
 def answered(asked: argparse.Namespace, url: str) -> int:
-    """Put load on a server; requests answered."""
+    """Load a server; return the number of responses."""
     connections, seconds = str(asked.connections), f"{asked.seconds:g}"
     load = ["load", "http", url, "--format", "json", "--quiet"]
     commands = {
@@ -182,14 +182,14 @@ def answered(asked: argparse.Namespace, url: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What a server spent in a round: its processor time a request, and its share of a core."""
+    """A server's cost in a round: its processor time a request, and its share of a core."""
 
     us: float
     busy: float
 
 
 def spent(asked: argparse.Namespace, url: str, processes: list[int]) -> Spent:
-    """Put load on a server, and say what it spent."""
+    """Load a server and return its cost."""
     before_ns = run_time_ns(processes)
     requests = answered(asked, url)
     used_ns = run_time_ns(processes) - before_ns
@@ -197,7 +197,7 @@ def spent(asked: argparse.Namespace, url: str, processes: list[int]) -> Spent:
 
 
 def verdict(ratio: Interval, bar: float | None) -> str:
-    """What a ratio says of a bar, if there is one."""
+    """Judge a ratio against its bar, if it has one."""
     if bar is None:
         return ""
     if ratio.low > bar:
@@ -206,7 +206,7 @@ def verdict(ratio: Interval, bar: float | None) -> str:
 
 
 def line(size: int, rounds: list[tuple[Spent, Spent]]) -> str:
-    """One row of the table."""
+    """Return one row of the table."""
     bar = BARS.get(size)
     ours, theirs = zip(*rounds, strict=True)
     ratio = paired_ratio([one.us for one in ours], [one.us for one in theirs])
@@ -255,7 +255,7 @@ def main() -> None:
 
 
 def measure(asked: argparse.Namespace, urls: list[str], processes: list[list[int]]) -> None:
-    """All sizes, all rounds."""
+    """Measure all sizes in all rounds."""
     version = subprocess.run(["nginx", "-v"], capture_output=True, text=True, check=True).stderr
     print(f"# {platform.platform()}, {os.cpu_count()} CPUs, {processor()}")
     coalescing = "" if asked.coalesce_us is None else f" --coalesce-us {asked.coalesce_us}"
@@ -276,7 +276,7 @@ def measure(asked: argparse.Namespace, urls: list[str], processes: list[list[int
 
 
 def processor() -> str:
-    """The processor's name."""
+    """Return the processor's name."""
     for text in Path("/proc/cpuinfo").read_text().splitlines():
         if text.startswith("model name"):
             return text.partition(":")[2].strip()
