@@ -111,7 +111,9 @@ def options() -> argparse.Namespace:
     parser.add_argument("--client", choices=CLIENTS, default="load")
     parser.add_argument("--server-cpu", type=int, default=0)
     parser.add_argument("--client-cpu", type=int, default=1)
-    parser.add_argument("--coalesce-us", type=int, help="as serve web has it")
+    parser.add_argument(
+        "--coalesce-us", type=int, help="the value of `serve web --coalesce`, in microseconds"
+    )
     asked = parser.parse_args()
     asked.agent = asked.agent or str(installed_agent())
     if asked.seconds is None:
