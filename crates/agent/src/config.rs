@@ -1,9 +1,9 @@
 //! Options from a file: every option of a verb is a key of the same name.
 //!
-//! `requests-per-connection = 10` in the file means `--requests-per-connection 10`. The file becomes
-//! arguments before they are parsed, so that one parser, one set of defaults and one set of messages
-//! serve both. The command line overrides the file. Positional arguments, such as the URL of
-//! `load http`, have a key too: `url`.
+//! `requests-per-connection = 10` in the file means `--requests-per-connection 10`. The keys become
+//! arguments before parsing, so that files and the command line have the same parser, defaults and
+//! messages. The command line overrides the file. A positional argument has a key too, such as
+//! `url` of `load http`.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -23,13 +23,13 @@ pub fn expand(command: &Command, mut arguments: Vec<String>) -> Result<Vec<Strin
     let Some(file) = file_of(&arguments) else {
         return Ok(arguments);
     };
-    // This parse only finds the verb and the options given; the later parse reports mistakes.
+    // This parse only finds the verb and its options. A later parse reports mistakes.
     let lenient = command.clone().ignore_errors(true);
     let Ok(matches) = lenient.try_get_matches_from(&arguments) else {
         return Ok(arguments);
     };
     let mut command = command.clone();
-    // A command has the indices of its positional arguments only after it is built.
+    // `build` numbers the positional arguments.
     command.build();
     let (verb, given, path) = innermost(&command, &matches);
     let text = fs::read_to_string(&file)
@@ -64,7 +64,7 @@ pub fn expand(command: &Command, mut arguments: Vec<String>) -> Result<Vec<Strin
     }
     let depth = 1 + path.split_whitespace().count();
     arguments.splice(depth..depth, added);
-    // Positional arguments of the file follow those of the command line, which come first.
+    // Positional arguments of the command line come first, then those of the file.
     for (is_last, words) in positional.into_values() {
         arguments.extend(is_last.then(|| "--".to_owned()));
         arguments.extend(words);
@@ -92,7 +92,7 @@ fn is_named(argument: &Arg, name: &str) -> bool {
     own == name && !matches!(name, "config" | "show-config" | "help" | "version")
 }
 
-/// The file that `--config` names. What follows `--` are options of another program.
+/// The file that `--config` names. Options after `--` belong to another program.
 fn file_of(arguments: &[String]) -> Option<String> {
     let mut ours = arguments.iter().take_while(|argument| *argument != "--");
     let named =
@@ -119,7 +119,7 @@ fn innermost<'a>(
 }
 
 /// A key's value as arguments: a list repeats the option, and `true` becomes the option alone.
-/// Positional arguments become values alone.
+/// Without an option, only the values.
 fn arguments_of(option: Option<&str>, value: &Value, unit: &str) -> Option<Vec<String>> {
     let word = |value: &dyn Display| {
         let value = renamed::with_unit(&value.to_string(), unit);

@@ -1,7 +1,7 @@
-//! The executable that runs beside the server under test, also on machines without Python.
+//! The executable beside the server under test. It also runs on machines without Python.
 //!
-//! Each verb has a file or a folder: its options, its table, and a call of the crate that does the
-//! work. [`options`] has the options and the value parsers that several verbs share.
+//! Each verb has a file or a folder with its options, its table, and a call of the crate that does
+//! the work. [`options`] has what several verbs share.
 
 #![forbid(unsafe_code)]
 
@@ -38,7 +38,7 @@ Example: a server, a load on it, and what each of its packets costs:
   perpacket-agent load http http://127.0.0.1:8080/index.html --duration 20s
   perpacket-agent profile --duration 10s";
 
-/// Servers, loads, links and profiles: the part of perpacket that runs beside the server under test.
+/// Servers, loads, links and profiles: perpacket's part beside the server under test.
 #[derive(Parser)]
 #[command(name = "perpacket-agent", version, arg_required_else_help = true, after_help = EXAMPLE)]
 struct Arguments {
@@ -51,7 +51,7 @@ enum Verb {
     /// Run a server under test in the foreground until a signal.
     #[command(subcommand)]
     Serve(serve::Verb),
-    /// Load a server and report what it answered.
+    /// Load a server and report its responses.
     #[command(subcommand)]
     Load(load::Verb),
     /// Join two hosts by a link with latency, bandwidth and loss.
@@ -85,7 +85,7 @@ fn run() -> Result<Status, Failure> {
     let command = program::prepared(Arguments::command());
     let arguments = config::expand(&command, renamed::replace(env::args().collect()))?;
     let matches = command.clone().get_matches_from(arguments);
-    // Parsing succeeded, so this fails only for a reason that clap words best.
+    // Parsing succeeded, so this rarely fails; clap prints the reason.
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     match arguments.verb {
         Verb::Serve(verb) => serve::run(verb),

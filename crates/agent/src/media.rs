@@ -20,7 +20,7 @@ const EXAMPLE: &str = "Example:\n  perpacket-agent media synthesize --into media
 /// The verbs of `media`.
 #[derive(Subcommand)]
 pub enum Verb {
-    /// Write transport streams of constant rate whose bytes follow from a seed.
+    /// Write transport streams of constant rate; a seed determines their bytes.
     Synthesize(Arguments),
 }
 
@@ -64,7 +64,7 @@ struct Written {
 /// Longest stream: two days.
 const DURATION_LIMIT: Time = Time::from_secs(172_800);
 
-/// Writes the files and prints a report.
+/// Writes the files and prints the report.
 pub fn run(verb: Verb) -> Result<Status, Failure> {
     let Verb::Synthesize(arguments) = verb;
     if arguments.shared.show_config {

@@ -18,7 +18,7 @@ const EXAMPLE: &str = "Example:\n  perpacket-agent load media rtsp://127.0.0.1:8
 /// Time between the ramp and the measurement.
 const DEFAULT_WARMUP: Time = Time::from_secs(1);
 
-/// Reasons in the table.
+/// Most reasons in the table.
 const REASON_ROWS: usize = 8;
 
 /// Options of `load media`.
@@ -26,13 +26,13 @@ const REASON_ROWS: usize = 8;
 #[command(after_help = EXAMPLE)]
 #[serde(rename_all = "kebab-case")]
 pub struct Arguments {
-    /// rtsp://HOST[:PORT]/PATH; {} is replaced by the number of the medium in five digits.
+    /// rtsp://HOST[:PORT]/PATH; the medium's number in five digits replaces {}.
     #[serde(skip)]
     url: String,
     /// Number of clients.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     clients: u32,
-    /// Time over which they start, before the warm-up.
+    /// Time over which the clients start, before the warm-up.
     #[arg(long, value_name = "TIME", default_value = "1s")]
     ramp: Time,
     #[command(flatten)]
@@ -152,7 +152,7 @@ pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
         Error::Url { .. } | Error::Host { .. } => Failure::usage(&error),
         Error::Cpus { .. } => Failure::lacking(&error).with_hint("--cpus names CPUs from 0"),
         Error::Descriptors { .. } => Failure::lacking(&error).with_hint(
-            "raise the hard limit (ulimit -Hn), or start several with fewer clients each",
+            "raise the hard limit (ulimit -Hn), or start several loads with fewer clients each",
         ),
         Error::System(_) => Failure::failed(&error),
     })?;

@@ -19,7 +19,7 @@ const EXAMPLE: &str = "Example:\n  perpacket-agent media synthesize --into media
     perpacket-agent serve media --root media --listen 127.0.0.1:8554\n\n\
     Prints its report on SIGUSR1 and when it ends.";
 
-/// Longest silence that a session survives: a day.
+/// Longest session timeout: a day.
 const SESSION_TIMEOUT_LIMIT: Time = Time::from_secs(86_400);
 
 /// Time between two checks for signals.
@@ -40,7 +40,7 @@ pub struct Arguments {
     #[arg(long, value_name = "USER")]
     #[serde(skip_serializing_if = "Option::is_none")]
     user: Option<String>,
-    /// How media are brought from the disk to the sender.
+    /// How media get from the disk to the sender.
     #[arg(long, value_enum, default_value = "shared")]
     buffering: BufferingName,
     /// Packets in a buffer of `single` and `double`.
@@ -49,20 +49,20 @@ pub struct Arguments {
     #[command(flatten)]
     #[serde(flatten)]
     runs_on: RunsOn,
-    /// Highest number of sessions; SETUP of another is answered 453.
+    /// Highest number of sessions; the response to another SETUP is 453.
     #[arg(long, value_name = "N", default_value_t = 20_000)]
     max_sessions: u64,
-    /// Highest payload rate of all streams; PLAY of another is answered 453.
+    /// Highest payload rate of all streams; the response to a PLAY above it is 453.
     #[arg(long, value_name = "BIT-RATE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     max_bit_rate: Option<BitRate>,
-    /// PLAY is answered 453 while more than 1 % of the packets leave later than this.
+    /// The response to PLAY is 453 while more than 1 % of the packets leave later than this.
     #[arg(long, value_name = "TIME", default_value = "50ms")]
     max_lateness: Time,
-    /// A session ends after this time without a message of its client.
+    /// End a session after this time without a message from its client.
     #[arg(long, value_name = "TIME", default_value_t = Time::from_secs(60))]
     session_timeout: Time,
-    /// Emulate a slow disk: every read takes this much longer.
+    /// Emulate a slow disk: delay every read by this time.
     #[arg(long, value_name = "TIME", default_value = "0s")]
     read_delay: Time,
     /// Reader threads of `shared` and `mapped`.
@@ -71,7 +71,7 @@ pub struct Arguments {
     /// Size of the cache of file contents for later viewers.
     #[arg(long, value_name = "SIZE", default_value_t = Size(256 << 20))]
     cache_size: Size,
-    /// At high rates, a packet may leave this long before its due time, together with another.
+    /// At high rates, send packets together up to this long before their due time.
     #[arg(long, value_name = "TIME", default_value = "250ms")]
     ahead: Time,
     #[command(flatten)]

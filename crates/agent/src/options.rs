@@ -1,7 +1,7 @@
-//! Values that options of several verbs read, and the options that several verbs share.
+//! Options and values that several verbs share.
 //!
-//! A bare number counts seconds, bytes, bits a second or events a second. A unit may follow it.
-//! `tests/quantities.toml` lists what is read and what is refused; the Python front reads the same.
+//! A number without a unit counts seconds, bytes, bits a second or events a second.
+//! `tests/quantities.toml` lists accepted and refused texts; the Python front accepts the same.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,10 +12,10 @@ use serde::{Serialize, Serializer};
 
 use crate::status::Failure;
 
-/// Longest time in seconds: thirty years and more.
+/// Longest time in seconds, about 30 years.
 const TIME_LIMIT_S: f64 = 1e9;
 
-/// Highest value that a number with a fraction reads exactly.
+/// Highest whole number that a floating point number represents exactly.
 const EXACT_LIMIT: f64 = (1_u64 << 53) as f64;
 
 /// Units with the factor of each.
@@ -59,7 +59,7 @@ const RATE_UNITS: Units = &[
     ("M/s", 1e6),
 ];
 
-/// A number and its unit as a number of the base unit, if both are known and it is not negative.
+/// A number with a unit, converted to the base unit. Refuses unknown units and negative numbers.
 fn quantity(text: &str, units: Units) -> Option<f64> {
     let is_number = |sign: char| sign.is_ascii_digit() || ".e+-".contains(sign);
     let end = text.find(|sign| !is_number(sign)).unwrap_or(text.len());
@@ -70,13 +70,13 @@ fn quantity(text: &str, units: Units) -> Option<f64> {
     Some(number * factor).filter(|value| value.is_finite())
 }
 
-/// A whole quantity below 2^53, which a floating point number represents exactly.
+/// A quantity that is a whole number below [`EXACT_LIMIT`].
 fn whole_quantity(text: &str, units: Units) -> Option<u64> {
     let value = quantity(text, units)?;
     (value.fract() == 0.0 && value < EXACT_LIMIT).then_some(value as u64)
 }
 
-/// Texts that read as this value, one for each unit that it is a multiple of.
+/// The texts of a value, one for each unit that divides it.
 fn texts(value: u64, units: Units) -> impl Iterator<Item = String> {
     units.iter().filter_map(move |(unit, factor)| {
         let factor = *factor as u64;
@@ -207,7 +207,7 @@ impl fmt::Display for CpuList {
     }
 }
 
-/// A configuration file has these values as the text that the command line reads.
+/// A configuration file has these values as the command line's text.
 macro_rules! serialize_as_text {
     ($($name:ty),*) => {$(
         impl Serialize for $name {
@@ -219,7 +219,7 @@ macro_rules! serialize_as_text {
 }
 serialize_as_text!(Time, Size, BitRate, CpuList);
 
-/// Where a verb runs.
+/// The CPUs that a verb runs on.
 #[derive(Clone, Debug, clap::Args, Serialize)]
 pub struct RunsOn {
     /// CPUs to run on, such as `0,2-3`; servers and loads bind a thread to each [default: all].
@@ -229,7 +229,7 @@ pub struct RunsOn {
 }
 
 impl RunsOn {
-    /// The CPUs of the list; none without one.
+    /// The CPUs of the list; empty without a list.
     pub fn list(&self) -> Vec<usize> {
         self.cpus.clone().map(|list| list.0).unwrap_or_default()
     }
@@ -249,11 +249,11 @@ pub struct Window {
 }
 
 impl Window {
-    /// Length of the measurement where nothing else ends it.
+    /// Default length of the measurement.
     pub const DEFAULT_DURATION: Time = Time::from_secs(10);
 }
 
-/// When a verb that runs until a signal ends without one.
+/// The end of a verb that otherwise runs until a signal.
 #[derive(Clone, Copy, Debug, clap::Args, Serialize)]
 pub struct Until {
     /// End after this time; without it, at a signal.
@@ -269,7 +269,7 @@ impl Until {
     }
 }
 
-/// What all randomness follows from.
+/// The seed of all random numbers.
 #[derive(Clone, Copy, Debug, clap::Args, Serialize)]
 pub struct Seed {
     /// Seed of everything random.
@@ -277,10 +277,10 @@ pub struct Seed {
     pub seed: u64,
 }
 
-/// An option without effect: whether it was given, its name, and why.
+/// Whether an option was used without effect, its name, and why.
 pub type Ignored = (bool, &'static str, &'static str);
 
-/// Refuses the first option that was given and would have no effect: who typed it expects one.
+/// Refuses the first option that was used without effect.
 pub fn refuse_ignored(options: &[Ignored]) -> Result<(), Failure> {
     match options.iter().find(|(is_ignored, ..)| *is_ignored) {
         None => Ok(()),
@@ -297,7 +297,7 @@ mod tests {
 
     const TABLE: &str = include_str!("../../../tests/quantities.toml");
 
-    /// Each text of a kind with its value, and the texts that are refused.
+    /// The accepted texts of a kind with their values, and the refused texts.
     fn rows(kind: &str) -> (Vec<(String, toml::Value)>, Vec<String>) {
         let table: toml::Table = TABLE.parse().unwrap();
         let rows = &table[kind];
@@ -312,7 +312,7 @@ mod tests {
         )
     }
 
-    /// Every text of the shared table is read as its value or refused.
+    /// Checks that a type accepts and refuses the texts of the shared table.
     fn check<T: FromStr<Err = String>>(kind: &str, number: impl Fn(T) -> f64) {
         let (read, refused) = rows(kind);
         for (text, value) in read {
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shared_table_of_quantities_is_read_as_it_says() {
+    fn quantities_agree_with_the_shared_table() {
         check("time", |time: Time| time.0.as_secs_f64());
         check("size", |size: Size| size.0 as f64);
         check("bit-rate", |rate: BitRate| rate.0 as f64);
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shared_table_of_cpu_lists_is_read_as_it_says() {
+    fn cpu_lists_agree_with_the_shared_table() {
         let (read, refused) = rows("cpus");
         for (text, value) in read {
             let expected: Vec<usize> = value.try_into().unwrap();
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_printed_as_a_short_text_that_reads_the_same() {
+    fn values_are_printed_as_a_short_text_with_the_same_value() {
         for text in [
             "512", "32KiB", "1MiB", "3GiB", "0", "10GB", "1460", "128KiB",
         ] {
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn an_option_without_effect_is_named_with_the_option_that_it_needs() {
+    fn the_error_for_an_option_without_effect_names_the_option_that_it_needs() {
         let options = [
             (false, "speed", "without --replay"),
             (true, "users", "without --workload surge"),

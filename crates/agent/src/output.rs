@@ -1,4 +1,4 @@
-//! Output of every verb: data on standard output, as a table or as JSON.
+//! The output of every verb: data on standard output, as a table or as JSON.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -37,7 +37,7 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Whether to show progress: not with --quiet, and not if standard error is no terminal.
+    /// Whether to show progress: only on a terminal, and not with --quiet.
     pub fn shows_progress(&self) -> bool {
         use std::io::IsTerminal;
         !self.quiet && io::stderr().is_terminal()
@@ -72,19 +72,19 @@ impl Shared {
     }
 }
 
-/// A file for a result, opened before the run: a wrong name then costs no run.
+/// A file for a result. It is opened before the run, so that a wrong name fails at once.
 #[derive(Debug)]
 pub struct ResultFile {
     option: &'static str,
     path: PathBuf,
-    /// Whether this made the file and has not written to it yet.
+    /// Whether this created the file and has not written to it.
     is_new: bool,
 }
 
 impl ResultFile {
-    /// Checks that the file of `option` can be written. Its content stays until `write`.
+    /// Checks that the file of `option` can be written. `write` replaces its content.
     pub fn open(option: &'static str, path: &Path) -> Result<Self, Failure> {
-        let was_there = path.exists();
+        let existed = path.exists();
         OpenOptions::new()
             .append(true)
             .create(true)
@@ -96,11 +96,11 @@ impl ResultFile {
         Ok(Self {
             option,
             path: path.to_owned(),
-            is_new: !was_there,
+            is_new: !existed,
         })
     }
 
-    /// Replaces the file's content by the result.
+    /// Replaces the file's content with the result.
     pub fn write(mut self, text: &str) -> Result<(), Failure> {
         self.is_new = false;
         fs::write(&self.path, text).map_err(|error| {
@@ -114,7 +114,7 @@ impl ResultFile {
 }
 
 impl Drop for ResultFile {
-    /// Removes a file that this made and never wrote.
+    /// Removes a file that was created and never written.
     fn drop(&mut self) {
         if self.is_new {
             // The file is empty; if it cannot be removed, nothing is lost.
@@ -128,14 +128,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_result_file_that_was_never_written_is_as_before() {
+    fn an_unwritten_result_file_leaves_the_folder_unchanged() {
         let folder = tempfile::tempdir().unwrap();
         let (new, old) = (folder.path().join("new"), folder.path().join("old"));
-        fs::write(&old, "kept").unwrap();
+        fs::write(&old, "old").unwrap();
         drop(ResultFile::open("out", &new).unwrap());
         drop(ResultFile::open("out", &old).unwrap());
         assert!(!new.exists());
-        assert_eq!(fs::read_to_string(&old).unwrap(), "kept");
+        assert_eq!(fs::read_to_string(&old).unwrap(), "old");
         ResultFile::open("out", &old).unwrap().write("x").unwrap();
         assert_eq!(fs::read_to_string(&old).unwrap(), "x");
     }

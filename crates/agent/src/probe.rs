@@ -17,7 +17,7 @@ pub struct Arguments {
     shared: Shared,
 }
 
-/// Run it.
+/// Prints the capabilities.
 pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
     if arguments.shared.shows_config(arguments)? {
         return Ok(Status::Done);

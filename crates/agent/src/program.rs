@@ -1,7 +1,7 @@
 //! The name by which the user called this executable.
 //!
-//! `perpacket load ...` replaces itself by this executable; machines without Python run it by its own
-//! name. Its texts use its own name, and this module replaces it by the name that the user typed.
+//! `perpacket load ...` replaces itself with this executable. Machines without Python run it under
+//! its own name. The texts contain that name; this module replaces it with the one that was typed.
 
 use std::env;
 use std::ffi::OsStr;
@@ -13,7 +13,7 @@ use clap::Command;
 pub const OWN: &str = "perpacket-agent";
 /// The Python front, which runs this executable under the front's name.
 const FRONT: &str = "perpacket";
-/// Verbs that the front names otherwise: this name, the front's name.
+/// Verbs with another name in the front: this name, the front's name.
 const RENAMED: [(&str, &str); 1] = [("perpacket-agent probe", "perpacket doctor")];
 
 /// The name that the user typed.

@@ -1,12 +1,12 @@
-//! Old names of options, on the command line and in files. This release reads them; the next will
-//! not, and drops this file.
+//! Old names of options, on the command line and in files. This release accepts them; the next will
+//! not.
 
-/// An option's old name, and what replaces it.
+/// An option's old name and its new one.
 struct Renamed {
     verb: &'static str,
     old: &'static str,
     new: &'static str,
-    /// Unit of a bare number under the old name, where the new name has another.
+    /// Unit of a number without one under the old name, if the new name's differs.
     unit: &'static str,
 }
 
@@ -99,7 +99,7 @@ const TABLE: &[Renamed] = &[
     row("serve web", "revalidate-ms", "revalidate", "ms"),
 ];
 
-/// The name and the unit that an option of a verb has now, if its name is an old one.
+/// The new name of a verb's option and the old name's unit, if `old` is an old name.
 pub fn current(verb: &str, old: &str) -> Option<(&'static str, &'static str)> {
     TABLE
         .iter()

@@ -59,21 +59,22 @@ pub struct WebArguments {
     /// Threads or processes in the pools of `threads` and `processes` [default: 64].
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// Send files larger than this by sendfile, smaller ones from memory; `uring`, which has no
-    /// sendfile, reads and sends them in parts [default: 128KiB].
+    /// Send files larger than this by sendfile (`uring`: read and sent in parts), smaller ones from
+    /// memory [default: 128KiB].
     #[arg(long, value_name = "SIZE")]
     sendfile_above: Option<Size>,
-    /// Wait this long for more ready clients if few of 64 or more are ready: less processor time, more
-    /// latency [default: 0s].
+    /// With 64 clients or more of which few are ready, wait this long for others: less processor
+    /// time, more latency [default: 0s].
     #[arg(long, value_name = "TIME")]
     coalesce: Option<Time>,
-    /// Memory for files: of each loop, each process, or all threads together [default: 256MiB].
+    /// Memory for files: for each loop, for each process, or for all threads together [default:
+    /// 256MiB].
     #[arg(long, value_name = "SIZE")]
     cache_size: Option<Size>,
     /// Serve a cached file for this long before comparing it with the disk again [default: 1s].
     #[arg(long, value_name = "TIME")]
     revalidate: Option<Time>,
-    /// Most connections at a time [default: as many as there are descriptors, less a reserve].
+    /// Most connections at a time [default: the limit of descriptors less a reserve].
     #[arg(long, value_name = "N")]
     max_connections: Option<usize>,
     /// Longest head of a request.
@@ -85,8 +86,8 @@ pub struct WebArguments {
     /// Close a connection that is idle for this long.
     #[arg(long, value_name = "TIME", default_value = "60s")]
     idle_timeout: Time,
-    /// Close a connection if a request takes this long to arrive, or the client acknowledges no byte
-    /// for this long.
+    /// Close a connection if a request does not arrive, or the client acknowledges no byte, for
+    /// this long.
     #[arg(long, value_name = "TIME", default_value = "20s")]
     request_timeout: Time,
     /// Use TLS 1.2 and 1.3 with the certificates of this PEM file.
@@ -117,9 +118,10 @@ pub struct WebArguments {
 #[derive(Clone, Copy, Debug, clap::ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum ArchitectureName {
-    /// A thread per core with its own listener and epoll loop; helper threads read cold files.
+    /// A thread per core with its own listener and epoll loop; helper threads read files that are
+    /// not cached.
     Events,
-    /// The same loop without helper threads: a cold file delays all clients.
+    /// The same loop without helper threads: a file that is not cached delays all clients.
     Single,
     /// A pool of threads with one connection at a time each.
     Threads,
@@ -160,7 +162,7 @@ enum Switch {
     Off,
 }
 
-/// Run it.
+/// Runs a command of `serve`.
 pub fn run(verb: Verb) -> Result<Status, Failure> {
     match verb {
         Verb::Web(arguments) => serve_web(*arguments),
@@ -178,7 +180,7 @@ impl WebArguments {
             (
                 self.threads.is_some() && !self.architecture.has_pool(),
                 "threads",
-                "without --architecture threads or processes; the others have a loop for each of --cpus",
+                "without --architecture threads or processes; the others have one loop for each CPU",
             ),
             (
                 self.sendfile_above.is_some() && !has_files,
@@ -280,7 +282,7 @@ fn serve_web(arguments: WebArguments) -> Result<Status, Failure> {
     let server = Server::bind(settings).map_err(failure)?;
     let stop = stop::on_signals()?;
     print_on_signal(server.reporter())?;
-    // Callers with port 0 read the port here, also with --quiet.
+    // With port 0, callers read the port here, also under --quiet.
     eprintln!("listening on {scheme}://{}", server.local_address());
     if shared.shows_progress() {
         if has_routes {
@@ -293,7 +295,7 @@ fn serve_web(arguments: WebArguments) -> Result<Status, Failure> {
     Ok(Status::Done)
 }
 
-/// This executable, which also is SPECweb99's CGI program.
+/// This executable, which is also SPECweb99's CGI program.
 fn cgi_program() -> Option<CgiProgram> {
     Some(CgiProgram {
         path: std::env::current_exe().ok()?,
@@ -316,7 +318,7 @@ fn print_cgi_page() -> Result<Status, Failure> {
     Ok(Status::Done)
 }
 
-/// Prints a report as one line of JSON at each SIGUSR1.
+/// Prints the report as one line of JSON at each SIGUSR1.
 fn print_on_signal(reporter: Reporter) -> Result<(), Failure> {
     let mut signals = Signals::new([SIGUSR1])
         .map_err(|error| Failure::failed(format!("cannot handle SIGUSR1: {error}")))?;
@@ -341,15 +343,15 @@ fn failure(error: ServeError) -> Failure {
         ServeError::Root { .. } => Failure::usage(error).with_hint("name a folder that exists"),
         ServeError::Unreadable { user, .. } => {
             let hint = format!(
-                "let {user} read the folder (chmod o+rx), or name who may with --user; \
+                "make the folder readable for {user} (chmod o+rx), or name another user with --user; \
                  `--user root` stays root"
             );
             Failure::usage(error).with_hint(hint)
         }
         ServeError::Listen { source, .. } if source.kind() == ErrorKind::PermissionDenied => {
             Failure::lacking(error).with_hint(
-                "ports below net.ipv4.ip_unprivileged_port_start (1024) are for root and \
-                 CAP_NET_BIND_SERVICE: name a higher one, such as `--listen 127.0.0.1:8080`",
+                "ports below net.ipv4.ip_unprivileged_port_start (1024) need root or \
+                 CAP_NET_BIND_SERVICE; name a higher one, such as `--listen 127.0.0.1:8080`",
             )
         }
         ServeError::Listen { .. } => {
@@ -416,7 +418,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_that_is_root_s_is_a_lack_and_the_way_out_is_named() {
+    fn the_error_for_a_privileged_port_names_an_unprivileged_one() {
         let listen = |kind: ErrorKind| {
             failure(ServeError::Listen {
                 address: "127.0.0.1:80".to_owned(),

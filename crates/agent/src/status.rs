@@ -8,13 +8,13 @@ use crate::program::as_typed;
 /// How a verb ended. The numbers are those of the `perpacket` command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// The verb did what was asked.
+    /// The verb succeeded.
     Done = 0,
     /// The verb ran, and a check or a threshold failed.
     Unmet = 1,
     /// An option or the configuration is wrong.
     Usage = 2,
-    /// The machine lacks something that was required.
+    /// The machine lacks something that the verb needs.
     Lacking = 3,
     /// The run failed.
     Failed = 4,
@@ -45,7 +45,7 @@ impl Failure {
         Self::new(Status::Usage, message)
     }
 
-    /// The machine lacks something that was required.
+    /// The machine lacks something that the verb needs.
     pub fn lacking(message: impl fmt::Display) -> Self {
         Self::new(Status::Lacking, message)
     }
@@ -75,7 +75,7 @@ impl Failure {
         }
     }
 
-    /// Prints it on standard error: the error, a blank line, the hint.
+    /// Prints the error, a blank line and the hint on standard error.
     pub fn print(&self) {
         eprintln!("error: {}", as_typed(&self.message));
         if let Some(hint) = &self.hint {

@@ -1,4 +1,4 @@
-//! Signals that stop a verb. The first ends it cleanly; a later one ends it at once.
+//! Signals that stop a verb. The first ends it cleanly, a later one at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! `bench` and `route` as a person runs them: status, JSON, files, messages.
+//! `bench` and `route` as programs: status, JSON, files and messages.
 #![expect(clippy::unwrap_used, reason = "a test may end on a slip of its own")]
 
 use std::fs;
@@ -19,7 +19,7 @@ fn json(output: &Output) -> Value {
 }
 
 #[test]
-fn bench_memory_gives_what_a_heat_map_is_drawn_from() {
+fn bench_memory_reports_the_rows_of_a_heat_map() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("rows.csv");
     let report = json(&agent(&format!(
@@ -56,7 +56,7 @@ fn bench_memory_gives_what_a_heat_map_is_drawn_from() {
 }
 
 #[test]
-fn bench_switch_gives_a_row_a_combination() {
+fn bench_switch_reports_a_row_for_each_combination() {
     let report = json(&agent(
         "bench switch --members 2,3 --working-sets 0,4KiB --pinned yes --point-limit 1ms \
          --format json --quiet",
@@ -66,7 +66,7 @@ fn bench_switch_gives_a_row_a_combination() {
 }
 
 #[test]
-fn what_is_shown_as_configuration_can_be_read_as_such() {
+fn show_config_prints_a_file_that_config_accepts() {
     let folder = tempfile::tempdir().unwrap();
     let shown = agent("bench switch --members 2 --kinds threads --point-limit 1ms --show-config");
     let file = folder.path().join("switch.toml");
@@ -79,14 +79,14 @@ fn what_is_shown_as_configuration_can_be_read_as_such() {
 }
 
 #[test]
-fn the_search_passes_its_own_test() {
+fn the_self_test_of_the_search_passes() {
     let report = json(&agent("route self-test --capacity 123456 --format json"));
     let found = report["throughput_pps"].as_f64().unwrap();
     assert!((120_000.0..=123_457.0).contains(&found), "{found}");
 }
 
 #[test]
-fn more_memory_than_there_are_addresses_is_what_the_machine_lacks() {
+fn more_memory_than_addresses_ends_with_3() {
     let output = agent("bench memory --operations load --strides 1 --largest 1000000GiB");
     let complaint = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{complaint}");
@@ -94,7 +94,7 @@ fn more_memory_than_there_are_addresses_is_what_the_machine_lacks() {
 }
 
 #[test]
-fn mistakes_end_with_status_2_and_name_the_option_or_the_place() {
+fn a_usage_error_ends_with_2_and_names_the_option_or_the_line() {
     for (arguments, named) in [
         ("bench memory --strides 3", "strides = 3"),
         ("bench memory --largest 100", "largest = 100"),

@@ -1,4 +1,4 @@
-//! How `load` ends, as a shell sees it.
+//! Exit status and output of `load`.
 
 #![expect(clippy::unwrap_used, reason = "tests panic on errors")]
 
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use command::{agent, error};
 
-/// A web server that ends, port and all, once it is told to.
+/// A web server that closes its port when the flag is set.
 fn server() -> (SocketAddr, Arc<AtomicBool>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -211,7 +211,7 @@ fn webstone_files_have_their_sizes_and_the_same_bytes_each_time() {
 fn answering(response: &'static [u8]) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    // It ends with the test's process.
+    // The thread ends with the test's process.
     thread::spawn(move || {
         for stream in listener.incoming() {
             let Ok(mut stream) = stream else { return };
@@ -230,7 +230,7 @@ const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx";
 const NOT_FOUND: &[u8] = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n";
 
 #[test]
-fn a_load_of_failures_only_ends_with_4_and_names_them() {
+fn a_load_with_only_failures_ends_with_4_and_names_them() {
     let url = format!("http://{}/", answering(NOT_FOUND));
     let output = agent(&["load", "http", &url, "--requests", "20"]);
     assert_eq!(output.status.code(), Some(4), "{}", error(&output));
@@ -256,7 +256,7 @@ fn a_log_at_speed_max_is_replayed_once_and_its_invalid_lines_are_listed() {
     assert!(table.contains("(line 2: "), "{table}");
 }
 
-/// The port refuses: had it been tried before the file, the status would be 4.
+/// The port refuses connections: a load before the check of the file would end with 4.
 #[test]
 fn a_file_that_cannot_be_written_is_an_error_before_the_load() {
     for option in ["--histograms", "--request-log"] {

@@ -1,5 +1,5 @@
-//! Media served, received and played by the programs themselves: every buffering with our own
-//! clients, and ffmpeg and GStreamer as clients that know nothing of us.
+//! Media streams between real programs: every buffering with our clients, and with ffmpeg and
+//! GStreamer.
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 use perpacket_requirements::skip;

@@ -1,5 +1,5 @@
-//! Options: the same on the command line and in the file, refused where they would be ignored, and
-//! named as the user typed them.
+//! Options on the command line and in files: equal values, errors for options without effect, and
+//! messages with the command that was typed.
 
 #![expect(clippy::unwrap_used, reason = "tests panic on errors")]
 
@@ -18,7 +18,7 @@ fn verb_of<'a>(arguments: &'a [&'a str]) -> (&'a [&'a str], &'a [&'a str]) {
     arguments.split_at(if arguments[0] == "profile" { 1 } else { 2 })
 }
 
-/// What `--show-config` prints.
+/// The output of `--show-config`.
 fn shown(arguments: &[&str]) -> String {
     let (verb, rest) = verb_of(arguments);
     let output = agent(&[verb, &["--show-config"], rest].concat());
@@ -26,7 +26,7 @@ fn shown(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Each verb with what it has to be told.
+/// Each verb with its required arguments.
 const VERBS: [&[&str]; 11] = [
     &["load", "http", URL, "--rate", "2.5"],
     &[
@@ -57,7 +57,7 @@ const VERBS: [&[&str]; 11] = [
 ];
 
 #[test]
-fn what_would_run_is_printed_as_a_file_that_runs_the_same_by_itself() {
+fn show_config_prints_a_complete_configuration_file() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("options.toml");
     for arguments in VERBS {
@@ -74,7 +74,7 @@ fn what_would_run_is_printed_as_a_file_that_runs_the_same_by_itself() {
 }
 
 #[test]
-fn what_is_printed_is_what_would_run() {
+fn show_config_prints_the_resolved_options() {
     let text = shown(&["load", "http", URL]);
     let table: toml::Table = text.parse().unwrap();
     assert_eq!(table["url"].as_str(), Some(URL));
@@ -85,9 +85,9 @@ fn what_is_printed_is_what_would_run() {
     assert!(!table.contains_key("users"), "{text}");
 }
 
-/// Defaults that depend on other options stand in the help as words.
+/// The help describes defaults that depend on other options in words.
 #[test]
-fn the_help_names_the_defaults_that_would_run() {
+fn the_help_states_the_actual_defaults() {
     let cases: [(&[&str], &[&str]); 5] = [
         (
             &["serve", "web", "--root", ".", "--architecture", "threads"],
@@ -119,7 +119,7 @@ fn the_help_names_the_defaults_that_would_run() {
 }
 
 #[test]
-fn the_command_line_wins_over_the_file() {
+fn the_command_line_overrides_the_file() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("options.toml");
     fs::write(
@@ -136,7 +136,7 @@ fn the_command_line_wins_over_the_file() {
 }
 
 #[test]
-fn options_of_a_profiled_command_are_not_the_profilers() {
+fn options_after_two_dashes_belong_to_the_profiled_command() {
     let command = ["server", "--config", "/nowhere/server.toml", "--delay-us=1"];
     let text = shown(&[&["profile", "--"], &command[..]].concat());
     let table: toml::Table = text.parse().unwrap();
@@ -145,7 +145,7 @@ fn options_of_a_profiled_command_are_not_the_profilers() {
 }
 
 #[test]
-fn options_that_would_be_ignored_are_refused_with_what_they_belong_to() {
+fn the_error_for_an_option_without_effect_names_the_option_that_it_needs() {
     let cases: [(&[&str], [&str; 2]); 17] = [
         (&["http", URL, "--spin", "5us"], ["--spin", "--rate"]),
         (&["http", URL, "--users", "5"], ["--users", "surge"]),
@@ -219,7 +219,7 @@ fn options_that_would_be_ignored_are_refused_with_what_they_belong_to() {
 }
 
 #[test]
-fn what_cannot_be_is_said_with_the_option_s_name_and_what_was_expected() {
+fn the_error_for_a_wrong_value_names_the_option_and_the_expected_value() {
     let cases: [(&[&str], &str); 9] = [
         (
             &["load", "http", URL, "--duration", "-1"],
@@ -261,7 +261,7 @@ fn what_cannot_be_is_said_with_the_option_s_name_and_what_was_expected() {
     }
 }
 
-/// The agent as `perpacket VERB ...` becomes it: under the front's name.
+/// The output of the agent under the front's name, `perpacket`.
 fn front(arguments: &[&str]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_perpacket-agent"))
         .arg0("perpacket")

@@ -1,4 +1,4 @@
-//! `profile` and `probe` as their users meet them: exit status, standard output and error.
+//! `profile` and `probe` as programs: exit status, standard output and standard error.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -17,12 +17,12 @@ use quiet::Verdict;
 
 const AGENT: &str = env!("CARGO_BIN_EXE_perpacket-agent");
 
-/// What may be found of 20 us a request before the profile is called wrong: a machine that is slowed
-/// down unseen, by its hypervisor or its clock, gives wide intervals that may miss.
+/// The accepted range around 20 us a request. A machine that its hypervisor or clock slows down has
+/// wide intervals that may miss.
 const FOUND_LEAST_US: f64 = 15.0;
 const FOUND_MOST_US: f64 = 25.0;
 
-/// A user without rights, on every Linux.
+/// A user without permissions on every Linux: nobody.
 const NOBODY: u32 = 65_534;
 
 fn probed() -> serde_json::Value {
@@ -40,7 +40,7 @@ fn cannot_profile() -> bool {
 }
 
 #[test]
-fn a_probe_says_what_each_lack_costs() {
+fn a_probe_reports_the_cost_of_each_missing_capability() {
     let found = probed();
     assert_eq!(found["schema"], 1);
     for one in found["capabilities"].as_array().unwrap() {
@@ -91,9 +91,9 @@ fn every_taxonomy_has_a_table() {
     }
 }
 
-/// The kernel's accounts know no functions: rules have nothing to claim there.
+/// The kernel's accounts have no functions that rules could match.
 #[test]
-fn accounts_say_nothing_about_rules() {
+fn a_profile_from_accounts_does_not_mention_rules() {
     let output = agent(&["profile", "--events", "accounts", "--duration", "0.3"]);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(output.status.code(), Some(0), "{}", error_of(&output));
@@ -102,7 +102,7 @@ fn accounts_say_nothing_about_rules() {
 }
 
 #[test]
-fn windows_are_lines() {
+fn each_window_is_one_line() {
     if cannot_profile() {
         return;
     }
@@ -124,18 +124,18 @@ fn windows_are_lines() {
 }
 
 #[test]
-fn a_user_without_rights_is_told_which_setting_forbids_it() {
+fn without_permission_the_error_names_the_setting() {
     let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
     let is_strict = paranoid.is_ok_and(|text| text.trim().parse::<i32>().unwrap_or(0) > 1);
     let is_root = fs::metadata("/proc/self/exe").is_ok() && fs::read("/proc/1/environ").is_ok();
     if !is_strict || !is_root {
         skip(
             "strict_perf",
-            "not root, or the kernel lets everybody profile",
+            "not root, or the kernel allows every user to profile",
         );
         return;
     }
-    // The build directory may be closed to others.
+    // Other users may not have access to the build directory.
     let place = tempfile::tempdir().unwrap();
     fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let copy = place.path().join("agent");
@@ -161,7 +161,7 @@ fn a_user_without_rights_is_told_which_setting_forbids_it() {
 }
 
 #[test]
-fn a_command_that_fails_is_told_after_its_profile() {
+fn the_error_of_a_failed_command_follows_its_profile() {
     if cannot_profile() {
         return;
     }
@@ -180,7 +180,7 @@ fn a_command_that_fails_is_told_after_its_profile() {
 }
 
 #[test]
-fn a_mistake_in_the_rules_is_named_with_its_line() {
+fn an_error_in_the_rules_names_the_line() {
     let place = tempfile::tempdir().unwrap();
     let rules = place.path().join("rules.toml");
     fs::write(
@@ -198,7 +198,7 @@ fn a_mistake_in_the_rules_is_named_with_its_line() {
 }
 
 #[test]
-fn what_would_run_is_printed_as_a_file() {
+fn show_config_prints_a_configuration_file() {
     let output = agent(&["profile", "--show-config", "--frequency", "99"]);
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(

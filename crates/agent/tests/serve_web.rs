@@ -63,12 +63,12 @@ impl Web {
         }
     }
 
-    /// One request on a connection of its own; all that comes back.
+    /// Sends a request on a new connection and returns the whole response.
     fn get(&self, target: &str) -> String {
         let mut stream = self.connect();
         let request = format!("GET {target} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
         let mut answer = Vec::new();
-        // A server out of descriptors may close before all is written or read.
+        // A server without free descriptors may close the connection early.
         let _ = stream.write_all(request.as_bytes());
         let _ = stream.read_to_end(&mut answer);
         String::from_utf8_lossy(&answer).into_owned()
@@ -88,13 +88,13 @@ impl Web {
         assert!(status.unwrap().success());
     }
 
-    /// Ends it with a signal; its status and the rest of its output.
+    /// Ends it with a signal and returns its status and the rest of its output.
     fn finish(mut self) -> (Option<i32>, String) {
         self.signal("-INT");
         self.end()
     }
 
-    /// Its status and the rest of its output, once it has ended.
+    /// Waits for its end and returns its status and the rest of its output.
     fn end(&mut self) -> (Option<i32>, String) {
         let mut text = String::new();
         let mut output = self.child.stdout.take().unwrap();
@@ -105,7 +105,7 @@ impl Web {
 
 impl Drop for Web {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -124,7 +124,7 @@ fn run(options: &[&str]) -> Output {
 }
 
 #[test]
-fn it_says_where_it_listens_serves_and_reports_at_its_end() {
+fn it_prints_its_address_serves_files_and_reports_at_its_end() {
     let web = Web::start(&["--format", "json", "--cpus", "0"]);
     for _ in 0..3 {
         assert!(
@@ -161,9 +161,9 @@ fn a_signal_prints_a_report_of_one_line() {
     assert_eq!(web.finish().0, Some(0));
 }
 
-/// As timeout(1) sends them: to its command, and to the group that the command is in.
+/// timeout(1) signals its command, and then the command's process group.
 #[test]
-fn signals_in_a_row_are_one() {
+fn two_signals_within_half_a_second_count_as_one() {
     let mut web = Web::start(&["--format", "json"]);
     let begin = Instant::now();
     web.signal("-TERM");
@@ -218,7 +218,7 @@ fn processes_share_the_work_and_their_counts_are_summed() {
     assert_eq!(last["requests"], 3);
 }
 
-/// Processes that are alive and have a certain parent.
+/// The live child processes of a process.
 fn children_of(parent: u32) -> Vec<String> {
     let numbers = fs::read_dir("/proc").unwrap().flatten();
     let names = numbers.map(|entry| entry.file_name().to_string_lossy().into_owned());
@@ -230,17 +230,16 @@ fn children_of(parent: u32) -> Vec<String> {
     names.filter(is_child).collect()
 }
 
-/// A process that has ended may wait for somebody to ask for its status.
+/// Whether a process is neither gone nor a zombie.
 fn is_alive(process: &str) -> bool {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     let state = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
     !state.is_empty() && !state.starts_with(['Z', 'X'])
 }
 
-/// Also where it was root's and became another user's, which makes the kernel forget who is to be
-/// told of the parent's end.
+/// Also if the server became another user, which clears the signal for a parent's death (prctl(2)).
 #[test]
-fn killed_outright_it_leaves_no_process_behind() {
+fn a_killed_server_leaves_no_process() {
     let mut server = Command::new(AGENT)
         .args([
             "serve",
@@ -269,7 +268,7 @@ fn killed_outright_it_leaves_no_process_behind() {
 }
 
 #[test]
-fn out_of_descriptors_it_sheds_load_and_recovers() {
+fn without_free_descriptors_it_sheds_load_and_recovers() {
     let mut shell = Command::new("sh");
     shell.args(["-c", "ulimit -n 40; exec \"$0\" \"$@\"", AGENT]);
     let web = Web::start_by(shell, &["--max-connections", "100000", "--cpus", "0"]);
@@ -295,7 +294,7 @@ fn out_of_descriptors_it_sheds_load_and_recovers() {
 }
 
 #[test]
-fn the_cgi_operation_is_answered_by_a_program() {
+fn a_program_answers_the_cgi_operation() {
     let architectures: [&[&str]; 2] = [
         &["--architecture", "events"],
         &["--architecture", "threads", "--threads", "2"],
@@ -312,7 +311,7 @@ fn the_cgi_operation_is_answered_by_a_program() {
 }
 
 #[test]
-fn what_cannot_be_done_is_said_with_its_exit_status() {
+fn each_kind_of_error_has_its_exit_status() {
     let cases: [(&[&str], i32, &str); 10] = [
         (&[], 2, "--routes"),
         (&["--root", ".", "--post-log", "log"], 2, "--routes"),
@@ -338,7 +337,7 @@ fn what_cannot_be_done_is_said_with_its_exit_status() {
 }
 
 #[test]
-fn the_configuration_that_it_shows_is_one_that_it_takes() {
+fn show_config_prints_a_file_that_config_accepts() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("web.toml");
     let first = run(&["--cpus", "0", "--architecture", "single", "--show-config"]);

@@ -1,7 +1,6 @@
-//! Help, error messages and tables as they are printed, so that a change of words is seen.
+//! Snapshots of help, error messages and tables, so that every change of words is visible.
 //!
-//! After an intended change, `UPDATE_SNAPSHOTS=1 cargo test -p perpacket-agent --test words` writes
-//! them anew.
+//! `UPDATE_SNAPSHOTS=1 cargo test -p perpacket-agent --test words` updates them.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -73,7 +72,7 @@ fn words(line: &str) -> Vec<&str> {
     line.split_whitespace().collect()
 }
 
-/// What a command line prints, with its exit status.
+/// The output of a command line, with its exit status.
 fn printed(line: &str) -> String {
     let output = agent(&words(line));
     let mut text = format!("$ perpacket-agent {line}\n");
@@ -105,14 +104,14 @@ fn check(name: &str, text: &str) {
     );
 }
 
-/// What `--help` of a verb prints.
+/// The output of `--help` for a verb.
 fn help(verb: &str) -> String {
     let output = agent(&[&words(verb)[..], &["--help"]].concat());
     String::from_utf8(output.stdout).unwrap()
 }
 
 #[test]
-fn the_help_of_every_verb_is_as_recorded() {
+fn the_help_of_every_verb_equals_its_snapshot() {
     for verb in VERBS {
         let name = if verb.is_empty() { "agent" } else { verb };
         check(&format!("help-{}", name.replace(' ', "-")), &help(verb));
@@ -131,7 +130,7 @@ fn the_help_of_every_verb_that_runs_has_an_example() {
 }
 
 #[test]
-fn error_messages_are_as_recorded() {
+fn error_messages_equal_their_snapshot() {
     // The list of CPUs depends on the machine.
     let online = fs::read_to_string("/sys/devices/system/cpu/online").unwrap();
     let text: String = MISTAKES.into_iter().map(printed).collect();
@@ -140,7 +139,7 @@ fn error_messages_are_as_recorded() {
 }
 
 #[test]
-fn tables_are_as_recorded() {
+fn tables_equal_their_snapshot() {
     let text: String = TABLES.into_iter().map(printed).collect();
     check("tables", &text);
 }

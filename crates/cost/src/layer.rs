@@ -5,7 +5,7 @@ use std::ops::{Index, IndexMut};
 
 /// Where in the stack code runs.
 ///
-/// `Bypass` exists only on hosts that hand connections to their NIC: it is the thin layer under
+/// `Bypass` exists only on hosts that offload connections to their NIC: it is the thin layer under
 /// the sockets that forwards their operations to the NIC (Kim and Rixner, OSDI 2006, section 2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]

@@ -1,4 +1,4 @@
-//! Time by module, process and function, whose names come from the machine and not from a list.
+//! Time by module, process and function. Their names come from the machine.
 
 use std::collections::HashMap;
 

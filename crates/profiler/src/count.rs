@@ -1,7 +1,7 @@
-//! What happened in a window besides costing time: packets, segments, switches, faults, drops.
+//! Counts over a window: packets, segments, context switches, page faults and drops.
 //!
-//! The kernel's text files are opened once and read again at both ends of the window. An open file
-//! of a network namespace stays readable after the process it was opened through has ended.
+//! The kernel's text files are opened once and read at both ends of the window. An open file of a
+//! network namespace remains readable after the end of its process.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -17,7 +17,7 @@ use crate::error::ProfileError;
 /// knows).
 pub const TICKS_PER_S: f64 = 100.0;
 
-/// The files that counts come from.
+/// The files of the counts.
 #[derive(Debug)]
 pub struct Sources {
     devices: Source,
@@ -57,7 +57,7 @@ impl Sources {
     /// The files of the network namespace of a process, or of the caller's.
     ///
     /// # Errors
-    /// A file cannot be opened, or there is no such process.
+    /// A file cannot be opened, or the process does not exist.
     pub fn open(pid: Option<u32>) -> Result<Self, ProfileError> {
         let net = match pid {
             Some(pid) => Path::new("/proc").join(pid.to_string()).join("net"),
@@ -95,7 +95,7 @@ impl Sources {
     }
 }
 
-/// Everything counted since the machine began.
+/// The counts since the machine started.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     devices: BTreeMap<String, Interface>,
@@ -107,7 +107,7 @@ pub struct Snapshot {
     softirqs: BTreeMap<String, u64>,
 }
 
-/// What one network interface counted.
+/// The counts of a network interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Interface {
     /// Frames sent.
@@ -127,9 +127,9 @@ pub struct Interface {
 pub struct Ticks {
     /// User, nice, system, interrupt and softirq time.
     pub busy: u64,
-    /// Idle time and waiting for disks.
+    /// Idle time, with the wait for disks.
     pub idle: u64,
-    /// Time that the hypervisor gave to others.
+    /// Time that the hypervisor stole.
     pub stolen: u64,
 }
 
@@ -138,7 +138,7 @@ pub struct Ticks {
 pub struct Drops {
     /// By the interfaces, as they count it.
     pub interfaces: u64,
-    /// From the processors' backlogs, the whole machine's.
+    /// From the processors' backlogs, on the whole machine.
     pub backlog: u64,
     /// By TCP: full accept queues, full socket backlogs, full receive buffers.
     pub tcp: u64,
@@ -147,19 +147,19 @@ pub struct Drops {
 }
 
 impl Drops {
-    /// All of them.
+    /// The sum.
     #[must_use]
     pub const fn total(&self) -> u64 {
         self.interfaces + self.backlog + self.tcp + self.udp
     }
 }
 
-/// What happened between two snapshots.
+/// The difference of two snapshots.
 #[derive(Clone, Debug, Default)]
 pub struct Activity {
-    /// The counts everyone shares; its requests are for the caller to enter.
+    /// The counts of every window. The caller adds the requests.
     pub window: Window,
-    /// By interface, those without traffic left out.
+    /// By interface, without those that had no traffic.
     pub interfaces: BTreeMap<String, Interface>,
     /// Datagrams sent and received.
     pub datagrams: Directions,
@@ -173,7 +173,7 @@ pub struct Activity {
     pub ticks: Ticks,
 }
 
-/// TCP's counters of what found no room, in `/proc/net/netstat`.
+/// TCP's counters of full queues and buffers in `/proc/net/netstat`.
 const TCP_DROPS: [&str; 4] = [
     "TcpExt.ListenDrops",
     "TcpExt.TCPBacklogDrop",
@@ -182,7 +182,7 @@ const TCP_DROPS: [&str; 4] = [
 ];
 
 impl Snapshot {
-    /// What happened from this snapshot to a later one.
+    /// The activity from this snapshot to a later one.
     #[must_use]
     pub fn until(&self, later: &Self, duration_s: f64) -> Activity {
         let mut interfaces = BTreeMap::new();
@@ -313,7 +313,7 @@ fn named_pairs(text: &str) -> BTreeMap<String, u64> {
     values
 }
 
-/// The second column of `/proc/net/softnet_stat`, hexadecimal, one line a processor.
+/// The second column of `/proc/net/softnet_stat`: hexadecimal, one line for each processor.
 fn backlog_drops(text: &str) -> u64 {
     text.lines()
         .filter_map(|line| line.split_ascii_whitespace().nth(1))
@@ -362,7 +362,8 @@ fn processors(stat: &str, cpus: &[usize]) -> Ticks {
     ticks
 }
 
-/// Parses `/proc/softirqs`: a line of processors, then a line a softirq with a count a processor.
+/// Parses `/proc/softirqs`: a line of processors, then for each softirq a line with a count for
+/// each processor.
 fn softirqs(text: &str, cpus: &[usize]) -> BTreeMap<String, u64> {
     let mut lines = text.lines();
     let columns: Vec<bool> = lines

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 /// An error of a profile.
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
-    /// A CPU that does not run here.
+    /// A CPU that is not online.
     #[error("--cpus: CPU {missing} is not online, expected CPUs of {online}")]
     Cpus {
-        /// The first of them.
+        /// The first such CPU.
         missing: usize,
         /// The CPUs that are online, as a list of ranges.
         online: String,
@@ -19,9 +19,9 @@ pub enum ProfileError {
     Option {
         /// The option's name without dashes.
         option: &'static str,
-        /// What was given.
+        /// The value.
         value: String,
-        /// What it may be.
+        /// The expected values.
         expected: &'static str,
     },
     /// A rules or event file with a mistake.
@@ -34,7 +34,7 @@ pub enum ProfileError {
         /// What is wrong and what was expected.
         message: String,
     },
-    /// A file that an option names and that cannot be read.
+    /// A file of an option cannot be read.
     #[error("--{option} {path}: {source}")]
     OptionFile {
         /// The option's name without dashes.
@@ -44,7 +44,7 @@ pub enum ProfileError {
         /// Why.
         source: io::Error,
     },
-    /// A process that is not there.
+    /// A process that does not exist.
     #[error("--pid {pid}: no such process")]
     NoProcess {
         /// The process.
@@ -58,7 +58,7 @@ pub enum ProfileError {
         /// Why.
         source: io::Error,
     },
-    /// The kernel does not let this user profile whole processors.
+    /// The kernel forbids this user to profile whole processors.
     #[error(
         "perf events on whole processors are forbidden: /proc/sys/kernel/perf_event_paranoid is {paranoid}"
     )]
@@ -76,7 +76,7 @@ pub enum ProfileError {
         /// Why.
         source: io::Error,
     },
-    /// Counters that shared the hardware, so that their values are guesses.
+    /// Counters shared the hardware, so that their values are scaled.
     #[error(
         "the group {{{group}}} was multiplexed on processor {cpu}: counted {running_ns} ns of {enabled_ns} ns"
     )]
@@ -85,17 +85,17 @@ pub enum ProfileError {
         group: String,
         /// The processor.
         cpu: usize,
-        /// How long the group was on the hardware.
+        /// Time that the group was on the hardware.
         running_ns: u64,
-        /// How long it should have been.
+        /// Time that it was enabled.
         enabled_ns: u64,
     },
     /// The requests could not be counted.
     #[error("--requests {url}: {reason}")]
     Requests {
-        /// Where they were asked for.
+        /// The URL of the page.
         url: String,
-        /// What came back instead.
+        /// The reason.
         reason: String,
     },
     /// A file of the kernel or of the user could not be read or written.
@@ -106,7 +106,7 @@ pub enum ProfileError {
         /// Why.
         source: io::Error,
     },
-    /// The kernel refused something that had worked before.
+    /// The kernel refused an operation on open events.
     #[error("{what}: {source}")]
     Kernel {
         /// What was attempted.
@@ -153,20 +153,20 @@ impl ProfileError {
                  and measures user, kernel and interrupt time, without layers",
             ),
             Self::Multiplexed { .. } => Some(
-                "count fewer events at once, or free the counter that the watchdog holds with \
+                "count fewer events at once, or free the watchdog's counter with \
                  `sysctl kernel.nmi_watchdog=0`",
             ),
             Self::Open { .. } => Some("`perpacket-agent probe` lists the events that open here"),
             Self::Rules { .. } => Some("the file's format is in the documentation of `--rules`"),
             Self::Requests { .. } => Some(
-                "give the address of a page that answers with nginx's stub_status text or with \
-                 JSON that has a `requests` number",
+                "name a page with nginx's stub_status text, or with JSON that has a number \
+                 `requests`",
             ),
             _ => None,
         }
     }
 
-    /// For `map_err`: a file that an option names cannot be read.
+    /// For `map_err`: the file of an option cannot be read.
     pub(crate) fn option_file(option: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::OptionFile {

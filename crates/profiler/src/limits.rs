@@ -37,8 +37,7 @@ fn about_samples(
 ) {
     if report.backend == Backend::CpuClock {
         limits.push(
-            "no performance counters: time was sampled by a timer, cycles and misses were not \
-             measured, and the code for counters has not been used here"
+            "no performance counters: a timer sampled the time; cycles and misses were not measured"
                 .to_owned(),
         );
     }
@@ -69,8 +68,8 @@ fn about_samples(
     {
         limits.push(format!(
             "{:.0} % of the timer's samples are missing: this machine does not sample idle processors, \
-             and what interrupts do on top of one is missing; a busy loop of lowest priority on each \
-             processor (chrt -i 0) makes it visible",
+             and interrupts on them are missing; a busy loop of lowest priority on each \
+             processor (chrt -i 0) makes them visible",
             100.0 * share
         ));
     }
@@ -104,7 +103,7 @@ fn about_symbols(report: &Report, context: &Context<'_>, limits: &mut Vec<String
         let reason = if symbols.are_hidden() {
             "hides its addresses (/proc/sys/kernel/kptr_restrict)"
         } else {
-            "does not give its symbols (/proc/kallsyms)"
+            "does not list its symbols (/proc/kallsyms)"
         };
         limits.push(format!(
             "the kernel {reason}: all kernel time is one unresolved block in `other`, and interrupts \
@@ -119,8 +118,8 @@ fn about_symbols(report: &Report, context: &Context<'_>, limits: &mut Vec<String
     }
     if report.backend == Backend::CpuClock && report.skid_share > TOLERANCE {
         limits.push(format!(
-            "{:.1} % of kernel samples landed where interrupts are turned on again: they are charged \
-             by their chains, and their leaves have no meaning",
+            "{:.1} % of kernel samples landed where interrupts are enabled again: they are charged \
+             by their chains; their leaves have no meaning",
             100.0 * report.skid_share
         ));
     }

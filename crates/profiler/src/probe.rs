@@ -65,7 +65,7 @@ pub struct Capabilities {
     pub kernel: String,
     /// Processors that run, as a list of ranges.
     pub cpus: String,
-    /// How a profile would be taken: `pmu`, `cpu-clock` or `none`.
+    /// The backend of a profile: `pmu`, `cpu-clock` or `none`.
     pub backend: &'static str,
     /// Hardware events that open.
     pub hardware_events: Vec<&'static str>,

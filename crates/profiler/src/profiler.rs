@@ -27,7 +27,7 @@ use crate::kernel::{KernelSymbols, network_drivers};
 use crate::passes::{Context, PassResult};
 use crate::process;
 use crate::report::Report;
-use crate::requests::RequestCounter;
+use crate::requests::{RequestCount, RequestCounter};
 use crate::rules::Rules;
 use crate::settings::{Events, Settings};
 use crate::summary;
@@ -49,7 +49,7 @@ pub enum End {
     Stopped,
 }
 
-/// A prepared profiler, for any number of windows.
+/// A profiler for any number of windows.
 pub struct Profiler {
     settings: Settings,
     cpus: Vec<usize>,
@@ -68,7 +68,7 @@ impl Profiler {
     /// Prepares to profile with the events of this machine's kernel.
     ///
     /// # Errors
-    /// What was asked is wrong, or the machine forbids or lacks it.
+    /// A setting is wrong, or the machine forbids or lacks something.
     pub fn new(settings: Settings) -> Result<Self, ProfileError> {
         let online = online_cpus()?;
         let first = online.first().copied().unwrap_or(0);
@@ -90,7 +90,7 @@ impl Profiler {
     /// Prepares to profile with events from elsewhere.
     ///
     /// # Errors
-    /// What was asked is wrong.
+    /// A setting is wrong.
     pub fn with_provider(
         settings: Settings,
         events: EventSet,
@@ -156,8 +156,8 @@ impl Profiler {
         result
     }
 
-    /// Takes one profile after the other, each of length `every`, and hands them to `each`, until
-    /// the duration of the settings is over, their command ends, or `stop` becomes true.
+    /// Takes profiles of length `every` and calls `each` with them, until the duration of the
+    /// settings is over, their command ends, or `stop` becomes true.
     ///
     /// # Errors
     /// The command cannot be started, measuring fails, or `each` does.
@@ -236,9 +236,8 @@ impl Profiler {
         let mut source = self.provider.open(pass, &self.cpus)?;
         self.collector.begin(pass.sample);
         let before = self.sources.read(&self.cpus)?;
-        // The server goes on answering, so this is the last step before the window begins.
-        let asked = self.requests.as_ref().map(RequestCounter::read);
-        let answered = asked.transpose()?;
+        // Last, because the server continues to answer requests.
+        let requests_before = self.read_requests()?;
         source.start()?;
         let began = Instant::now();
         let mut end = None;
@@ -253,13 +252,12 @@ impl Profiler {
         }
         let group = source.stop()?;
         let duration_s = began.elapsed().as_secs_f64();
-        let asked = self.requests.as_ref().map(RequestCounter::read);
-        let answered_after = asked.transpose()?;
+        let requests_after = self.read_requests()?;
         let after = self.sources.read(&self.cpus)?;
         let collector = &mut self.collector;
         source.drain(&mut |record| collector.add(record))?;
         let mut activity = before.until(&after, duration_s);
-        if let (Some(before), Some(after)) = (answered, answered_after) {
+        if let (Some(before), Some(after)) = (requests_before, requests_after) {
             activity.window.requests = Some(before.until(after));
         }
         let result = PassResult {
@@ -268,6 +266,10 @@ impl Profiler {
             group,
         };
         Ok((result, end.unwrap_or(End::Duration)))
+    }
+
+    fn read_requests(&self) -> Result<Option<RequestCount>, ProfileError> {
+        self.requests.as_ref().map(RequestCounter::read).transpose()
     }
 
     /// Whether the window is over, and why.
@@ -337,7 +339,7 @@ impl Profiler {
     }
 }
 
-/// An exit status as shells give it: 128 and the signal's number where a signal ended it.
+/// The exit status as in a shell: 128 plus the signal if a signal ended it.
 fn exit_code(status: std::process::ExitStatus) -> i32 {
     use std::os::unix::process::ExitStatusExt;
     status
@@ -373,7 +375,7 @@ fn check_online(chosen: &[usize], online: &[usize]) -> Result<Vec<usize>, Profil
 /// Takes one profile with the given settings.
 ///
 /// # Errors
-/// What was asked is wrong, the machine forbids or lacks it, or measuring fails.
+/// A setting is wrong, the machine forbids or lacks something, or measuring fails.
 pub fn profile(settings: Settings, stop: &AtomicBool) -> Result<Report, ProfileError> {
     Ok(Profiler::new(settings)?.run(stop)?.0)
 }

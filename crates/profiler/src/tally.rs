@@ -1,7 +1,6 @@
-//! Samples in, sums out: by layer, kind and category, by slice of the window, by process and stack.
+//! Sums of samples by layer, kind and category, by slice of the window, and by process and stack.
 //!
-//! Only sums are kept, so that memory grows with the number of different stacks and not with the length
-//! of the window.
+//! Memory grows with the number of different stacks, not with the length of the window.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,7 +13,7 @@ use crate::process::{GENERATED, ObjectId, Processes, file_name};
 /// Length of the slices that intervals are computed from.
 const SLICE_NS: u64 = 100_000_000;
 
-/// Stacks that are kept from one window to the next.
+/// Most stacks that are stored from one window to the next.
 const STACK_LIMIT: usize = 200_000;
 
 /// Sums by layer, kind and category.
@@ -24,7 +23,7 @@ pub struct Sums {
     pub cells: PerLayer<PerKind<f64>>,
     /// By category, in the order of `Category::ALL`.
     pub categories: [f64; Category::ALL.len()],
-    /// User code of the server's processes, where a server was named.
+    /// User code of the server's processes, if there is a server.
     pub server_user: f64,
 }
 
@@ -44,23 +43,23 @@ pub enum Code {
     User(Option<(ObjectId, u64)>),
 }
 
-/// Samples and what they weigh.
+/// The number of samples and their weight.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Weight {
-    /// How many samples.
+    /// Number of samples.
     pub samples: u64,
     /// Amount of the event that they represent.
     pub weight: f64,
 }
 
-/// What one pass over one window added up to.
+/// The sums of one pass over one window.
 #[derive(Clone, Debug)]
 pub struct Tally {
     /// The sampled event.
     pub event: EventKind,
     /// Samples, idle ones included.
     pub samples: u64,
-    /// Records that did not fit the ring.
+    /// Records lost because a ring was full.
     pub lost: u64,
     /// Times the kernel stopped sampling.
     pub throttled: u64,
@@ -70,18 +69,18 @@ pub struct Tally {
     pub slices: BTreeMap<u64, Sums>,
     /// By process and code.
     pub codes: HashMap<(u32, Code), Weight>,
-    /// Kernel samples, the idle loop's left out.
+    /// Kernel samples without the idle loop.
     pub kernel: f64,
     /// Kernel samples that no rule claimed.
     pub unclaimed: f64,
-    /// Kernel samples whose leaf is where interrupts were enabled again.
+    /// Kernel samples whose leaf only marks where interrupts were enabled again.
     pub skid: f64,
     /// Samples of the measuring process itself.
     pub own: f64,
 }
 
 impl Tally {
-    /// Nothing yet.
+    /// Zero sums.
     #[must_use]
     pub fn new(event: EventKind) -> Self {
         Self {
@@ -123,7 +122,7 @@ pub struct Server {
     pub original: u32,
 }
 
-/// Charges records and adds them up.
+/// Charges records and sums them.
 #[derive(Debug)]
 pub struct Collector {
     attributor: Attributor,
@@ -140,7 +139,7 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// A collector that adds up one event.
+    /// A collector of one event.
     #[must_use]
     pub fn new(attributor: Attributor, own_pid: Option<u32>, keeps_offsets: bool) -> Self {
         Self {
@@ -155,7 +154,7 @@ impl Collector {
         }
     }
 
-    /// Sets the server, whose user code has its own sum.
+    /// Sets the server. Its user code has a separate sum.
     pub fn set_server(&mut self, server: Option<Server>) {
         self.server = server;
     }
@@ -178,7 +177,7 @@ impl Collector {
         &self.stacks[number]
     }
 
-    /// Begins to add up an event anew.
+    /// Starts new sums of an event and returns the old ones.
     pub fn begin(&mut self, event: EventKind) {
         if self.stacks.len() > STACK_LIMIT {
             self.stacks.clear();
@@ -193,7 +192,7 @@ impl Collector {
         std::mem::replace(&mut self.tally, Tally::new(event))
     }
 
-    /// Charges a record and adds it up.
+    /// Charges a record and adds it to the sums.
     pub fn add(&mut self, record: &Record<'_>) {
         match record {
             Record::Sample(sample) => self.sample(sample),
@@ -284,7 +283,7 @@ impl Collector {
                 self.stacks.len() - 1
             }
         };
-        // Without symbols only its process identifies the idle loop.
+        // Without symbols, only process 0 identifies the idle loop.
         let is_idle = sample.pid == 0 && self.attributor.symbols().is_empty();
         let charge = if is_idle {
             Charge::idle()

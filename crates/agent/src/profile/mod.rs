@@ -52,7 +52,7 @@ pub enum EventChoice {
     Clock,
     /// Performance counters, or exit status 3.
     Counters,
-    /// The kernel's accounts: user, kernel and interrupt time without layers; needs no permission.
+    /// The kernel's accounts, which need no permission: user, kernel and interrupt time, no layers.
     Accounts,
 }
 
@@ -84,7 +84,7 @@ pub struct Arguments {
     #[arg(long, value_name = "HZ")]
     #[serde(skip_serializing_if = "Option::is_none")]
     frequency: Option<u32>,
-    /// Page with the number of answered requests: JSON with `requests`, or nginx's stub_status.
+    /// URL of the number of answered requests: JSON with `requests`, or nginx's stub_status.
     #[arg(long, value_name = "URL")]
     #[serde(skip_serializing_if = "Option::is_none")]
     requests: Option<String>,
@@ -106,8 +106,8 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE", conflicts_with = "events")]
     #[serde(skip_serializing_if = "Option::is_none")]
     event_file: Option<PathBuf>,
-    /// Check the profiler: add a known cost to a server and report whether the profile finds it. Takes
-    /// about 20 s; exit status 1 if it does not.
+    /// Check the profiler: add a known cost to a server and report whether the profile finds it,
+    /// with exit status 1 if not. Takes about 20 s.
     #[arg(long, conflicts_with_all = [
         "duration", "cpus", "pid", "folded", "frequency", "requests", "every", "events", "event_file",
         "command", "taxonomy",
@@ -137,7 +137,7 @@ impl From<ProfileError> for Failure {
 }
 
 impl Arguments {
-    /// Options without effect are errors.
+    /// Refuses options without effect.
     fn refuse_ignored(&self) -> Result<(), Failure> {
         let has_accounts = self.events == Some(EventChoice::Accounts);
         let why = "with --events accounts, which have no functions";
@@ -147,12 +147,12 @@ impl Arguments {
             (
                 self.frequency.is_some() && has_accounts,
                 "frequency",
-                "with --events accounts, which take no samples",
+                "with --events accounts, which have no samples",
             ),
         ])
     }
 
-    /// The same options with all defaults filled in.
+    /// The same options with all defaults.
     fn resolved(&self) -> Result<Self, Failure> {
         let mut all = self.clone();
         if self.self_check {
@@ -197,7 +197,7 @@ impl Arguments {
     }
 }
 
-/// Run it.
+/// Takes a profile and prints it.
 pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
     arguments.refuse_ignored()?;
     if arguments.shared.shows_config(&arguments.resolved()?)? {
@@ -231,7 +231,7 @@ fn once(
     profiler: &mut Profiler,
     stop: &std::sync::atomic::AtomicBool,
 ) -> Result<End, Failure> {
-    // Made before the run, so that a wrong name costs no run.
+    // Created before the run, so that a wrong name fails at once.
     let folded = arguments
         .folded
         .as_ref()

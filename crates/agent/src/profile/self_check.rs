@@ -1,9 +1,9 @@
 //! `--self-check`: adds a known cost, which the profile must find.
 //!
-//! A server of its own answers one client. In half of the windows each request spends a known CPU time
-//! in the server's own code (`/work?us=20`), in the other half none. The windows alternate as A B B A,
-//! so that a drift of the machine affects both. The time found is what the layer `user` gains per
-//! request. This tests the events, the attribution to the server, and the count of requests.
+//! A server answers one client. In half of the windows each request uses a known CPU time in the
+//! server's code (`/work?us=20`), in the other half none. The windows alternate as A B B A, so that
+//! a drift of the machine affects both. The difference of the layer `user` for each request is the
+//! time found. This tests the events, the attribution to the server, and the count of requests.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -25,21 +25,21 @@ use super::Arguments;
 /// CPU time that is added to a request.
 const INJECTED_US: u64 = 20;
 
-/// Pairs of windows, one with the cost and one without. A machine that drifts or pauses spoils fewer of
-/// many short pairs: 40 pairs of 0.25 s gave an interval half as wide as 10 pairs of 1 s.
+/// Pairs of windows, one with the cost and one without. Drift affects short pairs less: 40 pairs of
+/// 0.25 s had an interval half as wide as 10 pairs of 1 s.
 const PAIRS: usize = 40;
 
 /// Length of a window.
 const WINDOW: Duration = Duration::from_millis(250);
 
-/// Samples a second on each CPU: more than in a profile, because only one number is wanted.
+/// Samples a second on each CPU. One number alone justifies more than a profile's default.
 const FREQUENCY_HZ: u32 = 1999;
 
-/// Part of the added time that the server spends in clock calls, which may be kernel time, and in
-/// parsing the number: a few calls of 0.1 to 0.2 us each.
+/// Tolerance for clock calls, which may be kernel time, and for parsing the number: a few calls of
+/// 0.1 to 0.2 us each.
 const TOLERANCE_US: f64 = 0.5;
 
-/// Largest half-width of an interval that decides, as a share of the added time.
+/// Largest half-width of a decisive interval, as a share of the added time.
 const DECISIVE: f64 = 0.25;
 
 /// The time that was added and the time that was found.
@@ -102,7 +102,7 @@ impl Check {
     }
 }
 
-/// Run it.
+/// Runs the check and prints its result.
 pub(super) fn run(arguments: &Arguments, stop: &AtomicBool) -> Result<Status, Failure> {
     let server = Server::start()?;
     let mut profiler = Profiler::new(Settings {
@@ -178,7 +178,7 @@ impl Server {
             .map_err(failed)?;
         let stderr = process.stderr.take();
         let mut server = Self { process, port: 0 };
-        let mut said = String::new();
+        let mut output = String::new();
         for line in stderr
             .into_iter()
             .flat_map(|pipe| BufReader::new(pipe).lines())
@@ -191,10 +191,10 @@ impl Server {
                 server.port = port;
                 return Ok(server);
             }
-            said.push_str(&line);
+            output.push_str(&line);
         }
         Err(Failure::failed(format!(
-            "the server of the self-check ended at once: {said}"
+            "the server of the self-check ended at once: {output}"
         )))
     }
 }

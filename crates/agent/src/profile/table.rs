@@ -11,10 +11,10 @@ use super::Taxonomy;
 /// Categories and modules below this share become one row `misc`, as in the paper.
 const MISC_SHARE: f64 = 0.01;
 
-/// Smallest difference of shares that a row shows.
+/// Smallest difference of shares that is visible in a row.
 const SHOWN_SHARE: f64 = 0.0005;
 
-/// Functions to name among those that no rule claimed.
+/// Number of unclaimed functions that are named.
 const NAMED_SYMBOLS: usize = 5;
 
 /// The text for a taxonomy.
@@ -175,7 +175,7 @@ fn together(costs: &[&Cost]) -> Cost {
 
 fn footer(text: &mut String, report: &Report) {
     text.push('\n');
-    // The kernel's accounts have no functions for a rule to claim.
+    // The kernel's accounts have no functions.
     if report.backend != Backend::Accounts {
         let _ = writeln!(
             text,
@@ -187,7 +187,7 @@ fn footer(text: &mut String, report: &Report) {
     if report.skid_share > 0.0 {
         let _ = writeln!(
             text,
-            "{:.1} % of kernel time was sampled only where interrupts are enabled again{}",
+            "{:.1} % of kernel time was sampled where interrupts are enabled again{}",
             100.0 * report.skid_share,
             listed(&report.skid_top)
         );
