@@ -1,5 +1,6 @@
 //! What processes have used: CPU time, page faults, context switches.
 
+use std::fs;
 use std::mem::MaybeUninit;
 
 /// What a process has used since it started.
@@ -24,6 +25,12 @@ impl Usage {
     #[must_use]
     pub fn of_process() -> Self {
         Self::read(libc::RUSAGE_SELF)
+    }
+
+    /// The calling thread.
+    #[must_use]
+    pub fn of_thread() -> Self {
+        Self::read(libc::RUSAGE_THREAD)
     }
 
     /// Children that ended and were waited for.
@@ -51,6 +58,44 @@ impl Usage {
         }
     }
 
+    /// Adds the use of another process (proc_pid_stat(5), proc_pid_status(5)). A process that has
+    /// ended adds nothing.
+    ///
+    /// `schedstat` has the CPU time in nanoseconds. `stat` has user and system time in ticks of 10 ms,
+    /// which divide the CPU time into both modes.
+    pub fn add_process(&mut self, process: u32) {
+        let read = |file| fs::read_to_string(format!("/proc/{process}/{file}")).unwrap_or_default();
+        let number = |text: &str| text.trim().parse::<u64>().ok();
+        let stat = read("stat");
+        // The name in parentheses may contain anything.
+        let (_, fields) = stat.rsplit_once(')').unwrap_or_default();
+        let fields: Vec<u64> = fields
+            .split_whitespace()
+            .map(|field| number(field).unwrap_or_default())
+            .collect();
+        let field = |number: usize| fields.get(number - 3).copied().unwrap_or_default();
+        let (user, system) = (field(14), field(15));
+        let total_ns = read("schedstat").split_whitespace().next().and_then(number);
+        let total_ns = total_ns.unwrap_or((user + system) * 10_000_000);
+        let user_share = user as f64 / (user + system).max(1) as f64;
+        let user_ns = (total_ns as f64 * user_share) as u64;
+        self.user_ns += user_ns;
+        self.system_ns += total_ns - user_ns;
+        self.minor_faults += field(10);
+        self.major_faults += field(12);
+        for line in read("status").lines() {
+            match line.split_once(':') {
+                Some(("voluntary_ctxt_switches", count)) => {
+                    self.voluntary_switches += number(count).unwrap_or_default();
+                }
+                Some(("nonvoluntary_ctxt_switches", count)) => {
+                    self.involuntary_switches += number(count).unwrap_or_default();
+                }
+                _ => {}
+            }
+        }
+    }
+
     /// CPU time in both modes.
     #[must_use]
     pub fn cpu_ns(&self) -> u64 {
@@ -67,5 +112,21 @@ impl Usage {
     #[must_use]
     pub fn switches(&self) -> u64 {
         self.voluntary_switches + self.involuntary_switches
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_use_of_a_process_grows_and_an_ended_process_adds_nothing() {
+        let mut usage = Usage::default();
+        usage.add_process(std::process::id());
+        assert!(usage.cpu_ns() > 0 && usage.faults() > 0, "{usage:?}");
+        let before = usage.faults();
+        // No process has the highest number.
+        usage.add_process(u32::MAX);
+        assert_eq!(usage.faults(), before);
     }
 }

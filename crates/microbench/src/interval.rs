@@ -1,24 +1,23 @@
-//! How often to repeat, and what the repetitions say.
+//! How often to repeat a measurement, and the median of the repetitions with its interval.
 //!
-//! A repetition that an interrupt or another program fell into is slow by any amount, so the
-//! middle of the repetitions is taken and not their mean, and its interval is made of order
-//! statistics: it holds whatever the distribution of the disturbances is.
+//! An interrupt or another program can slow a repetition by any amount. So the estimate is the median
+//! and not the mean. Its interval comes from order statistics, which assume no distribution.
 
 use std::time::{Duration, Instant};
 
-/// Confidence that intervals aim at, as a share. Fewer than six repetitions reach less.
+/// Confidence of the intervals, as a share. Fewer than six repetitions reach less.
 pub const CONFIDENCE: f64 = 0.95;
 
 /// Most repetitions of one point.
 pub const MOST_REPETITIONS: usize = 256;
 
-/// Repetitions without which no interval of order statistics reaches [`CONFIDENCE`].
+/// Fewest repetitions whose interval of order statistics reaches [`CONFIDENCE`].
 const LEAST_REPETITIONS: usize = 6;
 
-/// A median and the interval that holds the true one.
+/// A sample median with the confidence interval of the true median.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Median {
-    /// The middle repetition, in the unit of the repetitions.
+    /// The median, in the unit of the repetitions.
     pub value: f64,
     /// Lower end of the interval.
     pub low: f64,
@@ -36,11 +35,11 @@ impl Median {
     }
 }
 
-/// The median of `values`, which are sorted on the way; none of no values.
+/// Sorts `values` and returns their median; `None` without values.
 ///
-/// The interval lies between the k-th smallest and the k-th largest, with the largest k whose
-/// interval is sure enough: 1 - 2 P(Binomial(n, 1/2) < k). Where even the whole range is not, the
-/// whole range is given.
+/// The interval lies between the k-th smallest and the k-th largest value. Its confidence is
+/// 1 - 2 P(Binomial(n, 1/2) < k), and k is the largest that reaches [`CONFIDENCE`]. If none does, the
+/// interval is the whole range.
 #[must_use]
 pub fn median(values: &mut [f64]) -> Option<Median> {
     let n = values.len();
@@ -71,16 +70,16 @@ pub fn median(values: &mut [f64]) -> Option<Median> {
     })
 }
 
-/// When to stop repeating a point.
+/// When the repetitions of a point end.
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
-    /// Half width of the interval that is narrow enough, as a share of the median.
+pub struct Limits {
+    /// Half width of an interval that is narrow enough, as a share of the median.
     pub precision: f64,
-    /// Time after which the point is left as it is, once it has been repeated twice.
-    pub limit: Duration,
+    /// Time after which the repetitions end, with two at least.
+    pub time: Duration,
 }
 
-/// The repetitions of one point; made once and used again, so that points allocate nothing.
+/// The repetitions of one point. Reused for all points, so that none allocates.
 #[derive(Debug)]
 pub struct Repetitions {
     values: Vec<f64>,
@@ -95,34 +94,34 @@ impl Default for Repetitions {
 }
 
 impl Repetitions {
-    /// Repeats `measure` until its median is known well enough or the time is up.
+    /// Repeats `measure` until the interval of its median is narrow enough or the time is up.
     ///
-    /// The interval is looked at after 6, 12, 24, ... repetitions, not after each: the more often
-    /// one looks, the sooner one stops at a lucky one.
+    /// The interval is computed after 6, 12, 24, ... repetitions and not after each, because frequent
+    /// checks would stop at an interval that is narrow by chance.
     ///
     /// # Errors
     /// The first error of `measure`.
-    pub fn until_known<E>(
+    pub fn until_precise<E>(
         &mut self,
-        patience: Patience,
+        limits: Limits,
         mut measure: impl FnMut() -> Result<f64, E>,
     ) -> Result<Option<Median>, E> {
         self.values.clear();
         let begin = Instant::now();
-        let mut look_at = LEAST_REPETITIONS;
+        let mut check_at = LEAST_REPETITIONS;
         loop {
             self.values.push(measure()?);
             let n = self.values.len();
-            let late = n >= 2 && begin.elapsed() >= patience.limit;
-            if n < look_at && !late {
+            let late = n >= 2 && begin.elapsed() >= limits.time;
+            if n < check_at && !late {
                 continue;
             }
-            look_at = (2 * n).min(MOST_REPETITIONS);
+            check_at = (2 * n).min(MOST_REPETITIONS);
             let found = median(&mut self.values);
-            let known = found.is_some_and(|median| {
-                n >= LEAST_REPETITIONS && median.relative_half_width() <= patience.precision
+            let is_precise = found.is_some_and(|median| {
+                n >= LEAST_REPETITIONS && median.relative_half_width() <= limits.precision
             });
-            if known || late || n >= MOST_REPETITIONS {
+            if is_precise || late || n >= MOST_REPETITIONS {
                 return Ok(found);
             }
         }
@@ -146,27 +145,27 @@ mod tests {
     }
 
     #[test]
-    fn five_values_give_their_whole_range() {
+    fn the_interval_of_five_values_is_their_whole_range() {
         let median = median(&mut [5.0, 1.0, 4.0, 2.0, 30.0]).unwrap();
         assert_eq!((median.value, median.low, median.high), (4.0, 1.0, 30.0));
     }
 
     #[test]
-    fn nothing_has_no_median() {
+    fn no_values_have_no_median() {
         assert_eq!(median(&mut []), None);
     }
 
     #[test]
-    fn equal_repetitions_stop_at_six_and_scattered_ones_at_the_limit() {
-        let patience = Patience {
+    fn equal_repetitions_end_at_six_and_scattered_ones_at_the_maximum() {
+        let limits = Limits {
             precision: 0.02,
-            limit: Duration::from_secs(60),
+            time: Duration::from_secs(60),
         };
         let mut repetitions = Repetitions::default();
-        let known = repetitions.until_known(patience, || Ok::<_, Infallible>(7.0));
+        let known = repetitions.until_precise(limits, || Ok::<_, Infallible>(7.0));
         assert_eq!(known.unwrap().unwrap().n, 6);
         let mut odd = false;
-        let scattered = repetitions.until_known(patience, || {
+        let scattered = repetitions.until_precise(limits, || {
             odd = !odd;
             Ok::<_, Infallible>(if odd { 1.0 } else { 2.0 })
         });
@@ -174,12 +173,12 @@ mod tests {
     }
 
     #[test]
-    fn a_point_out_of_time_is_left_after_two_repetitions() {
-        let patience = Patience {
+    fn a_point_without_time_has_two_repetitions() {
+        let limits = Limits {
             precision: 0.02,
-            limit: Duration::ZERO,
+            time: Duration::ZERO,
         };
-        let found = Repetitions::default().until_known(patience, || Ok::<_, Infallible>(1.0));
+        let found = Repetitions::default().until_precise(limits, || Ok::<_, Infallible>(1.0));
         assert_eq!(found.unwrap().unwrap().n, 2);
     }
 }

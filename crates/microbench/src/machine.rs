@@ -1,4 +1,4 @@
-//! What of the machine a result cannot be read without: processor, caches, page size, clock.
+//! The machine of a result: processor, caches, page size, clock.
 
 use std::fs;
 use std::path::Path;
@@ -13,30 +13,30 @@ use crate::error::BenchError;
 /// Where the kernel describes its processors (Documentation/ABI/testing/sysfs-devices-system-cpu).
 const PROCESSORS: &str = "/sys/devices/system/cpu";
 
-/// Bytes of a cache line where the kernel names none.
+/// Bytes of a cache line if the kernel does not report them.
 const USUAL_LINE_BYTES: usize = 64;
 
-/// What measured.
+/// The machine that measured.
 #[derive(Clone, Debug, Serialize)]
 pub struct Machine {
-    /// The processor's own name, if the kernel tells it.
+    /// Name of the processor, if the kernel reports it.
     pub processor: Option<String>,
     /// Number of the processor that the first thread ran on.
     pub cpu: usize,
-    /// Processors the process may use.
+    /// Number of processors that the process may use.
     pub cpus_allowed: usize,
     /// Data and unified caches of that processor, the nearest first.
     pub caches: Vec<Cache>,
     /// Bytes of an ordinary page.
     pub page_bytes: usize,
-    /// The clock that times are taken from.
+    /// The clock of all times.
     pub clock: Clock,
 }
 
 /// A cache as the kernel describes it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Cache {
-    /// Level, from 1.
+    /// Level, starting at 1.
     pub level: u32,
     /// Capacity in bytes.
     pub size_bytes: usize,
@@ -53,9 +53,9 @@ pub struct Cache {
 pub struct Clock {
     /// Name of the interface.
     pub name: &'static str,
-    /// What the kernel makes it from, such as `tsc`.
+    /// The kernel's clock source, such as `tsc`.
     pub source: Option<String>,
-    /// Nanoseconds that one reading takes, the median of many.
+    /// Nanoseconds for one reading: the lowest of five means.
     pub read_ns: f64,
 }
 
@@ -110,7 +110,7 @@ impl Clock {
     }
 }
 
-/// The data and unified caches described in a processor's `cache` folder; none if it is not there.
+/// The data and unified caches of a processor's `cache` folder; empty without the folder.
 fn caches_in(folder: &Path) -> Vec<Cache> {
     let mut caches: Vec<Cache> = (0..)
         .map(|index| folder.join(format!("index{index}")))
@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn caches_are_read_from_the_kernels_description_without_instruction_caches() {
+    fn data_and_unified_caches_are_read_without_instruction_caches() {
         let folder = tempfile::tempdir().unwrap();
         let entries = [
             ("Data", "1", "32K", "8"),

@@ -1,7 +1,6 @@
 //! The report: counts and costs, summed over the workers.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -266,15 +265,15 @@ impl Reporter {
         }
         // The parent and children without connections have used everything for start-up.
         let (mut usage, mut others) = (Usage::default(), Usage::default());
-        add_process(&mut usage, self.parent);
-        add_process(&mut others, self.parent);
+        usage.add_process(self.parent);
+        others.add_process(self.parent);
         for worker in self.counters.iter() {
             let process = worker.process.get() as u32;
             if process > 0 {
-                add_process(&mut usage, process);
+                usage.add_process(process);
             }
             if process > 0 && worker.accepted.get() == 0 {
-                add_process(&mut others, process);
+                others.add_process(process);
             }
             usage.user_ns += worker.ended_user_ns.get();
             usage.system_ns += worker.ended_system_ns.get();
@@ -292,41 +291,4 @@ struct Startup {
     cpu_ns: u64,
     faults: u64,
     switches: u64,
-}
-
-/// Adds the use of another process from procfs (proc_pid_stat(5), proc_pid_status(5)).
-///
-/// `schedstat` has the CPU time in nanoseconds, `stat` user and system time in ticks of 10 ms; these are
-/// scaled to the CPU time. A process that has ended adds nothing.
-fn add_process(usage: &mut Usage, process: u32) {
-    let read = |file| fs::read_to_string(format!("/proc/{process}/{file}")).unwrap_or_default();
-    let stat = read("stat");
-    // The name in parentheses may contain anything.
-    let fields: Vec<u64> = stat
-        .rsplit_once(')')
-        .map_or("", |(_, rest)| rest)
-        .split_whitespace()
-        .map(|field| field.parse().unwrap_or_default())
-        .collect();
-    let field = |number: usize| fields.get(number - 3).copied().unwrap_or_default();
-    let (user, system) = (field(14), field(15));
-    let total_ns = read("schedstat")
-        .split_whitespace()
-        .next()
-        .and_then(|text| text.parse::<u64>().ok())
-        .unwrap_or((user + system) * 10_000_000);
-    let user_share = user as f64 / (user + system).max(1) as f64;
-    let user_ns = (total_ns as f64 * user_share) as u64;
-    usage.user_ns += user_ns;
-    usage.system_ns += total_ns - user_ns;
-    usage.minor_faults += field(10);
-    usage.major_faults += field(12);
-    for line in read("status").lines() {
-        let count = |text: &str| text.trim().parse::<u64>().unwrap_or_default();
-        if let Some(text) = line.strip_prefix("voluntary_ctxt_switches:") {
-            usage.voluntary_switches += count(text);
-        } else if let Some(text) = line.strip_prefix("nonvoluntary_ctxt_switches:") {
-            usage.involuntary_switches += count(text);
-        }
-    }
 }

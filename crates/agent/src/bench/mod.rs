@@ -23,7 +23,7 @@ use tables::{memory_csv, memory_table, switch_csv, switch_table};
 /// The verbs of `bench`.
 #[derive(Subcommand)]
 pub enum Verb {
-    /// Bandwidth over working set and stride, latency of dependent loads, and the caches they show.
+    /// Bandwidth over working set and stride, latency of dependent loads, and the caches that it shows.
     Memory(MemoryArguments),
     /// Cost of a context switch between threads and between processes.
     Switch(SwitchArguments),
@@ -31,7 +31,7 @@ pub enum Verb {
 
 /// Shown after the options of `bench memory`.
 const MEMORY_EXAMPLE: &str = "\
-Example: the copy line at stride 1, up to 64 MiB, also as a file:
+Example: copy at stride 1 up to 64 MiB, also as a file:
 
   perpacket-agent bench memory --operations copy --strides 1 --largest 64MiB --csv copy.csv
 
@@ -39,7 +39,7 @@ MB/s are 10^6 bytes a second.";
 
 /// Shown after the options of `bench switch`.
 const SWITCH_EXAMPLE: &str = "\
-Example: threads on processor 1 that touch nothing:
+Example: threads on processor 1 without a working set:
 
   perpacket-agent bench switch --kinds threads --working-sets 0 --pinned yes --cpu 1";
 
@@ -47,10 +47,10 @@ Example: threads on processor 1 that touch nothing:
 #[derive(Debug, clap::Args, Serialize)]
 #[command(after_help = MEMORY_EXAMPLE)]
 pub struct MemoryArguments {
-    /// What is done to memory, by commas.
+    /// Operations on memory, separated by commas.
     #[arg(long, value_enum, value_delimiter = ',', default_values = ["load", "store", "copy"])]
     operations: Vec<OperationName>,
-    /// Words of 8 bytes from one access to the next, by commas: powers of two from 1 to 256.
+    /// Words of 8 bytes from one access to the next, separated by commas: powers of two from 1 to 256.
     #[arg(long, value_name = "WORDS", value_delimiter = ',', default_values_t = memory::STRIDES)]
     strides: Vec<usize>,
     /// Smallest working set.
@@ -59,7 +59,7 @@ pub struct MemoryArguments {
     /// Largest working set; without it, four times the last cache.
     #[arg(long, value_name = "SIZE")]
     largest: Option<Size>,
-    /// Leave out the latency of dependent loads.
+    /// Do not measure the latency of dependent loads.
     #[arg(long)]
     no_chain: bool,
     #[command(flatten)]
@@ -71,18 +71,18 @@ pub struct MemoryArguments {
 #[derive(Debug, clap::Args, Serialize)]
 #[command(after_help = SWITCH_EXAMPLE)]
 pub struct SwitchArguments {
-    /// What passes the token on, by commas.
+    /// Kinds of members that pass the token, separated by commas.
     #[arg(long, value_enum, value_delimiter = ',', default_values = ["threads", "processes"])]
     kinds: Vec<KindName>,
-    /// How many of them, by commas, each from 2 to 4096.
+    /// Numbers of members, separated by commas, each from 2 to 4096.
     #[arg(long, value_name = "N", value_delimiter = ',',
           default_values_t = [2, 4, 8, 16, 32, 64, 128])]
     members: Vec<usize>,
-    /// What each of them reads when it has the token, by commas.
+    /// Bytes that each member reads when it has the token, separated by commas.
     #[arg(long, value_name = "SIZE", value_delimiter = ',',
           default_values_t = [0, 4 << 10, 16 << 10, 64 << 10].map(Size))]
     working_sets: Vec<Size>,
-    /// Whether they are all kept on one processor, by commas where both are asked.
+    /// Whether all members are pinned to one processor; `yes,no` measures both.
     #[arg(long, value_enum, value_delimiter = ',', default_values = ["yes", "no"])]
     pinned: Vec<YesOrNo>,
     #[command(flatten)]
@@ -90,17 +90,16 @@ pub struct SwitchArguments {
     repeating: Repeating,
 }
 
-/// Options of both.
+/// Options of both verbs.
 #[derive(Debug, clap::Args, Serialize)]
 struct Repeating {
-    /// Repeat each point until its interval is this share of it to either side, or time is up.
+    /// Repeat each point until the half width of its interval is this share of it, or time is up.
     #[arg(long, value_name = "SHARE", default_value_t = 0.02)]
     precision: f64,
-    /// Longest time for a point whose interval stays wider [default: 40ms for memory, 200ms for
-    /// switches].
+    /// Longest time for a point [default: 40ms for memory, 200ms for switches].
     #[arg(long, value_name = "TIME")]
     point_limit: Option<Time>,
-    /// Processor to run on; without it, the one that begins.
+    /// Processor to run on; by default the one that starts the benchmark.
     #[arg(long, value_name = "N")]
     cpu: Option<usize>,
     /// Write the rows to this file, as comma-separated values.

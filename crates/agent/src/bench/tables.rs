@@ -8,7 +8,7 @@ use perpacket_microbench::switch;
 
 use super::Size;
 
-/// All rows of `bench memory`, latencies too.
+/// All rows of `bench memory`, with the latencies.
 pub fn memory_csv(report: &memory::Report) -> String {
     let mut text = "measure,working_set_bytes,stride_words,unit,value,low,high,n\n".to_owned();
     for row in &report.surface {
@@ -59,7 +59,7 @@ pub fn switch_csv(report: &switch::Report) -> String {
     text
 }
 
-/// The lines about the machine that stand over every table.
+/// The line about the machine above every table.
 fn machine_lines(machine: &Machine) -> String {
     let caches: Vec<String> = machine
         .caches
@@ -100,7 +100,7 @@ pub fn memory_table(report: &memory::Report) -> String {
                 row.ns, row.low, row.high
             );
         }
-        let _ = writeln!(text, "\ncaches as they show");
+        let _ = writeln!(text, "\ncaches that the latency shows");
         for edge in &report.edges {
             let level = edge
                 .level
@@ -124,7 +124,7 @@ pub fn memory_table(report: &memory::Report) -> String {
     text
 }
 
-/// One operation: a row a working set, a column a stride.
+/// One operation, with a row for each working set and a column for each stride.
 fn surface_table(text: &mut String, report: &memory::Report, operation: Operation) {
     let rows: Vec<_> = report
         .surface
@@ -167,7 +167,7 @@ fn surface_table(text: &mut String, report: &memory::Report, operation: Operatio
 /// What `bench switch` prints for people.
 pub fn switch_table(report: &switch::Report) -> String {
     let mut text = machine_lines(&report.machine);
-    let _ = writeln!(text, "a switch: {}", report.method);
+    let _ = writeln!(text, "cost of a switch: {}", report.method);
     let _ = writeln!(
         text,
         "\n{:<10}{:>8}{:>12}{:>8}{:>12}{:>20}{:>10}{:>12}",
@@ -175,7 +175,7 @@ pub fn switch_table(report: &switch::Report) -> String {
         "members",
         "working set",
         "pinned",
-        "ns a switch",
+        "switch ns",
         "interval",
         "pass ns",
         "departures"
@@ -196,8 +196,8 @@ pub fn switch_table(report: &switch::Report) -> String {
     }
     let _ = writeln!(
         text,
-        "\n{} of {} intervals are wider than {} %; {:.0} s. departures: times the first member \
-         left its processor for each round",
+        "\n{} of {} intervals are wider than {} %; {:.0} s. departures: context switches of \
+         the first member for each round",
         report.imprecise_points,
         report.rows.len(),
         report.precision * 100.0,

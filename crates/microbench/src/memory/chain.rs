@@ -1,9 +1,9 @@
-//! The latency of a load that the next one waits for.
+//! The latency of dependent loads.
 //!
-//! Every line of a working set holds the place of another, in one random ring through all of them:
-//! no prefetcher can guess the next, and the processor cannot begin it early. Where a working set
-//! outgrows a cache, latency steps up. Large pages are asked for, since with ordinary ones a random
-//! walk over much memory measures the look-up of addresses too.
+//! Every line of a working set contains the index of another, and all lines form one random ring. No
+//! prefetcher can predict the next line, and the processor cannot load it early. Latency rises where
+//! a working set outgrows a cache. The memory requests huge pages, because with base pages a random
+//! walk over much memory also measures address translation.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -15,15 +15,15 @@ use serde::Serialize;
 
 use super::pattern::WORD_BYTES;
 use crate::error::BenchError;
-use crate::interval::{Patience, Repetitions};
+use crate::interval::{Limits, Repetitions};
 
-/// Loads in the shortest timed walk: some microseconds, so that reading the clock does not show.
+/// Loads in the shortest timed walk: some microseconds, much longer than a reading of the clock.
 const LEAST_LOADS: usize = 2048;
 
-/// Loads in the longest timed walk: a millisecond or so in memory.
+/// Loads in the longest timed walk: about a millisecond in memory.
 const MOST_LOADS: usize = 1 << 13;
 
-/// Most loads before the clock runs, to bring a working set into the caches it fits.
+/// Most untimed loads, which load the caches.
 const MOST_UNTIMED_LOADS: usize = 1 << 20;
 
 /// Seed of the rings: the same order on every machine.
@@ -35,9 +35,9 @@ const SMALLEST_BYTES: usize = 4 << 10;
 /// The latency of one working set.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ChainRow {
-    /// Bytes whose lines are visited.
+    /// Bytes of the working set.
     pub working_set_bytes: usize,
-    /// Nanoseconds a dependent load takes.
+    /// Latency of a dependent load in nanoseconds.
     pub ns: f64,
     /// Lower end of its interval.
     pub low: f64,
@@ -47,17 +47,17 @@ pub struct ChainRow {
     pub n: usize,
 }
 
-/// Memory for rings of all sizes up to one.
+/// Memory for rings of all sizes.
 pub struct Chain {
     words: Words,
     line_words: usize,
 }
 
 impl Chain {
-    /// Memory for rings of up to `largest_bytes`, with one place in each line.
+    /// Memory for rings of up to `largest_bytes`, with one index in each line.
     ///
     /// # Errors
-    /// There is not so much memory.
+    /// There is not enough memory.
     pub fn new(largest_bytes: usize, line_bytes: usize) -> Result<Self, BenchError> {
         Ok(Self {
             words: crate::words(largest_bytes / WORD_BYTES, true)?,
@@ -65,23 +65,22 @@ impl Chain {
         })
     }
 
-    /// The latency within `bytes`.
+    /// The latency in a working set of `bytes`.
     pub fn measure(
         &mut self,
         bytes: usize,
         repetitions: &mut Repetitions,
-        patience: Patience,
+        limits: Limits,
     ) -> Option<ChainRow> {
         let lines = (bytes / WORD_BYTES / self.line_words).max(1);
         self.link(lines);
         let mut at = self.walk(0, lines.min(MOST_UNTIMED_LOADS));
         let loads = lines.clamp(LEAST_LOADS, MOST_LOADS);
-        let known = repetitions.until_known(patience, || {
+        let Ok(median) = repetitions.until_precise(limits, || {
             let begin = Instant::now();
             at = black_box(self.walk(at, loads));
             Ok::<_, std::convert::Infallible>(begin.elapsed().as_nanos() as f64 / loads as f64)
         });
-        let Ok(median) = known;
         median.map(|median| ChainRow {
             working_set_bytes: bytes,
             ns: median.value,
@@ -91,12 +90,12 @@ impl Chain {
         })
     }
 
-    /// Puts the first `lines` lines into one random ring.
+    /// Links the first `lines` lines into one random ring.
     fn link(&mut self, lines: usize) {
         for line in 0..lines {
             self.words[line * self.line_words] = (line * self.line_words) as u64;
         }
-        // Sattolo's shuffle (Information Processing Letters 22, 1986) gives a single ring.
+        // Sattolo's shuffle makes a single ring (Information Processing Letters 22, 1986).
         let mut random = Pcg64Mcg::seed_from_u64(SEED);
         for line in (1..lines).rev() {
             let other = (random.next_u64() % line as u64) as usize;
@@ -105,7 +104,7 @@ impl Chain {
         }
     }
 
-    /// Follows the ring from a place for some loads; returns the place reached.
+    /// Follows the ring from an index for some loads; returns the index reached.
     fn walk(&self, from: usize, loads: usize) -> usize {
         let words: &[u64] = &self.words;
         let mut at = from;
@@ -116,8 +115,8 @@ impl Chain {
     }
 }
 
-/// Working sets from `smallest_bytes`, 4 KiB at least, to `largest_bytes` in steps of a quarter of an octave or so, whole
-/// lines each: fine enough to see where a cache ends.
+/// Working sets of whole lines from `smallest_bytes` (4 KiB at least) to `largest_bytes`, four to each
+/// doubling: fine enough to find where a cache ends.
 #[must_use]
 pub fn working_sets(smallest_bytes: usize, largest_bytes: usize, line_bytes: usize) -> Vec<usize> {
     let mut sets = Vec::new();
@@ -153,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn working_sets_rise_and_hold_every_power_of_two() {
+    fn working_sets_rise_and_include_every_power_of_two() {
         let sets = working_sets(512, 128 << 20, 64);
         assert!(sets.is_sorted_by(|a, b| a < b));
         assert!((12..=27).all(|power| sets.contains(&(1 << power))));

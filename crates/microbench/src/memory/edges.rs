@@ -1,42 +1,42 @@
 //! Where caches end, found from the latency of dependent loads alone.
 //!
-//! Latency is flat while a working set fits a cache and rises when it outgrows it. An edge is a
-//! stretch of rises; a stretch with a shoulder in it is two edges. A larger working set cannot be
-//! faster, so where it was, the smaller one was disturbed and counts as fast as the larger one. The
-//! caches that the kernel names
-//! take no part in the finding: they are put beside what was found.
+//! Latency is flat while a working set fits a cache and rises when the set outgrows it. An edge is a
+//! run of rises; a run with a shoulder is two edges. A larger working set cannot be faster. If it
+//! was, other work disturbed the smaller set, which then counts as fast as the larger one. The search
+//! does not use the caches that the kernel reports; they only label the edges.
 
 use serde::Serialize;
 
 use super::chain::ChainRow;
 use crate::machine::Cache;
 
-/// A step between neighbouring working sets that is a rise: latencies are known to 2 %.
+/// Ratio of neighbouring latencies that is a rise. Latencies are known to 2 %.
 const RISE: f64 = 1.05;
 
-/// A stretch of rises that is an edge, from its foot to its top. The nearest two caches of current
-/// processors are three times apart, and memory and the last cache about as much.
+/// Ratio of latencies, from the start to the end of a run of rises, that is an edge. The first two
+/// caches of current processors differ by a factor of three, the last cache and memory by about as
+/// much.
 const EDGE: f64 = 1.35;
 
-/// A shoulder rises less than this share of what the steps on either side of it do.
+/// A shoulder rises by less than this share of the rises on either side of it.
 const SHOULDER: f64 = 0.4;
 
 /// A place where latency rises.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Edge {
-    /// The largest working set before the rise: what the cache holds.
+    /// The largest working set before the rise: it still fits the cache.
     pub working_set_bytes: usize,
-    /// The working set at which the rise is over.
+    /// The working set at the end of the rise.
     pub risen_bytes: usize,
     /// Latency before the rise in nanoseconds.
     pub before_ns: f64,
-    /// Latency after it.
+    /// Latency after the rise in nanoseconds.
     pub after_ns: f64,
-    /// Level of the cache of about this size that the kernel names, if there is one.
+    /// Level of the cache of about this size, if the kernel reports one.
     pub level: Option<u32>,
 }
 
-/// The edges in latencies of rising working sets, and the caches they may be of.
+/// Finds the edges in latencies of rising working sets, and labels them with levels of `caches`.
 #[must_use]
 pub fn edges(chain: &[ChainRow], caches: &[Cache]) -> Vec<Edge> {
     let mut ns: Vec<f64> = chain.iter().map(|row| row.ns).collect();
@@ -71,7 +71,7 @@ pub fn edges(chain: &[ChainRow], caches: &[Cache]) -> Vec<Edge> {
         .collect()
 }
 
-/// Parts a stretch of rises at its deepest shoulder, and the parts again.
+/// Splits a run of rises at its flattest shoulder, and both parts again.
 fn split(steps: &[f64], first: usize, end: usize, found: &mut Vec<(usize, usize)>) {
     let highest = |range: &[f64]| range.iter().copied().fold(0.0, f64::max);
     let shoulder = (first + 1..end.saturating_sub(1))
@@ -89,8 +89,8 @@ fn split(steps: &[f64], first: usize, end: usize, found: &mut Vec<(usize, usize)
     }
 }
 
-/// The level of the cache that ends within a rise. A rise may begin at half of the cache, when
-/// other programs and address hashing take their share, and need not be over before its double.
+/// The level of the cache that ends within a rise. A rise may begin at half of the cache, because
+/// other programs and address hashing use some of it, and may end above its double.
 fn level_of(begin_bytes: usize, end_bytes: usize, caches: &[Cache]) -> Option<u32> {
     caches
         .iter()
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_drift_is_no_edge() {
+    fn a_slow_rise_is_not_an_edge() {
         assert!(edges(&chain(&[1.0, 1.06, 1.12, 1.19, 1.2, 1.2]), &[]).is_empty());
     }
 
@@ -141,12 +141,12 @@ mod tests {
     }
 
     #[test]
-    fn a_disturbed_point_is_no_edge() {
+    fn a_disturbed_point_is_not_an_edge() {
         assert!(edges(&chain(&[1.0, 1.0, 9.0, 1.0, 1.0]), &[]).is_empty());
     }
 
     #[test]
-    fn a_shoulder_parts_two_edges() {
+    fn a_shoulder_separates_two_edges() {
         let found = edges(&chain(&[1.0, 3.0, 3.0 * 1.07, 3.0 * 1.07 * 3.0]), &[]);
         let sizes: Vec<_> = found.iter().map(|edge| edge.working_set_bytes).collect();
         assert_eq!(sizes, [1024, 4096]);

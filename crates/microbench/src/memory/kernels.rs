@@ -1,10 +1,9 @@
 //! The loops that are timed.
 //!
-//! One function an operation, compiled once for each stride: with the stride known the compiler
-//! addresses words without multiplying and without bounds checks. At stride 1 it uses the widest
-//! vectors that the processor has, found when it runs, as a program built for this machine would;
-//! at others it must not, as gathering words of several lines at once is another access. Working
-//! blocks go through `black_box` before each walk, so that walks cannot be merged.
+//! Each operation is compiled once for each stride, so that the compiler needs no multiplication and
+//! no bounds checks. At stride 1 the loops use the widest vectors of the processor, detected at run
+//! time. At other strides they must not, because a gather from several lines is another kind of
+//! access. Blocks go through `black_box` before each walk, so that the compiler cannot merge walks.
 
 use std::hint::black_box;
 use std::ops::Range;
@@ -14,18 +13,18 @@ use serde::Serialize;
 
 use super::pattern::{COLUMNS_TOGETHER, WORD_BYTES};
 
-/// What is done to every word.
+/// An operation on every word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Operation {
-    /// Read it into a sum.
+    /// Read it and add it to a sum.
     Load,
     /// Write a value to it.
     Store,
     /// Read it from one half of the working set and write it to the other.
     Copy,
-    /// a = b + 3 c over three thirds of the working set, in double precision: STREAM's triad, there
-    /// to be compared with other tools. At stride 1 only.
+    /// a = b + 3 c over three thirds of the working set, in double precision: STREAM's triad, for
+    /// comparison with other tools. At stride 1 only.
     Triad,
 }
 
@@ -44,7 +43,7 @@ impl Operation {
         }
     }
 
-    /// Parts the working set is made of.
+    /// Number of parts of the working set.
     #[must_use]
     pub const fn parts(self) -> usize {
         match self {
@@ -54,19 +53,18 @@ impl Operation {
         }
     }
 
-    /// Whether it is measured at a stride.
+    /// Whether the operation is measured at a stride.
     #[must_use]
     pub const fn has_stride(self, stride_words: usize) -> bool {
         stride_words == 1 || !matches!(self, Self::Triad)
     }
 }
 
-/// Words between the parts of a working set. Parts whose distance is a power of two would share
-/// the low bits of their addresses, and then loads wait for stores that they have nothing to do
-/// with ("4K aliasing", Intel 64 and IA-32 Architectures Optimization Reference Manual).
+/// Words between the parts of a working set. At a distance of a power of two the low bits of addresses
+/// are equal, and loads wait for unrelated stores ("4K aliasing", Intel 64 and IA-32 Architectures Optimization Reference Manual).
 pub const GAP_WORDS: usize = 272;
 
-/// What the triad multiplies by, as STREAM does.
+/// The factor of the triad, as in STREAM.
 const SCALE: f64 = 3.0;
 
 /// Walks over some columns of a block; see [`super::pattern`].
@@ -74,7 +72,8 @@ pub trait Walk {
     /// Walks `columns` of a block with this stride.
     fn walk<const STRIDE: usize>(&mut self, columns: Range<usize>);
 
-    /// As `walk`, with a stride known only now. Strides that are not offered walk nothing.
+    /// As `walk`, with a stride known at run time. Does nothing at strides outside of
+    /// [`super::STRIDES`].
     #[inline(always)]
     fn walk_stride(&mut self, stride_words: usize, columns: Range<usize>) {
         match stride_words {
@@ -96,7 +95,7 @@ pub trait Walk {
 pub struct Load<'a> {
     /// The block.
     pub words: &'a [u64],
-    /// What was read, summed up.
+    /// Sum of the words read.
     pub sum: u64,
 }
 
@@ -118,7 +117,7 @@ impl Walk for Load<'_> {
 pub struct Store<'a> {
     /// The block.
     pub words: &'a mut [u64],
-    /// What is written.
+    /// The value to write.
     pub value: u64,
 }
 
@@ -136,12 +135,12 @@ impl Walk for Store<'_> {
 
 /// [`Operation::Copy`].
 pub struct Copy<'a> {
-    /// Where words are read.
+    /// The block to read.
     pub from: &'a [u64],
-    /// Where they are written, a block of the same size.
+    /// The block to write, of the same size.
     pub to: &'a mut [u64],
-    /// Added to every word: zero. A compiler that saw a plain copy would call `memcpy`, which has
-    /// ways of its own for large blocks, and strides would not be comparable.
+    /// Zero, added to every word. For a plain copy the compiler would call `memcpy`, which treats large
+    /// blocks differently, so that strides would not be comparable.
     pub add: u64,
 }
 
@@ -159,13 +158,13 @@ impl Walk for Copy<'_> {
     }
 }
 
-/// [`Operation::Triad`], on words that hold the bits of doubles.
+/// [`Operation::Triad`], on the bits of doubles.
 pub struct Triad<'a> {
-    /// Where results are written.
+    /// The part to write.
     pub sum: &'a mut [u64],
-    /// Added as it is.
+    /// The part to add.
     pub plain: &'a [u64],
-    /// Added three times.
+    /// The part to multiply by three and add.
     pub scaled: &'a [u64],
 }
 
@@ -204,23 +203,23 @@ impl Parts {
         self.words
     }
 
-    /// Words that are read and written, with all parts: what bandwidth counts.
+    /// Words of all parts: what bandwidth counts.
     #[must_use]
     pub const fn words_moved(&self) -> usize {
         self.words * self.parts
     }
 
-    /// Words a buffer needs to hold the parts and what lies between them.
+    /// Words of a buffer for the parts and the gaps between them.
     #[must_use]
     pub const fn buffer_words(&self) -> usize {
         self.words * self.parts + GAP_WORDS * (self.parts - 1)
     }
 }
 
-/// Walks groups of columns, round and round the block: group numbers past the last begin anew.
-/// Gives back something that depends on what was read.
+/// Walks groups of columns. Group numbers wrap around at the end of the block. Returns a value that
+/// depends on the words read, so that the compiler keeps the reads.
 ///
-/// The buffer must hold [`Parts::buffer_words`].
+/// The buffer must have [`Parts::buffer_words`].
 pub fn run(
     operation: Operation,
     buffer: &mut [u64],
@@ -293,7 +292,7 @@ fn walk_all(
     }
 }
 
-/// Groups of columns that a block has at a stride.
+/// Number of groups of columns at a stride.
 #[must_use]
 pub fn groups_of(stride_words: usize) -> usize {
     stride_words.div_ceil(COLUMNS_TOGETHER)
@@ -356,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_walk_copies_one_part_to_the_other_and_leaves_the_gap() {
+    fn a_full_walk_copies_one_part_to_the_other_and_not_to_the_gap() {
         for stride in STRIDES
             .into_iter()
             .filter(|&stride| fits(BYTES / 16, stride))
@@ -381,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn the_triad_is_the_plain_part_and_three_times_the_scaled_one() {
+    fn the_triad_adds_the_plain_part_and_three_times_the_scaled_one() {
         let mut words = vec![2.0_f64.to_bits(); Parts::of(Operation::Triad, BYTES).buffer_words()];
         run(Operation::Triad, &mut words, BYTES, 1, 0..1);
         assert_eq!(f64::from_bits(words[0]), 8.0);

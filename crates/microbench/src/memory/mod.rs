@@ -1,9 +1,9 @@
 //! Bandwidth as a surface over working set and stride, and the latency of dependent loads.
 //!
-//! The extended copy transfer characterization (Stricker and Gross, HPCA 1997), as measured in Isa
-//! 2003, section 4.3.1: the working set says how often data are used again before they leave a
-//! cache (temporal locality), the stride how much of each line is used (spatial locality). Stride 1
-//! is the line that other tools measure.
+//! This is the extended copy transfer characterization (Stricker and Gross, HPCA 1997) of Isa 2003,
+//! section 4.3.1. The working set varies temporal locality: how often data are reused before they
+//! leave a cache. The stride varies spatial locality: how much of each line is used. Other tools
+//! measure stride 1.
 
 mod chain;
 mod edges;
@@ -23,7 +23,7 @@ pub use kernels::Operation;
 pub use pattern::{STRIDES, WORD_BYTES, order};
 
 use crate::error::BenchError;
-use crate::interval::{Patience, Repetitions};
+use crate::interval::{Limits, Repetitions};
 use crate::machine::{Machine, Pinned};
 use chain::Chain;
 use kernels::Parts;
@@ -32,37 +32,37 @@ use kernels::Parts;
 const SCHEMA: u32 = 1;
 
 /// How bytes are counted, printed with every report.
-const COUNTING: &str = "bytes read plus bytes written by the program: a copied byte counts twice, \
-                        a byte of the triad once in each of its three arrays, as STREAM counts; \
-                        lines that a store brings into the cache are not counted";
+const COUNTING: &str = "bytes that the program reads or writes: a copied byte counts twice, and the \
+                        triad counts all three arrays, as STREAM does; cache lines that a store \
+                        reads do not count";
 
-/// Largest working set where no cache is known, in bytes.
+/// Largest working set in bytes if no cache is known.
 const LARGEST_WITHOUT_CACHES: usize = 128 << 20;
 
 /// Smallest working set, in bytes: eight lines.
 pub const SMALLEST_BYTES: usize = 512;
 
-/// Shortest timed walk: a reading of the clock is a thousandth of it.
+/// Shortest timed walk, about a thousand times as long as a reading of the clock.
 const SHORTEST_WALK: Duration = Duration::from_micros(50);
 
 /// What to measure.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What is done to the words.
+    /// Operations on the words.
     pub operations: Vec<Operation>,
-    /// Strides in words, each one of [`STRIDES`].
+    /// Strides in words, out of [`STRIDES`].
     pub strides: Vec<usize>,
-    /// Smallest working set in bytes, all parts of an operation together.
+    /// Smallest working set in bytes: the sum of an operation's parts.
     pub smallest_bytes: usize,
-    /// Largest; without it four times the last cache.
+    /// Largest working set in bytes; `None` for four times the last cache.
     pub largest_bytes: Option<usize>,
     /// Half width of an interval that is narrow enough, as a share.
     pub precision: f64,
-    /// Longest time for one point of the surface; points of the chain have as much.
+    /// Longest time for one point of the surface or of the chain.
     pub point_limit: Duration,
-    /// Whether the latency of dependent loads is measured.
+    /// Whether to measure the latency of dependent loads.
     pub chain: bool,
-    /// Processor to run on; without it the one that begins.
+    /// Processor to run on; `None` for the one that starts the benchmark.
     pub cpu: Option<usize>,
 }
 
@@ -84,13 +84,13 @@ impl Default for Settings {
 /// One point of the surface.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct SurfaceRow {
-    /// What was done.
+    /// The operation.
     pub operation: Operation,
-    /// Bytes of all parts together.
+    /// Bytes of all parts.
     pub working_set_bytes: usize,
     /// Words from one access to the next.
     pub stride_words: usize,
-    /// Bandwidth in 10^6 bytes a second; see `counting`.
+    /// Bandwidth in 10^6 bytes per second; see `counting`.
     pub mbytes_per_s: f64,
     /// Lower end of its interval.
     pub low: f64,
@@ -100,54 +100,54 @@ pub struct SurfaceRow {
     pub n: usize,
 }
 
-/// All that was measured.
+/// The result of the benchmark.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// Version of this layout.
     pub schema: u32,
-    /// Which benchmark.
+    /// Name of the benchmark.
     pub benchmark: &'static str,
-    /// Whether all points were measured; not so when it was interrupted.
+    /// Whether all points were measured; false after an interruption.
     pub complete: bool,
-    /// What measured.
+    /// The machine that measured.
     pub machine: Machine,
     /// Bytes of a word.
     pub word_bytes: usize,
     /// How bytes are counted.
     pub counting: &'static str,
-    /// Confidence the intervals aim at, a share; fewer than six repetitions reach less.
+    /// Confidence of the intervals, as a share; fewer than six repetitions reach less.
     pub confidence: f64,
     /// Half width of an interval that is narrow enough, as a share.
     pub precision: f64,
     /// Points of the surface whose intervals are wider than that.
     pub imprecise_points: usize,
-    /// Time it all took, in seconds.
+    /// Duration of the benchmark in seconds.
     pub duration_s: f64,
     /// Bandwidths, by operation, working set and stride.
     pub surface: Vec<SurfaceRow>,
-    /// Pages of the memory that dependent loads went through: `huge`, `some_huge` or `base`.
+    /// Pages of the chain's memory: `huge`, `some_huge` or `base`.
     pub chain_pages: Option<&'static str>,
     /// Latencies by working set.
     pub chain: Vec<ChainRow>,
-    /// Where latency rises: the caches as they show.
+    /// Working sets at which latency rises: the caches that the chain shows.
     pub edges: Vec<Edge>,
 }
 
-/// How far it has come.
+/// The progress of a benchmark.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
     /// Points measured.
     pub done: usize,
-    /// Points in all.
+    /// Number of all points.
     pub points: usize,
-    /// Time spent.
+    /// Time since the start.
     pub elapsed: Duration,
 }
 
-/// Measures, telling `watch` after every point, which may break it off.
+/// Measures all points. After each, `watch` receives the progress and may stop the benchmark.
 ///
 /// # Errors
-/// A setting is out of range, the memory is not there, or the processor not allowed.
+/// A setting is out of range, there is not enough memory, or the processor is not allowed.
 pub fn run(
     settings: &Settings,
     mut watch: impl FnMut(Progress) -> ControlFlow<()>,
@@ -178,17 +178,17 @@ pub fn run(
             elapsed: begin.elapsed(),
         })
     };
-    let patience = Patience {
+    let limits = Limits {
         precision: settings.precision,
-        limit: settings.point_limit,
+        time: settings.point_limit,
     };
     let mut repetitions = Repetitions::default();
     let mut surface = Vec::with_capacity(points.len());
     let mut buffer = buffer_for(&points)?;
-    let mut broken = measure_surface(
+    let mut flow = measure_surface(
         &points,
         &mut buffer,
-        patience,
+        limits,
         &mut repetitions,
         &mut surface,
         &mut step,
@@ -196,12 +196,12 @@ pub fn run(
     drop(buffer);
     let mut latencies = Vec::with_capacity(sets.len());
     let mut chain_pages = None;
-    if broken.is_continue() && !sets.is_empty() {
+    if flow.is_continue() && !sets.is_empty() {
         let mut chain = Chain::new(largest_bytes, machine.line_bytes())?;
         for &bytes in &sets {
-            latencies.extend(chain.measure(bytes, &mut repetitions, patience));
-            broken = step();
-            if broken.is_break() {
+            latencies.extend(chain.measure(bytes, &mut repetitions, limits));
+            flow = step();
+            if flow.is_break() {
                 break;
             }
         }
@@ -213,7 +213,7 @@ pub fn run(
     Ok(Report {
         schema: SCHEMA,
         benchmark: "memory",
-        complete: broken.is_continue(),
+        complete: flow.is_continue(),
         machine,
         word_bytes: WORD_BYTES,
         counting: COUNTING,
@@ -265,7 +265,7 @@ fn check(settings: &Settings, largest_bytes: usize) -> Result<(), BenchError> {
 /// A point of the surface: operation, bytes, stride.
 type Point = (Operation, usize, usize);
 
-/// Points in the order they are measured: by operation, size and stride.
+/// Points in the order of measurement: by operation, size and stride.
 fn points(settings: &Settings, largest_bytes: usize) -> Vec<Point> {
     let sizes: Vec<usize> = std::iter::successors(Some(settings.smallest_bytes), |&bytes| {
         (bytes < largest_bytes).then(|| bytes.saturating_mul(2).min(largest_bytes))
@@ -289,7 +289,7 @@ fn points(settings: &Settings, largest_bytes: usize) -> Vec<Point> {
 fn measure_surface(
     points: &[Point],
     buffer: &mut [u64],
-    patience: Patience,
+    limits: Limits,
     repetitions: &mut Repetitions,
     surface: &mut Vec<SurfaceRow>,
     step: &mut impl FnMut() -> ControlFlow<()>,
@@ -304,22 +304,22 @@ fn measure_surface(
             buffer,
             (operation, bytes, stride),
             repetitions,
-            patience,
+            limits,
         ));
         step()?;
     }
     ControlFlow::Continue(())
 }
 
-/// Memory for the largest of some points, straight from the kernel and so at the beginning of a page:
-/// vectors that straddle lines, as those in memory from an allocator may, are slower by an eighth.
+/// Memory for the largest point. It is mapped and not allocated, so that it starts at a page: vectors
+/// that straddle cache lines are slower by an eighth.
 fn buffer_for(points: &[Point]) -> Result<Words, BenchError> {
     let words = points
         .iter()
         .map(|&(operation, bytes, _)| Parts::of(operation, bytes).buffer_words())
         .max();
     let mut buffer = crate::words(words.unwrap_or(1), false)?;
-    // Ones as doubles: the triad adds them, and small or endless numbers might take longer.
+    // The triad adds doubles, and denormal or infinite numbers can be slower than ones.
     buffer.fill(1.0_f64.to_bits());
     Ok(buffer)
 }
@@ -329,11 +329,11 @@ fn measure(
     buffer: &mut [u64],
     (operation, bytes, stride): Point,
     repetitions: &mut Repetitions,
-    patience: Patience,
+    limits: Limits,
 ) -> Option<SurfaceRow> {
     let parts = Parts::of(operation, bytes);
     let all_groups = kernels::groups_of(stride);
-    // Once over all of it, so that what fits a cache is in it before the clock runs.
+    // An untimed walk loads the caches.
     kernels::run(operation, buffer, bytes, 1, 0..1);
     let mut group = 0;
     let mut walk = |groups: usize| {
@@ -348,12 +348,11 @@ fn measure(
         groups *= 2;
     }
     let bytes_a_group = (parts.words_moved() / all_groups * WORD_BYTES) as f64;
-    let known = repetitions.until_known(patience, || {
+    let Ok(median) = repetitions.until_precise(limits, || {
         let elapsed = walk(groups);
         let bytes_moved = bytes_a_group * groups as f64;
         Ok::<_, Infallible>(bytes_moved / elapsed.as_secs_f64() / 1e6)
     });
-    let Ok(median) = known;
     median.map(|median| SurfaceRow {
         operation,
         working_set_bytes: bytes,
@@ -365,8 +364,8 @@ fn measure(
     })
 }
 
-/// How much of a region of `bytes` the kernel backed with huge pages, as far as the process's
-/// totals tell (Documentation/filesystems/proc.rst, `smaps_rollup`).
+/// Whether huge pages back a region of `bytes`, from the totals of the process
+/// (Documentation/filesystems/proc.rst, `smaps_rollup`).
 fn pages_of(bytes: usize) -> &'static str {
     let text = std::fs::read_to_string("/proc/self/smaps_rollup").unwrap_or_default();
     let huge_kib: usize = text
@@ -395,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn every_operation_size_and_stride_that_fits_has_its_row() {
+    fn every_operation_size_and_stride_that_fits_has_a_row() {
         let report = run(&quick(), |_| ControlFlow::Continue(())).unwrap();
         assert!(report.complete);
         // Six sizes of 64 to 2048 words; strides of up to half the words of a part, nine at most.
@@ -411,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_off_it_gives_what_it_has() {
+    fn a_stopped_benchmark_reports_what_it_has_measured() {
         let report = run(&quick(), |progress| {
             if progress.done == 3 {
                 ControlFlow::Break(())
@@ -426,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_out_of_range_are_named() {
+    fn a_setting_out_of_range_is_an_error_with_its_name() {
         let settings = Settings {
             strides: vec![3],
             ..quick()

@@ -1,8 +1,8 @@
 //! The order in which a walk touches the words of a block.
 //!
-//! A block of n words and a stride of s words is a table of n / s rows and s columns; the walk goes
-//! down one column after the other. So every word is touched once whatever the stride, which sets
-//! spatial locality alone, and the block's size sets temporal locality alone.
+//! With a stride of s words, a block of n words is a table of n / s rows and s columns. The walk goes
+//! down one column after the other and touches every word once. So the stride varies spatial locality
+//! alone, and the size of the block varies temporal locality alone.
 
 /// Bytes of a word.
 pub const WORD_BYTES: usize = 8;
@@ -10,16 +10,16 @@ pub const WORD_BYTES: usize = 8;
 /// Strides that can be measured, in words.
 pub const STRIDES: [usize; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 
-/// Columns that are walked together, when there are as many: the words of a line of 64 bytes, so
-/// that every measurement has the first touch of a line and its later ones in equal shares.
+/// Columns of a group, if the stride has as many: the words of a line of 64 bytes. So each
+/// measurement has the first touches of lines and the later ones in equal shares.
 pub const COLUMNS_TOGETHER: usize = 8;
 
-/// Indices of the words of a block of `words`, in the order the walk touches them.
+/// Indices of the words of a block, in the order of the walk.
 pub fn order(words: usize, stride_words: usize) -> impl Iterator<Item = usize> {
     (0..stride_words).flat_map(move |column| (column..words).step_by(stride_words))
 }
 
-/// Whether a stride is one for this block: each column has two words at least.
+/// Whether a block has two rows at least at a stride.
 #[must_use]
 pub fn fits(words: usize, stride_words: usize) -> bool {
     stride_words == 1 || stride_words * 2 <= words
@@ -32,7 +32,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_word_is_touched_once_whatever_the_stride(
+        fn every_stride_touches_every_word_once(
             words in 1_usize..2000,
             stride in 1_usize..300,
         ) {

@@ -1,37 +1,37 @@
-//! What it costs to hand the processor to the next thread or process.
+//! The cost of a switch from one thread or process to the next.
 //!
-//! Members of a ring pass a token; who has it reads a working set of its own and passes it on. Time
-//! for a pass less the time that the same calls and the same reading take one alone is the cost of
-//! a switch: saving and loading a context, choosing who runs, and the cache lines that the working
-//! sets of the others displaced. Isa 2003, section 4.3.2, has 2 to 128 threads; the way of taking
-//! the passing off is that of McVoy and Staelin (lmbench, USENIX 1996).
+//! The members of a ring pass a token. The member with the token reads its own working set and passes
+//! the token on. One member alone then makes the same calls and reads the same working set. The
+//! difference is the cost of a switch: to save and load a context, to schedule, and to reload the
+//! cache lines that the other members displaced. Isa 2003, section 4.3.2, measures 2 to 128 threads.
+//! McVoy and Staelin subtract the cost of passing in the same way (lmbench, USENIX 1996).
 //!
-//! On one processor each pass is a switch. Without pinning the kernel may put neighbours on
-//! different processors: then a pass wakes another processor instead, and little is switched.
+//! On one processor each pass is a switch. Without pinning the kernel may run neighbours on
+//! different processors. A pass then wakes another processor, and few passes switch.
 
 mod ring;
 
-use std::fs;
 use std::ops::ControlFlow;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use perpacket_linux::process;
+use perpacket_linux::usage::Usage;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, set_parent_process_death_signal, waitpid};
 use serde::Serialize;
 
 use crate::error::BenchError;
-use crate::interval::{Median, Patience, Repetitions, median};
+use crate::interval::{Limits, Median, Repetitions, median};
 use crate::machine::{Machine, Pinned};
 use ring::Ring;
 
 /// Version of the report's layout.
 const SCHEMA: u32 = 1;
 
-/// What a pass is taken to cost, printed with every report.
-const METHOD: &str = "time of a pass of the token less the time of the same system calls and the \
-                      same reading done by one member alone";
+/// How the cost of a switch is computed, printed with every report.
+const METHOD: &str = "time of a pass of the token, less the time in which one member alone makes the \
+                      same system calls and reads the same working set";
 
 /// Most members of a ring.
 pub const MOST_MEMBERS: usize = 4096;
@@ -69,19 +69,19 @@ impl Kind {
 /// What to measure: all combinations.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What members are.
+    /// Kinds of members.
     pub kinds: Vec<Kind>,
     /// Sizes of rings, from 2 to [`MOST_MEMBERS`].
     pub members: Vec<usize>,
     /// Bytes that each member reads when it has the token, up to [`LARGEST_BYTES`].
     pub working_sets_bytes: Vec<usize>,
-    /// Whether all members are kept on one processor, or go where the kernel puts them.
+    /// Whether all members are pinned to one processor. If not, the kernel places them.
     pub pinned: Vec<bool>,
-    /// Half width of an interval that is narrow enough, as a share.
+    /// Half width of an interval that is narrow enough, as a share of the median.
     pub precision: f64,
-    /// Longest time for one point, not counting the start of its members.
+    /// Longest time for one point, without the start of its members.
     pub point_limit: Duration,
-    /// Processor that pinned members run on; without it the one that begins.
+    /// Processor of pinned members; `None` for the one that starts the benchmark.
     pub cpu: Option<usize>,
 }
 
@@ -102,15 +102,15 @@ impl Default for Settings {
 /// One combination.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct SwitchRow {
-    /// What members are.
+    /// The kind of members.
     pub kind: Kind,
-    /// How many.
+    /// Number of members.
     pub members: usize,
-    /// Bytes that each of them reads.
+    /// Bytes that each member reads.
     pub working_set_bytes: usize,
-    /// Whether all were kept on one processor.
+    /// Whether all members were pinned to one processor.
     pub pinned: bool,
-    /// Nanoseconds that a switch costs; see `method`. Below zero where noise is larger than it.
+    /// Cost of a switch in nanoseconds; see `method`. Below zero if the noise is larger.
     pub ns_per_switch: f64,
     /// Lower end of its interval.
     pub low: f64,
@@ -118,44 +118,43 @@ pub struct SwitchRow {
     pub high: f64,
     /// Repetitions.
     pub n: usize,
-    /// Nanoseconds of a pass with everything, the median.
+    /// Median time of a pass in nanoseconds.
     pub pass_ns: f64,
-    /// Nanoseconds of the passing and reading alone, the median: what was taken off.
+    /// Median time of one member alone in nanoseconds, which is subtracted.
     pub passing_alone_ns: f64,
-    /// Times that member 0 left its processor for each round of the token, asleep or displaced by
-    /// whom it woke: at least 1 where all passes switch.
+    /// Context switches of member 0 for each round of the token, voluntary or not: at least 1 if all
+    /// passes switch.
     pub departures_per_round: f64,
 }
 
-/// All that was measured.
+/// The result of the benchmark.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// Version of this layout.
     pub schema: u32,
-    /// Which benchmark.
+    /// Name of the benchmark.
     pub benchmark: &'static str,
-    /// Whether all points were measured; not so when it was interrupted.
+    /// Whether all points were measured; false after an interruption.
     pub complete: bool,
-    /// What measured.
+    /// The machine that measured.
     pub machine: Machine,
-    /// How the cost of a switch is found.
+    /// How the cost of a switch is computed.
     pub method: &'static str,
-    /// Confidence the intervals aim at, a share; fewer than six repetitions reach less.
+    /// Confidence of the intervals, as a share; fewer than six repetitions reach less.
     pub confidence: f64,
-    /// Half width of an interval that is narrow enough, as a share.
+    /// Half width of an interval that is narrow enough, as a share of the median.
     pub precision: f64,
     /// Points whose intervals are wider than that.
     pub imprecise_points: usize,
-    /// Time it all took, in seconds.
+    /// Duration of the benchmark in seconds.
     pub duration_s: f64,
     /// All combinations.
     pub rows: Vec<SwitchRow>,
 }
 
-/// How far it has come.
 pub use crate::memory::Progress;
 
-/// Measures all combinations, telling `watch` after every one, which may break it off.
+/// Measures all combinations. After each, `watch` receives the progress and may stop the benchmark.
 ///
 /// # Errors
 /// A setting is out of range, or the machine allows no more threads, processes or memory.
@@ -255,19 +254,19 @@ fn points(settings: &Settings) -> Vec<Point> {
     points
 }
 
-/// Starts the members of a point, times them, and sees them end.
+/// Starts the members of a point, times their passes and waits for their end.
 fn measure(
     point: &Point,
     settings: &Settings,
     repetitions: &mut Repetitions,
 ) -> Result<Option<SwitchRow>, BenchError> {
     let words_each = point.working_set_bytes / WORD_BYTES;
-    // An odd number of lines apart, so that the sets of members do not fall on the same places.
-    let apart = words_each + 72;
-    let mut memory = crate::words(point.members * apart, false)?;
-    // Pages never written to are all the same page of zeros.
+    // An odd number of lines lies between the sets, so that they use different sets of the caches.
+    let distance = words_each + 72;
+    let mut memory = crate::words(point.members * distance, false)?;
+    // Before the first write all pages are the kernel's one page of zeros.
     memory.fill(1);
-    let working_set = |member: usize| &memory[member * apart..][..words_each];
+    let working_set = |member: usize| &memory[member * distance..][..words_each];
     let ring = Ring::new(point.members, point.kind == Kind::Processes)
         .map_err(BenchError::memory(point.members * WORD_BYTES))?;
     let failed = |member, source| BenchError::Member {
@@ -277,8 +276,8 @@ fn measure(
     };
     match point.kind {
         Kind::Threads => thread::scope(|scope| {
-            // Opened on the way out, whatever happens, since the scope waits for all members.
-            let over = EndsRing(&ring);
+            // The scope waits for all members, so the ring must end on every way out.
+            let ends_ring = EndsRing(&ring);
             for member in 1..point.members {
                 let ring = &ring;
                 let set = working_set(member);
@@ -288,17 +287,17 @@ fn measure(
                     .map_err(|source| failed(member, source))?;
             }
             let row = time(point, &ring, working_set(0), settings, repetitions);
-            drop(over);
+            drop(ends_ring);
             row
         }),
         Kind::Processes => {
             let mut children = Vec::with_capacity(point.members);
-            // Dropped before the children, which are waited for.
-            let over = EndsRing(&ring);
+            // Must drop before the children, because dropping a child waits for it.
+            let ends_ring = EndsRing(&ring);
             for member in 1..point.members {
                 let set = working_set(member);
                 let child = process::fork(|| {
-                    // Without a parent nobody would open this child's lock again.
+                    // Without the parent the token would never return.
                     let _ = set_parent_process_death_signal(Some(Signal::KILL));
                     ring.follow(member, set);
                     0
@@ -306,19 +305,19 @@ fn measure(
                 match child {
                     Ok(child) => children.push(Child(child)),
                     Err(source) => {
-                        drop(over);
+                        drop(ends_ring);
                         return Err(failed(member, source));
                     }
                 }
             }
             let row = time(point, &ring, working_set(0), settings, repetitions);
-            drop(over);
+            drop(ends_ring);
             row
         }
     }
 }
 
-/// A forked member, which is waited for when dropped: the ring has ended by then.
+/// A forked member. Dropping it waits for its end, so the ring must have ended.
 struct Child(Pid);
 
 impl Drop for Child {
@@ -339,7 +338,7 @@ impl Drop for EndsRing<'_> {
     }
 }
 
-/// Times rounds of the token and passing alone in turn.
+/// Times rounds of the token and of one member alone, in turn.
 fn time(
     point: &Point,
     ring: &Ring,
@@ -360,27 +359,28 @@ fn time(
         rounds *= 2;
     }
     let passes = rounds * point.members;
-    let mut with_all = Vec::with_capacity(crate::interval::MOST_REPETITIONS);
+    let mut passes_ns = Vec::with_capacity(crate::interval::MOST_REPETITIONS);
     let mut alone = Vec::with_capacity(crate::interval::MOST_REPETITIONS);
     let mut rounds_led = 0;
-    let departures_before = departures();
-    let patience = Patience {
+    let departures_before = Usage::of_thread().switches();
+    let limits = Limits {
         precision: settings.precision,
-        limit: settings.point_limit,
+        time: settings.point_limit,
     };
-    let known = repetitions.until_known(patience, || {
+    let found = repetitions.until_precise(limits, || {
         let pass_ns = lead(rounds)?.as_nanos() as f64 / passes as f64;
         rounds_led += rounds;
         let begin = Instant::now();
         ring.pass_alone(passes, working_set);
         let alone_ns = begin.elapsed().as_nanos() as f64 / passes as f64;
-        with_all.push(pass_ns);
+        passes_ns.push(pass_ns);
         alone.push(alone_ns);
         Ok(pass_ns - alone_ns)
     })?;
-    let departures_per_round = (departures() - departures_before) as f64 / rounds_led as f64;
+    let departures = Usage::of_thread().switches() - departures_before;
+    let departures_per_round = departures as f64 / rounds_led as f64;
     let middle = |values: &mut [f64]| median(values).map_or(f64::NAN, |median| median.value);
-    Ok(known.map(
+    Ok(found.map(
         |Median {
              value,
              low,
@@ -395,22 +395,11 @@ fn time(
             low,
             high,
             n,
-            pass_ns: middle(&mut with_all),
+            pass_ns: middle(&mut passes_ns),
             passing_alone_ns: middle(&mut alone),
             departures_per_round,
         },
     ))
-}
-
-/// Times that this thread left its processor so far (proc(5), `voluntary_ctxt_switches` and
-/// `nonvoluntary_ctxt_switches`).
-fn departures() -> u64 {
-    fs::read_to_string("/proc/thread-self/status")
-        .unwrap_or_default()
-        .lines()
-        .filter_map(|line| line.split_once("voluntary_ctxt_switches:"))
-        .filter_map(|(_, count)| count.trim().parse::<u64>().ok())
-        .sum()
 }
 
 #[cfg(test)]
@@ -428,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn on_one_processor_the_leader_leaves_it_every_round_threads_and_processes_alike() {
+    fn the_leader_switches_in_every_round_if_all_members_share_a_processor() {
         let settings = Settings {
             pinned: vec![true],
             ..quick(&[Kind::Threads, Kind::Processes], &[2, 5])
@@ -442,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn every_combination_has_its_row_and_no_process_is_left() {
+    fn every_combination_has_a_row() {
         let settings = quick(&[Kind::Processes], &[2, 3, 4]);
         let report = run(&settings, |_| ControlFlow::Continue(())).unwrap();
         assert_eq!(report.rows.len(), 3 * 2 * 2);
@@ -450,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_off_it_gives_what_it_has() {
+    fn a_stopped_benchmark_reports_what_it_has_measured() {
         let settings = quick(&[Kind::Threads], &[2, 3]);
         let report = run(&settings, |_| ControlFlow::Break(())).unwrap();
         assert!(!report.complete);
@@ -458,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_of_one_is_refused() {
+    fn a_ring_with_one_member_is_an_error() {
         let error = run(
             &quick(&[Kind::Threads], &[1]),
             |_| ControlFlow::Continue(()),
