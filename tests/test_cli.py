@@ -168,7 +168,7 @@ def test_show_config_prints_value_unit_and_source_of_every_parameter(
         (["simulate", "bulk", "--timeline", "d.csv"], "--timeline d.csv: is a directory", "name a"),
         (["demo", "--output", "no/x.html"], "--output no/x.html: there is no folder", "make the"),
         (["demo", "--charts", "f/x"], "--charts f/x: ", "name a folder"),
-        (["demo", "--output", "f/x.html"], "f is no folder", "name a file in a folder"),
+        (["demo", "--output", "f/x.html"], "f is not a folder", "name a file in a folder"),
         (["study", "report", ".", "--output", "d.csv"], "--output d.csv: is a directory", "name"),
         (["study", "report", ".", "--charts", "f/x"], "--charts f/x: ", "name a folder"),
         (["study", "run", "osdi06", "--workers", "0"], "--workers", "--help"),
@@ -512,11 +512,11 @@ def test_sigterm_keeps_what_is_finished_and_exits_with_143(
 
 def test_a_second_sigterm_does_not_break_off_what_the_first_one_began() -> None:
     before = signal.getsignal(signal.SIGTERM)
-    with termination.heeded() as told:
+    with termination.interrupt_on_sigterm() as request:
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGTERM)
         signal.raise_signal(signal.SIGTERM)
-    assert told.is_told
+    assert request.is_requested
     assert signal.getsignal(signal.SIGTERM) is before
 
 
@@ -543,7 +543,7 @@ def test_a_reader_who_has_gone_changes_no_exit_status(arguments: str, status: in
 
 def test_a_fork_that_is_terminated_just_ends() -> None:
     """The library for namespaces forks, and ends its forks by SIGTERM."""
-    with termination.heeded() as told:
+    with termination.interrupt_on_sigterm() as request:
         child = os.fork()
         if not child:
             while True:
@@ -551,4 +551,4 @@ def test_a_fork_that_is_terminated_just_ends() -> None:
         os.kill(child, signal.SIGTERM)
         _, status = os.waitpid(child, 0)
     assert os.WTERMSIG(status) == signal.SIGTERM
-    assert not told.is_told
+    assert not request.is_requested

@@ -34,7 +34,7 @@ from perpacket.measure.processor_counts import Ticks, idle_share, read_frames, r
 from perpacket.measure.web import files
 from perpacket.measure.web.plan import Plan, read_plan
 from perpacket.measure.web.runner import WebRunner
-from perpacket.measure.web.summary import Answers, summarize
+from perpacket.measure.web.summary import RunReports, summarize
 from perpacket.run import measured_runs, start
 from perpacket.run.directory import RunDirectory
 from perpacket.study import library
@@ -317,7 +317,7 @@ LOAD = {"requests": 990, "errors": {"reset": 10}, "requests_per_s": 99.0, "conte
 def doubts(
     plan: Plan, profile: dict[str, object], load: dict[str, object], client_idle: float = 0.5
 ) -> set[str]:
-    answers = Answers(profile, [load], None, None, 0.1, client_idle)
+    answers = RunReports(profile, [load], None, None, 0.1, client_idle)
     found = summarize(plan, answers)["doubts"]
     assert isinstance(found, dict)
     return {name for name, is_set in found.items() if is_set}
@@ -359,7 +359,7 @@ def test_a_load_that_went_past_the_interfaces_is_no_observation() -> None:
 
 def test_where_cycles_were_sampled_a_layers_time_is_its_share_of_the_busy_time() -> None:
     sampled = {"layers": {"tcp": {"cpu_s": None, "share": 0.5}}}
-    answers = Answers(PROFILE | sampled, [LOAD], None, None, 0.1, 0.5)
+    answers = RunReports(PROFILE | sampled, [LOAD], None, None, 0.1, 0.5)
     layers = summarize(read_plan(FILE), answers)["layers"]
     assert isinstance(layers, dict)
     assert layers["tcp"]["cpu_ns_per_segment"] == pytest.approx(0.5 * 1.01e9 / 200)
@@ -368,7 +368,7 @@ def test_where_cycles_were_sampled_a_layers_time_is_its_share_of_the_busy_time()
 def test_several_clients_add_up_and_the_slowest_tells_the_latency() -> None:
     quantiles = ({"response": {"p99": 900.0}}, {"response": {"p99": 400.0}})
     loads = [LOAD | {"latency_us": one} for one in quantiles]
-    result = summarize(read_plan(FILE), Answers(PROFILE, loads, None, None, 0.1, 0.5))
+    result = summarize(read_plan(FILE), RunReports(PROFILE, loads, None, None, 0.1, 0.5))
     assert result["requests_per_s"] == 198.0
     assert result["latency_us"] == {"response": {"p99": 900.0}}
 
@@ -404,12 +404,12 @@ from perpacket.measure.web.runs import MeasuredRun
 be_patient(t.pytest.MonkeyPatch().setattr)
 path, sleep = Path(sys.argv[1]), MeasuredRun.sleep
 
-def stay(run, duration_s, watched):
+def stay(run, duration_s, monitored):
     # The third run stays in the middle until we are killed.
     if len(list((path / "observations").glob("*.json"))) == 2:
         print("waiting", flush=True)
         time.sleep(PATIENCE_S)
-    sleep(run, duration_s, watched)
+    sleep(run, duration_s, monitored)
 
 MeasuredRun.sleep = stay
 start.run(t.study_of(t.Beds(), t.FILE, t.SURGE, t.BULK), path)

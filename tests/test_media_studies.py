@@ -159,7 +159,7 @@ def test_media_that_have_no_room_are_refused_with_both_sizes(log: Path) -> None:
     )
     huge = replace(huge, overrides=(*huge.overrides, ("media.distribution", "multiple")))
     with testbed.loopback() as bed, pytest.raises(MachineLacks, match=r"GB, and .* GB left"):  # noqa: SIM117
-        with disk.laid_out(bed.server, [read_media_plan(huge)]):
+        with disk.media_files(bed.server, [read_media_plan(huge)]):
             pass
 
 

@@ -20,7 +20,7 @@ from perpacket.measure import hosts as testbed
 from perpacket.measure.hosts.routed import Port, Routed
 from perpacket.measure.router.plan import RouterPlan, flows
 from perpacket.measure.router.runner import RouterRunner
-from perpacket.measure.router.runs import RoutedTestbed, RouterStage
+from perpacket.measure.router.runs import RoutedTestbed, RouterSetup
 from perpacket.measure.router.summary import (
     Window,
     layers,
@@ -343,8 +343,8 @@ def test_without_bpf_the_router_is_loaded_by_batches_and_points_in_xdp_are_left_
 def test_where_perf_is_forbidden_the_kernels_accounts_do(
     asked: str, may_sample: bool, sampled: str
 ) -> None:
-    stage = RouterStage(cast("RoutedTestbed", FakeRouted()), "socket", may_sample)
-    assert stage.events(plan(profile__events=asked)) == sampled
+    setup = RouterSetup(cast("RoutedTestbed", FakeRouted()), "socket", may_sample)
+    assert setup.events(plan(profile__events=asked)) == sampled
 
 
 # The testbed, where namespaces can be made.

@@ -352,8 +352,8 @@ def test_where_sampling_is_forbidden_the_kernels_accounts_do(
     point = replace(point, overrides=(*point.overrides, ("testbed.kind", "loopback")))
     runner = WebRunner()
     with runner.set_up((point,)):
-        fitted = runner._setup().fitted(read_plan(point))
-    assert fitted.profile_events == ("best" if may_sample else "accounts")
+        plan = runner._setup().with_available_events(read_plan(point))
+    assert plan.profile_events == ("best" if may_sample else "accounts")
 
 
 class RacingRunner(FakeMeasuredRunner):

@@ -1,8 +1,8 @@
 """Everything perpacket raises on purpose.
 
 A user's mistake (`ConfigurationError`, `TraceError`, `CorruptObservation`, `MissingStudy`) and a
-run that failed (`RunFailed`) are different types, because they call for different things. Every
-error carries a `hint`: what to do next, as a sentence, or an empty string.
+run that failed (`RunFailed`) are different types, because the user acts on them differently. Every
+error has a `hint`: the next step as a sentence, or an empty string.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class ConfigurationError(PerpacketError, ValueError):
     def __init__(
         self, message: str, parameter: str = "", value: str = "", allowed: str = "", hint: str = ""
     ) -> None:
-        """Name the parameter and its value; `allowed` says what to give instead, as a phrase."""
+        """Name the parameter and its value; `allowed` is a phrase that states what is allowed."""
         super().__init__(message, hint or allowed)
         self.parameter = parameter
         self.value = value
@@ -31,11 +31,11 @@ class ConfigurationError(PerpacketError, ValueError):
 
 
 class TraceError(PerpacketError, ValueError):
-    """A trace cannot be read or holds nothing that can be used."""
+    """A trace cannot be read or has no usable request."""
 
 
 class CorruptObservation(PerpacketError, ValueError):
-    """A file of a run directory is not what the run wrote."""
+    """A file of a run directory is damaged or was changed."""
 
 
 class MissingStudy(PerpacketError, LookupError):
@@ -43,7 +43,7 @@ class MissingStudy(PerpacketError, LookupError):
 
 
 class MachineLacks(PerpacketError):
-    """The machine or the installation lacks something that was demanded."""
+    """The machine or the installation lacks something that the user or the run needs."""
 
 
 class RunFailed(PerpacketError):

@@ -1,7 +1,7 @@
 """`perpacket serve`, `load`, `link`, `bench`, `route`, `profile`: the verbs of the agent.
 
-The agent has their options, help and tables, for it must do without Python on machines under test.
-So these become the agent: one process, which gets signals and the terminal directly.
+The agent defines their options, help and tables, because machines under test may have no Python.
+These verbs replace this process by the agent, which then owns the signals and the terminal.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ VERBS = {
 
 
 def add_to(app: typer.Typer) -> None:
-    """List the verbs in the help; `become` takes them before they are parsed."""
+    """List the verbs in the help; `become` runs them before they are parsed."""
     for verb, summary in VERBS.items():
         app.command(verb, help=summary)(listed)
 
 
 def listed() -> None:
-    """Stand in the help; a command line with the verb never comes here."""
+    """Represent the verb in the help; it is never called."""
 
 
 def become(arguments: Sequence[str]) -> NoReturn:

@@ -53,7 +53,7 @@ def options(
         typer.Option("--version", help="Print the version.", callback=show_version, is_eager=True),
     ] = False,
 ) -> None:
-    """Hold the options that stand before the verb; typer calls their callbacks itself."""
+    """Declare the options before the verb; typer calls their callbacks."""
 
 
 demo.add_to(app)
@@ -68,15 +68,15 @@ app.add_typer(trace.app, name="trace")
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command line, from `sys.argv` unless given, and return its exit status."""
-    if sys.stderr is None:  # errors have no reader, the exit status has one
+    if sys.stderr is None:  # only the exit status has a reader
         sys.stderr = io.StringIO()
     if sys.stdout is None:  # closed by the caller: Python opens nothing in its place
         show("standard output is closed", "send it to a file, or to /dev/null")
         return ExitStatus.FAILED
     given = renamed.replace(sys.argv[1:] if arguments is None else arguments)
-    with termination.heeded() as told:
+    with termination.interrupt_on_sigterm() as request:
         status = run_verb(given)
-    return ExitStatus.TERMINATED if told.is_told else status
+    return ExitStatus.TERMINATED if request.is_requested else status
 
 
 def run_verb(given: Sequence[str]) -> int:
@@ -93,15 +93,15 @@ def run_verb(given: Sequence[str]) -> int:
     except SystemExit as error:
         if not isinstance(error.__context__, BrokenPipeError):
             raise
-        pipes.discard(sys.stdout)  # else Python would write what waits in it, and fail
+        pipes.discard(sys.stdout)  # else Python would flush the buffer, and fail
         return ExitStatus.UNREAD
     except (PerpacketError, OSError) as error:
         show_error(error)
         return status_of(error)
-    except Exception as error:  # ours, not the user's: say so, with what it takes to mend it
+    except Exception as error:  # our fault: print the traceback for the report
         traceback.print_exc()
         show(f"perpacket failed: {type(error).__name__}: {error}", "please report the lines above")
         return ExitStatus.FAILED
-    if status == ExitStatus.INTERRUPTED:  # typer turns Ctrl-C into this status and says nothing
+    if status == ExitStatus.INTERRUPTED:  # typer prints nothing after Ctrl-C
         show("interrupted")
     return status if isinstance(status, int) else ExitStatus.DONE

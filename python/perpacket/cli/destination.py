@@ -1,4 +1,4 @@
-"""Looks at where files are to go before the work that fills them is done."""
+"""Checks that output files can be written before the work begins."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ def check_destination(option: str, file: Path) -> None:
     if file.is_dir():
         problem, hint = "is a directory", "name a file in it"
     elif file.exists() and not file.is_file():
-        problem, hint = "is no regular file", "name another file"
+        problem, hint = "is not a regular file", "name another file"
     elif not folder.exists():
         problem, hint = f"there is no folder {file.parent}", "make the folder first"
     elif not folder.is_dir():
-        problem, hint = f"{file.parent} is no folder", "name a file in a folder"
+        problem, hint = f"{file.parent} is not a folder", "name a file in a folder"
     elif not os.access(folder, os.W_OK | os.X_OK):
-        problem, hint = f"{file.parent} cannot be written to", "name a folder that can be"
+        problem, hint = f"{file.parent} cannot be written to", "name a writable folder"
     elif file.exists() and not os.access(file, os.W_OK):
-        problem, hint = "the file there cannot be written over", "name another file"
+        problem, hint = "the file cannot be overwritten", "name another file"
     else:
         return
     raise ConfigurationError(
@@ -39,9 +39,9 @@ def check_folder(option: str, folder: Path) -> None:
     while not nearest.exists():
         nearest = nearest.parent
     if not nearest.is_dir():
-        problem, hint = f"{nearest} is no folder", "name a folder"
+        problem, hint = f"{nearest} is not a folder", "name a folder"
     elif not os.access(nearest, os.W_OK | os.X_OK):
-        problem, hint = f"{nearest} cannot be written to", "name a folder that can be"
+        problem, hint = f"{nearest} cannot be written to", "name a writable folder"
     else:
         return
     raise ConfigurationError(

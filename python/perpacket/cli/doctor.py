@@ -37,14 +37,15 @@ def doctor(
     require: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME[,NAME]", help="End with status 3 when these are not there; repeatable."
+            metavar="NAME[,NAME]",
+            help="End with status 3 unless all are available; repeatable.",
         ),
     ] = None,
     output_format: FormatOption = Format.TABLE,
 ) -> None:
-    """Say what this machine can and cannot do, what each lack costs, and what to do about it.
+    """Report what this machine can and cannot do, the cost of each lack, and how to mend it.
 
-    Looks only: opens what it asks for and closes it again, and changes nothing. Needs no root.
+    Changes nothing and needs no root: it opens what it examines and closes it again.
     """
     from perpacket import machine
 
@@ -60,7 +61,7 @@ def doctor(
 
 
 def lines(found: Sequence[Capability], columns: int) -> Iterator[str]:
-    """The table: by group, what is there and what is not, and of lacks what to do."""
+    """The table by group: available or not, and for each lack what to do."""
     lacks = sum(not item.available for item in found)
     yield f"What this machine can do: {len(found) - lacks} of {len(found)}"
     for group in dict.fromkeys(item.group for item in sorted(found, key=place)):
@@ -72,7 +73,7 @@ def lines(found: Sequence[Capability], columns: int) -> Iterator[str]:
 
 
 def place(item: Capability) -> int:
-    """Where a capability's group stands in the table."""
+    """The position of a capability's group in the table."""
     return list(type(item.group)).index(item.group)
 
 
@@ -87,7 +88,7 @@ def entry(item: Capability, columns: int) -> Iterator[str]:
 
 
 def wrapped(label: str, text: str, columns: int) -> list[str]:
-    """A label and a text beside it, in as many lines as it takes."""
+    """A label and a wrapped text beside it."""
     return textwrap.wrap(
         text,
         columns,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def executor_of(
     choice: ExecutorChoice | None, cluster: str | None, workers: int | None, quiet: bool = False
 ) -> Executor | None:
-    """The executor that was asked for, None where the usual one will do.
+    """The executor that the options name; None uses the default.
 
     Raises `ConfigurationError` when the options contradict each other.
     """
@@ -23,7 +23,7 @@ def executor_of(
         for option, value in (("--executor", choice), ("--workers", workers)):
             if value is not None:
                 raise ConfigurationError(
-                    f"--cluster has workers of its own: {option} {value} says nothing to them",
+                    f"--cluster has workers of its own and does not use {option} {value}",
                     parameter=option,
                     value=str(value),
                     hint=f"leave out {option}, or --cluster",

@@ -18,11 +18,11 @@ from perpacket.errors import (
 )
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""What the system says where nothing more can be written."""
+"""Errors of a file system without room."""
 
 
 class ExitStatus(IntEnum):
-    """What the exit status says."""
+    """The meanings of the exit status."""
 
     DONE = 0
     CHECK_FAILED = 1
@@ -35,11 +35,11 @@ class ExitStatus(IntEnum):
 
 
 class CheckFailed(PerpacketError):
-    """The verb did its work, and what it found is not as it must be."""
+    """The verb did its work, and its check failed."""
 
 
 def status_of(error: Exception) -> ExitStatus:
-    """The exit status of an error: who has to act on it, the user, the machine or we."""
+    """The exit status of an error: the fault of the user, of the machine or of perpacket."""
     match error:
         case CheckFailed():
             return ExitStatus.CHECK_FAILED

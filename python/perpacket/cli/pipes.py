@@ -1,7 +1,7 @@
-"""Writing to a reader who may have gone, as `| head` and `| true` do.
+"""Writing to a pipe that the reader may have closed, as `| head` does.
 
-A verb whose reader has gone still does its work, and its exit status still says what it found: a
-check that passes must not turn red because nobody read its table.
+A verb without a reader still does its work and ends with the same status: a check that passes must
+not fail because its table was not read.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TextIO
 
 
 def write(stream: TextIO, text: str) -> None:
-    """Write at once; once the reader has gone, nowhere. Raises `OSError` for any other reason."""
+    """Write and flush; discard the text if the reader closed the pipe. Raises other `OSError`s."""
     try:
         stream.write(text)
         stream.flush()
@@ -20,7 +20,7 @@ def write(stream: TextIO, text: str) -> None:
 
 
 def discard(stream: TextIO) -> None:
-    """Let all that is still written to a stream go nowhere, what waits in it included."""
+    """Discard what is in the buffer of a stream and what is written to it later."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(nowhere, stream.fileno())

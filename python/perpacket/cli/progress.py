@@ -1,4 +1,4 @@
-"""Progress on standard error; nothing when it is no terminal or when asked to be quiet."""
+"""Progress on standard error; none with `--quiet` or without a terminal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def is_shown(quiet: bool) -> bool:
-    """Whether progress has a reader."""
+    """Whether to show progress."""
     return not quiet and sys.stderr.isatty()
 
 

@@ -1,6 +1,6 @@
-"""SIGTERM, with which supervisors and `timeout` end a program: like Ctrl-C, and then a status.
+"""SIGTERM interrupts a verb as Ctrl-C does; supervisors and `timeout` send it.
 
-A measured study holds namespaces, links and files of its own; a process that just dies leaves them.
+A measured study owns namespaces, links and files. A process that dies at once leaves them behind.
 """
 
 from __future__ import annotations
@@ -15,62 +15,62 @@ from dataclasses import dataclass
 
 @dataclass
 class Termination:
-    """Whether the program was told to end."""
+    """A request to terminate the program, by SIGTERM."""
 
-    is_told: bool = False
+    is_requested: bool = False
 
-    def tell(self, number: int, frame: object) -> None:
-        """End as after Ctrl-C, once: a second signal would break off the taking down."""
-        if not self.is_told:
-            self.is_told = True
+    def handle(self, number: int, frame: object) -> None:
+        """Raise `KeyboardInterrupt` once: a second signal must not interrupt the clean-up."""
+        if not self.is_requested:
+            self.is_requested = True
             raise KeyboardInterrupt
 
-    def heed(self) -> None:
-        """Take SIGTERM from now on, where signals arrive: in the main thread."""
+    def install(self) -> None:
+        """Handle SIGTERM from now on; only the main thread can."""
         if is_main_thread():
-            signal.signal(signal.SIGTERM, self.tell)
+            signal.signal(signal.SIGTERM, self.handle)
 
 
-_heeding: list[Termination] = []
-"""Who takes SIGTERM now, the last one first."""
+_handlers: list[Termination] = []
+"""The active handlers; the last one handles SIGTERM."""
 
 
 def is_main_thread() -> bool:
-    """Whether this thread is the one that may say what signals do."""
+    """Whether this thread may set signal handlers."""
     return threading.current_thread() is threading.main_thread()
 
 
 def _before_fork() -> None:
-    """A fork of ours holds nothing: SIGTERM just ends it, from its first instruction on.
+    """Let SIGTERM end a forked process from its first instruction on.
 
-    pyroute2 forks for each namespace and ends its forks so; the interpreter of a fork forgets
-    signals that came before it was up, and one with a handler would then live for ever.
+    pyroute2 forks for each namespace and ends the child by SIGTERM. The interpreter of a child
+    drops signals that arrive before it is ready: with a handler, that child would never end.
     """
-    if _heeding and is_main_thread():
+    if _handlers and is_main_thread():
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _after_fork() -> None:
-    if _heeding:
-        _heeding[-1].heed()
+    if _handlers:
+        _handlers[-1].install()
 
 
 os.register_at_fork(before=_before_fork, after_in_parent=_after_fork)
 
 
 @contextmanager
-def heeded() -> Iterator[Termination]:
-    """Turn SIGTERM into `KeyboardInterrupt` meanwhile, in the main thread alone."""
-    told = Termination()
+def interrupt_on_sigterm() -> Iterator[Termination]:
+    """Turn SIGTERM into `KeyboardInterrupt` inside the context; only in the main thread."""
+    request = Termination()
     if not is_main_thread():
-        yield told
+        yield request
         return
-    # A handler, not SIG_IGN: that one would be inherited by every program that is started.
+    # A handler, not SIG_IGN: started programs would inherit SIG_IGN.
     before = signal.getsignal(signal.SIGTERM)
-    told.heed()
-    _heeding.append(told)
+    request.install()
+    _handlers.append(request)
     try:
-        yield told
+        yield request
     finally:
-        _heeding.pop()
+        _handlers.pop()
         signal.signal(signal.SIGTERM, before)

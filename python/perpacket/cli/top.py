@@ -39,7 +39,7 @@ COLOURS = {
     "interrupt": "yellow",
     "scheduler": "bright_yellow",
 }
-"""A colour a layer; others are grey. The names stand beside: colour says nothing alone."""
+"""A colour for each layer; others are grey. The names are beside the bars."""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -58,7 +58,7 @@ def top(
         str | None,
         typer.Option(
             metavar="URL",
-            help="Where the server tells its requests: /.perpacket/report of ours, or nginx's "
+            help="Where the server reports its requests: /.perpacket/report of ours, or nginx's "
             "stub_status.",
         ),
     ] = None,
@@ -83,7 +83,7 @@ def top(
 ) -> None:
     """Show what every packet costs now, layer by layer, refreshed every second.
 
-    Needs what perf needs and no more: `perpacket doctor` says whether that is there.
+    Needs the same rights as perf: `perpacket doctor` reports whether this machine grants them.
     """
     from perpacket.measure import live
 
@@ -132,11 +132,11 @@ def follow(windows: Iterator[Window]) -> None:
     from rich.console import Console
 
     console = Console(width=100, no_color=True, highlight=False)
-    said: list[str] = []
+    printed: list[str] = []
     for window in windows:
         notes = limits(window)
-        console.print(picture(window, [note for note in notes if note not in said]))
-        said += notes
+        console.print(picture(window, [note for note in notes if note not in printed]))
+        printed += notes
 
 
 def picture(window: Window, notes: list[str]) -> RenderableType:
@@ -185,7 +185,7 @@ def headline(window: Window) -> str:
 
 
 def limits(window: Window) -> list[str]:
-    """What a window's numbers cannot say, as the profiler words it."""
+    """The limits of a window's numbers, as the profiler reports them."""
     found = window.get("limits")
     return [str(limit) for limit in found] if isinstance(found, list) else []
 
@@ -209,7 +209,7 @@ def number(content: Window, key: str) -> float | None:
 
 
 def amount(value: float | None) -> str:
-    """A number for people, a dash where there is none: nothing is not zero."""
+    """A number with separators; a dash for a missing one, which is not zero."""
     if value is None:
         return "-"
     return f"{value:,.0f}" if value >= 100 else f"{value:,.1f}"

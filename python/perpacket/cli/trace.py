@@ -61,7 +61,7 @@ def info(
     output_format: FormatOption = Format.TABLE,
     quiet: QuietOption = False,
 ) -> None:
-    """Sum up what a trace holds: requests, clients, objects, sessions, and what was rejected."""
+    """Summarize a trace: requests, clients, objects, sessions and rejected lines."""
     from perpacket import traces
 
     found = traces.info(
@@ -149,7 +149,7 @@ def synthesize(
 
 
 def show(name: str, content: Mapping[str, object], form: Format, quiet: bool) -> None:
-    """What the library says of a trace, as JSON or as a table with the first rejects."""
+    """Print a summary of a trace as JSON, or as a table with the first rejected lines."""
     from perpacket.analysis.wording import number_text
     from perpacket.cli import progress
     from perpacket.study.quantities import flatten

@@ -1,4 +1,4 @@
-"""The agent's programs on a host: what they are asked, and what they answered.
+"""The agent's programs on a host: their commands and their reports.
 
 Each answer is the JSON that a program prints at its end. A program that ended badly says why in the
 last line of its standard error, which becomes the reason of the failed run.
@@ -191,14 +191,14 @@ def profile_of(host: Host, window_s: float, events: str, frequency_hz: int) -> l
     ]
 
 
-def answered(name: str, host: Host, done: Completed) -> Answer:
+def report_of(name: str, host: Host, done: Completed) -> Answer:
     """The JSON a program printed at its end.
 
     Raises `ConfigurationError` when it was asked for what it does not know, `MachineLacks` when its
     host lacks something, and `RunFailed` when it failed or printed no JSON object.
     """
     if done.returncode:
-        reason = f"{name} on {host.name} ended with status {done.returncode}: {said(done)}"
+        reason = f"{name} on {host.name} ended with status {done.returncode}: {last_error(done)}"
         if done.returncode == STATUS_USAGE:
             raise ConfigurationError(reason, parameter=name)
         if done.returncode == STATUS_LACKING:
@@ -213,8 +213,8 @@ def answered(name: str, host: Host, done: Completed) -> Answer:
     return answer
 
 
-def said(done: Completed) -> str:
-    """Why a program ended: its error, or the last line it wrote."""
+def last_error(done: Completed) -> str:
+    """The error that a program printed, or the last line it wrote."""
     lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
     errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
-    return (errors or lines or ["it said nothing"])[-1]
+    return (errors or lines or ["it printed nothing"])[-1]

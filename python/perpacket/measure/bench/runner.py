@@ -89,7 +89,7 @@ class BenchPlan(BaseModel):
         row = numbers(microbenches.only_row(report, table))
         if "ns" in row:
             row["latency_ns"] = row.pop("ns")
-        # The levels stand in the point's factors.
+        # The point's factors have the levels.
         levels = {"operation", "working_set_bytes", "stride_words", "kind", "members", "pinned"}
         return {name: value for name, value in row.items() if name not in levels}
 
@@ -109,15 +109,15 @@ class BenchRun(TimedRun):
     """One run of one point."""
 
     def __init__(self, point: Point, plan: BenchPlan, runner: BenchRunner) -> None:
-        """Prepare a run of `plan` on the host that the runner holds."""
+        """Prepare a run of `plan` on the runner's host."""
         super().__init__(plan.expected_s)
         self.point, self.plan, self._runner = point, plan, runner
 
     def measure(self) -> tuple[dict[str, object], dict[str, object]]:
         """The benchmark's number with its own interval."""
         host = self._runner.host
-        with started("the benchmark", host, self.plan.benchmark().command(host)) as watched:
-            report = self.finish(watched, microbenches.LONGEST_S)
+        with started("the benchmark", host, self.plan.benchmark().command(host)) as monitored:
+            report = self.finish(monitored, microbenches.LONGEST_S)
         return self.plan.result(report), {"bench": report}
 
 
@@ -125,12 +125,12 @@ class BenchRunner:
     """Prepares runs of the microbenchmarks on this machine."""
 
     def __init__(self) -> None:
-        """A runner that holds nothing yet."""
+        """A runner without a host yet."""
         self._host: Host | None = None
 
     @property
     def host(self) -> Host:
-        """The host that is held."""
+        """The host of the benchmarks."""
         if self._host is None:
             raise RunFailed("a benchmark began without a host: this is a fault of perpacket")
         return self._host
@@ -146,7 +146,7 @@ class BenchRunner:
 
     @contextmanager
     def set_up(self, points: tuple[Point, ...]) -> Iterator[SetupDescription]:
-        """Hold this machine; working sets that it has no memory for are left out."""
+        """Use this machine; leave out working sets that exceed its memory."""
         from perpacket.measure import hosts
 
         plans = {point.name: validated(BenchPlan, point) for point in points}

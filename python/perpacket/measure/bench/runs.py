@@ -122,7 +122,7 @@ def run(benchmark: Benchmark) -> Answer:
 def measured(host: Host, benchmark: Benchmark) -> Answer:
     """The report of a benchmark on a host; raises as `run` does."""
     done = host.run(benchmark.command(host), timeout_s=LONGEST_S)
-    return programs.answered("the benchmark", host, done)
+    return programs.report_of("the benchmark", host, done)
 
 
 def only_row(report: Answer, table: str) -> Answer:

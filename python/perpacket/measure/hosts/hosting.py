@@ -1,7 +1,7 @@
-"""What hosts and testbeds have in common, whatever they are made of: how they end.
+"""How hosts and testbeds of every kind stop.
 
-A host keeps what it started, so that a testbed can stop all of it; a testbed is up once it is made,
-and is taken down when it is left.
+A host records the processes it started, so that a testbed can stop all of them. A testbed is ready
+after its construction, and leaving its context takes it down.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from perpacket.measure.hosts.contract import Completed, Process
 
 
 class ProcessHost(ABC):
-    """A host that keeps what it started; see `perpacket.measure.hosts.contract.Host`."""
+    """A host that records its processes; see `perpacket.measure.hosts.contract.Host`."""
 
     def __init__(self, name: str, address: str, cpus: tuple[int, ...]) -> None:
         """A host on which nothing runs yet."""
@@ -25,7 +25,7 @@ class ProcessHost(ABC):
 
     @abstractmethod
     def open(self, command: Sequence[str], cpus: Sequence[int] | None) -> Process:
-        """Start a process that nobody keeps."""
+        """Start a process without recording it."""
 
     def start(self, command: Sequence[str], *, cpus: Sequence[int] | None = None) -> Process:
         """Start a process on the host's processors, or on those given."""
@@ -46,13 +46,13 @@ class ProcessHost(ABC):
             raise
 
     def stop_all(self) -> None:
-        """Stop all processes that still run, and what those left that do not."""
+        """Stop all running processes, and the children that ended ones left."""
         for process in self._processes:
             process.stop()
 
 
-class HeldTestbed(ABC):
-    """A testbed that leaving takes down; see `perpacket.measure.hosts.contract.Testbed`."""
+class ClosingTestbed(ABC):
+    """A testbed that its context takes down; see `perpacket.measure.hosts.contract.Testbed`."""
 
     @abstractmethod
     def take_down(self) -> None:

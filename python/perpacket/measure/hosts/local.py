@@ -10,7 +10,7 @@ from pathlib import Path
 
 from perpacket.errors import MachineLacks
 from perpacket.measure import agent
-from perpacket.measure.hosts.hosting import HeldTestbed, ProcessHost
+from perpacket.measure.hosts.hosting import ClosingTestbed, ProcessHost
 from perpacket.measure.hosts.process import LocalProcess
 from perpacket.measure.hosts.processors import Division
 from perpacket.measure.hosts.record import Record, own_name, remove_folders, remove_leftovers
@@ -35,13 +35,13 @@ class LocalHost(ProcessHost):
         run: str,
         namespace: int | None = None,
     ) -> None:
-        """A host whose processes belong to that run and stand in the namespace of an open file."""
+        """A host with its run and, as an open file, its network namespace."""
         super().__init__(name, address, cpus)
         self._run = run
         self._namespace = namespace
 
     def open(self, command: Sequence[str], cpus: Sequence[int] | None) -> LocalProcess:
-        """Start a process that nobody keeps."""
+        """Start a process without recording it."""
         return LocalProcess(
             command, run=self._run, cpus=cpus or self.cpus, namespace=self._namespace
         )
@@ -58,24 +58,24 @@ class LocalHost(ProcessHost):
             shutil.copy(local, place)
 
     def holder(self) -> str:
-        """Ourselves."""
+        """The name of this process."""
         return own_name()
 
     def make_folder(self, prefix: str) -> str:
-        """A new folder for temporary files that all may read; what the dead left goes first."""
+        """A new folder that all may read; removes the folders of dead runs first."""
         remove_folders(prefix)
         folder = Path(tempfile.mkdtemp(prefix=f"{prefix}{own_name()}-"))
         folder.chmod(0o755)
         return str(folder)
 
 
-class LocalTestbed(HeldTestbed):
-    """What the testbeds of this machine have in common: hosts, a record, and how they end."""
+class LocalTestbed(ClosingTestbed):
+    """A testbed on this machine: its hosts and its record."""
 
     network = ""
 
     def __init__(self, division: Division) -> None:
-        """Remove what dead runs left and begin a record; hosts are added by whoever knows them."""
+        """Remove what dead runs left and begin a record; subclasses add the hosts."""
         remove_leftovers()
         self._record = Record()
         self._division = division
@@ -117,5 +117,5 @@ class Loopback(LocalTestbed):
             )
 
     def network_report(self) -> dict[str, object] | None:
-        """Loopback tells nothing."""
+        """Loopback reports nothing."""
         return None

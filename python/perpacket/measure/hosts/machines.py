@@ -21,7 +21,7 @@ from re import Match
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
 from perpacket.measure import agent
 from perpacket.measure.hosts.contract import Completed
-from perpacket.measure.hosts.hosting import HeldTestbed, ProcessHost
+from perpacket.measure.hosts.hosting import ClosingTestbed, ProcessHost
 from perpacket.measure.hosts.process import LocalProcess
 from perpacket.measure.hosts.record import Record, remove_leftovers, start_of
 
@@ -283,7 +283,7 @@ class Machine(ProcessHost):
         self._holder: str | None = None
 
     def open(self, command: Sequence[str], cpus: Sequence[int] | None) -> RemoteProcess:
-        """Start a process, on those processors if any are given, that nobody keeps."""
+        """Start a process, on those processors if any are given, without recording it."""
         words = [str(word) for word in command]
         if self._connection.run("sh", "-c", 'command -v "$0"', words[0]).returncode != 0:
             raise MachineLacks(
@@ -357,7 +357,7 @@ class Machine(ProcessHost):
         return self._holder
 
     def make_folder(self, prefix: str) -> str:
-        """A new folder for temporary files that all may read; what the dead left goes first."""
+        """A new folder that all may read; removes the folders of dead runs first."""
         command = ("sh", "-c", MAKE_FOLDER, "perpacket", prefix, self.holder())
         made = self._connection.run(*command, limit_s=COPY_S)
         if made.returncode != 0:
@@ -369,7 +369,7 @@ class Machine(ProcessHost):
 
 
 def _greeted(connection: Connection) -> tuple[int, ...]:
-    """The processors of a machine whose login shell does what it is told, and no more."""
+    """The processors of a machine; checks that its login shell prints nothing of its own."""
     said = connection.run("sh", "-c", GREETING)
     match = re.fullmatch(r"perpacket\n(\d[\d,-]*)\n", said.stdout)
     if match is None:
@@ -386,7 +386,7 @@ def _greeted(connection: Connection) -> tuple[int, ...]:
     )
 
 
-class Machines(HeldTestbed):
+class Machines(ClosingTestbed):
     """A server and clients that are machines of their own."""
 
     network = "machines"
@@ -425,7 +425,7 @@ class Machines(HeldTestbed):
             )
 
     def network_report(self) -> dict[str, object] | None:
-        """The machines' network tells nothing."""
+        """The machines' network reports nothing."""
         return None
 
     def take_down(self) -> None:

@@ -33,7 +33,7 @@ PR_SET_PDEATHSIG = 1
 """Which signal the kernel sends when the parent's thread dies, of include/uapi/linux/prctl.h."""
 
 SHOWN_CHARACTERS = 2000
-"""How much of a process's last words an error repeats."""
+"""The length of a process's last output in an error."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -194,7 +194,7 @@ class LocalProcess:
                     seen[name] = len(lines)
                 rest_s = end_s - time.monotonic()
                 if ended:
-                    # The status follows the last words at once, but not before them.
+                    # The exit status is available shortly after the last output.
                     with suppress(subprocess.TimeoutExpired):
                         self._popen.wait(1)
                     raise self._failure(f"ended without a line that matches {pattern!r}")
@@ -225,7 +225,7 @@ class LocalProcess:
         """Wait for its end; what it wrote."""
         status = self.wait(timeout_s)
         for reader in self._readers:
-            # A grandchild that holds the pipe must not hold us.
+            # A grandchild may keep the pipe open.
             reader.join(timeout=5)
         return Completed(status, self.stdout, self.stderr)
 
@@ -233,4 +233,4 @@ class LocalProcess:
         status = self.poll()
         ended = "" if status is None else f" (exit status {status})"
         words = self.stderr[-SHOWN_CHARACTERS:].strip() or "it wrote no errors"
-        return RunFailed(f"{' '.join(self.command[:3])}: {what}{ended}", f"it said: {words}")
+        return RunFailed(f"{' '.join(self.command[:3])}: {what}{ended}", f"it printed: {words}")

@@ -80,7 +80,7 @@ def root(folder: str, plan: MediaPlan) -> str:
 
 
 @contextmanager
-def laid_out(host: Host, plans: Sequence[MediaPlan]) -> Iterator[Media]:
+def media_files(host: Host, plans: Sequence[MediaPlan]) -> Iterator[Media]:
     """Make what the plans play; remove it afterwards.
 
     Raises `MachineLacks` when the disk has no room, `RunFailed` naming what could not be made.

@@ -1,4 +1,4 @@
-"""The testbed and the media that are held while a study of media servers runs."""
+"""The testbed and the media of a study of media servers."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import resource
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 
-from perpacket.errors import MachineLacks, RunFailed
+from perpacket.errors import MachineLacks
+from perpacket.measure.active_setup import ActiveSetup
 from perpacket.measure.hosts.contract import Testbed
 from perpacket.measure.media import disk
 from perpacket.measure.media.memory import MemoryGroup, memory_group
 from perpacket.measure.media.plan import MediaPlan, read_media_plan
 from perpacket.measure.media.programs import CLIENTS_PER_PROCESS
-from perpacket.measure.media.runs import MediaRun, MediaStage
+from perpacket.measure.media.runs import MediaRun, MediaSetup
 from perpacket.measure.web.files import PREFIX
 from perpacket.measure.web.plan import RunPlan, parameters_of
 from perpacket.measure.web.runner import (
@@ -41,12 +42,12 @@ OpenTestbed = Callable[[RunPlan], AbstractContextManager[Testbed]]
 
 
 class MediaRunner:
-    """Prepares runs of media servers, and holds what they run on."""
+    """Prepares runs of media servers, and owns their testbed."""
 
     def __init__(self, open_testbed: OpenTestbed = open_testbed) -> None:
         """A runner that finds its testbed with `open_testbed`."""
         self._open = open_testbed
-        self._stage: MediaStage | None = None
+        self._setup = ActiveSetup[MediaSetup]()
 
     @property
     def parameters(self) -> frozenset[str]:
@@ -57,14 +58,9 @@ class MediaRunner:
         """A run of that point; raises `ConfigurationError` when its parameters are wrong."""
         return MediaRun(point, read_media_plan(point), self._setup)
 
-    def _setup(self) -> MediaStage:
-        if self._stage is None:
-            raise RunFailed("a measured run began without a testbed: this is a fault of perpacket")
-        return self._stage
-
     @contextmanager
     def set_up(self, points: tuple[Point, ...]) -> Iterator[SetupDescription]:
-        """Hold the testbed and the media of `points`.
+        """Set up the testbed and the media of `points`.
 
         Raises `MachineLacks` when no testbed can be had or the media have no room, `RunFailed` when
         they cannot be made, and `ConfigurationError` when the parameters of a point are wrong.
@@ -80,23 +76,21 @@ class MediaRunner:
             testbed = stack.enter_context(self._open(possible[0]))
             check_agents(testbed)
             server = testbed.server
-            media = stack.enter_context(disk.laid_out(server, possible))
+            media = stack.enter_context(disk.media_files(server, possible))
             memory = stack.enter_context(memory_group(server, f"{PREFIX}{server.holder()}"))
             known = probed(server)
-            self._stage = MediaStage(testbed, media, memory, may_sample(known, possible))
+            setup = MediaSetup(testbed, media, memory, may_sample(known, possible))
             slowed = any(media.read_delay_ms(plan) for plan in possible)
             disk_fact = {"slow_disk": "emulated" if slowed else "none or the machine's own"}
             found = facts(testbed, None, known)
             found["limits"] = [*testbed.limits, *_sentences(media, memory, possible)]
             found["disk_read_ms"] = media.read_ms
-            try:
+            with self._setup.use(setup):
                 yield SetupDescription(identity(testbed, None) | disk_fact, found, left_out)
-            finally:
-                self._stage = None
 
 
 def _sentences(media: disk.Media, memory: MemoryGroup, plans: list[MediaPlan]) -> list[str]:
-    """What a report must say of the disk and of the memory."""
+    """The report's sentences about the disk and the memory."""
     from_disk = [plan for plan in plans if plan.distribution == "multiple"]
     if not from_disk:
         return []

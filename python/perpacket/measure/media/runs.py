@@ -3,7 +3,8 @@
     server ready | clients begin | warm-up | lead | report, profile, report | clients and server end
 
 The clients' window begins after their warm-up and ends when they are stopped; the server's lies
-within it, between two of its own reports. Whatever was started is stopped, however the run ends.
+within it, between two of its own reports. Every program is
+stopped when the run ends or fails.
 """
 
 from __future__ import annotations
@@ -20,11 +21,18 @@ from perpacket.measure.media import disk, programs
 from perpacket.measure.media.disk import Media
 from perpacket.measure.media.memory import MemoryGroup
 from perpacket.measure.media.plan import MediaPlan
-from perpacket.measure.media.summary import MediaAnswers, summarize
+from perpacket.measure.media.summary import MediaReports, summarize
 from perpacket.measure.programs import Answer
 from perpacket.measure.web.files import QUICK_S, done
-from perpacket.measure.web.plan import LEAD_S, fitted
-from perpacket.measure.web.runs import POLL_S, TimedRun, Watched, profile_of, ready, started
+from perpacket.measure.web.plan import LEAD_S, with_available_events
+from perpacket.measure.web.runs import (
+    POLL_S,
+    MonitoredProcess,
+    TimedRun,
+    profile_of,
+    ready,
+    started,
+)
 from perpacket.study.point import Point
 
 REPORT_S = 10.0
@@ -32,8 +40,8 @@ REPORT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class MediaStage:
-    """What the runner holds for its runs."""
+class MediaSetup:
+    """The testbed, media and memory limit of the runs."""
 
     testbed: Testbed
     media: Media
@@ -43,44 +51,44 @@ class MediaStage:
 
 
 class MediaRun(TimedRun):
-    """A prepared run as the driver wants it."""
+    """A prepared run of a media server."""
 
-    def __init__(self, point: Point, plan: MediaPlan, setup: Callable[[], MediaStage]) -> None:
-        """Prepare a run of `plan`; `setup` is asked for what the runner holds when it begins."""
+    def __init__(self, point: Point, plan: MediaPlan, setup: Callable[[], MediaSetup]) -> None:
+        """Prepare a run of `plan`; `setup` returns the runner's setup when the run begins."""
         super().__init__(plan.expected_s)
         self.point, self.plan, self._setup = point, plan, setup
 
     def measure(self) -> tuple[Mapping[str, object], Mapping[str, object]]:
         """Set up, measure and sum up."""
-        stage = self._setup()
-        answers = self._answers(stage)
+        setup = self._setup()
+        answers = self._answers(setup)
         return summarize(self.plan, answers), answers.raw()
 
-    def _answers(self, stage: MediaStage) -> MediaAnswers:
-        plan, testbed = fitted(self.plan, stage.may_sample), stage.testbed
-        server, root = testbed.server, stage.media.root(plan)
+    def _answers(self, setup: MediaSetup) -> MediaReports:
+        plan, testbed = with_available_events(self.plan, setup.may_sample), setup.testbed
+        server, root = testbed.server, setup.media.root(plan)
         if plan.distribution == "multiple":
             disk.forget(server, root, plan.files)
-        read_delay_ms = stage.media.read_delay_ms(plan)
+        read_delay_ms = setup.media.read_delay_ms(plan)
         command = programs.serve(server, plan, root, read_delay_ms)
-        confined, limit_bytes = stage.memory.confined(command, plan)
+        confined, limit_bytes = setup.memory.confined(command, plan)
         with ExitStack() as stack:
-            watched = stack.enter_context(started("the server", server, confined))
-            url = ready(watched, programs.LISTENING)[1]
-            idle_threads = threads_of(server, watched.process.pid)
+            monitored = stack.enter_context(started("the server", server, confined))
+            url = ready(monitored, programs.LISTENING)[1]
+            idle_threads = threads_of(server, monitored.process.pid)
             loads = []
             for host, first, clients in programs.parts(plan, len(testbed.clients)):
                 client = testbed.clients[host]
                 playing = programs.play(client, plan, url, first, clients)
                 loads.append(stack.enter_context(started("the clients", client, playing)))
-            self.sleep(plan.ramp_s + plan.warmup_s + LEAD_S, watched)
-            before = self._report(watched)
-            window = profile_of(testbed, self, plan, "", watched, loads)
-            after = self._report(watched)
-            threads = threads_of(server, watched.process.pid)
+            self.sleep(plan.ramp_s + plan.warmup_s + LEAD_S, monitored)
+            before = self._report(monitored)
+            window = profile_of(testbed, self, plan, "", monitored, loads)
+            after = self._report(monitored)
+            threads = threads_of(server, monitored.process.pid)
             said = [load.stopped() for load in loads]
-            watched.check()
-        return MediaAnswers(
+            monitored.check()
+        return MediaReports(
             before=before,
             after=after,
             profile=window.profile,
@@ -92,7 +100,7 @@ class MediaRun(TimedRun):
             memory_limit_bytes=limit_bytes,
         )
 
-    def _report(self, server: Watched) -> Answer:
+    def _report(self, server: MonitoredProcess) -> Answer:
         """What the server has counted until now."""
         told = sum(1 for _ in programs.reports(server.process.stdout))
         server.process.send_signal(signal.SIGUSR1)
@@ -112,4 +120,4 @@ def threads_of(host: Host, pid: int) -> int:
         name, _, value = line.partition(":")
         if name == "Threads":
             return int(value)
-    raise RunFailed(f"/proc/{pid}/status on {host.name} does not tell the threads")
+    raise RunFailed(f"/proc/{pid}/status on {host.name} has no line `Threads`")

@@ -41,8 +41,8 @@ SUMS = ("clients", "played", "timed_out", "failed", "packets", "lost", "reordere
 
 
 @dataclass(frozen=True, slots=True)
-class MediaAnswers:
-    """What the programs of one run said, and how things were meanwhile."""
+class MediaReports:
+    """The reports of the programs of one run, and how idle the processors were."""
 
     before: Answer
     after: Answer
@@ -63,8 +63,8 @@ class MediaAnswers:
         return {"profile": self.profile, "load": brief, "server": server}
 
 
-def summarize(plan: MediaPlan, answers: MediaAnswers) -> dict[str, object]:
-    """The observation; raises `RunFailed` when an answer lacks what it must hold."""
+def summarize(plan: MediaPlan, answers: MediaReports) -> dict[str, object]:
+    """The observation; raises `RunFailed` when an answer lacks a required value."""
     clients = _clients(answers.loads)
     result: dict[str, object] = {
         **clients,
@@ -120,7 +120,7 @@ def _mean(spreads: Sequence[tuple[Mapping[str, object], Answer]], played: float)
     return {"mean": total / played}
 
 
-def _server(answers: MediaAnswers) -> dict[str, object]:
+def _server(answers: MediaReports) -> dict[str, object]:
     """What the server did a second of the window, and what a packet took of its processor."""
     window_s = _difference(answers, ("uptime_s",))
     if window_s <= 0:
@@ -143,7 +143,7 @@ def _server(answers: MediaAnswers) -> dict[str, object]:
     }
 
 
-def _difference(answers: MediaAnswers, path: Sequence[str]) -> float:
+def _difference(answers: MediaReports, path: Sequence[str]) -> float:
     """How much a count of the server grew over the window."""
     found = []
     for report in (answers.before, answers.after):
@@ -171,7 +171,7 @@ def _misses(profile: Answer) -> dict[str, object]:
     }
 
 
-def _doubts(answers: MediaAnswers, clients: Mapping[str, object]) -> dict[str, bool]:
+def _doubts(answers: MediaReports, clients: Mapping[str, object]) -> dict[str, bool]:
     """What casts doubt on the run, each as a flag."""
     others = numbers(numbers(answers.profile.get("categories")).get("other_programs"))
     return {

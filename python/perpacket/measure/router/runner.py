@@ -1,8 +1,8 @@
-"""The router and its hosts, held while a study runs.
+"""The router and its hosts while a study runs.
 
-Before anything is measured the router is held to the rules (`route check`: every frame that comes
-out is judged), over each plane that a point asks for, and what the kernel allows is tried: XDP to
-forward, live frames to load. What it forbids is done without, and said.
+Before the first run, `route check` checks every frame that the router forwards, over each plane
+that a point needs. The runner also tries whether the kernel allows XDP to forward, and live frames
+as load. Without them it uses the alternatives and reports that.
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ from contextlib import AbstractContextManager, contextmanager
 
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
 from perpacket.measure import programs
+from perpacket.measure.active_setup import ActiveSetup
 from perpacket.measure.router.plan import HOSTS, PlaneKind, RouterPlan
 from perpacket.measure.router.runs import (
     LIVE_LOWEST_PPS,
     RoutedTestbed,
     RouterRun,
-    RouterStage,
+    RouterSetup,
     plane,
 )
 from perpacket.measure.web.plan import parameters_of, validated
-from perpacket.measure.web.runner import Probed, facts, identity, probed
+from perpacket.measure.web.runner import ProbeResult, facts, identity, probed
 from perpacket.study.point import Point
 from perpacket.study.runner import Run, SetupDescription
 
@@ -53,12 +54,12 @@ def open_routed(plan: RouterPlan) -> AbstractContextManager[RoutedTestbed]:
 
 
 class RouterRunner:
-    """Prepares runs through a router, and holds it."""
+    """Prepares runs through a router, and owns the router."""
 
     def __init__(self, open_testbed: OpenRouted = open_routed) -> None:
         """A runner that finds its testbed with `open_testbed`."""
         self._open = open_testbed
-        self._stage: RouterStage | None = None
+        self._setup = ActiveSetup[RouterSetup]()
 
     @property
     def parameters(self) -> frozenset[str]:
@@ -69,14 +70,9 @@ class RouterRunner:
         """A run of that point; raises `ConfigurationError` when its parameters are wrong."""
         return RouterRun(point, validated(RouterPlan, point), self._setup)
 
-    def _setup(self) -> RouterStage:
-        if self._stage is None:
-            raise RunFailed("a measured run began without a testbed: this is a fault of perpacket")
-        return self._stage
-
     @contextmanager
     def set_up(self, points: tuple[Point, ...]) -> Iterator[SetupDescription]:
-        """Hold the router; raises `MachineLacks` where there are no namespaces."""
+        """Set up the router; raises `MachineLacks` where there are no namespaces."""
         plans = {point.name: validated(RouterPlan, point) for point in points}
         with self._open(next(iter(plans.values()))) as testbed:
             lacks: dict[PlaneKind, str] = {}
@@ -87,26 +83,23 @@ class RouterRunner:
                     judged[kind], breach = judged_by_oracle(testbed, kind)
                     limits += [breach] if breach else []
                 except MachineLacks as error:
-                    lacks[kind] = f"the kernel takes no router in XDP here: {error}"
+                    lacks[kind] = f"the kernel allows no router in XDP here: {error}"
             generator = ""
             if any(plan.kind != "tcp" for plan in plans.values()):
                 generator, lack = best_generator(testbed)
                 limits += [lack] if lack else []
             left_out = {name: lacks[p.plane] for name, p in plans.items() if p.plane in lacks}
             known = probed(testbed.server)
-            self._stage = RouterStage(testbed, generator, known.may_sample)
-            try:
+            with self._setup.use(RouterSetup(testbed, generator, known.may_sample)):
                 yield SetupDescription(
                     identity(testbed, None) | {"generator": generator or None},
                     facts_of(testbed, known, judged, limits),
                     left_out,
                 )
-            finally:
-                self._stage = None
 
 
 def facts_of(
-    testbed: RoutedTestbed, known: Probed, judged: dict[str, object], limits: list[str]
+    testbed: RoutedTestbed, known: ProbeResult, judged: dict[str, object], limits: list[str]
 ) -> dict[str, object]:
     """The facts of a router's testbed, with the verdict of the oracle."""
     found = facts(testbed, None, known)
@@ -118,7 +111,7 @@ def facts_of(
 
 
 def judged_by_oracle(testbed: RoutedTestbed, kind: PlaneKind) -> tuple[str, str]:
-    """Hold the router to the rules: what was judged, and a sentence about the first breach.
+    """Check the router's rules: a summary, and a sentence about the first breach.
 
     Raises `MachineLacks` where the plane is not allowed.
     """
@@ -131,7 +124,7 @@ def judged_by_oracle(testbed: RoutedTestbed, kind: PlaneKind) -> tuple[str, str]
     if done.returncode == programs.STATUS_UNMET and done.stdout.strip():
         answer: programs.Answer = json.loads(done.stdout)
     else:
-        answer = programs.answered("the oracle", router, done)
+        answer = programs.report_of("the oracle", router, done)
     cases = answer.get("cases")
     count = len(cases) if isinstance(cases, list) else 0
     breaches = [
@@ -157,7 +150,7 @@ def best_generator(testbed: RoutedTestbed) -> tuple[str, str]:
     ]
     done = sender.run(command, timeout_s=CHECK_S)
     try:
-        programs.answered("the generator", sender, done)
+        programs.report_of("the generator", sender, done)
     except (MachineLacks, RunFailed, ConfigurationError) as error:
         return "socket", (
             "Frames come in batches from a packet socket, which is often slower than the router: "

@@ -7,7 +7,7 @@ at host 0, a receiver at host 1, trials by bisection.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Protocol
@@ -15,15 +15,16 @@ from typing import Protocol
 from perpacket.errors import RunFailed
 from perpacket.measure import programs
 from perpacket.measure.hosts.contract import Host, Testbed
-from perpacket.measure.processor_counts import Ticks, idle_share, user_share
+from perpacket.measure.processor_counts import idle_share, user_share
 from perpacket.measure.programs import Answer
 from perpacket.measure.router.plan import FIRST_TCP_PORT, PlaneKind, RouterPlan
 from perpacket.measure.router.summary import Window, summarize_loss, summarize_search, summarize_tcp
+from perpacket.measure.web.plan import available_events
 from perpacket.measure.web.runs import (
     GRACE_S,
     LISTENING_ADDRESS,
+    MonitoredProcess,
     TimedRun,
-    Watched,
     frames_of,
     memory_bytes,
     ready,
@@ -36,7 +37,7 @@ from perpacket.study.point import Point
 PLANE_READY_S = 20.0
 
 LONGEST_SEARCH_S = 300.0
-"""A search that takes longer has lost its way."""
+"""A search that takes longer does not converge."""
 
 LIVE_LOWEST_PPS = 20_000
 """Live frames of BPF are not sent at lower rates than about this."""
@@ -69,8 +70,8 @@ class RoutedTestbed(Testbed, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class RouterStage:
-    """What the runner holds for its runs."""
+class RouterSetup:
+    """The testbed and generator of the runs."""
 
     testbed: RoutedTestbed
     generator: str
@@ -80,50 +81,40 @@ class RouterStage:
 
     def events(self, plan: RouterPlan) -> str:
         """What a profile samples here."""
-        if plan.profile_events != "any":
-            return plan.profile_events
-        return "best" if self.may_sample else "accounts"
-
-
-class RouterSetup(Protocol):
-    """Gives what the runner holds; raises `RunFailed` when it holds nothing."""
-
-    def __call__(self) -> RouterStage:
-        """What is held now."""
-        ...
+        return available_events(plan.profile_events, self.may_sample)
 
 
 class RouterRun(TimedRun):
     """One run of one point."""
 
-    def __init__(self, point: Point, plan: RouterPlan, setup: RouterSetup) -> None:
-        """Prepare a run of `plan`; `setup` is asked for the testbed when it begins."""
+    def __init__(self, point: Point, plan: RouterPlan, setup: Callable[[], RouterSetup]) -> None:
+        """Prepare a run of `plan`; `setup` returns the testbed when the run begins."""
         super().__init__(plan.expected_s)
         self.point, self.plan, self._setup = point, plan, setup
 
     def measure(self) -> tuple[dict[str, object], dict[str, object]]:
         """The flows or the search, over the plane that was asked for."""
-        stage, plan = self._setup(), self.plan
+        setup, plan = self._setup(), self.plan
         if plan.kind != "tcp":
-            receiving = stage.testbed.ports[1]
-            with plane(stage.testbed, plan.plane, programmed=(receiving.host,)) as watched:
-                answer = search(stage, self)
-                if watched is not None:
-                    watched.check()
-            told = summarize_loss if plan.kind == "loss" else summarize_search
-            return told(plan, answer), {plan.kind: answer}
-        with plane(stage.testbed, plan.plane) as watched:
-            window, raw = through(stage, self)
-            if watched is not None:
-                watched.check()
+            receiving = setup.testbed.ports[1]
+            with plane(setup.testbed, plan.plane, programmed=(receiving.host,)) as monitored:
+                answer = search(setup, self)
+                if monitored is not None:
+                    monitored.check()
+            summarize = summarize_loss if plan.kind == "loss" else summarize_search
+            return summarize(plan, answer), {plan.kind: answer}
+        with plane(setup.testbed, plan.plane) as monitored:
+            window, raw = through(setup, self)
+            if monitored is not None:
+                monitored.check()
         return summarize_tcp(plan, window), raw
 
 
 @contextmanager
 def plane(
     testbed: RoutedTestbed, kind: PlaneKind, programmed: tuple[str, ...] = ()
-) -> Iterator[Watched | None]:
-    """Let the kernel or a program in XDP forward meanwhile.
+) -> Iterator[MonitoredProcess | None]:
+    """Forward by the kernel or by a program in XDP inside the context.
 
     A veth device takes what XDP sends if its end has a program; `programmed` have one already.
     Raises `MachineLacks` where XDP is not allowed.
@@ -136,45 +127,45 @@ def plane(
     command += ["--interfaces", ",".join(port.router for port in ports)]
     takers = [port.host for port in ports if port.host not in programmed]
     command += ["--take-redirected", ",".join(takers)]
-    with started("the plane in XDP", router, command) as watched:
+    with started("the plane in XDP", router, command) as monitored:
         try:
-            watched.process.wait_for_line("^ready", PLANE_READY_S)
+            monitored.process.wait_for_line("^ready", PLANE_READY_S)
         except RunFailed:
-            watched.check()
+            monitored.check()
             raise
-        yield watched
+        yield monitored
 
 
-def search_command(stage: RouterStage, plan: RouterPlan, host: Host) -> list[str]:
+def search_command(setup: RouterSetup, plan: RouterPlan, host: Host) -> list[str]:
     """The agent's search, or one trial, from host 0 to host 1; `host` is where it is started."""
-    sending, receiving = stage.testbed.ports[:2]
+    sending, receiving = setup.testbed.ports[:2]
     command = [
         *(host.agent(), "route", "throughput", "--format", "json", "--quiet"),
         *("--from", sending.host, "--next-hop", sending.router, "--to", receiving.host),
         *("--frame-size", str(plan.frame_bytes), "--trial", f"{plan.trial_s:g}"),
         *("--resolution", f"{plan.resolution:g}", "--tolerated-loss", f"{plan.tolerated_loss:g}"),
-        *("--highest-rate", str(HIGHEST_PPS), "--generator", stage.generator),
+        *("--highest-rate", str(HIGHEST_PPS), "--generator", setup.generator),
     ]
     if plan.kind == "loss":
         command += ["--rates", str(plan.rate_pps)]
-    if stage.generator == "live":
+    if setup.generator == "live":
         command += ["--lowest-rate", str(LIVE_LOWEST_PPS)]
         # The plane in XDP has a program at the router's interfaces; beside it none is allowed.
         command += ["--take-redirected", sending.router] if plan.plane == "kernel" else []
     return command
 
 
-def search(stage: RouterStage, run: RouterRun) -> Answer:
+def search(setup: RouterSetup, run: RouterRun) -> Answer:
     """The highest rate without loss, or the loss at one rate."""
-    sender = stage.testbed.clients[0]
-    command = search_command(stage, run.plan, sender)
-    with started("the search", sender, command) as watched:
-        return run.finish(watched, LONGEST_SEARCH_S)
+    sender = setup.testbed.clients[0]
+    command = search_command(setup, run.plan, sender)
+    with started("the search", sender, command) as monitored:
+        return run.finish(monitored, LONGEST_SEARCH_S)
 
 
-def through(stage: RouterStage, run: RouterRun) -> tuple[Window, dict[str, object]]:
+def through(setup: RouterSetup, run: RouterRun) -> tuple[Window, dict[str, object]]:
     """Bulk TCP over every flow of the configuration, and the window that is measured."""
-    plan, router, hosts = run.plan, stage.testbed.server, stage.testbed.clients
+    plan, router, hosts = run.plan, setup.testbed.server, setup.testbed.clients
     with ExitStack() as stack:
         for receiver in sorted({receiver for _, receiver in plan.flows}):
             host = hosts[receiver]
@@ -192,42 +183,33 @@ def through(stage: RouterStage, run: RouterRun) -> tuple[Window, dict[str, objec
             ]
             senders.append(stack.enter_context(started("the sender", hosts[sender], command)))
         warm_up(router, run, plan.warmup_s, senders, idle_frames)
-        window = _window(stage, run, senders)
+        window = _window(setup, run, senders)
         loads = [sender.stopped() for sender in senders]
     window.loads = loads
     return window, {"profile": window.profile, "load": loads}
 
 
-def _window(stage: RouterStage, run: RouterRun, senders: list[Watched]) -> Window:
+def _window(setup: RouterSetup, run: RouterRun, senders: list[MonitoredProcess]) -> Window:
     """One window: the profile, and what the kernel counts at both of its ends."""
-    plan, router, host = run.plan, stage.testbed.server, stage.testbed.clients[0]
+    plan, router, host = run.plan, setup.testbed.server, setup.testbed.clients[0]
     before = ticks_of(router)
-    active = [_active_bytes(router)]
+    active = [memory_bytes(router, "Active")]
     command = programs.profile_of(
-        router, plan.duration_s, stage.events(plan), plan.profile_frequency_hz
+        router, plan.duration_s, setup.events(plan), plan.profile_frequency_hz
     )
     with started("the profile", router, command) as profile:
         run.sleep(plan.duration_s, senders[0])
         after = ticks_of(router)
-        active.append(_active_bytes(router))
+        active.append(memory_bytes(router, "Active"))
         for sender in senders:
             sender.check()
-        answer = programs.answered("the profile", router, profile.process.result(GRACE_S))
+        answer = programs.report_of("the profile", router, profile.process.result(GRACE_S))
     return Window(
         profile=answer,
         loads=[],
         router_idle=idle_share(before, after, router.cpus),
         router_user=user_share(before, after, router.cpus),
-        hosts_idle=_idle_of(before, after, host),
+        # All hosts share their processors.
+        hosts_idle=idle_share(before, after, host.cpus),
         active_bytes=sum(active) / len(active),
     )
-
-
-def _idle_of(before: Mapping[int, Ticks], after: Mapping[int, Ticks], host: Host) -> float:
-    """How idle the hosts' processors were; all hosts share them."""
-    return idle_share(before, after, host.cpus)
-
-
-def _active_bytes(host: Host) -> float:
-    """Memory in use lately, of the whole machine: `Active` of proc_meminfo(5)."""
-    return memory_bytes(host, "Active")

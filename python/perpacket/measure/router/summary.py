@@ -25,7 +25,7 @@ from perpacket.measure.web.summary import (
 from perpacket.study.doubts import CLIENT_IDLE_LEAST
 
 PAGE_BYTES = 4096
-"""Pages in which active memory is told, as published: `isa2003/46-page`."""
+"""The unit of active memory, as published: `isa2003/46-page`."""
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class Window:
 
 
 def summarize_tcp(plan: RouterPlan, window: Window) -> dict[str, object]:
-    """The observation; raises `RunFailed` when an answer lacks what it must hold."""
+    """The observation; raises `RunFailed` when an answer lacks a required value."""
     profile = window.profile
     if "layers" not in profile:
         raise RunFailed("the profile has no layers: it is not the profile of this version")

@@ -1,8 +1,8 @@
 """What the server under test serves, on the server's host, and the traces the clients replay.
 
-Made once before the first run, because making half a gigabyte takes longer than a run, and removed
-after the last. A folder carries the process id of who holds it, and when that process started: what
-a killed study left behind is removed by the next one on the same machine.
+The files are made before the first run, because half a gigabyte takes longer than a run, and
+removed after the last. A folder's name has the process id and the start of its owner: the next
+study on the same machine removes what a killed study left.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from perpacket.measure.hosts.record import own_name, remove_folders
 from perpacket.measure.web.plan import Plan
 
 PREFIX = "perpacket-study-"
-"""How the name of a folder begins; it goes on with who holds it, as `own_name` has it."""
+"""How the name of a folder begins; then comes its owner, as `own_name` has it."""
 
 TRACE_NAME = "requests.log"
 TRACE_SEED = 1
@@ -39,7 +39,7 @@ class Files:
     """Where the file sets and the trace are, by host."""
 
     def __init__(self, folders: dict[str, str], traces: frozenset[str]) -> None:
-        """Not for direct use: see `laid_out`."""
+        """Not for direct use: see `file_sets`."""
         self._folders = folders
         self._traces = traces
 
@@ -79,7 +79,7 @@ def trace_name(plan: Plan) -> str:
 
 
 @contextmanager
-def laid_out(testbed: Testbed, plans: Sequence[Plan]) -> Iterator[Files]:
+def file_sets(testbed: Testbed, plans: Sequence[Plan]) -> Iterator[Files]:
     """Make what the plans ask for on the server and its clients; remove it afterwards.
 
     Raises `RunFailed` naming what could not be made.
@@ -103,7 +103,7 @@ def made_folder(host: Host) -> Iterator[str]:
     try:
         yield folder
     finally:
-        # Where the host is gone, what ended the run is to be told; the next run removes the folder.
+        # Report the error that ended the run, not this one; the next run removes the folder.
         with suppress(RunFailed):
             host.run(["rm", "-rf", folder], timeout_s=SLOW_S)
 
@@ -166,6 +166,6 @@ def done(host: Host, command: Sequence[str], timeout_s: float) -> str:
     if ended.returncode:
         raise RunFailed(
             f"{' '.join(command[:3])} on {host.name} ended with status {ended.returncode}: "
-            f"{programs.said(ended)}"
+            f"{programs.last_error(ended)}"
         )
     return ended.stdout

@@ -87,7 +87,7 @@ class Plan(RunPlan):
     trace_requests: int = Field(alias="load.trace_requests", default=200_000, ge=1)
     latency_ms: float = Field(alias="network.latency_ms", default=0, ge=0)
     """Added one way."""
-    stretch: float = Field(alias="run.stretch", default=1.0, ge=1, allow_inf_nan=False)
+    duration_factor: float = Field(alias="run.stretch", default=1.0, ge=1, allow_inf_nan=False)
     """How many times longer than others a load must be watched that thinks between requests."""
     server_command: str = Field(alias="server.command", default="")
     """Another server than `serve web`; `{root}`, `{address}` and `{cpus}` are filled in."""
@@ -129,7 +129,7 @@ class Plan(RunPlan):
     @property
     def window_s(self) -> float:
         """How long is measured."""
-        return self.duration_s * self.stretch
+        return self.duration_s * self.duration_factor
 
     @property
     def load_s(self) -> float:
@@ -156,11 +156,17 @@ def read_plan(point: Point) -> Plan:
     return validated(Plan, point)
 
 
-def fitted(plan: P, may_sample: bool) -> P:
-    """The plan with what its profile samples on a machine that may be sampled or not."""
-    if plan.profile_events != "any":
-        return plan
-    return plan.model_copy(update={"profile_events": "best" if may_sample else "accounts"})
+def with_available_events(plan: P, may_sample: bool) -> P:
+    """The plan with the events that the server's machine can sample."""
+    events = available_events(plan.profile_events, may_sample)
+    return plan.model_copy(update={"profile_events": events})
+
+
+def available_events(events: EventsKind, may_sample: bool) -> EventsKind:
+    """`events`, with `any` replaced by the best that the machine allows."""
+    if events != "any":
+        return events
+    return "best" if may_sample else "accounts"
 
 
 def parameters_of(model: type[BaseModel]) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""The testbeds that are held while a study runs, and what they cannot run.
+"""The testbeds of a study, and the points that they cannot run.
 
 Hosts, file sets and traces are set up once for all points. Points along latency have hosts of their
 own: what adds latency (a user-space link, where the kernel has no netem) carries less than a direct
@@ -14,12 +14,13 @@ from dataclasses import dataclass
 
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
 from perpacket.measure import programs
+from perpacket.measure.active_setup import ActiveSetup
 from perpacket.measure.hosts.contract import Host, Testbed
-from perpacket.measure.programs import answered
+from perpacket.measure.programs import report_of
 from perpacket.measure.web import peers
-from perpacket.measure.web.files import QUICK_S, laid_out
+from perpacket.measure.web.files import QUICK_S, file_sets
 from perpacket.measure.web.plan import Plan, RunPlan, named, parameters_of, read_plan
-from perpacket.measure.web.runs import MeasuredRun, Stage
+from perpacket.measure.web.runs import MeasuredRun, WebSetup
 from perpacket.study.point import Point
 from perpacket.study.runner import Run, SetupDescription
 
@@ -27,7 +28,7 @@ DESCRIPTORS_BESIDE = 64
 """Descriptors a program needs beside its connections, generously."""
 
 PERF = "perf_cpu_wide"
-"""What the agent calls sampling of whole processors, which layers are told by."""
+"""The agent's name for sampling whole processors, which layers need."""
 
 LAYERLESS = ("accounts", "any")
 """Events of plans that do without layers, always or where they must."""
@@ -35,7 +36,7 @@ LAYERLESS = ("accounts", "any")
 CONGESTION_CONTROL = "/proc/sys/net/ipv4/tcp_congestion_control"
 
 PROCESSOR = ["sed", "-n", "s/^model name[[:space:]]*: *//p", "/proc/cpuinfo"]
-"""Prints the name of each processor of a host, where its architecture tells one."""
+"""Prints the name of each processor of a host, where its architecture has one."""
 
 OpenTestbed = Callable[[Plan], AbstractContextManager[Testbed]]
 
@@ -66,12 +67,12 @@ def open_testbed(plan: RunPlan) -> AbstractContextManager[Testbed]:
 
 
 class WebRunner:
-    """Prepares measured runs, and holds the testbeds they run on."""
+    """Prepares measured runs, and owns the testbeds they run on."""
 
     def __init__(self, open_testbed: OpenTestbed = open_testbed) -> None:
         """A runner that finds its testbeds with `open_testbed`."""
         self._open = open_testbed
-        self._stage: Stage | None = None
+        self._setup = ActiveSetup[WebSetup]()
 
     @property
     def parameters(self) -> frozenset[str]:
@@ -82,14 +83,9 @@ class WebRunner:
         """A run of that point; raises `ConfigurationError` when its parameters are wrong."""
         return MeasuredRun(point, read_plan(point), seed, self._setup)
 
-    def _setup(self) -> Stage:
-        if self._stage is None:
-            raise RunFailed("a measured run began without a testbed: this is a fault of perpacket")
-        return self._stage
-
     @contextmanager
     def set_up(self, points: tuple[Point, ...]) -> Iterator[SetupDescription]:
-        """Hold the testbeds and the files of `points`.
+        """Set up the testbeds and the files of `points`.
 
         Raises `MachineLacks` when no testbed can be had, `RunFailed` when the files cannot be made,
         and `ConfigurationError` when the parameters of a point are wrong.
@@ -104,14 +100,12 @@ class WebRunner:
             known = probed(direct.server)
             left_out = impossible(plans, lack, direct.server, known)
             possible = [plan for name, plan in plans.items() if name not in left_out]
-            files = stack.enter_context(laid_out(direct, possible))
-            self._stage = Stage(direct, delayed, files, may_sample(known, possible))
-            try:
+            files = stack.enter_context(file_sets(direct, possible))
+            setup = WebSetup(direct, delayed, files, may_sample(known, possible))
+            with self._setup.use(setup):
                 yield SetupDescription(
                     identity(direct, delayed), facts(direct, delayed, known), left_out
                 )
-            finally:
-                self._stage = None
 
     def _with_latency(self, stack: ExitStack, plans: list[Plan]) -> tuple[Testbed | None, str]:
         """The testbed with latency, where a plan asks for one, or why there is none."""
@@ -156,7 +150,7 @@ def check_server_command(server: Host, plans: Iterable[Plan]) -> None:
 
 
 def impossible(
-    plans: Mapping[str, Plan], lack_of_latency: str, server: Host, known: Probed
+    plans: Mapping[str, Plan], lack_of_latency: str, server: Host, known: ProbeResult
 ) -> dict[str, str]:
     """The points that cannot run here, and why."""
     kinds = {plan.server_kind for plan in plans.values() if plan.is_web}
@@ -178,14 +172,14 @@ def impossible(
     return reasons
 
 
-def _lack_of_uring(server: Host, plans: Iterable[Plan], known: Probed) -> str:
+def _lack_of_uring(server: Host, plans: Iterable[Plan], known: ProbeResult) -> str:
     """Why the server's machine cannot run the architecture `uring`, if a plan asks for it."""
     wanted = any(plan.architecture == "uring" and not plan.is_foreign for plan in plans)
     return f"{server.name} has no io_uring" if wanted and "io_uring" in known.lacking else ""
 
 
-def _lack_of_perf(server: Host, plans: Iterable[Plan], known: Probed) -> str:
-    """Why layers cannot be told on the server's machine, if a plan asks for them."""
+def _lack_of_perf(server: Host, plans: Iterable[Plan], known: ProbeResult) -> str:
+    """Why layers cannot be measured on the server's machine, if a plan asks for them."""
     if known.may_sample or all(plan.profile_events in LAYERLESS for plan in plans):
         return ""
     return (
@@ -195,7 +189,7 @@ def _lack_of_perf(server: Host, plans: Iterable[Plan], known: Probed) -> str:
 
 
 def _lack_of_descriptors(plan: Plan) -> str:
-    """Why a process cannot hold the plan's connections here; empty when it can.
+    """Why a process cannot open the plan's connections here; empty when it can.
 
     Machines reached over ssh have limits of their own, which their agents check.
     """
@@ -210,7 +204,7 @@ def _lack_of_descriptors(plan: Plan) -> str:
     )
 
 
-def may_sample(known: Probed, plans: Iterable[RunPlan]) -> bool:
+def may_sample(known: ProbeResult, plans: Iterable[RunPlan]) -> bool:
     """Whether the server's machine may be sampled, if that decides anything."""
     return known.may_sample or all(plan.profile_events != "any" for plan in plans)
 
@@ -229,7 +223,7 @@ def identity(direct: Testbed, delayed: Testbed | None) -> dict[str, object]:
     }
 
 
-def facts(direct: Testbed, delayed: Testbed | None, known: Probed) -> dict[str, object]:
+def facts(direct: Testbed, delayed: Testbed | None, known: ProbeResult) -> dict[str, object]:
     """What else is worth knowing: the testbeds' limits, and what the server's machine lacks."""
     limits = list(direct.limits)
     if delayed is not None:
@@ -242,7 +236,7 @@ def facts(direct: Testbed, delayed: Testbed | None, known: Probed) -> dict[str, 
 
 
 @dataclass(frozen=True, slots=True)
-class Probed:
+class ProbeResult:
     """What a machine lacks, asked once; what is not known is tried."""
 
     lacking: Mapping[str, str]
@@ -263,12 +257,12 @@ class Probed:
         return [f"{name}: {cost}" for name, cost in self.lacking.items()]
 
 
-def probed(host: Host) -> Probed:
+def probed(host: Host) -> ProbeResult:
     """What the agent finds missing on a host; a probe that fails says nothing is."""
     try:
-        return Probed(capabilities_lacking(host))
+        return ProbeResult(capabilities_lacking(host))
     except (ConfigurationError, MachineLacks, RunFailed) as error:
-        return Probed({}, str(error))
+        return ProbeResult({}, str(error))
 
 
 def capabilities_lacking(host: Host) -> dict[str, str]:
@@ -277,7 +271,7 @@ def capabilities_lacking(host: Host) -> dict[str, str]:
     Raises what `programs.answered` raises.
     """
     done = host.run([host.agent(), "probe", "--format", "json"], timeout_s=QUICK_S)
-    probed = answered("the probe", host, done).get("capabilities")
+    probed = report_of("the probe", host, done).get("capabilities")
     found = {}
     for capability in probed if isinstance(probed, list) else []:
         if isinstance(capability, dict) and capability.get("available") is False:

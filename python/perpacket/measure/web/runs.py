@@ -6,7 +6,7 @@ A load may read a trace before it asks for anything: the warm-up begins when pac
 profile begins after the load's warm-up, and the load is stopped when the profile is complete, so
 that its whole window sees the load. What a packet costs comes from the profile's own window alone:
 packets, processor time and requests are counted at the same two instants. The load's rates are over
-its own, slightly longer window. Whatever was started is stopped, however the run ends.
+its own, slightly longer window. Every program is stopped when the run ends or fails.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from perpacket.measure.processor_counts import Ticks, idle_share, read_frames, r
 from perpacket.measure.programs import Answer, Profiled
 from perpacket.measure.web import peers
 from perpacket.measure.web.files import Files
-from perpacket.measure.web.plan import LEAD_S, Plan, fitted
-from perpacket.measure.web.summary import Answers, summarize
+from perpacket.measure.web.plan import LEAD_S, Plan, with_available_events
+from perpacket.measure.web.summary import RunReports, summarize
 from perpacket.study.point import Point
 from perpacket.study.runner import Outcome
 
@@ -50,8 +50,8 @@ LISTENING_ADDRESS = r"listening on (\S+)"
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
-    """What the runner holds for its runs."""
+class WebSetup:
+    """The testbeds and files of the runs."""
 
     direct: Testbed
     delayed: Testbed | None
@@ -60,9 +60,9 @@ class Stage:
     may_sample: bool = True
     """Whether the server's machine lets us sample what its processors run."""
 
-    def fitted(self, plan: Plan) -> Plan:
+    def with_available_events(self, plan: Plan) -> Plan:
         """The plan with what its profile samples here."""
-        return fitted(plan, self.may_sample)
+        return with_available_events(plan, self.may_sample)
 
     def testbed(self, plan: Plan) -> Testbed:
         """The testbed of a plan, with its latency.
@@ -77,15 +77,15 @@ class Stage:
         return self.delayed
 
 
-Setup = Callable[[], Stage]
-"""Gives what the runner holds; raises `RunFailed` when it holds nothing."""
+Setup = Callable[[], WebSetup]
+"""Returns the runner's setup; raises `RunFailed` when there is none."""
 
 
 class TimedRun:
-    """What every measured run is to the driver: it takes a time, and can be cancelled."""
+    """A measured run: it has an expected time and can be cancelled."""
 
     def __init__(self, expected_s: float) -> None:
-        """A run that takes about so long."""
+        """A run that takes about `expected_s`."""
         self._expected_s = expected_s
         self._began_s: float | None = None
         self._cancelled = False
@@ -97,7 +97,7 @@ class TimedRun:
         return Outcome(result, {"wall_s": time.monotonic() - began_s}, raw=raw)
 
     def measure(self) -> tuple[Mapping[str, object], Mapping[str, object]]:
-        """The observation, and what the programs said, whole."""
+        """The observation, and the complete reports of the programs."""
         raise NotImplementedError
 
     def progress(self) -> tuple[int, int]:
@@ -111,21 +111,21 @@ class TimedRun:
         """Make `run` raise `Interrupted` soon."""
         self._cancelled = True
 
-    def sleep(self, duration_s: float, watched: Watched) -> None:
-        """Wait while the watched process must live."""
+    def sleep(self, duration_s: float, monitored: MonitoredProcess) -> None:
+        """Wait; raise an error when the monitored process ends."""
         until_s = time.monotonic() + duration_s
         while (left_s := until_s - time.monotonic()) > 0:
             self.check_cancelled()
-            watched.check()
+            monitored.check()
             time.sleep(min(POLL_S, left_s))
 
-    def finish(self, watched: Watched, timeout_s: float) -> Answer:
-        """Wait for a process to end by itself; what it answered."""
+    def finish(self, monitored: MonitoredProcess, timeout_s: float) -> Answer:
+        """Wait for a process to end by itself; its report."""
         until_s = time.monotonic() + timeout_s
-        while watched.process.poll() is None and time.monotonic() < until_s:
+        while monitored.process.poll() is None and time.monotonic() < until_s:
             self.check_cancelled()
             time.sleep(POLL_S)
-        return programs.answered(watched.name, watched.host, watched.process.result(POLL_S))
+        return programs.report_of(monitored.name, monitored.host, monitored.process.result(POLL_S))
 
     def check_cancelled(self) -> None:
         """Raise `Interrupted` once the run was cancelled."""
@@ -143,18 +143,18 @@ class MeasuredRun(TimedRun):
 
     def measure(self) -> tuple[Mapping[str, object], Mapping[str, object]]:
         """Set up, measure and sum up."""
-        stage = self._setup()
-        self.plan = stage.fitted(self.plan)
-        testbed = stage.testbed(self.plan)
-        answers = _web(testbed, stage.files, self) if self.plan.is_web else _stream(testbed, self)
+        setup = self._setup()
+        self.plan = setup.with_available_events(self.plan)
+        testbed = setup.testbed(self.plan)
+        answers = _web(testbed, setup.files, self) if self.plan.is_web else _stream(testbed, self)
         return summarize(self.plan, answers), answers.raw()
 
 
-class Watched:
-    """A process that must live as long as the run does."""
+class MonitoredProcess:
+    """A process that must run until the end of the run."""
 
     def __init__(self, name: str, host: Host, process: Process) -> None:
-        """Watch `process`, called `name` in messages."""
+        """Monitor `process`, called `name` in messages."""
         self.name, self.host, self.process = name, host, process
 
     def check(self) -> None:
@@ -162,66 +162,70 @@ class Watched:
         status = self.process.poll()
         if status == programs.STATUS_LACKING:
             raise MachineLacks(
-                f"{self.name} on {self.host.name}: {programs.said(self.process.result())}"
+                f"{self.name} on {self.host.name}: {programs.last_error(self.process.result())}"
             )
         if status == 0:
             raise RunFailed(f"{self.name} on {self.host.name} ended before the profile did")
         if status is not None:
             raise RunFailed(
                 f"{self.name} on {self.host.name} died in the middle of the run, with status "
-                f"{status}: {programs.said(self.process.result())}"
+                f"{status}: {programs.last_error(self.process.result())}"
             )
 
     def stopped(self) -> Answer:
-        """End it and take its answer, which `SIGINT` makes it print."""
+        """Stop it and return its report, which it prints on `SIGINT`."""
         self.process.stop(GRACE_S)
         done = self.process.result()
         if done.returncode == INTERRUPTED:
             # It was asked to end, and did.
             done = replace(done, returncode=0)
-        return programs.answered(self.name, self.host, done)
+        return programs.report_of(self.name, self.host, done)
 
 
 INTERRUPTED = 130
-"""The agent's exit status after a signal; it has printed its answer all the same."""
+"""The agent's exit status after a signal; it has printed its report nevertheless."""
 
 
 @contextmanager
 def started(
     name: str, host: Host, command: Sequence[str], cpus: Sequence[int] | None = None
-) -> Iterator[Watched]:
+) -> Iterator[MonitoredProcess]:
     """Start a command and make sure that it has ended afterwards."""
     process = host.start(command, cpus=host.cpus if cpus is None else cpus)
     try:
-        yield Watched(name, host, process)
+        yield MonitoredProcess(name, host, process)
     finally:
         if process.poll() is None:
             process.stop()
 
 
-def ready(watched: Watched, pattern: str) -> re.Match[str]:
+def ready(monitored: MonitoredProcess, pattern: str) -> re.Match[str]:
     """Wait until a program listens; raises `RunFailed` when it ends or takes too long."""
     try:
-        return watched.process.wait_for_line(pattern, READY_S)
+        return monitored.process.wait_for_line(pattern, READY_S)
     except RunFailed as error:
-        watched.check()
-        raise RunFailed(f"{watched.name} on {watched.host.name} does not listen: {error}") from None
+        monitored.check()
+        raise RunFailed(
+            f"{monitored.name} on {monitored.host.name} does not listen: {error}"
+        ) from None
 
 
-def _web(testbed: Testbed, files: Files, run: MeasuredRun) -> Answers:
+def _web(testbed: Testbed, files: Files, run: MeasuredRun) -> RunReports:
     """A web server under load from every client."""
     plan, server = run.plan, testbed.server
     root = files.root(server, plan)
     with ExitStack() as stack:
         if plan.is_foreign:
             command, url = _foreign(server, files, plan, root)
-            watched = stack.enter_context(started("the server", server, command))
-            _wait_until_it_answers(watched, testbed.clients[0], url + programs.load_path(plan), run)
+            monitored = stack.enter_context(started("the server", server, command))
+            _wait_until_it_answers(
+                monitored, testbed.clients[0], url + programs.load_path(plan), run
+            )
             requests_url = ""
         else:
             command = programs.serve_web(server, plan, root)
-            watched = stack.enter_context(started("the server", server, command))
-            url = ready(watched, LISTENING_URL)[1].rstrip("/")
+            monitored = stack.enter_context(started("the server", server, command))
+            url = ready(monitored, LISTENING_URL)[1].rstrip("/")
             # A full pool answers in seconds, if at all: the profile would wait for it.
             is_pool = plan.architecture in POOLS
             requests_url = "" if is_pool else url + programs.REPORT_PATH
@@ -230,11 +234,11 @@ def _web(testbed: Testbed, files: Files, run: MeasuredRun) -> Answers:
             stack.enter_context(started("the load", client, command))
             for client, command in _client_commands(testbed, files, run, url)
         ]
-        warm_up(server, run, plan.warmup_s, [watched, *clients], idle_frames)
-        window = profile_of(testbed, run, plan, requests_url, watched, clients)
+        warm_up(server, run, plan.warmup_s, [monitored, *clients], idle_frames)
+        window = profile_of(testbed, run, plan, requests_url, monitored, clients)
         loads = [client.stopped() for client in clients]
-        watched.check()
-        answer = None if plan.is_foreign else watched.stopped()
+        monitored.check()
+        answer = None if plan.is_foreign else monitored.stopped()
         network = testbed.network_report()
     return window.answers(loads, answer, network)
 
@@ -260,7 +264,9 @@ def _client_commands(
         yield client, programs.load_http(client, run.plan, url, part, seed, trace)
 
 
-def _wait_until_it_answers(watched: Watched, client: Host, url: str, run: MeasuredRun) -> None:
+def _wait_until_it_answers(
+    monitored: MonitoredProcess, client: Host, url: str, run: MeasuredRun
+) -> None:
     """Ask a server that says nothing of its own until it answers."""
     once = ["load", "http", url, "--connections", "1", "--requests", "1", "--format", "json"]
     until_s = time.monotonic() + READY_S
@@ -268,15 +274,14 @@ def _wait_until_it_answers(watched: Watched, client: Host, url: str, run: Measur
         done = client.run([client.agent(), *once], timeout_s=READY_S)
         if done.returncode == 0:
             return
-        watched.check()
+        monitored.check()
         if done.returncode == programs.STATUS_USAGE or time.monotonic() > until_s:
-            raise RunFailed(
-                f"the server does not answer {url} within {READY_S:g} s: {programs.said(done)}"
-            )
-        run.sleep(POLL_S, watched)
+            reason = programs.last_error(done)
+            raise RunFailed(f"the server does not answer {url} within {READY_S:g} s: {reason}")
+        run.sleep(POLL_S, monitored)
 
 
-def _stream(testbed: Testbed, run: MeasuredRun) -> Answers:
+def _stream(testbed: Testbed, run: MeasuredRun) -> RunReports:
     """The bulk sender on the machine under test, with a far end on every client."""
     plan, server, count = run.plan, testbed.server, len(testbed.clients)
     with ExitStack() as stack:
@@ -307,10 +312,10 @@ class Window:
 
     def answers(
         self, loads: Sequence[Answer], server: Answer | None, network: Mapping[str, object] | None
-    ) -> Answers:
-        """With what the other programs said."""
+    ) -> RunReports:
+        """With the reports of the other programs."""
         idle = (self.server_idle, self.client_idle)
-        return Answers(self.profile, loads, server, network, *idle, self.server_process)
+        return RunReports(self.profile, loads, server, network, *idle, self.server_process)
 
 
 def profile_of(
@@ -318,25 +323,25 @@ def profile_of(
     run: TimedRun,
     plan: Profiled,
     requests_url: str,
-    watched: Watched,
-    loads: Sequence[Watched],
+    monitored: MonitoredProcess,
+    loads: Sequence[MonitoredProcess],
 ) -> Window:
     """The profile of the server, and what the kernel counted of it and its clients meanwhile.
 
     A load that ended within the window would have left part of it without load.
     """
     server, clients = testbed.server, testbed.clients
-    pid = watched.process.pid
+    pid = monitored.process.pid
     process_before = process_tree.read(server, pid)
     before = [ticks_of(host) for host in (server, *clients)]
     command = programs.profile(server, plan, pid, requests_url)
     with started("the profile", server, command) as profile:
-        run.sleep(plan.window_s, watched)
+        run.sleep(plan.window_s, monitored)
         after = [ticks_of(host) for host in (server, *clients)]
         process_after = process_tree.read(server, pid)
         for load in loads:
             load.check()
-        answer = programs.answered("the profile", server, profile.process.result(GRACE_S))
+        answer = programs.report_of("the profile", server, profile.process.result(GRACE_S))
     idle = [
         idle_share(earlier, later, host.cpus)
         for earlier, later, host in zip(before, after, (server, *clients), strict=True)
@@ -350,7 +355,7 @@ def warm_up(
     server: Host,
     run: TimedRun,
     warmup_s: float,
-    programs_run: Sequence[Watched],
+    programs_run: Sequence[MonitoredProcess],
     idle_frames: int,
 ) -> None:
     """Wait until the load has begun, and then for its warm-up; all programs must live."""
@@ -378,7 +383,7 @@ def text_of(host: Host, path: str) -> str:
     """One of the kernel's text files on a host; raises `RunFailed` naming it."""
     done = host.run(["cat", path], timeout_s=GRACE_S)
     if done.returncode:
-        raise RunFailed(f"{path} on {host.name} cannot be read: {programs.said(done)}")
+        raise RunFailed(f"{path} on {host.name} cannot be read: {programs.last_error(done)}")
     return done.stdout
 
 

@@ -42,8 +42,8 @@ RATES = ("requests_per_s", "content_mbps", "goodput_bps")
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
-    """What the programs of one run said, and how idle the processors were meanwhile."""
+class RunReports:
+    """The reports of the programs of one run, and how idle the processors were."""
 
     profile: Answer
     loads: Sequence[Answer]
@@ -52,7 +52,7 @@ class Answers:
     server_idle: float
     client_idle: float
     server_process: Mapping[str, object] | None = None
-    """What the kernel counted of the server's processes; None where it does not tell."""
+    """What the kernel counted of the server's processes; None where it does not count them."""
 
     def raw(self) -> dict[str, object]:
         """The answers whole, by the names of their files."""
@@ -64,8 +64,8 @@ class Answers:
         return found
 
 
-def summarize(plan: Plan, answers: Answers) -> dict[str, object]:
-    """The observation; raises `RunFailed` when an answer lacks what it must hold."""
+def summarize(plan: Plan, answers: RunReports) -> dict[str, object]:
+    """The observation; raises `RunFailed` when an answer lacks a required value."""
     profile = answers.profile
     if "layers" not in profile:
         raise RunFailed("the profile has no layers: it is not the profile of this version")
@@ -196,7 +196,7 @@ def _share_of_others(profile: Answer) -> float:
     return number(others.get("share", 0))
 
 
-def _doubts(plan: Plan, answers: Answers, result: Mapping[str, object]) -> dict[str, bool]:
+def _doubts(plan: Plan, answers: RunReports, result: Mapping[str, object]) -> dict[str, bool]:
     """What casts doubt on the run, each as a flag."""
     kept = True
     if plan.rate_mbps and not plan.is_web:
@@ -221,7 +221,7 @@ def number(value: object) -> float:
     Raises `RunFailed` naming it.
     """
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise RunFailed(f"{value!r} stands where a program must say a number")
+        raise RunFailed(f"{value!r} is not a number, which a program's report needs here")
     return float(value)
 
 
