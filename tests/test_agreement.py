@@ -1,6 +1,6 @@
-"""Ways that are one and the same agree, others differ, and what cannot be measured is left out.
+"""Equal methods agree, different ones differ, and points that cannot be measured are left out.
 
-No server and no simulator is needed: the runs here follow the models' own equations, or depart from
+No server and no simulator is needed: the invented runs follow the models' equations, or depart from
 them by a known amount.
 """
 
@@ -40,7 +40,7 @@ ON_NIC = {0: 0.0, 512: 0.2, 1024: 0.4, 4096: 0.9}
 """Share of the work on the NIC at each number of connections."""
 
 GROWTH = 1.1
-"""What a simulated request costs at many connections over what it costs at few."""
+"""The cost of a simulated request at many connections over its cost at few."""
 
 
 def numbers(point: Point) -> tuple[str, int, int, int]:
@@ -52,12 +52,12 @@ def numbers(point: Point) -> tuple[str, int, int, int]:
 
 
 def jittered(value: float, seed: int) -> float:
-    """A value that seeds spread by some per cent."""
+    """The value with a deviation of some per cent that depends on the seed."""
     return value * (1 + seed / 100)
 
 
 def measured(point: Point, seed: int) -> dict[str, object]:
-    """A server whose costs are a line in the segments, and that is half busy with 4 connections."""
+    """A server whose cost is linear in the segments, half busy with 4 connections."""
     question, size, connections, _ = numbers(point)
     segments = 6 + 2 * -(-size // 1460)
     stack, whole = 1000 + 500 * segments, 3000 + 800 * segments
@@ -81,7 +81,7 @@ def measured(point: Point, seed: int) -> dict[str, object]:
 
 
 def simulated(point: Point, seed: int) -> dict[str, object]:
-    """A host that hands off as the model has it, and whose requests get dearer with connections."""
+    """A host that follows the handoff model; its requests cost more with more connections."""
     question, _, connections, on_nic = numbers(point)
     rate = jittered(
         20_000 / (GROWTH if connections > 64 and question == "connections" else 1), seed
@@ -108,7 +108,7 @@ def simulated(point: Point, seed: int) -> dict[str, object]:
 
 @dataclass
 class Invented:
-    """A run of either way."""
+    """A measured or a simulated run."""
 
     point: Point
     seed: int
@@ -128,7 +128,7 @@ class Invented:
 
 @dataclass
 class Runner:
-    """Prepares runs, and can be asked to hold a testbed."""
+    """Prepares runs, and can set up a testbed."""
 
     log: list[str] = field(default_factory=list)
     lack: str = ""
@@ -154,7 +154,7 @@ def invented(runner: Runner, *only: str) -> Study:
 
 
 def by_pair(contrasts: list[MethodComparison]) -> dict[tuple[str, str, str], MethodComparison]:
-    """The contrasts by scenario and ways."""
+    """The comparisons by scenario and methods."""
     return {(row.scenario, row.first.method, row.second.method): row for row in contrasts}
 
 
@@ -168,7 +168,7 @@ def contrasts(run: RunDirectory) -> dict[tuple[str, str, str], MethodComparison]
     return by_pair(list(analyze(run.study(), run).methods))
 
 
-def test_a_way_that_follows_a_model_agrees_with_it(
+def test_a_method_that_follows_a_model_agrees_with_it(
     contrasts: Mapping[tuple[str, str, str], MethodComparison],
 ) -> None:
     for pair in (
@@ -188,7 +188,7 @@ def test_a_way_that_follows_a_model_agrees_with_it(
     assert half_busy.second.interval.value == pytest.approx(200)
 
 
-def test_a_way_that_departs_from_a_model_differs_by_as_much_and_says_why(
+def test_a_method_that_departs_from_a_model_differs_by_that_amount_with_the_violated_assumption(
     contrasts: Mapping[tuple[str, str, str], MethodComparison],
 ) -> None:
     row = contrasts["512 connections", "simulated", "bound by the server, simulated"]
@@ -212,7 +212,7 @@ def test_a_way_that_departs_from_a_model_differs_by_as_much_and_says_why(
     assert any("the clients were nearly busy" in warning for warning in row.warnings)
 
 
-def test_what_feeds_a_model_is_not_called_its_prediction(
+def test_the_inputs_of_a_model_are_not_compared_with_it(
     contrasts: Mapping[tuple[str, str, str], MethodComparison],
 ) -> None:
     fed = f"{FEEDING} connections on the NIC"
@@ -229,7 +229,7 @@ def test_simulations_run_before_anything_is_measured(tmp_path: Path) -> None:
     assert runner.log == ["simulated"] * 9 + ["measured"] * 9
 
 
-def test_where_nothing_can_be_measured_the_rest_runs_and_that_is_said(
+def test_without_measurement_the_simulations_run_and_the_note_has_the_reason(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     runner = Runner(lack="perf is forbidden")
@@ -247,7 +247,7 @@ def test_where_nothing_can_be_measured_the_rest_runs_and_that_is_said(
     assert "perf is forbidden" in err
 
 
-def test_a_part_of_either_kind_that_is_missing_is_run_again(tmp_path: Path) -> None:
+def test_resume_runs_missing_points_of_both_kinds(tmp_path: Path) -> None:
     runner = Runner()
     study = invented(runner, "connections")
     directory = start.run(study, tmp_path / "run", seeds=SEEDS)
@@ -258,7 +258,7 @@ def test_a_part_of_either_kind_that_is_missing_is_run_again(tmp_path: Path) -> N
     assert runner.log == ["simulated", "measured"]
 
 
-def test_each_part_gets_the_parameters_that_are_its_own() -> None:
+def test_each_kind_of_point_accepts_its_own_parameters() -> None:
     study = library.find("agreement")
     given = (("run.duration_s", "1"), ("run.packets", "5000"), ("nic.lowat", "128"))
     for point in configuration_file.resolve(study, "1", (), given).points:
@@ -272,7 +272,7 @@ def test_each_part_gets_the_parameters_that_are_its_own() -> None:
 
 
 @pytest.mark.parametrize("length", LENGTHS)
-def test_a_run_is_found_again_with_its_scope(length: Length) -> None:
+def test_an_opened_run_has_its_length_and_experiments(length: Length) -> None:
     study = library.find("agreement", length, only=("share", "handoff"))
     found = configuration_file.study_of(
         configuration_file.resolve(study, "1", (1,), (("run.packets", "9"),))
@@ -282,13 +282,13 @@ def test_a_run_is_found_again_with_its_scope(length: Length) -> None:
     assert found.simulated == study.simulated
 
 
-def test_the_usual_run_takes_four_minutes_at_most_on_the_measured_side() -> None:
+def test_the_default_length_measures_for_four_minutes_at_most() -> None:
     study = library.find("agreement")
     points = [point for point in study.points if point.name not in study.simulated]
     assert sum(read_plan(point).expected_s for point in points) * len(study.seeds) <= 240
 
 
-def test_the_verb_prints_the_ways_and_the_page_shows_them(
+def test_the_verb_and_the_page_show_the_comparisons_of_methods(
     run: RunDirectory, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert app.run(["study", "report", str(run.path), "--format", "json"]) == 0
@@ -304,7 +304,7 @@ def test_the_verb_prints_the_ways_and_the_page_shows_them(
     assert "perpacket study run agreement --replications 3" in page
 
 
-def test_a_simulated_option_is_for_the_parts_that_simulate(
+def test_an_option_of_simulations_applies_to_the_simulated_points(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     status = app.run(["study", "run", "agreement", "--seeds", "2", "--output", str(tmp_path / "r")])
@@ -312,7 +312,7 @@ def test_a_simulated_option_is_for_the_parts_that_simulate(
     assert "--seeds: that is for simulated" in capfd.readouterr().err
 
 
-def test_verdicts_are_the_intervals() -> None:
+def test_verdicts_follow_from_the_intervals() -> None:
     def verdict(first: list[float], second: list[float], runs: str = "b") -> Agreement:
         sides = [
             MethodValue(name, name, dict(enumerate(values)))
@@ -325,5 +325,5 @@ def test_verdicts_are_the_intervals() -> None:
     assert verdict([10, 60, 90], [10, 11, 12]) is Agreement.TOO_WIDE
     assert verdict([10], [20]) is Agreement.ONE_RUN
     assert verdict([10, 11], []) is Agreement.LEFT_OUT
-    # Fed by the same runs they are paired: a small difference that is always there counts.
+    # Methods with the same runs are paired: a small constant difference counts.
     assert verdict([10, 50, 90], [11, 51.01, 91], runs="a") is Agreement.DIFFER

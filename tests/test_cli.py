@@ -30,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("fake_core", "fake_report")
 
 @dataclass(frozen=True)
 class Done:
-    """What one command line did."""
+    """The output and the exit status of one command line."""
 
     status: int
     out: str
@@ -223,7 +223,7 @@ def test_without_a_verb_there_is_help_and_no_error(perpacket: CommandLine) -> No
         assert "error:" not in done.err
 
 
-def test_a_closed_standard_output_is_said_and_exits_with_4(
+def test_a_closed_standard_output_is_an_error_with_exit_status_4(
     perpacket: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
@@ -308,7 +308,7 @@ def test_an_unexpected_error_shows_where_it_arose_and_exits_with_4(
 
 
 @pytest.mark.parametrize("arguments", [["simulate", "bulk"], ["trace", "info", "a.log"], ["demo"]])
-def test_without_the_core_the_exit_status_is_3_and_the_way_out_is_named(
+def test_without_the_core_the_exit_status_is_3_with_a_hint(
     perpacket: CommandLine, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "perpacket._core", None)
@@ -318,7 +318,7 @@ def test_without_the_core_the_exit_status_is_3_and_the_way_out_is_named(
     assert "make setup" in done.err
 
 
-def test_a_timeline_says_the_same_in_every_format(perpacket: CommandLine, tmp_path: Path) -> None:
+def test_a_timeline_is_the_same_in_every_format(perpacket: CommandLine, tmp_path: Path) -> None:
     for suffix in ("csv", "json", "parquet"):
         file = tmp_path / f"timeline.{suffix}"
         done = perpacket("simulate", "W-4096-P-L-FCFS-400", "--timeline", str(file), "--quiet")
@@ -423,7 +423,7 @@ def observation_results(path: Path) -> dict[str, object]:
 
 
 def start_study(path: Path) -> subprocess.Popen[str]:
-    """A study in a process of its own that made five observations and makes no more."""
+    """A study in its own process, stopped after five observations."""
     command = [sys.executable, str(FAKE), *split("study run osdi06 --seeds 2 --workers 2")]
     process = subprocess.Popen(
         [*command, "--output", str(path)],
@@ -437,7 +437,7 @@ def start_study(path: Path) -> subprocess.Popen[str]:
 
 
 def wait_until(process: subprocess.Popen[str], happened: Callable[[], bool]) -> None:
-    """Wait for something that a running process does."""
+    """Wait until a condition is true while a process runs."""
     deadline = time.monotonic() + PATIENCE_S
     while not happened():
         assert process.poll() is None, process.communicate()
@@ -510,7 +510,7 @@ def test_sigterm_keeps_what_is_finished_and_exits_with_143(
     assert f"perpacket study resume {path}" in err
 
 
-def test_a_second_sigterm_does_not_break_off_what_the_first_one_began() -> None:
+def test_a_second_sigterm_does_not_interrupt_the_end_that_the_first_began() -> None:
     before = signal.getsignal(signal.SIGTERM)
     with termination.interrupt_on_sigterm() as request:
         with pytest.raises(KeyboardInterrupt):
@@ -524,7 +524,7 @@ def test_a_second_sigterm_does_not_break_off_what_the_first_one_began() -> None:
     ("arguments", "status"),
     [("study list", 0), ("study new", 0), ("model laws --published", 0), ("simulate bulk", 0)],
 )
-def test_a_reader_who_has_gone_changes_no_exit_status(arguments: str, status: int) -> None:
+def test_a_closed_pipe_changes_no_exit_status(arguments: str, status: int) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     done = subprocess.run(
@@ -541,8 +541,8 @@ def test_a_reader_who_has_gone_changes_no_exit_status(arguments: str, status: in
     assert "BrokenPipe" not in done.stderr
 
 
-def test_a_fork_that_is_terminated_just_ends() -> None:
-    """The library for namespaces forks, and ends its forks by SIGTERM."""
+def test_a_terminated_fork_ends_without_a_message() -> None:
+    """The library for namespaces forks, and terminates its forks with SIGTERM."""
     with termination.interrupt_on_sigterm() as request:
         child = os.fork()
         if not child:

@@ -77,7 +77,7 @@ def test_a_run_whose_process_dies_is_done_again(tmp_path: Path) -> None:
     assert results(died) == results(whole)
 
 
-def test_a_run_that_kills_every_process_is_named_and_takes_nothing_with_it(tmp_path: Path) -> None:
+def test_a_run_that_kills_every_process_is_named_and_others_continue(tmp_path: Path) -> None:
     runner = TravellingRunner(deadly="a-2")
     directory = begin(tmp_path / "run", runner)
     with pytest.raises(RunFailed, match="point a, seed 2") as caught:
@@ -86,7 +86,7 @@ def test_a_run_that_kills_every_process_is_named_and_takes_nothing_with_it(tmp_p
     assert {row.seed for row in directory.read_observations()} == {1}
 
 
-def test_a_failure_in_a_process_is_told_as_in_a_thread(tmp_path: Path) -> None:
+def test_a_failure_in_a_process_is_reported_as_in_a_thread(tmp_path: Path) -> None:
     said = []
     for executor in (ThreadExecutor(1), ProcessExecutor(1)):
         runner = TravellingRunner(failing="c-1")
@@ -188,7 +188,7 @@ def cluster(folder: Path, workers: int) -> Iterator[tuple[str, list[subprocess.P
         yield address, started
 
 
-def test_a_cluster_gives_the_same_bytes_though_a_worker_dies(tmp_path: Path) -> None:
+def test_a_cluster_produces_the_same_bytes_when_a_worker_dies(tmp_path: Path) -> None:
     runner = TravellingRunner(hold_s=0.1)
     with cluster(tmp_path, 2) as (address, workers):
         executor = ClusterExecutor(address)
@@ -256,7 +256,7 @@ def test_a_worker_that_closes_its_pipe_and_lives_is_ended(monkeypatch: pytest.Mo
     assert [job.seed for job in waiting] == [1]
 
 
-def test_the_reason_of_a_failure_is_told_before_others_are_stopped_by_it() -> None:
+def test_the_reason_of_a_failure_is_reported_before_others_are_stopped_by_it() -> None:
     executor = ThreadExecutor(1)
     stopped_when_told: list[bool] = []
 
@@ -280,7 +280,7 @@ class CountedWorkers:
         return {f"worker {n}": 1 for n in range(self.counts.pop(0))}
 
 
-def test_a_cluster_that_lost_its_workers_is_said_to_be_waited_for(
+def test_a_remark_reports_the_wait_for_a_cluster_without_workers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("perpacket.run.cluster.LOOK_S", 0.0)

@@ -17,7 +17,7 @@ MEMORY_AND_CACHE = [[15.0, 18.0, 12.0], [45.0, 48.0, 51.0], [25.0, 28.0, 19.0], 
 """Jain, example 18.1: a 2^2 3 design."""
 
 
-def test_the_worked_example_gives_its_effects_and_shares() -> None:
+def test_the_worked_example_has_the_published_effects_and_shares() -> None:
     found = allocate(factorial.full(["A", "B"]), MEMORY_AND_CACHE)
     effects = [found.effects[name].value for name in [(), ("A",), ("B",), ("A", "B")]]
     assert effects == [41.0, 21.5, 9.5, 5.0]
@@ -26,7 +26,7 @@ def test_the_worked_example_gives_its_effects_and_shares() -> None:
     assert round(100 * found.error_share, 2) == 1.45
 
 
-def test_the_worked_example_gives_its_intervals() -> None:
+def test_the_worked_example_has_the_published_intervals() -> None:
     """Example 18.3 prints them at 90 %, with t = 1.86 and 1.03 as an effect's deviation."""
     found = allocate(factorial.full(["A", "B"]), MEMORY_AND_CACHE, confidence=0.90)
     main = found.effects["A",]
@@ -45,7 +45,7 @@ def test_shares_sum_to_one_unless_nothing_varies(responses: list[list[float]]) -
 
 
 @given(rows)
-def test_effects_give_back_every_mean(responses: list[list[float]]) -> None:
+def test_effects_reproduce_every_mean(responses: list[list[float]]) -> None:
     design = factorial.full(["a", "b", "c"])
     found = allocate(design, responses)
     for place, row in enumerate(responses):
@@ -56,7 +56,7 @@ def test_effects_give_back_every_mean(responses: list[list[float]]) -> None:
         assert rebuilt == pytest.approx(math.fsum(row) / len(row), abs=1e-6)
 
 
-def test_a_half_fraction_confounds_what_its_generator_says() -> None:
+def test_a_half_fraction_confounds_the_effects_of_its_generator() -> None:
     design = factorial.fraction(["A", "B", "C"], {"D": ["A", "B", "C"]})
     assert len(design.runs) == 8
     assert design.resolution == 4
@@ -79,7 +79,7 @@ def test_a_full_design_confounds_nothing() -> None:
     assert len(set(design.runs)) == 8
 
 
-def test_without_replications_there_is_no_error_to_judge_by() -> None:
+def test_without_replications_effects_have_no_interval() -> None:
     found = allocate(factorial.full(["A"]), [[1.0], [3.0]])
     assert not found.effects["A",].is_bounded
     assert not found.significant(("A",))
@@ -89,7 +89,7 @@ def test_without_replications_there_is_no_error_to_judge_by() -> None:
     ("factors", "generators"),
     [([], {}), (["A", "A"], {}), (["A", "B"], {"C": ["A"]}), (["A", "B"], {"C": ["A", "D"]})],
 )
-def test_a_design_that_is_none_is_refused(
+def test_an_invalid_design_is_an_error(
     factors: list[str], generators: dict[str, list[str]]
 ) -> None:
     with pytest.raises(StudyError):

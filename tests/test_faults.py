@@ -245,7 +245,7 @@ def test_a_run_of_an_unknown_schema_is_named_and_not_written_over(
     assert file.read_bytes() == before
 
 
-def test_the_table_says_which_schema_it_has(tmp_path: Path) -> None:
+def test_the_table_has_its_schema(tmp_path: Path) -> None:
     directory = begun(tmp_path)
     import polars
 
@@ -269,7 +269,7 @@ def test_a_text_where_other_runs_have_a_number_is_damage(tmp_path: Path) -> None
         directory.read_observations()
 
 
-def test_a_damaged_environment_says_what_to_do(tmp_path: Path) -> None:
+def test_a_damaged_environment_is_an_error_with_a_hint(tmp_path: Path) -> None:
     directory = begun(tmp_path)
     (directory.path / "environment.json").write_text("{")
     with pytest.raises(CorruptObservation, match=r"environment\.json") as caught:

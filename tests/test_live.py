@@ -1,4 +1,4 @@
-"""`top`, `doctor` and the verbs of the agent, with an agent that says what it is told to."""
+"""`top`, `doctor` and the verbs of the agent, with a shell script as the agent."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ WINDOW = {
 
 @pytest.fixture
 def make_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeAgent:
-    """A function that makes a shell script the agent."""
+    """A function that installs a shell script as the agent."""
 
     def make(script: str) -> Path:
         agent = tmp_path / "agent"
@@ -55,7 +55,7 @@ def output_of(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> tuple[in
     return run(arguments), printed.getvalue()
 
 
-def test_top_says_packets_requests_and_busy_share_per_second(
+def test_top_prints_packets_requests_and_busy_share_per_second(
     make_agent: MakeAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_agent(f"echo '{json.dumps(WINDOW)}'")
@@ -65,7 +65,7 @@ def test_top_says_packets_requests_and_busy_share_per_second(
     assert first == ("10,000 packets/s sent · 5,000 received · 2,000 requests/s · CPU 75 % busy")
 
 
-def test_top_draws_a_bar_in_proportion_for_each_layer_that_cost_anything(
+def test_top_draws_a_bar_for_each_layer_with_a_cost(
     make_agent: MakeAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_agent(f"echo '{json.dumps(WINDOW)}'")
@@ -82,7 +82,7 @@ def test_top_shows_no_zero_for_what_was_not_counted(
     assert text.startswith("- packets/s sent · - received · CPU")
 
 
-def test_top_says_what_limits_its_numbers(
+def test_top_prints_the_limits_of_its_numbers(
     make_agent: MakeAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_agent(f"echo '{json.dumps(WINDOW)}'")
@@ -102,7 +102,7 @@ def test_top_ends_the_agent_when_its_duration_is_over(
 
 
 @pytest.mark.parametrize(("status", "error"), [(2, ConfigurationError), (3, MachineLacks)])
-def test_an_error_of_the_agent_is_ours_with_its_hint(
+def test_an_error_of_the_agent_is_reported_with_its_hint(
     make_agent: MakeAgent, status: int, error: type[Exception]
 ) -> None:
     make_agent(f"printf 'error: perf is forbidden\\n\\nhint: ask root\\n' >&2; exit {status}")
@@ -126,7 +126,7 @@ CAPABILITIES = {
 }
 
 
-def test_doctor_names_the_lack_its_cost_and_the_next_step(
+def test_doctor_prints_what_is_missing_its_effect_and_the_next_step(
     make_agent: MakeAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_agent(f"echo '{json.dumps(CAPABILITIES)}'")
@@ -137,13 +137,13 @@ def test_doctor_names_the_lack_its_cost_and_the_next_step(
     assert "to get it: set it to 1" in text
 
 
-def test_doctor_ends_with_3_when_what_is_required_is_not_there(make_agent: MakeAgent) -> None:
+def test_doctor_exits_with_3_when_a_required_capability_is_missing(make_agent: MakeAgent) -> None:
     make_agent(f"echo '{json.dumps(CAPABILITIES)}'")
     assert run(["doctor", "--require", "perf"]) == 3
     assert run(["doctor", "--require", "unicorns"]) == 2
 
 
-def test_an_agent_that_does_not_run_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_agent_that_does_not_run_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PERPACKET_AGENT", "/dev/null")
     with pytest.raises(MachineLacks, match="agent"):
         machine.of_the_kernel()

@@ -30,7 +30,7 @@ from perpacket.study.quantities import QUANTITIES, SEVEN
 from perpacket.study.runner import NamedRunner
 from perpacket.study.study import Study
 from printed import printed_figures
-from test_driver import FakeMeasuredRunner, FakeRun
+from test_measured_runs import FakeMeasuredRunner, FakeRun
 
 REFERENCES = {
     "tr05-450": "tr05-450.toml",
@@ -67,7 +67,7 @@ def test_the_cut_levels_take_ten_minutes_at_most(name: str) -> None:
     assert expected_ms * len(study.seeds) <= 600_000
 
 
-def test_a_short_study_is_told_in_seconds_and_a_long_one_in_minutes() -> None:
+def test_the_expected_time_is_in_seconds_for_a_short_study_and_in_minutes_for_a_long_one() -> None:
     from perpacket.cli.study import time_to_go
 
     study = library.find("breakdown", only=("ab",))
@@ -215,7 +215,7 @@ def test_a_change_is_asked_which_way_it_goes(
     assert (row.verdict, row.verdict_text) == (verdict, text)
 
 
-def test_an_interval_that_holds_nearly_everything_agrees_with_nothing() -> None:
+def test_an_interval_that_contains_nearly_every_value_agrees_with_none() -> None:
     share = replace(change(15.0), judged="value", quantity="busy_share.TCP", widest=20.0)
     wide, narrow = Interval(20.0, -30.0, 70.0, 2, 0.95), Interval(16.0, 12.0, 20.0, 2, 0.95)
     assert judge(share, "c", wide).verdict is Verdict.TOO_WIDE
@@ -340,7 +340,7 @@ def test_a_profile_of_the_published_shape_is_found_to_have_it(
     assert limited == ("the clients were nearly busy and may have been the limit in block 1, 2, 3",)
 
 
-def test_the_page_speaks_of_measurements_and_says_what_failed_and_was_left_out(
+def test_the_page_uses_terms_of_measurements_and_lists_failed_and_left_out_points(
     run: tuple[Study, RunDirectory], tmp_path: Path
 ) -> None:
     page = html.write(analyze(*run), tmp_path / "report.html").read_text()

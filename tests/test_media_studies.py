@@ -42,7 +42,7 @@ from perpacket.study.runner import Outcome, SetupDescription
 from printed import printed_figures
 from quiet import skip_if_disturbed
 from requirements import skip
-from test_driver import FakeMeasuredRunner, FakeRun
+from test_measured_runs import FakeMeasuredRunner, FakeRun
 
 NAMES = ("media-servers", "sensitivity", "double-buffer")
 
@@ -101,7 +101,7 @@ def measured(*points: Point) -> tuple[list[Outcome], SetupDescription]:
         return [runner.prepare(each, 1, timeline=False).run() for each in points], setup
 
 
-def test_an_observation_holds_what_clients_saw_and_what_that_took_of_the_server(log: Path) -> None:
+def test_an_observation_has_the_results_of_clients_and_their_cost_at_the_server(log: Path) -> None:
     (outcome,), setup = measured(point("double", server__buffering="double"))
     result = outcome.result
     assert (result["clients"], result["played"], result["refused"]) == (4, 3, 1)
@@ -121,7 +121,7 @@ def test_an_observation_holds_what_clients_saw_and_what_that_took_of_the_server(
     assert "pmu: time alone, no cycles" in could_not
 
 
-def test_multiple_media_are_dropped_and_read_slowly_and_the_report_says_so(
+def test_multiple_media_are_dropped_and_read_slowly_and_the_report_explains_it(
     log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(fake_agent.WRONG_BYTES, "2")
@@ -346,7 +346,7 @@ def test_published_changes_are_between_levels_of_the_cut_study(name: str) -> Non
     assert [row.figure for row in cut.published] == [row.figure for row in full.published]
 
 
-def test_the_variation_is_divided_as_the_design_says() -> None:
+def test_the_variation_is_divided_by_the_effects_of_the_design() -> None:
     # 10 + 4 clients + 2 encoding + 1 clients x encoding, with +1 and -1 as levels.
     responses = [[10 + 4 * a + 2 * b + a * b] * 3 for a, b, _ in DESIGN.runs]
     parts = variation.divided(DESIGN, responses)

@@ -160,7 +160,7 @@ def test_bench_memory_gives_the_bandwidth_of_its_largest_copy() -> None:
         ({"layers": {}}, "no copy at stride 1"),
     ],
 )
-def test_a_report_that_holds_no_memory_bandwidth_is_refused(
+def test_a_report_without_memory_bandwidth_is_an_error(
     report: dict[str, object], complaint: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=complaint):
@@ -334,7 +334,7 @@ def test_a_catalogue_of_impossible_numbers_or_doubled_names_is_refused(
         bounds.read_catalogue(file)
 
 
-def test_a_transaction_over_a_bus_that_a_server_lacks_is_said_to_be_left_out(
+def test_a_transaction_over_a_bus_that_a_server_lacks_is_reported_as_left_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "own.toml"

@@ -27,7 +27,7 @@ def test_every_kind_of_the_shared_table_has_a_parser() -> None:
 
 
 @pytest.mark.parametrize("kind", PARSERS)
-def test_the_shared_table_is_read_as_it_says(kind: str) -> None:
+def test_the_shared_table_is_read_as_documented(kind: str) -> None:
     for text, expected in TABLE[kind]["read"].items():
         assert PARSERS[kind](text) == pytest.approx(expected), text
 

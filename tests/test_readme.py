@@ -10,7 +10,7 @@ from pathlib import Path
 README = (Path(__file__).parents[1] / "README.md").read_text()
 
 
-def test_the_python_example_prints_what_the_readme_says() -> None:
+def test_the_python_example_prints_what_the_readme_shows() -> None:
     block = re.search(r"```python\n(.*?)```\n\nprints\n\n((?:    [^\n]*\n)+)", README, re.DOTALL)
     assert block is not None
     code, expected = block.groups()

@@ -1,6 +1,7 @@
-"""A report in a real browser: silent, alone, usable by everybody, on a phone and on paper.
+"""A report in a real browser: no log, no requests, accessible, on a phone and on paper.
 
-Chromium runs without a window, driven by selenium; axe-core looks for what keeps people out.
+Chromium runs without a window, driven by selenium; axe-core looks for barriers to people with
+disabilities.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ SWITCHES = (
 )
 HEIGHT_PX = 900
 MOST_S = 120
-"""For a page or a script; a busy machine is no reason to fail."""
+"""Time for a page or a script; a busy machine is slow."""
 
 SMALL_PX, PHONE_PX, DESK_PX = 360, 390, 1280
 VIEWS = [(width, theme) for width in (PHONE_PX, DESK_PX) for theme in ("light", "dark")]

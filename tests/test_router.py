@@ -178,7 +178,7 @@ def plan(**parameters: str) -> RouterPlan:
     return validated(RouterPlan, Point("p", "tcp", overrides=tuple(given.items())))
 
 
-def test_what_is_forwarded_counts_once_and_bytes_are_told_by_interface() -> None:
+def test_a_forwarded_packet_counts_once_and_bytes_are_counted_by_interface() -> None:
     result = summarize_tcp(plan(), window())
     assert result["forwarded_packets_per_s"] == 500
     assert result["packets_per_s"] == 1000
@@ -208,7 +208,7 @@ def test_a_router_that_forwards_nothing_is_no_observation() -> None:
         summarize_tcp(plan(), window(packets={"sent": 0, "received": 9}))
 
 
-def test_a_search_tells_its_rate_the_loss_above_it_and_who_was_the_limit() -> None:
+def test_a_search_reports_its_rate_the_loss_above_it_and_the_limit() -> None:
     steps = [
         {"rate_pps": 2000.0, "loss": 0.25},
         {"rate_pps": 1000.0, "loss": 0.0},
@@ -231,7 +231,7 @@ def test_a_search_tells_its_rate_the_loss_above_it_and_who_was_the_limit() -> No
         summarize_search(plan(load__kind="search"), {"steps": []})
 
 
-def test_a_trial_tells_its_loss_and_whether_the_rate_was_offered() -> None:
+def test_a_trial_reports_its_loss_and_whether_the_rate_was_offered() -> None:
     step = {"rate_pps": 1000.0, "sent": 500, "received": 400, "loss": 0.2, "duration_s": 0.5}
     asked = plan(load__kind="loss", load__rate_pps="1000")
     kept = summarize_loss(asked, {"steps": [step]})

@@ -1,4 +1,4 @@
-"""Intervals hold what they promise, and agree with scipy where scipy has the same."""
+"""Intervals have their stated confidence, and equal scipy's where scipy has them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_five_runs_have_the_t_interval_of_a_textbook() -> None:
     assert (interval.n, interval.confidence) == (5, 0.95)
 
 
-def test_one_run_says_nothing_about_spread() -> None:
+def test_one_run_has_no_bounds() -> None:
     for interval in (statistics.mean([7.0]), statistics.median([7.0])):
         assert interval.value == 7.0
         assert not interval.is_bounded
@@ -65,7 +65,7 @@ def test_a_difference_is_welchs(first: list[float], second: list[float]) -> None
     assert own.contains(own.value)
     assume(len(set(first)) > 1 or len(set(second)) > 1)
     theirs = scipy_stats.ttest_ind(second, first, equal_var=False).confidence_interval(0.95)
-    # Degrees of freedom are rounded down: never narrower, and as wide as one fewer at most.
+    # Degrees of freedom are rounded down: at most one fewer, which makes the interval wider.
     assert own.low <= theirs.low + 1e-6 * (1 + abs(theirs.low))
     assert own.high >= theirs.high - 1e-6 * (1 + abs(theirs.high))
 
@@ -80,7 +80,9 @@ def test_equal_spreads_have_the_interval_of_twice_the_degrees() -> None:
 
 
 @given(samples)
-def test_intervals_hold_their_value_and_the_value_lies_among_the_runs(values: list[float]) -> None:
+def test_intervals_contain_their_value_and_the_value_is_within_the_range_of_the_runs(
+    values: list[float],
+) -> None:
     for interval in (statistics.mean(values), statistics.median(values)):
         assert interval.low <= interval.value <= interval.high
         assert min(values) <= interval.value <= max(values)
@@ -106,13 +108,13 @@ def test_the_median_interval_reaches_its_confidence_and_the_next_narrower_does_n
     assert interval.high == n - rank
 
 
-def test_a_median_of_five_runs_admits_that_it_is_not_95_per_cent_sure() -> None:
+def test_a_median_of_five_runs_has_less_than_95_per_cent_confidence() -> None:
     interval = statistics.median([1.0, 2.0, 3.0, 4.0, 5.0])
     assert (interval.low, interval.high) == (1.0, 5.0)
     assert interval.confidence == pytest.approx(1 - 2 / 32)
 
 
-def test_95_per_cent_intervals_hold_the_truth_in_about_95_of_100_experiments() -> None:
+def test_95_per_cent_intervals_contain_the_true_value_in_about_95_of_100_experiments() -> None:
     source = random.Random(1)
     held = {"mean": 0, "median": 0}
     experiments = 2000
@@ -134,7 +136,7 @@ def test_swapping_two_systems_inverts_their_ratio(pairs: list[tuple[float, float
 
 
 def test_what_a_seed_does_to_both_systems_cancels_out() -> None:
-    """Seeds that differ tenfold leave a gain of exactly ten per cent."""
+    """The gain is exactly ten per cent, though the seeds differ tenfold."""
     base = [100.0, 1000.0, 300.0]
     gain = statistics.paired_ratio([1.1 * value for value in base], base)
     assert gain.low == pytest.approx(1.1)
@@ -173,7 +175,7 @@ def test_a_drift_over_six_seeds_is_reported_with_its_direction() -> None:
     assert statistics.trend([1.0] * 8) is None
 
 
-def test_one_wild_run_that_drives_the_mean_is_named() -> None:
+def test_an_outlier_that_drives_the_mean_is_named() -> None:
     warning = statistics.outlier([10.0, 10.1, 9.9, 10.0, 25.0])
     assert warning is not None
     assert warning.startswith("one of 5 runs, 25, drives the mean: the others 10.0")
@@ -224,19 +226,19 @@ def test_overlapping_neighbours_are_not_ranked() -> None:
         (Interval(57.347931, 57.347930, 57.347932, 5, 0.95), "57.348 [57.348, 57.348]"),
     ],
 )
-def test_an_interval_shows_no_more_digits_than_its_width_can_bear(
+def test_an_interval_has_no_more_digits_than_its_width_justifies(
     interval: Interval, text: str
 ) -> None:
     assert str(interval) == text
 
 
-def test_an_interval_is_cut_to_what_can_be_and_none_is_made_where_there_was_none() -> None:
+def test_an_interval_is_cut_to_possible_values_and_stays_unbounded_without_bounds() -> None:
     assert Interval(0.9, 0.7, 1.1, 3, 0.95).within(0, 1) == Interval(0.9, 0.7, 1, 3, 0.95)
     alone = statistics.mean([0.9])
     assert alone.within(0, 1) == alone
 
 
-def test_what_has_no_interval_says_whether_that_is_for_want_of_runs() -> None:
+def test_a_value_without_bounds_prints_the_reason() -> None:
     assert str(statistics.mean([5.0])) == "5.00 (one run)"
     assert str(Interval(5.0, -math.inf, math.inf, 2, 0.0)) == "5.00 (no interval)"
 

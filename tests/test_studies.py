@@ -123,7 +123,9 @@ def test_a_gain_is_the_paired_ratio_to_the_baseline(small_run: RunDirectory) -> 
     assert row.simulated.n == 5
 
 
-def test_what_was_not_run_is_said_to_be_not_simulated(fake_core: None, tmp_path: Path) -> None:
+def test_a_point_without_runs_has_the_verdict_not_simulated(
+    fake_core: None, tmp_path: Path
+) -> None:
     study = demo.study()
     directory = start.run(study, tmp_path / "run", seeds=(1,))
     for seed in (1,):
@@ -331,7 +333,7 @@ def test_an_unknown_study_is_refused_naming_those_there_are() -> None:
     assert "osdi06" in caught.value.hint
 
 
-def test_the_demo_tells_six_configurations_against_the_first() -> None:
+def test_the_demo_compares_six_configurations_with_the_first() -> None:
     study = demo.study()
     assert [point.name for point in study.points] == list(demo.STORY)
     assert study.points[0].against is None

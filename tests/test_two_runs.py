@@ -236,6 +236,6 @@ def test_a_second_run_without_a_value_at_a_point_fails_the_rule(
         assert json.loads(out)["rules"][0]["unjudged_at"] == ["mips=400"]
 
 
-def test_a_ratio_beyond_what_a_float_holds_is_infinite() -> None:
+def test_a_ratio_beyond_the_range_of_a_float_is_infinite() -> None:
     found = unpaired_ratio([1e300, 1e-300], [1e-300, 1e-300], 0.95)
     assert (found.low, found.high) == (0.0, math.inf)

@@ -1,4 +1,4 @@
-"""Studies that users write: what a file may say, which points it makes, and what it is told in."""
+"""Studies that users write: the keys of a file, the points it defines, and its errors."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def checked(text: str, where: Path = HERE) -> StudyFile:
 
 @dataclass
 class FakeRunner:
-    """Runs that give what a test wants of a point's factors and a seed."""
+    """Prepares runs whose result is a function of the point's factors and the seed."""
 
     value: Callable[[Mapping[str, object], int], float]
 
@@ -108,7 +108,7 @@ def test_the_examples_are_studies_and_name_every_key(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_an_example_says_is_optional_can_be_switched_on(kind: str) -> None:
+def test_optional_keys_of_an_example_are_valid(kind: str) -> None:
     lines = library.example(kind).splitlines()
     wanted = ("# until", "# replications_most", "# confidence", "# seed")
     text = "\n".join(line[2:] if line.startswith(wanted) else line for line in lines)
@@ -120,7 +120,7 @@ def test_what_an_example_says_is_optional_can_be_switched_on(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_study_that_a_run_keeps_is_the_one_of_the_file(kind: str) -> None:
+def test_a_run_stores_the_study_of_the_file(kind: str) -> None:
     study = built(library.example(kind))
     again = load.build(study.definition, Path("elsewhere/study.toml"))
     assert again.points == study.points
@@ -160,7 +160,7 @@ def test_the_study_that_a_run_keeps_is_the_one_of_the_file(kind: str) -> None:
         ("[scenario]", f"factors.load.users = {list(range(5000))}\n[scenario]", "5,000 combinat"),
     ],
 )  # fmt: skip
-def test_a_mistake_is_told_with_the_file_the_key_and_what_was_expected(
+def test_an_error_names_the_file_the_key_and_what_was_expected(
     old: str, new: str, complaint: str
 ) -> None:
     text = MEASURED.replace(old, new)
@@ -171,7 +171,7 @@ def test_a_mistake_is_told_with_the_file_the_key_and_what_was_expected(
     assert caught.value.hint
 
 
-def test_a_parameter_that_the_simulator_refuses_is_told_with_the_file() -> None:
+def test_an_error_of_the_simulator_names_the_file() -> None:
     with pytest.raises(ConfigurationError, match=r"my\.toml: nic\.mips = 0 cannot be used"):
         built(SIMULATED + "scenario.nic.mips = 0")
     with pytest.raises(ConfigurationError, match=r"my\.toml: scenario\.configuration"):
@@ -187,7 +187,7 @@ def test_dotted_quoted_and_nested_names_of_parameters_are_one_and_the_same() -> 
     assert len({checked(head + way).scenario["load.kind"] for way in ways}) == 1
 
 
-def test_a_trace_is_found_from_the_folder_of_the_file() -> None:
+def test_the_path_of_a_trace_is_relative_to_the_file() -> None:
     text = 'name = "a"\nkind = "measured"\nscenario.load.kind = "trace"\n'
     found = checked(text + 'scenario.load.trace = "logs/requests.log"', Path("/studies/my.toml"))
     assert found.scenario["load.trace"] == "/studies/logs/requests.log"
@@ -221,7 +221,7 @@ def test_a_configuration_and_a_switch_may_be_factors() -> None:
     assert study.points[0].overrides[-1] == ("nic.host_first", "true")
 
 
-def test_points_of_which_any_has_latency_all_go_through_what_adds_it() -> None:
+def test_all_points_use_the_delayed_path_if_any_has_latency() -> None:
     study = built(MEASURED + "[factors]\nnetwork.latency_ms = [0, 5]")
     assert [read_plan(point).network for point in study.points] == ["delayed", "delayed"]
     assert read_plan(built(MEASURED).points[0]).network == "direct"
@@ -242,7 +242,7 @@ def worked_example(factors: Mapping[str, object], seed: int) -> float:
     return JAIN[memory, cache][seed - 1]
 
 
-def test_a_two_level_study_gives_the_worked_example_its_effects_and_shares(
+def test_a_two_level_study_has_the_effects_and_shares_of_the_worked_example(
     tmp_path: Path,
 ) -> None:
     study = simulated(MEMORY_AND_CACHE, worked_example)
@@ -272,7 +272,7 @@ def test_the_report_of_a_two_level_study_has_its_effects(tmp_path: Path) -> None
     assert [row[2].text for row in effects.rows] == ["", "78.88", "15.40", "4.27", "1.45"]
 
 
-def test_a_part_of_a_design_says_what_it_cannot_tell_apart() -> None:
+def test_a_fraction_of_a_design_reports_its_confounded_effects() -> None:
     factors = "".join(f"factors.nic.{name} = [1, 2]\n" for name in ("lowat", "mips", "memory_mib"))
     text = 'design = "fraction"\n' + SIMULATED + factors
     study = built(text + 'generators."nic.memory_mib" = ["nic.lowat", "nic.mips"]')
@@ -287,7 +287,7 @@ def test_a_part_of_a_design_says_what_it_cannot_tell_apart() -> None:
     assert "memory_mib = lowat x mips" in told
 
 
-def test_effects_are_told_of_the_seeds_that_every_point_has(tmp_path: Path) -> None:
+def test_effects_are_computed_from_the_seeds_that_every_point_has(tmp_path: Path) -> None:
     study = simulated(MEMORY_AND_CACHE, worked_example)
     directory = start.run(study, tmp_path / "run")
     directory.observation_path(study.points[2].name, 3).unlink()
@@ -305,7 +305,7 @@ def test_effects_are_told_of_the_seeds_that_every_point_has(tmp_path: Path) -> N
 UNTIL = 'until = "5 %"\nreplications_most = 8\n' + SIMULATED
 SERIES = {400: [100, 100, 100], 800: [100, 150, 50, 100, 100, 100, 100, 100],
           1200: [10, 1000, 10, 1000, 10, 1000, 10, 1000]}  # fmt: skip
-"""One level is known at once, one after some runs of which the later are alike, one never."""
+"""One level has a narrow interval at once, one after some runs, and one never."""
 
 
 def stopping_study() -> Study:
@@ -346,7 +346,7 @@ def test_a_point_is_repeated_until_its_interval_is_narrow_or_the_most_runs_are_m
 
 
 @pytest.mark.parametrize("workers", [1, 4])
-def test_a_rule_for_stopping_gives_the_same_runs_after_a_loss_and_with_any_workers(
+def test_a_stopping_rule_leads_to_the_same_runs_after_a_loss_and_with_any_workers(
     tmp_path: Path, workers: int
 ) -> None:
     study = stopping_study()
@@ -359,7 +359,7 @@ def test_a_rule_for_stopping_gives_the_same_runs_after_a_loss_and_with_any_worke
     assert runs_of(directory) == runs_of(whole)
 
 
-def test_runs_that_drift_or_lie_far_off_are_remarked_on(tmp_path: Path) -> None:
+def test_drifts_and_outliers_have_a_remark(tmp_path: Path) -> None:
     def value(factors: Mapping[str, object], seed: int) -> float:
         if factors["mips"] == 400:
             return 1000 + 10 * seed
@@ -375,7 +375,7 @@ def test_runs_that_drift_or_lie_far_off_are_remarked_on(tmp_path: Path) -> None:
     assert "intervals of requests_per_s overlap" in told
 
 
-def test_the_confidence_and_the_order_are_kept_in_the_run(tmp_path: Path) -> None:
+def test_a_run_stores_its_confidence_and_order(tmp_path: Path) -> None:
     text = SIMULATED.replace("replications = 3", "replications = 3\nconfidence = 0.9")
     study = replace(built(text), runner=FakeRunner(lambda _, seed: 100.0 + seed))
     directory = RunDirectory.open(start.run(study, tmp_path / "run").path)
@@ -401,7 +401,7 @@ def file(tmp_path: Path) -> Path:
     return found
 
 
-def test_a_file_is_run_like_a_study_and_not_needed_afterwards(
+def test_a_run_no_longer_needs_the_file_of_its_study(
     file: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "run"
@@ -509,7 +509,7 @@ def test_factors_that_always_change_together_are_reported() -> None:
     assert "some factors always change together here and cannot be separated" in told
 
 
-def test_what_is_refused_is_not_said_to_take_time(
+def test_a_refused_study_prints_no_expected_time(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     measured = tmp_path / "measured.toml"
@@ -542,7 +542,9 @@ def test_a_part_of_a_design_has_its_effects_drawn(tmp_path: Path) -> None:
         assert "<svg" in svg
 
 
-def test_where_no_effect_is_shown_the_changes_below_are_said_to_be_chance(tmp_path: Path) -> None:
+def test_without_a_significant_effect_the_report_calls_no_change_significant(
+    tmp_path: Path,
+) -> None:
     study = simulated(MEMORY_AND_CACHE, lambda _, seed: 100.0 + 5 * seed)
     lead = analyze(study, start.run(study, tmp_path / "run")).findings.lead
     assert lead.startswith("No factor is shown to change requests_per_s")

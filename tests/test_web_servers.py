@@ -41,7 +41,7 @@ from perpacket.study.runner import Outcome
 from perpacket.study.study import Study
 from quiet import skip_if_disturbed
 from requirements import skip
-from test_driver import FakeMeasuredRunner, FakeRun
+from test_measured_runs import FakeMeasuredRunner, FakeRun
 from test_measurement import real_agent
 
 pytestmark = pytest.mark.live
@@ -391,7 +391,7 @@ def run(tmp_path: Path) -> tuple[Study, RunDirectory]:
     return directory.study(), directory
 
 
-def test_the_verb_says_where_the_winner_changes(
+def test_the_verb_prints_where_the_winner_changes(
     run: tuple[Study, RunDirectory], fake_report: None, capfd: pytest.CaptureFixture[str]
 ) -> None:
     directory = run[1]
@@ -412,7 +412,7 @@ def test_the_verb_says_where_the_winner_changes(
     assert "Where the winner changes" in capfd.readouterr().out
 
 
-def test_the_page_says_where_the_winner_changes(
+def test_the_page_shows_where_the_winner_changes(
     run: tuple[Study, RunDirectory], tmp_path: Path
 ) -> None:
     study, directory = run

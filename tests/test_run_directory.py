@@ -1,6 +1,6 @@
-"""Runs survive being stopped, count nothing twice, and give the same bytes however they are run.
+"""A stopped run resumes, counts no observation twice, and has the same bytes with any executor.
 
-No simulator is needed: the runner here invents its numbers from the point and the seed.
+No simulator is needed: the runner of these tests computes its numbers from the point and the seed.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def make_study(runner: FakeRunner | None = None) -> Study:
 
 
 def deterministic_parts(directory: RunDirectory) -> dict[str, object]:
-    """Every observation file without what the machine took."""
+    """Every observation file without its timing."""
     parts = {}
     for file in sorted((directory.path / "observations").iterdir()):
         content = json.loads(file.read_text())
@@ -151,7 +151,7 @@ def test_an_interrupted_study_covers_every_point_before_it_repeats_one(tmp_path:
     assert order[:3] == [("W-0", 1), ("W-256", 1), ("W-1024", 1)]
 
 
-def test_what_a_killed_run_left_half_written_is_not_an_observation(tmp_path: Path) -> None:
+def test_a_half_written_file_of_a_killed_run_is_not_an_observation(tmp_path: Path) -> None:
     directory = begin(tmp_path / "run")
     leftover = directory.path / "observations" / "W-0.seed-1.json.part"
     leftover.write_text('{"schema": 1, "stu')
@@ -173,7 +173,7 @@ def test_what_a_killed_run_left_half_written_is_not_an_observation(tmp_path: Pat
         (lambda text: text.replace("1000", "2000", 1), "overrides"),
     ],
 )
-def test_a_damaged_observation_is_named_and_left_alone(
+def test_a_damaged_observation_is_named_and_not_changed(
     tmp_path: Path, damage: Callable[[str], str], complaint: str
 ) -> None:
     directory = start.run(make_study(), tmp_path / "run")
@@ -188,7 +188,7 @@ def test_a_damaged_observation_is_named_and_left_alone(
     assert file.read_bytes() == before
 
 
-def test_a_failure_names_its_point_and_keeps_what_is_finished(tmp_path: Path) -> None:
+def test_a_failure_names_its_point_and_finished_runs_stay(tmp_path: Path) -> None:
     def fail(point: Point, seed: int) -> None:
         if (point.name, seed) == ("W-256", 2):
             raise ValueError("the wheel came off")
@@ -200,7 +200,9 @@ def test_a_failure_names_its_point_and_keeps_what_is_finished(tmp_path: Path) ->
     assert start.resume(make_study(), directory) == 5
 
 
-def test_ctrl_c_cancels_what_runs_keeps_what_is_done_and_says_how_to_go_on(tmp_path: Path) -> None:
+def test_ctrl_c_cancels_active_runs_stores_finished_ones_and_hints_at_resume(
+    tmp_path: Path,
+) -> None:
     runner = FakeRunner()
 
     def wait_when_late(point: Point, seed: int) -> None:
@@ -224,7 +226,7 @@ def test_ctrl_c_cancels_what_runs_keeps_what_is_done_and_says_how_to_go_on(tmp_p
     assert execute(directory, FakeRunner()) == 6
 
 
-def test_progress_knows_runs_under_way_and_ends_with_everything_done(tmp_path: Path) -> None:
+def test_progress_counts_active_runs_and_ends_complete(tmp_path: Path) -> None:
     seen: list[Progress] = []
     start.run(make_study(), tmp_path / "run", workers=2, on_progress=seen.append)
     assert seen[-1].finished == seen[-1].total == len(POINTS) * len(SEEDS)
@@ -265,7 +267,7 @@ def test_another_version_may_not_continue_a_run(tmp_path: Path) -> None:
         start.resume(make_study(), directory)
 
 
-def test_the_configuration_file_says_everything_that_was_run(tmp_path: Path) -> None:
+def test_the_configuration_file_has_everything_that_was_run(tmp_path: Path) -> None:
     directory = start.run(
         make_study(), tmp_path / "run", seeds=(4, 9), overrides=(("nic.lowat", '1"2\\'),)
     )
@@ -304,7 +306,7 @@ def test_a_run_with_no_workers_makes_no_directory(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
-def test_what_a_run_leaves_that_never_began_is_not_in_the_way(tmp_path: Path) -> None:
+def test_leftovers_of_a_run_that_never_began_do_not_block_a_new_one(tmp_path: Path) -> None:
     path = begin(tmp_path / "run").path
     (path / "config.toml").rename(path / "config.toml.part")
     (path / "environment.json.part").write_text("{")
@@ -323,7 +325,9 @@ def test_a_run_without_its_environment_file_is_still_read(tmp_path: Path) -> Non
     assert directory.environment() == {}
 
 
-def test_a_file_that_cannot_be_written_is_named_and_not_its_temporary(tmp_path: Path) -> None:
+def test_an_error_names_the_file_that_cannot_be_written_and_not_its_temporary_file(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "taken").mkdir()
     for file in (tmp_path / "taken", tmp_path / "absent" / "report.html"):
         with pytest.raises(OSError, match=file.name) as caught:
@@ -331,12 +335,12 @@ def test_a_file_that_cannot_be_written_is_named_and_not_its_temporary(tmp_path: 
         assert caught.value.filename == str(file)
 
 
-def test_a_directory_without_a_run_is_said_to_be_none(tmp_path: Path) -> None:
+def test_a_directory_without_a_run_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(MissingStudy, match="is no run directory"):
         RunDirectory.open(tmp_path)
 
 
-def test_the_environment_tells_the_machine_and_not_whose_it_is() -> None:
+def test_the_environment_describes_the_machine_and_not_its_owner() -> None:
     facts = environment.describe()
     assert facts["cores_usable"]
     assert isinstance(facts["lacks"], list)
@@ -360,7 +364,7 @@ def test_points_that_cannot_be_files_or_have_no_baseline_are_refused(
         Study("s", "t", "q", (point,), (1,), FakeRunner())
 
 
-def test_a_checkout_too_slow_to_describe_is_not_called_no_checkout(
+def test_git_running_out_of_time_is_not_reported_as_no_checkout(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def never_ends(command: list[str], timeout: float, **_: object) -> None:

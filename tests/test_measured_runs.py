@@ -1,6 +1,6 @@
-"""Measured runs go one by one in random order within blocks, and survive whatever stops them.
+"""Measured runs execute one by one in random order within blocks, and resume after a stop.
 
-No server is needed: the runner here invents its numbers, fails or waits as it is told.
+No server is needed: the runner of these tests invents its numbers, fails or waits.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SEEDS = (1, 2, 3)
 
 @dataclass
 class FakeRun:
-    """A run that does what the runner is told and leaves its mark."""
+    """A run that calls the runner's `body` and counts itself."""
 
     runner: FakeMeasuredRunner
     point: Point
@@ -65,7 +65,7 @@ class FakeRun:
 
 @dataclass
 class FakeMeasuredRunner:
-    """A runner that holds nothing, and says what a test wants it to say."""
+    """A runner without machines; the test sets its `setup` and its `body`."""
 
     body: Callable[[Point, int], None] = lambda point, seed: None
     setup: SetupDescription = field(default_factory=lambda: SetupDescription({"network": "veth"}))
@@ -104,7 +104,7 @@ def blocks(ran: list[tuple[str, int]]) -> list[list[str]]:
     return [[name for name, seed in ran if seed == block] for block in SEEDS]
 
 
-def test_every_block_holds_every_point_once_in_an_order_of_its_own(tmp_path: Path) -> None:
+def test_every_block_has_every_point_once_in_its_own_order(tmp_path: Path) -> None:
     runner = FakeMeasuredRunner()
     run(runner, tmp_path / "run")
     assert [seed for _, seed in runner.ran] == sorted(seed for _, seed in runner.ran)
@@ -120,7 +120,7 @@ def test_the_order_depends_on_the_seed_alone(tmp_path: Path) -> None:
     assert first.ran == second.ran
 
 
-def test_a_resumed_study_goes_on_in_the_order_it_began_with(tmp_path: Path) -> None:
+def test_a_resumed_study_continues_in_its_first_order(tmp_path: Path) -> None:
     def interrupt(point: Point, seed: int) -> None:
         if len(stopped.ran) == 8:
             raise KeyboardInterrupt
@@ -138,7 +138,7 @@ def test_a_resumed_study_goes_on_in_the_order_it_began_with(tmp_path: Path) -> N
     assert start.resume(make_study(FakeMeasuredRunner()), directory) == 0
 
 
-def test_a_failed_run_costs_no_other_and_is_tried_again_on_resume(tmp_path: Path) -> None:
+def test_a_failed_run_stops_no_other_and_resume_repeats_it(tmp_path: Path) -> None:
     def fail(point: Point, seed: int) -> None:
         if (point.name, seed) == ("web-16c", 2):
             raise RunFailed("the server on host died in the middle of the run, with status -11")
@@ -165,7 +165,7 @@ def test_a_row_of_failures_ends_the_study(tmp_path: Path) -> None:
     assert len(RunDirectory.open(tmp_path / "run").failures()) == 5
 
 
-def test_failures_that_good_runs_part_do_not_end_it(tmp_path: Path) -> None:
+def test_failures_between_good_runs_do_not_end_the_study(tmp_path: Path) -> None:
     def fail(point: Point, seed: int) -> None:
         if len(runner.ran) % 3:
             raise RunFailed("now and then")
@@ -176,13 +176,13 @@ def test_failures_that_good_runs_part_do_not_end_it(tmp_path: Path) -> None:
     assert len(directory.failures()) == 12
 
 
-def test_a_mistake_in_what_is_asked_stops_before_anything_is_written(tmp_path: Path) -> None:
+def test_an_invalid_parameter_is_an_error_before_anything_is_written(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="wrong = 1"):
         start.run(make_study(FakeMeasuredRunner()), tmp_path / "run", overrides=(("wrong", "1"),))
     assert not (tmp_path / "run").exists()
 
 
-def test_what_the_machine_cannot_run_is_left_out_and_said(tmp_path: Path) -> None:
+def test_points_that_cannot_run_here_are_left_out_with_the_reason(tmp_path: Path) -> None:
     reason = "no latency can be added: loopback has none"
     left_out = {point.name: reason for point in POINTS[:2]}
     runner = FakeMeasuredRunner(
@@ -199,7 +199,7 @@ def test_what_the_machine_cannot_run_is_left_out_and_said(tmp_path: Path) -> Non
     }
 
 
-def test_a_study_of_which_nothing_can_run_says_why_and_writes_nothing(tmp_path: Path) -> None:
+def test_a_study_that_cannot_run_here_is_an_error_and_writes_nothing(tmp_path: Path) -> None:
     left_out = {point.name: "no network" for point in POINTS}
     with pytest.raises(MachineLacks, match="no network"):
         run(FakeMeasuredRunner(setup=SetupDescription({}, {}, left_out)), tmp_path / "run")
@@ -215,12 +215,12 @@ def test_a_study_is_not_resumed_on_another_testbed(tmp_path: Path) -> None:
     assert other.ran == []
 
 
-def test_what_the_programs_said_is_kept_whole_beside_the_observation(tmp_path: Path) -> None:
+def test_reports_of_programs_are_stored_whole_beside_the_observation(tmp_path: Path) -> None:
     directory = run(FakeMeasuredRunner(), tmp_path / "run")
     assert json.loads(directory.raw_path("web-4c", 3, "profile").read_text()) == {"samples": 7}
 
 
-def test_progress_tells_what_is_kept_and_ends_complete(tmp_path: Path) -> None:
+def test_progress_counts_stored_observations_and_ends_complete(tmp_path: Path) -> None:
     seen: list[Progress] = []
     study = make_study(FakeMeasuredRunner(lambda point, seed: time.sleep(0.02)))
     start.run(study, tmp_path / "run", on_progress=seen.append)
@@ -246,10 +246,10 @@ import sys, time
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from patience import PATIENCE_S
-from test_driver import FakeMeasuredRunner, make_study, start
+from test_measured_runs import FakeMeasuredRunner, make_study, start
 
 def body(point, seed):
-    # The fifth run stays until we are killed.
+    # The fifth run waits until the test kills this process.
     if len(list((Path(sys.argv[1]) / "observations").glob("*.json"))) == 4:
         print("waiting", flush=True)
         time.sleep(PATIENCE_S)
@@ -258,7 +258,7 @@ start.run(make_study(FakeMeasuredRunner(body)), Path(sys.argv[1]))
 """
 
 
-def test_a_study_that_is_killed_is_resumed_and_counts_nothing_twice(tmp_path: Path) -> None:
+def test_a_killed_study_resumes_and_counts_no_run_twice(tmp_path: Path) -> None:
     path = tmp_path / "run"
     folder = str(Path(__file__).parent)
     command = [sys.executable, "-c", KILLED, str(path), folder]
@@ -278,20 +278,20 @@ def test_a_study_that_is_killed_is_resumed_and_counts_nothing_twice(tmp_path: Pa
     assert all((path / "observations" / name).read_bytes() == text for name, text in before.items())
 
 
-def test_blocks_of_a_fresh_directory_are_those_of_the_driver(tmp_path: Path) -> None:
+def test_a_new_directory_plans_the_blocks_that_run(tmp_path: Path) -> None:
     configuration = configuration_file.resolve(make_study(FakeMeasuredRunner()), "1.2.3")
     directory = RunDirectory.create(tmp_path / "run", configuration, {})
     planned = [point.name for point, seed in measured_runs.remaining(directory) if seed == 2]
     assert planned == [point.name for point in measured_runs.order(POINTS, 2)]
 
 
-def test_points_run_as_they_are_written_where_a_study_asks_for_that(tmp_path: Path) -> None:
+def test_points_run_in_the_order_of_the_file_with_order_as_written(tmp_path: Path) -> None:
     runner = FakeMeasuredRunner()
     start.run(replace(make_study(runner), order="as-written"), tmp_path / "run")
     assert blocks(runner.ran) == [[point.name for point in POINTS]] * len(SEEDS)
 
 
-def test_blocks_are_repeated_for_the_points_that_are_not_known_well_enough(tmp_path: Path) -> None:
+def test_blocks_repeat_points_whose_interval_is_too_wide(tmp_path: Path) -> None:
     def fail(point: Point, seed: int) -> None:
         if (point.name, seed) == ("web-16c", 2):
             raise RunFailed("the server died")
@@ -308,7 +308,7 @@ def test_blocks_are_repeated_for_the_points_that_are_not_known_well_enough(tmp_p
     found: dict[str, list[int]] = {point.name: [] for point in POINTS}
     for one in directory.read_observations():
         found[one.point].append(one.seed)
-    # One run failed: the rule cannot be asked of that point before it is there.
+    # One run failed: without it the stopping rule cannot judge that point.
     assert found == expected | {"web-16c": [1]}
     assert len(runner.ran) == len(set(runner.ran))
     again = FakeMeasuredRunner()
@@ -319,7 +319,7 @@ def test_blocks_are_repeated_for_the_points_that_are_not_known_well_enough(tmp_p
     assert {name for name, _ in again.ran} == {"web-16c"}
 
 
-def test_a_fault_in_a_run_costs_that_run_alone_and_is_told_with_its_place(
+def test_a_fault_in_a_run_fails_that_run_alone_with_a_traceback(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     def fail(point: Point, seed: int) -> None:
@@ -337,7 +337,7 @@ def test_a_fault_in_a_run_costs_that_run_alone_and_is_told_with_its_place(
 
 
 def test_a_row_of_failures_is_counted_over_the_batches_of_a_rule(tmp_path: Path) -> None:
-    """The first batch ends with three failures, the next begins with three."""
+    """The first batch ends with three failures, and the next begins with three."""
 
     def fail(point: Point, seed: int) -> None:
         if seed > 2 or (seed == 2 and point in POINTS[3:]):
