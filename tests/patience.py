@@ -13,8 +13,8 @@ PATIENCE_S = 600
 """What nothing on a busy machine takes."""
 
 DEADLINES = (
-    "run.cluster.ANSWER_S",
-    "run.cluster.WORKERLESS_S",
+    "run.cluster.CONNECT_S",
+    "run.cluster.MOST_WITHOUT_WORKERS_S",
     "measure.live.GRACE_S",
     "machine.disciplines.LIMIT_S",
     "machine.kernel.PROBE_LIMIT_S",

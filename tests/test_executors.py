@@ -24,7 +24,7 @@ from patience import PATIENCE_S
 from perpacket.cli import app
 from perpacket.errors import ConfigurationError, Interrupted, MachineLacks, RunFailed
 from perpacket.run import configuration_file, processes, start
-from perpacket.run.cluster import ClusterExecutor, Watch, perform
+from perpacket.run.cluster import ClusterExecutor, WorkerCheck, perform
 from perpacket.run.directory import RunDirectory
 from perpacket.run.jobs import MOST_DEATHS, Finished, Job
 from perpacket.run.processes import ProcessExecutor
@@ -216,7 +216,7 @@ def test_a_cluster_produces_the_same_bytes_when_a_worker_dies(tmp_path: Path) ->
 
 
 def test_a_scheduler_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("perpacket.run.cluster.ANSWER_S", 0.2)
+    monkeypatch.setattr("perpacket.run.cluster.CONNECT_S", 0.2)
     with pytest.raises(
         MachineLacks, match=r"no scheduler answers at tcp://127\.0\.0\.1:1"
     ) as caught:
@@ -251,7 +251,7 @@ def test_a_worker_that_closes_its_pipe_and_lives_is_ended(monkeypatch: pytest.Mo
     executor = ProcessExecutor(1)
     executor._pool.append(worker)
     waiting: deque[Job] = deque()
-    assert executor._hear(worker, waiting) is None
+    assert executor._receive(worker, waiting) is None
     assert not process.is_alive()
     assert [job.seed for job in waiting] == [1]
 
@@ -283,11 +283,13 @@ class CountedWorkers:
 def test_a_remark_reports_the_wait_for_a_cluster_without_workers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("perpacket.run.cluster.LOOK_S", 0.0)
+    monkeypatch.setattr("perpacket.run.cluster.CHECK_INTERVAL_S", 0.0)
     told: list[str] = []
-    watch = Watch(ClusterExecutor("tcp://127.0.0.1:1", told.append), CountedWorkers(2, 0, 0, 1, 1))
+    worker_check = WorkerCheck(
+        ClusterExecutor("tcp://127.0.0.1:1", told.append), CountedWorkers(2, 0, 0, 1, 1)
+    )
     for _ in range(5):
-        watch.look()
+        worker_check.check()
     assert len(told) == 2
     assert "has no worker left: waiting" in told[0]
     assert told[1].endswith("has workers again")

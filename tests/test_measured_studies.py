@@ -382,7 +382,7 @@ ELSEWHERE = ("--url", "http://{address}:8080", "--testbed", "loopback")
         (["tr05-450", "--packets", "3"], "--packets: that is for simulated"),
         (["tr05-450", "--cluster", "tcp://[::1]:8786"], "--cluster: that is for simulated"),
         (["tr05-450", "--executor", "processes"], "--executor: that is for simulated"),
-        (["osdi06", "--cluster", "here"], "--cluster here: this is no address"),
+        (["osdi06", "--cluster", "here"], "--cluster here: expected the address"),
         (["osdi06", "--cluster", "tcp://[::1]:8786", "--workers", "2"], "leave out --workers"),
         (["breakdown", "--only", "web"], "--only web"),
         (["breakdown", "--server", "nginx"], "--server (server.command) and --url (server.url)"),

@@ -1,10 +1,11 @@
 """Jobs on the workers of a Dask cluster, for studies too large for one machine.
 
-The scheduler gives jobs to workers and gives those of a worker that died to others. Workers need
-this version of perpacket and write nothing: outcomes come back here. Dask cannot stop a run that a
-worker has begun: after Ctrl-C it ends there by itself, and nobody hears of it.
+The scheduler distributes jobs over workers, and repeats the jobs of a dead worker on others.
+Workers need this version of perpacket and write nothing: they return outcomes. Dask cannot stop a
+run that a worker has begun: after Ctrl-C it runs to its end, and its outcome is lost.
 
-Jobs travel pickled, so that a cluster must be one's own: who can reach its ports can run anything.
+Jobs are pickled. Use a cluster only in a trusted network: anybody who can reach its ports can run
+any code.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ ADDRESS = re.compile(r"(tcp|tls|ucx|ws|wss)://\S+:\d+")
 
 EXTRA = "pip install 'perpacket[cluster]'"
 
-ANSWER_S = 10.0
-"""How long the scheduler may take to answer."""
+CONNECT_S = 10.0
+"""Time-out of the connection to the scheduler."""
 
-WORKERLESS_S = 60.0
-"""How long a cluster may be without any worker before the study gives up: new ones may come."""
+MOST_WITHOUT_WORKERS_S = 60.0
+"""The time that the study waits for new workers when none is left."""
 
-LOOK_S = 2.0
-"""How often the workers are counted."""
+CHECK_INTERVAL_S = 2.0
+"""The interval at which the workers are counted."""
 
 
 class ClusterExecutor:
@@ -47,16 +48,18 @@ class ClusterExecutor:
     def __init__(
         self, address: str, on_remark: Callable[[str], None] = lambda remark: None
     ) -> None:
-        """The cluster at `address`, as `tcp://HOST:8786`; raises `ConfigurationError` at others.
+        """The cluster at `address`, as `tcp://HOST:8786`.
+
+        Raises `ConfigurationError` on other addresses.
 
         `on_remark` is called when no worker is left, and when there is one again.
         """
         if not ADDRESS.fullmatch(address):
             raise ConfigurationError(
-                f"--cluster {address}: this is no address of a scheduler",
+                f"--cluster {address}: expected the address of a scheduler",
                 parameter="--cluster",
                 value=address,
-                allowed="give one such as tcp://127.0.0.1:8786, as `dask scheduler` prints it",
+                allowed="use one such as tcp://127.0.0.1:8786, as `dask scheduler` prints it",
             )
         self.address = address
         self.on_remark = on_remark
@@ -79,25 +82,25 @@ class ClusterExecutor:
             check_versions(client)
 
     def run(self, jobs: Sequence[Job]) -> Results:
-        """Each job once, as it finishes, and None every `POLL_S` meanwhile."""
+        """Yield each job once, when it finishes, and None every `POLL_S`."""
         ended: SimpleQueue[Future] = SimpleQueue()
         with self._connected() as client:
-            # A name of its own for each job: what another study left there is no answer to this.
-            session = uuid.uuid4().hex
+            # Keys are unique to this start: Dask would return the old result of an equal key.
+            start = uuid.uuid4().hex
             pending: dict[str, tuple[Job, Future]] = {}
             try:
                 for job in jobs:
-                    key = f"perpacket-{job.point.name}-seed-{job.seed}-{session}"
+                    key = f"perpacket-{job.point.name}-seed-{job.seed}-{start}"
                     future = client.submit(perform, job, key=key)
                     pending[key] = (job, future)
                     future.add_done_callback(ended.put)
-                watch = Watch(self, client)
+                worker_check = WorkerCheck(self, client)
                 while pending:
                     self._left = len(pending)
                     try:
                         future = ended.get(timeout=POLL_S)
                     except Empty:
-                        watch.look()
+                        worker_check.check()
                         yield None
                         continue
                     job, future = pending.pop(future.key)
@@ -107,12 +110,12 @@ class ClusterExecutor:
                 client.cancel([future for _, future in pending.values()], force=True)
 
     def _outcome(self, future: Future) -> Outcome | PerpacketError:
-        """What a job came to; a worker that dies with the outcome has the job done again."""
+        """The outcome of a job; Dask repeats the job if the worker with the outcome has died."""
         if future.cancelled():
             return RunFailed(f"the scheduler at {self.address} was lost")
         try:
             outcome: Outcome | PerpacketError = future.result()
-        except Exception as error:  # whatever Dask raises, as where every worker died of the job
+        except Exception as error:  # Dask raises many types, KilledWorker among them
             return failure(error)
         return outcome
 
@@ -126,7 +129,7 @@ class ClusterExecutor:
                 "--cluster needs Dask's distributed, which is not installed", hint=EXTRA
             ) from None
         try:
-            client = distributed.Client(self.address, timeout=ANSWER_S, set_as_default=False)
+            client = distributed.Client(self.address, timeout=CONNECT_S, set_as_default=False)
         except (OSError, ValueError) as error:
             raise MachineLacks(
                 f"no scheduler answers at {self.address}: {error}",
@@ -139,17 +142,17 @@ class ClusterExecutor:
         self._threads = sum(client.nthreads().values())
 
     def active(self) -> Sequence[tuple[int, int]]:
-        """As many runs as there can be; how far they are is not known here."""
+        """One entry for each run that may be active; their progress is unknown."""
         return [(0, 1)] * min(self._left, self._threads)
 
     def describe(self) -> Mapping[str, object]:
-        """The number of threads of all workers; where they are is nobody's business."""
+        """The number of threads of all workers. Addresses stay private."""
         return {"kind": "cluster", "workers": self._threads}
 
 
 @contextmanager
 def _quiet_logger() -> Iterator[None]:
-    """Keep Dask's client from printing tracebacks of what is an error here."""
+    """Suppress the tracebacks of Dask's client: this module raises errors instead."""
     logger = logging.getLogger("distributed.client")
     before = logger.level
     logger.setLevel(logging.CRITICAL + 1)
@@ -159,20 +162,20 @@ def _quiet_logger() -> Iterator[None]:
         logger.setLevel(before)
 
 
-class Watch:
-    """Looks now and then whether a cluster still has workers."""
+class WorkerCheck:
+    """Checks regularly that a cluster still has workers."""
 
     def __init__(self, executor: ClusterExecutor, client: Client) -> None:
         self.executor, self.client = executor, client
-        self._looked_s = self._had_workers_s = time.monotonic()
+        self._checked_s = self._had_workers_s = time.monotonic()
         self._is_waiting = False
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Count the workers; raises `RunFailed` when there were none for too long."""
         now_s = time.monotonic()
-        if now_s - self._looked_s < LOOK_S:
+        if now_s - self._checked_s < CHECK_INTERVAL_S:
             return
-        self._looked_s = now_s
+        self._checked_s = now_s
         address = self.executor.address
         try:
             self.executor._count(self.client)
@@ -182,21 +185,21 @@ class Watch:
             if self._is_waiting:
                 self.executor.on_remark(f"the cluster at {address} has workers again")
             self._had_workers_s, self._is_waiting = now_s, False
-        elif now_s - self._had_workers_s > WORKERLESS_S:
+        elif now_s - self._had_workers_s > MOST_WITHOUT_WORKERS_S:
             raise RunFailed(
-                f"the cluster at {address} has been without workers for {WORKERLESS_S:.0f} s",
+                f"the cluster at {address} has had no worker for {MOST_WITHOUT_WORKERS_S:.0f} s",
                 hint=f"start some with `dask worker {address}`, then resume the study",
             )
         elif not self._is_waiting:
             self._is_waiting = True
             self.executor.on_remark(
-                f"the cluster at {address} has no worker left: waiting {WORKERLESS_S:.0f} s for "
-                f"one (`dask worker {address}`)"
+                f"the cluster at {address} has no worker left: waiting "
+                f"{MOST_WITHOUT_WORKERS_S:.0f} s for one (`dask worker {address}`)"
             )
 
 
 def perform(job: Job) -> Outcome | PerpacketError:
-    """Do a job on a worker; an error is an answer too, since doing it again would not mend it."""
+    """Run a job on a worker. It returns errors too: a repetition would fail again."""
     try:
         return job.prepare().run()
     except BaseException as error:  # a panic of the core is no Exception
@@ -206,10 +209,10 @@ def perform(job: Job) -> Outcome | PerpacketError:
 def check_versions(client: Client) -> None:
     """Raise `ConfigurationError` naming both versions where a worker or the scheduler has another.
 
-    The scheduler reads jobs on their way, so that it needs perpacket too.
+    The scheduler unpickles jobs, so that it needs perpacket too.
     """
 
-    # Within this function it travels by value: it works where perpacket is not installed.
+    # A nested function is pickled by value, so that it runs where perpacket is not installed.
     def version() -> str | None:
         try:
             import perpacket

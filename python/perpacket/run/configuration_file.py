@@ -37,7 +37,7 @@ MOST_SEED = 2**64 - 1
 """The simulator's seeds are 64 bits wide."""
 
 REMEDY = "restore the file from a copy, or run the study anew into another directory"
-"""What to do about a file that cannot be used: nothing else knows what was to run."""
+"""The hint for a damaged file: no other file lists what to run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +51,12 @@ class RunConfiguration:
     points: tuple[Point, ...]
     confidence: float = DEFAULT_CONFIDENCE
     order: Order = "random"
-    """How the points of a block follow each other, in a measured study."""
+    """The order of the points in a block of a measured study."""
     stopping: Stopping | None = None
-    """Where there is a rule, `seeds` are as many as there may be at most."""
+    """With a stopping rule, a point may not need all `seeds`."""
     definition: str = ""
-    """The study, resolved, as the text of its file. The directory has it as `study.toml`; one of an
-    earlier version has none for a study that comes with perpacket."""
+    """The study, resolved, as the text of its file. The directory stores it as `study.toml`; that
+    of an earlier version lacks it for a built-in study."""
 
 
 class StoppingModel(BaseModel):
@@ -175,13 +175,13 @@ def to_toml(configuration: RunConfiguration) -> str:
         }
     content["point"] = [_table(point) for point in configuration.points]
     return (
-        "# What this run runs. Written by perpacket; the observations are only valid with it.\n"
-        + tomli_w.dumps(content)
+        "# The configuration of this run. Written by perpacket; without it the observations are "
+        "invalid.\n" + tomli_w.dumps(content)
     )
 
 
 def _table(point: Point) -> dict[str, object]:
-    """One `[[point]]`; what is absent has its default."""
+    """One `[[point]]`, without the keys that have their default."""
     table: dict[str, object] = {"name": point.name, "configuration": point.configuration}
     if point.against is not None:
         table["against"] = point.against

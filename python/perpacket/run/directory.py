@@ -4,14 +4,14 @@
     study.toml          the study, resolved: nothing else is needed to resume and report it
     environment.json    the machine and the versions
     observations/       one JSON file an observation
-    raw/                timelines, and what the programs of a measured run said
-    failures/           one JSON file a measured run that failed and was not repeated since
+    raw/                timelines, and the complete reports of measured runs' programs
+    failures/           one JSON file a failed measured run, until a repetition succeeds
     report.html         what `study report` wrote last
     observations.parquet  the observations as one table, written when a session ends
 
-A file is written under a temporary name, flushed to disk and renamed, so that it is there whole or
-not at all: a run killed at any moment loses the observations in flight and nothing else. One
-observation has one name, so that none is counted twice.
+A file is written under a temporary name, flushed to disk and renamed, so that it is complete or
+absent: a run killed at any moment loses only the observations in flight. One observation has one
+name, so that none is counted twice.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ FAILURE_SCHEMA = 1
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A measured run that began and gave no observation."""
+    """A measured run that began and has no observation."""
 
     point: str
     seed: int
@@ -74,8 +74,8 @@ class RunDirectory:
         """Make the directory and write down what will run and where.
 
         Raises `ConfigurationError` when `path` exists and is not an empty directory, and when it
-        cannot be made. What a run leaves that was killed before it wrote its configuration counts
-        as nothing.
+        cannot be made. A directory without a configuration, left by a run that was killed early,
+        counts as empty.
         """
         check_vacant(path)
         for folder in (OBSERVATIONS, RAW):
@@ -83,7 +83,7 @@ class RunDirectory:
         write_whole(path / ENVIRONMENT, json.dumps(environment, indent=2) + "\n")
         if configuration.definition:
             write_whole(path / DEFINITION, configuration.definition)
-        # Last, because a directory with a configuration is one that can be resumed.
+        # Last: a directory with a configuration can be resumed.
         write_whole(path / CONFIGURATION, configuration_file.to_toml(configuration))
         return cls(path, configuration)
 
@@ -91,14 +91,14 @@ class RunDirectory:
     def open(cls, path: Path) -> RunDirectory:
         """Find a run again.
 
-        Raises `MissingStudy` when there is none, `ConfigurationError` when its configuration
-        cannot be read.
+        Raises `MissingStudy` when `path` is no run directory, and `ConfigurationError` when its
+        configuration cannot be read.
         """
         file = path / CONFIGURATION
         if not file.is_file():
             raise MissingStudy(
                 f"{path} is no run directory: it has no {CONFIGURATION}",
-                hint="give the directory that `perpacket study run` named when it began",
+                hint="use the directory that `perpacket study run` printed when it began",
             )
         configuration = configuration_file.read(file)
         definition = path / DEFINITION
@@ -109,10 +109,10 @@ class RunDirectory:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the directory for writing; the kernel frees it even when the process is killed.
+        """Lock the directory for writing; the kernel unlocks it even when the process is killed.
 
-        Folders that are lost, as an archive without empty ones leaves them out, are made again.
-        Raises `RunFailed` when another process holds it.
+        Makes missing folders again: some archives leave out empty ones. Raises `RunFailed` when
+        another process has the lock.
         """
         for folder in (OBSERVATIONS, RAW):
             _make_folder(self.path, self.path / folder)
@@ -139,7 +139,7 @@ class RunDirectory:
         return self.path / REPORT
 
     def environment(self) -> dict[str, object]:
-        """The machine and versions of the run, nothing when they are not there.
+        """The machine and versions of the run; empty without the file.
 
         No result depends on them. Raises `CorruptObservation` when the file is damaged.
         """
@@ -163,7 +163,7 @@ class RunDirectory:
         return self.path / RAW / f"{point}.seed-{seed}.timeline.json"
 
     def raw_path(self, point: str, seed: int, name: str) -> Path:
-        """The file of what one program of a measured run said, whether it exists or not."""
+        """The file of one program's report in a measured run, whether it exists or not."""
         return self.path / RAW / f"{point}.seed-{seed}.{name}.json"
 
     def failure_path(self, point: str, seed: int) -> Path:
@@ -171,7 +171,10 @@ class RunDirectory:
         return self.path / FAILURES / f"{point}.seed-{seed}.json"
 
     def record(self, point: Point, seed: int, outcome: Outcome) -> None:
-        """Keep one observation; the raw parts first, so that the observation vouches for them."""
+        """Store one observation.
+
+        The raw parts come first: where the observation exists, they do too.
+        """
         for name, content in outcome.raw.items():
             write_whole(self.raw_path(point.name, seed, name), json.dumps(content) + "\n")
         if outcome.timeline is not None:
@@ -182,7 +185,7 @@ class RunDirectory:
         self.failure_path(point.name, seed).unlink(missing_ok=True)
 
     def record_failure(self, failure: Failure) -> None:
-        """Keep why a run gave no observation."""
+        """Store why a run has no observation."""
         (self.path / FAILURES).mkdir(exist_ok=True)
         text = json.dumps({"schema": FAILURE_SCHEMA, **asdict(failure)}, indent=2) + "\n"
         write_whole(self.failure_path(failure.point, failure.seed), text)
@@ -196,7 +199,7 @@ class RunDirectory:
         for point in self.configuration.points:
             for seed in self.configuration.seeds:
                 file = self.failure_path(point.name, seed)
-                # A failure that an observation followed was overtaken by it.
+                # An observation that came after a failure replaces it.
                 if file.is_file() and not self.observation_path(point.name, seed).exists():
                     reason = read_json(file).get("reason")
                     found.append(Failure(point.name, seed, str(reason)))
@@ -205,9 +208,9 @@ class RunDirectory:
     def missing(self) -> list[tuple[Point, int]]:
         """What is still to run, all points of one seed before those of the next.
 
-        In that order an interrupted study still covers every point. Where a rule says when a point
-        has been run often enough, these are the runs that are due now: once they are there, others
-        may be. Raises `CorruptObservation` when an observation there is damaged.
+        In that order an interrupted study still covers every point. With a stopping rule these are
+        the runs that are due now; their results may make others due. Raises `CorruptObservation`
+        when an observation there is damaged.
         """
         have = {(one.point, one.seed): one for one in self.read_observations()}
         due = {point.name: self._due(point, have) for point in self.configuration.points}
@@ -232,7 +235,10 @@ class RunDirectory:
         return seeds[: max(rule.least, len(unbroken) + 1)]
 
     def planned(self, only: Collection[str] | None = None) -> int:
-        """How many observations there will be, as far as is known now; of `only` some points."""
+        """The number of observations when the run is complete, as far as is known now.
+
+        Of `only` some points if given.
+        """
         names = {point.name for point in self.configuration.points}
         names &= names if only is None else set(only)
         if self.configuration.stopping is None:
@@ -280,7 +286,7 @@ class RunDirectory:
         return self.observations()
 
     def timelines(self) -> list[tuple[str, int]]:
-        """The points and seeds whose state over time was kept."""
+        """The points and seeds with a stored timeline."""
         return [
             (point.name, seed)
             for point in self.configuration.points
@@ -296,7 +302,7 @@ class RunDirectory:
 
 
 def check_vacant(path: Path) -> None:
-    """Raise `ConfigurationError` when `path` exists and holds something."""
+    """Raise `ConfigurationError` when `path` exists and is not empty."""
     if path.exists() and not _is_vacant(path):
         raise ConfigurationError(
             f"{path} exists already",
@@ -320,7 +326,7 @@ def _make_folder(path: Path, folder: Path) -> None:
 
 
 def _is_vacant(path: Path) -> bool:
-    """Whether a directory is empty, or was left by `create` before the configuration stood."""
+    """Whether a directory is empty, or `create` was killed before it wrote the configuration."""
     if not path.is_dir():
         return False
     names = {entry.name for entry in path.iterdir()}
@@ -332,14 +338,14 @@ def _is_vacant(path: Path) -> bool:
     }
     if names - folders - files or any(not (path / name).is_file() for name in names & files):
         return False
-    # The folders are made first: files without them are somebody else's.
+    # `create` makes the folders first: without them the files are not from a run.
     return (not names or OBSERVATIONS in names) and not any(
         not (path / name).is_dir() or any((path / name).iterdir()) for name in folders
     )
 
 
 def read_json(file: Path, hint: str = "") -> dict[str, object]:
-    """The object in a JSON file; raises `CorruptObservation` with the hint when it holds none."""
+    """The object in a JSON file; raises `CorruptObservation` with the hint when it has none."""
     try:
         content = observation_file.parse(file.read_bytes())
     except (OSError, ValueError) as error:

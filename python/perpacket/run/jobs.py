@@ -1,11 +1,11 @@
-"""What executors run: jobs, each one run of one point, as plain data that can travel.
+"""What executors run: jobs. A job is one run of one point, and can be pickled.
 
     threads.py      jobs as threads of this process
     processes.py    jobs in processes of this machine, which may die
     cluster.py      jobs on the workers of a Dask cluster, which may die too
 
-An executor gives back what each job came to, and writes nothing: the process that holds the run
-directory keeps the observations, so that none is there twice whoever did it and however often.
+An executor returns the outcome of each job and writes nothing. The process that locks the run
+directory stores the observations, so that a job that ran twice has one observation.
 """
 
 from __future__ import annotations
@@ -24,24 +24,28 @@ POLL_S = 0.2
 """How often progress is reported, in seconds."""
 
 MOST_DEATHS = 3
-"""A job whose worker dies as often is what kills it."""
+"""After so many deaths of its workers, a job is their cause."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One run to be done. It can be pickled if its runner can: one without state is but a name."""
+    """One run to be done.
+
+    It can be pickled if its runner can; a `NamedRunner` is pickled as its name.
+    """
 
     runner: Runner
     point: Point
     seed: int
     timeline: bool
     version: str = perpacket.__version__
-    """Version of perpacket that asks for it: another one must not answer."""
+    """The version of perpacket that wants the run: no other version may run it."""
 
     def prepare(self) -> Run:
         """The run.
 
-        Raises `ConfigurationError` when the point cannot be run, or not by this perpacket.
+        Raises `ConfigurationError` when the point cannot be run, or needs another version of
+        perpacket.
         """
         if self.version != perpacket.__version__:
             raise versions_differ("a worker", perpacket.__version__, self.version)
@@ -50,28 +54,30 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """What a job came to: its outcome, or why there is none."""
+    """A finished job with its outcome, or the reason why it has none."""
 
     job: Job
     outcome: Outcome | PerpacketError
 
 
 Results = Generator[Finished | None, None, None]
-"""Finished jobs as they come, and None where none did."""
+"""Each job when it finishes, and None after a `POLL_S` without one."""
 
 
 class Executor(Protocol):
     """Runs jobs, some at once."""
 
     def check(self) -> None:
-        """Raise `MachineLacks` or `ConfigurationError` when it can run nothing.
+        """Raise `MachineLacks` or `ConfigurationError` when it cannot run any job.
 
         Called before anything is written.
         """
         ...
 
     def run(self, jobs: Sequence[Job]) -> Results:
-        """Each job once, as it finishes, and None every `POLL_S` meanwhile, to report progress.
+        """Yield each job once, when it finishes, and None every `POLL_S`.
+
+        The caller reports progress on None.
 
         Closing the iterator stops what is running. Raises `RunFailed` when no job can be run any
         more.
@@ -79,7 +85,7 @@ class Executor(Protocol):
         ...
 
     def active(self) -> Sequence[tuple[int, int]]:
-        """For each run under way what is done of it and what it is in all."""
+        """The progress of each active run: done and total."""
         ...
 
     def describe(self) -> Mapping[str, object]:
@@ -88,7 +94,7 @@ class Executor(Protocol):
 
 
 def failure(error: BaseException) -> PerpacketError:
-    """An error as one that says what it is, and that can travel."""
+    """The error as one with a full message, which can be pickled."""
     if isinstance(error, PerpacketError):
         return error
     return RunFailed(str(error) or type(error).__name__)
@@ -117,6 +123,6 @@ def checked_workers(workers: int | None) -> int:
             f"workers = {workers} cannot be used",
             parameter="workers",
             value=str(workers),
-            allowed="give 1 or more",
+            allowed="use 1 or more",
         )
     return workers

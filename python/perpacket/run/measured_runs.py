@@ -5,7 +5,7 @@ point once, with one seed. The seed shuffles the block, so that drift during a s
 temperature, a neighbour) affects every point alike, and points are compared within a block. The
 order depends on the seed alone: a resumed study continues in the same order.
 
-A run that fails is recorded and the study continues: one dead server must not cost the others.
+A run that fails is recorded and the study continues: one dead server must not end the other runs.
 Several failures in a row end it, because then all runs have the same problem.
 """
 
@@ -36,7 +36,7 @@ from perpacket.study.point import Point
 from perpacket.study.runner import MeasuredRunner, Outcome, Run, SetupDescription
 
 MOST_FAILURES_IN_A_ROW = 5
-"""After as many failed runs in a row, the others would fail too."""
+"""After this many failed runs in a row, the study ends: the others would fail too."""
 
 TESTBED = "testbed"
 """The key of `environment.json` with what the runner set up."""
@@ -153,7 +153,7 @@ def execute(
     """Run what is missing on machines that are set up; returns the number of new observations.
 
     `only` names the measured points; by default all are. A failed run is recorded and is no error
-    here; none is tried twice. Raises `RunFailed` when too many fail in a row, `ConfigurationError`
+    here; it is not repeated. Raises `RunFailed` when too many fail in a row, `ConfigurationError`
     when a point cannot run with its parameters, `CorruptObservation` for a damaged observation, and
     `Interrupted`, with the command that resumes, after Ctrl-C.
     """
@@ -161,7 +161,7 @@ def execute(
     tried: set[tuple[str, int]] = set()
     failed_in_a_row: list[Failure] = []
     with directory.locked():
-        # More may be due once these are there: a rule may ask whether a point ran often enough.
+        # With a stopping rule, the results of these runs may make others due.
         while due := [
             run for run in remaining(directory, only) if (run[0].name, run[1]) not in tried
         ]:
@@ -260,7 +260,7 @@ class _Batch:
 
     @property
     def kept(self) -> int:
-        """Observations on disk, those of earlier batchs included."""
+        """Observations on disk, with those of earlier batches."""
         return self.before + self.finished
 
     def observe(self, planned: _Planned) -> None:
@@ -288,7 +288,7 @@ class _Batch:
             raise RunFailed(
                 f"{MOST_FAILURES_IN_A_ROW} runs in a row failed, the last one at point "
                 f"{failure.point}, block {failure.seed}: {error}",
-                hint=f"fix that, then go on with `perpacket study resume {self.directory.path}`",
+                hint=f"correct that, then run `perpacket study resume {self.directory.path}`",
             ) from error
 
     def progress(self) -> Progress:

@@ -1,4 +1,4 @@
-"""One observation on disk: what was run, its result and, apart from it, what the machine took."""
+"""One observation on disk: the point and the seed, the result and, separately, the timing."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def to_json(study: str, point: Point, seed: int, outcome: Outcome) -> str:
 
 
 def identity(point: Point, seed: int) -> dict[str, object]:
-    """What says which run it was."""
+    """The keys that identify the run."""
     return {
         "point": point.name,
         "seed": seed,
@@ -55,9 +55,9 @@ def identity(point: Point, seed: int) -> dict[str, object]:
 
 
 def read(file: Path, study: str, point: Point, seed: int) -> Observation:
-    """Read one observation and make sure that it is the one its name says.
+    """Read one observation and check that it is of this point and seed.
 
-    Raises `FileNotFoundError` when it is not there, `CorruptObservation` when it is damaged.
+    Raises `FileNotFoundError` when there is no file, and `CorruptObservation` when it is damaged.
     """
     try:
         content = parse(file.read_bytes())
@@ -85,10 +85,10 @@ def read(file: Path, study: str, point: Point, seed: int) -> Observation:
 
 
 def parse(text: bytes) -> object:
-    """The content of a JSON file; raises `ValueError` on a number that is none or not finite.
+    """The content of a JSON file; raises `ValueError` on a number that is invalid or not finite.
 
-    Python reads `NaN` and `Infinity`, which are no JSON, and makes `1e999` infinite: averages and
-    the report would carry them on.
+    Python reads `NaN` and `Infinity`, which are no JSON, and makes `1e999` infinite: they would
+    reach averages and the report.
     """
     return json.loads(text, parse_constant=_finite, parse_float=_finite)
 
@@ -105,7 +105,7 @@ def texts_for_numbers(
 ) -> Iterator[tuple[Observation, str]]:
     """The observations that have a text where other runs of their point have a number.
 
-    Each with what is wrong. Left alone, such a run would drop out of every mean without a word.
+    Each comes with the problem. Otherwise every mean would silently leave out such a run.
     """
     numbers: dict[str, set[str]] = {}
     for one in observations:
@@ -118,7 +118,7 @@ def texts_for_numbers(
 
 
 def number(observation: Observation, name: str) -> float | None:
-    """A number of the result by its dotted name, None where there is none."""
+    """A number of the result by its dotted name; None where the result lacks it."""
     found: object = observation.result
     for part in name.split("."):
         found = found.get(part) if isinstance(found, Mapping) else None
@@ -128,7 +128,7 @@ def number(observation: Observation, name: str) -> float | None:
 def to_row(point: Point, observation: Observation) -> dict[str, object]:
     """One row: which run it was, its factors, its result, its timing.
 
-    Numbers of the result are floats, so that a column has one type whatever a run's digits.
+    Numbers of the result are floats, so that a column has one type.
     """
     row: dict[str, object] = {
         "point": point.name,

@@ -1,9 +1,9 @@
-"""Jobs in processes of this machine: a run that takes its process with it does not take the study.
+"""Runs jobs in processes of this machine: a crash in one run does not end the study.
 
-Each worker is a process of its own with a pipe: it gets one job at a time, tells how far it is and
-gives back what the job came to. When a worker dies (the kernel kills what takes too much memory),
-its job is done again by another one, until it has killed `MOST_DEATHS`. When this process dies, a
-worker finds its pipe broken and ends.
+Each worker is a process with a pipe. It receives one job at a time, and sends its progress and its
+outcome. When a worker dies (the kernel kills a process that uses too much memory), another one
+repeats its job. After `MOST_DEATHS` deaths the job has failed. When this process dies, the pipe of
+each worker breaks and the worker ends.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from perpacket.run.ticking import ticking
 from perpacket.study.runner import Outcome, Run
 
 STOPPING_S = 5.0
-"""How long a worker may take to end after it is asked to."""
+"""The time in which a worker ends after SIGTERM, before it is killed."""
 
-Answer = tuple[int, int] | Outcome | PerpacketError
-"""What a worker says: how far it is, or what the job came to."""
+Message = tuple[int, int] | Outcome | PerpacketError
+"""A message of a worker: its progress, or the outcome of its job."""
 
 
 @dataclass
 class _Worker:
-    """One process, and the job it has."""
+    """One process with its job."""
 
     process: BaseProcess
     channel: Connection
@@ -42,37 +42,40 @@ class _Worker:
 
 
 class ProcessExecutor:
-    """Runs jobs in processes, which are started when they are needed."""
+    """Runs jobs in processes, and starts a process when a job needs it."""
 
     def __init__(self, workers: int | None = None) -> None:
-        """So many processes, one a core unless given; raises `ConfigurationError` below 1."""
+        """At most `workers` processes, one a core unless given.
+
+        Raises `ConfigurationError` below 1.
+        """
         self.workers = checked_workers(workers)
         self._pool: list[_Worker] = []
         self._deaths: dict[tuple[str, int], int] = {}
 
     def check(self) -> None:
-        """Processes can always be had."""
+        """Do nothing: processes are always available."""
 
     def run(self, jobs: Sequence[Job]) -> Results:
-        """Each job once, as it finishes, and None every `POLL_S` meanwhile."""
+        """Yield each job once, when it finishes, and None every `POLL_S`."""
         waiting = deque(jobs)
         self._deaths.clear()
         try:
             while waiting or any(worker.job for worker in self._pool):
-                yield from self._hand_out(waiting)
+                yield from self._send_jobs(waiting)
                 ready = set(wait([worker.channel for worker in self._pool], POLL_S))
                 for worker in [worker for worker in self._pool if worker.channel in ready]:
-                    one = self._hear(worker, waiting)
+                    one = self._receive(worker, waiting)
                     if one is not None:
                         yield one
                 yield None
         finally:
             self._end_all()
 
-    def _hand_out(self, waiting: deque[Job]) -> Iterator[Finished]:
-        """Give each idle worker a job; make workers while there are jobs for them.
+    def _send_jobs(self, waiting: deque[Job]) -> Iterator[Finished]:
+        """Send a job to each idle worker.
 
-        Gives back the jobs that cannot travel.
+        Start workers while jobs wait. Yields the jobs that cannot be pickled.
         """
         while waiting:
             idle = next((worker for worker in self._pool if worker.job is None), None)
@@ -86,25 +89,25 @@ class ProcessExecutor:
             try:
                 idle.channel.send(job)
             except OSError:
-                # It died idle: the end of its pipe says so to `_hear`, which takes the job back.
+                # It died while idle: `_receive` sees the end of its pipe and requeues the job.
                 continue
-            except Exception as error:  # pickle raises what the job's parts raise
+            except Exception as error:  # pickle raises any error of the objects in the job
                 idle.job = None
                 yield Finished(job, failure(error))
 
-    def _hear(self, worker: _Worker, waiting: deque[Job]) -> Finished | None:
-        """What a worker says; when it has died, its job is done again before all others."""
+    def _receive(self, worker: _Worker, waiting: deque[Job]) -> Finished | None:
+        """Receive the message of a worker; if it has died, its job comes first in the queue."""
         try:
-            answer: Answer = worker.channel.recv()
+            message: Message = worker.channel.recv()
         except (EOFError, OSError):
-            return self._bury(worker, waiting)
-        if isinstance(answer, tuple):
-            worker.progress = answer
+            return self._remove_dead(worker, waiting)
+        if isinstance(message, tuple):
+            worker.progress = message
             return None
         job, worker.job = worker.job, None
-        return None if job is None else Finished(job, answer)
+        return None if job is None else Finished(job, message)
 
-    def _bury(self, worker: _Worker, waiting: deque[Job]) -> Finished | None:
+    def _remove_dead(self, worker: _Worker, waiting: deque[Job]) -> Finished | None:
         self._pool.remove(worker)
         worker.channel.close()
         _end(worker.process)
@@ -121,13 +124,13 @@ class ProcessExecutor:
             job,
             RunFailed(
                 f"{MOST_DEATHS} processes died of it, the last one {how}",
-                hint="the kernel kills what takes too much memory: see its log, or give fewer "
-                "--workers",
+                hint="the kernel kills a process that uses too much memory: see its log, or use "
+                "fewer --workers",
             ),
         )
 
     def _end_all(self) -> None:
-        """End every worker, whatever it does, and wait until it is gone."""
+        """Terminate every worker and wait for its end."""
         for worker in self._pool:
             worker.channel.close()
             worker.process.terminate()
@@ -136,7 +139,7 @@ class ProcessExecutor:
         self._pool.clear()
 
     def active(self) -> Sequence[tuple[int, int]]:
-        """For each run under way what is done of it and what it is in all."""
+        """The progress of each active run: done and total."""
         return [worker.progress for worker in self._pool if worker.job is not None]
 
     def describe(self) -> Mapping[str, object]:
@@ -145,18 +148,18 @@ class ProcessExecutor:
 
 
 def _started() -> _Worker:
-    # Not forked: a process that has threads, as this one may, must not be copied.
+    # Spawned, because a process with threads must not be forked, and this one may have some.
     context = multiprocessing.get_context("spawn")
     ours, its = context.Pipe()
     process = context.Process(target=work, args=(its,), name="run", daemon=True)
     process.start()
-    # Only the worker may hold its end: then its death ends the pipe.
+    # Close our copy of the worker's end, so that the worker's death closes the pipe.
     its.close()
     return _Worker(process, ours)
 
 
 def _end(process: BaseProcess) -> None:
-    """Wait for the end of a process, and kill it when it does not come."""
+    """Wait for the end of a process, and kill it after `STOPPING_S`."""
     process.join(STOPPING_S)
     if process.is_alive():
         process.kill()
@@ -171,10 +174,10 @@ def _how_it_ended(status: int | None) -> str:
 
 
 def work(channel: Connection) -> None:
-    """A worker's life: jobs one after another, until its pipe ends."""
+    """Run jobs one after another until the pipe ends; the main function of a worker."""
     # Ctrl-C goes to every process of the terminal; the one that began the study ends its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    speaker = _Speaker(channel)
+    sender = _Sender(channel)
     while True:
         try:
             job: Job = channel.recv()
@@ -182,28 +185,28 @@ def work(channel: Connection) -> None:
             return
         try:
             run = job.prepare()
-            with ticking(POLL_S, partial(_tell, speaker, run)):
-                answer: Answer = run.run()
+            with ticking(POLL_S, partial(_send_progress, sender, run)):
+                message: Message = run.run()
         except BaseException as error:  # a panic of the core is no Exception
-            answer = failure(error)
-        speaker.say(answer)
+            message = failure(error)
+        sender.send(message)
 
 
-def _tell(speaker: _Speaker, run: Run) -> None:
-    speaker.say(run.progress())
+def _send_progress(sender: _Sender, run: Run) -> None:
+    sender.send(run.progress())
 
 
 @dataclass
-class _Speaker:
-    """A worker's end of the pipe, which its job and its progress share."""
+class _Sender:
+    """A worker's end of the pipe; the outcome and the progress come from two threads."""
 
     channel: Connection
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def say(self, answer: Answer) -> None:
-        """Send it, or end: without its pipe a worker works for nobody."""
+    def send(self, message: Message) -> None:
+        """Send a message; end the process if the pipe is broken, because then the study is gone."""
         try:
             with self.lock:
-                self.channel.send(answer)
+                self.channel.send(message)
         except OSError:
             os._exit(1)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import perpacket
 from perpacket.errors import ConfigurationError
-from perpacket.run import configuration_file, environment, measured_runs, parts
+from perpacket.run import configuration_file, environment, measured_runs, mixed_runs
 from perpacket.run.configuration_file import RunConfiguration
 from perpacket.run.directory import RunDirectory, check_vacant
 from perpacket.run.jobs import Executor
@@ -79,7 +79,9 @@ def _begin(
     where = executor or ThreadExecutor(workers)
     where.check()
     if study.measured_runner is not None:
-        return parts.begin(study, study.measured_runner, path, configuration, where, on_progress)
+        return mixed_runs.begin(
+            study, study.measured_runner, path, configuration, where, on_progress
+        )
     for point in configuration.points:
         study.runner.prepare(point, configuration.seeds[0], timeline=False)
     facts = environment.describe() | {"executor": where.describe()}
@@ -118,7 +120,7 @@ def resume(
     where = executor or ThreadExecutor(workers)
     where.check()
     if study.measured_runner is not None:
-        return parts.resume(study, study.measured_runner, directory, where, on_progress)
+        return mixed_runs.resume(study, study.measured_runner, directory, where, on_progress)
     return _until_enough(
         directory,
         lambda: execute(directory, study.runner, on_progress=on_progress, executor=where),
@@ -141,5 +143,5 @@ def refuse_executor(study: Study, executor: Executor | None) -> None:
             f"study {study.name} is measured: its runs go one at a time on its own hosts, never "
             "through an executor or a cluster",
             parameter="--cluster",
-            hint="leave out --cluster, --executor and --workers: --testbed says where it runs",
+            hint="leave out --cluster, --executor and --workers: --testbed chooses where it runs",
         )

@@ -1,7 +1,7 @@
 """Runs a study that simulates some points and measures others, in one run directory.
 
-Simulations run first: beside a measurement they would be measured too. If nothing can be measured
-here, the simulated points still run, and the directory records what was left out.
+Simulations run first: at the same time as a measurement they would disturb it. If nothing can be
+measured here, the simulated points still run, and the directory records what was left out.
 """
 
 from __future__ import annotations
