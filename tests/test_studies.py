@@ -305,7 +305,7 @@ value = 3
         ('unit = "%"', 'unit = "us"', "host_idle is in '%'"),
         ('"W-0-N-N-FCFS-400"', '"W-1"', "no point 'W-1'"),
         ("where", "whence", "where"),
-        ("value = 3", 'value = 3\nagainst = "W-0-N-N-FCFS-400"', "only those"),
+        ("value = 3", 'value = 3\nagainst = "W-0-N-N-FCFS-400"', "gains and increases alone"),
         ("[[figure]]", "[[figure", "cannot be read"),
     ],
 )

@@ -205,7 +205,7 @@ point = "rare"
     assert [p.name for p in load.build(BASE + text, HERE, only=("rare",)).points] == ["rare"]
     with pytest.raises(ConfigurationError, match="--only none") as caught:
         load.build(BASE + text, HERE, only=("none",))
-    assert caught.value.allowed == "give some of usual,rare"
+    assert caught.value.allowed == "use one or more of usual,rare"
 
 
 def test_an_included_file_is_beneath_and_limits_are_those_of_both(tmp_path: Path) -> None:

@@ -144,7 +144,7 @@ def test_a_run_stores_the_study_of_the_file(kind: str) -> None:
         ('load.kind = "file"', 'load.kind = "mail"', "load.kind = mail"),
         ('load.kind = "file"', 'load.kind = ["file"]', "scenario.load.kind: expected a text"),
         ("run.duration_s = 0.5", "run.duration_s = -1", r"\(run.duration_s\) = -1"),
-        ("[scenario]", "[scenario", "no TOML"),
+        ("[scenario]", "[scenario", "invalid TOML"),
         ("[scenario]", "factors.load.connections = [1]\n[scenario]", "two levels or more"),
         ("[scenario]", "factors.load.connections = [1, 1]\n[scenario]", "different levels"),
         ("[scenario]", "factors.load.connections = [1, 1.0]\n[scenario]", "different levels"),

@@ -41,7 +41,7 @@ NAMED_OPTIONS: Final = {"run.packets": "--packets", "run.warmup_packets": "--war
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """Which run it is and how much of it there is."""
+    """The identity of a run, and how many of its observations exist."""
 
     path: Path
     configuration: RunConfiguration
@@ -197,7 +197,7 @@ def methods_of(study: Study, estimates: Estimates) -> tuple[MethodComparison, ..
 
 
 def facts_of(study: Study, directory: RunDirectory, observed: int) -> RunFacts:
-    """Which run a directory has, and how much of it."""
+    """The facts of the run in a directory."""
     return RunFacts(
         path=directory.path,
         configuration=directory.configuration,
@@ -211,7 +211,7 @@ def facts_of(study: Study, directory: RunDirectory, observed: int) -> RunFacts:
 
 
 def runs_score(study: Study, run: RunFacts) -> Score:
-    """How many runs there are."""
+    """The number of runs, as a score."""
     terms, configuration = terms_of(study), run.configuration
     points, seeds = len(configuration.points), len(configuration.seeds)
     remark = f"{run.missing} of {run.planned} missing" if run.missing else ""

@@ -4,9 +4,9 @@ Two competitors are compared in pairs, block by block: one leads another where t
 differences excludes zero. The leaders of a level are those that no other leads. A crossing lies
 between two levels when a leader of the first leads another competitor there, and that one is a
 leader of the second and leads the first there. The winner changes when no competitor is a leader at
-both levels: a third may have led all along. The position of a crossing is estimated block by block,
-on straight lines between levels in logarithms, because levels are spread by ratios; it is reported
-only when every block has the crossing.
+both levels. Otherwise a third one may lead at both. The position of a crossing is estimated block
+by block, on straight lines between levels in logarithms, because levels are spread by ratios; it is
+reported only when every block has the crossing.
 """
 
 from __future__ import annotations

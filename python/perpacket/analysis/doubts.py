@@ -9,7 +9,7 @@ from perpacket.analysis.statistics import outlier, trend
 from perpacket.study.quantities import Row
 
 NEGLIGIBLE_PERCENT: Final = 0.01
-"""Percentages closer than this, in points, are equal to every reader."""
+"""Differences of percentages below this, in points, do not matter to a reader."""
 
 MOST_NAMED: Final = 6
 """Points that a warning names; the others are counted."""
@@ -61,7 +61,7 @@ def doubts_of(rows: Mapping[int, Row]) -> tuple[str, ...]:
 
 
 def by_point(warnings: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """Pairs of a point and a warning as each warning with its points, each once."""
+    """The points of each warning, without duplicates, from pairs of a point and a warning."""
     found: dict[str, list[str]] = {}
     for point, warning in warnings:
         points = found.setdefault(warning, [])

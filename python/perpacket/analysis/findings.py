@@ -74,7 +74,7 @@ MOST_FINDINGS: Final = 8
 """Findings on the first screen of a report."""
 
 MOST_METHOD_FINDINGS: Final = 5
-"""Differences of methods on it: each comes with a sentence."""
+"""Differences of methods on the first screen; each has a sentence."""
 
 MOST_LAYERS: Final = 3
 """Layers that a finding names as the most expensive."""
@@ -88,7 +88,7 @@ NO_LEADER: Final = "no clear leader"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A number with its interval, what it is of, and the published number beside it."""
+    """A number with its interval, its subject and the published number."""
 
     value: str
     bounds: str
@@ -97,7 +97,7 @@ class Finding:
     """The point's name; empty where the subject is not one point."""
     published: str = ""
     remark: str = ""
-    """About the published number, as that it was used to calibrate."""
+    """A remark on the published number, for example that it was used to calibrate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,7 +351,7 @@ def _course_findings(evidence: Evidence, lead: str) -> Findings:
 
 
 def _first_of_each(courses: list[list[Finding]]) -> list[Finding]:
-    """As many findings as fit: every figure's first, then every second, none twice."""
+    """The first finding of every figure, then the second of every figure, up to one screen."""
     seen: set[tuple[str, str, str]] = set()
     kept: set[Finding] = set()
     for group in zip_longest(*courses):

@@ -1,9 +1,9 @@
 """Published figures and how far a run agrees with them.
 
-`judge` is the only place that makes a verdict. Values are compared as such where the same machine
-was simulated. A measurement on another machine, twenty years later, can only be compared in shares
-and changes: a published change is judged by its direction, and its size decides only whether the
-measured one is weaker or stronger.
+`judge` is the only place that makes a verdict. Values are compared directly where the published
+machine is simulated. A measurement on another machine, twenty years later, can only be compared in
+shares and changes: a published change is judged by its direction, and its size decides only whether
+the measured one is weaker or stronger.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def _direction(published: Published, simulated: Interval) -> Verdict:
     """The direction of a change beside the published one; one run is judged by its value alone."""
     low = simulated.low if simulated.is_bounded else simulated.value
     high = simulated.high if simulated.is_bounded else simulated.value
-    # Before the value: an interval that contains zero agrees with no direction.
+    # Test the interval before the value: one that contains zero agrees with no direction.
     if low <= 0 <= high:
         return Verdict.UNDECIDED
     if published.value is not None:

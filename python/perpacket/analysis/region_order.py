@@ -20,7 +20,7 @@ from perpacket.study.quantities import QUANTITIES, SEVEN, Row
 from perpacket.study.study import Study
 
 QUANTITY = "region_order"
-"""Rows of this quantity belong here; all seven shares of their point are published too."""
+"""This module compares rows of this quantity; their point has all seven shares published too."""
 
 TITLE = "Order of the seven regions (Kendall's tau)"
 WIDEST_TAU = 0.75
@@ -72,7 +72,7 @@ def compare_order(study: Study, row: Published, estimates: Estimates) -> Compari
         row,
         statement=f"order of the regions: {ordered(shares)}",
         widest=WIDEST_TAU,
-        note=f"1 is the same order, 0 none, -1 the reverse; published: {ordered(shares)}; "
+        note=f"1 is the same order, 0 no relation, -1 the reverse; published: {ordered(shares)}; "
         f"measured: {ordered(means) or 'nothing'}",
     )
     interval = mean(taus, estimates.confidence).within(-1.0, 1.0) if taus else None

@@ -131,7 +131,7 @@ class Rule:
         return f"{self.quantity} {self.sign} {self.limit:g}"
 
     def is_broken_by(self, ratio: Ratio) -> bool:
-        """Whether the value of a ratio breaks the rule, be it by chance."""
+        """Whether the value of a ratio breaks the rule, perhaps by chance."""
         if ratio.quantity != self.quantity or ratio.interval is None:
             return False
         return OPERATORS[self.sign](ratio.interval.value, self.limit)
@@ -139,7 +139,7 @@ class Rule:
     def is_certain(self, ratio: Ratio) -> bool:
         """Whether the whole interval breaks the rule; without an interval, whether the value does.
 
-        A ratio fails the comparison only then: another would be a claim that chance can make.
+        Only then the comparison fails: otherwise chance can explain the ratio.
         """
         interval = ratio.interval
         if interval is None or not self.is_broken_by(ratio):
@@ -165,7 +165,7 @@ class RuleResult:
     def failures(self) -> list[str]:
         """Why the rule fails; empty where it does not.
 
-        A second run that came to zero, or failed, has no ratio, which is no success.
+        A point whose second run failed or has a value of zero has no ratio, and fails too.
         """
         found = [f"{self.rule}: at {ratio.point} it is {ratio.text}" for ratio in self.certain]
         if self.unjudged:
@@ -328,7 +328,7 @@ def _applied(
 def _is_unjudged(point: str, name: str, sides: Sides) -> bool:
     """Whether a point of the first run lacks a ratio that it should have.
 
-    A quantity that neither run has at a point that both ran is not one of that point.
+    A point that both ran, and where neither run has the quantity, is not judged by it.
     """
     both = all(point in side for side in sides.rows)
     if both and not sides.has(point, name):

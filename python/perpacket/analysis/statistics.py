@@ -1,7 +1,7 @@
 """Intervals and comparisons of replicated runs.
 
 A replication is one run with its own seed. The functions accept one number per replication, in the
-order of the seeds, and return an `Interval`: no figure leaves here without its spread. The module
+order of the seeds, and return an `Interval`: every result has its spread. The module
 needs only the standard library, so that importing it is fast.
 """
 
@@ -17,13 +17,14 @@ DEFAULT_CONFIDENCE = 0.95
 """Confidence of an interval where a study names none."""
 
 TREND_SIGNIFICANCE = 0.01
-"""A drift over the replications is reported when chance would show it more rarely than this."""
+"""A drift over the replications is reported when chance produces it with a probability below
+this."""
 
 OUTLIER_SIGNIFICANCE = 0.01
-"""A run is reported as an outlier when chance would put one so far off more rarely than this."""
+"""A run is an outlier when chance produces its distance with a probability below this."""
 
 MOST_CORRELATION = 0.8
-"""Of neighbours in a series: a short one cannot show more, and the interval stays finite."""
+"""The highest correlation of neighbours that is used: it keeps the interval finite."""
 
 ROUNDING = 1e-9
 """Differences below this share of the value come from floating-point rounding alone."""
@@ -442,4 +443,4 @@ def check_values(values: Sequence[float]) -> None:
     if not values:
         raise StatisticsError("no values: a statistic needs at least one run")
     if not all(math.isfinite(value) for value in values):
-        raise StatisticsError("a value is not finite: expected a number of every run")
+        raise StatisticsError("a value is not finite: expected a finite number from every run")

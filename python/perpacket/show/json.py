@@ -59,7 +59,7 @@ def analysis(found: Analysis, report: Path) -> dict[str, object]:
 
 
 def study_summary(study: Study) -> dict[str, object]:
-    """A study in short."""
+    """The name, the texts and the sizes of a study."""
     return {
         "schema": SCHEMA,
         "name": study.name,

@@ -56,7 +56,7 @@ def _level_row(one: ContestResult, level: ContestLevel) -> tuple[Cell, ...]:
 
 
 def crossing_table(contests: Sequence[ContestResult]) -> Table:
-    """The crossings of leaders; a contest without one has a row that says so."""
+    """The crossings of leaders; a contest without one has a row with `NO_CROSSING`."""
     return Table(
         identifier="crossings",
         caption="Crossings of leaders: one leads the other at the first level, and the other leads "

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from perpacket.analysis.statistics import Interval
 
 MOST_RAW_CELLS: Final = 30_000
-"""A browser on a phone still scrolls this many cells."""
+"""The most cells that a browser on a phone scrolls smoothly."""
 
 VERDICT_SIGNS: Final = {
     Verdict.AGREES: "\N{CHECK MARK}",
@@ -201,7 +201,7 @@ def percent_text(analysis: Analysis) -> str:
 
 
 def raw_table(observations: pl.DataFrame, terms: Terms = SIMULATED) -> Table:
-    """One row per run: every column, or the first ones where that were too many cells."""
+    """One row per run, with every column, or the first columns up to `MOST_RAW_CELLS`."""
     shown = observations.columns
     fitting = MOST_RAW_CELLS // max(1, observations.height)
     caption = (

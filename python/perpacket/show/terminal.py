@@ -92,7 +92,7 @@ def _comparison_table(analysis: Analysis, percent: str) -> TextTable:
     names = [point.configuration for point in study.points]
     rows = tuple(
         (
-            # A configuration names a point where no other point has it.
+            # The configuration identifies the point if no other point has the same one.
             row.configuration if names.count(row.configuration) == 1 else row.published.point,
             quantity_text(row),
             row.published.unit,

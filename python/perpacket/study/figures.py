@@ -1,4 +1,4 @@
-"""The figures and contests of a study's file, and those that a file without any gets."""
+"""The figures and contests of a study's file, and the default figures of a file without any."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from perpacket.study.points import WORD, inserted
 from perpacket.study.quantities import is_column
 
 Words = Mapping[str, object]
-"""What `{word}` stands for in one figure."""
+"""The values of `{word}` in one figure."""
 
 
 def figures_of(file: StudyFile) -> tuple[Figure, ...]:
@@ -74,7 +74,7 @@ def _where(where: object, words: Words) -> dict[str, Level]:
 
 
 def _value(value: object, words: Words) -> object:
-    """A value, or the one that a whole `{word}` stands for, with its type."""
+    """The value, or the entry of a text that is one `{word}`, with the entry's type."""
     if not isinstance(value, str):
         return value
     whole = WORD.fullmatch(value)
@@ -98,9 +98,10 @@ EFFECTS = (
 def usual_figures(
     kind: Kind, points: Sequence[Point], summary: Sequence[str]
 ) -> tuple[Figure, ...]:
-    """Along each factor, the others at their first level: the first quantity, and cost by layer.
+    """For each factor a figure of the first quantity and one of the cost by layer.
 
-    A measured study also draws what offload could gain.
+    The other factors are at their first level. A measured study also draws what offload could
+    gain.
     """
     columns = [name for name in summary if is_column(kind, name)][:1]
     cost, cost_title = COSTS[kind]

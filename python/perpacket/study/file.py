@@ -113,7 +113,7 @@ class ContestTable(Table):
 
 
 class Asked(Table):
-    """`[asked]`: how a built-in study was asked for, written in the resolved file of a run."""
+    """`[asked]`: the options with which a built-in study ran, in the resolved file of a run."""
 
     length: Length = "default"
     only: list[str] = Field(default_factory=list)
@@ -149,7 +149,7 @@ class StudyFile(Table):
     scenario: dict[str, Scalar] = Field(default_factory=dict)
     factors: dict[str, list[Scalar]] = Field(default_factory=dict)
     levels: dict[str, Scalar] = Field(default_factory=dict)
-    """Factors of all points, with the level of those that no experiment varies."""
+    """The factors of all points, each with its level in experiments that do not vary it."""
     labels: dict[str, dict[str, Scalar]] = Field(default_factory=dict)
     """Levels of a factor in the results, by the levels in this file."""
     when: list[Rule] = Field(default_factory=list)
@@ -159,7 +159,8 @@ class StudyFile(Table):
     lists: dict[str, list[dict[str, str | bool | int | float | dict[str, Scalar]]]] = Field(
         default_factory=dict
     )
-    """What figures and contests repeat over: tables of words that `{word}` inserts."""
+    """Tables of words that `{word}` inserts; `each` of a figure or contest names the lists it
+    repeats over."""
     figure: list[FigureTable] = Field(default_factory=list)
     contest: list[ContestTable] = Field(default_factory=list)
     published: list[PublishedRow] = Field(default_factory=list)
@@ -171,7 +172,7 @@ class StudyFile(Table):
         if (self.until is None) != (self.replications_most is None):
             raise ValueError("expected until and replications_most together, or neither")
         if self.until is None and self.until_quantity is not None:
-            raise ValueError("expected until_quantity only beside until")
+            raise ValueError("expected until_quantity only together with until")
         if self.until is not None:
             self._check_stopping()
         if self.order is not None and self.kind == "simulated":
@@ -186,7 +187,9 @@ class StudyFile(Table):
             if name in self.scenario:
                 raise ValueError(f"{name} is in factors and in scenario: it must be in one of them")
         if self.factors and self.experiment:
-            raise ValueError("factors: expected them in each [[experiment]], as there are some")
+            raise ValueError(
+                "factors: expected inside each [[experiment]], because the file has experiments"
+            )
         return self
 
     def _check_stopping(self) -> None:
@@ -195,13 +198,15 @@ class StudyFile(Table):
             raise ValueError(f'until: expected a share such as "2 %", not {self.until!r}')
         if self.replications < LEAST_RUNS or (self.replications_most or 0) < self.replications:
             raise ValueError(
-                f"expected replications of {LEAST_RUNS} or more beside until, whose first check "
-                "comes after them, and no fewer replications_most"
+                f"expected replications of {LEAST_RUNS} or more with until, and "
+                "replications_most no less than replications"
             )
         name = self.until_quantity
         columns = [each for each in self.quantities if quantities.is_column(self.kind, each)]
         if name is None and self.quantities and not columns:
-            raise ValueError("expected until_quantity: none of quantities is a number of a result")
+            raise ValueError(
+                "expected until_quantity, because no entry of quantities is a number of a result"
+            )
         if name is not None and not quantities.is_column(self.kind, name):
             raise ValueError(
                 f"until_quantity: no number {name!r} in a result; there are "
@@ -226,7 +231,9 @@ class StudyFile(Table):
 def _check_levels(name: str, levels: list[Scalar]) -> None:
     """Raise `ValueError` unless the levels are two or more, different, finite and of one type."""
     if len(levels) < 2:
-        raise ValueError(f"factors.{name}: expected two levels or more; one is for scenario")
+        raise ValueError(
+            f"factors.{name}: expected two levels or more; a single level belongs in scenario"
+        )
     if len({_type_of(level) for level in levels}) > 1:
         raise ValueError(f"factors.{name}: expected levels of one type: all numbers or all texts")
     if any(isinstance(level, float) and not math.isfinite(level) for level in levels):
@@ -253,7 +260,7 @@ def read_content(text: str, where: Path) -> Content:
     try:
         content: Content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigurationError(f"{where}: no TOML: {error}", hint=EXAMPLE_HINT) from None
+        raise ConfigurationError(f"{where}: invalid TOML: {error}", hint=EXAMPLE_HINT) from None
     experiments = content.get("experiment")
     for owner in (content, *(experiments if isinstance(experiments, list) else ())):
         for table in ("scenario", "factors", "generators"):
@@ -274,7 +281,7 @@ def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise ConfigurationError(f"{path}: no UTF-8: {error}", hint=EXAMPLE_HINT) from None
+        raise ConfigurationError(f"{path}: invalid UTF-8: {error}", hint=EXAMPLE_HINT) from None
     except OSError as error:
         raise ConfigurationError(f"{path}: cannot be read: {error.strerror}") from None
 
@@ -310,7 +317,7 @@ def resolved(content: Content, length: Length, only: tuple[str, ...] = ()) -> Co
                 f"--only {name}: study {found.get('name')} has no such experiment",
                 parameter="--only",
                 value=name,
-                allowed=f"give some of {','.join(dict.fromkeys(filter(None, named)))}",
+                allowed=f"use one or more of {','.join(dict.fromkeys(filter(None, named)))}",
             )
     if experiments:
         found["experiment"] = [
@@ -334,7 +341,7 @@ def check(content: Content, where: Path) -> StudyFile:
 def _flat(table: Mapping[str, object], prefix: str = "") -> dict[str, object]:
     """Dotted names for nested tables: `a.b = 1`, `[a] b = 1` and `"a.b" = 1` are the same.
 
-    Of two values for one name the later stays; TOML itself refuses most of those.
+    If a name has two values, the later one is used; TOML itself rejects most such files.
     """
     found: dict[str, object] = {}
     for key, value in table.items():
@@ -367,7 +374,7 @@ def problem_text(error: ValidationError) -> str:
 
 
 def _with_whole_paths(file: StudyFile, where: Path) -> StudyFile:
-    """The same with a trace's path from the root, so that a run directory can keep the study."""
+    """The file with absolute paths of traces, so that a run directory can store the study."""
 
     def whole(value: Scalar) -> Scalar:
         return os.path.abspath(where.parent / value) if isinstance(value, str) and value else value
@@ -381,14 +388,14 @@ def _with_whole_paths(file: StudyFile, where: Path) -> StudyFile:
 
 
 def to_toml(file: StudyFile) -> str:
-    """The text of a file with the same content: what a run directory keeps."""
+    """The text of a file with the same content, for the run directory."""
     content = file.model_dump(by_alias=True, exclude_defaults=True, exclude_none=True)
     text = tomli_w.dumps({"schema": SCHEMA, **content})
     return f"# A study, resolved. Written by perpacket.\n{text}"
 
 
 def text_of(value: Scalar) -> str:
-    """A value as an override has it: switches in small letters."""
+    """A value as text for an override: switches in small letters."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value)

@@ -25,8 +25,8 @@ SUFFIX = ".toml"
 """Ends the name of a study's file; names of built-in studies have no suffix."""
 
 LIMITS = (
-    "An interval is the spread of the runs made here; it knows nothing of another machine, or of "
-    "another seed of the simulator's parameters.",
+    "An interval describes the spread of these runs. Another machine, or other parameters of the "
+    "simulator, may differ by more.",
 )
 """The limits of a study whose file has none."""
 
@@ -45,7 +45,7 @@ def load(path: Path, length: Length = "default", only: tuple[str, ...] = ()) -> 
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise ConfigurationError(f"{path}: no UTF-8: {error}", hint=EXAMPLE_HINT) from None
+        raise ConfigurationError(f"{path}: invalid UTF-8: {error}", hint=EXAMPLE_HINT) from None
     return build(text, path, length, only)
 
 
@@ -66,7 +66,7 @@ def build(
         raise ConfigurationError(
             f"{where}: the study has one length: --{length} changes nothing",
             parameter=f"--{length}",
-            hint="give a value for each length, as { quick = 0.5, default = 1.0, full = 10.0 }",
+            hint="write a value for each length, as { quick = 0.5, default = 1.0, full = 10.0 }",
         )
     file = study_file.check(study_file.resolved(content, length, only), where)
     if is_built_in:
@@ -84,7 +84,7 @@ def build(
 
 
 def of_text(text: str, where: Path) -> Study:
-    """The study that a run directory keeps: resolved, and built-in if `[asked]` says so."""
+    """The study that a run directory stores: resolved, and built-in if it has `[asked]`."""
     asked = study_file.check(study_file.read_content(text, where), where).asked
     study = build(text, where)
     if asked is None:

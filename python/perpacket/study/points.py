@@ -1,7 +1,7 @@
 """The points of a study's file: a name, factors and parameters for each combination of levels.
 
-A factor is a parameter of the runs. If the scenario inserts it as `{factor}`, it is a name of the
-file's own instead, and the scenario sets the parameters that depend on it.
+A factor is a parameter of the runs. A factor that the scenario inserts as `{factor}` is no
+parameter: the scenario computes parameters from its level.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ LONGEST_NAME = 120
 LATENCY, NETWORK = "network.latency_ms", "network.kind"
 
 CONFIGURATION = "configuration"
-"""The one entry of a scenario that is no parameter: the point's configuration, as the simulated
-machine and workload. A measured point's is its load unless the file gives another."""
+"""The entry of a scenario that names the point's configuration: the simulated machine and workload.
+For a measured point the default is its load."""
 
 RESERVED = ("point", "seed", "packets")
 """Columns of a table of runs that a factor's short name would hide."""
@@ -39,7 +39,7 @@ WORD = re.compile(r"\{(\w+)\}")
 
 
 def points_of(file: StudyFile) -> tuple[tuple[Point, ...], factorial.Design | None]:
-    """The points of all experiments, each once, and the two-level design that they are the runs of.
+    """The points of all experiments without duplicates, and their two-level design if there is one.
 
     Raises `ConfigurationError` naming what a point lacks, and what `combinations` raises.
     """
@@ -51,7 +51,7 @@ def points_of(file: StudyFile) -> tuple[tuple[Point, ...], factorial.Design | No
         points, design = _points(file, experiment, labels)
         for point in points:
             if found.setdefault(point.name, point) != point:
-                raise ConfigurationError(f"two experiments differ in their point {point.name}")
+                raise ConfigurationError(f"two experiments define point {point.name}")
     if design is not None:
         design = factorial.renamed(design, labels)
     return tuple(found.values()), design if len(file.experiments) == 1 else None
@@ -145,7 +145,7 @@ def _matches(condition: Condition, levels: Mapping[str, Scalar]) -> bool:
 
 
 def inserted(text: str, words: Mapping[str, object]) -> str:
-    """The text with each `{word}` replaced that `words` has; others stay."""
+    """The text with each `{word}` in `words` replaced."""
     return WORD.sub(lambda match: str(words.get(match[1], match[0])), text)
 
 
@@ -197,7 +197,7 @@ def _point(
     configuration = parameters.pop(CONFIGURATION, "")
     if kind_of(file, experiment) == "measured":
         if file.runner == "web" and NETWORK not in parameters and _has_latency(file):
-            # All points go through what adds latency, or the one without would differ in more.
+            # All points use the delayed path, so that they differ in latency alone.
             parameters[NETWORK] = "delayed"
         configuration = configuration or parameters.get("load.kind", "")
     elif not configuration:

@@ -32,7 +32,7 @@ from perpacket.study.quantities import QUANTITIES
 from perpacket.study.validation import first_problem
 
 WIDEST_POINTS = 20.0
-"""An interval of a share, in percentage points, that is wider than this agrees with nothing."""
+"""The widest interval of a share, in percentage points, that can agree with a published value."""
 
 
 class PublishedRow(BaseModel):
@@ -66,7 +66,7 @@ class PublishedRow(BaseModel):
         if quantity.unit != self.unit:
             raise ValueError(f"{self.quantity} is in {quantity.unit!r}, not {self.unit!r}")
         if quantity.paired != (self.against is not None):
-            raise ValueError(f"{self.quantity}: against is for gains and increases, and only those")
+            raise ValueError(f"{self.quantity}: against is for gains and increases alone")
         return self
 
 
@@ -114,7 +114,7 @@ def rows_about(
 
 
 def to_published(figure: PublishedRow) -> Published:
-    """The figure as the comparison wants it."""
+    """The figure as a `Published`."""
     printed = next(n for n in (figure.value, figure.min, figure.max) if n is not None)
     return Published(
         figure=figure.id,

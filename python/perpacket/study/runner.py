@@ -96,7 +96,7 @@ class NamedRunner:
         self._runner: MeasuredRunner | None = None
 
     def __reduce__(self) -> tuple[type[NamedRunner], tuple[str]]:
-        """Travel as the name alone."""
+        """Pickle the name alone."""
         return NamedRunner, (self.name,)
 
     @property
@@ -129,4 +129,4 @@ MEASURED_RUNNERS = {
     "router": "perpacket.measure.router.runner:RouterRunner",
     "bench": "perpacket.measure.bench.runner:BenchRunner",
 }
-"""The runner of a measured study, by the word that its file has for it."""
+"""The runners of measured studies, by the value of `runner` in the file."""

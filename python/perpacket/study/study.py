@@ -65,19 +65,19 @@ class Study:
     options: Mapping[str, str] = field(default_factory=dict)
     """The option of that command that sets a parameter."""
     quantities: Mapping[str, Quantity] = field(default_factory=dict)
-    """What its figures may draw besides columns."""
+    """The quantities that its figures may draw besides columns."""
     measured_runner: MeasuredRunner | None = None
     """Runs the measured points; None in a study that only simulates."""
     simulated: frozenset[str] = frozenset()
     """The points that `runner` simulates in a study that also measures."""
     remarks: tuple[str, ...] = ()
-    """What to know of its design before it runs, in sentences without a full stop."""
+    """Remarks on its design, printed before it runs; sentences without a full stop."""
     confidence: float = DEFAULT_CONFIDENCE
     order: Order = "random"
     stopping: Stopping | None = None
     """When a point has enough runs before all seeds are used."""
     definition: str = ""
-    """The resolved file of the study, as a run directory keeps it."""
+    """The resolved file of the study, as a run directory stores it."""
     is_built_in: bool = False
     """Whether it comes with perpacket; its defaults may be overridden for all points."""
 
