@@ -193,7 +193,7 @@ def test_a_profile_gives_its_network_share(
     found = json.loads(capsys.readouterr().out)
     assert found["network_share"] == pytest.approx(0.5)
     assert found["gain"] == pytest.approx(1.0)
-    with pytest.raises(ConfigurationError, match="no layers"):
+    with pytest.raises(ConfigurationError, match="expected layers"):
         profiled.network_share({}, "empty")
 
 

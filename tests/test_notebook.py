@@ -165,7 +165,7 @@ def test_a_profile_of_counters_is_drawn_in_shares() -> None:
 
 @pytest.mark.parametrize(
     ("text", "complaint"),
-    [("", "cannot be read"), ("[]", "expected a JSON object"), ("{}", "no layers in it")],
+    [("", "cannot be read"), ("[]", "expected a JSON object"), ("{}", "expected layers")],
 )
 def test_an_error_names_a_file_that_is_no_profile(
     tmp_path: Path, text: str, complaint: str

@@ -49,7 +49,9 @@ StructuralOption = Annotated[
 WireOption = Annotated[
     float, typer.Option(help="Share of the wire the unaided host fills; 0: never limits.")
 ]
-SweepOption = Annotated[bool, typer.Option("--sweep", help="Over the share offloaded, 0 to 1.")]
+SweepOption = Annotated[
+    bool, typer.Option("--sweep", help="Sweep the offloaded share from 0 to 1.")
+]
 
 
 @app.command("laws", epilog="Example: perpacket model laws --network-share 0.34")
@@ -62,7 +64,7 @@ def laws(
     sigma: WireOption = 0.0,
     sweep: SweepOption = False,
     published: Annotated[
-        bool, typer.Option("--published", help="The published table beside what is computed.")
+        bool, typer.Option("--published", help="The published table beside the computed one.")
     ] = False,
     output_format: FormatOption = Format.TABLE,
     quiet: QuietOption = False,
@@ -174,7 +176,7 @@ def print_published(form: Format) -> None:
         output.write_json({"schema": SCHEMA, "rows": table, "note": model.COLUMNS_DIFFER})
         return
     cells = [(row[0], *(f"{value:.4g}" for value in row[1:])) for row in rows]
-    title = "Communication Breakdown, table 5, beside what its shares yield"
+    title = "Communication Breakdown, table 5, beside the gains of its shares"
     output.write_table(title, names, cells, right=names[1:])
     output.write_line(model.COLUMNS_DIFFER)
 
@@ -188,14 +190,14 @@ def handoff(
     host_us: Annotated[float, typer.Option(help="A: host time of a host connection's request.")],
     saved_us: Annotated[float, typer.Option(help="S: host time saved by the NIC.")],
     nic_host_us: Annotated[float, typer.Option(help="n0: NIC time of such a request.")],
-    nic_extra_us: Annotated[float, typer.Option(help="n1: NIC time added when it is the NIC's.")],
+    nic_extra_us: Annotated[float, typer.Option(help="n1: NIC time added when the NIC owns it.")],
     output_format: FormatOption = Format.TABLE,
 ) -> None:
     """How many of the connections a NIC should own, and the gain."""
     from perpacket.models import handoff as model
     from perpacket.models.checks import numbers
 
-    # Here in the user's own words and units; the model would name its own.
+    # Checked here, because the model's own error names its parameters instead of the options.
     numbers("--host-us", host_us, positive=True)
     numbers("--saved-us", saved_us)
     numbers("--nic-host-us", nic_host_us)
@@ -244,11 +246,12 @@ def bounds(
         bool, typer.Option("--overlap", help="Buses work side by side; the busiest limits.")
     ] = False,
     measure: Annotated[
-        bool, typer.Option("--measure", help="Also this machine, its memory measured.")
+        bool,
+        typer.Option("--measure", help="Add this machine, with its measured memory bandwidth."),
     ] = False,
     bench: Annotated[
         Path | None,
-        typer.Option(help="Also the machine of a `bench memory --format json`, with its memory."),
+        typer.Option(help="Add the machine of a report of `bench memory --format json`."),
     ] = None,
     io_mbytes_per_s: Annotated[
         float | None, typer.Option(help="That machine's I/O bus, MB/s (--measure or --bench).")
@@ -256,7 +259,7 @@ def bounds(
     output_format: FormatOption = Format.TABLE,
     quiet: QuietOption = False,
 ) -> None:
-    """How fast servers can be when nothing but moving data costs anything."""
+    """How fast servers can be when only moving data costs time."""
     from perpacket.models import bounds as model
 
     if io_mbytes_per_s is not None:
@@ -298,7 +301,7 @@ def bounds(
 
 
 def check_io(io_mbytes_per_s: float, is_described: bool) -> None:
-    """Raise `ConfigurationError` where the bus is of no machine, or is no bus."""
+    """Raise `ConfigurationError` where no machine is added, or the bandwidth is invalid."""
     from perpacket.models.checks import numbers
 
     numbers("--io-mbytes-per-s", io_mbytes_per_s, positive=True)
@@ -307,12 +310,12 @@ def check_io(io_mbytes_per_s: float, is_described: bool) -> None:
             "--io-mbytes-per-s describes a machine that only --measure or --bench adds",
             parameter="--io-mbytes-per-s",
             value=str(io_mbytes_per_s),
-            hint="use one of them too, or put the server into a --catalogue",
+            hint="use one of them too, or write the server into a --catalogue",
         )
 
 
 def measured_server(bench: Path | None, io_mbytes_per_s: float | None, quiet: bool) -> Server:
-    """The machine at hand, or that of a report of `bench memory`, as a server of the catalogue."""
+    """A catalogue server for this machine, or for the machine of a `bench memory` report."""
     from perpacket.models import bandwidth, profiled
     from perpacket.models.bounds import Server as Described
 

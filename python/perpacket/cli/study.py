@@ -1,7 +1,9 @@
-"""`perpacket study`: list, show, run, resume, rerun and report; the other verbs have own files.
+"""`perpacket study`: list, show, run, resume, rerun and report.
 
-Simulated and measured studies are run by one verb, with options for the one kind, for the other and
-for both: an option that a study cannot have is refused, not ignored.
+The other verbs are in other modules.
+
+One verb runs simulated and measured studies. Some options are for one kind alone: for the other
+kind they are errors.
 """
 
 from __future__ import annotations
@@ -79,7 +81,7 @@ OutputOption = Annotated[
 
 
 class Theme(StrEnum):
-    """The ground that charts in files are drawn for."""
+    """The theme of charts in files."""
 
     LIGHT = "light"
     DARK = "dark"
@@ -108,7 +110,7 @@ def list_studies(output_format: FormatOption = Format.TABLE, quiet: QuietOption 
 def show(
     name: NameArgument, output_format: FormatOption = Format.TABLE, quiet: QuietOption = False
 ) -> None:
-    """Show what a study asks, its points, and what it is compared with or cannot tell apart."""
+    """Show a study's question, its points, its document and its confounded effects."""
     from perpacket.run import parameter_check
     from perpacket.show import json
 
@@ -161,10 +163,10 @@ def run(
     output_format: FormatOption = Format.TABLE,
     quiet: QuietOption = False,
 ) -> None:
-    """Run a study, write its report and print what it says, beside published figures if any.
+    """Run a study, write its report and print its results, beside published figures if any.
 
-    A study is one of `perpacket study list`, or a file of your own that ends in .toml: `perpacket
-    study new` prints one.
+    A study is one of `perpacket study list`, or your own file that ends in .toml: `perpacket study
+    new` prints one.
     """
     from perpacket.run import start
 
@@ -208,7 +210,7 @@ def length_of(quick: bool, full: bool) -> Length:
     """The length that the options ask for; raises `ConfigurationError` when both are given."""
     if quick and full:
         raise ConfigurationError(
-            "--quick and --full exclude each other", parameter="--quick", hint="give one of them"
+            "--quick and --full exclude each other", parameter="--quick", hint="use one of them"
         )
     return "quick" if quick else "full" if full else "default"
 
@@ -237,7 +239,7 @@ def chosen(name: str, length: Length, only: str | None, plane: str | None) -> St
 def over_plane(
     name: str, experiments: tuple[str, ...], only: tuple[str, ...], plane: str
 ) -> tuple[str, ...]:
-    """The experiments over a router's plane, which their names end with.
+    """The experiments over a router's plane: their names end with it.
 
     `--only tcp` is `tcp-xdp` there. Raises `ConfigurationError` when there are none.
     """
@@ -266,7 +268,7 @@ def fresh_path(study: Study) -> Path:
 
 
 def finish(made: RunDirectory, form: Format, quiet: bool) -> None:
-    """Keep the table of a run whose session has ended, then report."""
+    """Write the table of a run, then the report."""
     from perpacket.analysis.analysis import analyze
     from perpacket.run import table_file
     from perpacket.run.directory import TABLE
@@ -291,7 +293,7 @@ def refuse(
         raise ConfigurationError(
             f"study {name} has no {given[0]}: that is for {kind} studies",
             parameter=given[0],
-            hint="`perpacket study run --help` lists the options of either kind apart",
+            hint="`perpacket study run --help` lists the options of each kind",
         )
 
 
@@ -304,7 +306,7 @@ def refuse_simulated(
 ) -> None:
     """Raise `ConfigurationError` on options of simulated studies that a measured one cannot have.
 
-    One that simulates a part has `parallel` and `settings`: where simulations run, and how.
+    A study that also simulates accepts `parallel` and `settings`: where simulations run, and how.
     """
     wrong = dict(options) if study.is_simulated else {**options, **parallel}
     refuse(name, "simulated", wrong, [] if study.is_simulated else settings)
@@ -323,7 +325,8 @@ def blocks_of(study: Study, replications: int | None, seed: int | None) -> tuple
     """
     if replications is not None and study.stopping is not None:
         raise ConfigurationError(
-            f"study {study.name} repeats until an interval is narrow: no number can be given",
+            f"study {study.name} repeats until an interval is narrow: it has no fixed number of "
+            "replications",
             parameter="replications",
             value=str(replications),
             hint="change replications_most in its file, or leave out until",
@@ -335,7 +338,7 @@ def blocks_of(study: Study, replications: int | None, seed: int | None) -> tuple
 def time_to_go(
     study: Study, blocks: tuple[int, ...], overrides: tuple[tuple[str, str], ...]
 ) -> str:
-    """How long a measured study takes, about, and how much it runs."""
+    """The expected time of a measured study, with its numbers of points and blocks."""
     expected_ms = 0
     measured = [point for point in study.points if point.name not in study.simulated]
     for point in measured:
@@ -348,7 +351,7 @@ def time_to_go(
     times = "once each" if len(blocks) == 1 else f"{most}{len(blocks)} times each"
     return (
         f"{most or 'about '}{about} to go: {len(measured)} points, {times}, "
-        f"and what setting up takes{', and simulating before' if study.is_simulated else ''}"
+        f"plus set-up{' and simulation' if study.is_simulated else ''}"
     )
 
 
@@ -385,7 +388,7 @@ def rerun(
 ) -> None:
     """Run the same points and seeds again into a new directory, then report as `study run` does.
 
-    `perpacket study compare` then tells what changed.
+    `perpacket study compare` then reports what changed.
     """
     from perpacket.run import start
 
@@ -409,7 +412,7 @@ def report(
         typer.Option("--output", help="The HTML file; report.html in the run unless given."),
     ] = None,
     charts: ChartsOption = None,
-    theme: Annotated[Theme, typer.Option(help="Of those charts.")] = Theme.LIGHT,
+    theme: Annotated[Theme, typer.Option(help="Theme of those charts.")] = Theme.LIGHT,
     output_format: FormatOption = Format.TABLE,
     quiet: QuietOption = False,
 ) -> None:

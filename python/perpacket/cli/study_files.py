@@ -26,9 +26,9 @@ class Kind(StrEnum):
 
 
 def new(
-    kind: Annotated[Kind, typer.Option(help="Of a real server, or of the simulator.")] = (
-        Kind.MEASURED
-    ),
+    kind: Annotated[
+        Kind, typer.Option(help="The kind of its runs: a real server, or the simulator.")
+    ] = (Kind.MEASURED),
     output_format: FormatOption = Format.TABLE,
     quiet: QuietOption = False,
 ) -> None:
@@ -69,4 +69,4 @@ def export(
         output.write_line(f"{destination}: {table.height} rows of {table.width} columns")
     missing = len(found.missing())
     if missing:
-        progress.note(f"note: {missing} observations are missing: this is a part", quiet)
+        progress.note(f"note: {missing} observations are missing: the run is not complete", quiet)

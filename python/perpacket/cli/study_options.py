@@ -11,7 +11,7 @@ import typer
 from perpacket.cli.quantities import seconds, seconds_from
 
 SIMULATED_SEEDS = 5
-"""Replications of a simulated study unless asked otherwise."""
+"""The default replications of a simulated study."""
 
 SIMULATED = "Simulated studies"
 MEASURED = "Measured studies"
@@ -42,7 +42,7 @@ DirectoryArgument = Annotated[Path, typer.Argument(help="The directory of a run.
 
 
 class ExecutorChoice(StrEnum):
-    """Where simulated runs go on this machine."""
+    """How simulated runs execute on this machine."""
 
     THREADS = "threads"
     PROCESSES = "processes"
@@ -116,7 +116,7 @@ FirstSeedOption = Annotated[
     typer.Option(
         min=0,
         max=2**32,
-        help="Seed of the first block; the next ones count on.",
+        help="Seed of the first block; the next blocks have the next seeds.",
         rich_help_panel=MEASURED,
     ),
 ]
@@ -156,7 +156,7 @@ ClientHostsOption = Annotated[
     typer.Option(
         "--client-host",
         metavar="USER@HOST",
-        help="A machine that puts load on it; may be repeated.",
+        help="A machine that sends requests to it; may be repeated.",
         rich_help_panel=MEASURED,
     ),
 ]

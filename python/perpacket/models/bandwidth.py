@@ -1,6 +1,6 @@
 """Memory bandwidth of this machine, measured, for `perpacket.models.bounds`.
 
-Here by copying an array; better by `perpacket bench memory`, whose report is read.
+This module copies an array, or reads the report of `perpacket bench memory`, which is more precise.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from perpacket.analysis.statistics import Interval, median
 from perpacket.errors import ConfigurationError
 
 COPY_BYTES = 256 * 2**20
-"""Larger than last-level caches, so that it is memory that is measured."""
+"""Larger than last-level caches, so that the copy measures memory."""
 
 REPETITIONS = 11
 
@@ -20,7 +20,7 @@ COPY = ("copy", 1)
 """Operation and stride (in words) of the row of a report of `bench memory` that is used."""
 
 PAST_CACHES = 2
-"""Working sets of so many last caches are memory's: no more than half of one is ever found."""
+"""From this multiple of the last cache on, a set measures memory: at most half is in the cache."""
 
 BENCH_CONFIDENCE = 0.95
 """What the intervals of `bench memory` aim at."""
@@ -36,7 +36,7 @@ def copy_mbytes_per_s() -> Interval:
 
     source = np.ones(COPY_BYTES // 8)
     target = np.empty_like(source)
-    np.copyto(target, source)  # the first touch makes the pages, which is no copying
+    np.copyto(target, source)  # the first touch allocates the pages, which is no part of copying
     rates = []
     for _ in range(REPETITIONS):
         begin = time.perf_counter()

@@ -2,7 +2,7 @@
 
 A transaction of S bytes uses paths through the machine; each path crosses buses a number of times;
 a crossing lasts S over the bus's bandwidth. Source: Isa 2003, chapter 3, equations 3.6 to 3.14 and
-table 3.1. Paths, transactions and servers are data: `data/bounds.toml`, or a file of one's own.
+table 3.1. Paths, transactions and servers are data: `data/bounds.toml`, or a user's file.
 
 The source adds the times of all crossings (`overlap=False`). With `overlap=True` buses work in
 parallel and the busiest one limits: an upper bound for machines with
@@ -73,7 +73,7 @@ class Catalogue(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The most of one transaction's data one server can move."""
+    """The highest rate at which one server can move one transaction's data."""
 
     server: str
     transaction: str
@@ -130,7 +130,7 @@ def check_names(place: str, catalogue: Catalogue) -> None:
 
 
 def check_numbers(place: str, numbers: Mapping[str, float]) -> None:
-    """Raise `ConfigurationError` when there is none, or one that is not finite and above 0."""
+    """Raise `ConfigurationError` unless there are numbers, all finite and above 0."""
     if not numbers:
         raise ConfigurationError(f"{place}: expected at least one")
     for name, number in numbers.items():

@@ -24,8 +24,8 @@ def numbers(
 ) -> Numbers:
     """`values` as an array of finite floats, `low` to `high`; above `low` when `positive`.
 
-    A part that is never the limit has a time of 0, so that no model needs an infinite number.
-    Raises `ConfigurationError` with the name, the first value that does not fit, and what does.
+    Infinite speed is a time of 0, so that no model needs an infinite number. Raises
+    `ConfigurationError` with the name, the first wrong value, and the accepted range.
     """
     import numpy as np
 

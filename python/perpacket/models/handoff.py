@@ -1,13 +1,13 @@
 """Partial handoff: how many connections a NIC should own.
 
-A share f of the connections is on the NIC. Host and NIC work in parallel; the slower sets the pace.
-This is LAWS (`perpacket.models.laws`) with whole connections as what is offloaded, and with the
-work that a NIC has for connections it does not own:
+A share f of the connections is on the NIC. Host and NIC work in parallel; the slower one limits.
+This is LAWS (`perpacket.models.laws`) where the offloaded work is whole connections, and where the
+NIC also works for connections it does not own:
 
     X(f) = min(1/(A - f S), 1/(n0 + f n1)),  best at f* = (A - n0)/(S + n1), clipped to 0..1.
 
-Assumes that costs a request depend on nothing but where its connection is: no queueing, no cache
-effects of the share, and connections that are alike.
+Assumes that the cost of a request depends only on which processor owns its connection: no queueing,
+no cache effects of the share, and connections that are alike.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """LAWS: how much throughput gains when communication work moves from the host to its NIC.
 
-Host and NIC work in parallel and the slowest of host, NIC and wire sets the pace. Source: Shivam
+Host and NIC work in parallel, and the slowest of host, NIC and wire limits. Source: Shivam
 and Chase, *On the Elusive Benefits of Protocol Offload*, 2003, as used by Patwardhan, Lebeck and
 Sorin, *Communication Breakdown*, section 5.
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 LIMITS = ("host", "nic", "wire")
-"""What can set the pace with offload, in the order of `Offload.limit`'s numbers."""
+"""The possible limits with offload, in the order of `Offload.limit`'s numbers."""
 
 PUBLISHED = (
     ("ApacheBench", 34.0, 1.95, 52.0),
@@ -47,7 +47,7 @@ class Offload:
     gain: NDArray[np.float64]
     """with / without - 1, as a fraction."""
     limit: NDArray[np.intp]
-    """Index into `LIMITS`: what sets the pace with offload."""
+    """Index into `LIMITS`: the limit with offload."""
 
 
 def gamma_of_share(network_share: ArrayLike) -> NDArray[np.float64]:

@@ -17,7 +17,7 @@ socket are what the application asks for; a profile has the copy in `socket`.
 
 
 def read_document(file: Path, place: str) -> Mapping[str, object]:
-    """A JSON document; raises `ConfigurationError` when it is none, which calls it `place`."""
+    """A JSON document; raises `ConfigurationError`, which names it `place`, when it is invalid."""
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -35,7 +35,7 @@ def network_share(profile: Mapping[str, object], place: str) -> float:
     layers = profile.get("layers")
     if not isinstance(layers, Mapping) or not layers:
         raise ConfigurationError(
-            f"{place}: no layers in it",
+            f"{place}: expected layers",
             hint="write it with `perpacket profile --format json`",
         )
     share = 0.0

@@ -1,9 +1,9 @@
-"""A request's cost by its segments: so much a request, so much a segment.
+"""A request's cost by its segments: a fixed cost, and a cost for each segment.
 
-    cost(n) = fixed + each n, through what was found at two numbers of segments
+    cost(n) = fixed + each n, through the costs at two numbers of segments
 
-Source: the split of protocol processing into what a request costs whatever its size and what grows
-with its data, Clark, Jacobson, Romkey and Salwen, *An Analysis of TCP Processing Overhead*, IEEE
+Source: the split of protocol processing into a cost per request and a cost that grows with its
+data, Clark, Jacobson, Romkey and Salwen, *An Analysis of TCP Processing Overhead*, IEEE
 Communications Magazine 27(6), 1989.
 
 Assumes that every segment costs the same: no offload that bundles them, and no cache that large
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What a request costs: `fixed` whatever its size and `each` for a segment, in one unit."""
+    """The cost of a request: `fixed` for any size, and `each` for a segment, in one unit."""
 
     fixed: float
     each: float
 
     def cost(self, segments: ArrayLike) -> NDArray[np.float64]:
-        """The cost of requests of so many segments (sent and received), in the line's unit."""
+        """The cost for numbers of segments (sent and received), in the line's unit."""
         return self.fixed + self.each * numbers("segments", segments, positive=True)
 
 
@@ -55,6 +55,6 @@ def line(first: tuple[float, float], second: tuple[float, float]) -> Line:
 
 
 def share(part: Line, whole: Line, segments: ArrayLike) -> NDArray[np.float64]:
-    """The share of one part of the cost in the whole, as a fraction, at so many segments."""
+    """The share of one part in the whole cost, as a fraction, for numbers of segments."""
     shares: NDArray[np.float64] = part.cost(segments) / whole.cost(segments)
     return shares
