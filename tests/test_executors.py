@@ -1,4 +1,4 @@
-"""Threads, processes and a cluster give the same bytes, and a worker's death costs nothing."""
+"""Threads, processes and a cluster produce the same bytes, and a worker's death loses no run."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def begin(path: Path, runner: TravellingRunner) -> RunDirectory:
 
 
 def results(directory: RunDirectory) -> dict[str, bytes]:
-    """The text of every observation but what the machine took, which comes last in it."""
+    """The text of every observation without its timing, which is the last key."""
     files = sorted((directory.path / "observations").iterdir())
     return {file.name: file.read_bytes().partition(b'"timing"')[0] for file in files}
 
@@ -98,7 +98,7 @@ def test_a_failure_in_a_process_is_reported_as_in_a_thread(tmp_path: Path) -> No
     assert said == ["point c, seed 1: c-1 cannot be run"] * 2
 
 
-def test_ctrl_c_ends_the_processes_and_keeps_what_is_done(tmp_path: Path) -> None:
+def test_ctrl_c_ends_the_processes_and_stores_finished_runs(tmp_path: Path) -> None:
     runner = TravellingRunner(hold_s=0.1)
     directory = begin(tmp_path / "run", runner)
     executor = ProcessExecutor(2)
@@ -115,7 +115,7 @@ def test_ctrl_c_ends_the_processes_and_keeps_what_is_done(tmp_path: Path) -> Non
     assert start.resume(study(TravellingRunner()), directory) == 9 - kept
 
 
-def test_a_job_travels_and_is_refused_by_another_version() -> None:
+def test_a_job_is_pickled_and_another_version_rejects_it() -> None:
     job = Job(TravellingRunner(), POINTS[0], 1, timeline=False)
     assert pickle.loads(pickle.dumps(job)) == job
     answer = perform(replace(job, version="0.0.1"))
@@ -134,9 +134,9 @@ def test_a_measured_study_never_goes_through_a_cluster(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
-def test_what_is_no_address_is_refused() -> None:
+def test_an_invalid_address_is_an_error() -> None:
     for address in ("127.0.0.1:8786", "tcp://127.0.0.1", "here"):
-        with pytest.raises(ConfigurationError, match="no address of a scheduler"):
+        with pytest.raises(ConfigurationError, match="expected the address of a scheduler"):
             ClusterExecutor(address)
 
 
@@ -201,7 +201,7 @@ def test_a_cluster_produces_the_same_bytes_when_a_worker_dies(tmp_path: Path) ->
         there = start.run(study(runner), tmp_path / "there", executor=executor, on_progress=kill)
         assert workers[0].returncode == -signal.SIGKILL
         assert workers[1].poll() is None
-        # What is there is not run again, by whomever.
+        # No executor repeats a stored observation.
         assert start.resume(study(runner), there, executor=executor) == 0
         where = {observation.timing["process"] for observation in there.read_observations()}
         assert where <= {worker.pid for worker in workers}
@@ -225,13 +225,13 @@ def test_a_scheduler_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPat
 
 
 class Unsendable(TravellingRunner):
-    """Prepares runs, and goes nowhere."""
+    """Prepares runs, and cannot be pickled."""
 
     def __reduce__(self) -> str:
         raise TypeError("a lock cannot be copied")
 
 
-def test_a_job_that_cannot_travel_is_a_failed_job() -> None:
+def test_a_job_that_cannot_be_pickled_is_a_failed_job() -> None:
     point = Point("p", "web")
     jobs = [Job(Unsendable(), point, 1, False), Job(TravellingRunner(), point, 2, False)]
     found = {one.job.seed: one.outcome for one in ProcessExecutor(1).run(jobs) if one is not None}
@@ -271,7 +271,7 @@ def test_the_reason_of_a_failure_is_reported_before_others_are_stopped_by_it() -
 
 
 class CountedWorkers:
-    """A cluster's client that only knows how many workers there are."""
+    """A cluster's client that only has numbers of workers."""
 
     def __init__(self, *counts: int) -> None:
         self.counts = list(counts)

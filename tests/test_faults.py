@@ -1,4 +1,4 @@
-"""What a study survives: being killed at any moment, a full disk, damaged and foreign files."""
+"""Killed studies resume; full disks and damaged or foreign files are errors."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ factors.machine.l2.size_kib = [256, 512]
 
 KILLS = 20
 SEED = 20_061_106
-"""Of the moments at which the study is killed."""
+"""Seed of the moments at which the study is killed."""
 
 LATEST = 0.2
 """The latest moment, over what the whole study takes."""
@@ -84,14 +84,14 @@ def nursery(study: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def run_for(process: subprocess.Popen[str], path: Path, duration_s: float) -> bool:
-    """Let a child run or resume the study, kill it then; whether it lived long enough for that."""
+    """Let a child run or resume the study, then kill it; returns whether it still ran."""
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.write(f"{path}\n")
     process.stdin.flush()
     child = int(process.stdout.readline())
     time.sleep(duration_s)
-    with suppress(ProcessLookupError):  # it came to its end before
+    with suppress(ProcessLookupError):  # it ended before
         os.kill(child, signal.SIGKILL)
     status = int(process.stdout.readline())
     assert status in (0, signal.SIGKILL), f"the study failed with wait status {status}"
@@ -158,7 +158,7 @@ def on_full_disk(size_bytes: int, *arguments: str) -> subprocess.CompletedProces
     return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
 
 
-def test_a_full_disk_is_named_and_costs_only_what_was_in_flight(tmp_path: Path) -> None:
+def test_a_full_disk_is_an_error_and_loses_only_runs_in_flight(tmp_path: Path) -> None:
     directory = begun(tmp_path)
     expected = results(directory)
     lost = sorted((directory.path / "observations").iterdir())[:3]
@@ -178,7 +178,7 @@ def test_a_full_disk_is_named_and_costs_only_what_was_in_flight(tmp_path: Path) 
     assert results(directory) == expected
 
 
-def test_a_disk_that_is_full_from_the_start_leaves_nothing_in_the_way(tmp_path: Path) -> None:
+def test_a_disk_that_is_full_from_the_start_leaves_no_files(tmp_path: Path) -> None:
     study = write_study(tmp_path)
     done = on_full_disk(64, "study", "run", str(study), "--output", str(tmp_path / "run"))
     assert done.returncode == 4
@@ -187,7 +187,7 @@ def test_a_disk_that_is_full_from_the_start_leaves_nothing_in_the_way(tmp_path: 
     assert directory.missing() == []
 
 
-def test_a_table_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+def test_a_table_is_complete_or_absent(tmp_path: Path) -> None:
     directory = begun(tmp_path)
     file = tmp_path / "table.parquet"
     table_file.write(directory, file)

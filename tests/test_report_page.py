@@ -1,4 +1,4 @@
-"""A report stands alone, says what its numbers say, and can be read by everybody."""
+"""A report needs no other file, is accessible, and its texts agree with its numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The studies hold every configuration they must, and quote their documents rightly."""
+"""Studies have every configuration of their documents, and correct published figures."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_a_point_without_runs_has_the_verdict_not_simulated(
 
 
 def test_configurations_whose_intervals_overlap_are_not_ranked(small_run: RunDirectory) -> None:
-    """Twice the same runs under two names: nothing tells them apart."""
+    """Two names for the same runs: they are not distinguishable."""
     study = demo.study()
     first, second = "W-1024-P-N-FCFS-400", "W-4096-P-L-FCFS-400"
     for seed in small_run.configuration.seeds:
@@ -193,7 +193,7 @@ def test_regions_are_those_of_the_core() -> None:
             assert set(names) == core[region.lower()] - {"idle"}
 
 
-def test_regions_add_up_their_layers_and_idle_is_none_of_the_stack() -> None:
+def test_regions_add_up_their_layers_and_the_stack_excludes_idle() -> None:
     row: Row = {
         "point": "W",
         "seed": 1,

@@ -208,7 +208,7 @@ point = "rare"
     assert caught.value.allowed == "use one or more of usual,rare"
 
 
-def test_an_included_file_is_beneath_and_limits_are_those_of_both(tmp_path: Path) -> None:
+def test_own_values_override_an_included_file_and_limits_are_joined(tmp_path: Path) -> None:
     (tmp_path / "base.toml").write_text('limits = ["a"]\nquestion = "Q?"\n' + BASE)
     file = tmp_path / "own.toml"
     file.write_text('include = "base.toml"\nname = "own"\nlimits = ["b"]\n[levels]\nclients = 9\n')
@@ -255,7 +255,7 @@ factors = { clients = [5, 10] }
 
 
 @pytest.mark.parametrize("value", ["\x7f", "\x1b[0m", 'quote " and \\', "tab\tnewline\n", "ü€😀"])
-def test_any_text_comes_back_from_the_files_of_a_run(value: str) -> None:
+def test_the_files_of_a_run_preserve_any_text(value: str) -> None:
     study = load.build(tomli_w.dumps({"title": value}) + BASE, HERE)
     assert study.title == value
     assert tomllib.loads(study.definition)["title"] == value

@@ -1,4 +1,4 @@
-"""Web servers against each other: peers set up fairly, counts that add up, honest leads."""
+"""Web servers against each other: equal set-up of peers, complete counts, leads and crossings."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ PEERS: tuple[peers.PeerKind, ...] = ("nginx", "apache")
 
 
 def peer_point(kind: str) -> Point:
-    """The smallest point of a server of others."""
+    """The smallest point of nginx or Apache."""
     return library.find("web-servers").point(f"{kind}-10000b-20c")
 
 
@@ -182,7 +182,7 @@ def test_the_counts_are_of_all_that_a_server_started(host: hosts.Host) -> None:
     )
 
 
-def test_a_process_may_be_called_anything_and_one_that_is_gone_has_no_counts(
+def test_a_process_may_have_any_name_and_an_ended_one_has_no_counts(
     host: hosts.Host,
 ) -> None:
     name = "my (odd) 1 2 3"
@@ -262,7 +262,7 @@ def test_a_crossing_spans_the_levels_that_decide_nothing() -> None:
     assert (crossing.low, crossing.high) == (1.0, 100.0)
 
 
-def test_those_who_never_lead_have_no_crossing_of_winners() -> None:
+def test_competitors_that_never_lead_have_no_crossing() -> None:
     found = contest_of(
         {
             "a": [around(100), around(10)],
@@ -274,7 +274,7 @@ def test_those_who_never_lead_have_no_crossing_of_winners() -> None:
     assert {level.leader for level in found.levels} == {"w"}
 
 
-def test_the_winner_may_stay_where_somebody_may_be_ahead_at_both_levels() -> None:
+def test_the_winner_may_stay_where_one_competitor_may_lead_at_both_levels() -> None:
     found = contest_of(
         {
             "a": [around(100), around(10)],
@@ -343,7 +343,7 @@ def test_a_server_that_is_not_there_is_left_out_with_the_reason(
 
 
 @pytest.mark.parametrize("may_sample", [True, False])
-def test_where_sampling_is_forbidden_the_kernels_accounts_do(
+def test_without_sampling_the_kernels_accounts_are_used(
     may_sample: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lacking = {} if may_sample else {"perf_cpu_wide": "only the kernel's accounts"}

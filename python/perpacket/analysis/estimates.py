@@ -1,7 +1,7 @@
 """The quantities of a run at each point: values, means, changes and sums over layers.
 
-Each is computed once. Intervals have the run's confidence and stay within what the quantity can
-be. A change is paired: each seed's (or block's) value over the same seed's value at the other
+Each is computed once. Intervals have the run's confidence, and stay within the bounds of the
+quantity. A change is paired: each seed's (or block's) value over the same seed's value at the other
 point, so that what a seed does to both cancels out.
 """
 
@@ -30,7 +30,7 @@ Rows = Mapping[str, Mapping[int, Row]]
 """Observations by point and seed."""
 
 IDLE = "idle"
-"""The layer of the idle processor: no packet costs it anything."""
+"""The layer of the idle processor, which is no cost of packets."""
 
 
 def rows_of(directory: RunDirectory) -> dict[str, dict[int, Row]]:
@@ -119,7 +119,7 @@ class Estimates:
             return None
 
     def gain(self, point: Point, of: str | Quantity) -> Interval | None:
-        """How many per cent more of a quantity a point has than its baseline, paired."""
+        """The gain of a point over its baseline in a quantity, in per cent, paired."""
         if point.against is None:
             return None
         ratio = self.ratio(point.name, point.against, of)
@@ -160,7 +160,7 @@ class Estimates:
 
 
 def entry_of(of: str | Quantity) -> Quantity:
-    """The quantity, or that of a name."""
+    """The quantity of that name; a quantity is returned unchanged."""
     return quantity(of) if isinstance(of, str) else of
 
 

@@ -1,4 +1,4 @@
-"""What offload could gain a run at most: the network's share of its processor put through LAWS."""
+"""The most that offload could gain in a run: LAWS at the network's share of the processor."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MOST_SHARE: Final = 0.99
 """Beyond this the gain has no scale: all that the processor does is communication."""
 
 SHARE: Final = "share"
-"""The number of a layer that is its share of the busy processor."""
+"""The event of a layer with its share of the busy processor."""
 
 
 def network_shares(estimates: Estimates, event: str = SHARE) -> dict[str, Interval]:

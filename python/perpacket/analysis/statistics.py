@@ -17,8 +17,7 @@ DEFAULT_CONFIDENCE = 0.95
 """Confidence of an interval where a study names none."""
 
 TREND_SIGNIFICANCE = 0.01
-"""A drift over the replications is reported when chance produces it with a probability below
-this."""
+"""A drift is reported when chance produces it with a probability below this."""
 
 OUTLIER_SIGNIFICANCE = 0.01
 """A run is an outlier when chance produces its distance with a probability below this."""

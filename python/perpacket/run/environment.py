@@ -1,6 +1,6 @@
 """The machine and the versions a study ran on, for `environment.json`.
 
-Nothing in it tells who ran it or where: no host name, no path.
+It has no host name and no path, so that a published report does not identify its owner.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ SCHEMA = 1
 """Version of the file's layout."""
 
 GIT_S = 60.0
-"""How long git may take: a large checkout on a slow disk, whose every file it looks at."""
+"""Time-out of git, which reads every file: long enough for a large checkout on a slow disk."""
 
 PACKAGES = ("numpy", "polars", "altair", "typer", "pydantic")
 """Packages whose version may matter to a result or its report."""
 
 
 def describe() -> dict[str, object]:
-    """The machine now. What cannot be read is null, and said in `lacks`."""
+    """The machine now. What cannot be read is null, with a reason in `lacks`."""
     processor = Path("/sys/devices/system/cpu/cpu0")
     facts: dict[str, object] = {
         "cpu": cpu_model(),

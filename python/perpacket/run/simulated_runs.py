@@ -1,6 +1,6 @@
 """Runs the simulations that a run directory is missing, in parallel.
 
-Where a run happens changes nothing: it depends on its point and its seed alone.
+The result of a run depends on its point and its seed alone, not on where it executes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Progress:
     """The progress of a study that runs."""
 
     finished: int
-    """Observations on disk, those of earlier batchs included."""
+    """Observations on disk, with those of earlier batches."""
     total: int
     running: int
     share: float
@@ -36,7 +36,7 @@ class Progress:
 
     @property
     def remaining_s(self) -> float | None:
-        """Time to go at the pace so far; None while nothing is known."""
+        """The expected remaining time at the current rate; None before the first result."""
         return self.elapsed_s * (1 - self.share) / self.share if self.share > 0 else None
 
 

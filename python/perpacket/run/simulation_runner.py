@@ -11,7 +11,7 @@ TIMING_KEYS = ("wall_s", "packets_per_wall_s")
 
 
 class SimulationRun:
-    """A prepared simulation as the executor wants it."""
+    """A prepared simulation with the interface of a `Run`."""
 
     def __init__(self, point: Point, seed: int, timeline: bool) -> None:
         """Prepare the simulation; raises `ConfigurationError` when the point cannot be run."""
@@ -21,7 +21,7 @@ class SimulationRun:
         self._timeline = timeline
 
     def run(self) -> Outcome:
-        """Simulate, and part what the machine took from what was simulated."""
+        """Simulate, and separate the timing from the result."""
         result = self._simulation.run()
         timing = {key: result.pop(key) for key in TIMING_KEYS if key in result}
         timeline = self._simulation.timeline() if self._timeline else None

@@ -1,4 +1,4 @@
-"""The observations of a run as one Parquet file, which says what it is in its metadata."""
+"""The observations of a run as one Parquet file with its study and versions in the metadata."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ VERSION_KEY = "perpacket.version"
 
 
 def write(directory: RunDirectory, destination: Path) -> polars.DataFrame:
-    """Write the table of a run and return it; the file is there whole or not at all.
+    """Write the table of a run and return it; the file is complete or absent.
 
     Raises `ConfigurationError` when there is no observation, `CorruptObservation` naming what is
     damaged, and `OSError` naming `destination` when it cannot be written.
@@ -31,7 +31,7 @@ def write(directory: RunDirectory, destination: Path) -> polars.DataFrame:
     table = directory.observations()
     if not table.height:
         raise ConfigurationError(
-            f"{directory.path} holds no observation yet",
+            f"{directory.path} has no observation yet",
             parameter="directory",
             value=str(directory.path),
             hint=f"run it with `perpacket study resume {directory.path}`",
@@ -41,7 +41,7 @@ def write(directory: RunDirectory, destination: Path) -> polars.DataFrame:
         STUDY_KEY: directory.configuration.study,
         VERSION_KEY: directory.configuration.perpacket,
     }
-    # Through memory: an error of the disk is then the system's own, with the file's name.
+    # Made in memory first: an error of the disk is then an `OSError` with the file's name.
     content = io.BytesIO()
     table.write_parquet(content, metadata=metadata)
     temporary = destination.with_name(destination.name + TEMPORARY)

@@ -13,20 +13,23 @@ from perpacket.study.runner import Outcome, Run
 
 
 class ThreadExecutor:
-    """Runs jobs in threads. Nothing is started anew and nothing travels; a crash takes all."""
+    """Runs jobs in threads of this process. Jobs need not be pickled; a crash ends all runs."""
 
     def __init__(self, workers: int | None = None) -> None:
-        """So many threads, one a core unless given; raises `ConfigurationError` below 1."""
+        """At most `workers` threads, one a core unless given.
+
+        Raises `ConfigurationError` below 1.
+        """
         self.workers = checked_workers(workers)
         self._lock = threading.Lock()
         self._active: list[Run] = []
         self._stopped = False
 
     def check(self) -> None:
-        """Threads can always be had."""
+        """Do nothing: threads are always available."""
 
     def run(self, jobs: Sequence[Job]) -> Results:
-        """Each job once, as it finishes, and None every `POLL_S` meanwhile."""
+        """Yield each job once, when it finishes, and None every `POLL_S`."""
         finished: SimpleQueue[Finished] = SimpleQueue()
         self._stopped = False
         with ThreadPoolExecutor(self.workers, thread_name_prefix="run") as pool:
@@ -50,7 +53,7 @@ class ThreadExecutor:
         try:
             finished.put(Finished(job, self._outcome(job)))
         except BaseException as error:  # a panic of the core is no Exception
-            # A failure ends the study: no other run need begin, before anybody has read of it.
+            # A failure ends the study: stop the other runs before the caller reads of it.
             # Report it before the runs that it stopped: it is the reason.
             finished.put(Finished(job, failure(error)))
             self._stopped = True
@@ -77,7 +80,7 @@ class ThreadExecutor:
             run.cancel()
 
     def active(self) -> Sequence[tuple[int, int]]:
-        """For each run under way what is done of it and what it is in all."""
+        """The progress of each active run: done and total."""
         with self._lock:
             return [run.progress() for run in self._active]
 

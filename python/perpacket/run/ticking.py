@@ -1,4 +1,4 @@
-"""A function that is called now and then while something else is done."""
+"""Calls a function regularly during other work."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def ticking(period_s: float, tick: Callable[[], None]) -> Iterator[None]:
-    """Call `tick` every `period_s` meanwhile, from a thread of its own."""
+    """Call `tick` every `period_s` inside the context, from a second thread."""
     ended = threading.Event()
 
     def ticks() -> None:

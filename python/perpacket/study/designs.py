@@ -38,7 +38,7 @@ Combination = Mapping[str, Level]
 
 @dataclass(frozen=True, slots=True)
 class TwoLevelDesign:
-    """A two-level design, and which point of the study each of its runs is."""
+    """A two-level design, with the study's point for each of its runs."""
 
     design: factorial.Design
     points: tuple[str, ...]
@@ -88,7 +88,7 @@ def combinations(
     factors: Mapping[str, Sequence[Level]],
     generators: Mapping[str, Sequence[str]],
 ) -> tuple[tuple[Combination, ...], factorial.Design | None]:
-    """The combinations of a design, and the two-level design they are the runs of.
+    """The combinations of a design, and the two-level design if there is one.
 
     Without factors there is one combination, of nothing. Raises `StudyError` naming the factor and
     what the design needs.

@@ -2,4 +2,4 @@
 
 CLIENT_IDLE_LEAST = 0.10
 """Share of the clients' processor time that must be idle for the server to be the limit. Below it
-the client's own queueing is as much of the result as the server is."""
+the result includes the client's own queueing."""

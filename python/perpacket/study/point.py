@@ -31,7 +31,7 @@ class Point:
     overrides: tuple[tuple[str, str], ...] = ()
     against: str | None = None
     timeline: bool = False
-    """Whether to keep the state over time of the first seed, in `raw/`."""
+    """Whether to store the timeline of the first seed, in `raw/`."""
 
 
 def check_points(study: str, points: tuple[Point, ...]) -> None:

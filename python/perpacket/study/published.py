@@ -1,4 +1,4 @@
-"""A figure that a document states, and what it takes to compute the same number from a run."""
+"""A figure that a document states, and how the same number is computed from a run."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 Judged = Literal["value", "direction"]
-"""What is asked of a figure: its value, or only which way it goes."""
+"""What is compared: the value of a figure, or only the direction of a change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """One figure a document states, with what it takes to compute the same from runs.
+    """One figure that a document states, with the points and the quantity that it is compared with.
 
     `value` or one or both of `minimum` and `maximum` are given, in `unit`. `resolution` is the
     step of the last printed digit. `point` names the point of the study it is compared with, and
@@ -55,5 +55,5 @@ class Published:
 
 
 def number_text(number: float) -> str:
-    """A published number as printed: no decimals it did not have."""
+    """A published number with the decimals that the document prints."""
     return f"{number:,.0f}" if number == int(number) else f"{number:,}"

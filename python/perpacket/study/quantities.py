@@ -90,7 +90,7 @@ STATISTICS: Final = {
 """Parts of a key in words."""
 
 PLACEHOLDERS: Final = {"LAYER": r"\w+", "PART": r"\w+", "EVENT": r"\w+"}
-"""What a key's capitals stand for. GROUP is one of `GROUPS`."""
+"""The names that replace a key's capitals. GROUP is one of `GROUPS`."""
 
 GROUPS: Final = ("layers", "kinds", "regions", "categories", "host_stack")
 """The ways in which a profile divides the processor's time."""
@@ -116,7 +116,7 @@ class Quantity:
     measured: str = ""
     """How it is measured."""
     column: str = ""
-    """The number of the result that it is, unscaled; empty where it is computed."""
+    """The key of the result that it equals; empty where it is computed or scaled."""
     runs: tuple[str, ...] = ()
     """The kinds of studies whose results always have it."""
     in_table: bool = False
@@ -139,7 +139,7 @@ class Quantity:
 
     @property
     def in_percent(self) -> Quantity:
-        """The same for a reader: a share in per cent, anything else as it is."""
+        """The quantity as reports print it: a share in per cent, any other unchanged."""
         if self.kind != "share":
             return self
         return replace(self, kind="percent", unit="%", value=scaled(self.value, 100), column="")
@@ -337,7 +337,7 @@ def read_entries() -> list[dict[str, object]]:
 
 
 def expanded(entry: Mapping[str, object]) -> Iterator[dict[str, object]]:
-    """An entry for each combination of its `each` lists, whose names stand in key and title."""
+    """An entry for each combination of its `each` lists, their words inserted in key and title."""
     each = entry.get("each", {})
     assert isinstance(each, dict)
     for parts in product(*each.values()):
@@ -462,7 +462,7 @@ QUANTITIES: Final = {
 
 
 def pattern_of(key: str) -> re.Pattern[str]:
-    """What matches the keys that a key with capitals stands for."""
+    """The pattern of all keys that a key with capitals describes."""
     text = re.escape(key).replace("GROUP", f"(?:{'|'.join(GROUPS)})")
     for name, instead in PLACEHOLDERS.items():
         text = text.replace(name, instead)

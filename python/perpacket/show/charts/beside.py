@@ -182,7 +182,7 @@ def _source_points(
 ) -> list[alt.Chart]:
     """Circles for the runs' values and, on top and smaller, the marks of published ones.
 
-    Both layers carry one legend, which lists only what the chart holds.
+    Both layers share one legend, which lists only the marks of the chart.
     """
     looks = {
         terms.own_mark: ("circle", palette.BLUE.light, palette.BLUE.light),

@@ -34,10 +34,10 @@ NARROW: Final = 350
 FONT: Final = "Liberation Sans, Arial, Helvetica, sans-serif"
 FONT_SIZE_PX: Final = 12
 TITLE_SIZE_PX: Final = 15
-"""Of a chart in a file of its own; inside a page its title is a heading."""
+"""The title's font in a file; inside a page the title is a heading."""
 ROW_PX: Final = 24
 PADDING_PX: Final = 8
-"""Around a chart: a browser may draw text wider than the renderer measured it."""
+"""The margin around a chart: a browser may draw text wider than the renderer measured it."""
 
 LEGEND_MARGIN_PX: Final = 60
 """The symbol of a legend's entry and the margins around its label."""

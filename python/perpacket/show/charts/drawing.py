@@ -52,7 +52,7 @@ def svg(chart: Chart, *, identifier: str, title: str, description: str) -> str:
 
 
 def standalone(chart: Chart, *, title: str, description: str, dark: bool = False) -> str:
-    """The chart as a whole SVG file: its ground, its title in sight, its fonts named.
+    """The chart as a complete SVG file, with a background, a visible title and named fonts.
 
     The first font of each list is the one that the renderer measured with; the others are for
     machines without it.

@@ -42,7 +42,7 @@ def embedded(analysis: Analysis) -> tuple[str, list[str]]:
     step = _timeline_step(frames)
     content["timelines"] = {name: table_of(frame[::step]) for name, frame in frames.items()}
     if step > 1:
-        left_out.append(f"Of the states over time, the page has every {step}th instant.")
+        left_out.append(f"The page has every {step}th instant of the timelines.")
     return script_json(content), left_out
 
 
@@ -53,7 +53,7 @@ def _timeline_step(frames: dict[str, pl.DataFrame]) -> int:
 
 
 def table_of(frame: pl.DataFrame) -> dict[str, object]:
-    """A table by columns' names and rows of values; what is no finite number becomes null."""
+    """A table by columns' names and rows of values; a number that is not finite becomes null."""
     rows = [[_plain(value) for value in row] for row in frame.iter_rows()]
     return {"columns": frame.columns, "rows": rows}
 
