@@ -1,18 +1,17 @@
 """One observation of a real server: server, load and profile over the same window.
 
-    plan.py         what one run is asked for, read from a point's parameters
-    programs.py     the agent's programs on a host: their commands and their reports
-    files.py        what the server serves, made before the first run and removed after the last
-    peers.py        nginx and Apache as servers under test: their configuration
-    process_tree.py what the kernel counts of the server's processes
-    processors.py   what the kernel counts: idle processors, frames at interfaces
-    summary.py      the answers of the programs as one observation
-    runs.py         one run: set up, warm up, measure, take down
-    runner.py       the testbed of a study
-    router/         runs through a router, and its runner
-    microbenches.py what memory and context switches cost here, as functions
-    bench_rig.py    their runs as points of a study
+    hosts/               this machine, network namespaces, a router among them, machines over ssh
+    web/                 web servers and the bulk sender: plan, files, runs, summary, runner
+    media/               servers of stored media, with their disk and their memory
+    router/              runs through a router
+    bench/               what memory and context switches cost this machine
+    agent.py             where the agent is
+    programs.py          the agent's programs on a host: their commands and their reports
+    active_setup.py      the setup of a study, which its runs share
+    process_tree.py      what the kernel counts of the server's processes
+    processor_counts.py  what the kernel counts of processors and interfaces
+    live.py              one profile after another, for `top`
 
-Depends on `perpacket.measure.hosts`, `perpacket.traces`, `perpacket.run` and `perpacket.errors`.
-Which points a study has and what they are compared with is not known here.
+Depends on `perpacket.study`, `perpacket.run`, `perpacket.traces` and `perpacket.errors`. It does
+not know which points a study has and what they are compared with.
 """
