@@ -1,7 +1,7 @@
 //! Message bodies: by length, in chunks or until close (RFC 9112, sections 6 and 7.1).
 //!
-//! Chunks are read strictly: each line ends in CR LF. Two servers in a chain that disagree about
-//! where a request ends are what request smuggling exploits.
+//! Chunks are read strictly: each line ends in CR LF. Request smuggling exploits two
+//! servers in a chain that disagree about where a request ends.
 
 use crate::status::Status;
 
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_are_joined_however_they_arrive_and_the_next_request_is_left() {
+    fn chunks_are_joined_and_the_next_request_stays_in_the_input() {
         let text = b"4\r\nWiki\r\n5;a=b\r\npedia\r\n0\r\nTrailer: x\r\n\r\nGET / ";
         for step in 1..text.len() {
             let expected = (b"Wikipedia".to_vec(), text.len() - 6, true);
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn framing_that_another_server_may_read_otherwise_is_rejected() {
+    fn ambiguous_framing_is_rejected() {
         for (text, byte) in [
             (&b"4\nWiki\r\n0\r\n\r\n"[..], b'\n'),
             (b"4\r\nWikiX\r\n", b'X'),
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_until_close_takes_everything_and_one_with_a_length_no_more_than_that() {
+    fn a_body_ends_at_its_length_or_when_the_connection_closes() {
         let read = |framing| {
             let mut reader = BodyReader::new(framing, 10).unwrap();
             let mut body = Vec::new();

@@ -102,7 +102,7 @@ fn weight_of(accepted: &[u8], coding: Coding) -> u32 {
     any
 }
 
-/// `1`, `0.5` or `0.123` in thousandths; 0 for anything that is no weight.
+/// `1`, `0.5` or `0.123` in thousandths; 0 for any other text.
 fn thousandths(text: &[u8]) -> u32 {
     let (whole, fraction) = match text.iter().position(|&byte| byte == b'.') {
         Some(dot) => (&text[..dot], &text[dot + 1..]),
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn weights_come_first_and_the_order_of_preference_second() {
+    fn the_order_of_preference_decides_between_equal_weights() {
         let all = Coding::COMPRESSED
             .into_iter()
             .fold(CodingSet::default(), CodingSet::with);

@@ -67,7 +67,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_examples_of_the_rfc_for_10_000_bytes() {
+    fn the_examples_of_the_rfc_select_the_ranges_it_states() {
         let read = |text: &str| parse_range(text.as_bytes(), 10_000);
         assert_eq!(read("bytes=0-499"), Selection::Part(0..500));
         assert_eq!(read("bytes=500-999"), Selection::Part(500..1000));

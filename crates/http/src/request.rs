@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn the_version_decides_whether_a_connection_stays_open_unless_a_field_does() {
+    fn a_field_overrides_the_default_of_the_version_for_keeping_a_connection_open() {
         for (text, stays) in [
             ("GET / HTTP/1.1\r\nHost: h\r\n\r\n", true),
             (
@@ -487,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_line_with_a_part_too_many_or_a_malformed_version_is_rejected() {
+    fn a_request_line_with_a_fourth_part_or_a_malformed_version_is_rejected() {
         for line in [
             "GET /a b HTTP/1.1",
             "GET /a  HTTP/1.2",

@@ -19,8 +19,8 @@ use crate::http::log::Log;
 
 /// Bytes of the pattern from which files are cut.
 const PATTERN_BYTES: usize = 65_536;
-/// Sessions of a generator that request every object: they are expected to request the least popular
-/// one some dozens of times.
+/// Sessions to generate until every object is requested. On average they request the least popular
+/// object some dozens of times.
 const SEARCHED_SESSIONS: usize = 20_000_000;
 
 /// A set of files.
@@ -248,16 +248,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hundred_specweb99_connections_have_90_directories_and_46_hundredths_of_a_gigabyte() {
+    fn a_hundred_specweb99_connections_have_90_directories_of_460_megabytes_together() {
         let files = list(&FileSet::SpecWeb99 { connections: 100 }).unwrap();
         assert_eq!(files.len(), 90 * 36);
         let bytes: u64 = files.iter().map(|(_, bytes)| bytes).sum();
-        // 5,119,488 B a directory, less the fractions of a byte that class 0 is rounded down by.
+        // A directory has 5,119,488 B, less what rounding down removes in class 0.
         assert_eq!(bytes, 90 * 5_119_484);
     }
 
     #[test]
-    fn surge_has_20000_files_of_480_megabytes_within_a_hundredth() {
+    fn surge_has_20000_files_of_480_megabytes_together_to_one_percent() {
         let files = list(&FileSet::Surge).unwrap();
         assert_eq!(files.len(), 20_000);
         let bytes: u64 = files.iter().map(|(_, bytes)| bytes).sum();

@@ -65,7 +65,7 @@ impl Latency {
         let _ = self.0.add(&other.0);
     }
 
-    /// Forgets everything.
+    /// Removes all times.
     pub fn clear(&mut self) {
         self.0.clear();
     }
@@ -76,7 +76,7 @@ impl Latency {
         us(self.0.value_at_quantile(share).min(self.0.max()))
     }
 
-    /// The percentiles a report gives.
+    /// The percentiles in reports.
     #[must_use]
     pub fn summary(&self) -> LatencySummary {
         if self.0.is_empty() {

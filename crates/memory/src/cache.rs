@@ -145,8 +145,8 @@ impl Pairs<'_> {
 
 /// Makes `line` the first of the two if it is either; returns whether it is.
 ///
-/// A branch on which of the two it is would be mispredicted often, so there is none: one product is
-/// zero when either matches, and the exclusive or of both and `line` is the other.
+/// A branch would often be mispredicted, so there is none. The product of the differences is zero if
+/// either matches, and the exclusive or of both and `line` is the other.
 #[inline(always)]
 fn promote_from_pair(first: &mut Line, second: &mut Line, line: Line) -> bool {
     let differs = u64::from(first.0 ^ line.0) * u64::from(second.0 ^ line.0);
@@ -158,7 +158,7 @@ fn promote_from_pair(first: &mut Line, second: &mut Line, line: Line) -> bool {
 }
 
 /// Puts `line` first and moves the lines in front of its old way back by one, or all lines if it had
-/// none. Returns the line without room, which is `line` itself if it was in the set.
+/// none. Returns the line that leaves, which is `line` itself if it was in the set.
 #[inline]
 fn move_to_front(set: &mut [Line], line: Line) -> Line {
     let mut moving = line;

@@ -12,7 +12,7 @@ pub(crate) struct Dram {
 }
 
 impl Dram {
-    /// `first_latency_cycles` of the latency are part of the processor's own rate and no stall.
+    /// `first_latency_cycles` of the latency are part of the processor's own rate, not a stall.
     pub(crate) fn new(parameters: &DramParameters, first_latency_cycles: u32) -> Self {
         Self {
             stall_cycles: parameters.latency_cycles - first_latency_cycles,

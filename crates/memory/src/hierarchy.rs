@@ -48,7 +48,7 @@ impl Hierarchy {
     ///
     /// # Errors
     ///
-    /// Names the first parameter that is outside of what is allowed.
+    /// Names the first parameter that is out of its range.
     pub fn new(parameters: &HierarchyParameters) -> Result<Self, ParameterError> {
         let shapes = parameters.shapes()?;
         let first_latency_cycles = parameters.levels[0].latency_cycles;
@@ -106,7 +106,7 @@ impl Hierarchy {
         tally
     }
 
-    /// The hierarchy as the most usual one, if it has that form and nothing is on its way.
+    /// The hierarchy as the one of `two_levels.rs`, if it has that form and no prefetch is under way.
     #[inline]
     fn two_levels(&mut self, now: u64) -> Option<TwoLevels<'_>> {
         if self.policy != Policy::Inclusive || !self.in_flight.all_arrived(now) {
@@ -226,7 +226,7 @@ impl Hierarchy {
     }
 
     /// Copies `line` from the level that has it into those above, the lowest first, as the line
-    /// passes them; if inclusive, what a level evicts leaves the levels above it too.
+    /// passes them. An inclusive level's victims leave the levels above it too.
     #[inline]
     fn fill_up<const INCLUSIVE: bool>(&mut self, line: Line) -> usize {
         if self.first.promote(line) {

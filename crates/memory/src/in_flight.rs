@@ -38,7 +38,7 @@ impl InFlight {
     pub(crate) fn insert(&mut self, line: Line, arrives_at: u64, now: u64) {
         if self.arrives_at.len() >= self.sweep_above {
             self.arrives_at.retain(|_, arrives_at| *arrives_at > now);
-            // Doubling keeps the work of sweeping in proportion to the prefetches.
+            // Doubling the limit keeps the mean cost of a prefetch constant.
             self.sweep_above = SWEEP_ABOVE.max(2 * self.arrives_at.len());
         }
         let noted = self.arrives_at.entry(line).or_insert(arrives_at);
@@ -56,7 +56,7 @@ impl InFlight {
         u32::try_from(arrives_at.saturating_sub(now)).unwrap_or(u32::MAX)
     }
 
-    /// Forgets `line`.
+    /// Removes `line`.
     pub(crate) fn remove(&mut self, line: Line) {
         if !self.arrives_at.is_empty() {
             self.arrives_at.remove(&line);

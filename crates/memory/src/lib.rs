@@ -1,8 +1,8 @@
 //! A simulated memory hierarchy: set-associative caches in front of DRAM.
 //!
-//! The simulator plays the cache lines a network stack touches through a [`Hierarchy`], one
-//! [`access`](Hierarchy::access) each, and gets back which level answered and how long the
-//! processor stalled. This crate depends on no other crate of perpacket, reads no clock and draws no
+//! The simulator accesses the cache lines of a network stack in a [`Hierarchy`], one
+//! [`access`](Hierarchy::access) each. The result is the level that answered and the stall of the
+//! processor. This crate depends on no other crate of perpacket, reads no clock and draws no
 //! random number: the caller passes the time in, so equal calls return equal results.
 //!
 //! # What is modelled
@@ -34,12 +34,11 @@
 //! # Where the time goes
 //!
 //! A third to a half of the accesses of a network stack miss the first level, and half of those
-//! the second; the rest of the first level's work is one comparison with both ways of a set,
-//! without a branch on which of them it is, since nothing predicts that. A set of a cache is a run
-//! of 32-bit line numbers in most-recent-first order, so that recency needs no stamps; a set of 16
-//! ways below the first level keeps its lines in place and an order of its ways in one word
-//! instead. A caller that knows several lines in advance passes them to
-//! [`Hierarchy::access_all`], which has the usual hierarchy's whole way in one loop.
+//! the second; a hit in the first level is one comparison with both ways of a set,
+//! without a branch, which would often be mispredicted. A set of the first level is an array of
+//! 32-bit line numbers, the most recently used first, so no line has a time stamp. In a set of 16
+//! ways below the first level, lines do not move, and one word has the order of the ways. A caller that knows several lines in advance passes them to
+//! [`Hierarchy::access_all`], which runs the most usual hierarchy in one loop.
 //! `benches/access.rs` has the figures.
 
 #![forbid(unsafe_code)]

@@ -9,7 +9,7 @@ pub const MAX_LEVELS: usize = 3;
 /// The most lines of one cache, so that a wrong size is an error and not an allocation of gigabytes. With lines of 64 bytes this is a cache of 1 GiB.
 const MAX_LINES: u32 = 1 << 24;
 
-/// The page that next-line prefetch stays within is also the largest line.
+/// Bytes of a page, which bounds next-line prefetch and the size of a line.
 pub(crate) const PAGE_BYTES: u32 = 4096;
 
 const MIN_LINE_BYTES: u32 = 8;
@@ -71,7 +71,7 @@ pub struct HierarchyParameters {
     pub dram: DramParameters,
 }
 
-/// A parameter outside of what is allowed.
+/// A parameter that is out of its range.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{parameter} = {value} is not possible: {allowed}")]
 pub struct ParameterError {
@@ -140,7 +140,7 @@ fn shape(
 ) -> Result<CacheShape, ParameterError> {
     let size_bytes = u64::from(cache.size_kib) * 1024;
     let lines = size_bytes / u64::from(line_bytes);
-    // More than 32 bits of lines are more than allowed, too.
+    // A number that does not fit 32 bits is above the limit too.
     let lines = u32::try_from(lines).unwrap_or(u32::MAX);
     if lines == 0 || lines > MAX_LINES {
         let most_kib = u64::from(MAX_LINES) * u64::from(line_bytes) / 1024;

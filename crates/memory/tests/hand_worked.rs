@@ -94,7 +94,7 @@ fn lines_of_different_sets_do_not_evict_each_other() {
 }
 
 #[test]
-fn inclusive_what_leaves_the_second_level_leaves_the_first() {
+fn a_line_that_leaves_an_inclusive_second_level_leaves_the_first() {
     let mut hierarchy = hierarchy(Policy::Inclusive);
     // Line 1 is used all the time, but the second level sees only its first access.
     check(
@@ -112,7 +112,7 @@ fn inclusive_what_leaves_the_second_level_leaves_the_first() {
 }
 
 #[test]
-fn non_inclusive_a_busy_line_outlives_its_copy_in_the_second_level() {
+fn a_line_in_use_stays_in_the_first_level_after_a_non_inclusive_second_evicts_it() {
     let mut hierarchy = hierarchy(Policy::NonInclusive);
     check(
         &mut hierarchy,
@@ -147,12 +147,12 @@ fn a_device_that_writes_a_line_makes_the_next_access_go_to_dram() {
         hierarchy.invalidate(Line(3));
         hierarchy.invalidate(Line(9));
         check(&mut hierarchy, &[(2, L1), (1, DRAM), (3, DRAM)]);
-        assert_eq!(hierarchy.counters().invalidations, 2, "9 was nowhere");
+        assert_eq!(hierarchy.counters().invalidations, 2, "9 was in no level");
     }
 }
 
 #[test]
-fn the_next_line_waits_in_the_last_level_unless_a_page_ends() {
+fn the_next_line_enters_the_last_level_unless_it_is_in_another_page() {
     for policy in [Policy::Inclusive, Policy::Exclusive, Policy::NonInclusive] {
         let mut hierarchy = Hierarchy::new(&HierarchyParameters {
             next_line_prefetch: true,
@@ -174,7 +174,7 @@ fn a_line_prefetched_early_enough_costs_nothing_and_a_late_one_the_rest() {
     hierarchy.prefetch(Line(1), 1000);
     hierarchy.prefetch(Line(2), 1000);
     assert_eq!(access(&mut hierarchy, 1, 1040), (0, 59), "1099 - 1040");
-    assert_eq!(access(&mut hierarchy, 1, 1040), L1, "it was waited for");
+    assert_eq!(access(&mut hierarchy, 1, 1040), L1, "the line has arrived");
     assert_eq!(access(&mut hierarchy, 2, 1099), L1);
     assert_eq!(hierarchy.counters().late_prefetches, 1);
     assert_eq!(hierarchy.counters().software_prefetches, 2);
@@ -199,7 +199,7 @@ fn a_device_that_writes_a_line_on_its_way_undoes_the_prefetch() {
 }
 
 #[test]
-fn a_busy_channel_makes_lines_wait_for_their_turn() {
+fn a_line_waits_while_the_channel_is_busy() {
     let mut parameters = parameters(Policy::Inclusive);
     parameters.dram.service_cycles = 30;
     let mut hierarchy = Hierarchy::new(&parameters).expect("possible");

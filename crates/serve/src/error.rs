@@ -1,4 +1,4 @@
-//! Errors of starting a server. User mistakes, missing features of the machine, and faults differ.
+//! Errors of starting a server: mistakes of the user, missing features of the machine, and faults.
 
 use std::io;
 use std::path::PathBuf;

@@ -337,7 +337,7 @@ fn in_memory(file: &OwnedFd, offset: u64, length: u64) -> bool {
 }
 
 /// Whether a byte of each read-ahead window, and the last byte, can be read without waiting. If the
-/// file system does not support the question, the answer is no, and a helper thread reads the part.
+/// file system cannot report it, this is false, and a helper thread reads the part.
 fn reads_at_once(file: &OwnedFd, part: Range<u64>) -> bool {
     let last = part.end.checked_sub(1);
     part.step_by(READ_AHEAD_BYTES).chain(last).all(|at| {
@@ -355,7 +355,7 @@ mod tests {
     use std::io::Write;
 
     #[test]
-    fn a_file_just_written_can_be_read_without_waiting_up_to_its_end() {
+    fn a_new_file_can_be_read_to_its_end_without_waiting() {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&[1; 300_000]).unwrap();
         let file = OwnedFd::from(file);
@@ -368,7 +368,7 @@ mod tests {
         if can_tell == Err(Errno::OPNOTSUPP) {
             skip(
                 "nowait",
-                "the file system cannot report what a read waits for",
+                "the file system cannot report whether a read would wait",
             );
             return;
         }
@@ -405,7 +405,7 @@ mod tests {
         out.pattern(10 << 20);
         assert!(
             !out.fits_stack_slices(),
-            "one message has as much of it as possible"
+            "one message contains as much of the pattern as possible"
         );
     }
 

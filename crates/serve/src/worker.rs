@@ -83,7 +83,7 @@ pub struct Worker {
 /// Why a worker stopped before the next request.
 #[derive(Debug)]
 pub enum BatchEnd {
-    /// The rest of the input is no complete request.
+    /// The rest of the input is an incomplete request.
     NeedsInput,
     /// Send the output first; the input may have more requests.
     OutputFull,

@@ -90,7 +90,7 @@ impl Clients {
         Span((-libm::log(1.0 - uniform(&mut self.random)) * self.think_mean_ps) as u64)
     }
 
-    /// Gives a slot its next session.
+    /// Starts the next session of a slot.
     fn next_session(&mut self, slot: SlotId) {
         let is_first = self.opened < self.slots.len() as u32;
         self.opened = self.opened.wrapping_add(1);
@@ -105,8 +105,8 @@ impl Clients {
         }
     }
 
-    /// Begins in the middle of a response, chosen by the time it takes, as if the client had run for
-    /// long.
+    /// Begins in the middle of a response, as if the client had run for long. Longer responses are
+    /// chosen more often.
     ///
     /// Clients with a reading rate take many seconds for large responses. If all began with a new
     /// response, the usual mix of small and large ones would take that long to appear.
@@ -238,7 +238,7 @@ impl Clients {
 
     fn react(&mut self, id: ConnectionId, reaction: Reaction, context: &mut Context) {
         if reaction.established {
-            // The kernel answers the handshake before the client has a chance to write.
+            // The kernel completes the handshake before the client writes.
             self.transmit(id, context);
             self.request(id, context);
         }

@@ -56,8 +56,8 @@ pub struct Simulation {
     trace: Option<Replay>,
 }
 
-/// The random stream of one purpose. Each purpose has its own, so that what a policy draws does not
-/// change the workload.
+/// The random stream of one purpose. Each purpose has its own, so that a policy's draws do not change
+/// the workload.
 fn stream(seed: u64, purpose: u64) -> Pcg64Mcg {
     Pcg64Mcg::seed_from_u64(
         seed.wrapping_mul(0x9E37_79B9_7F4A_7C15)
@@ -228,7 +228,7 @@ pub enum RunError {
     /// It was asked to end.
     #[error(transparent)]
     Interrupted(#[from] Interrupted),
-    /// Nothing more can happen, though packets are wanted.
+    /// No event is left, and the window has too few packets.
     #[error(
         "after {packets} of {wanted} packets nothing more can happen: no connection makes progress \
          with these parameters"

@@ -69,8 +69,8 @@ impl TimerWheel {
     }
 
     /// Sets a timer and replaces its earlier time. A time in the past fires at the next
-    /// [`Self::expire`] that is at least one tick later. A number beyond the wheel's room extends
-    /// the room.
+    /// [`Self::expire`] that is at least one tick later. A number above the
+    /// wheel's capacity extends it.
     #[inline]
     pub fn set(&mut self, timer: u32, due_ns: u64) {
         if timer as usize >= self.entries.len() {
@@ -78,7 +78,7 @@ impl TimerWheel {
         }
         self.cancel(timer);
         let due_tick = due_ns.div_ceil(1 << TICK_SHIFT);
-        // The current slot has been emptied; it comes again only after a full turn.
+        // The current slot has been emptied; its next time is one cycle of the level later.
         let due_tick = due_tick.clamp(self.now_tick + 1, self.now_tick + RANGE_TICKS - 1);
         self.entries[timer as usize].due_tick = due_tick;
         self.link(timer, due_tick);

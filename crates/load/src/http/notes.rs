@@ -146,7 +146,7 @@ fn about_workload(settings: &Settings, counts: &Counts) -> Vec<String> {
         _ => {}
     }
     if settings.conditional_share > 0.0 && matches!(settings.workload, Workload::SpecWeb99 { .. }) {
-        notes.push("conditional requests are no shard of SPECweb99".to_owned());
+        notes.push("SPECweb99 has no conditional requests".to_owned());
     }
     notes
 }

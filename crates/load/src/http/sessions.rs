@@ -178,7 +178,7 @@ impl Plan {
     }
 }
 
-/// Share of sessions on kept connections that gives the wanted share of *requests*.
+/// Share of sessions on persistent connections for which the share of *requests* is as configured.
 fn kept_sessions(settings: &Settings) -> f64 {
     let share = settings.keep_alive_share.unwrap_or(1.0);
     let mean = settings
@@ -189,7 +189,7 @@ fn kept_sessions(settings: &Settings) -> f64 {
     }
     match mean.is_finite() {
         true => share / mean / (share / mean + 1.0 - share),
-        // An endless session never makes room for another: the share then counts connections.
+        // An endless session has no successor, so the share counts connections.
         false => share,
     }
 }

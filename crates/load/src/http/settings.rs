@@ -31,8 +31,8 @@ pub struct Settings {
     pub threads: Option<u32>,
     /// CPUs to bind the threads to, in turn.
     pub cpus: Vec<usize>,
-    /// How long before a request is due the thread polls instead of sleeping, since waking up takes
-    /// tens of microseconds. Requests that follow each other more closely keep the CPU busy.
+    /// Time before a request is due in which the thread polls. It does not sleep then, because
+    /// waking up takes tens of microseconds. Requests that follow each other more closely keep the CPU busy.
     pub spin: Duration,
     /// HTTP version.
     pub version: Version,
@@ -369,7 +369,9 @@ impl Settings {
             ));
         }
         if self.shard.share(self.connections.into()) == 0 {
-            return usage("shard: fewer connections than processes: this one has none".to_owned());
+            return usage(
+                "connections: expected at least one for each process (--shard)".to_owned(),
+            );
         }
         if self.threads == Some(0) {
             return usage("threads: 0: expected at least one".to_owned());
@@ -431,7 +433,9 @@ impl Settings {
             return usage("keep-alive: only the workloads `file` and `specweb99` have this option");
         }
         if matches!(self.workload, Workload::Surge { .. }) && self.arrivals != Arrivals::Closed {
-            return usage("surge: expected no rate: the think times of its users set it");
+            return usage(
+                "rate: has no effect with surge: the think times of its users determine the rate",
+            );
         }
         let ends_by_itself = self.workload.is_finite();
         if self.duration.is_none() && self.requests.is_none() && !ends_by_itself {

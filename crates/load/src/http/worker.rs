@@ -187,7 +187,7 @@ impl Worker {
         if now >= self.run.window_end_ns || self.run.stop.load(Ordering::Relaxed) {
             return true;
         }
-        // Without arrivals from a schedule, a connection without a session never receives one.
+        // Only scheduled arrivals start a session on a free connection.
         let is_self_paced = matches!(
             self.run.settings.arrivals,
             Arrivals::Closed | Arrivals::Recorded { .. }

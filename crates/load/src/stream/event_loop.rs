@@ -141,7 +141,7 @@ impl EventLoop {
             if sends {
                 self.send(slot, now);
             } else {
-                // The end of the peer may have arrived with its greeting.
+                // The peer may have closed right after its greeting.
                 self.receive(slot, true);
             }
         }

@@ -107,7 +107,7 @@ pub enum Error {
         error: io::Error,
     },
     /// The limit of open files is too low for the clients.
-    #[error("{clients} clients action {needed} descriptors, and the limit is {limit}")]
+    #[error("{clients} clients need {needed} descriptors, and the limit of open files is {limit}")]
     Descriptors {
         /// Number of clients.
         clients: usize,

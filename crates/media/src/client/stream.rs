@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn other_datagrams_and_other_sources_are_counted_as_strangers() {
+    fn datagrams_that_are_not_rtp_or_of_another_source_are_counted_apart() {
         let mut received = received(None);
         received.packet(&rtp(0, false), 0);
         received.packet(b"hello", 0);

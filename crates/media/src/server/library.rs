@@ -1,6 +1,6 @@
 //! The media of the root folder. All clients of a file share one medium.
 //!
-//! The identity of the file decides, not its name: after a file is replaced, playing streams continue
+//! A medium belongs to a file, not to a name: after a file is replaced, playing streams continue
 //! with the old one and new clients receive the new one.
 
 use std::collections::HashMap;
@@ -157,7 +157,7 @@ impl Library {
 
     fn remember(&self, identity: Identity, medium: &Arc<Medium>) {
         let mut known = lock(&self.known);
-        // Forgetting at powers of two keeps the cost of each opening constant on average.
+        // Cleaning up at powers of two keeps the mean cost of an opening constant.
         if known.len() >= 64 && known.len().is_power_of_two() {
             known.retain(|_, known| known.blocks.strong_count() > 0);
         }

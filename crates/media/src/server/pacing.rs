@@ -26,7 +26,7 @@ const MIN_BLOCKS: u64 = 2;
 /// The most blocks that a stream owns or requests.
 const MAX_BLOCKS: u64 = 8;
 
-/// Multiple of the mean time of a read that a stream reads ahead. Reads wait for one another.
+/// A stream reads ahead by this many mean read times, because reads wait for one another.
 const READ_TIME_FACTOR: u64 = 4;
 
 /// The state of a stream after it sent what is due.

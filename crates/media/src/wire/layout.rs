@@ -444,7 +444,7 @@ mod tests {
         }
 
         #[test]
-        fn the_packet_at_a_time_is_the_first_that_is_due_then_or_later(time_ns in 0u64..10_000_000_000) {
+        fn the_packet_at_a_time_is_the_first_with_that_due_time_or_a_later_one(time_ns in 0u64..10_000_000_000) {
             let layout = detect("a.ts", &synthesized(300_000, 1400)).unwrap();
             let packet = layout.packet_at(time_ns);
             prop_assert!(packet == layout.packets() || layout.time_ns(packet) >= time_ns);

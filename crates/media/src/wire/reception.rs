@@ -7,10 +7,10 @@
 /// A forward jump of this many sequence numbers is a restart of the sender (RFC 3550, A.1).
 const MAX_DROPOUT: u16 = 3000;
 
-/// A number further back than this is a restart, not a late packet (RFC 3550, A.1).
+/// A backward jump of more sequence numbers is a restart, not a late packet (RFC 3550, A.1).
 const MAX_MISORDER: u16 = 100;
 
-/// Packets back from the newest whose arrival is remembered, to recognize duplicates.
+/// Number of newest packets whose arrivals are stored, to recognize duplicates.
 const WINDOW: u64 = 128;
 
 /// The position of a packet among those before it.
@@ -272,7 +272,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn counts_equal_the_packets_sent_doubled_and_dropped(
+        fn counts_equal_the_numbers_of_sent_duplicated_and_dropped_packets(
             start: u16, actions in proptest::collection::vec(0u8..4, 20..400),
         ) {
             let mut reception = Reception::default();

@@ -14,7 +14,7 @@ use super::prebuilt::PrebuiltResponses;
 use crate::counters::Counters;
 use perpacket_http::coding::Coding;
 
-/// Prebuilt responses may use one part in so many of the budget, in addition to it.
+/// The budget divided by this is the memory for prebuilt responses, beside the budget itself.
 const PREBUILT_SHARE: u64 = 16;
 
 /// Most descriptors that entries have open.

@@ -29,7 +29,7 @@ impl PostLog {
     /// Opens or creates the log; returns it with its number of records.
     ///
     /// # Errors
-    /// It cannot be opened, or is no log.
+    /// The file cannot be opened, or it is not a POST log.
     pub fn open(path: &Path) -> Result<(Self, u64), ServeError> {
         let fault = |problem: String| ServeError::File {
             option: "--post-log",
@@ -47,7 +47,7 @@ impl PostLog {
             .len();
         if bytes % RECORD_BYTES != 0 {
             return Err(fault(format!(
-                "{bytes} bytes are no whole number of records of {RECORD_BYTES}: name a new file"
+                "{bytes} bytes: expected a multiple of {RECORD_BYTES}, the length of a record; hint: name a new file"
             )));
         }
         let file = Mutex::new(file);
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_log_is_continued_and_a_file_that_is_none_is_rejected() {
+    fn an_existing_log_is_continued_and_another_file_is_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("post.log");
         let (log, records) = PostLog::open(&path).unwrap();

@@ -4,7 +4,7 @@
 //! registered once, edge-triggered, for reading and writing. Of all ready connections a loop first
 //! reads the requests and answers those whose files are cached, then sends, then answers the others.
 //! So the kernel's code of one kind stays in the processor's nearest cache, and a long response does
-//! not hold back a short one. A loop that is faster than its clients finds one or two ready each time
+//! not delay a short one. A loop that is faster than its clients finds one or two ready each time
 //! it wakes, and pays for a wait, and often for a sleep and a wakeup, each time. With `--coalesce` it
 //! waits for more of them. [`super::handler`] serves a ready connection; this file has the events,
 //! the accepts and the time-outs.
@@ -41,13 +41,13 @@ const EVENTS: usize = 256;
 /// Most connections accepted for one event of the listener, so that open connections do not wait.
 const ACCEPTS: usize = 64;
 
-/// How long no connection is accepted when there is no descriptor to reject one with, in milliseconds.
+/// Pause in accepting, in milliseconds, when no descriptor is free even to reject a connection.
 const PAUSE_MS: u64 = 100;
 
-/// With so many ready clients or more, a loop does not wait for others: they would save little more.
+/// From this number of ready clients on, a loop does not wait for more: the gain would be small.
 const COALESCE_BELOW: usize = 32;
 
-/// Open connections from which on waiting for more ready clients pays.
+/// With fewer open connections, a loop does not wait for more ready clients: it would not pay.
 const COALESCE_CONNECTIONS: usize = 2 * COALESCE_BELOW;
 
 /// How late the kernel may wake a loop from such a wait, in nanoseconds. The default of 50

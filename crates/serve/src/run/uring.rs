@@ -3,7 +3,7 @@
 //! One system call submits and waits for the operations of all connections. A request that is not in
 //! the cache is answered after the responses to all others are submitted. A connection has at most
 //! one receive and one send under way. A receive takes its buffer from a pool when bytes arrive, so an
-//! idle connection holds none. Connections that have already sent a request have a multishot receive
+//! idle connection has none. Connections that have already sent a request have a multishot receive
 //! and a slot in the ring's table, because most of them send another. [`super::handler`] answers and
 //! sets deadlines, as for epoll. The ring reads files above `--sendfile-above` in parts.
 
@@ -30,11 +30,11 @@ use perpacket_linux::uring::{Completion, Ring};
 /// Longest wait when no connection has a deadline.
 const LONG_WAIT: Duration = Duration::from_secs(3600);
 
-/// How long no connection is accepted when there is no descriptor to reject one with, in milliseconds.
+/// Pause in accepting, in milliseconds, when no descriptor is free even to reject a connection.
 const PAUSE_MS: u64 = 100;
 
-/// Bytes of waiting requests at which the multishot receive of a connection is stopped. Bytes that the
-/// kernel has received before come in addition.
+/// Bytes of waiting requests at which the multishot receive of a connection is stopped. The kernel
+/// may have received more bytes by then.
 const MOST_WAITING_BYTES: usize = 65_536;
 
 /// Waits for operations under way when the loop ends, of [`LAST_WAIT`] each.
@@ -226,7 +226,7 @@ impl Loop<'_> {
             connection.operations.receiving = Receiving::Idle;
         }
         match result {
-            // All buffers were in use, and are free by now; or the receive was stopped.
+            // All buffers were in use (they are free again), or the receive was stopped.
             Err(error)
                 if matches!(
                     Errno::from_io_error(&error),

@@ -1,4 +1,4 @@
-//! The host's processor: it runs operations, plays their lines through the caches and charges layers.
+//! The host's processor: it runs operations, accesses their lines in the caches and charges layers.
 
 use perpacket_cost::{Layer, PerLayer};
 use perpacket_memory::{Hierarchy, Line};
@@ -146,14 +146,14 @@ struct Rotated {
     end: usize,
 }
 
-/// An operation made ready to run: its lines are listed one by one, because the memory takes all of
-/// them at once.
+/// An operation made ready to run: its lines are listed one by one, for a single call of the
+/// memory.
 struct Plan {
     layer: Layer,
     instructions: u64,
     /// Cycles without stalls.
     base_cycles: u64,
-    /// In the order of the touches. The lines of a rotation take the places of `rotated`.
+    /// In the order of the touches. `rotated` marks the lines of a rotation.
     places: Box<[Place]>,
     rotated: Box<[Rotated]>,
 }
@@ -367,7 +367,7 @@ impl Cpu {
     pub fn allocate_places(&mut self, connection: ConnectionId) -> Places {
         let number = connection.number();
         let index = self.free_places.pop().unwrap_or(number);
-        // A cheap mixer: spreads neighbours over the buckets as a hash of ports and addresses does.
+        // Spreads connections over the buckets as a hash of ports and addresses does.
         let hash = number.wrapping_mul(0x9E37_79B1);
         Places {
             index,
@@ -405,7 +405,7 @@ impl Cpu {
 
     /// A buffer for data to be sent: the one freed last.
     pub fn allocate_mbuf(&mut self) -> Mbuf {
-        // Buffers beyond those laid out share the places of earlier ones.
+        // Buffers above the number with addresses share those of earlier ones.
         let mbuf = self.free_mbufs.pop().unwrap_or_else(|| {
             self.mbufs += 1;
             Mbuf(self.mbufs - 1)

@@ -41,7 +41,7 @@ pub struct Socket {
     pub has_tried_handoff: bool,
     /// Bytes sent through the NIC and not yet reported as acknowledged.
     pub bypass_queued_bytes: u32,
-    /// Bytes in send commands that the NIC has not yet taken.
+    /// Bytes in send commands that the NIC has not yet read.
     pub bytes_in_commands: u32,
     /// A message from the NIC that the host has not read.
     pub message: Option<Message>,
@@ -52,7 +52,7 @@ pub struct Socket {
     pub wants_room: bool,
     /// In the list of ready connections.
     is_ready: bool,
-    /// The server polls it no more.
+    /// The server does not poll it any more.
     is_unwatched: bool,
     is_torn_down: bool,
 }
@@ -100,7 +100,7 @@ impl Kernel {
         })
     }
 
-    /// Makes the entry of a connection that a frame is about.
+    /// Makes the entry of the connection to which a frame belongs.
     pub fn prepare(&mut self, id: ConnectionId) {
         self.sockets.entry(id);
     }

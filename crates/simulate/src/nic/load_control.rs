@@ -125,7 +125,7 @@ mod tests {
         assert_eq!(
             control.evaluate(2000, 2016),
             None,
-            "it waits whatever the queue"
+            "it waits at any length of the queue"
         );
         assert_eq!(control.state(), State::Decrease);
         assert_eq!(control.evaluate(2000, 2015), None);
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_decrease_always_ends_when_the_connections_have() {
+    fn a_decrease_always_ends_after_all_connections_have_ended() {
         let mut control = control();
         assert_eq!(control.evaluate(1025, 20), Some(1));
         control.evaluate(0, 0);

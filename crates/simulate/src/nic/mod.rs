@@ -2,7 +2,7 @@
 //! that were handed off to it.
 //!
 //! The processor carries out one task at a time, to its end. A task's effects on TCP take place when
-//! the task begins; what leaves the task has the time at which its instructions up to then are done.
+//! the task begins; a frame or message leaves when the instructions before it are done.
 
 pub mod load_control;
 mod offload;

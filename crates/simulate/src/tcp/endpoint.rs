@@ -101,7 +101,7 @@ impl Endpoint {
         self.unread_bytes
     }
 
-    /// The window that the peer last got.
+    /// The window last reported to the peer.
     #[must_use]
     pub const fn advertised_window_bytes(&self) -> u32 {
         self.advertised_window_bytes
@@ -140,7 +140,7 @@ impl Endpoint {
         self.sender.fin_queued = true;
     }
 
-    /// Ends the connection at once (the application died, or the other side vanished).
+    /// Ends the connection at once (the application ended, or the peer does not answer).
     pub const fn abort(&mut self) {
         self.state = State::Closed;
     }

@@ -11,7 +11,7 @@ use crate::time::Time;
 
 const DUPLICATES_THAT_MEAN_LOSS: u32 = 3;
 
-/// What the sender wants on the wire.
+/// The next segment to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
     pub sequence: Sequence,

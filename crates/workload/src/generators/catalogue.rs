@@ -69,8 +69,8 @@ impl Catalogue {
 
 /// Orders a class by distance from its mean, nearest and so most popular first.
 ///
-/// A few objects receive most requests of a class. Were they arbitrary ones, the mean response
-/// would depend on the size of the one popular object among the largest.
+/// A few objects receive most requests of a class. If their sizes
+/// were arbitrary, one popular object among the largest would determine the mean response.
 fn popular_near_mean(class: &mut [f64]) {
     let mean = class.iter().sum::<f64>() / class.len() as f64;
     class.sort_by(|a, b| (a - mean).abs().total_cmp(&(b - mean).abs()));

@@ -1,6 +1,6 @@
 //! The synthetic World Cup 1998 and IBM workloads: lognormal sizes and session lengths.
 //!
-//! What has to hold (Kim and Rixner, OSDI 2006, section 3.3): the shorter half of the
+//! The required shares (Kim and Rixner, OSDI 2006, section 3.3): the shorter half of the
 //! connections sends under 10 % of the packets, and for the World Cup the longest tenth over
 //! 60 %. Two things make a connection long, many requests and large responses, and both belong
 //! to the connection: its client reads pages of pictures or fetches archives. So a session draws
@@ -21,7 +21,7 @@ use crate::generators::parameter::{ParameterError, require};
 use crate::generators::random::Stream;
 use crate::sessions::planned::{PlannedRequest, SessionSource};
 
-/// Requests at which a session ends whatever it drew: a bound on memory. With the default
+/// Most requests of a session, which bounds memory. With the default
 /// parameters one session in 10^8 reaches it.
 const REQUESTS_PER_SESSION_LIMIT: f64 = 10_000.0;
 
@@ -41,14 +41,14 @@ pub struct LognormalSessions {
     /// Standard deviation of ln(requests of a session) before rounding up to whole requests.
     pub requests_per_session_sigma: f64,
     /// Share of the variance of ln(requests of a session) that lies between clients, 0 to 1: how
-    /// well a client's past foretells its next session. 0.11 for day 6.
+    /// well a client's past sessions predict its next one. 0.11 for day 6.
     pub requests_client_share: f64,
     /// Objects that are ever requested; a multiple of `size_classes`.
     pub objects: u32,
     /// Classes of similar size, drawn equally often, that the objects are cut into.
     pub size_classes: u32,
     /// Exponent of Zipf's law inside a size class. With 100 classes and 1.9 the 100 and the 300
-    /// most popular objects take 57 % and 80 % of the requests; on day 6 they take 58 % and 84 %.
+    /// most popular objects get 57 % and 80 % of the requests; on day 6, 58 % and 84 %.
     pub popularity_exponent: f64,
     /// Clients, all equally active, that sessions come from.
     pub clients: u32,
@@ -72,8 +72,8 @@ impl LognormalSessions {
         }
     }
 
-    /// Workload I, like IBM's site: its trace is unpublished, so it is the World Cup's shape with
-    /// responses small enough that a request takes at most 0.73 of W's packets.
+    /// Workload I, like IBM's site. Its trace is unpublished, so the parameters are those of W with
+    /// smaller responses: a request has at most 0.73 of W's packets.
     #[must_use]
     pub fn ibm() -> Self {
         Self {
@@ -231,8 +231,8 @@ fn rounded_up(length: f64) -> u32 {
 
 /// The mean of ln(length) with which lengths rounded up have the mean `mean`.
 ///
-/// Secants from where it would be if rounding up added a half: an evaluation is a long sum, and
-/// this takes about six where halving an interval would take fifty.
+/// The secant method starts where rounding up would add a half. It needs about six evaluations of a
+/// long sum; bisection would need fifty.
 fn mu_of_rounded_up(mean: f64, sigma: f64) -> f64 {
     const CLOSE_ENOUGH: f64 = 1e-12;
     let range = (-40.0, libm::log(REQUESTS_PER_SESSION_LIMIT));

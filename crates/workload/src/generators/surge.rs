@@ -15,7 +15,7 @@ use super::normal;
 use crate::generators::parameter::{ParameterError, require};
 use crate::generators::random::{AliasTable, Stream, zipf_weights};
 
-/// Requests that a client's locality can reach back to.
+/// Most requests between a request and its repetition.
 const HISTORY: usize = 1024;
 /// Files of similar size that share a number of requests.
 const FILES_PER_BIN: usize = 50;
@@ -201,7 +201,7 @@ impl Surge {
         self.tail_bytes / libm::pow(1.0 - share * above, 1.0 / self.tail_alpha)
     }
 
-    /// A size as a new file would have it, from one uniform number in (0, 1).
+    /// The size of a new file, drawn with one uniform number in (0, 1).
     #[must_use]
     pub fn size_bytes(&self, uniform: f64) -> f64 {
         let tail = self.tail_share();
@@ -212,8 +212,8 @@ impl Surge {
         }
     }
 
-    /// Bytes of all files in order of size: the distribution's own quantiles, so that a set of any
-    /// size has its mean.
+    /// Bytes of all files in order of size: quantiles of the distribution, so that the mean of the
+    /// files is that of the distribution.
     fn sorted_sizes(&self) -> Vec<u32> {
         let tail = libm::rint(self.tail_share() * f64::from(self.files)) as u32;
         let body = self.files - tail;
@@ -226,10 +226,10 @@ impl Surge {
 
     /// Bytes of the files, from the most to the least popular.
     ///
-    /// Files of similar size form a bin; a bin is due the share of requests that the Pareto
-    /// distribution of requested sizes has between its bounds. Ranks are dealt from the most popular
-    /// down, each to the bin that is still due most. A rank with more requests than its bin is due
-    /// takes the rest from the nearest bins, so that it shifts no more sizes than it must.
+    /// Files of similar size form a bin; the quota of a bin is the share of requests that
+    /// the Pareto distribution of requested sizes has between its bounds. Ranks are assigned from
+    /// the most popular down, each to the bin with the most quota left. A rank with more requests
+    /// than that reduces the quotas of the nearest bins, which changes requested sizes least.
     ///
     /// # Errors
     /// Names the first parameter that is out of its range.
@@ -310,7 +310,7 @@ pub struct SurgeGenerator {
     streams: Streams,
 }
 
-/// One random stream a use.
+/// One random stream for each purpose.
 #[derive(Clone, Debug)]
 struct Streams {
     objects: Stream,

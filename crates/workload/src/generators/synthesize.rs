@@ -84,8 +84,8 @@ pub enum SynthesisError {
 /// Writes sessions as a trace, in order of time.
 ///
 /// # Errors
-/// A parameter is out of its range, the destination cannot be written, or the trace would last
-/// longer than 32-bit seconds hold.
+/// A parameter is out of its range, the destination cannot be written, or the trace would end
+/// after the last time of 32-bit seconds.
 pub fn synthesize<W: Write>(
     sessions: &mut Sessions,
     destination: W,

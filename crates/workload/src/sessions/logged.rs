@@ -33,7 +33,7 @@ pub struct LoggedRequest<T> {
     pub time_s: i64,
     /// Number of its session, from 0 in the order of first requests in the log.
     pub session: u32,
-    /// What the reader made of it.
+    /// What the caller stores of it.
     pub content: T,
 }
 

@@ -56,8 +56,8 @@ pub struct Converted {
 /// Converts a trace.
 ///
 /// # Errors
-/// See [`read_trace`]; also a destination that cannot be written, and a time or size that no
-/// World Cup record holds.
+/// See [`read_trace`]; also a destination that cannot be written, and a time or size that
+/// does not fit a World Cup record.
 pub fn convert<R: Read, W: Write>(
     source: R,
     destination: W,

@@ -27,7 +27,7 @@ pub enum Reject {
     BadBytes,
     /// Referer and user agent are missing or torn.
     BadTail,
-    /// The method, status or type of a record is no code of the format.
+    /// The method, status or type of a record is not a code of the format.
     BadCode,
 }
 
@@ -45,7 +45,7 @@ impl Reject {
             Self::BadStatus => "status is not three digits",
             Self::BadBytes => "bytes are neither a number nor -",
             Self::BadTail => "no quoted referer and user agent after the bytes",
-            Self::BadCode => "method, status or type is no code of the format",
+            Self::BadCode => "method, status or type is not a code of the format",
         }
     }
 }
@@ -177,7 +177,7 @@ fn split_combined(rest: &[u8]) -> Result<Fields<'_>, Reject> {
         };
         match fields {
             Ok(fields) => return Ok(fields),
-            // The first candidate gives the best reason.
+            // The reason for the first candidate describes the line best.
             Err(refused) if reason == Reject::OpenRequest => reason = refused,
             Err(_) => {}
         }

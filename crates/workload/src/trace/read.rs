@@ -37,8 +37,8 @@ pub trait TraceSink {
 ///
 /// Magic bytes identify the compression. Without a given format, the format is that of the
 /// first line of the first 64 KiB that has one, or else World Cup 1998 when most records of the
-/// first 64 KiB have valid codes. A bad line or record is handed to [`TraceSink::reject`] and
-/// skipped.
+/// first 64 KiB have valid codes. [`TraceSink::reject`] receives bad lines and records, which
+/// are skipped.
 ///
 /// # Errors
 /// The trace is empty, not in the given or in any format, cut inside a record or damaged, or the
@@ -78,7 +78,7 @@ fn detected_format(head: &[u8]) -> Result<TraceFormat, TraceError> {
     if is_mostly_records(head) {
         return Ok(TraceFormat::WorldCup);
     }
-    // Fewer bytes than one record, among them one that no text has: the start of a record.
+    // A control character, so no text; but fewer bytes than one record.
     if head.len() < RECORD_BYTES && first_unprintable(head).is_some() {
         return Err(TraceError::TruncatedRecord {
             offset: 0,

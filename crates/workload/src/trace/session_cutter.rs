@@ -53,8 +53,8 @@ impl SessionCutter {
         })
     }
 
-    /// SessionPlaces the next request of the trace. A request stamped before its client's last one, as
-    /// servers write that log at the end of a response, joins the same session.
+    /// Assigns the next request of the trace to a session. A request with an earlier time than its
+    /// client's last one joins the same session: some servers log at the end of a response.
     #[inline]
     pub fn place(&mut self, client: u32, time_s: i64) -> SessionPlace {
         let at = client as usize;

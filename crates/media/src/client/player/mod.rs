@@ -316,7 +316,7 @@ impl Client {
         let bytes = rtcp::receiver_report(self.identity, Some(&block), CANONICAL_NAME);
         match (&self.sockets, self.server_reports) {
             (Some((_, reports)), Some(server)) => {
-                // Another report follows a lost one.
+                // A report that is lost is not sent again: the next one replaces it.
                 let _ = reports.send_to(&bytes, server);
             }
             _ => {
