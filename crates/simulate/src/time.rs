@@ -52,7 +52,7 @@ impl Span {
         Self((ms * 1e9).round() as u64)
     }
 
-    /// The time `bytes` take at `rate_bps` bits per second (10^0, not 2^10).
+    /// The time `bytes` take at `rate_bps` bits per second.
     #[must_use]
     pub const fn of_bytes(bytes: u64, rate_bps: u64) -> Self {
         // Division of 128 bits takes several times as long, and frames do not need it.
