@@ -111,7 +111,7 @@ impl fmt::Display for Time {
         let nanoseconds = self.0.as_nanos();
         let (unit, factor) = [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000)]
             .into_iter()
-            .find(|(_, factor)| nanoseconds % factor == 0)
+            .find(|(_, factor)| nanoseconds.is_multiple_of(*factor))
             .unwrap_or(("ns", 1));
         write!(formatter, "{}{unit}", nanoseconds / factor)
     }

@@ -29,7 +29,7 @@ pub enum Verb {
     #[command(hide = true)]
     Specweb99Cgi,
     /// Stream stored media over RTSP and RTP, in one of four ways of buffering.
-    Media(crate::media_server::Arguments),
+    Media(Box<crate::media_server::Arguments>),
 }
 
 const EXAMPLES: &str = "\

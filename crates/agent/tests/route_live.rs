@@ -1,5 +1,4 @@
 //! `route throughput` between two namespaces.
-#![expect(clippy::unwrap_used, reason = "tests panic on errors")]
 
 mod command;
 

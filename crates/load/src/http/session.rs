@@ -127,7 +127,7 @@ mod tests {
         session.requests = vec![SessionRequest::default(); 2];
         session.start(2);
         let mut seen = 0;
-        while let Some(_) = session.current() {
+        while session.current().is_some() {
             seen += 1;
             assert_eq!(session.is_last(), seen == 4);
             session.advance();

@@ -145,11 +145,7 @@ impl Library {
         Ok(medium)
     }
 
-    fn find(
-        &self,
-        name: &str,
-        identity: Identity,
-    ) -> Option<(Option<Arc<Medium>>, PacketLayout, Option<Arc<BlockTable>>)> {
+    fn find(&self, name: &str, identity: Identity) -> Option<Found> {
         let known = lock(&self.known);
         let found = known.get(name).filter(|known| known.identity == identity)?;
         Some((found.medium.upgrade(), found.layout, found.blocks.upgrade()))
@@ -170,6 +166,9 @@ impl Library {
         known.insert(medium.name.clone(), entry);
     }
 }
+
+/// What the library knows of a file: the medium and the blocks only while something uses them.
+type Found = (Option<Arc<Medium>>, PacketLayout, Option<Arc<BlockTable>>);
 
 /// Detects the layout of a file from its two ends.
 fn detect(file: &File, name: &str, bytes: u64, ends: usize) -> Result<PacketLayout, OpenError> {
