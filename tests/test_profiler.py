@@ -176,7 +176,7 @@ def test_a_known_cost_of_each_frame_in_the_driver_comes_back() -> None:
         print(told)
         missing = max(one["missing_share"] for pair in document["pairs"] for one in pair.values())
         if missing > MISSING_MOST:
-            skip(DISTURBED, f"{missing:.0%} of the timer's samples never came")
+            skip(DISTURBED, f"{missing:.0%} of the timer's samples are missing")
         if error.high - error.low > known.value:
             skip_or_fail("the interval would hold everything")
         # Sampling interrupts what it measures, and its time falls on what it interrupts; the

@@ -27,7 +27,7 @@ pub trait Work {
 /// done, and one for each event and each piece of queued work about it. Without references its number
 /// is free.
 ///
-/// Whatever stores work adds a reference with [`add`](Self::add). Whoever removes the work calls
+/// Whatever stores work adds a reference with [`add`](Self::add). The code that removes it calls
 /// [`release`](Self::release) after carrying it out.
 #[derive(Default)]
 pub struct Connections {
