@@ -46,10 +46,11 @@ PACKAGES: dict[str, set[str]] = {
     "measure": {"__init__", "errors", "study", "traces"},
     "machine": {"errors", "measure"},
     "analysis": {"errors", "models", "run", "study"},
-    "show": {"__init__", "analysis", "errors", "models", "study", "whole_file"},
-    "demo": {"analysis", "errors", "machine", "measure", "run", "show", "study"},
+    "advise": {"analysis", "errors", "machine", "measure", "models", "study", "whole_file"},
+    "show": {"__init__", "advise", "analysis", "errors", "models", "study", "whole_file"},
+    "demo": {"advise", "analysis", "errors", "machine", "measure", "run", "show", "study"},
     "cli": {
-        *("__init__", "analysis", "demo", "errors", "machine", "measure", "models"),
+        *("__init__", "advise", "analysis", "demo", "errors", "machine", "measure", "models"),
         *("run", "show", "simulation", "study", "traces"),
     },
 }

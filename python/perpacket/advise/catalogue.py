@@ -1,0 +1,207 @@
+"""The catalogue: each change that can be advised or tried, as data.
+
+A file of `changes/` is a change: what it does, its values, where it is written, which evidence
+makes it worth trying, what it can remove, its risk and its source.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from perpacket.errors import ConfigurationError
+
+FOLDER = "changes"
+
+
+class Table(BaseModel):
+    """A table of a change's file; unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, populate_by_name=True, frozen=True)
+
+
+class Number(Table):
+    """A value that is a number within bounds."""
+
+    min: float
+    max: float
+    integer: bool = False
+
+    def accepts(self, value: str) -> bool:
+        """Whether a text is such a number."""
+        try:
+            number = float(value)
+        except ValueError:
+            return False
+        return self.min <= number <= self.max and (number.is_integer() or not self.integer)
+
+    @property
+    def text(self) -> str:
+        """`a whole number from 0 to 1000`."""
+        kind = "a whole number" if self.integer else "a number"
+        return f"{kind} from {self.min:g} to {self.max:g}"
+
+
+class Exclusion(Table):
+    """`[[evidence.except]]`: a reason that excludes the change; the first that is true counts."""
+
+    when: str
+    text: str
+
+
+class Evidence(Table):
+    """Expressions over facts (`facts.py`), and sentences with facts in braces."""
+
+    applies: str
+    text: str
+    otherwise: str
+    excluded: list[Exclusion] = Field(default_factory=list, alias="except")
+
+
+class Bound(Table):
+    """The part of a profile that the change can reduce, and how much of that part."""
+
+    layers: list[str] = Field(default_factory=list)
+    kinds: list[str] = Field(default_factory=list)
+    """Kinds of work in these layers; all if empty."""
+    frames: list[str] = Field(default_factory=list)
+    """Functions, with `*` at the end of a name: samples with one of them in their call chain."""
+    process: str = ""
+    """The process whose samples count; all if empty."""
+    removable: str
+    """Expression: the most that can go, as a fraction of the part."""
+
+
+class Risk(Table):
+    """What may become worse."""
+
+    text: str
+
+
+class Needs(Table):
+    """What applying the change needs."""
+
+    root: bool = False
+
+
+class Source(Table):
+    """Where a magnitude is published."""
+
+    title: str
+    figure: str
+
+
+class Change(Table):
+    """A setting with the values to try."""
+
+    name: str
+    title: str
+    mechanism: str
+    values: list[str] = Field(default_factory=list)
+    number: Number | None = None
+    free: bool = False
+    """Whether any text is a value; the setting checks it."""
+    suggest: str
+    """The value that advice proposes; facts in braces are filled in."""
+    action: Literal["try", "advise"] = "try"
+    """`advise`: perpacket never applies it, as it concerns security or isolation."""
+    price: str = ""
+    """The command that measures a comparable cost, for a change that is never applied."""
+    never_suggested: str = ""
+    """The reason why advice never proposes the change; empty if it may."""
+    setting: dict[str, str] | None = None
+    """The table that `settings.open` opens; None for options of servers and mere advice."""
+    server: dict[str, str | dict[str, str]] = Field(default_factory=dict)
+    """The option of each server, as text with `{value}` or as a text for each value."""
+    evidence: Evidence | None = None
+    bound: Bound
+    risk: Risk
+    needs: Needs = Field(default_factory=Needs)
+    source: Source
+
+    @property
+    def allowed(self) -> str:
+        """The allowed values as a phrase."""
+        if self.number is not None:
+            return self.number.text
+        return "any text" if self.free else " or ".join(self.values)
+
+    def check(self, value: str) -> None:
+        """Raise `ConfigurationError` if the value is not one of the change's."""
+        if value and (
+            self.free
+            or value in self.values
+            or (self.number is not None and self.number.accepts(value))
+        ):
+            return
+        raise ConfigurationError(
+            f"{self.name}={value}: expected {self.allowed}",
+            parameter=self.name,
+            value=value,
+            allowed=f"for example {self.name}={self.example}",
+        )
+
+    @property
+    def example(self) -> str:
+        """A value that is accepted."""
+        return next(iter(self.values), "1" if "{" in self.suggest else self.suggest)
+
+    def option(self, server: str, value: str) -> str | None:
+        """The option of a server for a value, as its configuration or command line has it."""
+        option = self.server.get(server)
+        if option is None or isinstance(option, str):
+            return None if option is None else option.replace("{value}", value)
+        return option.get(value)
+
+
+@cache
+def load() -> Mapping[str, Change]:
+    """Every change by name, in the order of names."""
+    folder = resources.files("perpacket.advise") / FOLDER
+    files = sorted((file for file in folder.iterdir() if file.name.endswith(".toml")), key=str)
+    changes = [read(file.name, file.read_text(encoding="utf-8")) for file in files]
+    return {change.name: change for change in changes}
+
+
+def read(name: str, text: str) -> Change:
+    """A change from the text of its file; raises `ConfigurationError` that names the key."""
+    try:
+        change = Change.model_validate(tomllib.loads(text))
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigurationError(f"{name}: {error}") from None
+    except ValidationError as error:
+        wrong = sorted(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
+        first = wrong[0]  # an unknown key before the missing one it may stand for
+        key = ".".join(map(str, first["loc"]))
+        raise ConfigurationError(f"{name}: {key}: {first['msg'].lower()}") from None
+    if name != f"{change.name}.toml":
+        raise ConfigurationError(f"{name}: name: expected the name of the file, not {change.name}")
+    return change
+
+
+def find(text: str) -> tuple[Change, str]:
+    """The change and value of `tso=off`; raises `ConfigurationError` with what is allowed."""
+    name, equals, value = text.partition("=")
+    changes = load()
+    if name not in changes:
+        raise ConfigurationError(
+            f"{text}: there is no change {name}",
+            parameter="CHANGE",
+            value=text,
+            allowed=f"there are {', '.join(changes)}",
+        )
+    change = changes[name]
+    if not equals:
+        raise ConfigurationError(
+            f"{text}: expected {name}=VALUE, with {change.allowed}",
+            parameter="CHANGE",
+            value=text,
+            allowed=f"for example {name}={change.example}",
+        )
+    change.check(value)
+    return change, value
