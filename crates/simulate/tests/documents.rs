@@ -10,7 +10,7 @@ const SIMULATOR: &str = include_str!("../../../docs/simulator.md");
 const CALIBRATION: &str = include_str!("../../../docs/calibration.md");
 
 /// The parameters of a configuration as text, by name.
-fn parameters(configuration: &str) -> BTreeMap<String, (String, String)> {
+fn parameters(configuration: &str) -> BTreeMap<String, String> {
     let simulation = Simulation::new(configuration, &[], None).unwrap();
     simulation
         .parameters()
@@ -19,7 +19,7 @@ fn parameters(configuration: &str) -> BTreeMap<String, (String, String)> {
                 toml::Value::String(text) => text.clone(),
                 value => value.to_string(),
             };
-            (parameter.name, (value, parameter.source))
+            (parameter.name, value)
         })
         .collect()
 }
@@ -139,7 +139,7 @@ fn filled(passage: &str) -> String {
             letter => format!("{letter}-0-N-N-FCFS-400"),
         };
         let parameters = parameters(&configuration);
-        let (value, _) = &parameters[parts[1]];
+        let value = &parameters[parts[1]];
         text.push_str(before);
         text.push_str(&match parts[2..] {
             [] => plain(value).to_owned(),
@@ -183,33 +183,31 @@ fn every_number_in_the_simulators_document_is_the_one_in_the_data() {
     );
 }
 
-/// Rows such as ``| `nic.lowat` | 256 packets | source | ... |``: the value and the source are those of
-/// the data.
+/// Rows such as ``| `nic.lowat` | 256 packets | ... |``: the value is that of the data.
 #[test]
 fn the_tables_of_the_calibration_document_quote_the_data() {
     let mut checked = 0;
     let mut configuration = "W-0-N-N-FCFS-400";
-    let (_, tables) = CALIBRATION.split_once("## Machines").unwrap();
+    let (_, tables) = CALIBRATION
+        .split_once("## Parameters that no document states")
+        .unwrap();
     for line in tables.lines() {
         // The heading or sentence in front of a table names what it is about.
         match line {
             "`athlon-xp-2600`:" => configuration = "bulk",
-            _ if line.starts_with("## ") => configuration = "W-0-N-N-FCFS-400",
+            _ if line.starts_with('#') => configuration = "W-0-N-N-FCFS-400",
             _ if line.starts_with("Workload I ") => configuration = "I-0-N-N-FCFS-400",
             _ if line.starts_with("Workloads S and D are ") => configuration = "S-0-N-N-FCFS-400",
             _ => {}
         }
         let cells: Vec<&str> = line.split('|').map(str::trim).collect();
-        let [_, name, value, source, ..] = cells[..] else {
+        let [_, name, value, ..] = cells[..] else {
             continue;
         };
         let name = name.trim_matches('`');
         let parameters = parameters(configuration);
-        let (data, expected_source) = if let Some(parameter) = parameters.get(name) {
-            parameter.clone()
-        } else if let Some(operation) = parameters.get(&format!("layers.{name}.instructions")) {
-            operation.clone()
-        } else {
+        let operation = format!("layers.{name}.instructions");
+        let Some(data) = parameters.get(name).or_else(|| parameters.get(&operation)) else {
             continue;
         };
         let quoted = match value.split(' ').next().unwrap() {
@@ -217,9 +215,8 @@ fn the_tables_of_the_calibration_document_quote_the_data() {
             "on" => "true".to_owned(),
             number => number.replace(',', ""),
         };
-        assert_eq!(quoted, plain(&data), "docs/calibration.md: {name}");
-        assert_eq!(source, expected_source, "docs/calibration.md: {name}");
+        assert_eq!(quoted, plain(data), "docs/calibration.md: {name}");
         checked += 1;
     }
-    assert!(checked > 100, "{checked} rows");
+    assert!(checked > 80, "{checked} rows");
 }
