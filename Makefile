@@ -2,7 +2,7 @@
 #             into the folder CHARTS)
 # make test   set up and run every test, Rust and Python
 # make check  formatting, lints, types, dependency arrows
-# make docs   these documents as pages, in docs/_build
+# make docs   build the documents as pages, in docs/_build
 # make bench  the benchmarks (see benches/README.md)
 # make fuzz   every fuzz target, a minute each (FUZZ_SECONDS)
 
@@ -11,8 +11,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name '*.toml')
 
-# A set-up builds in a third of the time that a release takes; `pip install` without make optimizes
-# the whole program.
+# These settings build three times as fast as the release settings. `pip install` without make uses
+# the release settings, which optimize the whole program.
 export CARGO_PROFILE_RELEASE_LTO ?= thin
 export CARGO_PROFILE_RELEASE_CODEGEN_UNITS ?= 16
 
@@ -58,7 +58,7 @@ docs: setup-dev
 bench:
 	cargo bench --workspace --locked
 
-# The fuzzer's instrumentation by flags of the stable compiler; --target keeps it out of build scripts.
+# The stable compiler instruments the code by flags. --target excludes build scripts from this.
 FUZZ_SECONDS ?= 60
 FUZZ_HOST := $(shell rustc -vV | sed -n 's/^host: //p')
 FUZZ_FLAGS := --cfg fuzzing -Ccodegen-units=1 -Cpasses=sancov-module \

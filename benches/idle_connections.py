@@ -1,4 +1,4 @@
-"""What 10,000 idle kept-alive connections cost `serve web`: memory each, and CPU time.
+"""The cost of 10,000 idle kept-alive connections to `serve web`: memory and CPU time.
 
     .venv/bin/python benches/idle_connections.py
     .venv/bin/python benches/idle_connections.py --connections 5000 --architecture events
@@ -37,13 +37,13 @@ REQUEST = b"GET /f HTTP/1.1\r\nHost: h\r\n\r\n"
 def options() -> argparse.Namespace:
     """Parse the options."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--agent", help="of the installation unless given")
+    parser.add_argument("--agent", help="default: the installed agent")
     parser.add_argument("--architecture", default="events")
     parser.add_argument("--connections", type=int, default=10_000)
     parser.add_argument("--seconds", type=float, default=10.0)
-    asked = parser.parse_args()
-    asked.agent = asked.agent or str(installed_agent())
-    return asked
+    arguments = parser.parse_args()
+    arguments.agent = arguments.agent or str(installed_agent())
+    return arguments
 
 
 def kilobytes(file: str, name: str) -> int:
@@ -66,56 +66,58 @@ def connect(port: int, count: int) -> list[socket.socket]:
     for _ in range(count):
         connection = socket.create_connection(("127.0.0.1", port))
         connection.sendall(REQUEST)
-        answer = b""
-        while not answer.endswith(b"idle"):
+        response = b""
+        while not response.endswith(b"idle"):
             part = connection.recv(4096)
             if not part:
-                sys.exit(f"connection {len(connections)} was closed: {answer!r}")
-            answer += part
+                sys.exit(f"connection {len(connections)} was closed: {response!r}")
+            response += part
         connections.append(connection)
     return connections
 
 
 def main() -> None:
     """Measure and print."""
-    asked = options()
+    arguments = options()
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    if hard < asked.connections + 200:
-        print(f"skipped: {hard} descriptors allowed for {asked.connections} connections")
+    if hard < arguments.connections + 200:
+        print(f"skipped: {hard} descriptors allowed for {arguments.connections} connections")
         return
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         (Path(folder) / "f").write_bytes(b"idle")
-        command = [asked.agent, "serve", "web", "--root", folder, "--listen", "127.0.0.1:0"]
-        command += ["--architecture", asked.architecture, "--idle-timeout", "1h", "--quiet"]
+        command = [arguments.agent, "serve", "web", "--root", folder, "--listen", "127.0.0.1:0"]
+        command += ["--architecture", arguments.architecture, "--idle-timeout", "1h", "--quiet"]
         with subprocess.Popen(
             command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
         ) as server:
             try:
                 assert server.stderr is not None
                 port = int(server.stderr.readline().rpartition(":")[2])
-                measure(asked, server.pid, port)
+                measure(arguments, server.pid, port)
             finally:
                 server.terminate()
 
 
-def measure(asked: argparse.Namespace, process: int, port: int) -> None:
+def measure(arguments: argparse.Namespace, process: int, port: int) -> None:
     """Connect, wait, and measure."""
     warm = connect(port, 100)
     smaps = f"/proc/{process}/smaps_rollup"
     before = kilobytes(smaps, "Pss"), kilobytes("/proc/meminfo", "Slab")
-    connections = connect(port, asked.connections)
+    connections = connect(port, arguments.connections)
     after = kilobytes(smaps, "Pss"), kilobytes("/proc/meminfo", "Slab")
     time.sleep(1)
     before_ns, start = run_time_ns(process), time.monotonic()
-    time.sleep(asked.seconds)
+    time.sleep(arguments.seconds)
     used = (run_time_ns(process) - before_ns) / 1e9 / (time.monotonic() - start)
     own, slab = (
-        (late - early) / asked.connections for early, late in zip(before, after, strict=True)
+        (late - early) / arguments.connections for early, late in zip(before, after, strict=True)
     )
-    print(f"# {platform.platform()}, {os.cpu_count()} CPUs; --architecture {asked.architecture}")
-    print(f"# {asked.connections} idle connections, {asked.seconds:g} s")
+    print(
+        f"# {platform.platform()}, {os.cpu_count()} CPUs; --architecture {arguments.architecture}"
+    )
+    print(f"# {arguments.connections} idle connections, {arguments.seconds:g} s")
     verdict = "met" if own < BAR_BYTES else "missed"
     print(f"process   {own:9.0f} bytes each   (bar {BAR_BYTES}: {verdict})")
     print(f"slabs     {slab:9.0f} bytes each   (both ends, the whole machine)")

@@ -1,4 +1,4 @@
-"""How exactly `perpacket link` delays packets at 200 Mb/s, and at what cost.
+"""The precision and cost of the delay of `perpacket link` at 200 Mb/s.
 
     cargo build --release -p perpacket-agent -p perpacket-link --example blast --bin perpacket-agent
     PERPACKET_AGENT=target/release/perpacket-agent .venv/bin/python benches/link_delay.py \
@@ -44,7 +44,7 @@ def measure(
     receiving = receiver.start([blast, "receive", f"0.0.0.0:{PORT}"])
     receiving.wait_for_line("^ready$", 10)
     words = [f"{receiver.address}:{PORT}", str(rate_bps), str(PACKET_BYTES), str(duration_s)]
-    # A sender that other work keeps waiting would not send at the rate asked for.
+    # A sender that waits for the processor would not send at the requested rate.
     command = ["chrt", "-f", "1", blast, "send", *words]
     sent = json.loads(sender.run(command, timeout_s=duration_s + 30).stdout)
     received = json.loads(receiving.result(30).stdout.splitlines()[-1])

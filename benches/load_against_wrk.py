@@ -78,7 +78,7 @@ def wrk(url: str, seconds: int) -> float:
 def main() -> None:
     """Measure each file and print its line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--agent", help="of the installation unless given")
+    parser.add_argument("--agent", help="default: the installed agent")
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--seconds", type=int, default=2)
     arguments = parser.parse_args()

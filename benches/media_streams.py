@@ -89,7 +89,7 @@ def server(agent: Path, root: Path, kind: str, *options: str) -> Iterator[str]:
         command = [SYSTEM_PYTHON, str(GSTREAMER), str(root)]
     else:
         command = [str(agent), "serve", "media", "--root", str(root), "--listen", "127.0.0.1:0"]
-        # Nothing is refused for its lateness: that is what is measured.
+        # The server must refuse no stream for lateness, because lateness is measured.
         command += ["--buffering", kind, "--max-lateness", "1h", *options]
     process = subprocess.Popen(
         [*priority(), "taskset", "-c", "0", *command],
@@ -174,21 +174,21 @@ def against(agent: Path, root: Path, rounds: int, limit: int, others: list[str])
     try:
         subprocess.run(bindings, check=True, capture_output=True)
     except (OSError, subprocess.CalledProcessError):
-        print("without GStreamer's server: its Python bindings are not installed")
+        print("skipped GStreamer's server: its Python bindings are not installed")
         kinds.pop("gstreamer", None)
     carried: dict[str, list[float]] = {kind: [] for kind in kinds}
     for number in range(rounds):
-        # Every other round backwards, so that no server always comes after the same one.
+        # Every other round is backwards, so that no server always follows the same one.
         for kind in list(kinds) if number % 2 == 0 else reversed(kinds):
             most = most_carried(agent, root, kind, min(kinds[kind], limit), limit)
             carried[kind].append(float(most))
             print(f"  round {number + 1}: {kind} carries {most}", flush=True)
-        kinds = {kind: int(held[-1]) for kind, held in carried.items()}
+        kinds = {kind: int(counts[-1]) for kind, counts in carried.items()}
     for kind in [kind for kind in kinds if kind != "shared"]:
-        print(f"shared over {kind}: {told(carried['shared'], carried[kind], kind, limit)}")
+        print(f"shared over {kind}: {compared(carried['shared'], carried[kind], kind, limit)}")
 
 
-def told(shared: list[float], other: list[float], kind: str, limit: int) -> str:
+def compared(shared: list[float], other: list[float], kind: str, limit: int) -> str:
     """Return the ratio with its interval, and whether it meets the bar."""
     at_least = "at least, because no more were tried: " if limit in shared else ""
     if len(shared) == 1:
@@ -205,19 +205,19 @@ def told(shared: list[float], other: list[float], kind: str, limit: int) -> str:
 
 def disk(agent: Path, root: Path, rounds: int) -> None:
     """Run 100 streams of their own media, with 20 ms more for every read."""
-    seen: dict[str, list[Outcome]] = {"single": [], "double": [], "shared": []}
+    outcomes_of: dict[str, list[Outcome]] = {"single": [], "double": [], "shared": []}
     for number in range(rounds):
-        for kind in list(seen) if number % 2 == 0 else reversed(seen):
+        for kind in list(outcomes_of) if number % 2 == 0 else reversed(outcomes_of):
             with server(agent, root, kind, "--read-delay", "20ms") as url:
                 outcome = load(agent, url, 100, "multiple", 8)
-            seen[kind].append(outcome)
+            outcomes_of[kind].append(outcome)
             print(f"{kind}, 20 ms a read: {outcome}", flush=True)
-    for kind, outcomes in seen.items():
+    for kind, outcomes in outcomes_of.items():
         carried = sum(outcome.is_carried for outcome in outcomes)
         p99_ms = median(outcome.p99_us for outcome in outcomes) / 1e3
-        wanted = "none" if kind == "single" else "all"
+        expected = "none" if kind == "single" else "all"
         print(
-            f"{kind}: {carried} of {rounds} rounds below 5 ms (wanted: {wanted}), median p99 "
+            f"{kind}: {carried} of {rounds} rounds below 5 ms (expected: {expected}), median p99 "
             f"{p99_ms:.1f} ms"
         )
 
@@ -226,14 +226,14 @@ def main() -> None:
     """Make the media and run the selected benchmark."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=["full", "against", "disk"])
-    parser.add_argument("--agent", type=Path, help="of the installation unless given")
+    parser.add_argument("--agent", type=Path, help="default: the installed agent")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--limit", type=int, default=12_000, help="most streams that are tried")
     parser.add_argument("--others", nargs="+", choices=OTHERS, default=list(OTHERS))
     arguments = parser.parse_args()
     agent: Path = arguments.agent or installed_agent()
     if len(os.sched_getaffinity(0)) < 2:
-        sys.exit("one CPU: the server and its clients need one each")
+        sys.exit("this machine has one CPU; the server and its clients need one each")
     print(f"{platform.machine()}, {os.cpu_count()} CPUs, Linux {platform.release()}")
     print(f"real-time priority: {'yes' if priority() else 'no, not allowed'}", flush=True)
     with tempfile.TemporaryDirectory() as folder:

@@ -53,9 +53,9 @@ def working_sets(cpu: int) -> dict[str, list[int]]:
     """Return working sets: in the first level, in the second, and beyond the last cache."""
     command = [str(agent.find()), "bench", "memory", "--operations", "load", "--strides", "1"]
     command += ["--largest", "512", "--no-chain", "--cpu", str(cpu), "--format", "json", "--quiet"]
-    answer = subprocess.run(command, check=True, capture_output=True, timeout=120)
+    done = subprocess.run(command, check=True, capture_output=True, timeout=120)
     known = {
-        row["level"]: row["size_bytes"] for row in json.loads(answer.stdout)["machine"]["caches"]
+        row["level"]: row["size_bytes"] for row in json.loads(done.stdout)["machine"]["caches"]
     }
     caches = known or UNKNOWN_CACHES
     first, second, last = (caches[min(level, max(caches))] for level in (1, 2, max(caches)))
@@ -85,10 +85,10 @@ def ours(what: str, size_bytes: int, cpu: int) -> float:
         sizes = ["--operations", what, "--strides", "1", "--smallest", str(size_bytes)]
         sizes.append("--no-chain")
     command = [str(agent.find()), "bench", "memory", *sizes, "--largest", str(size_bytes), *common]
-    answer = subprocess.run(
+    done = subprocess.run(
         [*command, "--format", "json", "--quiet"], check=True, capture_output=True, timeout=120
     )
-    report = json.loads(answer.stdout)
+    report = json.loads(done.stdout)
     if what == "chain":
         return float(report["chain"][-1]["ns"])
     return float(report["surface"][0]["mbytes_per_s"])
@@ -97,8 +97,8 @@ def ours(what: str, size_bytes: int, cpu: int) -> float:
 def theirs(program: Path, what: str, size_bytes: int, cpu: int) -> float:
     """Return MB/s or ns of the C loops."""
     command = [str(program), what, str(size_bytes), str(SECONDS), str(cpu)]
-    answer = subprocess.run(command, check=True, capture_output=True, timeout=120)
-    return float(answer.stdout)
+    done = subprocess.run(command, check=True, capture_output=True, timeout=120)
+    return float(done.stdout)
 
 
 def in_alternation(

@@ -31,7 +31,7 @@ from pathlib import Path
 from perpacket.analysis.statistics import Interval, paired_ratio
 from perpacket.measure import agent
 
-WANTED = 0.99
+BAR = 0.99
 """Least throughput with the profiler, as a share of the throughput without it."""
 
 FILE_BYTES = 10_240
@@ -131,9 +131,9 @@ def profiled(program: str, frequency: str | None, server: int) -> Window:
 
 def verdict(ratio: Interval) -> str:
     """Judge an interval against the bar."""
-    if ratio.low >= WANTED:
+    if ratio.low >= BAR:
         return "confirmed"
-    return "refuted" if ratio.high < WANTED else "undecided"
+    return "refuted" if ratio.high < BAR else "undecided"
 
 
 def report(what: str, beside: list[float], plain: list[float]) -> bool:
@@ -143,7 +143,7 @@ def report(what: str, beside: list[float], plain: list[float]) -> bool:
     print(f"{what}: {sum(plain) / len(plain):.0f} without, {sum(beside) / len(beside):.0f} with")
     print(
         f"  ratio {ratio.value:.4f}, 95 % interval {ratio.low:.4f} to {ratio.high:.4f}, "
-        f"n {ratio.n}: at least {WANTED} is {found}"
+        f"n {ratio.n}: at least {BAR} is {found}"
     )
     return found == "refuted"
 
@@ -165,7 +165,7 @@ def in_turn(options: argparse.Namespace, server: int) -> tuple[list[Window], lis
 def main() -> None:
     """Measure and print."""
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    options.add_argument("--agent", help="of the installation unless given")
+    options.add_argument("--agent", help="default: the installed agent")
     options.add_argument("--pairs", type=int, default=120)
     options.add_argument("--frequency", help="samples a second; the profiler's own unless given")
     options.add_argument("--server-cpu", type=int, default=0)

@@ -1,4 +1,4 @@
-"""How late `load http` starts its requests at 10,000 a second.
+"""The delay of the requests of `load http` after their times, at 10,000 a second.
 
 The bar is a p99 under 100 us on an idle core. Bind the client to its own core with --cpus, and the
 server to another. On a busy machine the result shows the machine. This benchmark needs nginx.
@@ -27,7 +27,7 @@ from perpacket.measure.agent import find as installed_agent
 def main() -> None:
     """Measure and print the percentiles of every round, and their mean."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--agent", help="of the installation unless given")
+    parser.add_argument("--agent", help="default: the installed agent")
     parser.add_argument("--rate", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=3)

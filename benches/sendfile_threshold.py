@@ -31,7 +31,7 @@ SIZES = [65_536, 131_072, 262_144, 524_288, 1_048_576, 2_097_152, 4_194_304]
 def options() -> argparse.Namespace:
     """Parse the options."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--agent", help="of the installation unless given")
+    parser.add_argument("--agent", help="default: the installed agent")
     parser.add_argument("--architecture", default="events")
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, metavar="BYTES")
     parser.add_argument("--rounds", type=int, default=8)
@@ -39,36 +39,36 @@ def options() -> argparse.Namespace:
     parser.add_argument("--connections", type=int, default=16)
     parser.add_argument("--server-cpu", type=int, default=0)
     parser.add_argument("--client-cpu", type=int, default=1)
-    asked = parser.parse_args()
-    asked.agent = asked.agent or str(installed_agent())
-    asked.client = "wrk"
-    return asked
+    arguments = parser.parse_args()
+    arguments.agent = arguments.agent or str(installed_agent())
+    arguments.client = "wrk"
+    return arguments
 
 
 def main() -> None:
     """Measure and print."""
-    asked = options()
-    for tool in (asked.client, "taskset"):
+    arguments = options()
+    for tool in (arguments.client, "taskset"):
         if shutil.which(tool) is None:
-            print(f"skipped: {tool} is not here")
+            print(f"skipped: {tool} is not installed")
             return
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o755)
-        for size in asked.sizes:
+        for size in arguments.sizes:
             (folder / f"f{size}").write_bytes(os.urandom(size))
-        command = [asked.agent, "serve", "web", "--root", name, "--listen", "127.0.0.1:0"]
-        command += ["--cpus", str(asked.server_cpu), "--architecture", asked.architecture]
+        command = [arguments.agent, "serve", "web", "--root", name, "--listen", "127.0.0.1:0"]
+        command += ["--cpus", str(arguments.server_cpu), "--architecture", arguments.architecture]
         command += ["--quiet", "--sendfile-above"]
         pipes = {"stderr": subprocess.PIPE, "stdout": subprocess.DEVNULL}
         with (
             started([*command, "0"], **pipes) as by_sendfile,
             started([*command, str(1 << 40)], **pipes) as from_memory,
         ):
-            measure(asked, [by_sendfile, from_memory])
+            measure(arguments, [by_sendfile, from_memory])
 
 
-def measure(asked: argparse.Namespace, servers: list[subprocess.Popen[str]]) -> None:
+def measure(arguments: argparse.Namespace, servers: list[subprocess.Popen[str]]) -> None:
     """Measure all sizes in all rounds."""
     urls = []
     for server in servers:
@@ -76,15 +76,15 @@ def measure(asked: argparse.Namespace, servers: list[subprocess.Popen[str]]) -> 
         urls.append(server.stderr.readline().split()[-1])
     processes = [[server.pid, *children(server.pid)] for server in servers]
     print(f"# {platform.platform()}, {os.cpu_count()} CPUs, {processor()}")
-    print(f"# wrk, {asked.connections} connections kept alive, {asked.rounds} rounds")
+    print(f"# wrk, {arguments.connections} connections kept alive, {arguments.rounds} rounds")
     print(f"{'bytes':>9} {'sendfile us':>11} {'memory us':>10} {'ratio':>7} 95 %")
-    for size in asked.sizes:
+    for size in arguments.sizes:
         times: list[list[float]] = [[], []]
         for url in urls:
             wait_for(f"{url}/f{size}")
-        for number in range(asked.rounds):
+        for number in range(arguments.rounds):
             for side in (0, 1) if number % 2 == 0 else (1, 0):
-                times[side].append(spent(asked, f"{urls[side]}/f{size}", processes[side]).us)
+                times[side].append(spent(arguments, f"{urls[side]}/f{size}", processes[side]).us)
         ratio = paired_ratio(times[0], times[1])
         middle = [sorted(values)[len(values) // 2] for values in times]
         print(

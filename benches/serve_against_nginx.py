@@ -100,7 +100,7 @@ def found(pattern: str, said: str) -> int:
 def options() -> argparse.Namespace:
     """Parse the options."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--agent", help="of the installation unless given")
+    parser.add_argument("--agent", help="default: the installed agent")
     parser.add_argument("--architecture", default="events")
     parser.add_argument("--sizes", type=int, nargs="+", default=list(BARS), metavar="BYTES")
     parser.add_argument("--rounds", type=int, default=80)
@@ -114,13 +114,13 @@ def options() -> argparse.Namespace:
     parser.add_argument(
         "--coalesce-us", type=int, help="the value of `serve web --coalesce`, in microseconds"
     )
-    asked = parser.parse_args()
-    asked.agent = asked.agent or str(installed_agent())
-    if asked.seconds is None:
-        asked.seconds = 0.25 if asked.client == "load" else 1.0
-    if asked.client != "load" and not asked.seconds.is_integer():
-        parser.error(f"--seconds {asked.seconds}: {asked.client} takes whole seconds")
-    return asked
+    arguments = parser.parse_args()
+    arguments.agent = arguments.agent or str(installed_agent())
+    if arguments.seconds is None:
+        arguments.seconds = 0.25 if arguments.client == "load" else 1.0
+    if arguments.client != "load" and not arguments.seconds.is_integer():
+        parser.error(f"--seconds {arguments.seconds}: {arguments.client} takes whole seconds")
+    return arguments
 
 
 def run_time_ns(processes: list[int]) -> int:
@@ -148,13 +148,13 @@ def free_port() -> int:
 
 
 def wait_for(url: str) -> None:
-    """Wait until a server answers."""
+    """Wait until a server responds."""
     for _ in range(200):
-        with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=5) as answer:
-            answer.read()
+        with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=5) as response:
+            response.read()
             return
         time.sleep(0.05)
-    sys.exit(f"{url} does not answer")
+    sys.exit(f"{url} does not respond")
 
 
 @contextlib.contextmanager
@@ -168,18 +168,18 @@ def started(command: list[str], **more: object) -> Iterator[subprocess.Popen[str
         process.wait(timeout=20)
 
 
-def answered(asked: argparse.Namespace, url: str) -> int:
+def responses(arguments: argparse.Namespace, url: str) -> int:
     """Load a server; return the number of responses."""
-    connections, seconds = str(asked.connections), f"{asked.seconds:g}"
+    connections, seconds = str(arguments.connections), f"{arguments.seconds:g}"
     load = ["load", "http", url, "--format", "json", "--quiet"]
     commands = {
-        "load": [asked.agent, *load, "--connections", connections, "--duration", seconds],
+        "load": [arguments.agent, *load, "--connections", connections, "--duration", seconds],
         "wrk": ["wrk", "-t1", "-c", connections, "-d", f"{seconds}s", url],
         "ab": ["ab", "-q", "-k", "-c", connections, "-t", seconds, "-n", "100000000", url],
     }
-    command = ["taskset", "-c", str(asked.client_cpu), *commands[asked.client]]
+    command = ["taskset", "-c", str(arguments.client_cpu), *commands[arguments.client]]
     said = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
-    return CLIENTS[asked.client](said)
+    return CLIENTS[arguments.client](said)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,12 +190,12 @@ class Spent:
     busy: float
 
 
-def spent(asked: argparse.Namespace, url: str, processes: list[int]) -> Spent:
+def spent(arguments: argparse.Namespace, url: str, processes: list[int]) -> Spent:
     """Load a server and return its cost."""
     before_ns = run_time_ns(processes)
-    requests = answered(asked, url)
+    requests = responses(arguments, url)
     used_ns = run_time_ns(processes) - before_ns
-    return Spent(us=used_ns / requests / 1000, busy=used_ns / 1e9 / asked.seconds)
+    return Spent(us=used_ns / requests / 1000, busy=used_ns / 1e9 / arguments.seconds)
 
 
 def verdict(ratio: Interval, bar: float | None) -> str:
@@ -223,8 +223,8 @@ def line(size: int, rounds: list[tuple[Spent, Spent]]) -> str:
 
 def main() -> None:
     """Measure and print."""
-    asked = options()
-    tools = ["nginx", "taskset", *([] if asked.client == "load" else [asked.client])]
+    arguments = options()
+    tools = ["nginx", "taskset", *([] if arguments.client == "load" else [arguments.client])]
     for tool in tools:
         if shutil.which(tool) is None:
             print(f"skipped: {tool} is not here")
@@ -233,17 +233,17 @@ def main() -> None:
         folder = Path(name)
         folder.chmod(0o755)
         (folder / "site").mkdir()
-        for size in asked.sizes:
+        for size in arguments.sizes:
             (folder / "site" / f"f{size}").write_bytes(os.urandom(size))
         port = free_port()
         configuration = folder / "nginx.conf"
-        mask = 1 << asked.server_cpu
+        mask = 1 << arguments.server_cpu
         configuration.write_text(NGINX.format(folder=folder, port=port, mask=mask))
-        ours = [asked.agent, "serve", "web", "--root", str(folder / "site")]
-        ours += ["--listen", "127.0.0.1:0", "--cpus", str(asked.server_cpu), "--quiet"]
-        ours += ["--architecture", asked.architecture]
-        if asked.coalesce_us is not None:
-            ours += ["--coalesce", f"{asked.coalesce_us}us"]
+        ours = [arguments.agent, "serve", "web", "--root", str(folder / "site")]
+        ours += ["--listen", "127.0.0.1:0", "--cpus", str(arguments.server_cpu), "--quiet"]
+        ours += ["--architecture", arguments.architecture]
+        if arguments.coalesce_us is not None:
+            ours += ["--coalesce", f"{arguments.coalesce_us}us"]
         with (
             started(ours, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL) as server,
             started(["nginx", "-c", str(configuration), "-p", name]) as nginx,
@@ -251,28 +251,31 @@ def main() -> None:
             assert server.stderr is not None
             urls = [server.stderr.readline().split()[-1], f"http://127.0.0.1:{port}"]
             for url in urls:
-                wait_for(f"{url}/f{asked.sizes[0]}")
+                wait_for(f"{url}/f{arguments.sizes[0]}")
             processes = [[server.pid, *children(server.pid)], children(nginx.pid)]
-            measure(asked, urls, processes)
+            measure(arguments, urls, processes)
 
 
-def measure(asked: argparse.Namespace, urls: list[str], processes: list[list[int]]) -> None:
+def measure(arguments: argparse.Namespace, urls: list[str], processes: list[list[int]]) -> None:
     """Measure all sizes in all rounds."""
     version = subprocess.run(["nginx", "-v"], capture_output=True, text=True, check=True).stderr
     print(f"# {platform.platform()}, {os.cpu_count()} CPUs, {processor()}")
-    coalescing = "" if asked.coalesce_us is None else f" --coalesce-us {asked.coalesce_us}"
-    print(f"# {version.strip()}; serve web --architecture {asked.architecture}{coalescing}")
-    print(f"# {asked.client}, {asked.connections} connections kept alive, {asked.rounds} rounds")
+    coalescing = "" if arguments.coalesce_us is None else f" --coalesce-us {arguments.coalesce_us}"
+    print(f"# {version.strip()}; serve web --architecture {arguments.architecture}{coalescing}")
+    print(
+        f"# {arguments.client}, {arguments.connections} connections kept alive, "
+        f"{arguments.rounds} rounds"
+    )
     print(
         f"{'bytes':>9} {'ours us':>10} {'busy':>5} {'nginx us':>10} {'busy':>5} {'ratio':>7} "
         f"{'95 %':<14} {'bar':>8}"
     )
-    for size in asked.sizes:
+    for size in arguments.sizes:
         rounds = []
-        for number in range(asked.rounds):
+        for number in range(arguments.rounds):
             sides: dict[int, Spent] = {}
             for side in (0, 1) if number % 2 == 0 else (1, 0):
-                sides[side] = spent(asked, f"{urls[side]}/f{size}", processes[side])
+                sides[side] = spent(arguments, f"{urls[side]}/f{size}", processes[side])
             rounds.append((sides[0], sides[1]))
         print(line(size, rounds), flush=True)
 

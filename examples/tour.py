@@ -26,11 +26,10 @@ def _():
 @app.cell
 def _(mo):
     mo.md("""
-    # What a packet costs, in a notebook
+    # The cost of a packet, in a notebook
 
-    Every result shows itself, turns into a table with `to_polars()` and into a chart with
-    `plot()`. The runs here are cut short, so that the page is there at once: leave
-    `run.packets` out for the real thing.
+    A notebook displays every result. `to_polars()` returns it as a table, `plot()` as a chart. The
+    runs here are short, so that the page appears soon. Omit `run.packets` for runs of full length.
 
     ## One simulated run
     """)
@@ -62,7 +61,8 @@ def _(mo):
     mo.md("""
     ## A study
 
-    Factors with levels, run with several seeds: does a faster NIC make up for a small cache?
+    A study runs factors with levels and several seeds: which has more effect, a faster NIC or a
+    larger cache?
     """)
     return
 
@@ -76,7 +76,7 @@ def _(folder, perpacket):
         name = "nic-speed"
         kind = "simulated"
         title = "The NIC's speed and the host's cache"
-        question = "Which of them do requests hang on?"
+        question = "Which of them affects requests a second more?"
         quantities = ["requests_per_s", "cycles.Stack"]
         design = "two-level"
         replications = 2
@@ -112,10 +112,10 @@ def _(run):
 @app.cell
 def _(mo):
     mo.md("""
-    ## A profile, and what offload could gain
+    ## A profile, and the gain of offload
 
-    `perpacket profile --format json > profile.json` measures a real server; this one is made up,
-    so that the notebook runs where nothing may be profiled.
+    `perpacket profile --format json > profile.json` measures a real server. This profile is
+    invented, so that the notebook runs on machines that permit no profiling.
     """)
     return
 
@@ -125,7 +125,7 @@ def _(folder, json, perpacket):
     shares = {"user": 0.5, "syscall": 0.1, "socket": 0.05, "tcp": 0.2, "ip": 0.05, "other": 0.1}
     layers = {name: {"share": part, "cpu_ns_per_packet": 4_000 * part}
               for name, part in shares.items()}  # fmt: skip
-    (folder / "profile.json").write_text(json.dumps({"backend": "made up", "layers": layers}))
+    (folder / "profile.json").write_text(json.dumps({"backend": "invented", "layers": layers}))
     profile = perpacket.read_profile(folder / "profile.json")
     profile
     return (profile,)
@@ -140,7 +140,7 @@ def _(profile):
 @app.cell
 def _(profile):
     gain = float(profile.laws(offloaded=1.0).gain)
-    print(f"offload could gain {100 * gain:.0f} % at most")
+    print(f"the gain of offload is at most {100 * gain:.0f} %")
     return (gain,)
 
 

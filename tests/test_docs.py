@@ -1,4 +1,4 @@
-"""The documents build without a warning, fetch nothing, and their commands do what they say."""
+"""The documents build without a warning, fetch nothing, and their commands succeed."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 
 PAGES = [DOCS / "tutorial.md", DOCS / "extending.md", *sorted((DOCS / "howto").glob("*.md"))]
-"""The pages whose commands are run."""
+"""The pages whose commands the test runs."""
 
 SHELL = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NEEDS = re.compile(r"\A---\nneeds: (.*)\n---\n")
 
 SHORTER = {
     r"perpacket profile ": "perpacket profile --frequency 997 ",  # short windows need more samples
-    # What runs in the background outlasts what is measured beside it, and is ended then.
+    # A background load runs until the script ends it, so that it outlasts the measurement.
     r"--duration 10\b(.*) &$": r"--duration 3600\1 &",
     r"^wait \$load$": "kill -INT $load; wait $load || test $? = 130",
     r"--duration 10\b": "--duration 1",
@@ -40,7 +40,7 @@ SHORTER = {
     r'(run\.(?:warmup_)?packets", ")50000': r"\g<1>5000",
     r'(run\.(?:warmup_)?packets" = )100_000': r"\g<1>5_000",
 }
-"""What is put in the place of times and sizes that only precision needs."""
+"""Replacements for times and sizes that affect only the precision of a result."""
 
 CAPABILITIES = {
     "perf_cpu_wide": "perf",
@@ -50,23 +50,23 @@ CAPABILITIES = {
     "network_namespaces": "netns",
     "ip": "netns",
 }
-"""What `PERPACKET_REQUIRE` calls the things that `doctor` looks for, where the names differ."""
+"""The name in `PERPACKET_REQUIRE` of each capability of `doctor`, if the names differ."""
 
 PORTS = ("8080", "8554")
-"""Ports that pages use; a test takes free ones."""
+"""Ports that pages use. A test replaces them by free ones."""
 
 PAGE_LIMIT_S = 1200
-"""A page takes a few seconds, on a busy machine minutes: longer means that something hangs."""
+"""A page needs a few seconds, or minutes on a busy machine. After this time, a command hangs."""
 
 
 def commands(page: Path) -> str:
-    """All blocks of shell of a page, as one script."""
+    """Return all blocks of shell of a page as one script."""
     return "".join(SHELL.findall(page.read_text()))
 
 
 @cache
 def capabilities() -> dict[str, str]:
-    """What this machine lacks, with the reason; an empty reason for what is there."""
+    """Return why this machine lacks each capability; the reason is empty if it has it."""
     from perpacket import machine
 
     found = {item.name: "" if item.available else item.detail for item in machine.examine()}
@@ -74,53 +74,53 @@ def capabilities() -> dict[str, str]:
 
 
 def skip_unless_possible(page: Path) -> None:
-    """Skip a page that needs what is not here."""
-    said = NEEDS.match(page.read_text())
-    needs = re.split(r",\s*", said.group(1)) if said else []
+    """Skip a page that needs a capability that this machine lacks."""
+    header = NEEDS.match(page.read_text())
+    needs = re.split(r",\s*", header.group(1)) if header else []
     known = capabilities()
     for need in needs:
-        assert need in known, f"{page.name} needs {need}, of which doctor knows nothing"
+        assert need in known, f"{page.name} needs {need}, which is no capability of doctor"
         if known[need]:
             skip(CAPABILITIES.get(need, need), known[need])
     if "--cpus 0" in commands(page) and not {0, 1} <= os.sched_getaffinity(0):
-        skip("processors", "processors 0 and 1 are not ours")
+        skip("processors", "this process may not use processors 0 and 1")
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on."""
-    with_names = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [int(one.getsockname()[1]) for one in with_names]
-    for one in with_names:
+    """Return ports without a listener."""
+    listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [int(one.getsockname()[1]) for one in listeners]
+    for one in listeners:
         one.close()
     return ports
 
 
 def script(page: Path) -> str:
-    """The commands of a page, with short times and free ports."""
+    """Return the commands of a page, with short times and free ports."""
     text = commands(page)
     for pattern, instead in SHORTER.items():
         text = re.sub(pattern, instead, text, flags=re.MULTILINE)
     for port, free in zip(PORTS, free_ports(len(PORTS)), strict=True):
         text = text.replace(f":{port}", f":{free}")
-    # Namespaces are the machine's: two runs of this test at once have their own.
+    # All processes of a machine share the names of namespaces, and this test may run twice at once.
     text = text.replace("lab-", f"lab{os.getpid()}-")
     return f"set -eu\n{text}"
 
 
 @pytest.fixture
 def readable_folder() -> Iterator[Path]:
-    """A folder that servers who are nobody may read; pytest's own are private."""
+    """Return a folder that a server may read as user nobody. Folders of pytest are private."""
     folder = Path(tempfile.mkdtemp(prefix="perpacket-docs-"))
     folder.chmod(0o755)
     yield folder
-    shutil.rmtree(folder, ignore_errors=True)  # a server that ends late may still remove a file
+    shutil.rmtree(folder, ignore_errors=True)  # a server may still remove a file
 
 
 def run_script(text: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run a script in a folder with this tree's `perpacket`; nothing it started is left."""
+    """Run a script in a folder with this tree's `perpacket`, and end its background processes."""
     programs = folder / "bin"
     programs.mkdir()
-    # Scripts, not links: through a link Python would not find its environment.
+    # A link would not work: Python finds its environment by the path of the program.
     for name, arguments in (("perpacket", "-m perpacket.cli "), ("python3", "")):
         starter = programs / name
         starter.write_text(f'#!/bin/sh\nexec {sys.executable} {arguments}"$@"\n')
@@ -147,7 +147,7 @@ def run_script(text: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def end_session(leader: int) -> None:
-    """End what is left of a script and what it put into the background."""
+    """End the remaining processes of a script."""
     try:
         os.killpg(leader, 15)
     except ProcessLookupError:
@@ -159,26 +159,26 @@ def end_session(leader: int) -> None:
     [page for page in PAGES if commands(page)],
     ids=lambda page: str(page.relative_to(DOCS)),
 )
-def test_the_commands_of_a_page_work_as_they_are_written(page: Path, readable_folder: Path) -> None:
+def test_the_commands_of_a_page_succeed_as_printed(page: Path, readable_folder: Path) -> None:
     skip_unless_possible(page)
     done = run_script(script(page), readable_folder)
     assert done.returncode == 0, done.stdout[-4000:]
 
 
-def test_a_script_that_fails_in_the_middle_fails(readable_folder: Path) -> None:
+def test_a_script_fails_if_one_of_its_commands_fails(readable_folder: Path) -> None:
     done = run_script("set -eu\necho first\nfalse\necho second\n", readable_folder)
     assert done.returncode == 1
     assert done.stdout == "first\n"
 
 
-def test_the_tutorial_and_most_how_tos_have_commands_that_are_run() -> None:
+def test_the_tutorial_and_most_how_tos_have_commands() -> None:
     assert "perpacket profile" in commands(DOCS / "tutorial.md")
     assert sum(bool(commands(page)) for page in PAGES) >= 8
 
 
 PATH = re.compile(r"`((?:[\w.*-]+/)+[\w.*-]*|[\w-]+\.(?:py|rs|toml|md))`")
 PATH_ROOTS = ("", "crates/**", "python/perpacket/**")
-"""A path in backquotes, and the places of the repository that one may begin at."""
+"""A path in backquotes, and the folders of the repository that it may be relative to."""
 
 
 def test_every_path_in_the_architecture_exists() -> None:
@@ -193,23 +193,23 @@ def test_every_path_in_the_architecture_exists() -> None:
 
 
 class Fetched(HTMLParser):
-    """What a browser fetches for a page."""
+    """Collect the addresses that a browser fetches for a page."""
 
     def __init__(self) -> None:
         super().__init__()
         self.addresses: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = dict(attrs)
+        attributes = dict(attrs)
         names = {"script": "src", "img": "src", "link": "href", "iframe": "src"}
-        address = given.get(names.get(tag, ""))
-        if address and given.get("rel") not in ("canonical", "author", "next", "prev"):
+        address = attributes.get(names.get(tag, ""))
+        if address and attributes.get("rel") not in ("canonical", "author", "next", "prev"):
             self.addresses.append(address)
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The documents as pages, built with warnings as errors."""
+    """Build the documents with warnings as errors, and return the folder of pages."""
     folder = tmp_path_factory.mktemp("pages")
     command = [sys.executable, "-m", "sphinx", "--fail-on-warning", "--keep-going", "--quiet"]
     command += ["--doctree-dir", str(folder / "trees"), str(DOCS), str(folder / "html")]
@@ -218,13 +218,13 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "html"
 
 
-def test_the_documents_build_and_every_page_is_there(built: Path) -> None:
+def test_the_documents_build_with_every_page(built: Path) -> None:
     sources = [page.relative_to(DOCS).with_suffix(".html") for page in DOCS.rglob("*.md")]
     missing = [str(page) for page in sources if not (built / page).is_file()]
     assert not missing
 
 
-def test_the_pages_fetch_nothing_from_elsewhere(built: Path) -> None:
+def test_the_pages_fetch_nothing_from_other_hosts(built: Path) -> None:
     for page in built.rglob("*.html"):
         parser = Fetched()
         parser.feed(page.read_text())

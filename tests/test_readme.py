@@ -1,4 +1,4 @@
-"""What the README shows is what this version does."""
+"""The README shows the output of this version."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 README = (Path(__file__).parents[1] / "README.md").read_text()
 
 
-def test_the_python_example_prints_what_the_readme_shows() -> None:
+def test_the_python_example_prints_the_output_of_the_readme() -> None:
     block = re.search(r"```python\n(.*?)```\n\nprints\n\n((?:    [^\n]*\n)+)", README, re.DOTALL)
     assert block is not None
     code, expected = block.groups()
@@ -20,7 +20,7 @@ def test_the_python_example_prints_what_the_readme_shows() -> None:
     assert printed.getvalue().splitlines() == [line[4:] for line in expected.splitlines()]
 
 
-def test_the_first_simulation_is_the_one_the_readme_shows() -> None:
+def test_the_first_simulation_has_the_rate_of_the_readme() -> None:
     from perpacket import simulate
 
     shown = re.search(r"requests_per_s +([\d,]+)\n +nic_packet_share", README)

@@ -1,4 +1,4 @@
-"""The reference says what the code says: how its parts are made."""
+"""The reference agrees with the code that it is generated from."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ struct Rest {
 
 
 def rows(table: str) -> list[list[str]]:
-    """The cells of a table in Markdown, without headings and dashes."""
+    """Return the cells of a table in Markdown, without headings and dashes."""
     lines = [line for line in table.splitlines() if line.startswith("|")][2:]
     return [[part.strip() for part in line.strip("|").split(" | ")] for line in lines]
 
 
-def test_keys_of_a_document_are_those_that_serde_writes(tmp_path: Path) -> None:
+def test_a_document_has_the_keys_that_serde_writes(tmp_path: Path) -> None:
     source = tmp_path / "crates/thing/src/report.rs"
     source.parent.mkdir(parents=True)
     source.write_text(RUST)
@@ -68,20 +68,20 @@ def test_keys_of_a_document_are_those_that_serde_writes(tmp_path: Path) -> None:
         documents.table(tmp_path, "crates/thing/src/report.rs", "Missing")
 
 
-def test_a_profile_has_its_keys_in_the_reference() -> None:
+def test_the_reference_has_the_keys_of_a_profile() -> None:
     table = documents.table(ROOT, "crates/profiler/src/report.rs", "Report")
     keys = {row[0].strip("`") for row in rows(table)}
     assert {"packets.sent", "layers.NAME", "total.share", "limits[]", "closure"} <= keys
 
 
-def test_every_parameter_has_value_unit_and_source_in_the_reference() -> None:
+def test_the_reference_has_value_unit_and_source_of_every_parameter() -> None:
     found = rows(parameters.table(ROOT, "crates/simulate/data/machines/osdi06.toml"))
     by_name = {row[0]: row[1:] for row in found}
     assert by_name["`machine.l2.size_kib`"] == ["`1024`", "KiB", "OSDI 2006, table 2"]
     assert all(all(row) for row in found)
 
 
-def test_options_of_the_command_line_are_in_the_reference_with_what_they_take() -> None:
+def test_the_reference_has_every_option_with_its_values() -> None:
     text = commands.front(ROOT)
     assert "## perpacket doctor" in text
     by_name = {row[0]: row[1:] for row in rows(text.partition("## perpacket doctor")[2])}
@@ -90,7 +90,7 @@ def test_options_of_the_command_line_are_in_the_reference_with_what_they_take() 
     assert "## perpacket serve" not in text, "the agent's verbs have their help"
 
 
-def test_links_lead_to_where_a_page_is_shown() -> None:
+def test_links_lead_to_the_page_that_shows_a_file() -> None:
     text = "[a](docs/simulator.md#tcp) [b](README.md) [c](CHANGELOG.md) [d](https://e.org)"
     assert repository.with_links(text, "ARCHITECTURE.md", "docs/project/architecture.md") == (
         "[a](../simulator.md#tcp) [b](../index.md) [c](changelog.md) [d](https://e.org)"
@@ -99,7 +99,7 @@ def test_links_lead_to_where_a_page_is_shown() -> None:
     assert repository.with_links("[a](../limitations.md)", here, here) == "[a](../limitations.md)"
 
 
-def test_docstrings_keep_their_tables_lists_code_and_blocks() -> None:
+def test_translated_docstrings_have_tables_lists_code_and_blocks() -> None:
     written = [
         *("| key | meaning |", "|---|---|", "| `a_` | one", "  line |", "| b |", "  two |", ""),
         *("A name_ and `code`s:", "- first", "- second", "", "Then", "", "    as it is"),
