@@ -1,4 +1,4 @@
-"""Web servers against each other: equal set-up of peers, complete counts, leads and crossings."""
+"""A comparison of web servers: equal set-up of peers, complete counts, leads and crossings."""
 
 from __future__ import annotations
 
