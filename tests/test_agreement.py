@@ -24,7 +24,8 @@ from perpacket.analysis.methods import (
 )
 from perpacket.cli import app
 from perpacket.errors import MachineLacks
-from perpacket.measure.web.plan import Plan, parameters_of, read_plan
+from perpacket.measure.plan import parameters_of, validated
+from perpacket.measure.web.plan import Plan
 from perpacket.models import handoff
 from perpacket.run import configuration_file, start
 from perpacket.run.directory import RunDirectory
@@ -264,7 +265,7 @@ def test_each_kind_of_point_accepts_its_own_parameters() -> None:
     for point in configuration_file.resolve(study, "1", (), given).points:
         parameters = dict(point.overrides)
         if point.factors["way"] == "measured":
-            assert read_plan(point).duration_s == 1
+            assert validated(Plan, point).duration_s == 1
             assert "run.packets" not in parameters
         else:
             assert (parameters["run.packets"], parameters["nic.lowat"]) == ("5000", "128")
@@ -285,7 +286,7 @@ def test_an_opened_run_has_its_length_and_experiments(length: Length) -> None:
 def test_the_default_length_measures_for_four_minutes_at_most() -> None:
     study = library.find("agreement")
     points = [point for point in study.points if point.name not in study.simulated]
-    assert sum(read_plan(point).expected_s for point in points) * len(study.seeds) <= 240
+    assert sum(validated(Plan, point).expected_s for point in points) * len(study.seeds) <= 240
 
 
 def test_the_verb_and_the_page_show_the_comparisons_of_methods(

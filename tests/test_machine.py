@@ -23,7 +23,8 @@ from perpacket.machine import (
     programs,
 )
 from perpacket.machine.capability import Group, Question
-from perpacket.machine.files import Files, numbers, ranges
+from perpacket.machine.files import Files
+from perpacket.measure.cpu_lists import numbers, ranges
 from perpacket.measure.hosts import record
 
 CPU = "sys/devices/system/cpu"

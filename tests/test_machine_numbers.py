@@ -15,10 +15,8 @@ from perpacket.cli import study_output
 from perpacket.cli.options import Format
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
 from perpacket.measure.bench import runner as bench_rig
-from perpacket.measure.bench import runs as microbenches
 from perpacket.measure.bench.runner import BenchPlan, BenchRunner
-from perpacket.measure.bench.runs import Memory, Switch
-from perpacket.measure.web.plan import validated
+from perpacket.measure.plan import validated
 from perpacket.run import configuration_file, measured_runs, start
 from perpacket.run.directory import RunDirectory
 from perpacket.show import html
@@ -86,7 +84,7 @@ def test_every_point_is_a_plan_and_its_factors_are_asked_for(name: str, length: 
 
     for point in library.find(name, length).points:
         plan = validated(BenchPlan, point)
-        command = " ".join(plan.benchmark().command(Here()))  # type: ignore[arg-type]
+        command = " ".join(plan.command(Here()))  # type: ignore[arg-type]
         assert "--cpu 3" in command
         if plan.kind == "surface":
             size = point.factors["working_set_bytes"]
@@ -102,7 +100,7 @@ def test_working_sets_beyond_memory_are_left_out_with_the_reason() -> None:
         point.name: validated(BenchPlan, point)
         for point in library.find("memory-surface", "full", ("surface",)).points
     }
-    left_out = bench_rig.too_large(plans, memory_bytes=512 * 2**20)
+    left_out = bench_rig.too_large(plans, available_bytes=512 * 2**20)
     assert left_out.keys() == {name for name in plans if "-536870912b-" in name}
     assert "256 MiB" not in next(iter(left_out.values()))
     assert "512 MiB available" in next(iter(left_out.values()))
@@ -116,43 +114,22 @@ def test_edges_are_named_by_the_caches_that_end_there() -> None:
     found = bench_rig.edges({"edges": rows})
     assert found["l1"] == {"working_set_bytes": 49152, "before_ns": 1.0, "after_ns": 3.5}
     assert "unnamed" in found
+    surface = BenchPlan.model_validate({"bench.kind": "surface"})
     with pytest.raises(RunFailed, match="no surface"):
-        microbenches.only_row({"surface": []}, "surface")
+        surface.result({"surface": []})
 
 
 # The real benchmarks, as short as they go.
 
 
-def test_both_benchmarks_can_be_run_from_python(needs_agent: None) -> None:
-    copied = Memory(
-        operations=("copy",),
-        strides=(1, 8),
-        smallest_bytes=4096,
-        largest_bytes=8192,
-        chain=False,
-        point_limit_ms=1,
-    )
-    surface = microbenches.run(copied)
-    rows = surface["surface"]
-    assert isinstance(rows, list)
-    places = {(row["working_set_bytes"], row["stride_words"]) for row in rows}
-    assert places == {(4096, 1), (4096, 8), (8192, 1), (8192, 8)}
-    ring = Switch(
-        kinds=("processes",),
-        members=(2, 3),
-        working_sets_bytes=(0,),
-        pinned=(True,),
-        point_limit_ms=1,
-    )
-    row = microbenches.only_row(microbenches.run(ring), "rows")
-    assert (row["kind"], row["members"], row["pinned"]) == ("processes", 3, True)
-
-
-def test_what_a_benchmark_cannot_be_asked_is_refused(needs_agent: None) -> None:
-    with pytest.raises(ConfigurationError, match="strides = 3"):
-        microbenches.run(Memory(strides=(3,)))
-    with pytest.raises(ConfigurationError, match="members = 1"):
-        microbenches.run(Switch(members=(1,)))
+def test_a_stride_that_the_benchmark_rejects_is_a_configuration_error(needs_agent: None) -> None:
+    runner = BenchRunner()
+    stride = Point("p", "surface", {}, (("bench.kind", "surface"), ("bench.stride_words", "3")))
+    with (
+        runner.set_up((stride,)),
+        pytest.raises(ConfigurationError, match="strides = 3"),
+    ):
+        runner.prepare(stride, 1, timeline=False).run()
 
 
 def test_the_driver_runs_each_kind_of_point(needs_agent: None, tmp_path: Path) -> None:

@@ -18,7 +18,8 @@ from perpacket.analysis.statistics import Interval
 from perpacket.analysis.terms import MEASURED
 from perpacket.cli import app
 from perpacket.errors import ConfigurationError
-from perpacket.measure.web.plan import read_plan
+from perpacket.measure.plan import validated
+from perpacket.measure.web.plan import Plan
 from perpacket.run import configuration_file, start
 from perpacket.run.directory import RunDirectory
 from perpacket.show import html
@@ -53,7 +54,7 @@ def test_every_point_can_be_read_as_a_plan_and_is_named_by_its_factors(
     points = library.find(name, length).points
     assert len({tuple(point.factors.items()) for point in points}) == len(points)
     for point in points:
-        plan = read_plan(point)
+        plan = validated(Plan, point)
         assert plan.is_web == (plan.kind != "stream")
         assert plan.latency_ms == 0 or plan.network == "delayed"
 

@@ -28,11 +28,13 @@ from perpacket.analysis.analysis import analyze
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
 from perpacket.measure import agent, programs
 from perpacket.measure import hosts as testbed
+from perpacket.measure.host_files import PREFIX
 from perpacket.measure.hosts import Host, Testbed
 from perpacket.measure.hosts.record import own_name, remove_folders
+from perpacket.measure.plan import validated
 from perpacket.measure.processor_counts import Ticks, idle_share, read_frames, read_ticks
 from perpacket.measure.web import files
-from perpacket.measure.web.plan import Plan, read_plan
+from perpacket.measure.web.plan import Plan
 from perpacket.measure.web.runner import WebRunner
 from perpacket.measure.web.summary import RunReports, summarize
 from perpacket.run import measured_runs, start
@@ -103,7 +105,7 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     file = tmp_path / "asked.jsonl"
     monkeypatch.setenv("PERPACKET_AGENT", str(AGENT))
     monkeypatch.setenv(fake_agent.LOG, str(file))
-    monkeypatch.setattr("perpacket.measure.web.runs.LEAD_S", 0.0)
+    monkeypatch.setattr("perpacket.measure.runs.LEAD_S", 0.0)
     return file
 
 
@@ -213,10 +215,10 @@ def test_files_of_a_dead_study_are_removed_and_those_of_a_living_one_stay(
     # A number that was given to another process since is no sign of life.
     taken = f"{os.getpid()}-1"
     for maker in (f"{dead.pid}-1", taken, own_name(), "nobody"):
-        (tmp_path / f"{files.PREFIX}{maker}-abc").mkdir()
-    remove_folders(files.PREFIX)
+        (tmp_path / f"{PREFIX}{maker}-abc").mkdir()
+    remove_folders(PREFIX)
     left = {folder.name for folder in tmp_path.iterdir()}
-    assert left == {f"{files.PREFIX}{own_name()}-abc", f"{files.PREFIX}nobody-abc"}
+    assert left == {f"{PREFIX}{own_name()}-abc", f"{PREFIX}nobody-abc"}
 
 
 def test_a_server_that_dies_is_a_failed_run_with_its_last_words(
@@ -324,7 +326,7 @@ def doubts(
 
 
 def test_whatever_casts_doubt_on_a_run_is_flagged() -> None:
-    web, bulk = read_plan(FILE), read_plan(BULK)
+    web, bulk = validated(Plan, FILE), validated(Plan, BULK)
     assert doubts(web, PROFILE, LOAD) == set()
     assert doubts(web, PROFILE, LOAD, client_idle=0.02) == {"client_limited"}
     assert doubts(web, PROFILE, LOAD | {"errors": {"reset": 30}}) == {"many_errors"}
@@ -335,7 +337,7 @@ def test_whatever_casts_doubt_on_a_run_is_flagged() -> None:
     assert doubts(web, PROFILE | broken, LOAD) == {"closure_broken"}
     coarse = {"closure": {"stat_cpu_s": 1.0, "difference": -0.1, "resolution": 0.2}}
     assert doubts(web, PROFILE | coarse, LOAD) == set()
-    specweb = read_plan(point("specweb", "specweb99", load__connections=16))
+    specweb = validated(Plan, point("specweb", "specweb99", load__connections=16))
     assert doubts(specweb, PROFILE, LOAD | {"conforming": 16}) == set()
     assert doubts(specweb, PROFILE, LOAD | {"conforming": 12}) == {"not_conforming"}
     assert doubts(bulk, PROFILE, {"goodput_bps": 99e6}) == set()
@@ -354,13 +356,13 @@ def test_a_load_that_ends_within_the_window_is_no_observation(
 def test_a_load_that_went_past_the_interfaces_is_no_observation() -> None:
     nothing = PROFILE | {"packets": {"sent": 0, "received": 0}}
     with pytest.raises(RunFailed, match="no packet crossed"):
-        doubts(read_plan(FILE), nothing, LOAD)
+        doubts(validated(Plan, FILE), nothing, LOAD)
 
 
 def test_where_cycles_were_sampled_a_layers_time_is_its_share_of_the_busy_time() -> None:
     sampled = {"layers": {"tcp": {"cpu_s": None, "share": 0.5}}}
     answers = RunReports(PROFILE | sampled, [LOAD], None, None, 0.1, 0.5)
-    layers = summarize(read_plan(FILE), answers)["layers"]
+    layers = summarize(validated(Plan, FILE), answers)["layers"]
     assert isinstance(layers, dict)
     assert layers["tcp"]["cpu_ns_per_segment"] == pytest.approx(0.5 * 1.01e9 / 200)
 
@@ -368,7 +370,7 @@ def test_where_cycles_were_sampled_a_layers_time_is_its_share_of_the_busy_time()
 def test_several_clients_add_up_and_the_slowest_tells_the_latency() -> None:
     quantiles = ({"response": {"p99": 900.0}}, {"response": {"p99": 400.0}})
     loads = [LOAD | {"latency_us": one} for one in quantiles]
-    result = summarize(read_plan(FILE), RunReports(PROFILE, loads, None, None, 0.1, 0.5))
+    result = summarize(validated(Plan, FILE), RunReports(PROFILE, loads, None, None, 0.1, 0.5))
     assert result["requests_per_s"] == 198.0
     assert result["latency_us"] == {"response": {"p99": 900.0}}
 
@@ -399,7 +401,7 @@ sys.path.insert(0, sys.argv[2])
 import test_measurement as t
 from patience import PATIENCE_S, be_patient
 from perpacket.run import start
-from perpacket.measure.web.runs import MeasuredRun
+from perpacket.measure.runs import MeasuredRun
 
 be_patient(t.pytest.MonkeyPatch().setattr)
 path, sleep = Path(sys.argv[1]), MeasuredRun.sleep
@@ -537,7 +539,7 @@ def test_each_of_two_own_traces_is_replayed_where_it_is_asked_for(
         file = tmp_path / name / "trace.log"
         file.parent.mkdir()
         file.write_text(text)
-        plans[name] = read_plan(point(name, "trace", load__trace=str(file)))
+        plans[name] = validated(Plan, point(name, "trace", load__trace=str(file)))
     with testbed.loopback() as bed:
         names = {name: files.trace_name(plan) for name, plan in plans.items()}
         folders = {host.name: str(tmp_path / "host") for host in (bed.server, *bed.clients)}
@@ -558,11 +560,11 @@ def test_a_probe_that_fails_is_asked_once_and_leaves_out_nothing(
         asked_hosts.append(host)
         raise RunFailed("the probe said nothing")
 
-    monkeypatch.setattr("perpacket.measure.web.runner.capabilities_lacking", fail)
+    monkeypatch.setattr("perpacket.measure.runner.capabilities_lacking", fail)
     points = (FILE, point("any", "file", profile__events="any"))
     with WebRunner(beds.open).set_up(points) as setup:
         assert not setup.left_out
-        assert "not known: the probe said nothing" in str(setup.facts["could_not"])
+        assert "unknown: the probe said nothing" in str(setup.facts["could_not"])
     assert len(asked_hosts) == 1
 
 
@@ -574,5 +576,7 @@ def test_a_profile_without_samples_has_no_frequency(events: str, is_sampled: boo
         def agent(self) -> str:
             return "agent"
 
-    command = programs.profile_of(cast("Host", Here()), 1.0, events, 499)
+    command = programs.profile(
+        cast("Host", Here()), validated(Plan, point("p", "file", profile__events=events)), 7
+    )
     assert ("--frequency" in command) is is_sampled

@@ -26,12 +26,13 @@ from perpacket.analysis.analysis import analyze
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
 from perpacket.measure import hosts as testbed
 from perpacket.measure.hosts import contract as hosts
+from perpacket.measure.hosts.process import documents
 from perpacket.measure.hosts.record import own_name
 from perpacket.measure.media import disk, memory, programs
 from perpacket.measure.media import summary as media_summary
-from perpacket.measure.media.plan import MediaPlan, read_media_plan
+from perpacket.measure.media.plan import MediaPlan
 from perpacket.measure.media.runner import MediaRunner, impossible
-from perpacket.measure.web.plan import RunPlan
+from perpacket.measure.plan import RunPlan, validated
 from perpacket.run import measured_runs, start
 from perpacket.show import html
 from perpacket.study import library
@@ -70,7 +71,7 @@ def point(name: str, **parameters: object) -> Point:
 
 
 def plan(**parameters: object) -> MediaPlan:
-    return read_media_plan(point("any", **parameters))
+    return validated(MediaPlan, point("any", **parameters))
 
 
 @pytest.fixture
@@ -148,7 +149,7 @@ def test_a_server_that_does_not_report_fails_the_run(
     log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("perpacket.measure.media.runs.REPORT_S", 0.1)
-    monkeypatch.setattr(programs, "reports", lambda text: iter(()))
+    monkeypatch.setattr("perpacket.measure.hosts.process.documents", lambda _: [])
     with pytest.raises(RunFailed, match="did not report"):
         measured(point("any"))
 
@@ -159,7 +160,7 @@ def test_media_that_have_no_room_are_refused_with_both_sizes(log: Path) -> None:
     )
     huge = replace(huge, overrides=(*huge.overrides, ("media.distribution", "multiple")))
     with testbed.loopback() as bed, pytest.raises(MachineLacks, match=r"GB, and .* GB left"):  # noqa: SIM117
-        with disk.media_files(bed.server, [read_media_plan(huge)]):
+        with disk.media_files(bed.server, [validated(MediaPlan, huge)]):
             pass
 
 
@@ -263,7 +264,7 @@ def test_reports_are_read_while_the_last_is_being_written(cut: int) -> None:
     whole = [json.dumps({"uptime_s": number, "page_faults": {}}, indent=1) for number in range(4)]
     text = "\n".join(whole)[:cut]
     ends = [len("\n".join(whole[: number + 1])) for number in range(4)]
-    found = list(programs.reports(text))
+    found = documents(text)
     assert [one["uptime_s"] for one in found] == list(range(sum(end <= cut for end in ends)))
 
 
@@ -297,7 +298,7 @@ def test_every_point_can_be_read_as_a_plan_and_is_named_by_its_factors(
     points = library.find(name, length).points
     assert len({tuple(point.factors.items()) for point in points}) == len(points)
     for each in points:
-        asked_for = read_media_plan(each)
+        asked_for = validated(MediaPlan, each)
         assert asked_for.clients == each.factors["clients"]
         assert isinstance(asked_for, RunPlan)
         assert (asked_for.read_ms > 0) == (asked_for.distribution == "multiple")

@@ -11,8 +11,8 @@ import pytest
 
 from far import ALIAS, Far, far_machine
 from patience import eventually
+from perpacket.measure.host_files import PREFIX
 from perpacket.measure.hosts import record
-from perpacket.measure.web.files import PREFIX
 from perpacket.run.directory import RunDirectory
 from quiet import skip_if_disturbed
 

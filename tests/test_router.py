@@ -18,18 +18,17 @@ from perpacket.cli.study import chosen
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
 from perpacket.measure import hosts as testbed
 from perpacket.measure.hosts.routed import Port, Routed
+from perpacket.measure.plan import validated, with_available_events
 from perpacket.measure.router.plan import RouterPlan, flows
 from perpacket.measure.router.runner import RouterRunner
-from perpacket.measure.router.runs import RoutedTestbed, RouterSetup
+from perpacket.measure.router.runs import RoutedTestbed
 from perpacket.measure.router.summary import (
     Window,
-    layers,
     loss_at,
     summarize_loss,
     summarize_search,
     summarize_tcp,
 )
-from perpacket.measure.web.plan import validated
 from perpacket.run import configuration_file, measured_runs
 from perpacket.study import library
 from perpacket.study.lengths import LENGTHS, Length
@@ -193,9 +192,10 @@ def test_a_forwarded_packet_counts_once_and_bytes_are_counted_by_interface() -> 
 
 
 def test_user_code_is_no_cost_of_a_forwarded_packet() -> None:
-    found = layers(window().profile, 1000)
-    assert "cpu_ns_per_forwarded_packet" not in found["user"]  # type: ignore[operator]
-    assert found["ip"]["cpu_ns_per_forwarded_packet"] == pytest.approx(1000)  # type: ignore[index]
+    found = summarize_tcp(plan(), window())["layers"]
+    assert isinstance(found, dict)
+    assert "cpu_ns_per_forwarded_packet" not in found["user"]
+    assert found["ip"]["cpu_ns_per_forwarded_packet"] == pytest.approx(1000)
 
 
 def test_in_xdp_the_routers_processors_tell_nothing() -> None:
@@ -239,7 +239,7 @@ def test_a_trial_reports_its_loss_and_whether_the_rate_was_offered() -> None:
     assert kept["doubts"] == {"generator_limited": False}
     slow = summarize_loss(asked, {"steps": [step | {"duration_s": 1.0}]})
     assert slow["doubts"] == {"generator_limited": True}
-    with pytest.raises(RunFailed, match="not made"):
+    with pytest.raises(RunFailed, match="no trial"):
         summarize_loss(asked, {"steps": []})
 
 
@@ -343,8 +343,8 @@ def test_without_bpf_the_router_is_loaded_by_batches_and_points_in_xdp_are_left_
 def test_where_perf_is_forbidden_the_kernels_accounts_do(
     asked: str, may_sample: bool, sampled: str
 ) -> None:
-    setup = RouterSetup(cast("RoutedTestbed", FakeRouted()), "socket", may_sample)
-    assert setup.events(plan(profile__events=asked)) == sampled
+    found = with_available_events(plan(profile__events=asked), may_sample)
+    assert found.profile_events == sampled
 
 
 # The testbed, where namespaces can be made.

@@ -21,8 +21,9 @@ from patience import PATIENCE_S, eventually
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
 from perpacket.measure import agent, hosts
 from perpacket.measure.hosts import contract, network, record
-from perpacket.measure.hosts.namespaces import Namespaces, documents
+from perpacket.measure.hosts.namespaces import Namespaces
 from perpacket.measure.hosts.network import address
+from perpacket.measure.hosts.process import documents
 from perpacket.measure.hosts.processors import SHARED, Division, divide
 from requirements import skip
 

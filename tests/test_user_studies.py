@@ -13,7 +13,8 @@ import pytest
 from perpacket.analysis.analysis import analyze
 from perpacket.cli import app
 from perpacket.errors import ConfigurationError
-from perpacket.measure.web.plan import read_plan
+from perpacket.measure.plan import validated
+from perpacket.measure.web.plan import Plan
 from perpacket.run import parameter_check, start, stopping
 from perpacket.run.directory import RunDirectory
 from perpacket.show.charts import figures
@@ -223,8 +224,8 @@ def test_a_configuration_and_a_switch_may_be_factors() -> None:
 
 def test_all_points_use_the_delayed_path_if_any_has_latency() -> None:
     study = built(MEASURED + "[factors]\nnetwork.latency_ms = [0, 5]")
-    assert [read_plan(point).network for point in study.points] == ["delayed", "delayed"]
-    assert read_plan(built(MEASURED).points[0]).network == "direct"
+    assert [validated(Plan, point).network for point in study.points] == ["delayed", "delayed"]
+    assert validated(Plan, built(MEASURED).points[0]).network == "direct"
 
 
 JAIN = {(4, 1): (15, 18, 12), (16, 1): (45, 48, 51), (4, 2): (25, 28, 19), (16, 2): (75, 75, 81)}

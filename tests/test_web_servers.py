@@ -28,8 +28,9 @@ from perpacket.analysis.contests import ContestResult, compare
 from perpacket.cli import app
 from perpacket.errors import ConfigurationError
 from perpacket.measure import hosts, process_tree
+from perpacket.measure.plan import validated, with_available_events
 from perpacket.measure.web import peers
-from perpacket.measure.web.plan import Plan, read_plan
+from perpacket.measure.web.plan import Plan
 from perpacket.measure.web.runner import WebRunner
 from perpacket.run import start as session
 from perpacket.run.directory import RunDirectory
@@ -78,11 +79,11 @@ def test_a_peer_serves_keeps_connections_and_ends_with_all_its_workers(
         root.mkdir()
         content = b"perpacket" * 100
         (root / "one.bin").write_bytes(content)
-        plan = read_plan(peer_point(kind))
-        prepared = peers.prepare(host, kind, plan, str(root), folder)
-        process = host.start(prepared.command)
-        place = urlsplit(prepared.url)
-        wait_until_it_answers(process, f"{prepared.url}/one.bin")
+        plan = validated(Plan, peer_point(kind))
+        command, url = peers.prepare(host, kind, plan, str(root), folder)
+        process = host.start(command)
+        place = urlsplit(url)
+        wait_until_it_answers(process, f"{url}/one.bin")
         with closing(HTTPConnection(place.hostname or "", place.port, timeout=PATIENCE_S)) as kept:
             kept.connect()
             socket = kept.sock
@@ -111,7 +112,7 @@ def wait_until_it_answers(process: hosts.Process, url: str) -> None:
 def plan_of(server: str, clients: int) -> Plan:
     """The plan of a server that is asked for 5 bytes."""
     point = library.find("web-servers", "full").point(f"{server}-5b-{clients}c")
-    return read_plan(point)
+    return validated(Plan, point)
 
 
 def answers(url: str) -> bool:
@@ -347,12 +348,12 @@ def test_without_sampling_the_kernels_accounts_are_used(
     may_sample: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lacking = {} if may_sample else {"perf_cpu_wide": "only the kernel's accounts"}
-    monkeypatch.setattr("perpacket.measure.web.runner.capabilities_lacking", lambda _: lacking)
+    monkeypatch.setattr("perpacket.measure.runner.capabilities_lacking", lambda _: lacking)
     point = peer_point("events")
     point = replace(point, overrides=(*point.overrides, ("testbed.kind", "loopback")))
     runner = WebRunner()
     with runner.set_up((point,)):
-        plan = runner._setup().with_available_events(read_plan(point))
+        plan = with_available_events(validated(Plan, point), runner.setup().may_sample)
     assert plan.profile_events == ("best" if may_sample else "accounts")
 
 

@@ -10,7 +10,8 @@ import os
 from collections.abc import Sequence
 
 from perpacket.machine.capability import Capability, Group, Question
-from perpacket.machine.files import Files, numbers, ranges
+from perpacket.machine.files import Files
+from perpacket.measure.cpu_lists import numbers, ranges
 
 CPUS = "/sys/devices/system/cpu"
 
@@ -98,7 +99,7 @@ def cores(files: Files, ours: Sequence[int]) -> Capability:
     }
     if not groups:
         return CORES.answer(True, "no two share a core")
-    said = "; ".join(ranges(list(group)) for group in sorted(groups))
+    said = "; ".join(ranges(group) for group in sorted(groups))
     return CORES.answer(False, f"threads of one core: {said}")
 
 
@@ -115,7 +116,7 @@ def caches(files: Files, ours: Sequence[int]) -> Capability:
     if not found:
         return CACHE.answer(True, "none is shared, as far as the kernel says")
     said = [
-        f"{name} by {' and '.join(ranges(list(group)) for group in sorted(found[name]))}"
+        f"{name} by {' and '.join(ranges(group) for group in sorted(found[name]))}"
         for name in sorted(found)
     ]
     return CACHE.answer(False, f"shared: {'; '.join(said)}")

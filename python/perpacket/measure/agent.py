@@ -1,6 +1,6 @@
-"""Where the agent is: the one executable that runs beside servers, clients and links.
+"""The search for the agent: the executable that runs servers, clients and links.
 
-It comes with the package `perpacket-agent`. `PERPACKET_AGENT` names another, as of a build by hand.
+It comes with the package `perpacket-agent`. `PERPACKET_AGENT` names another, such as a local build.
 """
 
 from __future__ import annotations
@@ -20,10 +20,7 @@ VARIABLE = "PERPACKET_AGENT"
 
 
 def find() -> Path:
-    """The agent of this installation.
-
-    Raises `MachineLacks` when there is none that can be run.
-    """
+    """The agent of this installation; raises `MachineLacks` when none can be run."""
     named = os.environ.get(VARIABLE)
     path = Path(named) if named else _installed()
     if path is None or not os.access(path, os.X_OK) or not path.is_file():
@@ -37,7 +34,7 @@ def find() -> Path:
 
 
 def _installed() -> Path | None:
-    """The executable of the installed package `perpacket-agent`; None where there is none."""
+    """The executable of the installed package `perpacket-agent`; `None` without the package."""
     try:
         files = metadata.files(PACKAGE) or []
     except metadata.PackageNotFoundError:
@@ -46,6 +43,6 @@ def _installed() -> Path | None:
 
 
 def sha256(path: Path) -> str:
-    """The digest that tells whether a machine has this very agent."""
+    """The digest by which a machine with the same agent is recognized."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

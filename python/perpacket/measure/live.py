@@ -1,7 +1,7 @@
-"""Profiles of what runs now, window after window.
+"""Profiles of this machine, one window after another.
 
-The agent profiles; this starts it, reads one JSON document a line, and sees that it ends.
-`perpacket top` draws what comes out; a program may do something else with it.
+The agent profiles and prints one JSON document per line. This module starts it, reads the documents
+and stops it. `perpacket top` draws them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Window = dict[str, object]
 """One profile, as `perpacket profile --format json` prints it."""
 
 GRACE_S = 5
-"""Time the agent has to end after it was asked to."""
+"""Time limit for the agent to end after SIGINT."""
 
 KINDS: dict[int, type[PerpacketError]] = {2: ConfigurationError, 3: MachineLacks}
 """The error for each exit status of the agent; any other is a failed run."""
@@ -39,7 +39,7 @@ def windows(options: Sequence[str], every_s: float = 1.0) -> Iterator[Iterator[W
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        process_group=0,  # Ctrl-C is ours to handle: the agent is asked to end below
+        process_group=0,  # Ctrl-C must reach only us: the agent gets SIGINT below
     )
     try:
         yield _read(process)
@@ -65,11 +65,11 @@ def _read(process: subprocess.Popen[str]) -> Iterator[Window]:
             window: Window = json.loads(line)
             yield window
     status = process.wait()
-    complaint = process.stderr.read()
+    errors = process.stderr.read()
     if status not in (0, 130):
-        message, _, hint = complaint.partition("\n\nhint: ")
+        message, _, hint = errors.partition("\n\nhint: ")
         kind = KINDS.get(status, RunFailed)
         text = message.strip().removeprefix("error: ") or f"the agent ended with status {status}"
         raise kind(text, hint=hint.strip())
-    if complaint:
-        sys.stderr.write(complaint)
+    if errors:
+        sys.stderr.write(errors)

@@ -1,10 +1,11 @@
-"""What the kernel counts of the server's processes: proc(5), over all that the server started.
+"""The kernel's counts of the server's processes, summed over the server and its children: proc(5).
 
-A server may be one process, many, or many threads: what it costs is the sum. Processor time is what
-the scheduler gave its threads, in nanoseconds (where the kernel does not tell, `utime` and `stime`
-in ticks, which is coarse for many processes); on loopback it holds the receiver's work up to the
-socket too. Page faults are of all threads; time and switches are read from each thread and lose
-those of threads that ended meanwhile. Pages that processes share count in each of them.
+A server may be one process, many processes, or many threads. Processor time is the scheduler's
+count for each thread, in nanoseconds. Where the kernel does not count it, `utime` and `stime` in
+ticks replace it, which are coarse for many processes.
+On loopback processor time includes the receiver's work up to the socket. Page faults are those of
+all threads. Time and switches are read from each thread, without those of threads that have ended.
+Shared pages count in each process.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from perpacket.errors import RunFailed
 from perpacket.measure.hosts.contract import Host
 
 READ_S = 30.0
-"""How long reading may take: on a loaded machine everything does."""
+"""Time limit of one read: a loaded machine is slow."""
 
 SCRIPT = r"""
 date +%s%N
@@ -36,8 +37,8 @@ for pid in $pids; do
 done
 grep -s -e '^[0-9]' -e ctxt_switches $files /dev/null
 """
-"""Prints the time in ns, then lines of the files of a process and of all below it, named: few
-programs are started, because they run on the server's processors."""
+"""Prints the time in ns, then lines with their file names for a process and all its descendants. It
+starts few programs, because they run on the server's processors."""
 
 LINE = re.compile(r"/proc/(\d+)/(stat|statm|task/\d+/(?:status|schedstat)):(.*)")
 
@@ -47,7 +48,7 @@ MINOR_FAULTS, MAJOR_FAULTS, USER_TICKS, SYSTEM_TICKS, THREADS = 7, 9, 11, 12, 17
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What a server's processes did until one instant."""
+    """The counts of a server's processes until one instant."""
 
     at_ns: int
     processes: int
@@ -59,8 +60,10 @@ class Counts:
     resident_pages: int
 
 
-def read(host: Host, pid: int) -> Counts | None:
-    """The counts of a process and of all below it; None where the host does not tell them."""
+def read(host: Host, pid: int | None) -> Counts | None:
+    """The counts of a process and its descendants; `None` without a process or its counts."""
+    if pid is None:
+        return None
     try:
         done = host.run(["sh", "-c", SCRIPT, "perpacket", str(pid)], timeout_s=READ_S)
     except RunFailed:
@@ -69,7 +72,7 @@ def read(host: Host, pid: int) -> Counts | None:
 
 
 def parse(text: str) -> Counts | None:
-    """The counts in what `SCRIPT` printed; None where it holds no process."""
+    """The counts in the output of `SCRIPT`; `None` where it has no process."""
     first, _, rest = text.partition("\n")
     processes = threads = minor = major = switches = pages = ticks = run_ns = 0
     for line in rest.splitlines():
@@ -96,7 +99,7 @@ def parse(text: str) -> Counts | None:
 
 
 def between(before: Counts | None, after: Counts | None) -> dict[str, object] | None:
-    """Rates between two readings, and what was there at the second; None where one is missing."""
+    """Rates between two reads, and the amounts of the second; `None` where one is missing."""
     if before is None or after is None or after.at_ns <= before.at_ns:
         return None
     window_s = (after.at_ns - before.at_ns) / 1e9
@@ -109,7 +112,7 @@ def between(before: Counts | None, after: Counts | None) -> dict[str, object] | 
         "processors_busy": max(0.0, after.cpu_s - before.cpu_s) / window_s,
         "page_faults_per_s": (minor + major) / window_s,
         "major_faults_per_s": major / window_s,
-        # A thread that ended took its count along.
+        # The count of a thread disappears when it ends.
         "context_switches_per_s": max(0, after.context_switches - before.context_switches)
         / window_s,
         "resident_pages": after.resident_pages,

@@ -1,7 +1,7 @@
-"""What the kernel counts of processors and interfaces: proc_stat(5), proc_net(5).
+"""The kernel's counts of processors and interfaces: proc_stat(5), proc_net(5).
 
-The load generator's own count of CPU time misses what interrupts do on its processors for it, and
-that is half of the work of receiving. What the kernel counts a processor as holds all of it.
+The load generator's own CPU time lacks the interrupts on its processors, which are half of the work
+of receiving. The kernel's count of a processor includes them.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ IDLE_FIELDS = (3, 4)
 """Fields of a processor's line that are idle time: `idle` and `iowait`."""
 
 USER_FIELDS = (0, 1)
-"""Fields of a processor's line that are the code of programs: `user` and `nice`."""
+"""Fields of a processor's line that are time in user code: `user` and `nice`."""
 
 RECEIVED_FIELD, SENT_FIELD = 1, 9
 """Fields of an interface's line that count frames, after its name."""
 
 COUNTED_FIELDS = 8
-"""`user` to `steal`; the guests' time after them is in `user` already."""
+"""`user` to `steal`; the fields after them, the guests' time, are part of `user`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Ticks:
     idle: int
     total: int
     user: int = 0
-    """Time in the code of programs, `nice`d ones included."""
+    """Time in user code, `nice`d programs included."""
 
 
 def read_ticks(text: str) -> dict[int, Ticks]:
@@ -63,18 +63,18 @@ def idle_share(
 ) -> float:
     """The share of their time that `cpus` were idle, 0 to 1.
 
-    Raises `RunFailed` when a processor is not there or no time has passed on any.
+    Raises `RunFailed` when a processor is missing or no time has passed.
     """
     total = _passed(before, after, cpus)
     idle = sum(after[cpu].idle - before[cpu].idle for cpu in cpus)
-    # Idle time is counted anew at each look and may fall back by a tick.
+    # The kernel computes idle time at each read, and it may decrease by a tick.
     return min(1.0, max(0.0, idle / total))
 
 
 def user_share(
     before: Mapping[int, Ticks], after: Mapping[int, Ticks], cpus: Sequence[int]
 ) -> float:
-    """The share of their time that `cpus` spent in the code of programs, 0 to 1.
+    """The share of their time that `cpus` spent in user code, 0 to 1.
 
     Raises as `idle_share` does.
     """
@@ -83,11 +83,11 @@ def user_share(
 
 
 def _passed(before: Mapping[int, Ticks], after: Mapping[int, Ticks], cpus: Sequence[int]) -> int:
-    """The ticks that passed on `cpus` between two looks."""
+    """The ticks that passed on `cpus` between two reads."""
     missing = [cpu for cpu in cpus if cpu not in before or cpu not in after]
     if missing:
-        raise RunFailed(f"processor {missing[0]} is not in /proc/stat: it is offline or not there")
+        raise RunFailed(f"processor {missing[0]} is not in /proc/stat: it is offline or missing")
     total = sum(after[cpu].total - before[cpu].total for cpu in cpus)
     if total <= 0:
-        raise RunFailed("no time passed on the processors between two looks at /proc/stat")
+        raise RunFailed("no time passed on the processors between two reads of /proc/stat")
     return total

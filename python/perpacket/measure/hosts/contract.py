@@ -1,7 +1,6 @@
-"""What a testbed is, whatever it is made of: hosts that start processes, and a network between.
+"""The interfaces of every testbed: hosts that start processes, and a network between them.
 
-A study is written against these and does not know whether its hosts are this machine, network
-namespaces or other machines.
+Studies use these interfaces for this machine, network namespaces and other machines alike.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class Completed:
-    """A process that has ended and what it wrote."""
+    """An ended process and its output."""
 
     returncode: int
     """Its exit status; negative is the signal that ended it."""
@@ -29,85 +28,86 @@ class Process(Protocol):
 
     @property
     def pid(self) -> int:
-        """Its number on its host."""
+        """Its process id on its host."""
 
     @property
     def stdout(self) -> str:
-        """What it has written to standard output until now."""
+        """Its standard output until now."""
 
     @property
     def stderr(self) -> str:
-        """What it has written to standard error until now."""
+        """Its standard error until now."""
 
     def poll(self) -> int | None:
-        """Its exit status, None while it runs."""
+        """Its exit status, `None` while it runs."""
 
     def wait(self, timeout_s: float | None = None) -> int:
-        """Wait for its end; its exit status. Raises `RunFailed` when the time is over."""
+        """Wait for its end; its exit status. Raises `RunFailed` after the time limit."""
 
     def wait_for_line(self, pattern: str, timeout_s: float) -> Match[str]:
-        """The first line of either output that matches, once it is there.
+        """Wait for the first line of either output that matches.
 
-        Raises `RunFailed` when the process ends or the time is over without one.
+        Raises `RunFailed` when the process ends without one, or after the time limit.
         """
 
     def send_signal(self, number: int) -> None:
-        """Send a signal; nothing happens if it has ended."""
+        """Send a signal; does nothing after its end."""
 
     def stop(self, timeout_s: float = 5) -> int:
-        """End it and all it started: SIGINT, then SIGTERM, then SIGKILL; its exit status."""
+        """End it and its children: SIGINT, then SIGTERM, then SIGKILL; its exit status."""
 
     def result(self, timeout_s: float | None = None) -> Completed:
-        """Wait for its end; what it wrote. Raises `RunFailed` when the time is over."""
+        """Wait for its end; its output. Raises `RunFailed` after the time limit."""
 
 
 class Host(Protocol):
-    """Where processes run."""
+    """A machine or namespace on which processes run."""
 
     @property
     def name(self) -> str:
-        """What reports call it."""
+        """Its name in reports."""
 
     @property
     def address(self) -> str:
-        """Where the other hosts reach it."""
+        """Its address for the other hosts."""
 
     @property
     def cpus(self) -> tuple[int, ...]:
-        """The processors its processes run on."""
+        """The processors of its processes."""
 
     def start(self, command: Sequence[str], *, cpus: Sequence[int] | None = None) -> Process:
         """Start a process on the host's processors, or on those given.
 
-        It is stopped with the testbed. Raises `MachineLacks` if there is no such program.
+        The testbed stops it at the latest. Raises `MachineLacks` if there is no such program.
         """
 
     def run(
         self, command: Sequence[str], *, timeout_s: float, cpus: Sequence[int] | None = None
     ) -> Completed:
-        """Run a process to its end. Raises `RunFailed` when the time is over."""
+        """Run a process to its end. Raises `RunFailed` after the time limit."""
 
     def agent(self) -> str:
         """Path of perpacket-agent on this host."""
 
     def put(self, local: Path, remote: str) -> None:
-        """Copy a file to the host, folders above it included."""
+        """Copy a file to the host, and make its parent folders."""
 
     def holder(self) -> str:
-        """Who holds what we leave on this host: `own_name` of a process there that lives as we do.
+        """The owner of our files on this host: `own_name` of a process there that ends when we do.
 
-        A run that finds a name with a holder that is dead, looking on that host, may remove it.
+        A later run on that host may remove the files of an owner that has ended.
         """
 
     def make_folder(self, prefix: str) -> str:
-        """A new folder for temporary files that all may read; its name is `prefix` and the holder.
+        """A new folder for temporary files that all users may read, named `prefix` and the owner.
 
-        What dead holders left under that prefix goes first. Whoever asked removes the folder.
+        Folders with that prefix whose owner has ended are removed first. The caller removes the new
+        folder.
         """
 
 
 class Testbed(AbstractContextManager["Testbed"], Protocol):
-    """A server, its clients and the network between them. Leaving it takes everything down."""
+    """A server, its clients and the network between them; leaving the context removes all."""
 
     @property
     def server(self) -> Host:
@@ -115,24 +115,24 @@ class Testbed(AbstractContextManager["Testbed"], Protocol):
 
     @property
     def clients(self) -> tuple[Host, ...]:
-        """The hosts that ask."""
+        """The hosts of the load."""
 
     @property
     def network(self) -> str:
-        """What joins them: `loopback`, `veth`, `netem`, `link` or `machines`."""
+        """The kind of network: `loopback`, `veth`, `netem`, `link` or `machines`."""
 
     @property
     def limits(self) -> tuple[str, ...]:
-        """What this testbed leaves out, in sentences for the report."""
+        """The limits of measurements here, as sentences for the report."""
 
     def set_latency(self, one_way_us: float) -> None:
         """Set the delay between server and clients, the same in both directions.
 
-        Connections that are open may break. Raises `MachineLacks` where it cannot be done.
+        Open connections may break. Raises `MachineLacks` where the testbed cannot add latency.
         """
 
     def network_report(self) -> dict[str, object] | None:
-        """What the network carried and could not keep since the latency was last set.
+        """The network's frames and missed deadlines since the latency was last set.
 
-        None where the network tells nothing.
+        `None` for a network without a report.
         """

@@ -1,4 +1,4 @@
-"""How hosts and testbeds of every kind stop.
+"""The parts that hosts and testbeds of every kind share: how they stop.
 
 A host records the processes it started, so that a testbed can stop all of them. A testbed is ready
 after its construction, and leaving its context takes it down.
@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Self
 
+from perpacket.errors import MachineLacks
 from perpacket.measure.hosts.contract import Completed, Process
 
 
@@ -17,7 +18,7 @@ class ProcessHost(ABC):
     """A host that records its processes; see `perpacket.measure.hosts.contract.Host`."""
 
     def __init__(self, name: str, address: str, cpus: tuple[int, ...]) -> None:
-        """A host on which nothing runs yet."""
+        """A host without processes."""
         self.name = name
         self.address = address
         self.cpus = cpus
@@ -52,16 +53,29 @@ class ProcessHost(ABC):
 
 
 class ClosingTestbed(ABC):
-    """A testbed that its context takes down; see `perpacket.measure.hosts.contract.Testbed`."""
+    """A testbed that its context removes; see `perpacket.measure.hosts.contract.Testbed`."""
+
+    no_latency = ("", "")
+    """Why this testbed cannot add latency, and the hint."""
+
+    def set_latency(self, one_way_us: float) -> None:
+        """Accept only 0 unless the testbed can add latency."""
+        if one_way_us:
+            reason, hint = self.no_latency
+            raise MachineLacks(f"a latency of {one_way_us:g} us {reason}", hint)
+
+    def network_report(self) -> dict[str, object] | None:
+        """`None`, because most networks report nothing."""
+        return None
 
     @abstractmethod
     def take_down(self) -> None:
-        """Stop clients, then the server, then remove what was made; a second time does nothing."""
+        """Stop clients, then the server, then remove the network; a second call does nothing."""
 
     def __enter__(self) -> Self:
-        """The testbed itself: it is up already."""
+        """The testbed, which is already set up."""
         return self
 
     def __exit__(self, *raised: object) -> None:
-        """Stop its processes and take everything down."""
+        """Stop all processes and remove the network."""
         self.take_down()

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from perpacket.errors import MachineLacks
 from perpacket.measure import agent
 from perpacket.measure.hosts.hosting import ClosingTestbed, ProcessHost
 from perpacket.measure.hosts.process import LocalProcess
@@ -99,6 +98,10 @@ class Loopback(LocalTestbed):
     """Server and one client on this machine's loopback."""
 
     network = "loopback"
+    no_latency = (
+        "on loopback: there is no network to delay",
+        "use network namespaces, which need root",
+    )
 
     def __init__(self, division: Division, limits: tuple[str, ...] = ()) -> None:
         """Hosts for both sides; `limits` says why it is loopback, if something else was wanted."""
@@ -107,15 +110,3 @@ class Loopback(LocalTestbed):
         self.limits = (*limits, *LOOPBACK_LIMITS, *division.limits)
         self.server = LocalHost("server", "127.0.0.1", division.server, self._record.run)
         self.clients = (LocalHost("client", "127.0.0.1", division.clients, self._record.run),)
-
-    def set_latency(self, one_way_us: float) -> None:
-        """Loopback has no latency but its own: zero alone is possible."""
-        if one_way_us:
-            raise MachineLacks(
-                f"a latency of {one_way_us:g} us on loopback: there is no network to delay",
-                "use network namespaces, which need root",
-            )
-
-    def network_report(self) -> dict[str, object] | None:
-        """Loopback reports nothing."""
-        return None

@@ -1,9 +1,9 @@
-"""Hosts as other machines, reached by the system's ssh.
+"""Other machines as hosts, over the system's ssh.
 
-One connection a machine is kept open and shared by all commands. The agent is copied once and known
-by its digest. A process on a machine ends when its connection does: its standard input is held open
-from here, and a guard beside it waits for the end of that. What lies on a machine is held by a
-process there, so that whoever looks there, and only there, can tell what a dead run left.
+All commands on a machine share one open connection. The agent is copied once and recognized by its
+digest. A process on a machine ends when its connection does: this side has its standard input open,
+and a guard process there waits for the end of that input. A process on the machine owns our files
+there, so a later run can recognize there the files of a run that has ended.
 """
 
 from __future__ import annotations
@@ -16,27 +16,26 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
-from re import Match
 
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
 from perpacket.measure import agent
-from perpacket.measure.hosts.contract import Completed
+from perpacket.measure.cpu_lists import numbers
 from perpacket.measure.hosts.hosting import ClosingTestbed, ProcessHost
 from perpacket.measure.hosts.process import LocalProcess
 from perpacket.measure.hosts.record import Record, remove_leftovers, start_of
 
 CONNECT_S = 10
-"""How long a machine may take to answer."""
+"""Time limit for a machine to respond."""
 
 COMMAND_S = 60.0
-"""How long our own small commands may take."""
+"""Time limit of our own small commands."""
 
 COPY_S = 600.0
-"""How long copying a file there may take, or removing what a dead run left."""
+"""Time limit to copy a file there, or to remove the files of dead runs."""
 
 SILENCE_S, SILENCES = 15, 4
-"""A connection is gone when the other side keeps silent so long, so often: a server under full load
-may well let it wait for some seconds."""
+"""A connection is lost after so many silent intervals of so many seconds: a server under full load
+may not respond for some seconds."""
 
 PLAIN = (
     *("BatchMode=yes", "LogLevel=ERROR"),
@@ -44,20 +43,20 @@ PLAIN = (
     *("ClearAllForwardings=yes", f"ServerAliveInterval={SILENCE_S}"),
     f"ServerAliveCountMax={SILENCES}",
 )
-"""Options of every ssh: it asks nothing, and what a user's configuration wants of a shell of theirs
-is not for our commands. A terminal would mix their outputs, a persistent connection outlive us."""
+"""Options of every ssh: no prompts, and none of the user's settings for interactive shells. A
+terminal would mix the two outputs, and a persistent connection would outlive us."""
 
 SSH_FAILED = 255
-"""The exit status by which ssh says that it failed itself."""
+"""The exit status of ssh for its own errors."""
 
 LIMITS = (
-    "The machines' own network joins them: its latency, bandwidth and loss are what they are, and "
-    "nothing here sets or watches them.",
+    "The machines' own network connects them: nothing here sets or monitors its latency, bandwidth "
+    "and loss.",
     "The machines' clocks are not compared.",
-    "The run's own kernel, processor and caches are those of the machine that drove it; the "
-    "server's stand with the testbed.",
+    "The run records the kernel, processor and caches of the machine that controlled it; those of "
+    "the server are recorded with the testbed.",
 )
-"""What a testbed of machines leaves out."""
+"""The limits of a testbed of machines."""
 
 WATCHED = """
 exec 3<&0
@@ -69,20 +68,20 @@ process=$$
 echo "perpacket-process $process" >&2
 exec "$@" </dev/null 3<&-
 """
-"""Runs on the machine: tells the process's number, becomes the command, and interrupts it when
-nobody holds its standard input any more. What it started goes with it: where sshd began a session
-for it, and a login shell became it, its group bears its number. The guard is of that group, so that
-nobody else can have the number meanwhile."""
+"""Runs on the machine: prints its process id, executes the command, and interrupts it at the end of
+its standard input. Its children end with it: sshd starts a session for it and the login shell
+executes it, so its process id is that of its group. The guard is in that group, so that no other
+process can get the id meanwhile."""
 
 GREETING = """
 echo perpacket
 sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/self/status
 """
-"""Asked of every machine first: a login shell may talk of its own, or run nothing at all. The last
-line is the processors that our processes may use there."""
+"""The first command on every machine: a login shell may print text of its own, or run no commands.
+The last line lists the processors that our processes may use there."""
 
 CACHE = 'cd && echo "${XDG_CACHE_HOME:-$(pwd -P)/.cache}"'
-"""Where the agent goes there."""
+"""Prints the folder of the agent there."""
 
 COPY = """
 new="$2.new-$$"
@@ -91,8 +90,8 @@ mkdir -p -- "$1" && cat >"$new" || exit
 [ "$(wc -c <"$new")" -eq "$4" ] || { echo "cut short: is the disk full?" >&2; exit 1; }
 chmod "$3" "$new" && mv -f -- "$new" "$2"
 """
-"""Keeps its input as the file $2 in the folder $1 if it has its $4 bytes: the input also ends when
-we are killed."""
+"""Writes its input to the file $2 in the folder $1 if it has $4 bytes: the input also ends when
+this process is killed."""
 
 MAKE_FOLDER = """
 cd -- "${TMPDIR:-/tmp}" || exit
@@ -105,15 +104,15 @@ for left in "$1"[0-9]*-[0-9]*-*; do
 done
 folder=$(mktemp -d "$(pwd -P)/$1$2-XXXXXX") && chmod 755 "$folder" && echo "$folder"
 """
-"""Removes what dead holders left under the prefix $1 and makes a folder for the holder $2: as
-`record.remove_folders` and `LocalHost.make_folder`, where there is no Python."""
+"""Removes the folders with prefix $1 of owners that have ended, and makes one for owner $2. The
+same as `record.remove_folders` and `LocalHost.make_folder` without Python."""
 
 
 class Connection:
     """A shared connection to a machine, `user@host[:port]`."""
 
     def __init__(self, target: str, socket: Path, options: Sequence[str], run: str) -> None:
-        """Open it at that socket, whose path has to be short: unix(7)."""
+        """Open it at that socket, whose path must be short: unix(7)."""
         match = re.fullmatch(r"(?:[^@\s]+@)?(\[[^\]\s]+\]|[^:@\s-][^:@\s]*)(?::(\d+))?", target)
         if match is None:
             raise ConfigurationError(
@@ -140,34 +139,34 @@ class Connection:
             raise
 
     def _host_name(self) -> str:
-        """Where the machine is by the user's ssh configuration, which other machines lack."""
-        asked = ["ssh", *self._options, "-G", self._destination]
+        """The host name from the user's ssh configuration, which other machines lack."""
+        command = ["ssh", *self._options, "-G", self._destination]
         try:
-            shown = subprocess.run(asked, capture_output=True, text=True, check=False).stdout
+            shown = subprocess.run(command, capture_output=True, text=True, check=False).stdout
         except FileNotFoundError:
             return ""
         found = re.search(r"^hostname (\S+)$", shown, re.MULTILINE)
         return found[1] if found else ""
 
     def _wait_until_open(self) -> None:
-        """Until commands can share the connection."""
+        """Wait until commands can share the connection."""
         check = ["ssh", *self._options, "-O", "check", self._destination]
         end_s = time.monotonic() + 3 * CONNECT_S
         while subprocess.run(check, capture_output=True, check=False).returncode != 0:
             ended = self._shared.poll() is not None
             if ended or time.monotonic() > end_s:
-                # Of a host key that has changed, ssh tells in a dozen lines.
-                words = self._shared.stderr.strip().rpartition("\n")[2] or "no answer"
+                # For a changed host key ssh prints a dozen lines.
+                words = self._shared.stderr.strip().rpartition("\n")[2] or "no response"
                 raise MachineLacks(
                     f"machine {self.target}: {words}",
-                    f"`{self._by_hand}` must work without a question",
+                    f"`{self._by_hand}` must work without a prompt",
                 )
             time.sleep(0.05)
 
     def command(self, *remote: str) -> list[str]:
-        """The local command that runs one there; raises `RunFailed` once the connection is gone.
+        """The local command that runs one there; raises `RunFailed` once the connection is lost.
 
-        Without it each command would try to connect for itself, one after another.
+        Without this check each command would try to connect by itself, one after another.
         """
         if self._shared.poll() is not None:
             raise self._gone(self._shared.stderr)
@@ -175,17 +174,17 @@ class Connection:
         return ["ssh", *shared, self._destination, shlex.join(remote)]
 
     def _gone(self, words: str) -> RunFailed:
-        silent = f"nothing came for {SILENCE_S * SILENCES} s, or ssh was ended"
-        said = words.strip().rpartition("\n")[2] or silent
+        silent = f"no response for {SILENCE_S * SILENCES} s, or ssh was stopped"
+        reason = words.strip().rpartition("\n")[2] or silent
         return RunFailed(
-            f"machine {self.target}: the connection is gone: {said}",
-            f"see whether `{self._by_hand}` works again",
+            f"machine {self.target}: the connection is lost: {reason}",
+            f"check whether `{self._by_hand}` works again",
         )
 
     def run(
         self, *remote: str, given: bytes = b"", limit_s: float | None = None
     ) -> subprocess.CompletedProcess[str]:
-        """Run a small command there and return its end; it may read what is given."""
+        """Run a small command there with `given` as its input."""
         limit_s = COMMAND_S if limit_s is None else limit_s
         try:
             done = subprocess.run(
@@ -198,7 +197,7 @@ class Connection:
         except subprocess.TimeoutExpired as error:
             raise RunFailed(
                 f"machine {self.target}: {remote[0]} did not end within {limit_s:g} s",
-                "see whether the machine still answers",
+                "check whether the machine still responds",
             ) from error
         out, err = (text.decode(errors="replace") for text in (done.stdout, done.stderr))
         if done.returncode == SSH_FAILED:
@@ -206,51 +205,39 @@ class Connection:
         return subprocess.CompletedProcess(done.args, done.returncode, out, err)
 
     def close(self) -> None:
-        """Close it; what still runs there loses its guard's input and ends."""
+        """Close it; processes there lose their input and end."""
         self._shared.stop()
 
 
-class RemoteProcess:
-    """A process on a machine; see `perpacket.measure.hosts.contract.Process`."""
+class RemoteProcess(LocalProcess):
+    """A process on a machine, as the local ssh process that runs it."""
 
     def __init__(self, connection: Connection, run: str, command: Sequence[str]) -> None:
-        """Start it and wait until it says its number."""
+        """Start it and wait until it prints its process id."""
         self._connection = connection
-        remote = ["sh", "-c", WATCHED, "perpacket", *command]
-        self._local = LocalProcess(connection.command(*remote), run=run, hold_input=True)
         self._stopping = threading.Lock()
-        started = self._local.wait_for_line(r"^perpacket-process (\d+)$", CONNECT_S)
-        self.pid = int(started[1])
+        remote = ["sh", "-c", WATCHED, "perpacket", *command]
+        super().__init__(connection.command(*remote), run=run, open_input=True)
+        started = self.wait_for_line(r"^perpacket-process (\d+)$", CONNECT_S)
+        self._pid = int(started[1])
 
     @property
-    def stdout(self) -> str:
-        """What it has written to standard output until now."""
-        return self._local.stdout
+    def pid(self) -> int:
+        """Its process id on the machine."""
+        return self._pid
 
     @property
     def stderr(self) -> str:
-        """What it has written to standard error until now."""
-        return re.sub(r"^perpacket-process \d+\n", "", self._local.stderr)
-
-    def poll(self) -> int | None:
-        """Its exit status, None while it runs."""
-        return self._local.poll()
-
-    def wait(self, timeout_s: float | None = None) -> int:
-        """Wait for its end; its exit status."""
-        return self._local.wait(timeout_s)
-
-    def wait_for_line(self, pattern: str, timeout_s: float) -> Match[str]:
-        """The first line of either output that matches, once it is there."""
-        return self._local.wait_for_line(pattern, timeout_s)
+        """Its standard error until now."""
+        return re.sub(r"^perpacket-process \d+\n", "", super().stderr)
 
     def send_signal(self, number: int) -> None:
-        """Send a signal there; nothing happens if it has ended."""
+        """Send a signal there; does nothing after its end."""
         if self.poll() is None:
             self._connection.run("kill", f"-{int(number)}", str(self.pid))
 
     def stop(self, timeout_s: float = 5) -> int:
-        """End it: SIGINT, then SIGTERM, then SIGKILL."""
+        """End it there: SIGINT, then SIGTERM, then SIGKILL; then end ssh."""
         with self._stopping:
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
                 try:
@@ -263,12 +250,7 @@ class RemoteProcess:
                 if self.poll() is not None:
                     break
             # The connection itself may hang.
-            return self._local.stop(timeout_s)
-
-    def result(self, timeout_s: float | None = None) -> Completed:
-        """Wait for its end; what it wrote."""
-        done = self._local.result(timeout_s)
-        return Completed(done.returncode, done.stdout, self.stderr)
+            return super().stop(timeout_s)
 
 
 class Machine(ProcessHost):
@@ -283,7 +265,7 @@ class Machine(ProcessHost):
         self._holder: str | None = None
 
     def open(self, command: Sequence[str], cpus: Sequence[int] | None) -> RemoteProcess:
-        """Start a process, on those processors if any are given, without recording it."""
+        """Start a process, on the given processors if there are any, without recording it."""
         words = [str(word) for word in command]
         if self._connection.run("sh", "-c", 'command -v "$0"', words[0]).returncode != 0:
             raise MachineLacks(
@@ -295,7 +277,7 @@ class Machine(ProcessHost):
         return RemoteProcess(self._connection, self._run, words)
 
     def agent(self) -> str:
-        """Path of the agent there, which has the digest of ours; copied if it is not there yet."""
+        """Path of the agent there, which has the digest of ours; copied if it is missing."""
         if self._agent is None:
             self._agent = self._copied_agent()
         return self._agent
@@ -305,17 +287,17 @@ class Machine(ProcessHost):
         target = self._connection.target
         local = agent.find()
         digest = agent.sha256(local)
-        asked = self._connection.run("sh", "-c", CACHE)
-        if asked.returncode != 0:
+        printed = self._connection.run("sh", "-c", CACHE)
+        if printed.returncode != 0:
             raise MachineLacks(
-                f"perpacket-agent on {target}: no home directory: {asked.stderr.strip()}",
+                f"perpacket-agent on {target}: no home directory: {printed.stderr.strip()}",
                 "name a user who has one",
             )
-        place = f"{asked.stdout.strip()}/perpacket/agent-{digest[:16]}"
+        place = f"{printed.stdout.strip()}/perpacket/agent-{digest[:16]}"
         if self._digest(place) != digest:
             copied = self._copy(local, place)
             if copied.returncode != 0 or self._digest(place) != digest:
-                words = copied.stderr.strip() or "not what was copied there"
+                words = copied.stderr.strip() or "the copy has another digest"
                 raise MachineLacks(
                     f"perpacket-agent on {target}: cannot be copied to {place}: {words}",
                     "make that place writable, or set XDG_CACHE_HOME there to one that is",
@@ -333,12 +315,12 @@ class Machine(ProcessHost):
         return self._connection.run("sha256sum", place).stdout.partition(" ")[0]
 
     def put(self, local: Path, remote: str) -> None:
-        """Copy a file, folders above it included; it appears whole or not at all."""
+        """Copy a file and make its parent folders; a partial copy is discarded."""
         copied = self._copy(local, remote)
         if copied.returncode != 0:
             raise RunFailed(
                 f"{remote} on {self._connection.target}: {copied.stderr.strip()}",
-                "see whether the place can be written",
+                "make the place writable",
             )
 
     def _copy(self, local: Path, remote: str) -> subprocess.CompletedProcess[str]:
@@ -349,7 +331,7 @@ class Machine(ProcessHost):
         return self._connection.run(*command, given=content, limit_s=COPY_S)
 
     def holder(self) -> str:
-        """A process there that does nothing, and ends when we or the connection do."""
+        """An idle process there, which ends when we or the connection do."""
         if self._holder is None:
             pid = self.start(["tail", "-f", "/dev/null"]).pid
             stat = self._connection.run("cat", f"/proc/{pid}/stat").stdout
@@ -357,7 +339,7 @@ class Machine(ProcessHost):
         return self._holder
 
     def make_folder(self, prefix: str) -> str:
-        """A new folder that all may read; removes the folders of dead runs first."""
+        """A new folder that all users may read; removes the folders of dead runs first."""
         command = ("sh", "-c", MAKE_FOLDER, "perpacket", prefix, self.holder())
         made = self._connection.run(*command, limit_s=COPY_S)
         if made.returncode != 0:
@@ -370,30 +352,31 @@ class Machine(ProcessHost):
 
 def _greeted(connection: Connection) -> tuple[int, ...]:
     """The processors of a machine; checks that its login shell prints nothing of its own."""
-    said = connection.run("sh", "-c", GREETING)
-    match = re.fullmatch(r"perpacket\n(\d[\d,-]*)\n", said.stdout)
+    greeting = connection.run("sh", "-c", GREETING)
+    match = re.fullmatch(r"perpacket\n(\d[\d,-]*)\n", greeting.stdout)
     if match is None:
-        lines = f"{said.stdout}\n{said.stderr}".splitlines()
+        lines = f"{greeting.stdout}\n{greeting.stderr}".splitlines()
         words = next((line for line in lines if line not in ("", "perpacket")), "nothing")
         raise MachineLacks(
             f"machine {connection.target}: expected a login shell that runs commands and prints "
-            f"nothing of its own, on Linux; it said: {words}",
-            "let its start files print nothing where there is no terminal, or name another user",
+            f"nothing of its own, on Linux; it printed: {words}",
+            "let its start files print nothing without a terminal, or name another user",
         )
-    ranges = [part.partition("-") for part in match[1].split(",")]
-    return tuple(
-        cpu for first, _, last in ranges for cpu in range(int(first), int(last or first) + 1)
-    )
+    return tuple(numbers(match[1]))
 
 
 class Machines(ClosingTestbed):
-    """A server and clients that are machines of their own."""
+    """A server and clients, each on a machine of its own."""
 
     network = "machines"
     limits = LIMITS
+    no_latency = (
+        "between machines: their network is not ours",
+        "set it on the machines with netem, or use network namespaces",
+    )
 
     def __init__(self, server: str, clients: Sequence[str], ssh_options: Sequence[str]) -> None:
-        """Connect to all of them, or to none and raise."""
+        """Connect to all of them, or close all connections and raise."""
         if not clients:
             raise ConfigurationError("clients: none given", "clients", "", "name at least one")
         remove_leftovers()
@@ -416,20 +399,8 @@ class Machines(ClosingTestbed):
         self.server = self._hosts[0]
         self.clients = tuple(self._hosts[1:])
 
-    def set_latency(self, one_way_us: float) -> None:
-        """The machines' network is what it is: zero, for nothing added, alone is possible."""
-        if one_way_us:
-            raise MachineLacks(
-                f"a latency of {one_way_us:g} us between machines: their network is not ours",
-                "set it on the machines with netem, or use network namespaces",
-            )
-
-    def network_report(self) -> dict[str, object] | None:
-        """The machines' network reports nothing."""
-        return None
-
     def take_down(self) -> None:
-        """Stop clients, then the server; a second time does nothing."""
+        """Stop clients, then the server; a second call does nothing."""
         try:
             for host in reversed(self._hosts):
                 host.stop_all()

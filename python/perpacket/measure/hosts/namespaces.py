@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import signal
-import time
 from collections.abc import Mapping
 
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
@@ -12,7 +9,7 @@ from perpacket.measure import agent
 from perpacket.measure.hosts import network as wiring
 from perpacket.measure.hosts.local import LocalHost, LocalTestbed
 from perpacket.measure.hosts.network import DEVICE, SERVER_PORT, Namespace
-from perpacket.measure.hosts.process import LocalProcess
+from perpacket.measure.hosts.process import LocalProcess, requested_report
 from perpacket.measure.hosts.processors import Division
 
 MOST_CLIENTS = 1000
@@ -73,35 +70,15 @@ class Link:
 
     def report(self) -> dict[str, object]:
         """What it carried until now."""
-        seen = len(documents(self._process.stdout))
-        self._process.send_signal(signal.SIGUSR1)
-        end_s = time.monotonic() + REPORT_S
-        while time.monotonic() < end_s and self._process.poll() is None:
-            found = documents(self._process.stdout)
-            if len(found) > seen:
-                return found[-1]
-            time.sleep(0.01)
-        words = self._process.stderr.strip() or "it said nothing"
-        raise RunFailed("link between the hosts: it does not answer", f"it said: {words}")
+        report = requested_report(self._process, REPORT_S)
+        if report is None:
+            words = self._process.stderr.strip() or "it printed nothing"
+            raise RunFailed("link between the hosts: it does not report", f"it printed: {words}")
+        return report
 
     def stop(self) -> None:
         """End it; its devices vanish."""
         self._process.stop()
-
-
-def documents(text: str) -> list[dict[str, object]]:
-    """The JSON documents that stand one after the other in a text; an unfinished one is left."""
-    decoder = json.JSONDecoder()
-    found = []
-    rest = text.lstrip()
-    while rest:
-        try:
-            document, end = decoder.raw_decode(rest)
-        except ValueError:
-            break
-        found.append(document)
-        rest = rest[end:].lstrip()
-    return found
 
 
 class NamespaceTestbed(LocalTestbed):

@@ -1,13 +1,14 @@
-"""Processes of this machine, in a network namespace or not, that cannot outlive us for long.
+"""Processes of this machine, in a network namespace or not, that end when we do.
 
-Three things end what we started: leaving the testbed; the kernel, which kills each process we
-started when the thread that did dies (so one thread starts them all, and lives as long as we do);
-and a later run, which finds what those processes started by the mark in their environment.
+Three mechanisms end them. Leaving the testbed stops them. The kernel kills each process when the
+thread that started it dies, so one thread starts all of them and lives until our end. A later run
+finds the remaining descendants by the mark in their environment.
 """
 
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import re
 import signal
@@ -21,16 +22,16 @@ from re import Match
 from typing import IO
 
 from perpacket.errors import MachineLacks, RunFailed
-from perpacket.measure.hosts.contract import Completed
+from perpacket.measure.hosts.contract import Completed, Process
 
 MARK = "PERPACKET_TESTBED"
-"""Environment variable of everything we start: its value is the testbed's run."""
+"""Environment variable of all our processes: its value is the testbed's run."""
 
 CLONE_NEWNET = 0x4000_0000
-"""Network namespaces, of include/uapi/linux/sched.h."""
+"""The flag of network namespaces, of include/uapi/linux/sched.h."""
 
 PR_SET_PDEATHSIG = 1
-"""Which signal the kernel sends when the parent's thread dies, of include/uapi/linux/prctl.h."""
+"""Sets the signal at the death of the parent's thread, of include/uapi/linux/prctl.h."""
 
 SHOWN_CHARACTERS = 2000
 """The length of a process's last output in an error."""
@@ -39,7 +40,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class _Starter:
-    """The one thread that starts processes; a fork of us gets its own when it needs one."""
+    """The one thread that starts processes; a fork of this process starts its own."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -72,7 +73,7 @@ def enter_network(namespace: int) -> None:
 def _before_exec(
     namespace: int | None, cpus: frozenset[int] | None, parent: int
 ) -> Callable[[], None]:
-    """What the new process does before it becomes the command."""
+    """The steps of the new process before it executes the command."""
 
     def prepare() -> None:
         _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -96,15 +97,15 @@ class LocalProcess:
         run: str,
         cpus: Iterable[int] | None = None,
         namespace: int | None = None,
-        hold_input: bool = False,
+        open_input: bool = False,
     ) -> None:
-        """Start it, marked as belonging to that run.
+        """Start it with the mark of that run.
 
-        Its standard input is empty, or held open and silent for as long as we live.
+        Its standard input is empty, or with `open_input` open and silent until we end.
         """
         self.command = [str(word) for word in command]
         try:
-            self._popen = _starter.call(lambda: self._start(run, cpus, namespace, hold_input))
+            self._popen = _starter.call(lambda: self._start(run, cpus, namespace, open_input))
         except (FileNotFoundError, PermissionError, NotADirectoryError) as error:
             raise MachineLacks(
                 f"{self.command[0]}: {(error.strerror or str(error)).lower()}",
@@ -126,19 +127,19 @@ class LocalProcess:
             reader.start()
 
     def _start(
-        self, run: str, cpus: Iterable[int] | None, namespace: int | None, hold_input: bool
+        self, run: str, cpus: Iterable[int] | None, namespace: int | None, open_input: bool
     ) -> subprocess.Popen[str]:
         return subprocess.Popen(
             self.command,
-            stdin=subprocess.PIPE if hold_input else subprocess.DEVNULL,
+            stdin=subprocess.PIPE if open_input else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             errors="replace",
             env={**os.environ, MARK: run},
-            # A group of its own: Ctrl-C in the terminal is for us, and we stop it in order.
+            # In its own group, because Ctrl-C must reach only us: we stop processes in order.
             start_new_session=True,
-            # What it does takes no lock that another thread could hold: system calls alone.
+            # It makes system calls only: no lock that another thread could own.
             preexec_fn=_before_exec(namespace, frozenset(cpus) if cpus else None, os.getpid()),  # noqa: PLW1509
         )
 
@@ -153,23 +154,23 @@ class LocalProcess:
 
     @property
     def pid(self) -> int:
-        """Its number."""
+        """Its process id."""
         return self._popen.pid
 
     @property
     def stdout(self) -> str:
-        """What it has written to standard output until now."""
+        """Its standard output until now."""
         with self._changed:
             return "".join(self._output["stdout"])
 
     @property
     def stderr(self) -> str:
-        """What it has written to standard error until now."""
+        """Its standard error until now."""
         with self._changed:
             return "".join(self._output["stderr"])
 
     def poll(self) -> int | None:
-        """Its exit status, None while it runs."""
+        """Its exit status, `None` while it runs."""
         return self._popen.poll()
 
     def wait(self, timeout_s: float | None = None) -> int:
@@ -180,7 +181,7 @@ class LocalProcess:
             raise self._failure(f"still running after {timeout_s:g} s") from error
 
     def wait_for_line(self, pattern: str, timeout_s: float) -> Match[str]:
-        """The first line of either output that matches, once it is there."""
+        """Wait for the first line of either output that matches."""
         wanted = re.compile(pattern)
         end_s = time.monotonic() + timeout_s
         seen = {"stdout": 0, "stderr": 0}
@@ -200,32 +201,32 @@ class LocalProcess:
                     raise self._failure(f"ended without a line that matches {pattern!r}")
                 if rest_s <= 0:
                     raise self._failure(f"no line matched {pattern!r} within {timeout_s:g} s")
-                # A reader ends after its last notice: look again before long.
+                # A reader ends after its last notice, so check again soon.
                 self._changed.wait(min(rest_s, 0.1))
 
     def send_signal(self, number: int) -> None:
-        """Send a signal; nothing happens if it has ended."""
+        """Send a signal; does nothing after its end."""
         self._popen.send_signal(number)
 
     def stop(self, timeout_s: float = 5) -> int:
-        """End it and all that is left in its process group."""
+        """End it and the rest of its process group."""
         for number in (signal.SIGINT, signal.SIGTERM):
-            self.send_signal(number)
+            self._popen.send_signal(number)
             try:
                 self._popen.wait(timeout_s)
                 break
             except subprocess.TimeoutExpired:
                 continue
         with suppress(ProcessLookupError):
-            # The group is ours as long as anything is in it, even when its leader is gone.
-            os.killpg(self.pid, signal.SIGKILL)
+            # The group exists while it has any process, also without its leader.
+            os.killpg(self._popen.pid, signal.SIGKILL)
         return self._popen.wait()
 
     def result(self, timeout_s: float | None = None) -> Completed:
-        """Wait for its end; what it wrote."""
+        """Wait for its end; its output."""
         status = self.wait(timeout_s)
         for reader in self._readers:
-            # A grandchild may keep the pipe open.
+            # A grandchild may still have the pipe open.
             reader.join(timeout=5)
         return Completed(status, self.stdout, self.stderr)
 
@@ -234,3 +235,31 @@ class LocalProcess:
         ended = "" if status is None else f" (exit status {status})"
         words = self.stderr[-SHOWN_CHARACTERS:].strip() or "it wrote no errors"
         return RunFailed(f"{' '.join(self.command[:3])}: {what}{ended}", f"it printed: {words}")
+
+
+def requested_report(process: Process, timeout_s: float) -> dict[str, object] | None:
+    """The report that a program prints on SIGUSR1; `None` if it ends or needs too long."""
+    seen = len(documents(process.stdout))
+    process.send_signal(signal.SIGUSR1)
+    end_s = time.monotonic() + timeout_s
+    while time.monotonic() < end_s and process.poll() is None:
+        found = documents(process.stdout)
+        if len(found) > seen:
+            return found[seen]
+        time.sleep(0.01)
+    return None
+
+
+def documents(text: str) -> list[dict[str, object]]:
+    """The complete JSON documents of a text, one after the other."""
+    decoder = json.JSONDecoder()
+    found = []
+    rest = text.lstrip()
+    while rest:
+        try:
+            document, end = decoder.raw_decode(rest)
+        except ValueError:
+            break
+        found.append(document)
+        rest = rest[end:].lstrip()
+    return found

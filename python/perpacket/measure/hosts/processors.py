@@ -1,6 +1,6 @@
-"""Which processors the server gets and which the clients.
+"""The division of processors between the server and its clients.
 
-A server that shares a processor with its clients is measured together with them.
+If they share a processor, a measurement of the server includes its clients.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class Division:
 
     @property
     def limits(self) -> tuple[str, ...]:
-        """What the division leaves out."""
+        """Limits of a measurement with this division."""
         return (SHARED,) if set(self.server) & set(self.clients) else ()
 
 
 def divide(server: Sequence[int] | None = None, clients: Sequence[int] | None = None) -> Division:
-    """The division asked for; without one, half of the processors we may use for each side.
+    """The given division, or by default half of the usable processors for each side.
 
-    Raises `ConfigurationError` for processors that are not there.
+    Raises `ConfigurationError` for processors that this process may not use.
     """
     usable = sorted(os.sched_getaffinity(0))
     for name, given in (("server_cpus", server), ("client_cpus", clients)):

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from perpacket.errors import ConfigurationError, MachineLacks
+from perpacket.errors import ConfigurationError
 from perpacket.measure.hosts import network as wiring
 from perpacket.measure.hosts.namespaces import NO_STEERING, NamespaceTestbed
 from perpacket.measure.hosts.network import DEVICE, Namespace
@@ -72,6 +72,10 @@ class Routed(NamespaceTestbed):
     """A router, which is the server, and its hosts, which are the clients."""
 
     network = "veth"
+    no_latency = (
+        "through the router: nothing delays its frames",
+        "use network namespaces with a link",
+    )
 
     def __init__(
         self, division: Division, *, hosts: int = 4, sysctls: Mapping[str, str] | None = None
@@ -131,15 +135,3 @@ class Routed(NamespaceTestbed):
         """What this testbed leaves out."""
         steering = () if wiring.STEERING.exists() else (NO_STEERING,)
         return (WHOLE_FRAMES, SHARED_PROCESSORS, STATIC, *steering, *self._division.limits)
-
-    def set_latency(self, one_way_us: float) -> None:
-        """Nothing delays here: zero alone is possible."""
-        if one_way_us:
-            raise MachineLacks(
-                f"a latency of {one_way_us:g} us through the router: nothing delays its frames",
-                "use network namespaces with a link",
-            )
-
-    def network_report(self) -> dict[str, object] | None:
-        """Nothing but the kernel carries frames, and it tells nothing."""
-        return None

@@ -1,12 +1,12 @@
-"""One observation of a server of stored media: server, clients and profile over one window.
+"""Measured runs of media servers: server, clients and profile over one window.
 
-    plan.py       what one run is asked for, read from a point's parameters
-    programs.py   the agent's programs: what they are asked
-    disk.py       the media on the server's disk: made, dropped from memory, read as slowly as asked
-    memory.py     how much memory the server may use, page cache included, where that can be limited
-    summary.py    the answers of the programs as one observation
-    runs.py       one run: forget the files, serve, play, measure, take down
-    runner.py        the testbed and the media that are held while a study runs
+    plan.py       the parameters of a run
+    programs.py   the commands of the agent
+    disk.py       the media on the server's disk: made, dropped from memory, read with a delay
+    memory.py     the limit of the server's memory, page cache included
+    summary.py    the reports of the programs as one observation
+    runs.py       one run
+    runner.py     the testbed and the media of a study
 
-Depends on the rest of `perpacket.measure` and on what that depends on.
+Depends on the rest of `perpacket.measure` and its dependencies.
 """

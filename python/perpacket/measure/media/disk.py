@@ -1,8 +1,8 @@
-"""The media on the server's disk: made once, dropped from memory before a run, read slowly.
+"""The media on the server's disk: made once, dropped from the page cache before a run, read slowly.
 
-A disk of the published machines took milliseconds to find a block, a solid one takes a fraction of
-one, and memory none. What a read takes here is measured; where that is less than a study asks for,
-the server's reader waits that much longer.
+A disk of the published machines needed milliseconds to find a block; a solid-state disk needs a
+fraction of one. The time of a read here is measured. Where it is below the study's, the server's
+reader delays each read.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from perpacket.errors import MachineLacks, RunFailed
+from perpacket.measure.host_files import QUICK_S, SLOW_S, made_folder, output_of
 from perpacket.measure.hosts.contract import Host
 from perpacket.measure.media import programs
 from perpacket.measure.media.plan import MediaPlan
-from perpacket.measure.web.files import QUICK_S, SLOW_S, done, made_folder
 
 IN_MEMORY = ("tmpfs", "ramfs")
-"""File systems that have no disk below them: nothing can be dropped from memory there."""
+"""File systems in memory, from which nothing can be dropped."""
 
 FORGET = """
 number=0
@@ -30,7 +30,7 @@ while [ "$number" -lt "$1" ]; do
     number=$((number + 1))
 done
 """
-"""dd(1) so advises the kernel that the whole file is not needed (posix_fadvise, DONTNEED)."""
+"""dd(1) advises the kernel that the whole file is not needed (posix_fadvise, DONTNEED)."""
 
 READ = 'LC_ALL=C dd if="$0" of=/dev/null bs=64k count=1'
 READ_TIME = re.compile(r"copied, ([0-9.e+-]+) s")
@@ -39,24 +39,24 @@ MOST_READS = 16
 
 @dataclass(frozen=True, slots=True)
 class Media:
-    """Media on the server's host, and how fast its disk is."""
+    """Media on the server's host, and the speed of its disk."""
 
     folder: str
     file_system: str
     read_ms: float | None
-    """What reading 64 KiB that are not in memory takes; None where the media are in memory."""
+    """Time to read 64 KiB from the disk; `None` where the media are in memory."""
 
     def root(self, plan: MediaPlan) -> str:
         """The folder of a plan's media."""
         return root(self.folder, plan)
 
     def read_delay_ms(self, plan: MediaPlan) -> int:
-        """How much longer each read is to take, in whole milliseconds: nothing on a slow disk."""
+        """Delay of each read in whole milliseconds; 0 on a slow disk."""
         own_ms = self.read_ms or 0.0
         return round(plan.read_ms) if own_ms < plan.read_ms else 0
 
     def sentences(self, plans: Sequence[MediaPlan]) -> list[str]:
-        """What a report must say of the disk."""
+        """Sentences about the disk for the report."""
         found = []
         if self.read_ms is None:
             found.append(
@@ -75,15 +75,15 @@ class Media:
 
 
 def root(folder: str, plan: MediaPlan) -> str:
-    """The folder of a plan's media below that of all."""
+    """The folder of a plan's media, below the study's."""
     return f"{folder}/{plan.rate_bps}bps"
 
 
 @contextmanager
 def media_files(host: Host, plans: Sequence[MediaPlan]) -> Iterator[Media]:
-    """Make what the plans play; remove it afterwards.
+    """The media of the plans, removed afterwards.
 
-    Raises `MachineLacks` when the disk has no room, `RunFailed` naming what could not be made.
+    Raises `MachineLacks` when the disk has no room, `RunFailed` for a command that fails.
     """
     with made_folder(host) as folder:
         _check_room(host, folder, plans)
@@ -92,10 +92,10 @@ def media_files(host: Host, plans: Sequence[MediaPlan]) -> Iterator[Media]:
             files = max(plan.files for plan in same)
             duration_s = max(plan.medium_s for plan in same)
             into = root(folder, same[0])
-            done(host, programs.synthesize(host, into, rate_bps, files, duration_s), SLOW_S)
-        # What is not yet written cannot be dropped from memory.
-        done(host, ["find", folder, "-name", "*.ts", "-exec", "sync", "{}", "+"], SLOW_S)
-        file_system = done(host, ["stat", "-f", "-c", "%T", folder], QUICK_S).strip()
+            output_of(host, programs.synthesize(host, into, rate_bps, files, duration_s), SLOW_S)
+        # Pages that are not yet written cannot be dropped from memory.
+        output_of(host, ["find", folder, "-name", "*.ts", "-exec", "sync", "{}", "+"], SLOW_S)
+        file_system = output_of(host, ["stat", "-f", "-c", "%T", folder], QUICK_S).strip()
         largest = max(plans, key=lambda plan: plan.files)
         read_ms = None if file_system in IN_MEMORY else _read_ms(host, folder, largest)
         yield Media(folder, file_system, read_ms)
@@ -103,27 +103,27 @@ def media_files(host: Host, plans: Sequence[MediaPlan]) -> Iterator[Media]:
 
 def forget(host: Host, folder: str, files: int) -> None:
     """Drop the first `files` media of a folder from the page cache; raises `RunFailed`."""
-    done(host, ["sh", "-c", FORGET, folder, str(files)], SLOW_S)
+    output_of(host, ["sh", "-c", FORGET, folder, str(files)], SLOW_S)
 
 
 def _check_room(host: Host, folder: str, plans: Sequence[MediaPlan]) -> None:
-    """Raise `MachineLacks` unless all media have room below a folder."""
+    """Raise `MachineLacks` unless the disk of a folder has room for all media."""
     needed = 0
     for rate_bps in {plan.rate_bps for plan in plans}:
         same = [plan for plan in plans if plan.rate_bps == rate_bps]
         duration_s = max(plan.medium_s for plan in same)
         needed += round(max(plan.files for plan in same) * rate_bps / 8 * duration_s)
-    free = int(done(host, ["df", "-Pk", folder], QUICK_S).splitlines()[-1].split()[3]) * 1024
+    free = int(output_of(host, ["df", "-Pk", folder], QUICK_S).splitlines()[-1].split()[3]) * 1024
     if needed > free:
         raise MachineLacks(
-            f"the media of this study take {needed / 1e9:.1f} GB, and {folder} on {host.name} has "
+            f"the media of this study need {needed / 1e9:.1f} GB, and {folder} on {host.name} has "
             f"{free / 1e9:.1f} GB left",
             hint="set TMPDIR to a folder with more room, or lower media.most_files",
         )
 
 
 def _read_ms(host: Host, folder: str, plan: MediaPlan) -> float:
-    """What reading 64 KiB from the disk takes, the median over media."""
+    """Time to read 64 KiB from the disk, the median over media."""
     files = min(plan.files, MOST_READS)
     forget(host, root(folder, plan), files)
     times_s = []

@@ -1,8 +1,8 @@
-"""How much memory a server may use, its part of the page cache included: a control group.
+"""A control group that limits a server's memory, its part of the page cache included.
 
-Where a group can be made (as root, with a memory controller that this host's processes can reach),
-media that together exceed the limit cannot stay in the page cache, however much memory the machine
-has. Where not, the files are only dropped from the cache before each run.
+Where a group can be made (as root, with a memory controller for this host's processes), media that
+exceed the limit together do not stay in the page cache, whatever the machine's memory. Elsewhere
+the files are only dropped from the cache before each run.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from perpacket.errors import RunFailed
+from perpacket.measure.host_files import QUICK_S
 from perpacket.measure.hosts.contract import Host
 from perpacket.measure.media.plan import MediaPlan
 from perpacket.measure.media.programs import MIB
-from perpacket.measure.web.files import QUICK_S
 
 OWN_BYTES = 128 * MIB
 OWN_BYTES_PER_CLIENT = MIB // 4
-"""What the server needs beside the media: a stream's threads, buffers and sockets."""
+"""Memory of the server besides the media: threads, buffers and sockets of each stream."""
 
 MAKE = """
 for parent in /sys/fs/cgroup /sys/fs/cgroup/memory; do
@@ -39,16 +39,16 @@ for parent in /sys/fs/cgroup /sys/fs/cgroup/memory; do
 done
 exit 1
 """
-"""Version 2 of control groups has the one file, version 1 the other (cgroups(7)). A group's name
-ends in the process id of who holds it and the start of that process, field 22 of proc_pid_stat(5):
-what a killed study left behind goes first."""
+"""Version 2 of control groups has the first file, version 1 the second (cgroups(7)). A group's name
+ends in its owner's process id and start time, field 22 of proc_pid_stat(5). The script removes the
+groups of killed studies first."""
 
 ENTER = 'echo $$ > "$0/cgroup.procs" && exec "$@"'
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryGroup:
-    """A group on the server's host; without a limit's file it limits nothing."""
+    """A group on the server's host; without the file of a limit it limits nothing."""
 
     host: Host
     limit: str
@@ -59,9 +59,9 @@ class MemoryGroup:
         return bool(self.limit)
 
     def confined(self, command: Sequence[str], plan: MediaPlan) -> tuple[list[str], int | None]:
-        """The command as it runs in the group, and the limit in bytes; None where there is none.
+        """The command in the group, and the limit in bytes; `None` where there is none.
 
-        Only `multiple` is limited: one medium for all is to stay in memory.
+        Only `multiple` is limited: the medium of `unique` stays in memory.
         """
         if not self.limit or plan.distribution == "unique":
             return list(command), None
@@ -76,9 +76,9 @@ class MemoryGroup:
 
 @contextmanager
 def memory_group(host: Host, name: str) -> Iterator[MemoryGroup]:
-    """A group on a host, removed afterwards; one without a limit where none can be.
+    """A group on a host, removed afterwards; it has no limit where none can be set.
 
-    `name` ends in a hyphen and the host's holder.
+    `name` ends in a hyphen and the owner of our files on the host.
     """
     made = host.run(["sh", "-c", MAKE, name], timeout_s=QUICK_S)
     limit = made.stdout.strip() if made.returncode == 0 else ""

@@ -1,29 +1,26 @@
-"""The agent's programs on a host: the media server, its clients, and media made for both."""
+"""The commands of the agent on a host: the media server, its clients, and their media."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-
 from perpacket.measure.hosts.contract import Host
 from perpacket.measure.media.plan import MediaPlan
-from perpacket.measure.programs import Answer, cpu_list
+from perpacket.measure.programs import cpu_list
 
 MIB = 1 << 20
 
 ADMIT_ALL_MS = 3_600_000
-"""No stream is refused because others are late: how late they are is what is measured."""
+"""The server rejects no stream because others are late: their lateness is measured."""
 
 SESSIONS_SPARE = 16
 
 CLIENTS_PER_PROCESS = 5000
-"""A client has three sockets, and a process must not have too many files open."""
+"""A client has three sockets, and a process has a limit of open files."""
 
 SEED = 1
-"""Of all media: every byte is known, and clients compare what they receive."""
+"""Seed of all media: clients know every byte and compare it with the received one."""
 
 LISTENING = r"listening on (rtsp://\S+)"
-"""What the server says once it listens."""
+"""The line of the server once it listens."""
 
 
 def synthesize(host: Host, into: str, rate_bps: int, files: int, duration_s: float) -> list[str]:
@@ -52,7 +49,7 @@ def serve(host: Host, plan: MediaPlan, root: str, read_delay_ms: int) -> list[st
 def parts(plan: MediaPlan, hosts: int) -> list[tuple[int, int, int]]:
     """The load as processes: the host of each, its first client and how many it plays.
 
-    Hosts take equal parts in their order, each in as many processes as it needs.
+    Hosts get equal parts in their order, each in as many processes as it needs.
     """
     found = []
     for host in range(hosts):
@@ -74,18 +71,7 @@ def play(host: Host, plan: MediaPlan, url: str, first: int, clients: int) -> lis
         *("--duration", f"{plan.load_s:g}", "--cpus", cpu_list(host.cpus), "--format", "json"),
     ]
     if plan.distribution == "multiple":
-        # With more clients than media every process goes round all of them.
+        # With more clients than media, every process plays all of them.
         own = (first, clients) if plan.clients <= plan.files else (0, plan.files)
         command += ["--first-file", str(own[0]), "--files", str(own[1])]
     return command
-
-
-def reports(text: str) -> Iterator[Answer]:
-    """The reports in what the server printed until now, one for each time it was asked."""
-    decoder, at = json.JSONDecoder(), 0
-    while (at := text.find("{", at)) >= 0:
-        try:
-            report, at = decoder.raw_decode(text, at)
-        except ValueError:
-            return  # the rest of it is still being written
-        yield report

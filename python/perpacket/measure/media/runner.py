@@ -8,16 +8,16 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 from perpacket.errors import MachineLacks
-from perpacket.measure.active_setup import ActiveSetup
+from perpacket.measure.host_files import PREFIX
 from perpacket.measure.hosts.contract import Testbed
 from perpacket.measure.media import disk
 from perpacket.measure.media.memory import MemoryGroup, memory_group
-from perpacket.measure.media.plan import MediaPlan, read_media_plan
+from perpacket.measure.media.plan import MediaPlan
 from perpacket.measure.media.programs import CLIENTS_PER_PROCESS
 from perpacket.measure.media.runs import MediaRun, MediaSetup
-from perpacket.measure.web.files import PREFIX
-from perpacket.measure.web.plan import RunPlan, parameters_of
-from perpacket.measure.web.runner import (
+from perpacket.measure.plan import RunPlan, validated
+from perpacket.measure.runner import (
+    MeasuredRunner,
     check_agents,
     facts,
     identity,
@@ -26,46 +26,39 @@ from perpacket.measure.web.runner import (
     probed,
 )
 from perpacket.study.point import Point
-from perpacket.study.runner import Run, SetupDescription
+from perpacket.study.runner import SetupDescription
 
 DESCRIPTORS_BESIDE = 64
 SOCKETS_PER_CLIENT = 3
 SOCKETS_PER_SESSION = 2
-"""A client has its connection and two for datagrams, the server's end a connection and one."""
+"""A client has a connection and two sockets for datagrams, a session of the server one of each."""
 
 NO_GROUP = (
-    "The server's memory was not limited, which takes a control group that can be written: "
-    "multiple media were only dropped from the page cache before each run"
+    "The server's memory was not limited, because no control group can be written: multiple media "
+    "were only dropped from the page cache before each run"
 )
 
 OpenTestbed = Callable[[RunPlan], AbstractContextManager[Testbed]]
 
 
-class MediaRunner:
-    """Prepares runs of media servers, and owns their testbed."""
+class MediaRunner(MeasuredRunner[MediaSetup]):
+    """Prepares runs of media servers."""
+
+    plan_type, run_type = MediaPlan, MediaRun
 
     def __init__(self, open_testbed: OpenTestbed = open_testbed) -> None:
-        """A runner that finds its testbed with `open_testbed`."""
+        """A runner that opens its testbed with `open_testbed`."""
+        super().__init__()
         self._open = open_testbed
-        self._setup = ActiveSetup[MediaSetup]()
-
-    @property
-    def parameters(self) -> frozenset[str]:
-        """The parameters that its points may have."""
-        return parameters_of(MediaPlan)
-
-    def prepare(self, point: Point, seed: int, timeline: bool) -> Run:
-        """A run of that point; raises `ConfigurationError` when its parameters are wrong."""
-        return MediaRun(point, read_media_plan(point), self._setup)
 
     @contextmanager
     def set_up(self, points: tuple[Point, ...]) -> Iterator[SetupDescription]:
         """Set up the testbed and the media of `points`.
 
-        Raises `MachineLacks` when no testbed can be had or the media have no room, `RunFailed` when
-        they cannot be made, and `ConfigurationError` when the parameters of a point are wrong.
+        Raises `MachineLacks` when there is no testbed or no room for the media, `RunFailed` when
+        the media cannot be made, and `ConfigurationError` when the parameters of a point are wrong.
         """
-        plans = {point.name: read_media_plan(point) for point in points}
+        plans = {point.name: validated(MediaPlan, point) for point in points}
         left_out = impossible(plans)
         possible = [plan for name, plan in plans.items() if name not in left_out]
         if not possible:
@@ -82,15 +75,14 @@ class MediaRunner:
             setup = MediaSetup(testbed, media, memory, may_sample(known, possible))
             slowed = any(media.read_delay_ms(plan) for plan in possible)
             disk_fact = {"slow_disk": "emulated" if slowed else "none or the machine's own"}
-            found = facts(testbed, None, known)
-            found["limits"] = [*testbed.limits, *_sentences(media, memory, possible)]
+            found = facts(testbed, known, _sentences(media, memory, possible))
             found["disk_read_ms"] = media.read_ms
-            with self._setup.use(setup):
-                yield SetupDescription(identity(testbed, None) | disk_fact, found, left_out)
+            with self.using(setup):
+                yield SetupDescription(identity(testbed) | disk_fact, found, left_out)
 
 
 def _sentences(media: disk.Media, memory: MemoryGroup, plans: list[MediaPlan]) -> list[str]:
-    """The report's sentences about the disk and the memory."""
+    """Sentences about the disk and the memory for the report."""
     from_disk = [plan for plan in plans if plan.distribution == "multiple"]
     if not from_disk:
         return []
@@ -104,7 +96,7 @@ def impossible(plans: Mapping[str, MediaPlan]) -> dict[str, str]:
     for name, plan in plans.items():
         clients = SOCKETS_PER_CLIENT * min(plan.clients, CLIENTS_PER_PROCESS)
         needed = max(clients, SOCKETS_PER_SESSION * plan.clients) + DESCRIPTORS_BESIDE
-        # The agent raises the limit itself where it may; machines over ssh have their own.
+        # The agent raises the limit where it may; machines over ssh have their own limits.
         may_raise = os.geteuid() == 0 or plan.testbed == "ssh" or hard == resource.RLIM_INFINITY
         if needed > hard and not may_raise:
             reasons[name] = (

@@ -1,8 +1,8 @@
-"""The answers of the programs of one run of a media server as one observation.
+"""The reports of the programs of one run of a media server as one observation.
 
-The server's own counts are differences between two reports of it, at the edges of the window; what
-clients saw is of their whole time after the warm-up, which holds the window. Page faults and
-context switches are the server process's own. Cache misses are there only where a PMU counted them.
+The server's own counts are differences between two of its reports, at both ends of the window. The
+clients' results are over their whole time after the warm-up, which includes the window. Page faults
+and context switches are those of the server process. Cache misses are present only with a PMU.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ from perpacket.errors import RunFailed
 from perpacket.measure.media.plan import MediaPlan
 from perpacket.measure.media.programs import MIB
 from perpacket.measure.programs import Answer
-from perpacket.measure.web.summary import OTHERS_MOST, number, numbers, worst
-from perpacket.study.doubts import CLIENT_IDLE_LEAST
+from perpacket.measure.summary import frames, number, numbers, profile_doubts, sum_of, worst
 
 MISSES = "llc_misses_per_packet"
-"""What the profiler counts of the caches, by layer."""
+"""The profiler's count of cache misses, by layer."""
 
 COUNTS = {
     "packets_per_s": ("packets",),
@@ -31,77 +30,80 @@ COUNTS = {
     "voluntary_switches_per_s": ("context_switches", "voluntary"),
     "involuntary_switches_per_s": ("context_switches", "involuntary"),
 }
-"""Rates of the server: name in an observation, and where the server's report counts it."""
+"""Rates of the server: the name in an observation, and the path in the server's report."""
 
 WORST_OF = ("lateness_us", "start_up_ms")
 MEAN_OF = ("jitter_us", "mean_gap_difference_us")
-"""Of several processes of clients: quantiles cannot be averaged, means over streams can."""
+"""Values of several processes of clients: means over streams can be averaged, quantiles cannot."""
 
 SUMS = ("clients", "played", "timed_out", "failed", "packets", "lost", "reordered", "duplicates")
 
 
 @dataclass(frozen=True, slots=True)
 class MediaReports:
-    """The reports of the programs of one run, and how idle the processors were."""
+    """The reports of the programs of one run, and the idle shares of the processors."""
 
     before: Answer
     after: Answer
-    """The server's reports at the edges of the window."""
+    """The server's reports at both ends of the window."""
     profile: Answer
     loads: Sequence[Answer]
     server_idle: float
     client_idle: float
     threads: tuple[int, int]
-    """Of the server, before it had a client and at the end of the window."""
+    """The server's threads before the first client and at the end of the window."""
     read_delay_ms: int
     memory_limit_bytes: int | None
 
     def raw(self) -> dict[str, object]:
-        """The answers whole but for the single streams, by the names of their files."""
+        """The reports without the single streams, by the names of their files."""
         brief = [{name: load[name] for name in load if name != "streams"} for load in self.loads]
         server = {"before": self.before, "after": self.after}
         return {"profile": self.profile, "load": brief, "server": server}
 
 
-def summarize(plan: MediaPlan, answers: MediaReports) -> dict[str, object]:
-    """The observation; raises `RunFailed` when an answer lacks a required value."""
-    clients = _clients(answers.loads)
+def summarize(plan: MediaPlan, reports: MediaReports) -> dict[str, object]:
+    """The observation; raises `RunFailed` when a report lacks a required value."""
+    clients = _clients(reports.loads)
     result: dict[str, object] = {
         **clients,
-        **_server(answers),
-        "server_idle": answers.server_idle,
-        "client_idle": answers.client_idle,
-        "read_delay_ms": answers.read_delay_ms,
+        **_server(reports),
+        "server_idle": reports.server_idle,
+        "client_idle": reports.client_idle,
+        "read_delay_ms": reports.read_delay_ms,
         "media_mib": plan.media_bytes / MIB,
         "memory_limit_mib": (
-            None if answers.memory_limit_bytes is None else answers.memory_limit_bytes / MIB
+            None if reports.memory_limit_bytes is None else reports.memory_limit_bytes / MIB
         ),
-        "layers": numbers(answers.profile.get("layers")),
-        **_misses(answers.profile),
-        "backend": answers.profile.get("backend"),
-        "samples": answers.profile.get("samples"),
+        "layers": numbers(reports.profile.get("layers")),
+        **_misses(reports.profile),
+        "backend": reports.profile.get("backend"),
+        "samples": reports.profile.get("samples"),
     }
-    return result | {"doubts": _doubts(answers, clients)}
+    return result | {
+        "doubts": {
+            "content_wrong": number(clients["content_errors"]) > 0,
+            **profile_doubts(reports.profile, reports.client_idle, "categories", "other_programs"),
+        }
+    }
 
 
 def _clients(loads: Sequence[Answer]) -> dict[str, object]:
-    """What all clients saw."""
-    total: dict[str, float] = {
-        name: sum(number(load.get(name, 0)) for load in loads) for name in SUMS
-    }
+    """The results of all clients."""
+    total = {name: sum_of(loads, name) for name in SUMS}
     refused = sum(
         number(count) for load in loads for count in numbers(load.get("refused")).values()
     )
     played = total["played"]
-    came = total["packets"] + total["lost"]
+    expected = total["packets"] + total["lost"]
     found: dict[str, object] = {
         **total,
         "refused": refused,
         "not_playing_share": 1 - played / total["clients"] if total["clients"] else 0.0,
-        "throughput_mbps": sum(number(load.get("throughput_bps", 0)) for load in loads) / 1e6,
-        "loss_share": total["lost"] / came if came else 0.0,
-        "content_errors": sum(number(load.get("content_errors", 0)) for load in loads),
-        "client_cpu_s": sum(number(load.get("cpu_s", 0)) for load in loads),
+        "throughput_mbps": sum_of(loads, "throughput_bps") / 1e6,
+        "loss_share": total["lost"] / expected if expected else 0.0,
+        "content_errors": sum_of(loads, "content_errors"),
+        "client_cpu_s": sum_of(loads, "cpu_s"),
     }
     for name in WORST_OF:
         found[name] = worst([load.get(name) for load in loads])
@@ -111,7 +113,7 @@ def _clients(loads: Sequence[Answer]) -> dict[str, object]:
 
 
 def _mean(spreads: Sequence[tuple[Mapping[str, object], Answer]], played: float) -> object:
-    """The mean over all streams; None where none played."""
+    """The mean over all streams; `None` where none played."""
     if not played:
         return None
     # Clients of which none played have no mean.
@@ -120,16 +122,16 @@ def _mean(spreads: Sequence[tuple[Mapping[str, object], Answer]], played: float)
     return {"mean": total / played}
 
 
-def _server(answers: MediaReports) -> dict[str, object]:
-    """What the server did a second of the window, and what a packet took of its processor."""
-    window_s = _difference(answers, ("uptime_s",))
+def _server(reports: MediaReports) -> dict[str, object]:
+    """The server's rates over the window, and its processor time per packet."""
+    window_s = _difference(reports, ("uptime_s",))
     if window_s <= 0:
         raise RunFailed("no time passed between two reports of the server")
-    rates = {name: _difference(answers, path) / window_s for name, path in COUNTS.items()}
-    cpu_s = _difference(answers, ("cpu_s",))
+    rates = {name: _difference(reports, path) / window_s for name, path in COUNTS.items()}
+    cpu_s = _difference(reports, ("cpu_s",))
     packets = rates["packets_per_s"] * window_s
-    threads = answers.threads[1] - answers.threads[0]
-    playing = number(answers.after.get("playing", 0))
+    threads = reports.threads[1] - reports.threads[0]
+    playing = number(reports.after.get("playing", 0))
     switches = rates["voluntary_switches_per_s"] + rates["involuntary_switches_per_s"]
     return {
         **rates,
@@ -143,10 +145,10 @@ def _server(answers: MediaReports) -> dict[str, object]:
     }
 
 
-def _difference(answers: MediaReports, path: Sequence[str]) -> float:
-    """How much a count of the server grew over the window."""
+def _difference(reports: MediaReports, path: Sequence[str]) -> float:
+    """The growth of a count of the server over the window."""
     found = []
-    for report in (answers.before, answers.after):
+    for report in (reports.before, reports.after):
         value: object = report
         for name in path:
             value = value.get(name) if isinstance(value, Mapping) else None
@@ -155,28 +157,16 @@ def _difference(answers: MediaReports, path: Sequence[str]) -> float:
 
 
 def _misses(profile: Answer) -> dict[str, object]:
-    """Last-level misses of all layers; nothing where no PMU counted them."""
-    layers, packets = profile.get("layers"), numbers(profile.get("packets"))
+    """Last-level misses of all layers; empty where no PMU counted them."""
+    layers = profile.get("layers")
     costs = layers.values() if isinstance(layers, Mapping) else ()
     found = [cost.get(MISSES) for cost in costs if isinstance(cost, Mapping)]
     counted = [number(value) for value in found if value is not None]
     if not counted:
         return {}
-    frames = sum(number(packets.get(way, 0)) for way in ("sent", "received"))
     window_s = number(profile.get("window_s", 0))
     misses = sum(counted)
     return {
         "cache_misses_per_packet": misses,
-        "cache_misses_per_s": misses * frames / window_s if window_s else None,
-    }
-
-
-def _doubts(answers: MediaReports, clients: Mapping[str, object]) -> dict[str, bool]:
-    """What casts doubt on the run, each as a flag."""
-    others = numbers(numbers(answers.profile.get("categories")).get("other_programs"))
-    return {
-        "client_limited": answers.client_idle < CLIENT_IDLE_LEAST,
-        "content_wrong": number(clients["content_errors"]) > 0,
-        "samples_lost": number(answers.profile.get("lost", 0)) > 0,
-        "others_ran": number(others.get("share", 0)) > OTHERS_MOST,
+        "cache_misses_per_s": misses * frames(profile) / window_s if window_s else None,
     }

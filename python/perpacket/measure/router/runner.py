@@ -1,8 +1,8 @@
 """The router and its hosts while a study runs.
 
-Before the first run, `route check` checks every frame that the router forwards, over each plane
-that a point needs. The runner also tries whether the kernel allows XDP to forward, and live frames
-as load. Without them it uses the alternatives and reports that.
+Before the first run, `route check` checks every frame that the router forwards, over each plane of
+the points. The runner also tries whether the kernel allows XDP to forward, and live frames as load.
+Without them it uses the alternatives and reports that.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
 from perpacket.measure import programs
-from perpacket.measure.active_setup import ActiveSetup
+from perpacket.measure.plan import validated
 from perpacket.measure.router.plan import HOSTS, PlaneKind, RouterPlan
 from perpacket.measure.router.runs import (
     LIVE_LOWEST_PPS,
@@ -22,13 +22,12 @@ from perpacket.measure.router.runs import (
     RouterSetup,
     plane,
 )
-from perpacket.measure.web.plan import parameters_of, validated
-from perpacket.measure.web.runner import ProbeResult, facts, identity, probed
+from perpacket.measure.runner import MeasuredRunner, facts, identity, probed
 from perpacket.study.point import Point
-from perpacket.study.runner import Run, SetupDescription
+from perpacket.study.runner import SetupDescription
 
 CHECK_S = 120.0
-"""How long the oracle may take: it waits for frames that must not come."""
+"""Time limit of the oracle, which waits for frames that must not arrive."""
 
 OpenRouted = Callable[[RouterPlan], AbstractContextManager[RoutedTestbed]]
 
@@ -36,39 +35,32 @@ OpenRouted = Callable[[RouterPlan], AbstractContextManager[RoutedTestbed]]
 def open_routed(plan: RouterPlan) -> AbstractContextManager[RoutedTestbed]:
     """A router and four hosts in namespaces; raises `MachineLacks` where there are none.
 
-    Without TCP's time stamps a segment has the 40 bytes of headers that are published.
+    Without TCP's time stamps a segment has 40 bytes of headers, as published.
     """
-    from perpacket.measure import hosts as testbed
+    from perpacket.measure import hosts
 
     sysctls = {
         "net.ipv4.tcp_congestion_control": plan.congestion_control,
         "net.ipv4.tcp_timestamps": "0",
     }
     try:
-        return testbed.routed(HOSTS, sysctls=sysctls)
+        return hosts.routed(HOSTS, sysctls=sysctls)
     except MachineLacks as error:
         raise MachineLacks(
             f"a router needs hosts of its own: {error}",
-            "run as root (CAP_SYS_ADMIN and CAP_NET_ADMIN): nothing is routed on loopback",
+            "run as root (CAP_SYS_ADMIN and CAP_NET_ADMIN): loopback routes nothing",
         ) from error
 
 
-class RouterRunner:
-    """Prepares runs through a router, and owns the router."""
+class RouterRunner(MeasuredRunner[RouterSetup]):
+    """Prepares runs through a router."""
+
+    plan_type, run_type = RouterPlan, RouterRun
 
     def __init__(self, open_testbed: OpenRouted = open_routed) -> None:
-        """A runner that finds its testbed with `open_testbed`."""
+        """A runner that opens its testbed with `open_testbed`."""
+        super().__init__()
         self._open = open_testbed
-        self._setup = ActiveSetup[RouterSetup]()
-
-    @property
-    def parameters(self) -> frozenset[str]:
-        """The parameters that its points may have."""
-        return parameters_of(RouterPlan)
-
-    def prepare(self, point: Point, seed: int, timeline: bool) -> Run:
-        """A run of that point; raises `ConfigurationError` when its parameters are wrong."""
-        return RouterRun(point, validated(RouterPlan, point), self._setup)
 
     @contextmanager
     def set_up(self, points: tuple[Point, ...]) -> Iterator[SetupDescription]:
@@ -76,11 +68,11 @@ class RouterRunner:
         plans = {point.name: validated(RouterPlan, point) for point in points}
         with self._open(next(iter(plans.values()))) as testbed:
             lacks: dict[PlaneKind, str] = {}
-            judged: dict[str, object] = {}
+            verdicts: dict[str, object] = {}
             limits: list[str] = []
             for kind in dict.fromkeys(plan.plane for plan in plans.values()):
                 try:
-                    judged[kind], breach = judged_by_oracle(testbed, kind)
+                    verdicts[kind], breach = checked_by_oracle(testbed, kind)
                     limits += [breach] if breach else []
                 except MachineLacks as error:
                     lacks[kind] = f"the kernel allows no router in XDP here: {error}"
@@ -90,27 +82,15 @@ class RouterRunner:
                 limits += [lack] if lack else []
             left_out = {name: lacks[p.plane] for name, p in plans.items() if p.plane in lacks}
             known = probed(testbed.server)
-            with self._setup.use(RouterSetup(testbed, generator, known.may_sample)):
+            with self.using(RouterSetup(testbed, generator, known.may_sample)):
                 yield SetupDescription(
-                    identity(testbed, None) | {"generator": generator or None},
-                    facts_of(testbed, known, judged, limits),
+                    identity(testbed) | {"generator": generator or None},
+                    facts(testbed, known, limits) | {"oracle": verdicts},
                     left_out,
                 )
 
 
-def facts_of(
-    testbed: RoutedTestbed, known: ProbeResult, judged: dict[str, object], limits: list[str]
-) -> dict[str, object]:
-    """The facts of a router's testbed, with the verdict of the oracle."""
-    found = facts(testbed, None, known)
-    own = found["limits"]
-    return found | {
-        "limits": [*(own if isinstance(own, list) else []), *limits],
-        "oracle": judged,
-    }
-
-
-def judged_by_oracle(testbed: RoutedTestbed, kind: PlaneKind) -> tuple[str, str]:
+def checked_by_oracle(testbed: RoutedTestbed, kind: PlaneKind) -> tuple[str, str]:
     """Check the router's rules: a summary, and a sentence about the first breach.
 
     Raises `MachineLacks` where the plane is not allowed.
@@ -125,21 +105,17 @@ def judged_by_oracle(testbed: RoutedTestbed, kind: PlaneKind) -> tuple[str, str]
         answer: programs.Answer = json.loads(done.stdout)
     else:
         answer = programs.report_of("the oracle", router, done)
-    cases = answer.get("cases")
-    count = len(cases) if isinstance(cases, list) else 0
-    breaches = [
-        f"{case.get('case')}: {case.get('breach')}"
-        for case in (cases if isinstance(cases, list) else [])
-        if isinstance(case, dict) and case.get("breach")
-    ]
-    text = f"{count} cases, {len(breaches)} wrong"
+    found = answer.get("cases")
+    cases = found if isinstance(found, list) else []
+    breaches = [f"{case['case']}: {case['breach']}" for case in cases if case.get("breach")]
+    text = f"{len(cases)} cases, {len(breaches)} wrong"
     if not breaches:
         return text, ""
     return text, f"The router broke the rules over {kind} ({text}), first {breaches[0]}."
 
 
 def best_generator(testbed: RoutedTestbed) -> tuple[str, str]:
-    """The better way to make frames that the kernel allows, and a sentence where it is not live."""
+    """The best allowed generator of frames, and a sentence where it is not `live`."""
     sender = testbed.clients[0]
     sending, receiving = testbed.ports[:2]
     command = [

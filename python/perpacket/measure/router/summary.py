@@ -1,9 +1,8 @@
-"""The answers of a run through the router as one observation.
+"""The reports of a run through the router as one observation.
 
-A packet is a frame at one of the router's interfaces, received or sent, as everywhere; a forwarded
-packet is one that was sent again, so that it counts once. The router runs no program of its own:
-user code on its processors is that of others, takes no part in a packet's cost, and is a doubt
-where there is much of it.
+A packet is a frame that one of the router's interfaces received or sent. A forwarded packet is a
+sent frame, so it counts once. The router runs no program of its own: user code on its processors
+belongs to other programs. It is no part of a packet's cost, and a large share of it is a doubt.
 """
 
 from __future__ import annotations
@@ -14,15 +13,17 @@ from dataclasses import dataclass
 from perpacket.errors import RunFailed
 from perpacket.measure.programs import Answer
 from perpacket.measure.router.plan import RouterPlan
-from perpacket.measure.web.summary import (
-    CLOSURE_MOST,
-    GROUPS,
-    OTHERS_MOST,
+from perpacket.measure.summary import (
     RATE_KEPT_LEAST,
+    closure_doubt,
+    frames,
     number,
     numbers,
+    of_profile,
+    profile_doubts,
+    sum_of,
+    timed_layers,
 )
-from perpacket.study.doubts import CLIENT_IDLE_LEAST
 
 PAGE_BYTES = 4096
 """The unit of active memory, as published: `isa2003/46-page`."""
@@ -30,7 +31,7 @@ PAGE_BYTES = 4096
 
 @dataclass(slots=True)
 class Window:
-    """What was read over one window."""
+    """The measurements of one window."""
 
     profile: Answer
     loads: Sequence[Answer]
@@ -41,99 +42,59 @@ class Window:
 
 
 def summarize_tcp(plan: RouterPlan, window: Window) -> dict[str, object]:
-    """The observation; raises `RunFailed` when an answer lacks a required value."""
+    """The observation; raises `RunFailed` when a report lacks a required value."""
     profile = window.profile
-    if "layers" not in profile:
-        raise RunFailed("the profile has no layers: it is not the profile of this version")
-    window_s = number(profile.get("window_s", 0))
-    packets, carried = numbers(profile.get("packets")), numbers(profile.get("bytes"))
-    sent, received = number(packets.get("sent", 0)), number(packets.get("received", 0))
+    result: dict[str, object] = of_profile(profile)
+    window_s = number(result["window_s"])
+    sent = number(numbers(profile.get("packets")).get("sent", 0))
+    sent_bytes = number(numbers(profile.get("bytes")).get("sent", 0))
     if not window_s or not sent:
-        raise RunFailed("the router forwarded nothing while it was profiled")
-    goodput_bps = sum(number(load["goodput_bps"]) for load in window.loads)
+        raise RunFailed("the router forwarded nothing during the profile")
+    # In XDP on veth the sender's processors forward the frame, so the router's are not measured.
     forwards_here = plan.plane == "kernel"
-    result: dict[str, object] = {
-        "forwarded_mbps": number(carried.get("sent", 0)) * 8 / window_s / 1e6,
-        "goodput_mbps": goodput_bps / 1e6,
+    layers = timed_layers(profile, "forwarded_packet", sent)
+    layers.get("user", {}).pop("cpu_ns_per_forwarded_packet", None)
+    return result | {
+        "forwarded_mbps": sent_bytes * 8 / window_s / 1e6,
+        "goodput_mbps": sum(number(load["goodput_bps"]) for load in window.loads) / 1e6,
         "forwarded_packets_per_s": sent / window_s,
-        "packets_per_s": (sent + received) / window_s,
-        "mean_packet_bytes": number(carried.get("sent", 0)) / sent,
-        "interfaces": interfaces(profile, window_s),
+        "packets_per_s": frames(profile) / window_s,
+        "mean_packet_bytes": sent_bytes / sent,
+        "interfaces": _interfaces(profile, window_s),
         "context_switches_per_s": number(profile.get("context_switches", 0)) / window_s,
         "active_pages": window.active_bytes / PAGE_BYTES,
-        # In XDP on veth the frame's sender forwards it: the router's processors tell nothing then.
         "server_idle": window.router_idle if forwards_here else None,
         "router_user": window.router_user,
         "client_idle": window.hosts_idle,
-        "layers": layers(profile, sent) if forwards_here else None,
-        **{group: numbers(profile[group]) for group in GROUPS[1:] if group in profile},
+        "layers": layers if forwards_here else None,
         "drops": number(profile.get("drops", 0)),
-        "retransmissions": sum(number(load.get("retransmissions", 0)) for load in window.loads),
-        "backend": profile.get("backend"),
-        "samples": profile.get("samples"),
-        "unclaimed_share": profile.get("unclaimed_share"),
-        "window_s": window_s,
+        "retransmissions": sum_of(window.loads, "retransmissions"),
+        "doubts": profile_doubts(profile, window.hosts_idle, "layers", "user")
+        | closure_doubt(profile),
     }
-    return result | {"doubts": doubts(window)}
 
 
-def interfaces(profile: Answer, window_s: float) -> dict[str, object]:
+def _interfaces(profile: Answer, window_s: float) -> dict[str, object]:
     """Throughput of each of the router's interfaces, both ways, in Mb/s of whole frames."""
     counted = profile.get("interfaces")
-    found: dict[str, object] = {}
-    for name, counts in counted.items() if isinstance(counted, Mapping) else ():
-        if name == "lo":
-            continue
-        found[str(name)] = {
+    return {
+        str(name): {
             f"{way}_mbps": number(counts.get(f"bytes_{way}", 0)) * 8 / window_s / 1e6
             for way in ("received", "sent")
         }
-    return found
-
-
-def layers(profile: Answer, forwarded: float) -> dict[str, object]:
-    """The layers of the kernel with their time per forwarded packet; user code is not the router's.
-
-    Where counters were sampled there is no time: then a layer's is its share of the busy time.
-    """
-    busy_s = number(numbers(profile.get("closure")).get("stat_cpu_s", 0))
-    found: dict[str, object] = {}
-    for name, cost in numbers(profile["layers"]).items():
-        filled = dict(cost) if isinstance(cost, Mapping) else {}
-        cpu_s = filled.get("cpu_s")
-        if cpu_s is None:
-            cpu_s = number(filled.get("share", 0)) * busy_s
-        if name != "user":
-            filled["cpu_ns_per_forwarded_packet"] = number(cpu_s) * 1e9 / forwarded
-        found[name] = filled
-    return found
-
-
-def doubts(window: Window) -> dict[str, bool]:
-    """What casts doubt on the run, each as a flag."""
-    profile = window.profile
-    closure = numbers(profile.get("closure"))
-    differs = abs(number(closure.get("difference", 0)))
-    user = numbers(numbers(profile.get("layers")).get("user"))
-    return {
-        "client_limited": window.hosts_idle < CLIENT_IDLE_LEAST,
-        "samples_lost": number(profile.get("lost", 0)) > 0,
-        "others_ran": number(user.get("share", 0)) > OTHERS_MOST,
-        "closure_broken": differs > max(CLOSURE_MOST, number(closure.get("resolution", 0))),
+        for name, counts in (counted.items() if isinstance(counted, Mapping) else ())
+        if name != "lo"
     }
 
 
 def summarize_search(plan: RouterPlan, answer: Answer) -> dict[str, object]:
-    """The observation of a search; its throughput is missing where even the lowest rate failed."""
-    steps = answer.get("steps")
-    if not isinstance(steps, list) or not steps:
-        raise RunFailed("the search made no trial")
+    """The observation of a search, without a throughput where even the lowest rate failed."""
+    steps = _steps(answer)
     found = answer.get("throughput_pps")
     failed = answer.get("failed_pps")
-    frame_bits = 8 * plan.frame_bytes
     return {
         "throughput_pps": found,
-        "throughput_mbps": None if found is None else number(found) * frame_bits / 1e6,
+        "throughput_mbps": None if found is None else number(found) * 8 * plan.frame_bytes / 1e6,
         "failed_pps": failed,
         "loss_at_failed": loss_at(steps, failed),
         "trials": len(steps),
@@ -144,11 +105,8 @@ def summarize_search(plan: RouterPlan, answer: Answer) -> dict[str, object]:
 
 
 def summarize_loss(plan: RouterPlan, answer: Answer) -> dict[str, object]:
-    """The observation of one trial: what of an offered rate was lost."""
-    steps = answer.get("steps")
-    if not isinstance(steps, list) or not steps or not isinstance(steps[-1], Mapping):
-        raise RunFailed("the trial was not made")
-    step = steps[-1]
+    """The observation of one trial: the loss at an offered rate."""
+    step = _steps(answer)[-1]
     sent, duration_s = number(step.get("sent")), number(step.get("duration_s"))
     return {
         "loss": number(step.get("loss")),
@@ -162,11 +120,16 @@ def summarize_loss(plan: RouterPlan, answer: Answer) -> dict[str, object]:
     }
 
 
-def loss_at(steps: Sequence[object], rate_pps: object) -> float | None:
+def _steps(answer: Answer) -> list[Answer]:
+    """The trials of a search; raises `RunFailed` when there are none."""
+    steps = answer.get("steps")
+    found: list[Answer] = steps if isinstance(steps, list) else []
+    if not found:
+        raise RunFailed("the search made no trial")
+    return found
+
+
+def loss_at(steps: Sequence[Answer], rate_pps: object) -> float | None:
     """The greatest loss among the trials at a rate."""
-    lost = [
-        number(step["loss"])
-        for step in steps
-        if isinstance(step, Mapping) and step.get("rate_pps") == rate_pps
-    ]
+    lost = [number(step["loss"]) for step in steps if step.get("rate_pps") == rate_pps]
     return max(lost, default=None)

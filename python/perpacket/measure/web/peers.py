@@ -1,9 +1,9 @@
-"""nginx and Apache as servers under test: where they are, and what makes the comparison fair.
+"""nginx and Apache as servers under test, configured for a fair comparison.
 
-Each has a worker a processor of the server, logs nothing, keeps connections for as long as clients
-want, sends files by sendfile, and asks anew whether a file changed as seldom as ours does where it
-can. Apache runs its event MPM with a thread for every client. Their configuration is written into
-the study's own folder; they run in the foreground and are ours to end.
+Each has one worker per processor, writes no log, keeps connections open as long as clients want,
+sends files with sendfile, and checks files for changes as rarely as our server where it can. Apache
+runs its event MPM with a thread for every client. Their configuration is in the study's own folder.
+They run in the foreground, so that the run can stop them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import socket
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -22,13 +21,13 @@ from perpacket.measure.web.plan import Plan
 PeerKind = Literal["nginx", "apache"]
 
 FIND_S = 30.0
-"""How long looking for a program may take."""
+"""Time limit of the search for a program."""
 
 DESCRIPTORS = 16_384
-"""Connections a worker of nginx may hold."""
+"""Descriptors that a worker of nginx may open."""
 
 LEAST_THREADS = 64
-"""Threads of an Apache process, and of our pools, however few clients there are."""
+"""Least threads of an Apache process, as in our pools."""
 
 FIND = {
     "nginx": "PATH=$PATH:/usr/sbin:/usr/local/sbin; command -v nginx",
@@ -41,7 +40,7 @@ done
 exit 1
 """,
 }
-"""Prints the program, and for Apache the folder of its modules: Debian's name and Fedora's."""
+"""Prints the path of the program, and for Apache the folder of its modules."""
 
 NGINX = """\
 daemon off;
@@ -107,33 +106,27 @@ DocumentRoot {root}
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Started:
-    """How to start a server, and where it will answer."""
-
-    command: list[str]
-    url: str
-
-
 def lack(host: Host, kind: PeerKind) -> str:
-    """Why a server cannot be measured on a host; empty when it can."""
+    """Why a server cannot run on a host; empty when it can."""
     if find(host, kind):
         return ""
-    named = {"nginx": "nginx", "apache": "Apache with its event MPM"}[kind]
+    name = {"nginx": "nginx", "apache": "Apache with its event MPM"}[kind]
     package = {"nginx": "nginx-light", "apache": "apache2-bin"}[kind]
-    return f"there is no {named} on {host.name}: install it (Debian: {package})"
+    return f"there is no {name} on {host.name}: install it (Debian: {package})"
 
 
 def find(host: Host, kind: PeerKind) -> list[str]:
-    """The program, and for Apache its modules' folder; empty where there is none."""
+    """The program, and for Apache the folder of its modules; empty where there is none."""
     done = host.run(["sh", "-c", FIND[kind]], timeout_s=FIND_S)
     return done.stdout.split() if done.returncode == 0 else []
 
 
-def prepare(host: Host, kind: PeerKind, plan: Plan, root: str, folder: str) -> Started:
-    """Write a server's configuration into `folder` on its host; how to start it.
+def prepare(
+    host: Host, kind: PeerKind, plan: Plan, root: str, folder: str
+) -> tuple[list[str], str]:
+    """Write a server's configuration into `folder` on its host; its command and its URL.
 
-    Raises `RunFailed` when it is not there.
+    Raises `RunFailed` when the server is not installed.
     """
     found = find(host, kind)
     if not found:
@@ -149,11 +142,11 @@ def prepare(host: Host, kind: PeerKind, plan: Plan, root: str, folder: str) -> S
         "nginx": [found[0], "-p", folder, "-c", file, "-e", "stderr"],
         "apache": [found[0], "-D", "FOREGROUND", "-f", file],
     }[kind]
-    return Started(command, f"http://{host.address}:{port}")
+    return command, f"http://{host.address}:{port}"
 
 
 def free_port() -> int:
-    """A port that is free on this machine, and most likely on others: they say if it is not."""
+    """A port that is free on this machine, and probably on others: a server fails if it is not."""
     with socket.socket() as probe:
         probe.bind(("", 0))
         return int(probe.getsockname()[1])
@@ -189,7 +182,7 @@ def _apache(host: Host, plan: Plan, root: str, folder: str, port: int, found: li
 
 
 def _group_of_nobody(host: Host) -> str:
-    """The group of the user that servers become: `nogroup` at Debian, `nobody` elsewhere."""
+    """The group of the servers' user `nobody`: `nogroup` on Debian, `nobody` elsewhere."""
     done = host.run(["id", "-gn", "nobody"], timeout_s=FIND_S)
     return done.stdout.strip() or "nogroup"
 

@@ -1,0 +1,128 @@
+"""Plans: the parameters of one run, read from its point.
+
+A point stores its parameters as text, so `config.toml` describes a run completely and a resumed
+study runs with the same values.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from perpacket.errors import ConfigurationError
+from perpacket.study.parameters import OPTIONS
+from perpacket.study.point import Point
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+ProfiledT = TypeVar("ProfiledT", bound="ProfiledPlan")
+
+NetworkKind = Literal["direct", "delayed"]
+EventsKind = Literal["best", "clock", "counters", "accounts", "any"]
+TestbedKind = Literal["auto", "loopback", "namespaces", "ssh"]
+
+LEAD_S = 0.1
+"""Time between the warm-up and the profile: the load starts within it."""
+
+TAIL_S = 30.0
+"""The load could run this much longer than the profile. It is stopped when the profile is complete.
+So the whole profile has load, however late a busy machine starts it."""
+
+OVERHEAD_S = 0.6
+"""Approximate time to start and stop the programs, for the estimate of the remaining time."""
+
+
+class ProfiledPlan(BaseModel):
+    """The times and the profile of a run; the alias is the name in the point."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+    congestion_control: str = Field(alias="network.congestion_control", default="reno")
+    """Set where the hosts have network namespaces; elsewhere the machine's setting stays. The
+    published machines had Reno, and every kernel allows it in a network namespace."""
+    duration_s: float = Field(alias="run.duration_s", default=4.0, gt=0, allow_inf_nan=False)
+    warmup_s: float = Field(alias="run.warmup_s", default=1.0, ge=0, allow_inf_nan=False)
+    profile_frequency_hz: int = Field(alias="profile.frequency_hz", default=499, ge=1, le=20_000)
+    """Higher than for a server in production: short runs need the samples. In a virtual machine it
+    adds some per cent to the cost of every point."""
+    profile_events: EventsKind = Field(alias="profile.events", default="best")
+    """`accounts` has user, kernel and interrupt time without layers, where perf is forbidden. `any`
+    is `best` where perf is allowed and `accounts` elsewhere, for studies that need no layers."""
+
+    @property
+    def window_s(self) -> float:
+        """Length of the measured window."""
+        return self.duration_s
+
+    @property
+    def load_s(self) -> float:
+        """How long the load would run after its warm-up."""
+        return LEAD_S + self.window_s + TAIL_S
+
+    @property
+    def expected_s(self) -> float:
+        """Approximate time of the run."""
+        return self.warmup_s + LEAD_S + self.window_s + OVERHEAD_S
+
+
+class RunPlan(ProfiledPlan):
+    """The hosts of a run with one server and its clients."""
+
+    network: NetworkKind = Field(alias="network.kind", default="direct")
+    """All points along latency use the delayed network, points without latency too: otherwise those
+    would differ from the others in more than latency."""
+    testbed: TestbedKind = Field(alias="testbed.kind", default="auto")
+    server_host: str = Field(alias="testbed.server_host", default="")
+    client_hosts: str = Field(alias="testbed.client_hosts", default="")
+    """Machines as `user@host`, separated by commas."""
+
+    @model_validator(mode="after")
+    def has_hosts(self) -> Self:
+        """Server and clients are named together, and only for machines reached over ssh."""
+        host, clients = named("testbed.server_host"), named("testbed.client_hosts")
+        if (self.testbed == "ssh") != bool(self.server_host):
+            raise ValueError(f"expected {host} for {named('testbed.kind')} ssh, and only for it")
+        if bool(self.server_host) != bool(self.client_hosts):
+            raise ValueError(f"expected {host} and {clients} together, or neither")
+        return self
+
+
+def named(parameter: str) -> str:
+    """A parameter as the user knows it: `--duration (run.duration_s)` where it has an option."""
+    option = OPTIONS.get(parameter)
+    return f"{option} ({parameter})" if option else parameter
+
+
+def with_available_events(plan: ProfiledT, may_sample: bool) -> ProfiledT:
+    """The plan with `any` replaced by the best events that the server's machine can sample."""
+    if plan.profile_events != "any":
+        return plan
+    events: EventsKind = "best" if may_sample else "accounts"
+    return plan.model_copy(update={"profile_events": events})
+
+
+def parameters_of(model: type[BaseModel]) -> frozenset[str]:
+    """The parameters that a plan has."""
+    return frozenset(str(field.alias) for field in model.model_fields.values())
+
+
+def validated(model: type[ModelT], point: Point) -> ModelT:
+    """The plan of a point; a later value of a parameter replaces an earlier one.
+
+    Raises `ConfigurationError` naming the parameter and what was expected.
+    """
+    try:
+        return model.model_validate(dict(point.overrides))
+    except ValidationError as error:
+        problem = error.errors()[0]
+        name = ".".join(str(part) for part in problem["loc"])
+        text = problem["msg"].removeprefix("Value error, ")
+        if problem["type"] == "extra_forbidden":
+            text = "the runs of this study have no such parameter"
+        value = dict(point.overrides).get(name, "")
+        raise ConfigurationError(
+            f"point {point.name}: {named(name)} = {value}: {text}" if name else text,
+            parameter=name,
+            value=value,
+            hint="`perpacket study run --help` lists the parameters",
+        ) from None

@@ -1,0 +1,123 @@
+"""The agent's web server, loads and bulk sender on a host, and the commands of other servers."""
+
+from __future__ import annotations
+
+import shlex
+
+from perpacket.errors import ConfigurationError
+from perpacket.measure.hosts.contract import Host
+from perpacket.measure.plan import named
+from perpacket.measure.programs import bulk_sender, cpu_list
+from perpacket.measure.web.plan import SEGMENT_BYTES, Plan
+
+REPORT_PATH = "/.perpacket/report"
+"""The path at which `serve web` returns its own counts."""
+
+
+def serve_web(host: Host, plan: Plan, root: str) -> list[str]:
+    """The server under test, on a port of its own choice."""
+    # Outside the root, so that posted data is not served.
+    posts = ("--routes", "--post-log", f"{root}.posts") if plan.kind == "specweb99" else ()
+    return [
+        *(host.agent(), "serve", "web", "--root", root, "--listen", f"{host.address}:0"),
+        *("--cpus", cpu_list(host.cpus), "--architecture", plan.architecture),
+        *(("--threads", str(plan.server_threads)) if plan.server_threads else ()),
+        *(*posts, "--format", "json"),
+    ]
+
+
+def foreign_server(host: Host, plan: Plan, root: str) -> list[str]:
+    """The command of another server, as the user wrote it."""
+    return [_filled(word, host, root) for word in words_of(plan.server_command)]
+
+
+def words_of(command: str) -> list[str]:
+    """The words of a server's command; raises `ConfigurationError` for an unclosed quote."""
+    try:
+        return shlex.split(command)
+    except ValueError as error:
+        raise ConfigurationError(
+            f"{named('server.command')} {command}: {str(error).lower()}",
+            parameter="server.command",
+            value=command,
+        ) from None
+
+
+def foreign_url(host: Host, plan: Plan) -> str:
+    """The URL of that server."""
+    return _filled(plan.server_url, host, "").rstrip("/")
+
+
+def _filled(text: str, host: Host, root: str) -> str:
+    values = {"{root}": root, "{address}": host.address, "{cpus}": cpu_list(host.cpus)}
+    for name, value in values.items():
+        text = text.replace(name, value)
+    return text
+
+
+def load_http(
+    host: Host, plan: Plan, url: str, part: tuple[int, int], seed: int, trace: str
+) -> list[str]:
+    """Load on a web server; `part` is the number of this client, from 1, and of how many.
+
+    Each client gets the whole load as options and runs its part.
+    """
+    index, count = part
+    command = [host.agent(), "load", "http", url + load_path(plan)]
+    connections = ["--connections", str(plan.connections)]
+    match plan.kind:
+        case "surge":
+            command += ["--workload", "surge", "--users", str(plan.users)]
+        case "specweb99":
+            command += ["--workload", "specweb99", *connections]
+            # Other servers have no dynamic operations.
+            command += [] if plan.is_foreign else ["--dynamic"]
+        case "trace":
+            command += ["--workload", "trace", "--trace", trace, *connections]
+        case _:
+            command += ["--workload", "file", *connections]
+    if not plan.keep_alive:
+        command += ["--http", "1.0", "--keep-alive", "0"]
+    if count > 1:
+        command += ["--shard", f"{index}/{count}"]
+    return [*command, "--seed", str(seed), *_window(plan, host)]
+
+
+def load_path(plan: Plan) -> str:
+    """The path of a load of one file; other loads choose their paths."""
+    return f"/{file_name(plan.size_bytes)}" if plan.kind == "file" else "/"
+
+
+def file_name(size_bytes: int) -> str:
+    """The name of a file of that size."""
+    return f"file-{size_bytes}.bin"
+
+
+def _part_of(whole: int, index: int, count: int) -> int:
+    """Part `index`, from 1, of a whole number split as evenly as possible; at least 1."""
+    return max(1, whole * index // count - whole * (index - 1) // count)
+
+
+def _window(plan: Plan, host: Host) -> list[str]:
+    return [
+        *("--warmup", f"{plan.warmup_s:g}", "--duration", f"{plan.load_s:g}"),
+        *("--cpus", cpu_list(host.cpus), "--format", "json"),
+    ]
+
+
+def stream_far_end(host: Host) -> list[str]:
+    """The receiver of the bulk sender."""
+    listen = ["--listen", f"{host.address}:0", "--cpus", cpu_list(host.cpus)]
+    return [host.agent(), "load", "stream", *listen, "--format", "json"]
+
+
+def stream_sender(host: Host, plan: Plan, to: str, part: tuple[int, int]) -> list[str]:
+    """The bulk sender under test: one per far end, with its part of the connections."""
+    index, count = part
+    connections = _part_of(plan.connections, index, count)
+    rate_bps = round(plan.rate_mbps * 1e6 * connections / plan.connections)
+    return [
+        *bulk_sender(host, to, connections, SEGMENT_BYTES),
+        *(("--bit-rate", str(rate_bps)) if rate_bps else ()),
+        *_window(plan, host),
+    ]
