@@ -1,0 +1,142 @@
+"""Where a setting is: a network namespace, and an interface in it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import socket
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+from perpacket.errors import ConfigurationError, MachineLacks
+from perpacket.measure.hosts.process import enter_network
+
+T = TypeVar("T")
+
+OWN_NAMESPACE = Path("/proc/self/ns/net")
+NAMED_NAMESPACES = Path("/run/netns")
+
+CLONE_NEWNS = 0x0002_0000
+"""Mount namespaces, of include/uapi/linux/sched.h."""
+
+MS_REC_SLAVE = 0x4000 | 0x80000
+"""MS_REC | MS_SLAVE of mount(2): mounts of the thread do not reach other namespaces."""
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A network namespace by a file that refers to it, and an interface; empty for none."""
+
+    interface: str = ""
+    namespace: Path | None = None
+    """None: that of this process."""
+
+    @classmethod
+    def of(cls, pid: int | None = None, interface: str = "") -> Place:
+        """The namespace of a process; raises `ConfigurationError` or `MachineLacks`."""
+        if pid is None:
+            return cls(interface)
+        file = Path(f"/proc/{pid}/ns/net")
+        try:
+            own = file.stat().st_ino == OWN_NAMESPACE.stat().st_ino
+        except FileNotFoundError:
+            raise ConfigurationError(
+                f"--pid {pid}: there is no such process",
+                parameter="--pid",
+                value=str(pid),
+                allowed="expected the number of a process that runs, as `pidof` prints it",
+            ) from None
+        except PermissionError:
+            raise MachineLacks(
+                f"the network namespace of process {pid} cannot be read", "be root"
+            ) from None
+        return cls(interface, None if own else file)
+
+    @property
+    def inode(self) -> int:
+        """The number of the namespace, which lasts as long as the namespace."""
+        return (self.namespace or OWN_NAMESPACE).stat().st_ino
+
+    def pinned(self) -> Place:
+        """The same place by an open descriptor, which keeps the namespace alive."""
+        if self.namespace is None:
+            return self
+        descriptor = os.open(self.namespace, os.O_RDONLY | os.O_CLOEXEC)
+        return replace(self, namespace=Path(f"/proc/self/fd/{descriptor}"))
+
+    def inside(self, function: Callable[[], T]) -> T:
+        """The result of `function`, called in the namespace, with that namespace's sysfs.
+
+        A namespace belongs to a thread, so another thread enters it and ends there.
+        """
+        if self.namespace is None:
+            return function()
+        results: list[T] = []
+        errors: list[BaseException] = []
+
+        def work() -> None:
+            try:
+                assert self.namespace is not None
+                enter(self.namespace)
+                results.append(function())
+            except BaseException as error:
+                errors.append(error)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        if errors:
+            raise errors[0]
+        return results[0]
+
+    def check_interface(self) -> None:
+        """Raise `ConfigurationError` unless the place names an interface that exists."""
+        present = self.inside(lambda: [name for _, name in socket.if_nameindex()])
+        if self.interface not in present:
+            what = f"there is no {self.interface}" if self.interface else "an interface is needed"
+            raise ConfigurationError(
+                f"--interface {self.interface}: {what}".replace(" :", ":"),
+                parameter="--interface",
+                value=self.interface,
+                allowed=f"expected one of {', '.join(sorted(present))}",
+            )
+
+
+def enter(namespace: Path) -> None:
+    """Move the calling thread to a network namespace, and mount the sysfs of that namespace.
+
+    /proc/sys follows the thread. /sys/class/net follows the mount, as `ip netns exec` knows too.
+    """
+    descriptor = os.open(namespace, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        enter_network(descriptor)
+    finally:
+        os.close(descriptor)
+    _check(_libc.unshare(CLONE_NEWNS))
+    _check(_libc.mount(b"none", b"/", None, MS_REC_SLAVE, None))
+    _check(_libc.mount(b"sysfs", b"/sys", b"sysfs", 0, None))
+
+
+def _check(status: int) -> None:
+    if status != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def find(inode: int, interface: str) -> Place | None:
+    """The place in the namespace of that number; None if the namespace is gone."""
+    if OWN_NAMESPACE.stat().st_ino == inode:
+        return Place(interface)
+    names = list(NAMED_NAMESPACES.iterdir()) if NAMED_NAMESPACES.is_dir() else []
+    for file in (*names, *Path("/proc").glob("[0-9]*/ns/net")):
+        try:
+            if file.stat().st_ino == inode:
+                return Place(interface, file)
+        except OSError:
+            continue
+    return None

@@ -1,0 +1,92 @@
+"""Settings that can be read, written and restored: a module for each kind.
+
+A change of the catalogue has a table `[setting]`; its `kind` names the class here. Values are text,
+in one form each: `normal` returns the form in which the kernel reports a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Protocol
+
+from perpacket.advise.place import Place
+from perpacket.errors import ConfigurationError
+
+
+class Setting(Protocol):
+    """One thing that can be read and written.
+
+    `read`, `check` and `write` raise `MachineLacks` if the machine lacks the thing or the right to
+    it, `ConfigurationError` if the value is wrong, and `Gone` if the interface no longer exists.
+    """
+
+    place: Place
+    is_readable: bool
+    """Whether `read` reports the present state; commands cannot."""
+
+    def title(self) -> str:
+        """A name for people: `tx-tcp-segmentation of eth0`."""
+        ...
+
+    def read(self) -> str:
+        """The present value."""
+        ...
+
+    def normal(self, value: str) -> str:
+        """A value in the form that `read` returns."""
+        ...
+
+    def check(self, value: str) -> None:
+        """Raise an error unless the value can be written, and the present one restored."""
+        ...
+
+    def write(self, value: str) -> None:
+        """Set the value."""
+        ...
+
+    def command(self, value: str) -> str:
+        """The shell command that sets the value."""
+        ...
+
+    def permanent(self, value: str) -> str | None:
+        """How to set the value at each start of the machine; None if there is no such way."""
+        ...
+
+    def record(self) -> dict[str, str]:
+        """The table that opens the setting again."""
+        ...
+
+
+class Gone(Exception):
+    """The interface or the namespace of a setting no longer exists."""
+
+
+KINDS = {
+    "ethtool-feature": "ethtool:Feature",
+    "ethtool-coalesce": "ethtool:Coalescing",
+    "ethtool-channels": "ethtool:Channels",
+    "sysctl": "files:Sysctl",
+    "file": "files:Files",
+    "file-mask": "files:Masks",
+    "irq-affinity": "files:Affinity",
+    "link-mtu": "link:Mtu",
+    "qdisc": "qdisc:Discipline",
+    "route": "route:RouteAttribute",
+    "nft-rules": "nft:Rules",
+    "command": "commands:Command",
+}
+"""The module and class of each kind."""
+
+
+def open(table: Mapping[str, str], place: Place) -> Setting:  # noqa: A001 - as in gzip
+    """The setting of a `[setting]` table; raises `ConfigurationError` for an unknown kind."""
+    options = dict(table)
+    kind = options.pop("kind", "")
+    if kind not in KINDS:
+        raise ConfigurationError(
+            f"setting: kind {kind!r}: expected one of {', '.join(KINDS)}", parameter="kind"
+        )
+    module, _, name = KINDS[kind].partition(":")
+    opener: Callable[..., Setting] = getattr(import_module(f"{__name__}.{module}"), name)
+    return opener(place, **options)

@@ -1,0 +1,184 @@
+"""Settings of an interface that ethtool(8) shows: features, coalescing, channels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any, TypeVar
+
+from perpacket.advise.place import Place
+from perpacket.advise.settings.refusals import refusals
+from perpacket.errors import ConfigurationError, MachineLacks
+
+T = TypeVar("T")
+
+SWITCHES = {"on": True, "off": False}
+
+
+class _Interface:
+    """A setting of an interface, reached by pyroute2's ethtool."""
+
+    is_readable = True
+    shown = ""
+    """The name of the thing for people."""
+
+    def __init__(self, place: Place) -> None:
+        """A setting of the place's interface."""
+        place.check_interface()
+        self.place = place
+
+    def title(self) -> str:
+        """The setting and its interface."""
+        return f"{self.shown} of {self.place.interface}"
+
+    def normal(self, value: str) -> str:
+        """Values have one form."""
+        return value
+
+    def permanent(self, value: str) -> str | None:
+        """A systemd.link(5) file has the same settings, under other names."""
+        return (
+            f"run at each start, as from a unit of systemd or a file in /etc/network/if-up.d: "
+            f"{self.command(value)}"
+        )
+
+    def command(self, value: str) -> str:
+        """The shell command that sets the value."""
+        raise NotImplementedError
+
+    def call(self, value: str, function: Callable[[Any], T]) -> T:
+        """Call `function` with an ethtool inside the namespace."""
+
+        def inside() -> T:
+            from pyroute2.ethtool import Ethtool
+
+            with closing(Ethtool()) as ethtool:
+                return function(ethtool)
+
+        with refusals(self.title(), value):
+            return self.place.inside(inside)
+
+
+class Feature(_Interface):
+    """A feature by its name in `ethtool -k`, such as `tx-tcp-segmentation`: `on` or `off`."""
+
+    def __init__(self, place: Place, feature: str) -> None:
+        """The feature of the place's interface."""
+        super().__init__(place)
+        self.feature = self.shown = feature
+
+    def read(self) -> str:
+        """`on` or `off`."""
+        return self.call("", lambda ethtool: "on" if self._entry(ethtool)[1].enable else "off")
+
+    def check(self, value: str) -> None:
+        """Refuse other values, fixed features, and a lack of rights."""
+        if value not in SWITCHES:
+            raise ConfigurationError(f"{self.title()} = {value}: expected on or off", value=value)
+
+        def changeable(ethtool: Any) -> bool:
+            return bool(self._entry(ethtool)[1].available)
+
+        if self.read() != value and not self.call("", changeable):
+            raise MachineLacks(f"{self.title()}: the driver does not permit a change (fixed)")
+        self.write(self.read())
+
+    def write(self, value: str) -> None:
+        """Switch the feature."""
+
+        def switch(ethtool: Any) -> None:
+            features, entry = self._entry(ethtool)
+            entry.enable = SWITCHES[value]
+            ethtool.set_features(self.place.interface, features)
+
+        self.call(value, switch)
+
+    def command(self, value: str) -> str:
+        """`ethtool -K`."""
+        return f"ethtool -K {self.place.interface} {self.feature} {value}"
+
+    def record(self) -> dict[str, str]:
+        """The table that opens the setting again."""
+        return {"kind": "ethtool-feature", "feature": self.feature}
+
+    def _entry(self, ethtool: Any) -> tuple[Any, Any]:
+        features = ethtool.get_features(self.place.interface)
+        entry = features.features.get(self.feature)
+        if entry is None:
+            raise MachineLacks(f"{self.place.interface} has no feature {self.feature}")
+        return features, entry
+
+
+class _Parameter(_Interface):
+    """A number in a group of parameters, such as `rx-usecs` of the coalescing."""
+
+    group = flag = ""
+
+    def __init__(self, place: Place, parameter: str) -> None:
+        """The parameter of the place's interface, by its name in ethtool(8)."""
+        super().__init__(place)
+        self.parameter = self.shown = parameter
+
+    @property
+    def attribute(self) -> str:
+        """The name of the parameter in pyroute2."""
+        raise NotImplementedError
+
+    def read(self) -> str:
+        """The number; raises `MachineLacks` if the driver does not have it."""
+
+        def value(ethtool: Any) -> object:
+            found = getattr(ethtool, f"get_{self.group}")(self.place.interface)
+            numbers = found if isinstance(found, dict) else found._asdict()
+            return numbers.get(self.attribute)
+
+        found = self.call("", value)
+        if found is None:
+            raise MachineLacks(f"{self.title()}: the driver does not report it")
+        return str(found)
+
+    def check(self, value: str) -> None:
+        """Refuse what is no number, and a lack of rights."""
+        if not value.isdigit():
+            raise ConfigurationError(f"{self.title()} = {value}: expected a number", value=value)
+        self.write(self.read())
+
+    def write(self, value: str) -> None:
+        """Set the number."""
+
+        def change(ethtool: Any) -> None:
+            numbers = {self.attribute: int(value)}
+            getattr(ethtool, f"set_{self.group}")(self.place.interface, numbers)
+
+        self.call(value, change)
+
+    def command(self, value: str) -> str:
+        """`ethtool -C` or `ethtool -L`."""
+        return f"ethtool {self.flag} {self.place.interface} {self.parameter} {value}"
+
+    def record(self) -> dict[str, str]:
+        """The table that opens the setting again."""
+        return {"kind": f"ethtool-{self.group}", "parameter": self.parameter}
+
+
+class Coalescing(_Parameter):
+    """Interrupt coalescing: `ethtool -C`."""
+
+    group, flag = "coalesce", "-C"
+
+    @property
+    def attribute(self) -> str:
+        """`rx-usecs` is `rx_coalesce_usecs` in struct ethtool_coalesce."""
+        way, _, rest = self.parameter.partition("-")
+        return f"{way}_coalesce_{rest.replace('-', '_')}"
+
+
+class Channels(_Parameter):
+    """The number of queues: `ethtool -L`."""
+
+    group, flag = "channels", "-L"
+
+    @property
+    def attribute(self) -> str:
+        """`combined` is `combined_count` in struct ethtool_channels."""
+        return f"{self.parameter}_count"

@@ -1,0 +1,222 @@
+"""Settings that are files of the kernel: sysctls, and masks and numbers in sysfs and procfs."""
+
+from __future__ import annotations
+
+import os
+from glob import glob
+from pathlib import Path
+
+from perpacket.advise.place import Place
+from perpacket.advise.settings.refusals import refusals
+from perpacket.errors import ConfigurationError, MachineLacks
+
+SEPARATOR = ";"
+"""Between the values of several files, if they differ."""
+
+MARK = "mask:"
+"""Before a mask, because `3` is also a list of processors."""
+
+ALLOWED_CONTROLS = "/proc/sys/net/ipv4/tcp_available_congestion_control"
+
+
+class Files:
+    """One value in every file that a pattern matches; `{interface}` is the place's."""
+
+    kind = "file"
+    is_readable = True
+
+    def __init__(self, place: Place, path: str) -> None:
+        """The files of the place's namespace."""
+        if "{interface}" in path:
+            place.check_interface()
+        self.place, self.pattern = place, path
+
+    def title(self) -> str:
+        """The path."""
+        return self.pattern.replace("{interface}", self.place.interface)
+
+    def paths(self) -> list[str]:
+        """The files, inside the namespace; raises `MachineLacks` without any."""
+        found = sorted(glob(self.title()))
+        if not found:
+            raise MachineLacks(f"{self.title()}: there is no such file on this machine")
+        return found
+
+    def read(self) -> str:
+        """The value of all files, or one for each with `;` between them."""
+
+        def inside() -> list[str]:
+            return [" ".join(Path(path).read_text().split()) for path in self.paths()]
+
+        with refusals(self.title()):
+            values = self.place.inside(inside)
+        return values[0] if len(set(values)) == 1 else SEPARATOR.join(values)
+
+    def normal(self, value: str) -> str:
+        """Spaces between numbers, as `read` returns them."""
+        return " ".join(value.split())
+
+    def written(self, value: str) -> str:
+        """The text that is written for a value."""
+        return self.normal(value)
+
+    def check(self, value: str) -> None:
+        """Refuse what cannot be restored: the present value is written over itself."""
+        self.write(self.read())
+
+    def write(self, value: str) -> None:
+        """Write the value, or each part to its file."""
+        parts = self.written(value).split(SEPARATOR)
+
+        def inside() -> None:
+            paths = self.paths()
+            values = parts if len(parts) == len(paths) else parts * len(paths)
+            for path, each in zip(paths, values, strict=False):
+                descriptor = os.open(path, os.O_WRONLY)
+                try:
+                    os.write(descriptor, each.encode() + b"\n")
+                finally:
+                    os.close(descriptor)
+
+        with refusals(self.title(), value):
+            self.place.inside(inside)
+
+    def command(self, value: str) -> str:
+        """A shell loop over the files."""
+        return f"for file in {self.title()}; do echo '{value}' > $file; done"
+
+    def permanent(self, value: str) -> str | None:
+        """A line of tmpfiles.d(5)."""
+        return f"a file in /etc/tmpfiles.d with the line: w {self.title()} - - - - {value}"
+
+    def record(self) -> dict[str, str]:
+        """The table that opens the setting again."""
+        return {"kind": self.kind, "path": self.pattern}
+
+
+class Sysctl(Files):
+    """A sysctl by its name, such as `net.ipv4.tcp_autocorking`."""
+
+    kind = "sysctl"
+
+    def __init__(self, place: Place, name: str) -> None:
+        """The sysctl of the place's namespace."""
+        super().__init__(place, f"/proc/sys/{name.replace('.', '/')}")
+        self.name = name
+
+    def title(self) -> str:
+        """The name."""
+        return self.name
+
+    def paths(self) -> list[str]:
+        """The one file; raises `MachineLacks` without it."""
+        if not os.path.exists(self.pattern):
+            raise MachineLacks(f"sysctl {self.name}: this kernel or namespace does not have it")
+        return [self.pattern]
+
+    def check(self, value: str) -> None:
+        """Also refuse a congestion control that the kernel does not have."""
+        if self.name == "net.ipv4.tcp_congestion_control":
+            present = self.place.inside(lambda: Path(ALLOWED_CONTROLS).read_text().split())
+            if value not in present:
+                raise ConfigurationError(
+                    f"{self.name} = {value}: expected one of {', '.join(present)}", value=value
+                )
+        super().check(value)
+
+    def command(self, value: str) -> str:
+        """`sysctl -w`."""
+        return f"sysctl -w {self.name}='{value}'"
+
+    def permanent(self, value: str) -> str | None:
+        """A line of sysctl.d(5)."""
+        return f"a file in /etc/sysctl.d with the line: {self.name} = {value}"
+
+    def record(self) -> dict[str, str]:
+        """The table that opens the setting again."""
+        return {"kind": "sysctl", "name": self.name}
+
+
+class Masks(Files):
+    """Masks of processors; a value is `all`, `none`, a CPU list such as `0,2-3`, or a mask."""
+
+    kind = "file-mask"
+
+    def normal(self, value: str) -> str:
+        """The mask as the kernel writes it: groups of eight digits."""
+        if SEPARATOR in value or value.startswith(MARK):
+            return value
+        try:
+            named = {"all": list(range(os.cpu_count() or 1)), "none": []}
+            return MARK + mask_of(named[value] if value in named else cpus_of(value))
+        except ValueError:
+            raise ConfigurationError(
+                f"{self.title()} = {value}: expected all, none or a list as 0,2-3", value=value
+            ) from None
+
+    def read(self) -> str:
+        """The mask, marked as such because a mask such as `3` is also a list."""
+        found = super().read()
+        return found if SEPARATOR in found else MARK + found
+
+    def written(self, value: str) -> str:
+        """The mask alone."""
+        return self.normal(value).removeprefix(MARK)
+
+    def check(self, value: str) -> None:
+        """Refuse what is no list of processors, and a lack of rights."""
+        self.normal(value)
+        super().check(value)
+
+    def command(self, value: str) -> str:
+        """A shell loop over the files, with the mask."""
+        return super().command(self.written(value))
+
+
+class Affinity(Files):
+    """The processors of an interface's interrupts, as lists such as `0-3`."""
+
+    kind = "irq-affinity"
+
+    def __init__(self, place: Place) -> None:
+        """The interrupts of the place's interface."""
+        super().__init__(place, "/sys/class/net/{interface}/device/msi_irqs")
+
+    def title(self) -> str:
+        """The interrupts of the interface."""
+        return f"processors of the interrupts of {self.place.interface}"
+
+    def paths(self) -> list[str]:
+        """The lists; raises `MachineLacks` if the interface has no interrupts of its own."""
+        folder = self.pattern.replace("{interface}", self.place.interface)
+        numbers = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+        if not numbers:
+            raise MachineLacks(f"{self.place.interface} has no interrupts of its own")
+        return [f"/proc/irq/{number}/smp_affinity_list" for number in numbers]
+
+    def record(self) -> dict[str, str]:
+        """The table that opens the setting again."""
+        return {"kind": self.kind}
+
+
+def cpus_of(text: str) -> list[int]:
+    """The processors of a list such as `0,2-3`; raises `ValueError`."""
+    found: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        found += range(int(first), int(last or first) + 1)
+    return found
+
+
+def mask_of(cpus: list[int]) -> str:
+    """A mask in the kernel's form, as wide as the machine's processors (lib/bitmap-str.c)."""
+    number = sum(1 << cpu for cpu in cpus)
+    possible = Path("/sys/devices/system/cpu/possible").read_text().strip()
+    width = cpus_of(possible)[-1] + 1
+    groups = []
+    while width > 0:
+        bits = min(32, width)
+        groups.append(f"{number & 0xFFFF_FFFF:0{-(-bits // 4)}x}")
+        number >>= 32
+        width -= 32
+    return ",".join(reversed(groups))
