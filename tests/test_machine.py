@@ -109,7 +109,7 @@ def test_threads_of_one_core_and_shared_caches_are_named(tmp_path: Path) -> None
         ({"proc/self/cgroup": "0::/a/b", "sys/fs/cgroup/a/b/cpu.max": "max 100000"}, "no control"),
         (
             {"proc/self/cgroup": "0::/a/b", "sys/fs/cgroup/a/cpu.max": "150000 100000"},
-            "1.5 processors' worth of time",
+            "the time of 1.5 processors",
         ),
         (
             {
@@ -117,7 +117,7 @@ def test_threads_of_one_core_and_shared_caches_are_named(tmp_path: Path) -> None
                 "sys/fs/cgroup/cpu,cpuacct/x/cpu.cfs_quota_us": "50000",
                 "sys/fs/cgroup/cpu,cpuacct/x/cpu.cfs_period_us": "100000",
             },
-            "0.5 processors' worth of time",
+            "the time of 0.5 processors",
         ),
         (
             {
@@ -168,7 +168,7 @@ def test_segmentation_offload_anywhere_is_enough_and_silent_interfaces_are_left_
     assert found.available
     assert found.detail == "lo: GRO; eth0: TSO GSO"
     assert not network.segmentation(["lo"], look).available
-    assert network.segmentation(["can0"], look).detail == "no interface answers"
+    assert network.segmentation(["can0"], look).detail == "no interface reports its offloads"
 
 
 def test_a_queueing_discipline_is_there_when_it_can_be_put_on_an_interface() -> None:
@@ -217,7 +217,7 @@ def test_a_machine_with_nothing_is_told_all_it_lacks(
 
 def test_without_an_agent_what_it_would_have_tried_is_lacking_not_unknown() -> None:
     alone = [machine.kernel.QUESTION.answer(False, "no executable")]
-    with pytest.raises(MachineLacks, match="agent is not there"):
+    with pytest.raises(MachineLacks, match="agent is missing"):
         machine.check(alone, ["pmu"])
     with pytest.raises(ConfigurationError, match="unicorns"):
         machine.check(alone, ["unicorns"])

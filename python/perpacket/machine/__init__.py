@@ -1,19 +1,18 @@
-"""What this machine can do: found by trying, never by a kernel's version.
+"""The capabilities of this machine, found by trying, never by a kernel's version.
 
-    capability.py   one thing a machine can do or not, and how attempts become such
-    files.py        what /proc and /sys say, of this machine or of a folder that stands for one
-    kernel.py       what the agent tries: perf, symbols, namespaces, TUN, io_uring, netem
-    disciplines.py  netem and tbf, tried out in a namespace
+    capability.py   one capability, and the attempt that finds it
+    files.py        reads /proc and /sys, of this machine or of a folder that imitates one
+    kernel.py       the agent's probes: perf, symbols, namespaces, TUN, io_uring, netem
+    disciplines.py  netem and tbf, tried in a namespace
     network.py      segmentation offload, TLS in the kernel
-    leftovers.py    namespaces that a killed study left
+    leftovers.py    namespaces of killed studies
     bpf.py          XDP programs
     memory.py       huge pages, descriptors
-    processors.py   which processors there are, what they share, what is taken from them; the clock
-    programs.py     programs of others that studies and tests use
+    processors.py   processors, their shared resources, quota and stolen time; the clock
+    programs.py     other programs that studies and tests use
 
-Everything is opened and closed again, and nothing on the machine is changed, but that the kernel
-may load a module of its own when asked for what it does. No answer needs root, and none keeps the
-others from being given.
+Every attempt closes what it opens and changes nothing on the machine, except that the kernel may
+load one of its modules. No attempt needs root, and a failed attempt does not stop the others.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ __all__ = ["Capability", "check", "examine", "of_the_kernel"]
 
 
 def examine(files: Files | None = None) -> list[Capability]:
-    """Try everything. `files` is where /proc and /sys are read, this machine's unless given."""
+    """Try everything; `files` reads /proc and /sys, by default this machine's."""
     files = files or Files()
     return [
         *kernel.of_the_agent(),
@@ -44,26 +43,26 @@ def examine(files: Files | None = None) -> list[Capability]:
 
 
 def check(capabilities: Sequence[Capability], required: Sequence[str]) -> None:
-    """Raise `MachineLacks` with all required capabilities that are not there.
+    """Raise `MachineLacks` with all missing required capabilities.
 
-    Raises `ConfigurationError` for a name that is no capability.
+    Raises `ConfigurationError` for an unknown capability.
     """
     by_name = {capability.name: capability for capability in capabilities}
     lacking: list[Capability] = []
     for name in required:
         if name not in by_name and name in kernel.GROUPS:
-            name = kernel.AGENT  # noqa: PLW2901 - without the agent nobody has looked
+            name = kernel.AGENT  # noqa: PLW2901 - without the agent they are unknown
         if name not in by_name:
             raise ConfigurationError(
                 f"--require {name}: no such capability",
                 parameter="--require",
                 value=name,
-                allowed=f"there are {', '.join(by_name)}",
+                allowed=f"expected one of {', '.join(by_name)}",
             )
         if not by_name[name].available:
             lacking.append(by_name[name])
     if lacking:
         raise MachineLacks(
-            "; ".join(f"{one.name} is not there ({one.detail})" for one in lacking),
+            "; ".join(f"{one.name} is missing ({one.detail})" for one in lacking),
             hint="; ".join(f"{one.name}: {one.next_step}" for one in lacking if one.next_step),
         )

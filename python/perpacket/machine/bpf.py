@@ -1,4 +1,4 @@
-"""Whether the kernel loads and runs XDP programs, as the router's plane in the driver needs."""
+"""Whether the kernel loads and runs XDP programs, for the router's plane in the driver."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ FRAME_BYTES = 64
 QUESTION = Question(
     "xdp",
     Group.NETWORK,
-    "`route` has no plane in the driver, and no known cost can be put into a driver to check the "
-    "profiler with",
+    "`route` has no plane in the driver, and the profiler cannot be checked with a known cost in a "
+    "driver",
     "run as root or with CAP_BPF and CAP_NET_ADMIN, on a kernel with BPF",
 )
 
 
 def capability() -> Capability:
-    """What came of loading a program that drops everything and running it on a frame of zeros."""
+    """Whether a program that drops every frame loads and runs."""
     return QUESTION.attempt(run_a_program)
 
 
@@ -45,29 +45,29 @@ def run_a_program() -> str:
         try:
             test_run(program, LIVE_FRAMES)
         except OSError as error:
-            return f"a program loads and runs, not on live frames ({error.strerror})"
+            return f"a program loads and runs, but not on live frames ({error.strerror})"
     finally:
         os.close(program)
     return "a program loads and runs, also on live frames"
 
 
 def bpf(command: int, attributes: bytes) -> int:
-    """The system call; raises `OSError` with what the kernel said."""
+    """The system call; raises `OSError` with the kernel's error."""
     number = SYSTEM_CALL.get(platform.machine())
     if number is None:
-        raise OSError(f"the number of bpf(2) on {platform.machine()} is not known here")
+        raise OSError(f"the number of bpf(2) on {platform.machine()} is unknown")
     system = ctypes.CDLL(None, use_errno=True)
-    # Longer than what is filled in: the kernel takes zeros after it.
+    # Longer than the attributes: the kernel accepts zeros after them.
     buffer = ctypes.create_string_buffer(attributes, 128)
-    answer = int(system.syscall(number, command, ctypes.byref(buffer), len(buffer)))
-    if answer < 0:
+    result = int(system.syscall(number, command, ctypes.byref(buffer), len(buffer)))
+    if result < 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
-    return answer
+    return result
 
 
 def load() -> int:
-    """Load `return XDP_DROP`; its descriptor."""
+    """Load `return XDP_DROP`; returns its descriptor."""
     code = struct.pack("<BBhi", MOVE, 0, 0, XDP_DROP) + struct.pack("<BBhi", LEAVE, 0, 0, 0)
     instructions = ctypes.create_string_buffer(code, len(code))
     licence = ctypes.create_string_buffer(b"MIT")

@@ -1,4 +1,4 @@
-"""One thing a machine can do or not, and how attempts become such."""
+"""One capability of a machine, and the attempt that finds it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class Group(StrEnum):
-    """What a capability is for; tables are in this order."""
+    """The use of a capability; tables are in this order."""
 
     PROFILING = "profiling"
     NETWORK = "network"
@@ -19,16 +19,16 @@ class Group(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Capability:
-    """One thing a machine can do or not."""
+    """A capability that a machine has or lacks."""
 
     name: str
     available: bool
     detail: str
-    """What was found: a version, a setting, an error."""
+    """The finding: a version, a setting, an error."""
     cost_of_lack: str
-    """What is not possible, or less exact, without it; empty where it is there."""
+    """The effect of its absence; empty where it is available."""
     next_step: str
-    """How to come by it; empty where it is there or out of reach."""
+    """The command or change that adds it; empty where it is available or cannot be added."""
     group: Group = Group.PROFILING
 
     def as_dict(self) -> dict[str, object]:
@@ -38,7 +38,7 @@ class Capability:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked of a machine, with what its lack costs and how to mend it."""
+    """A capability to check, with the effect of its absence and the remedy."""
 
     name: str
     group: Group
@@ -46,12 +46,12 @@ class Question:
     next_step: str
 
     def answer(self, available: bool, detail: str) -> Capability:
-        """The answer: advice goes with a lack only."""
+        """The capability; only a missing one has advice."""
         advice = ("", "") if available else (self.cost_of_lack, self.next_step)
         return Capability(self.name, available, detail, *advice, self.group)
 
     def attempt(self, attempt: Callable[[], str]) -> Capability:
-        """Yes with what `attempt` returns, no with what the system said when it raised."""
+        """Available with the text that `attempt` returns, missing with the error that it raises."""
         try:
             return self.answer(True, attempt())
         except OSError as error:

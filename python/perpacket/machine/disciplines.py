@@ -1,7 +1,7 @@
-"""Queueing disciplines, put on the loopback interface of a network namespace that nobody else has.
+"""Queueing disciplines, tried on the loopback interface of a new network namespace.
 
-The agent says whether the kernel has them or a module of them; whether they can be used is known
-only when one is. Where no namespace can be made, what the agent says stands.
+The agent reports whether the kernel has them or their modules. Only an attempt shows whether they
+work. Where no namespace can be made, the agent's report is used.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ OPTIONS = {
     "netem": ("delay", "1ms"),
     "tbf": ("rate", "1mbit", "burst", "10kb", "latency", "10ms"),
 }
-"""What each discipline is asked to do."""
+"""The options of each discipline."""
 
 LIMIT_S = 10
 UNKNOWN = "unknown"
-"""What tc says, among other words, of a discipline that the kernel neither has nor finds."""
+"""A word in the error of tc for a discipline that the kernel lacks."""
 
 
 def tried(
     capability: Capability, attempt: Callable[[str], tuple[int, str]] | None = None
 ) -> Capability:
-    """The capability by trying, where it is a discipline and can be tried."""
+    """The capability after an attempt, where it is a discipline and can be tried."""
     if capability.name not in OPTIONS:
         return capability
     try:
-        status, said = (attempt or put_on_loopback)(capability.name)
+        status, error = (attempt or put_on_loopback)(capability.name)
     except (OSError, subprocess.TimeoutExpired):
         return capability
     if status == 0:
         detail = "was put on an interface of a namespace"
         return replace(capability, available=True, detail=detail, cost_of_lack="", next_step="")
-    if UNKNOWN in said and not capability.available:
-        return replace(capability, detail=f"{capability.detail}: tc says {said!r}")
+    if UNKNOWN in error and not capability.available:
+        return replace(capability, detail=f"{capability.detail}: tc reports {error!r}")
     return capability
 
 

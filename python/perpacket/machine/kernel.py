@@ -1,4 +1,4 @@
-"""What the agent tries, because it will use it: perf, symbols, namespaces, TUN, io_uring."""
+"""The agent's probes of the kernel: perf, symbols, namespaces, TUN, io_uring."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from perpacket.machine.capability import Capability, Group, Question
 from perpacket.measure import agent
 
 PROBE_LIMIT_S = 30
-"""Probing opens and closes a few descriptors: longer means that something hangs."""
+"""Time limit: a probe opens and closes a few descriptors."""
 
 AGENT = "agent"
-"""The capability that all others of this file hang on."""
+"""The capability that all others of this file need."""
 
 GROUPS = {
     "perf_cpu_wide": Group.PROFILING,
@@ -27,18 +27,18 @@ GROUPS = {
     "netem": Group.NETWORK,
     "tbf": Group.NETWORK,
 }
-"""Where the agent's answers stand; those it learns to give are under profiling until named here."""
+"""The groups of the agent's capabilities; others are under profiling."""
 
 QUESTION = Question(
     AGENT,
     Group.PROFILING,
-    "nothing can be served, loaded or profiled here, and what the kernel allows is not known",
+    "nothing can be served, loaded or profiled here, and the rights in this kernel are unknown",
     "install it with `pip install ./crates/agent`, or name one in PERPACKET_AGENT",
 )
 
 
 def of_the_agent() -> list[Capability]:
-    """Whether the agent runs here and, if so, what it could and could not open."""
+    """Whether the agent runs here and, if so, the results of its probes."""
     try:
         found = of_the_kernel()
     except PerpacketError as error:
@@ -47,9 +47,9 @@ def of_the_agent() -> list[Capability]:
 
 
 def of_the_kernel() -> list[Capability]:
-    """What the agent could and could not open.
+    """The results of the agent's probes.
 
-    Raises `MachineLacks` when there is no agent that runs, `RunFailed` when it fails.
+    Raises `MachineLacks` when no agent runs, `RunFailed` when it fails.
     """
     command = [str(agent.find()), "probe", "--format", "json"]
     try:

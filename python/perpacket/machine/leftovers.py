@@ -1,4 +1,4 @@
-"""What a killed study left on this machine: its namespaces and processes."""
+"""The leftovers of killed studies on this machine: namespaces and processes."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ NOTHING_LEFT = Question(
     "no_leftovers",
     Group.NETWORK,
     "servers and clients of that study may still run and use processor time",
-    "run any measured study: it removes them before it begins; or remove each with "
+    "run any measured study: it removes them first; or remove each with "
     "`ip netns delete NAME`, as root",
 )
 
 
 def capability() -> Capability:
-    """Whether no killed study left namespaces; nothing is removed."""
+    """Whether there are namespaces of killed studies; nothing is removed."""
     names = [name for left in record.leftovers() for name in left.namespaces]
     detail = f"left by a killed study: {', '.join(names)}" if names else "no study left namespaces"
     return NOTHING_LEFT.answer(not names, detail)

@@ -1,4 +1,4 @@
-"""Large pages, and how many descriptors a process may have."""
+"""Huge pages, and the limit of descriptors."""
 
 from __future__ import annotations
 
@@ -10,44 +10,44 @@ from perpacket.machine.capability import Capability, Group, Question
 from perpacket.machine.files import Files
 
 TRIED_BYTES = 8 << 20
-"""Enough to hold a huge page of 2 MiB wherever the mapping begins."""
+"""Room for a huge page of 2 MiB at any start of the mapping."""
 
 WANTED_DESCRIPTORS = 16_384
-"""Server and load generator of the largest published sweeps hold some ten thousand connections."""
+"""The largest published sweeps have about ten thousand connections."""
 
 HUGE_PAGES = Question(
     "huge_pages",
     Group.MEMORY,
-    "`bench memory` pays for address translation in its latencies, and says so",
+    "the latencies of `bench memory` include address translation, and its report notes that",
     "as root: `echo madvise > /sys/kernel/mm/transparent_hugepage/enabled`",
 )
 DESCRIPTORS = Question(
     "descriptors",
     Group.MEMORY,
-    f"one process cannot hold {WANTED_DESCRIPTORS:,} connections",
+    f"one process cannot have {WANTED_DESCRIPTORS:,} connections",
     f"`ulimit -Hn {WANTED_DESCRIPTORS}` as root, or LimitNOFILE in the service's unit",
 )
 
 
 def capabilities(files: Files) -> list[Capability]:
-    """What was found."""
+    """The capabilities of memory and descriptors."""
     return [huge_pages(files), descriptors(resource.getrlimit(resource.RLIMIT_NOFILE)[1])]
 
 
 def huge_pages(files: Files) -> Capability:
-    """Ask for large pages, write to them, and see what the kernel gave."""
+    """Whether memory that is advised to be in huge pages is in them."""
     setting = files.text("/sys/kernel/mm/transparent_hugepage/enabled") or "no setting"
     try:
-        given_kib = huge_kib_of_a_mapping(files)
+        huge_kib = huge_kib_of_a_mapping(files)
     except OSError as error:
-        return HUGE_PAGES.answer(False, f"refused: {error.strerror} ({setting})")
-    if given_kib:
-        return HUGE_PAGES.answer(True, f"given when asked for ({setting})")
-    return HUGE_PAGES.answer(False, f"asked for and not given ({setting})")
+        return HUGE_PAGES.answer(False, f"the kernel returned: {error.strerror} ({setting})")
+    if huge_kib:
+        return HUGE_PAGES.answer(True, f"the kernel uses them on request ({setting})")
+    return HUGE_PAGES.answer(False, f"the kernel does not use them on request ({setting})")
 
 
 def huge_kib_of_a_mapping(files: Files) -> int:
-    """KiB of huge pages that this process has while it holds memory that should be in them."""
+    """KiB of huge pages of this process while it has a mapping that should be in them."""
     with mmap.mmap(-1, TRIED_BYTES, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
         memory.madvise(mmap.MADV_HUGEPAGE)
         for at in range(0, TRIED_BYTES, mmap.PAGESIZE):
@@ -58,6 +58,8 @@ def huge_kib_of_a_mapping(files: Files) -> int:
 
 
 def descriptors(limit: int) -> Capability:
-    """Whether a process may raise its limit to what large sweeps need."""
-    said = "no limit" if limit == resource.RLIM_INFINITY else f"{limit:,} a process at most"
-    return DESCRIPTORS.answer(limit == resource.RLIM_INFINITY or limit >= WANTED_DESCRIPTORS, said)
+    """Whether a process may raise its limit enough for large sweeps."""
+    detail = "no limit" if limit == resource.RLIM_INFINITY else f"at most {limit:,} per process"
+    return DESCRIPTORS.answer(
+        limit == resource.RLIM_INFINITY or limit >= WANTED_DESCRIPTORS, detail
+    )

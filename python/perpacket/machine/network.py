@@ -1,4 +1,4 @@
-"""What the stack can leave to others: segmentation to the NIC, TLS to the kernel."""
+"""Work that can be offloaded: segmentation to the NIC, TLS to the kernel."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SIOCETHTOOL = 0x8946
 """The request of ioctl(2) behind ethtool; linux/sockios.h."""
 
 OFFLOADS = {"TSO": 0x1E, "GSO": 0x23, "GRO": 0x2B}
-"""ETHTOOL_GTSO, ETHTOOL_GGSO, ETHTOOL_GGRO of linux/ethtool.h; anybody may ask."""
+"""ETHTOOL_GTSO, ETHTOOL_GGSO, ETHTOOL_GGRO of linux/ethtool.h, which need no rights."""
 
 SOL_UDP, UDP_SEGMENT = 17, 103
 TCP_ULP = 31
@@ -26,27 +26,26 @@ SEGMENT_BYTES = 1200
 SEGMENTATION = Question(
     "segmentation_offload",
     Group.NETWORK,
-    "each segment goes down the stack alone: bulk sending costs several times the processor time, "
-    "and profiles do not compare with those of other machines",
+    "the stack processes each segment by itself: bulk sending costs several times the processor "
+    "time, and profiles are not comparable with those of other machines",
     "`ethtool -K INTERFACE gso on gro on tso on`, as root",
 )
 UDP_SEGMENTATION = Question(
     "udp_segmentation",
     Group.NETWORK,
     "`serve media` sends each packet with a system call of its own",
-    "use a kernel that takes UDP_SEGMENT",
+    "use a kernel with UDP_SEGMENT",
 )
 KERNEL_TLS = Question(
     "kernel_tls",
     Group.NETWORK,
-    "servers that leave encryption to the kernel encrypt in user space here; `serve web` always "
-    "does",
+    "servers with kernel TLS encrypt in user space here; `serve web` always does",
     "`modprobe tls`, as root, where the kernel has the module",
 )
 
 
 def capabilities(files: Files) -> list[Capability]:
-    """What was found."""
+    """The capabilities of the network stack."""
     interfaces = files.names("/sys/class/net")
     return [
         segmentation(interfaces),
@@ -56,7 +55,7 @@ def capabilities(files: Files) -> list[Capability]:
 
 
 def offloads(interface: str) -> list[str]:
-    """The offloads that are on at an interface; raises `OSError` when it does not say."""
+    """The enabled offloads of an interface; raises `OSError` when it reports none."""
     found: list[str] = []
     with socket.socket(type=socket.SOCK_DGRAM) as any_socket:
         for name, command in OFFLOADS.items():
@@ -71,8 +70,8 @@ def offloads(interface: str) -> list[str]:
 def segmentation(
     interfaces: Sequence[str], look: Callable[[str], list[str]] = offloads
 ) -> Capability:
-    """Whether any interface takes more than a frame at a time from the stack."""
-    said: list[str] = []
+    """Whether any interface accepts several frames at a time from the stack."""
+    details: list[str] = []
     works = False
     for interface in interfaces:
         try:
@@ -80,19 +79,19 @@ def segmentation(
         except OSError:
             continue
         works = works or "GSO" in found or "TSO" in found
-        said.append(f"{interface}: {' '.join(found) or 'none'}")
-    return SEGMENTATION.answer(works, "; ".join(said) or "no interface answers")
+        details.append(f"{interface}: {' '.join(found) or 'none'}")
+    return SEGMENTATION.answer(works, "; ".join(details) or "no interface reports its offloads")
 
 
 def take_udp_segments() -> str:
-    """Ask a socket to cut what it is given into datagrams."""
+    """Set the size of datagrams into which a socket cuts its data."""
     with socket.socket(type=socket.SOCK_DGRAM) as sender:
         sender.setsockopt(SOL_UDP, UDP_SEGMENT, SEGMENT_BYTES)
-    return "a socket takes UDP_SEGMENT"
+    return "a socket accepts UDP_SEGMENT"
 
 
 def give_tls_to_the_kernel() -> str:
-    """Put the kernel's TLS on a connection of our own over loopback."""
+    """Enable the kernel's TLS on a connection of our own over loopback."""
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
         socket.create_connection(server.getsockname()) as client,
@@ -100,5 +99,5 @@ def give_tls_to_the_kernel() -> str:
         try:
             client.setsockopt(socket.IPPROTO_TCP, TCP_ULP, b"tls")
         except FileNotFoundError:
-            raise OSError("the kernel has no protocol `tls`, nor a module of it") from None
-    return "a connection takes the protocol `tls`"
+            raise OSError("the kernel has no protocol `tls` and no module for it") from None
+    return "a connection accepts the protocol `tls`"

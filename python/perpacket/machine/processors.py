@@ -1,7 +1,7 @@
-"""Which processors there are, what they share, what is taken from them, and the clock.
+"""Processors, their shared resources, quota and stolen time, and the clock.
 
-A server and its clients want processors of their own. What they share nevertheless (a core, a
-cache, a quota, the hypervisor's attention) is in every number.
+A server and its clients need processors of their own. Shared resources (a core, a cache, a quota,
+the host of a virtual machine) affect every measurement.
 """
 
 from __future__ import annotations
@@ -25,57 +25,57 @@ STEAL_FIELD, COUNTED_FIELDS = 7, 8
 """Fields of a processor's line of /proc/stat, after its name: proc_stat(5)."""
 
 STEAL_LIMIT = 0.005
-"""Share of stolen time that is still called none."""
+"""Largest share of stolen time that counts as none."""
 
 TWO = Question(
     "two_processors",
     Group.PROCESSORS,
-    "server and clients share a processor: what the clients do delays the server",
+    "server and clients share a processor: the clients' work delays the server",
     "give this machine or container another processor, or put the clients on another machine",
 )
 ALL = Question(
     "all_processors",
     Group.PROCESSORS,
-    "processors that we may not use run interrupts and programs that a profile here does not see",
+    "other processors run interrupts and programs that a profile here does not include",
     "start without taskset, or widen the cpuset of the container",
 )
 CORES = Question(
     "own_cores",
     Group.PROCESSORS,
-    "processors are threads of one core: what the client computes slows the server down",
+    "processors are threads of one core: the client's work slows the server down",
     "choose CPUs of different cores with --cpus, or turn SMT off",
 )
 CACHE = Question(
     "own_caches",
     Group.PROCESSORS,
-    "what the client touches drives the server's data out of the cache they share",
+    "the client's data evicts the server's data from the shared cache",
     "put the clients on another socket, or on another machine",
 )
 QUOTA = Question(
     "no_quota",
     Group.PROCESSORS,
-    "the kernel stops all of us when the quota of a period is used up: rates and tail latencies "
-    "are the quota's",
+    "the kernel stops all our processes when the quota of a period is used up: it limits rates and "
+    "tail latencies",
     "raise cpu.max of the control group, such as with `docker run --cpus`",
 )
 STEAL = Question(
     "no_steal",
     Group.PROCESSORS,
-    "the hypervisor runs others in our time: more replications are needed, and times are not this "
-    "machine's alone",
+    "the hypervisor runs other machines in our time: results need more replications, and times "
+    "include those machines",
     "use a machine with processors of its own",
 )
 CLOCK = Question(
     "fast_clock",
     Group.PROCESSORS,
-    "every look at the clock is a system call: the load generator loses rate and precision",
-    "as root: `echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource`, if it "
-    "is offered",
+    "every read of the clock is a system call: the load generator loses rate and precision",
+    "as root: `echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource`, if "
+    "`available_clocksource` there lists it",
 )
 
 
 def capabilities(files: Files, usable: Sequence[int] | None = None) -> list[Capability]:
-    """What was found; `usable` are the processors that this process may use."""
+    """The capabilities of processors; `usable` are those that this process may use."""
     ours = sorted(os.sched_getaffinity(0) if usable is None else usable)
     online = numbers(files.text(f"{CPUS}/online")) or ours
     return [
@@ -99,8 +99,8 @@ def cores(files: Files, ours: Sequence[int]) -> Capability:
     }
     if not groups:
         return CORES.answer(True, "no two share a core")
-    said = "; ".join(ranges(group) for group in sorted(groups))
-    return CORES.answer(False, f"threads of one core: {said}")
+    listed = "; ".join(ranges(group) for group in sorted(groups))
+    return CORES.answer(False, f"threads of one core: {listed}")
 
 
 def caches(files: Files, ours: Sequence[int]) -> Capability:
@@ -114,16 +114,16 @@ def caches(files: Files, ours: Sequence[int]) -> Capability:
             if len(group) > 1 and level:
                 found.setdefault(f"L{level} of {size or 'unknown size'}", set()).add(group)
     if not found:
-        return CACHE.answer(True, "none is shared, as far as the kernel says")
-    said = [
+        return CACHE.answer(True, "the kernel reports no shared cache")
+    listed = [
         f"{name} by {' and '.join(ranges(group) for group in sorted(found[name]))}"
         for name in sorted(found)
     ]
-    return CACHE.answer(False, f"shared: {'; '.join(said)}")
+    return CACHE.answer(False, f"shared: {'; '.join(listed)}")
 
 
 def shared(files: Files, ours: Sequence[int], path: str) -> tuple[int, ...]:
-    """Those of our processors that a file names."""
+    """Our processors among those in a file."""
     return tuple(cpu for cpu in numbers(files.text(path)) if cpu in ours)
 
 
@@ -138,11 +138,11 @@ def quota(files: Files) -> Capability:
                 least = allowed if least is None else min(least, allowed)
     if least is None:
         return QUOTA.answer(True, "no control group limits processor time")
-    return QUOTA.answer(False, f"{least:g} processors' worth of time")
+    return QUOTA.answer(False, f"the time of {least:g} processors")
 
 
 def folders_of(controllers: str, path: str) -> list[str]:
-    """A control group's folder and those above it; only of groups that may limit processor time."""
+    """A control group's folder and its parents, if the group may limit processor time."""
     if controllers and "cpu" not in controllers.split(","):
         return []
     mount = "/sys/fs/cgroup" + (f"/{controllers}" if controllers else "")
@@ -151,7 +151,7 @@ def folders_of(controllers: str, path: str) -> list[str]:
 
 
 def quota_of(files: Files, folder: str) -> float | None:
-    """Processors' worth of time that a control group may use, of either version; None for all."""
+    """The processors whose time a control group of either version may use; `None` for all."""
     granted, _, period = files.text(f"{folder}/cpu.max").partition(" ")
     if not granted:
         granted = files.text(f"{folder}/cpu.cfs_quota_us")
@@ -162,7 +162,7 @@ def quota_of(files: Files, folder: str) -> float | None:
 
 
 def steal(files: Files) -> Capability:
-    """Whether a hypervisor ran others while we wanted to run, since the machine started."""
+    """Whether the hypervisor has stolen time since the machine started."""
     is_guest = "hypervisor" in files.text("/proc/cpuinfo").split()
     where = "a virtual machine" if is_guest else "no sign of a hypervisor"
     fields = files.text("/proc/stat").partition("\n")[0].split()[1 : COUNTED_FIELDS + 1]
@@ -175,4 +175,4 @@ def steal(files: Files) -> Capability:
 def clock(files: Files) -> Capability:
     """Whether programs read the time without a system call."""
     name = files.text("/sys/devices/system/clocksource/clocksource0/current_clocksource")
-    return CLOCK.answer(name in CLOCKS_READ_WITHOUT_A_SYSTEM_CALL, name or "not said")
+    return CLOCK.answer(name in CLOCKS_READ_WITHOUT_A_SYSTEM_CALL, name or "unknown")

@@ -1,4 +1,4 @@
-"""Programs of others that studies and tests use, with Debian's names of their packages."""
+"""Other programs that studies and tests use, with their Debian packages."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from perpacket.machine.capability import Capability, Group, Question
 
 ADMINISTRATORS_FOLDERS = ("/usr/local/sbin", "/usr/sbin", "/sbin")
-"""Where servers lie; the path of an ordinary user leaves them out."""
+"""Folders of servers, which the path of an ordinary user lacks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program, what is not possible without it, and the packages it comes in."""
+    """A program, the effect of its absence, and its packages."""
 
     name: str
     cost_of_lack: str
@@ -23,14 +23,14 @@ class Program:
 
 
 PROGRAMS = (
-    Program("nginx", "no reference to compare `serve web` with", "nginx-light"),
-    Program("wrk", "no reference to compare `load http` with", "wrk"),
-    Program("ab", "one reference less for `load http`", "apache2-utils"),
+    Program("nginx", "`serve web` has no reference", "nginx-light"),
+    Program("wrk", "`load http` has no reference", "wrk"),
+    Program("ab", "`load http` has one reference less", "apache2-utils"),
     Program("ssh", "no studies over several machines", "openssh-client"),
     Program("sshd", "this machine cannot be one of several that are measured", "openssh-server"),
-    Program("unshare", "whether network namespaces can be made is not known", "util-linux"),
-    Program("ip", "routers and interfaces are not set up for tests", "iproute2"),
-    Program("ffmpeg", "media streams are not decoded by a client of others", "ffmpeg"),
+    Program("unshare", "the right to make network namespaces is unknown", "util-linux"),
+    Program("ip", "tests have no routers and interfaces", "iproute2"),
+    Program("ffmpeg", "no other client decodes media streams", "ffmpeg"),
     Program(
         "gst-launch-1.0",
         "media servers are not compared with GStreamer's",
@@ -42,13 +42,13 @@ PROGRAMS = (
 
 
 def capabilities(find: Callable[[str], str | None] | None = None) -> list[Capability]:
-    """Which are there; `find` says where a program is, None if nowhere."""
+    """Which programs are installed; `find` returns a program's path, or `None`."""
     look = find or found
     return [answer(program, look(program.name)) for program in PROGRAMS]
 
 
 def found(name: str) -> str | None:
-    """Where a program is, in the search path or among the administrator's."""
+    """The path of a program, in the search path or the administrators' folders."""
     folders = [*os.environ.get("PATH", os.defpath).split(os.pathsep), *ADMINISTRATORS_FOLDERS]
     return shutil.which(name, path=os.pathsep.join(folders))
 

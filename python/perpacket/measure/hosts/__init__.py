@@ -1,14 +1,14 @@
-"""Where experiments run: a server, its clients and the network between them.
+"""Testbeds of experiments: a server, its clients and the network between them.
 
-    with testbed.best(one_way_latency_us=5000) as bed:
+    with hosts.best(one_way_latency_us=5000) as bed:
         server = bed.server.start([bed.server.agent(), "serve", "web", ...])
         server.wait_for_line("ready", timeout_s=60)
         bed.clients[0].run([...], timeout_s=60)
 
-`contract.py` says what a testbed and a host are, `hosting.py` how all of them end; `local.py` has
-hosts of this machine and loopback, `namespaces.py` and `network.py` those in network namespaces,
-`routed.py` a router among them, `machines.py` those reached by ssh. `record.py` finds and removes
-what a killed run left. Heavy packages are imported where they are used.
+`contract.py` defines testbeds and hosts, and `hosting.py` stops them. `local.py` has hosts of this
+machine and loopback, `namespaces.py` and `network.py` hosts in network namespaces, `routed.py` a
+router with hosts, `machines.py` hosts over ssh. `record.py` finds and removes the leftovers of a
+killed run. Large packages are imported where they are used.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = [
 def loopback(
     server_cpus: Sequence[int] | None = None, client_cpus: Sequence[int] | None = None
 ) -> Testbed:
-    """The loopback of this machine: needs no rights, and says what it leaves out."""
+    """The loopback of this machine, which needs no rights and reports its limits."""
     return Loopback(divide(server_cpus, client_cpus))
 
 
@@ -55,17 +55,17 @@ def namespaces(
     use_netem: bool = True,
     sysctls: Mapping[str, str] | None = None,
 ) -> Testbed:
-    """A server and clients in network namespaces, after removing what dead runs left.
+    """A server and clients in network namespaces, after removing the leftovers of dead runs.
 
-    Latency and rate are those of the server's link, each way; the rate counts bits a second with
-    Ethernet headers, and `queue_packets` frames may wait for it. Netem makes them unless
-    `use_netem` is false, the kernel has none, or there is a loss; else our own link does.
+    Latency and rate are those of the server's link, each way. The rate is in bits per second with
+    Ethernet headers, and its queue has `queue_packets` frames. Netem makes them; our own link does
+    if `use_netem` is false, the kernel has no netem, or there is a loss.
 
-    `sysctls` are set in every host, such as `{"net.ipv4.tcp_timestamps": "0"}`. Of congestion
-    controls, a host may only have one of the machine's `net.ipv4.tcp_allowed_congestion_control`.
+    `sysctls` are set in every host, such as `{"net.ipv4.tcp_timestamps": "0"}`. A
+    host's congestion control must be in the machine's `net.ipv4.tcp_allowed_congestion_control`.
 
     Raises `MachineLacks` where namespaces or links cannot be made, `ConfigurationError` for values
-    that no testbed can have.
+    out of range.
     """
     return Namespaces(
         divide(server_cpus, client_cpus),
@@ -89,16 +89,16 @@ def routed(
     """A router with an interface for each of `hosts` hosts, all in network namespaces.
 
     `sysctls` are set in the router too. Raises `MachineLacks` where namespaces or devices cannot
-    be made, `ConfigurationError` for values that no testbed can have.
+    be made, `ConfigurationError` for values out of range.
     """
     return Routed(divide(router_cpus, host_cpus), hosts=hosts, sysctls=sysctls)
 
 
 def machines(server: str, clients: Sequence[str], *, ssh_options: Sequence[str] = ()) -> Testbed:
-    """Other machines, each `[user@]host[:port]`, reached by ssh without questions.
+    """Other machines, each `[user@]host[:port]`, over ssh without prompts.
 
-    Clients reach the server by the name given here. `ssh_options` are put before each ssh command's
-    destination, such as `["-i", "key"]`. Processes run on all processors unless told otherwise.
+    Clients connect to the server by the name given here. `ssh_options` precede the destination of
+    each ssh command, such as `["-i", "key"]`. By default processes run on all processors.
 
     Raises `MachineLacks` when a machine cannot be reached.
     """
@@ -114,7 +114,7 @@ def best(
     client_cpus: Sequence[int] | None = None,
     sysctls: Mapping[str, str] | None = None,
 ) -> Testbed:
-    """Network namespaces where this machine allows them, else loopback, which says why."""
+    """Network namespaces where this machine allows them, else loopback with the reason."""
     try:
         return namespaces(
             clients,

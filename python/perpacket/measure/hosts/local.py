@@ -1,4 +1,4 @@
-"""Hosts of this machine, and the testbed that needs no rights: everything on loopback."""
+"""Hosts of this machine, and loopback, the testbed that needs no rights."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from perpacket.measure.hosts.processors import Division
 from perpacket.measure.hosts.record import Record, own_name, remove_folders, remove_leftovers
 
 LOOPBACK_LIMITS = (
-    "Everything runs on loopback: packets pass no device driver, segments of up to 64 KiB cross "
+    "Everything runs on loopback: packets pass no device driver, segments of up to 64 KiB pass "
     "whole, and the sender's processor does the receiver's work up to the socket.",
     "Server and clients share one network stack, its counters and its limits.",
     "There is no latency, bandwidth limit or loss between the hosts.",
 )
-"""What loopback leaves out."""
+"""The limits of loopback."""
 
 
 class LocalHost(ProcessHost):
@@ -34,7 +34,7 @@ class LocalHost(ProcessHost):
         run: str,
         namespace: int | None = None,
     ) -> None:
-        """A host with its run and, as an open file, its network namespace."""
+        """A host of a run; `namespace` is an open descriptor of its network namespace."""
         super().__init__(name, address, cpus)
         self._run = run
         self._namespace = namespace
@@ -50,7 +50,7 @@ class LocalHost(ProcessHost):
         return str(agent.find())
 
     def put(self, local: Path, remote: str) -> None:
-        """Copy a file, folders above it included."""
+        """Copy a file, and make its parent folders."""
         place = Path(remote)
         place.parent.mkdir(parents=True, exist_ok=True)
         with suppress(shutil.SameFileError):
@@ -61,7 +61,7 @@ class LocalHost(ProcessHost):
         return own_name()
 
     def make_folder(self, prefix: str) -> str:
-        """A new folder that all may read; removes the folders of dead runs first."""
+        """A new folder that all users may read; removes the folders of dead runs first."""
         remove_folders(prefix)
         folder = Path(tempfile.mkdtemp(prefix=f"{prefix}{own_name()}-"))
         folder.chmod(0o755)
@@ -74,7 +74,7 @@ class LocalTestbed(ClosingTestbed):
     network = ""
 
     def __init__(self, division: Division) -> None:
-        """Remove what dead runs left and begin a record; subclasses add the hosts."""
+        """Remove the leftovers of dead runs and make a record; subclasses add the hosts."""
         remove_leftovers()
         self._record = Record()
         self._division = division
@@ -82,10 +82,10 @@ class LocalTestbed(ClosingTestbed):
         self.clients: tuple[LocalHost, ...] = ()
 
     def stop_network(self) -> None:
-        """End what carries packets between the hosts, once they have stopped."""
+        """Stop our own link between the hosts, after the hosts."""
 
     def take_down(self) -> None:
-        """Stop clients, then the server, then remove what was made; a second time does nothing."""
+        """Stop clients, then the server, then remove the network; a second call does nothing."""
         try:
             for host in (*self.clients, *([self.server] if hasattr(self, "server") else [])):
                 host.stop_all()
@@ -104,7 +104,7 @@ class Loopback(LocalTestbed):
     )
 
     def __init__(self, division: Division, limits: tuple[str, ...] = ()) -> None:
-        """Hosts for both sides; `limits` says why it is loopback, if something else was wanted."""
+        """Hosts for both sides; `limits` has the reason for loopback in place of namespaces."""
         super().__init__(division)
         self._record.write()
         self.limits = (*limits, *LOOPBACK_LIMITS, *division.limits)

@@ -13,25 +13,25 @@ from perpacket.measure.hosts.process import LocalProcess, requested_report
 from perpacket.measure.hosts.processors import Division
 
 MOST_CLIENTS = 1000
-"""Hosts beyond which bridges and addresses would need more thought."""
+"""Limit of bridge ports and addresses, with a margin."""
 
 READY_S = 20.0
-"""How long a link may take to bring its devices up."""
+"""Time limit for a link to bring its devices up."""
 
 REPORT_S = 10.0
-"""How long a link may take to answer a signal."""
+"""Time limit for a link to report after a signal."""
 
 NO_STEERING = (
     "This kernel cannot steer receive work to processors by default (rps_default_mask, Linux 6.3): "
     "part of a host's receive work runs on the processor that sent."
 )
 SUPER_PACKETS = (
-    "The hosts' veth devices pass segments of up to 64 KiB whole: what crosses the network is "
-    "stack segments, not wire frames, and no driver of a NIC is in the path."
+    "The hosts' veth devices pass segments of up to 64 KiB whole: segments of the stack cross the "
+    "network, not wire frames, and the path has no NIC driver."
 )
 NO_OFFLOADS = (
     "The hosts' devices are TAP devices without offloads: kernels segment and checksum in "
-    "software, and no driver of a NIC is in the path."
+    "software, and the path has no NIC driver."
 )
 LINK_PROCESSOR = (
     "The link between the hosts runs on the clients' processors, before the clients, and takes "
@@ -51,7 +51,7 @@ class Link:
         run: str,
         cpus: tuple[int, ...],
     ) -> None:
-        """Start it; both ends are a place and perhaps an address with its prefix."""
+        """Start it between two devices, each with an optional address and its prefix."""
         command = [str(agent.find()), "link", "--format", "json"]
         for side, (place, address) in (("left", left), ("right", right)):
             command += [f"--{side}", place]
@@ -69,7 +69,7 @@ class Link:
             raise kind(f"link between the hosts: {error}", error.hint) from error
 
     def report(self) -> dict[str, object]:
-        """What it carried until now."""
+        """Its counts until now."""
         report = requested_report(self._process, REPORT_S)
         if report is None:
             words = self._process.stderr.strip() or "it printed nothing"
@@ -77,20 +77,20 @@ class Link:
         return report
 
     def stop(self) -> None:
-        """End it; its devices vanish."""
+        """Stop it; its devices disappear."""
         self._process.stop()
 
 
 class NamespaceTestbed(LocalTestbed):
-    """What testbeds of namespaces have in common: they make them, and let go of them."""
+    """The parts that testbeds of namespaces share: they make them and close them."""
 
     def __init__(self, division: Division) -> None:
-        """Nothing is made yet."""
+        """A testbed without namespaces."""
         super().__init__(division)
         self._all: list[Namespace] = []
 
     def _record_names(self, hosts: list[str]) -> None:
-        """Write down what will be made, before it is."""
+        """Record the namespaces before they are made."""
         self._record.namespaces = [self._record.name(host) for host in hosts]
         self._record.write()
 
@@ -128,7 +128,7 @@ class Namespaces(NamespaceTestbed):
         use_netem: bool = True,
         sysctls: Mapping[str, str] | None = None,
     ) -> None:
-        """Set it up, or take down what was and raise."""
+        """Set it up; after an error remove everything and raise."""
         super().__init__(division)
         self._check(clients, one_way_latency_us)
         self._rate_bps = rate_bps
@@ -185,7 +185,7 @@ class Namespaces(NamespaceTestbed):
 
     @property
     def limits(self) -> tuple[str, ...]:
-        """What this testbed leaves out."""
+        """The limits of measurements here."""
         network = (NO_OFFLOADS, LINK_PROCESSOR) if self.network == "link" else (SUPER_PACKETS,)
         steering = () if wiring.STEERING.exists() else (NO_STEERING,)
         return (*network, *steering, *self._division.limits)
@@ -193,8 +193,8 @@ class Namespaces(NamespaceTestbed):
     def set_latency(self, one_way_us: float) -> None:
         """Set the delay, the same in both directions.
 
-        Where our own link delays, it is replaced: what is on its way is lost. Once there, it stays
-        for a delay of zero too, so that the points of a study differ in the delay alone.
+        A new link replaces our own link, and frames in transit are lost. A delay of zero does not
+        remove the link, so that the points of a study differ in the delay alone.
         """
         self._check(1, one_way_us)
         if self.network == "netem":
@@ -205,17 +205,17 @@ class Namespaces(NamespaceTestbed):
             self._connect(one_way_us)
 
     def network_report(self) -> dict[str, object] | None:
-        """The report of our own link since the latency was last set; other networks tell none."""
+        """The report of our own link since the latency was last set; other networks have none."""
         return None if self._link is None else self._link.report()
 
     def stop_network(self) -> None:
-        """End our own link, if there is one."""
+        """Stop our own link, if there is one."""
         if self._link is not None:
             self._link.stop()
             self._link = None
 
     def _join_clients(self, switch: Namespace) -> None:
-        """The bridge, with a port for each client."""
+        """Make the bridge, with a port for each client."""
         wiring.make_bridge(switch)
         for number, (host, namespace) in enumerate(
             zip(self.clients, self._hosts[1:], strict=True), start=1
@@ -226,15 +226,15 @@ class Namespaces(NamespaceTestbed):
             wiring.bring_up(namespace, DEVICE, host.address)
 
     def _ends(self) -> tuple[tuple[Namespace, str], tuple[Namespace, str]]:
-        """The server's device and the one opposite."""
+        """The server's device and its peer."""
         if self._switch is not None:
             return (self._hosts[0], DEVICE), (self._switch, SERVER_PORT)
         return (self._hosts[0], DEVICE), (self._hosts[1], DEVICE)
 
     def _connect(self, one_way_us: float) -> None:
-        """Join the server to what is opposite.
+        """Join the server to its peer, a client or the bridge.
 
-        By our link where something must be delayed or limited and the kernel cannot, else by veth.
+        With veth, or with our link where frames need a delay or a limit without netem.
         """
         shaped = bool(one_way_us or self._rate_bps or self._loss) or self.network == "link"
         if shaped and not (self._use_netem and not self._loss and wiring.has_netem(self._record)):
@@ -273,7 +273,7 @@ class Namespaces(NamespaceTestbed):
         self.network = "link"
 
     def _disconnect(self) -> None:
-        """Remove what joins the server to what is opposite."""
+        """Remove the link or veth pair between the server and its peer."""
         if self._link is not None:
             self.stop_network()
         else:

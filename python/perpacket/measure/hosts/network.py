@@ -1,8 +1,8 @@
-"""Namespaces and what joins them, by netlink.
+"""Namespaces and the devices that join them, by netlink.
 
-With one client, server and client are joined directly. With more, a bridge stands in a namespace of
-its own, so that the server has one device, one address and one bottleneck whatever the number of
-clients. In each host the device is called `net0`.
+One client is joined to the server directly. Several clients are joined by a bridge in a namespace
+of its own, so that the server always has one device, one address and one bottleneck. The device of
+each host is `net0`.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ SERVER_PORT = "server0"
 """Name of the bridge's port towards the server."""
 
 PERMANENT = 0x80
-"""A neighbour that is never asked for again: NUD_PERMANENT of include/uapi/linux/neighbour.h."""
+"""State of a neighbour without ARP: NUD_PERMANENT of include/uapi/linux/neighbour.h."""
 
 OFFLOADS = (
     *("tx-tcp", "tx-udp-segmentation", "tx-sctp-segmentation", "tx-generic-segmentation"),
     *("tx-checksum", "rx-gro", "tx-scatter-gather-fraglist"),
 )
-"""How the names begin of the features by which a device takes several frames for one, or frames
-without checksum (net/ethtool/common.c)."""
+"""Name prefixes of the features for combined frames and for frames without a checksum
+(net/ethtool/common.c)."""
 
 PREFIX_BITS = 16
 """Length of the network's prefix: 10.77.0.1 is the server, the clients follow."""
 
 QUEUE_PACKETS = 100_000
-"""Frames netem may hold, those on their way included: more than 40 ms at 20 Gb/s."""
+"""Queue of netem, which includes the delayed frames: more than 40 ms at 20 Gb/s."""
 
 STEERING = Path("/proc/sys/net/core/rps_default_mask")
-"""Which processors do a new device's receive work, since Linux 6.3
+"""The processors of a new device's receive work, since Linux 6.3
 (Documentation/admin-guide/sysctl/net.rst)."""
 
 
@@ -57,7 +57,7 @@ def address(number: int) -> str:
 
 @contextmanager
 def allowed(what: str) -> Iterator[None]:
-    """Say which part of a network this machine does not allow, as `MachineLacks`."""
+    """Raise `MachineLacks` with the part of a network that this machine does not allow."""
     from pyroute2.netlink.exceptions import NetlinkError
 
     try:
@@ -71,7 +71,7 @@ def allowed(what: str) -> Iterator[None]:
 
 
 def reason_of(error: Exception) -> str:
-    """Why the kernel refused, in its words."""
+    """The kernel's error message."""
     return (getattr(error, "strerror", None) or str(error)).lower()
 
 
@@ -84,9 +84,9 @@ class Namespace:
 
     @classmethod
     def create(cls, record: Record, host: str, cpus: tuple[int, ...]) -> Namespace:
-        """Make the namespace of a host whose receive work those processors are to do.
+        """Make the namespace of a host whose receive work runs on those processors.
 
-        Raises `MachineLacks` without the right to.
+        Raises `MachineLacks` without the right.
         """
         from pyroute2 import netns
 
@@ -110,7 +110,7 @@ class Namespace:
         return NetNS(self.name, flags=0)
 
     def inside(self, action: Callable[[], None]) -> None:
-        """Do something on a thread in the namespace; its error is raised here."""
+        """Call `action` on a thread in the namespace; raises its error."""
         errors: list[BaseException] = []
 
         def enter_and_act() -> None:
@@ -137,11 +137,12 @@ class Namespace:
             self.inside(write)
         except OSError as error:
             raise MachineLacks(
-                f"{name} = {value}: {reason_of(error)}", "see what this kernel has"
+                f"{name} = {value}: {reason_of(error)}",
+                "check that this kernel has this setting and value",
             ) from error
 
     def close(self) -> None:
-        """Let go of the namespace."""
+        """Close the descriptor of the namespace."""
         with suppress(OSError):
             os.close(self.descriptor)
 
@@ -149,8 +150,8 @@ class Namespace:
 def prepare(cpus: tuple[int, ...]) -> None:
     """Make the calling thread's namespace quiet, and steer receive work to those processors.
 
-    Without IPv6 no host sends what no experiment asked for. Without steering, the processor that
-    sends would do the receiver's work too.
+    IPv6 would send packets of its own. Without steering, the sending processor would do the
+    receiver's work too.
     """
     for file in Path("/proc/sys/net/ipv6/conf").glob("*/disable_ipv6"):
         file.write_text("1\n", encoding="ascii")
@@ -169,7 +170,7 @@ def index_of(netlink: Any, device: str) -> int:
 
 
 def remove_device(namespace: Namespace, device: str) -> None:
-    """Remove a device, if it is there; of a veth pair both ends go."""
+    """Remove a device if it exists; a veth pair loses both ends."""
     with namespace.netlink() as netlink:
         for index in netlink.link_lookup(ifname=device):
             netlink.link("del", index=index)
@@ -179,7 +180,7 @@ def remove_device(namespace: Namespace, device: str) -> None:
 def bring_up(
     namespace: Namespace, device: str, host_address: str | None, prefix_bits: int = PREFIX_BITS
 ) -> None:
-    """Give a device its address, if it is a host's, and let it carry packets."""
+    """Set the address of a host's device, and bring the device up."""
     with namespace.netlink() as netlink:
         index = index_of(netlink, device)
         if host_address is not None:
@@ -189,7 +190,7 @@ def bring_up(
 
 @allowed("a pair of virtual Ethernet devices")
 def join_by_veth(left: Namespace, left_device: str, right: Namespace, right_device: str) -> None:
-    """A pair of virtual Ethernet devices, one end in each namespace, still down."""
+    """Make a pair of virtual Ethernet devices, one end in each namespace, still down."""
     with left.netlink() as netlink:
         peer = {"ifname": right_device, "net_ns_fd": right.descriptor}
         netlink.link("add", ifname=left_device, kind="veth", peer=peer)
@@ -197,7 +198,7 @@ def join_by_veth(left: Namespace, left_device: str, right: Namespace, right_devi
 
 @allowed("a bridge")
 def make_bridge(switch: Namespace) -> None:
-    """The bridge of the switch."""
+    """Make the bridge of the switch."""
     with switch.netlink() as netlink:
         netlink.link("add", ifname=BRIDGE, kind="bridge")
         netlink.link("set", index=index_of(netlink, BRIDGE), state="up")
@@ -213,14 +214,14 @@ def make_port(switch: Namespace, device: str) -> None:
 
 @allowed("a route")
 def add_route(namespace: Namespace, network: str, router: str) -> None:
-    """A static route to a network, such as `10.77.1.0/24`."""
+    """Add a static route to a network, such as `10.77.1.0/24`."""
     with namespace.netlink() as netlink:
         netlink.route("add", dst=network, gateway=router)
 
 
 @allowed("a permanent neighbour")
-def know_neighbours(left: Namespace, left_device: str, right: Namespace, right_device: str) -> None:
-    """Tell both ends of a pair the other's hardware address for good: nobody asks for it."""
+def add_neighbours(left: Namespace, left_device: str, right: Namespace, right_device: str) -> None:
+    """Set each end's hardware address at the other end, so that neither sends ARP requests."""
     ends = ((left, left_device), (right, right_device))
     for (namespace, device), (other, other_device) in (ends, ends[::-1]):
         with other.netlink() as netlink:
@@ -239,10 +240,10 @@ def know_neighbours(left: Namespace, left_device: str, right: Namespace, right_d
 
 
 def turn_off_offloads(namespace: Namespace, device: str) -> None:
-    """Let a device pass nothing but whole frames with checksums, as a wire does.
+    """Let a device pass only wire frames with checksums.
 
-    Without this a frame that is counted may be a UDP or TCP segment of 64 KiB, and its checksum is
-    never made: a program in XDP would pass on frames that no host takes.
+    With offloads a counted frame may be a UDP or TCP segment of 64 KiB without a checksum. A
+    program in XDP would forward it, and the receiving host would discard it.
     """
 
     def turn_off() -> None:
@@ -266,12 +267,12 @@ def turn_off_offloads(namespace: Namespace, device: str) -> None:
     except (OSError, EthtoolError, NetlinkError) as error:
         raise MachineLacks(
             f"the offloads of {namespace.name}:{device} cannot be turned off: {error}",
-            "without that frames cannot be counted; see what this kernel's ethtool can do",
+            "offloads make frame counts wrong; use a kernel whose ethtool can turn them off",
         ) from error
 
 
 def set_netem(namespace: Namespace, device: str, one_way_us: float, rate_bps: int | None) -> None:
-    """Delay and limit what leaves a device; no delay and no limit removes the discipline."""
+    """Delay and limit a device's sent frames; without either remove the discipline."""
     with namespace.netlink() as netlink:
         index = index_of(netlink, device)
         if not one_way_us and rate_bps is None:
@@ -280,13 +281,13 @@ def set_netem(namespace: Namespace, device: str, one_way_us: float, rate_bps: in
             return
         options: dict[str, object] = {"delay": round(one_way_us), "limit": QUEUE_PACKETS}
         if rate_bps is not None:
-            # Bytes a second (struct tc_netem_rate of include/uapi/linux/pkt_sched.h).
+            # Bytes per second (struct tc_netem_rate of include/uapi/linux/pkt_sched.h).
             options["rate"] = rate_bps // 8
         netlink.tc("replace", "netem", index, "1:", **options)
 
 
 def has_netem(record: Record) -> bool:
-    """Whether this kernel has netem: the only sure way is to ask for one."""
+    """Whether this kernel has netem, found by adding one."""
     from pyroute2.netlink.exceptions import NetlinkError
 
     probe = Namespace.create(record, "probe", ())

@@ -1,9 +1,9 @@
-"""What a testbed sets up is written down first, so that a later run can take down what was left.
+"""Records of testbeds, written before their setup, so that a later run can remove the leftovers.
 
-A record names its owner, by process number and start time, and the namespaces it makes. A run that
-finds a record whose owner is dead ends the processes that carry that run's mark, removes the
-namespaces the record names and the sockets beside it, and touches nothing else. Devices stand in
-the namespaces and vanish with them. Folders for temporary files say who holds them in their names.
+A record names its owner, by process id and start time, and the namespaces of the run. A run that
+finds the record of a dead owner ends the processes with that run's mark, removes the namespaces in
+the record and the sockets beside it, and changes nothing else. Devices are in the namespaces and
+disappear with them. Folders for temporary files have their owner in their names.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from perpacket.errors import MachineLacks
 from perpacket.measure.hosts.process import MARK
 
 PREFIX = "perpacket-"
-"""How the name of everything we make begins."""
+"""Start of the names of all our namespaces."""
 
 NAMESPACES = Path("/run/netns")
-"""Where network namespaces have their names."""
+"""The folder with the names of network namespaces."""
 
 SCHEMA = 1
 """Version of a record's layout."""
 
 
 def folder_path() -> Path:
-    """Where records are: gone at the next boot, like the namespaces they name."""
+    """The folder of records, which the next boot empties, like the namespaces in them."""
     if os.geteuid() == 0:
         return Path("/run/perpacket")
     if runtime := os.environ.get("XDG_RUNTIME_DIR"):
@@ -43,7 +43,7 @@ def folder_path() -> Path:
 
 
 def folder() -> Path:
-    """The folder of records, made if it is not there."""
+    """The folder of records, made if it is missing."""
     place = folder_path()
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     if place.stat().st_uid != os.geteuid():
@@ -52,7 +52,7 @@ def folder() -> Path:
 
 
 def start_ticks(pid: int) -> int | None:
-    """When a process started, in clock ticks since boot; None if there is none of that number."""
+    """The start of a process in clock ticks since boot; `None` if there is no such process."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -62,41 +62,42 @@ def start_ticks(pid: int) -> int | None:
 
 
 def start_of(stat: str) -> str:
-    """The start of a process in its stat, field 22 of proc_pid_stat(5); empty where it ended."""
-    # The name in parentheses may hold anything; state is the first field after it, start the 20th.
+    """The start in a process's stat, field 22 of proc_pid_stat(5); empty if it has ended."""
+    # The name in parentheses may contain any character. The state is the first field after it, the
+    # start the 20th.
     fields = stat.rpartition(")")[2].split()
     return "" if not fields or fields[0] in "ZX" else fields[19]
 
 
 def own_name() -> str:
-    """Who we are, as part of a name: process number and start, which no later process has both."""
+    """Our process as part of a name: process id and start, which are unique together."""
     pid = os.getpid()
     return f"{pid}-{start_ticks(pid)}"
 
 
 def is_alive(name: str) -> bool:
-    """Whether the process of that `own_name` still runs."""
+    """Whether the process with that `own_name` still runs."""
     pid, _, start = name.partition("-")
     return str(start_ticks(int(pid))) == start
 
 
 @dataclass
 class Record:
-    """A testbed's run and what it makes."""
+    """A testbed's run and its namespaces."""
 
     run: str = field(default_factory=lambda: secrets.token_hex(4))
-    """Part of every name we make: eight hexadecimal digits."""
+    """Part of all names of the run: eight hexadecimal digits."""
     namespaces: list[str] = field(default_factory=list)
     """Names of the network namespaces of the run."""
 
     @property
     def file(self) -> Path:
-        """Where it is kept."""
+        """The file of the record."""
         return folder() / f"{self.run}.json"
 
     @property
     def sockets(self) -> Path:
-        """The folder of the run's sockets: their paths must be short, and no other place is."""
+        """The folder of the run's sockets, whose paths must be short: unix(7)."""
         return folder() / self.run
 
     def name(self, host: str) -> str:
@@ -104,7 +105,7 @@ class Record:
         return f"{PREFIX}{self.run}-{host}"
 
     def write(self) -> None:
-        """Keep it, whole or not at all."""
+        """Write the record in one step, so that no reader sees a part of it."""
         owner = {"pid": os.getpid(), "start_ticks": start_ticks(os.getpid())}
         content = {"schema": SCHEMA, "owner": owner, "run": self.run, "namespaces": self.namespaces}
         temporary = self.file.with_suffix(".new")
@@ -112,7 +113,7 @@ class Record:
         temporary.rename(self.file)
 
     def take_down(self) -> None:
-        """End what the run started, remove what it made, and the record last."""
+        """End the run's processes, remove its namespaces and sockets, and the record last."""
         end_marked(self.run)
         for name in self.namespaces:
             remove_namespace(name)
@@ -121,7 +122,7 @@ class Record:
 
 
 def leftovers() -> Iterator[Record]:
-    """The records of runs whose owner is dead, with the namespaces that are theirs."""
+    """The records of runs whose owner has ended, with their own namespaces only."""
     for file in folder_path().glob("*.json"):
         try:
             content = json.loads(file.read_text(encoding="utf-8"))
@@ -129,7 +130,7 @@ def leftovers() -> Iterator[Record]:
             alive = start_ticks(int(owner["pid"])) == owner["start_ticks"]
             names = [str(name) for name in content["namespaces"]]
         except (OSError, ValueError, KeyError, TypeError):
-            # Not a record of ours, or one that another run removes at this moment.
+            # Not a record of ours, or another run has just removed it.
             continue
         if alive or file.stem != run:
             continue
@@ -137,8 +138,8 @@ def leftovers() -> Iterator[Record]:
 
 
 def remove_leftovers() -> list[str]:
-    """Take down what dead owners left; returns their runs."""
-    folder()  # refuses a folder of another user
+    """Remove the leftovers of dead owners; returns their runs."""
+    folder()  # raises an error for the folder of another user
     removed = list(leftovers())
     for record in removed:
         record.take_down()
@@ -146,26 +147,26 @@ def remove_leftovers() -> list[str]:
 
 
 def remove_folders(prefix: str) -> None:
-    """Remove folders for temporary files of this machine whose holder is no longer alive."""
+    """Remove this machine's folders for temporary files whose owner has ended."""
     for place in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
-        holder = re.match("([0-9]+-[0-9]+)-", place.name.removeprefix(prefix))
-        if holder is None or is_alive(holder[1]):
+        owner = re.match("([0-9]+-[0-9]+)-", place.name.removeprefix(prefix))
+        if owner is None or is_alive(owner[1]):
             continue
-        # Somebody else may remove it meanwhile, or it is not ours to remove.
+        # Another process may remove it first, or another user owns it.
         with suppress(OSError):
             if place.lstat().st_uid == os.getuid():
                 shutil.rmtree(place, ignore_errors=True)
 
 
 def marked(run: str) -> Iterator[int]:
-    """The processes that a run started, and those that these started."""
+    """The processes of a run and their descendants."""
     for process in Path("/proc").glob("[0-9]*"):
         if is_marked(int(process.name), run):
             yield int(process.name)
 
 
 def is_marked(pid: int, run: str) -> bool:
-    """Whether a process carries the run's mark in its environment."""
+    """Whether a process has the run's mark in its environment."""
     wanted = f"{MARK}={run}".encode()
     try:
         return wanted in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
@@ -174,10 +175,10 @@ def is_marked(pid: int, run: str) -> bool:
 
 
 def end_marked(run: str) -> None:
-    """Kill what carries the mark.
+    """Kill all processes with the mark.
 
-    A number is held by a descriptor before it is looked at again, so that no other process can have
-    taken it.
+    An open descriptor of the process makes sure that the second check and the signal are about the
+    same process, even if its id is used again.
     """
     for pid in list(marked(run)):
         with suppress(ProcessLookupError):
@@ -190,7 +191,7 @@ def end_marked(run: str) -> None:
 
 
 def remove_namespace(name: str) -> None:
-    """Remove a namespace's name; the namespace goes with the last process in it."""
+    """Remove a namespace's name; the kernel removes it after its last process."""
     if not (NAMESPACES / name).exists():
         return
     from pyroute2 import netns

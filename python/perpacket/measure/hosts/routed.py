@@ -3,8 +3,8 @@
     host 0  net0 --- port0  router  port2 --- net0  host 2
     host 1  net0 --- port1          port3 --- net0  host 3
 
-Each pair is a network of its own, joined by a veth pair that passes whole frames alone. Routes are
-static and neighbours known, so that nothing but what an experiment sends crosses the router.
+Each host has a network of its own, joined to the router by a veth pair for wire frames. Routes
+and neighbours are static, so that only the frames of the experiment cross the router.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from perpacket.measure.hosts.network import DEVICE, Namespace
 from perpacket.measure.hosts.processors import Division
 
 MOST_HOSTS = 250
-"""A host has a network of 10.77.0.0/16 to itself."""
+"""Each host has one /24 network of 10.77.0.0/16."""
 
 NETWORK_BITS = 24
 
 ROUTER_SYSCTLS = {
     "net.ipv4.ip_forward": "1",
-    # Every message about trouble is part of what a router is held to.
+    # A router must send every error message that the rules require.
     "net.ipv4.icmp_ratemask": "0",
 }
 
 WHOLE_FRAMES = (
-    "The hosts' and the router's devices are veth pairs without offloads: what crosses them are "
-    "whole frames with checksums, made by the hosts; no driver of a NIC and no wire is in the path."
+    "The hosts' and the router's devices are veth pairs without offloads, for wire frames with "
+    "checksums from the hosts; the path has no NIC driver and no wire."
 )
 SHARED_PROCESSORS = (
     "All end hosts share the clients' processors: with many flows they may be the limit before the "
@@ -42,7 +42,7 @@ STATIC = "Routes are static; the published router learned them by RIP."
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """An interface of the router and that of the host at its other end, as `NETNS:IFNAME`."""
+    """An interface of the router and its host's interface, as `NETNS:IFNAME`."""
 
     router: str
     host: str
@@ -80,7 +80,7 @@ class Routed(NamespaceTestbed):
     def __init__(
         self, division: Division, *, hosts: int = 4, sysctls: Mapping[str, str] | None = None
     ) -> None:
-        """Set it up, or take down what was and raise."""
+        """Set it up; after an error remove everything and raise."""
         super().__init__(division)
         if not 2 <= hosts <= MOST_HOSTS:
             raise ConfigurationError(
@@ -108,7 +108,7 @@ class Routed(NamespaceTestbed):
             raise
 
     def _join(self, number: int, host: Namespace) -> None:
-        """A host's network: a pair of devices, addresses, and the host's routes to the others."""
+        """Make a host's network: a pair of devices, addresses, and routes to the other hosts."""
         port = f"port{number}"
         wiring.join_by_veth(self._router, port, host, DEVICE)
         for namespace, device, address in (
@@ -117,7 +117,7 @@ class Routed(NamespaceTestbed):
         ):
             wiring.turn_off_offloads(namespace, device)
             wiring.bring_up(namespace, device, address, NETWORK_BITS)
-        wiring.know_neighbours(self._router, port, host, DEVICE)
+        wiring.add_neighbours(self._router, port, host, DEVICE)
         for other in range(len(self._ends)):
             if other != number:
                 wiring.add_route(host, network_of(other), router_address(number))
@@ -132,6 +132,6 @@ class Routed(NamespaceTestbed):
 
     @property
     def limits(self) -> tuple[str, ...]:
-        """What this testbed leaves out."""
+        """The limits of measurements here."""
         steering = () if wiring.STEERING.exists() else (NO_STEERING,)
         return (WHOLE_FRAMES, SHARED_PROCESSORS, STATIC, *steering, *self._division.limits)
