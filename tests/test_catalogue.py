@@ -24,7 +24,7 @@ def test_a_change_is_complete(change: catalogue.Change) -> None:
     assert bool(change.evidence) != bool(change.never_suggested)
     assert change.bound.layers or change.bound.frames
     assert (change.action == "advise") == (change.setting is None and not change.server)
-    assert change.source.figure
+    assert change.source.title
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: str(change.name))

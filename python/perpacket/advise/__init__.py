@@ -4,6 +4,9 @@
     catalogue.py    the catalogue, read and checked
     expression.py   the expressions in which changes state their evidence and bounds
     facts.py        the numbers and settings that expressions use
+    observation.py  what facts come from: a profile, the kernel's counters around it, the server
+    profile.py      a profile with its call chains
+    links.py        the interfaces of a network namespace
     servers.py      the server behind a process, and its options
     bounds.py       the share of processor time that a change can remove
     advice.py       the changes that apply, ranked, and those that do not, with reasons

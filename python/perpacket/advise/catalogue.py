@@ -73,6 +73,8 @@ class Bound(Table):
     """Functions, with `*` at the end of a name: samples with one of them in their call chain."""
     process: str = ""
     """The process whose samples count; all if empty."""
+    own_code: bool = False
+    """Whether the process's own code counts too: it has no names of functions to divide it by."""
     removable: str
     """Expression: the most that can go, as a fraction of the part."""
 
@@ -94,6 +96,7 @@ class Source(Table):
 
     title: str
     figure: str
+    """The magnitude; empty if the source has none."""
 
 
 class Change(Table):

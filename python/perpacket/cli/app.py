@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from perpacket.cli import (
+    advise,
     agent_verbs,
     demo,
     doctor,
@@ -60,6 +61,7 @@ demo.add_to(app)
 doctor.add_to(app)
 agent_verbs.add_to(app)
 top.add_to(app)
+advise.add_to(app)
 simulate.add_to(app)
 app.add_typer(model.app, name="model")
 app.add_typer(study.app, name="study")

@@ -56,6 +56,24 @@ def windows(options: Sequence[str], every_s: float = 1.0) -> Iterator[Iterator[W
                 stream.close()
 
 
+def once(options: Sequence[str]) -> Window:
+    """One profile; `options` are those of `perpacket profile`. Raises errors as `windows` does."""
+    command = [str(agent.find()), "profile", "--format", "json", "--quiet", *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise _error(done.returncode, done.stderr)
+    window: Window = json.loads(done.stdout)
+    return window
+
+
+def _error(status: int, text: str) -> PerpacketError:
+    """The agent's error, by its exit status."""
+    message, _, hint = text.partition("\n\nhint: ")
+    kind = KINDS.get(status, RunFailed)
+    what = message.strip().removeprefix("error: ") or f"the agent ended with status {status}"
+    return kind(what, hint=hint.strip())
+
+
 def _read(process: subprocess.Popen[str]) -> Iterator[Window]:
     """The windows; raises the agent's error when it ends with one."""
     assert process.stdout is not None
@@ -67,9 +85,6 @@ def _read(process: subprocess.Popen[str]) -> Iterator[Window]:
     status = process.wait()
     errors = process.stderr.read()
     if status not in (0, 130):
-        message, _, hint = errors.partition("\n\nhint: ")
-        kind = KINDS.get(status, RunFailed)
-        text = message.strip().removeprefix("error: ") or f"the agent ended with status {status}"
-        raise kind(text, hint=hint.strip())
+        raise _error(status, errors)
     if errors:
         sys.stderr.write(errors)

@@ -1,0 +1,190 @@
+"""Changes that apply, ranked, with evidence and bound; and those that do not, with reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from perpacket.advise import bounds, catalogue, expression
+from perpacket.advise.catalogue import Change
+from perpacket.advise.expression import NotReadable
+from perpacket.advise.facts import Facts
+
+if TYPE_CHECKING:
+    from perpacket.advise.bounds import Bound
+    from perpacket.advise.observation import Observation
+
+SMALLEST_SHARE = 0.001
+"""A change that can remove less of the processor time is not worth a trial."""
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """A change that is worth trying."""
+
+    change: Change
+    value: str
+    interface: str
+    evidence: str
+    bound: Bound | None
+    """None if the profile does not show what it can remove."""
+    no_bound: str
+    """The reason why there is no bound."""
+    command: str
+    """Tries the change, or prices what it would remove; empty if neither is possible."""
+
+    @property
+    def risk(self) -> str:
+        """What may become worse."""
+        return self.change.risk.text
+
+    @property
+    def rank(self) -> tuple[float, float]:
+        """The larger, the earlier: the bound, then its lower end."""
+        share = self.bound.share if self.bound is not None else None
+        return (share.value, share.low) if share is not None else (0.0, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class NotApplicable:
+    """A change that was looked at and is not worth trying, or could not be judged."""
+
+    change: Change
+    interface: str
+    reason: str
+    is_unread: bool = False
+    """Whether a fact could not be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Everything that `perpacket advise` found."""
+
+    advice: tuple[Advice, ...]
+    not_applicable: tuple[NotApplicable, ...]
+    interfaces: tuple[str, ...]
+    server: str
+    window_s: float
+    samples: int
+    notes: tuple[str, ...]
+
+    @property
+    def first(self) -> Advice | None:
+        """The change most worth trying; None if none applies."""
+        return self.advice[0] if self.advice else None
+
+
+def advise(seen: Observation, changes: Mapping[str, Change] | None = None) -> Report:
+    """Judge every change of the catalogue."""
+    found = catalogue.load() if changes is None else changes
+    judged = [judge(seen, change, name) for change, name in _questions(seen, found)]
+    applies = [one for one in judged if isinstance(one, Advice)]
+    server = seen.server.kind if seen.server is not None else ""
+    document = seen.profile.document
+    limits = document.get("limits")
+    samples = document.get("samples")
+    return Report(
+        tuple(sorted(applies, key=lambda one: one.rank, reverse=True)),
+        tuple(one for one in judged if isinstance(one, NotApplicable)),
+        seen.interfaces,
+        server,
+        seen.profile.window_s,
+        samples if isinstance(samples, int) else 0,
+        tuple(map(str, limits)) if isinstance(limits, list) else (),
+    )
+
+
+def _questions(seen: Observation, changes: Mapping[str, Change]) -> Iterator[tuple[Change, str]]:
+    """Each change with each interface that it concerns; one without an interface once."""
+    names: Sequence[str] = seen.interfaces or ("",)
+    for change in changes.values():
+        for name in names if concerns_interface(change) else names[:1]:
+            yield change, name
+
+
+def concerns_interface(change: Change) -> bool:
+    """Whether the change is one of an interface."""
+    if change.setting is None:
+        return False
+    kind = change.setting["kind"]
+    per_machine = ("sysctl", "file", "nft-rules")
+    return kind not in per_machine or "{interface}" in change.setting.get("path", "")
+
+
+def judge(seen: Observation, change: Change, interface: str) -> Advice | NotApplicable:
+    """Whether a change applies on an interface."""
+    facts = Facts(seen, change, interface)
+    named = interface if concerns_interface(change) else ""
+    if concerns_interface(change) and not interface:
+        return NotApplicable(change, "", "no interface carried packets", is_unread=True)
+    try:
+        reason = _excluded(change, facts)
+        if not reason:
+            return _advice(change, facts, named)
+        return NotApplicable(change, named, reason)
+    except NotReadable as missing:
+        return NotApplicable(change, named, str(missing), is_unread=True)
+
+
+def _excluded(change: Change, facts: Facts) -> str:
+    """The reason why a change does not apply; empty if it does."""
+    evidence = change.evidence
+    if evidence is None:
+        return change.never_suggested
+    server = facts.seen.server
+    if change.server and server is None:
+        known = " or ".join(change.server)
+        raise NotReadable(f"an option of {known}: `--pid PID` names the server")
+    if change.server and server is not None and server.kind not in change.server:
+        return f"the server is {server.kind}: it has no such option"
+    for one in evidence.excluded:
+        if expression.evaluate(one.when, facts, facts.functions):
+            return one.text.format_map(facts)
+    if not expression.evaluate(evidence.applies, facts, facts.functions):
+        return evidence.otherwise.format_map(facts)
+    return ""
+
+
+def _advice(change: Change, facts: Facts, interface: str) -> Advice | NotApplicable:
+    assert change.evidence is not None
+    bound: Bound | None = None
+    no_bound = ""
+    if change.bound.removable == "0":
+        no_bound = "the change spreads or delays work and removes none"
+    try:
+        bound = (
+            None
+            if no_bound
+            else bounds.of(
+                change.bound,
+                facts.seen.profile,
+                lambda text: expression.number(text, facts, facts.functions),
+            )
+        )
+    except NotReadable as missing:
+        no_bound = str(missing)
+    value = change.suggest.format_map(facts)
+    text = change.evidence.text.format_map(facts)
+    if bound is not None and bound.share.value < SMALLEST_SHARE:
+        share = 100 * SMALLEST_SHARE
+        reason = f"{text}, but it can remove less than {share:g} % of processor time"
+        return NotApplicable(change, interface, reason)
+    command = _command(change, value, facts, interface)
+    return Advice(change, value, interface, text, bound, no_bound, command)
+
+
+def _command(change: Change, value: str, facts: Facts, interface: str) -> str:
+    """The command that tries the change, or prices what it would remove."""
+    pid = "" if facts.seen.pid is None else f" --pid {facts.seen.pid}"
+    if change.action == "advise":
+        try:
+            return change.price.format_map(facts) + pid if change.price else ""
+        except NotReadable:
+            return ""
+    words = f"{change.name}={value}"
+    if " " in words:
+        words = f"'{words}'"
+    place = f" --interface {interface}" if interface else ""
+    load = " --url URL" if change.server else ""
+    return f"perpacket trial {words}{place}{pid}{load}"

@@ -1,0 +1,72 @@
+"""The most that a change can give: the part of processor time that it can remove.
+
+The part is a share of the profile's samples, so its interval is Wilson's for a share: Wilson,
+*Probable inference, the law of succession, and statistical inference*, JASA 22, 1927. Where the
+processor limits, removing it gives throughput as LAWS computes for work that leaves the host.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from perpacket.advise import catalogue
+from perpacket.advise.expression import NotReadable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from perpacket.advise.profile import Part, Profile
+    from perpacket.analysis.statistics import Interval
+
+Z = 1.959964
+"""The normal quantile of an interval of 95 %."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """What a change can give at most."""
+
+    share: Interval
+    """The fraction of busy processor time that it can remove."""
+    gain: Interval
+    """The throughput that this gives where the processor limits, as a fraction."""
+
+
+def of(bound: catalogue.Bound, profile: Profile, removable: Callable[[str], float]) -> Bound:
+    """The bound of a change; raises `NotReadable` if the profile does not show the part."""
+    part = profile.part_of(bound)
+    fraction = min(1.0, max(0.0, removable(bound.removable)))
+    share = wilson(part)
+    return Bound(share.map(lambda value: value * fraction), share.map(_gain(fraction)))
+
+
+def _gain(fraction: float) -> Callable[[float], float]:
+    from perpacket.models import laws
+
+    def gain(share: float) -> float:
+        """Throughput when `fraction` of the work leaves; finite, as some work remains."""
+        most = min(share, MOST_SHARE)
+        if most <= 0.0:
+            return 0.0
+        return float(laws.offload(laws.gamma_of_share(most), fraction).gain)
+
+    return gain
+
+
+MOST_SHARE = 0.99
+"""The largest share that a gain is computed for: removing all work would give an infinite gain."""
+
+
+def wilson(part: Part) -> Interval:
+    """The interval of a share of samples."""
+    from perpacket.analysis.statistics import Interval
+
+    if part.of <= 0:
+        raise NotReadable("the profile has no samples of busy processors")
+    n, share = part.of, min(1.0, part.share)
+    middle = (share + Z * Z / (2 * n)) / (1 + Z * Z / n)
+    half = Z / (1 + Z * Z / n) * math.sqrt(share * (1 - share) / n + Z * Z / (4 * n * n))
+    low, high = max(0.0, middle - half), min(1.0, middle + half)
+    return Interval(share, min(low, share), max(high, share), n, 0.95)

@@ -1,0 +1,70 @@
+"""The interfaces of a network namespace, and its packet filter's rules."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+
+from perpacket.advise.expression import NotReadable
+from perpacket.advise.place import Place
+
+IFF_LOOPBACK = 0x8
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A network interface."""
+
+    name: str
+    mtu: int
+    kind: str
+    """`veth`, `bridge` and so on, `loopback`, or `hardware`."""
+    tx_queues: int
+    queueing: str
+
+
+def links(place: Place) -> Mapping[str, Link]:
+    """The interfaces of a place's namespace by name."""
+    return place.inside(_links)
+
+
+def _links() -> dict[str, Link]:
+    from pyroute2 import IPRoute
+
+    found: dict[str, Link] = {}
+    with IPRoute() as route:
+        for one in route.get_links():
+            name = str(one.get("ifname"))
+            kind = "loopback" if one.get("flags") & IFF_LOOPBACK else one.get(("linkinfo", "kind"))
+            queues = int(one.get("num_tx_queues") or 1)
+            queueing = str(one.get("qdisc") or "")
+            found[name] = Link(name, int(one.get("mtu")), kind or "hardware", queues, queueing)
+    return found
+
+
+def rules(place: Place) -> int:
+    """The nftables rules of the longest chain.
+
+    Raises `NotReadable` without the right to list them.
+    """
+    if os.geteuid() != 0:
+        raise NotReadable("only root can list the rules")
+    return place.inside(_rules)
+
+
+def _rules() -> int:
+    from pyroute2.netlink.exceptions import NetlinkError
+    from pyroute2.nftables.main import NFTables
+
+    try:
+        with closing(NFTables()) as tables:
+            found = list(tables.get_rules())
+    except (NetlinkError, OSError) as error:
+        raise NotReadable(f"the rules cannot be listed: {error}") from None
+    chains = Counter(
+        (rule.get_attr("NFTA_RULE_TABLE"), rule.get_attr("NFTA_RULE_CHAIN")) for rule in found
+    )
+    return max(chains.values(), default=0)

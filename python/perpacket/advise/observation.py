@@ -1,0 +1,190 @@
+"""What advice looks at: a profile, the machine's counters around it, and the server."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from perpacket.advise import links, profile, servers, settings
+from perpacket.advise.expression import NotReadable
+from perpacket.advise.links import Link
+from perpacket.advise.place import Place
+from perpacket.advise.profile import Profile
+from perpacket.advise.servers import Server
+from perpacket.errors import ConfigurationError, MachineLacks, PerpacketError
+
+SOFTIRQ = 6
+"""The column of softirq time in /proc/stat; proc_stat(5)."""
+
+SettingReader = Callable[[Mapping[str, str], str], str]
+"""The present value of a setting: its table, and the interface.
+
+Raises `NotReadable` with the reason.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """Counters of the kernel at a moment."""
+
+    softirq: Mapping[str, tuple[int, int]]
+    """For each processor: ticks in softirqs, and all."""
+    interrupts: Mapping[str, int]
+    """Interrupts by number."""
+    opened: int
+    """Connections that were accepted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What advice looks at."""
+
+    profile: Profile
+    place: Place
+    links: Mapping[str, Link]
+    read_setting: SettingReader
+    server: Server | None = None
+    pid: int | None = None
+    before: Counters | None = None
+    after: Counters | None = None
+    interfaces: tuple[str, ...] = ()
+    """Those that carried packets, from the busiest, or the one that was named."""
+    workers: tuple[int, ...] = field(default=())
+    """The server's process and its children."""
+
+
+def observe(duration_s: float, pid: int | None, interface: str, requests: str = "") -> Observation:
+    """Profile what runs now and read what surrounds it."""
+    _check(pid)
+    before = counters(pid)
+    taken = profile.take(duration_s, pid, requests)
+    return around(taken, pid, interface, before, counters(pid))
+
+
+def around(
+    taken: Profile,
+    pid: int | None,
+    interface: str,
+    before: Counters | None = None,
+    after: Counters | None = None,
+) -> Observation:
+    """A profile with the settings of this machine, or of the namespace of a process."""
+    _check(pid)
+    place = place_of(pid)
+    found = links.links(place)
+    if interface and interface not in found:
+        raise ConfigurationError(
+            f"--interface {interface}: there is no such interface",
+            parameter="--interface",
+            value=interface,
+            allowed=f"there are {', '.join(found)}",
+        )
+    names = (interface,) if interface else busy_interfaces(taken, found)
+    return Observation(
+        taken,
+        place,
+        found,
+        setting_reader(place),
+        None if pid is None else servers.find(pid),
+        pid,
+        before,
+        after,
+        names,
+        () if pid is None else (pid, *children(pid)),
+    )
+
+
+def _check(pid: int | None) -> None:
+    if pid is not None and not Path(f"/proc/{pid}").exists():
+        raise ConfigurationError(
+            f"--pid {pid}: there is no such process",
+            parameter="--pid",
+            value=str(pid),
+            hint="`pidof -s nginx` prints the number of a process",
+        )
+
+
+def busy_interfaces(taken: Profile, found: Mapping[str, Link]) -> tuple[str, ...]:
+    """The interfaces that carried packets, from the busiest."""
+
+    def packets(name: str) -> float:
+        keys = ("packets_sent", "packets_received")
+        return sum(taken.number("interfaces", name, key) for key in keys)
+
+    names = [name for name in taken.table("interfaces") if name in found and packets(name) > 0]
+    return tuple(sorted(names, key=packets, reverse=True))
+
+
+def place_of(pid: int | None) -> Place:
+    """The network namespace of a process, or ours without the right to read its."""
+    try:
+        return Place.of(pid)
+    except MachineLacks:
+        return Place()
+
+
+def setting_reader(place: Place) -> SettingReader:
+    """Reads settings in a network namespace."""
+
+    def read(table: Mapping[str, str], interface: str) -> str:
+        try:
+            return settings.open(table, replace(place, interface=interface)).read()
+        except (PerpacketError, settings.Gone) as error:
+            raise NotReadable(str(error)) from None
+        except OSError as error:
+            raise NotReadable((error.strerror or str(error)).lower()) from None
+
+    return read
+
+
+def counters(pid: int | None, proc: Path = Path("/proc")) -> Counters:
+    """The counters now; those that cannot be read are missing."""
+    softirq: dict[str, tuple[int, int]] = {}
+    for line in (proc / "stat").read_text().splitlines():
+        name, *ticks = line.split()
+        if re.fullmatch(r"cpu\d+", name):
+            softirq[name] = (int(ticks[SOFTIRQ]), sum(map(int, ticks[:8])))
+    interrupts: dict[str, int] = {}
+    with contextlib.suppress(OSError):
+        for line in (proc / "interrupts").read_text().splitlines()[1:]:
+            number, *counts = line.split()
+            interrupts[number.rstrip(":")] = sum(int(one) for one in counts if one.isdigit())
+    return Counters(softirq, interrupts, _opened(proc / str(pid or "self") / "net" / "snmp"))
+
+
+def _opened(path: Path) -> int:
+    """`PassiveOpens` of a network namespace."""
+    try:
+        names, values = [
+            line.split() for line in path.read_text().splitlines() if line.startswith("Tcp:")
+        ]
+        return int(dict(zip(names, values, strict=True))["PassiveOpens"])
+    except (OSError, ValueError, KeyError):
+        return 0
+
+
+def children(pid: int) -> tuple[int, ...]:
+    """The children of a process."""
+    path = Path(f"/proc/{pid}/task/{pid}/children")
+    with contextlib.suppress(OSError):
+        return tuple(map(int, path.read_text().split()))
+    return ()
+
+
+def sockets(pids: tuple[int, ...]) -> int:
+    """The open sockets of processes; raises `NotReadable` for those of another user."""
+    found = 0
+    for pid in pids:
+        try:
+            for entry in os.scandir(f"/proc/{pid}/fd"):
+                with contextlib.suppress(OSError):
+                    found += os.readlink(entry.path).startswith("socket:")
+        except PermissionError:
+            raise NotReadable(f"the connections of process {pid}: it has another user") from None
+        except FileNotFoundError:
+            continue
+    return found

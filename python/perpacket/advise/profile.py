@@ -1,0 +1,164 @@
+"""A profile as advice uses it: the document of `perpacket profile` and its call chains."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from perpacket.advise.catalogue import Bound
+from perpacket.advise.expression import NotReadable
+from perpacket.errors import ConfigurationError, MachineLacks
+from perpacket.measure import live
+
+FREQUENCY_HZ = 397
+"""Samples a second and processor: four times the usual, as the profile is short."""
+
+IDLE = ("idle", "cpuidle_enter", "default_idle_call", "pv_native_safe_halt", "do_idle")
+"""Functions in the call chain of a processor that does nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """Samples with the same call chain, from the outermost function."""
+
+    process: str
+    functions: tuple[str, ...]
+    samples: int
+
+    @property
+    def is_own_code(self) -> bool:
+        """Whether the sample is in the program's code or its libraries, shown as `[FILE]`."""
+        return not self.functions or all(part.startswith("[") for part in self.functions)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some of the busy samples of a profile."""
+
+    samples: float
+    of: int
+
+    @property
+    def share(self) -> float:
+        """The part as a fraction of busy processor time."""
+        return self.samples / self.of if self.of else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A profile, with call chains if they were stored."""
+
+    document: Mapping[str, object]
+    stacks: tuple[Stack, ...] = ()
+
+    def number(self, *path: str) -> float:
+        """A number of the document; raises `NotReadable` if it has none there."""
+        found: object = self.document
+        for key in path:
+            found = found.get(key) if isinstance(found, Mapping) else None
+        if isinstance(found, bool) or not isinstance(found, int | float):
+            raise NotReadable(f"the profile has no {' '.join(path)}")
+        return float(found)
+
+    def table(self, name: str) -> Mapping[str, object]:
+        """A table of the document; empty if it has none."""
+        found = self.document.get(name)
+        return found if isinstance(found, Mapping) else {}
+
+    @property
+    def window_s(self) -> float:
+        """The length of the profile in seconds."""
+        return self.number("window_s")
+
+    def cells(self, layers: Iterable[str], kinds: Sequence[str] = ()) -> Part:
+        """The samples of layers, of some kinds of work in them or of all kinds."""
+        samples = round(self.number("samples"))
+        cells = self.table("layer_kinds")
+        if not samples or not cells:
+            raise NotReadable(NO_LAYERS)
+        share = 0.0
+        for layer in layers:
+            row = cells.get(layer)
+            if isinstance(row, Mapping):
+                share += sum(value for kind, value in row.items() if not kinds or kind in kinds)
+        return Part(share * samples, samples)
+
+    def part_of(self, bound: Bound) -> Part:
+        """The samples that a bound of the catalogue names."""
+        if bound.frames:
+            return self.chains(bound.frames, bound.process, bound.own_code)
+        return self.cells(bound.layers, bound.kinds)
+
+    def chains(self, functions: Sequence[str], process: str = "", own_code: bool = False) -> Part:
+        """The samples with one of these functions in their call chain.
+
+        `own_code` adds samples outside the kernel.
+        """
+        if not self.stacks:
+            raise NotReadable("the profile has no call chains: `perpacket profile --folded FILE`")
+        busy = [stack for stack in self.stacks if not set(IDLE) & set(stack.functions)]
+        matches = matcher(functions)
+        found = sum(
+            stack.samples
+            for stack in busy
+            if (not process or stack.process == process)
+            and (any(map(matches, stack.functions)) or (own_code and stack.is_own_code))
+        )
+        return Part(found, sum(stack.samples for stack in busy))
+
+
+NO_LAYERS = "the profile has no layers: perf is not permitted here (`perpacket doctor`)"
+
+
+def matcher(patterns: Sequence[str]) -> Callable[[str], bool]:
+    """Whether a function is one of these; `*` at the end of a pattern matches any end."""
+    exact = {pattern for pattern in patterns if not pattern.endswith("*")}
+    starts = tuple(pattern[:-1] for pattern in patterns if pattern.endswith("*"))
+    return lambda function: function in exact or (bool(starts) and function.startswith(starts))
+
+
+def folded(lines: Iterable[str]) -> Iterable[Stack]:
+    """Call chains from lines of `process;outermost;...;innermost SAMPLES`."""
+    for number, line in enumerate(lines, 1):
+        chain, _, samples = line.rstrip().rpartition(" ")
+        if not samples.isdigit() or not chain:
+            raise ConfigurationError(
+                f"--folded: line {number}: expected FUNCTION;FUNCTION NUMBER",
+                hint="`perpacket profile --folded FILE` writes such a file",
+            )
+        process, *functions = chain.split(";")
+        yield Stack(process, tuple(functions), int(samples))
+
+
+def read(profile: Path, stacks: Path | None) -> Profile:
+    """A stored profile; raises `ConfigurationError` for a file that is none."""
+    hint = "`perpacket profile --format json` prints such a file"
+    try:
+        document = json.loads(profile.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ConfigurationError(f"--profile {profile}: {error}", hint=hint) from None
+    if not isinstance(document, dict) or "window_s" not in document:
+        raise ConfigurationError(f"--profile {profile}: it is not a profile", hint=hint)
+    lines = [] if stacks is None else stacks.read_text(encoding="utf-8").splitlines()
+    return Profile(document, tuple(folded(lines)))
+
+
+def take(duration_s: float, pid: int | None = None, requests: str = "") -> Profile:
+    """Profile what runs now.
+
+    Without the permission for perf the kernel's accounts are used, which have no layers.
+    """
+    common = ["--duration", f"{duration_s:g}", "--frequency", str(FREQUENCY_HZ)]
+    common += [] if pid is None else ["--pid", str(pid)]
+    common += ["--requests", requests] if requests else []
+    with tempfile.TemporaryDirectory(prefix="perpacket-advise-") as folder:
+        stacks = Path(folder) / "stacks"
+        try:
+            document = live.once([*common, "--folded", str(stacks)])
+        except MachineLacks:
+            return Profile(live.once([*common, "--events", "accounts"]))
+        lines = stacks.read_text(encoding="utf-8", errors="replace").splitlines()
+        return Profile(document, tuple(folded(lines)))

@@ -1,0 +1,282 @@
+"""The server behind a process, and its options.
+
+nginx: its configuration files, read by a reader of their grammar. `nginx -T` would print the same,
+but it also creates logs and folders, and advice changes nothing. `serve web`: its command line.
+"""
+
+from __future__ import annotations
+
+import glob
+import itertools
+import os
+import re
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+NGINX = "nginx"
+SERVE_WEB = "serve web"
+
+DEFAULT_CONFIGURATION = "/etc/nginx/nginx.conf"
+"""Debian's and Fedora's; used where nginx does not report its own."""
+
+NEVER_SENT = re.compile(r"(\d+)\s*(T|P)i?B?$", re.IGNORECASE)
+"""A threshold of `--sendfile-above` that no file reaches."""
+
+ASK_S = 5.0
+"""Time that `nginx -V` may take."""
+
+TOKEN = re.compile(
+    r"""
+    \#[^\n]*                      # a comment
+    | "(?:\\.|[^"\\])*"           # quoted words
+    | '(?:\\.|[^'\\])*'
+    | [;{}]
+    | (?:\\.|\$\{[^}]*\}|[^\s;{}"'\#\\])(?:\\.|\$\{[^}]*\}|[^\s;{}\\])*
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server that runs."""
+
+    kind: str
+    """`nginx`, `serve web`, or the program's name for another."""
+    pid: int
+    command: tuple[str, ...]
+    options: Mapping[str, str] = field(default_factory=dict)
+    """The present value of each change of the catalogue that is an option of the server."""
+    unread: str = ""
+    """The reason why the options could not be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Directive:
+    """A directive of nginx: `listen 80;`, or a block."""
+
+    name: str
+    arguments: tuple[str, ...]
+    block: tuple[Directive, ...] | None = None
+
+
+def find(pid: int, proc: Path = Path("/proc")) -> Server:
+    """The server behind a process; raises `FileNotFoundError` if there is no such process."""
+    command = words(proc, pid)
+    line = " ".join(command)
+    if line.startswith("nginx: worker") or (not command and _name(proc, pid) == NGINX):
+        return find(_parent(proc, pid), proc)
+    if line.startswith("nginx: master") or Path(command[0] if command else "").name == NGINX:
+        return _nginx(pid, command, proc)
+    if _is_serve_web(command):
+        return Server(SERVE_WEB, pid, command, web_options(command))
+    name = _name(proc, pid)
+    return Server(name, pid, command, {}, f"perpacket knows no options of {name}")
+
+
+def words(proc: Path, pid: int) -> tuple[str, ...]:
+    """The command line of a process."""
+    text = (proc / str(pid) / "cmdline").read_bytes().decode(errors="replace")
+    return tuple(word for word in text.split("\0") if word)
+
+
+def _name(proc: Path, pid: int) -> str:
+    return (proc / str(pid) / "comm").read_text(errors="replace").strip()
+
+
+def _parent(proc: Path, pid: int) -> int:
+    status = (proc / str(pid) / "status").read_text()
+    return int(re.findall(r"^PPid:\s*(\d+)", status, re.MULTILINE)[0])
+
+
+def _is_serve_web(command: Sequence[str]) -> bool:
+    return ("serve", "web") in itertools.pairwise(command)
+
+
+def option(command: Sequence[str], name: str, default: str) -> str:
+    """The last value of `--name VALUE` or `--name=VALUE`."""
+    found = default
+    for word, following in zip(command, (*command[1:], ""), strict=True):
+        if word == name:
+            found = following
+        elif word.startswith(f"{name}="):
+            found = word.partition("=")[2]
+    return found
+
+
+def web_options(command: Sequence[str]) -> dict[str, str]:
+    """The options of `serve web`, with their defaults."""
+    above = option(command, "--sendfile-above", "128KiB")
+    architecture = option(command, "--architecture", "events")
+    return {
+        "sendfile": "off" if NEVER_SENT.match(above) else "on",
+        "io-uring": "on" if architecture == "uring" else "off",
+        "batch": option(command, "--coalesce", "0s"),
+        "ssl": "on" if option(command, "--tls-cert", "") else "off",
+    }
+
+
+def _nginx(pid: int, command: tuple[str, ...], proc: Path) -> Server:
+    line = [word for part in command for word in part.split()]
+    root = proc / str(pid) / "root"
+    path = option(line, "-c", "") or _compiled_path(proc, pid)
+    if not path.startswith("/"):
+        path = os.path.join(option(line, "-p", "/etc/nginx"), path)
+    try:
+        if not os.access(root, os.R_OK | os.X_OK):
+            root = Path("/")
+        configuration = tuple(read(path, root))
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        return Server(NGINX, pid, command, {}, f"{path}: {reason.lower()}")
+    cpus = os.cpu_count() or 1
+    return Server(NGINX, pid, command, nginx_options(configuration, cpus))
+
+
+def _compiled_path(proc: Path, pid: int) -> str:
+    """The configuration that nginx was built with; `-V` prints it and changes nothing."""
+    try:
+        program = os.readlink(proc / str(pid) / "exe")
+        done = subprocess.run(
+            [program, "-V"], capture_output=True, text=True, timeout=ASK_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return DEFAULT_CONFIGURATION
+    found = re.search(r"--conf-path=(\S+)", done.stderr)
+    return found[1] if found else DEFAULT_CONFIGURATION
+
+
+def read(path: str, root: Path = Path("/")) -> Iterator[Directive]:
+    """The directives of a configuration, those of included files in their place.
+
+    Raises `OSError` for a file that cannot be read and `ValueError` for one that is not nginx's.
+    """
+    tokens = _tokens(_below(root, path).read_text(errors="replace"))
+    folder = os.path.dirname(path)
+
+    def included(pattern: str) -> Iterator[Directive]:
+        pattern = os.path.join(folder, pattern)
+        for found in sorted(glob.glob(str(_below(root, pattern)))):
+            inner = "/" + os.path.relpath(found, root)
+            yield from read(inner, root)
+
+    yield from _block(tokens, included, depth=0)
+
+
+def _below(root: Path, path: str) -> Path:
+    return root / path.lstrip("/")
+
+
+def _tokens(text: str) -> Iterator[str]:
+    for found in TOKEN.finditer(text):
+        if not found[0].startswith("#"):
+            yield found[0]
+
+
+def _block(
+    tokens: Iterator[str], included: Callable[[str], Iterator[Directive]], depth: int
+) -> Iterator[Directive]:
+    """Directives up to the end of a block, or of the file at depth 0."""
+    line: list[str] = []
+    for token in tokens:
+        if token == ";":
+            if line[:1] == ["include"] and len(line) == 2:
+                yield from included(line[1])
+            elif line:
+                yield Directive(line[0], tuple(line[1:]))
+            line = []
+        elif token == "{":
+            if not line:
+                raise ValueError("a block without a name")
+            yield Directive(line[0], tuple(line[1:]), tuple(_block(tokens, included, depth + 1)))
+            line = []
+        elif token == "}":
+            if depth == 0 or line:
+                raise ValueError("a } without its block or directive")
+            return
+        else:
+            line.append(token.strip("\"'") if token[0] in "\"'" else token)
+    if depth or line:
+        raise ValueError("the last block or directive does not end")
+
+
+COSTLIEST: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "sendfile": ("sendfile", "off", ("off", "on")),
+    "tcp-nopush": ("tcp_nopush", "off", ("off", "on")),
+    "nodelay": ("tcp_nodelay", "on", ("off", "on")),
+    "aio": ("aio", "off", ("off", "on", "threads")),
+    "open-file-cache": ("open_file_cache", "off", ("off", "on")),
+    "access-log": ("access_log", "on", ("on", "buffer", "off")),
+}
+"""The directive of a change, its default, and its values from the costliest.
+
+Servers and locations may differ: advice concerns the costliest.
+"""
+
+
+def nginx_options(configuration: Sequence[Directive], cpus: int) -> dict[str, str]:
+    """The present value of each change that is an option of nginx."""
+    found = {name: _costliest(configuration, *row) for name, row in COSTLIEST.items()}
+    events = _inner(configuration, "events")
+    found["multi-accept"] = _last(events, "multi_accept", "off")
+    workers = _last(configuration, "worker_processes", "1")
+    found["workers"] = str(cpus) if workers == "auto" else workers
+    listens = [one for one in _all(configuration) if one.name == "listen"]
+    shared = [one for one in listens if "reuseport" not in one.arguments]
+    found["reuseport"] = "on" if listens and not shared else "off"
+    found["ssl"] = "on" if any("ssl" in one.arguments for one in listens) else "off"
+    kernel_tls = any(
+        one.name == "ssl_conf_command" and one.arguments[1:] == ("KTLS",)
+        for one in _all(configuration)
+    )
+    found["ktls"] = "on" if kernel_tls else "off"
+    return found
+
+
+def _all(directives: Sequence[Directive]) -> Iterator[Directive]:
+    for one in directives:
+        yield one
+        yield from _all(one.block or ())
+
+
+def _inner(directives: Sequence[Directive], name: str) -> tuple[Directive, ...]:
+    return next((one.block or () for one in directives if one.name == name), ())
+
+
+def _last(directives: Sequence[Directive], name: str, default: str) -> str:
+    found = [one.arguments[0] for one in directives if one.name == name and one.arguments]
+    return found[-1] if found else default
+
+
+def _costliest(
+    configuration: Sequence[Directive], directive: str, default: str, order: Sequence[str]
+) -> str:
+    """The costliest value among the places that serve requests."""
+    values = set(_effective(_inner(configuration, "http"), directive, default))
+    return min(values, key=lambda value: order.index(value) if value in order else 0)
+
+
+def _effective(block: Sequence[Directive], directive: str, inherited: str) -> Iterator[str]:
+    """The value of a directive in each server and location below a block, by inheritance."""
+    own = [_normal(one) for one in block if one.name == directive]
+    value = own[-1] if own else inherited
+    inner = [one for one in block if one.name in ("server", "location") and one.block is not None]
+    for one in inner:
+        yield from _effective(one.block or (), directive, value)
+    if not any(one.name == "server" for one in inner):
+        yield value
+
+
+def _normal(one: Directive) -> str:
+    """The value of a directive as a change of the catalogue names it."""
+    first = one.arguments[0] if one.arguments else ""
+    if one.name == "access_log" and first != "off":
+        buffered = any(word.startswith(("buffer=", "gzip")) for word in one.arguments)
+        return "buffer" if buffered else "on"
+    if one.name == "open_file_cache" and first != "off":
+        return "on"
+    if one.name == "aio":
+        return first.partition("=")[0]
+    return first

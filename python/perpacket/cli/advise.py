@@ -1,0 +1,102 @@
+"""`perpacket advise`: what would make packets cheaper here. It changes nothing."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from perpacket.cli import output, progress
+from perpacket.cli.options import Format, FormatOption, QuietOption
+from perpacket.cli.quantities import seconds_from
+from perpacket.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from perpacket.advise.advice import Report
+
+EXAMPLE = "Example: perpacket advise --pid $(pidof -s nginx)"
+
+SHORTEST_S = 0.5
+
+
+NARROWEST, WIDEST = 70, 100
+"""Columns of the text."""
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the verb to the command line."""
+    app.command("advise", epilog=EXAMPLE)(advise)
+
+
+def advise(
+    pid: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Process of the server: its options and its network namespace are read."
+        ),
+    ] = None,
+    profile: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Use a stored profile, of `perpacket profile --format json`.",
+        ),
+    ] = None,
+    folded: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Call chains of the stored profile, of `perpacket profile --folded`.",
+        ),
+    ] = None,
+    interface: Annotated[
+        str, typer.Option(metavar="IF", help="Interface; those that carried packets unless given.")
+    ] = "",
+    requests: Annotated[
+        str,
+        typer.Option(
+            metavar="URL",
+            help="Where the server reports its requests: /.perpacket/report of ours, or nginx's "
+            "stub_status.",
+        ),
+    ] = "",
+    duration: Annotated[
+        float,
+        typer.Option(
+            parser=seconds_from(SHORTEST_S), metavar="TIME", help="Length of the profile."
+        ),
+    ] = 5.0,
+    output_format: FormatOption = Format.TABLE,
+    quiet: QuietOption = False,
+) -> None:
+    """List the changes that could make packets cheaper here, with evidence, bound and risk.
+
+    Changes nothing. Needs the same rights as perf for a profile; what cannot be read is listed.
+    """
+    from perpacket.advise import advice, observation
+    from perpacket.advise import profile as profiles
+    from perpacket.show import advice as shown
+
+    if folded is not None and profile is None:
+        raise ConfigurationError(
+            "--folded: it needs --profile",
+            parameter="--folded",
+            value=str(folded),
+            hint="add --profile FILE, the profile that these call chains belong to",
+        )
+    if profile is None:
+        progress.note(f"profiling for {duration:g} s ...", quiet)
+        seen = observation.observe(duration, pid, interface, requests)
+    else:
+        seen = observation.around(profiles.read(profile, folded), pid, interface)
+    report: Report = advice.advise(seen)
+    if output_format is Format.JSON:
+        output.write_json(shown.document(report))
+        return
+    columns = max(NARROWEST, min(WIDEST, shutil.get_terminal_size().columns))
+    for line in shown.lines(report, columns):
+        output.write_line(line)
+    for note in report.notes:
+        progress.note(f"note: {note}", quiet)

@@ -1,0 +1,177 @@
+"""Advice as lines of text and as a JSON document."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from perpacket.advise.advice import Advice, NotApplicable, Report
+    from perpacket.advise.bounds import Bound
+    from perpacket.advise.catalogue import Source
+    from perpacket.analysis.statistics import Interval
+
+SCHEMA = 1
+"""Version of the JSON document."""
+
+INDENT = "     "
+
+
+def lines(report: Report, columns: int) -> Iterator[str]:
+    """The changes that apply, then those that do not, wrapped at a width."""
+    yield headline(report)
+    yield ""
+    if report.advice:
+        yield "Worth trying, the most promising first:"
+    else:
+        yield "No change of the catalogue is worth trying here."
+    for place, one in enumerate(report.advice, 1):
+        yield ""
+        yield from entry(place, one, columns)
+    readable = [one for one in report.not_applicable if not one.is_unread]
+    unread = [one for one in report.not_applicable if one.is_unread]
+    for title, rows in (
+        ("Looked at, and does not apply:", readable),
+        ("Not judged, as something could not be read:", unread),
+    ):
+        if rows:
+            yield ""
+            yield title
+            yield from reasons(rows, columns)
+
+
+def reasons(rows: Sequence[NotApplicable], columns: int) -> Iterator[str]:
+    """The changes that share a reason, and the reason."""
+    by_reason: dict[str, list[str]] = {}
+    for row in rows:
+        by_reason.setdefault(row.reason, []).append(label(row))
+    for reason, names in by_reason.items():
+        yield from textwrap.wrap(
+            f"{', '.join(names)}: {reason}",
+            columns,
+            initial_indent="  ",
+            subsequent_indent=INDENT,
+            break_on_hyphens=False,
+        )
+
+
+def headline(report: Report) -> str:
+    """As `5.0 s of nginx on eth0, 1,204 samples; nothing was changed`."""
+    server = f" of {report.server}" if report.server else ""
+    places = ", ".join(report.interfaces) or "no interface with packets"
+    return (
+        f"{report.window_s:.1f} s{server} on {places}, {report.samples:,} samples; "
+        "nothing was changed."
+    )
+
+
+def label(row: Advice | NotApplicable) -> str:
+    """The name of a change, with its interface."""
+    return row.change.name + (f" ({row.interface})" if row.interface else "")
+
+
+def entry(place: int, one: Advice, columns: int) -> Iterator[str]:
+    """The lines of a change that applies."""
+    yield f"{place:>3}. {one.change.name}={one.value}: {one.change.title}"
+    parts = (
+        f"{sentence(one.evidence)}",
+        f"{sentence(bound_text(one))}",
+        f"Risk: {one.risk}",
+        f"Published: {published(one.change.source)}.",
+    )
+    for part in parts:
+        yield from textwrap.wrap(
+            part, columns, initial_indent=INDENT, subsequent_indent=INDENT, break_on_hyphens=False
+        )
+    if one.command:
+        verb = "price it" if one.change.action == "advise" else "try it"
+        yield f"{INDENT}{verb}: {one.command}"
+    elif one.change.action == "advise":
+        yield f"{INDENT}perpacket never applies this change."
+
+
+def published(source: Source) -> str:
+    """The published magnitude with its source."""
+    return f"{source.figure or 'no magnitude'} ({source.title})"
+
+
+def sentence(text: str) -> str:
+    """A text with a capital at its start and a full stop, unless it starts with a name."""
+    first = text.split(" ", 1)[0]
+    capital = text[:1].upper() + text[1:] if first not in ("nginx", "bbr") else text
+    return capital.rstrip(".") + "."
+
+
+def bound_text(one: Advice) -> str:
+    """`at most 11 % [8, 14] of processor time; where the processor limits, 12 % more work`."""
+    if one.bound is None:
+        return f"no bound: {one.no_bound}"
+    gain = 100 * one.bound.gain.value
+    return (
+        f"at most {percent(one.bound.share)} of processor time; where the processor limits, "
+        f"at most {gain:.{0 if gain >= 10 else 1}f} % more work"
+    )
+
+
+def percent(share: Interval) -> str:
+    """As `11 % [8, 14]`."""
+    decimals = 0 if share.value >= 0.1 else 1
+    value, low, high = (
+        f"{100 * number:.{decimals}f}" for number in (share.value, share.low, share.high)
+    )
+    return f"{value} % [{low}, {high}]"
+
+
+def next_line(report: Report) -> str:
+    """The cheapest thing to try next, in a line; empty if nothing applies."""
+    one = report.first
+    if one is None:
+        return ""
+    most = "" if one.bound is None else f", at most {percent(one.bound.share)} of processor time"
+    place = f" on {one.interface}" if one.interface else ""
+    return f"next: {one.change.name}={one.value}{place}{most} (`perpacket advise` for more)"
+
+
+def document(report: Report) -> dict[str, object]:
+    """Advice as JSON."""
+    return {
+        "schema": SCHEMA,
+        "window_s": report.window_s,
+        "samples": report.samples,
+        "interfaces": list(report.interfaces),
+        "server": report.server or None,
+        "advice": [_advice(one) for one in report.advice],
+        "not_applicable": [
+            {
+                "change": one.change.name,
+                "interface": one.interface or None,
+                "reason": one.reason,
+                "unread": one.is_unread,
+            }
+            for one in report.not_applicable
+        ],
+        "limits": list(report.notes),
+    }
+
+
+def _advice(one: Advice) -> dict[str, object]:
+    return {
+        "change": one.change.name,
+        "value": one.value,
+        "title": one.change.title,
+        "mechanism": one.change.mechanism,
+        "interface": one.interface or None,
+        "applied_by_trial": one.change.action == "try",
+        "evidence": one.evidence,
+        "bound": None if one.bound is None else _bound(one.bound),
+        "no_bound": one.no_bound or None,
+        "risk": one.risk,
+        "needs_root": one.change.needs.root,
+        "command": one.command or None,
+        "source": {"title": one.change.source.title, "figure": one.change.source.figure or None},
+    }
+
+
+def _bound(bound: Bound) -> dict[str, object]:
+    return {"share": bound.share.as_dict(), "gain": bound.gain.as_dict()}

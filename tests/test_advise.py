@@ -1,0 +1,500 @@
+"""Advice: evidence, bounds and reasons; and on live set-ups with a known fault."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from perpacket.advise import bounds, catalogue, expression, facts, observation, servers, settings
+from perpacket.advise.advice import Advice, NotApplicable, Report, advise, judge
+from perpacket.advise.expression import NotReadable
+from perpacket.advise.links import Link
+from perpacket.advise.observation import Observation
+from perpacket.advise.place import Place
+from perpacket.advise.profile import Part, Profile, folded, matcher
+from perpacket.advise.servers import Server
+from perpacket.errors import ConfigurationError, MachineLacks, PerpacketError
+from perpacket.measure import agent
+from perpacket.show import advice as shown
+from requirements import skip
+
+CHANGES = catalogue.load()
+
+NGINX = """
+worker_processes 2;
+events { worker_connections 64; }
+http {
+    include types.conf;      # a comment with ; and {
+    log_format short "$remote_addr; {$status}";
+    access_log /var/log/a.log;
+    sendfile on;
+    server {
+        listen 127.0.0.1:80 reuseport;
+        location / { root /srv; access_log off; }
+        location ~ \\.(gif|jpg)$ { sendfile off; expires 1d; }
+    }
+    server { listen 443 ssl; access_log /var/log/b.log combined buffer=64k flush=1s; }
+}
+"""
+
+
+def document(**counted: float) -> dict[str, object]:
+    """A profile in which TCP has most of the processor time."""
+    carried = {
+        "packets_sent": 1000,
+        "packets_received": 500,
+        "bytes_sent": 1_448_000,
+        "bytes_received": 33_000,
+        **counted,
+    }
+    return {
+        "schema": 1,
+        "window_s": 5.0,
+        "samples": 1000,
+        "drops": 0,
+        "idle": {"share_of_time": 0.1},
+        "interfaces": {"eth0": carried},
+        "layer_kinds": {"tcp": {"protocol": 0.5, "copy": 0.2}, "syscall": {"other": 0.3}},
+    }
+
+
+STACKS = (
+    "nginx;do_writev;tcp_sendmsg;__dev_queue_xmit;dev_hard_start_xmit 400",
+    "nginx;ksys_write;vfs_write 100",
+    "nginx;[nginx] 100",
+    "other;ksys_write 50",
+    "swapper;do_idle;default_idle_call 900",
+    "swapper;net_rx_action;__netif_receive_skb_one_core 350",
+)
+
+
+def seen(
+    settings: Mapping[str, str] | None = None,
+    server: Server | None = None,
+    stacks: tuple[str, ...] = STACKS,
+    counted: Mapping[str, float] | None = None,
+) -> Observation:
+    """What advice looks at: `settings` by feature or name; others cannot be read."""
+
+    def read(table: Mapping[str, str], interface: str) -> str:
+        name = table.get("feature", table.get("name", table["kind"]))
+        if name not in (settings or {}):
+            raise NotReadable(f"{name}: permission denied")
+        return (settings or {})[name]
+
+    profile = Profile(document(**(counted or {})), tuple(folded(stacks)))
+    links = {"eth0": Link("eth0", 1500, "hardware", 1, "fq")}
+    return Observation(profile, Place(), links, read, server, interfaces=("eth0",))
+
+
+# Expressions.
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1 + 2 * 3 - 4 / 2", 5.0),
+        ("n > 1 and not n == 3", True),
+        ("name == 'off' or n < 0", True),
+        ("max(n, 5) - min(n, 1)", 4),
+        ("double(n) >= 4", True),
+        ("-n < 0", True),
+    ],
+)
+def test_an_expression_has_arithmetic_comparisons_and_facts(text: str, value: object) -> None:
+    names: dict[str, expression.Value] = {"n": 2, "name": "off"}
+    assert expression.evaluate(text, names, {"double": lambda n: 2 * float(n)}) == value
+
+
+@pytest.mark.parametrize(
+    "text", ["n.real", "n[0]", "__import__('os')", "lambda: 1", "[1]", "f'{n}'", "2 ** 99", "1 +"]
+)
+def test_an_expression_has_nothing_else_of_python(text: str) -> None:
+    with pytest.raises(ConfigurationError):
+        expression.evaluate(text, {"n": 1}, {})
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=lambda change: str(change.name))
+def test_the_expressions_of_the_catalogue_use_facts_that_exist(change: catalogue.Change) -> None:
+    known = {*facts.FACTS, "share", "frames", "option", "option_number", "sysctl", "min", "max"}
+    texts = [change.bound.removable]
+    if change.evidence is not None:
+        texts += [change.evidence.applies, *(one.when for one in change.evidence.excluded)]
+    assert set[str]().union(*map(expression.names, texts)) <= known
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=lambda change: str(change.name))
+def test_the_sentences_of_the_catalogue_use_facts_that_exist(change: catalogue.Change) -> None:
+    class Names(dict[str, object]):
+        def __missing__(self, name: str) -> object:
+            assert name in facts.FACTS, name
+            return 1.0
+
+    for text in (
+        change.suggest,
+        change.price,
+        *(() if change.evidence is None else (change.evidence.text, change.evidence.otherwise)),
+        *(() if change.evidence is None else (one.text for one in change.evidence.excluded)),
+    ):
+        text.format_map(Names())
+
+
+# Profiles and bounds.
+
+
+def test_a_pattern_ends_with_a_star_or_is_the_name() -> None:
+    matches = matcher(["nf_*", "tcp_ack"])
+    assert [matches(name) for name in ("nf_hook", "tcp_ack", "tcp_ack_x")] == [True, True, False]
+
+
+def test_idle_samples_count_in_no_share() -> None:
+    part = seen().profile.chains(["__dev_queue_xmit"])
+    assert (part.samples, part.of) == (400, 1000)
+
+
+def test_a_part_can_be_of_one_process_with_its_own_code() -> None:
+    profile = seen().profile
+    assert profile.chains(["ksys_write"], "nginx").samples == 100
+    assert profile.chains(["ksys_write"], "nginx", own_code=True).samples == 200
+    assert profile.chains(["ksys_write"]).samples == 150
+
+
+def test_the_interval_of_a_share_is_wilsons() -> None:
+    # 10 of 100: 5.5 % to 17.4 %, the example of Newcombe, Statistics in Medicine 17, 1998.
+    interval = bounds.wilson(Part(10, 100))
+    assert interval.low == pytest.approx(0.0552, abs=1e-3)
+    assert interval.high == pytest.approx(0.1744, abs=1e-3)
+
+
+def test_a_bound_is_the_removable_part_and_its_gain_is_that_of_laws() -> None:
+    bound = bounds.of(
+        catalogue.Bound(layers=["tcp"], kinds=["copy"], removable="0.5"),
+        seen().profile,
+        lambda text: expression.number(text, {}, {}),
+    )
+    assert bound.share.value == pytest.approx(0.1)
+    assert bound.gain.value == pytest.approx(1 / 0.9 - 1)
+    assert bound.share.low < bound.share.value < bound.share.high
+
+
+def test_a_file_that_is_no_profile_is_an_error(tmp_path: Path) -> None:
+    from perpacket.advise.profile import read
+
+    file = tmp_path / "x.json"
+    file.write_text("[]")
+    with pytest.raises(ConfigurationError, match="not a profile"):
+        read(file, None)
+    with pytest.raises(ConfigurationError, match="line 1: expected"):
+        list(folded(["a;b"]))
+
+
+# Changes.
+
+
+def test_a_change_applies_with_its_evidence_in_numbers() -> None:
+    found = judge(seen({"tx-tcp-segmentation": "off"}), CHANGES["tso"], "eth0")
+    assert isinstance(found, Advice)
+    assert "TSO is off on eth0" in found.evidence
+    assert "1448 bytes" in found.evidence
+    assert found.command == "perpacket trial tso=on --interface eth0"
+    assert found.bound is not None
+    assert found.bound.share.value == pytest.approx(0.4 * (1 - 1448 / 65536))
+
+
+@pytest.mark.parametrize(
+    ("settings", "counted", "reason"),
+    [
+        ({"tx-tcp-segmentation": "on"}, {}, "TSO is on already on eth0"),
+        ({"tx-tcp-segmentation": "off"}, {"bytes_sent": 100_000.0}, "frames of 100 bytes"),
+    ],
+)
+def test_a_change_that_does_not_apply_has_its_reason(
+    settings: dict[str, str], counted: dict[str, float], reason: str
+) -> None:
+    found = judge(seen(settings, counted=counted), CHANGES["tso"], "eth0")
+    assert isinstance(found, NotApplicable)
+    assert reason in found.reason
+    assert not found.is_unread
+
+
+def test_a_setting_that_cannot_be_read_is_the_reason() -> None:
+    found = judge(seen(), CHANGES["tso"], "eth0")
+    assert isinstance(found, NotApplicable)
+    assert found.is_unread
+    assert found.reason == "tx-tcp-segmentation: permission denied"
+
+
+def test_a_change_that_concerns_security_is_never_applied() -> None:
+    stacks = (*STACKS, "nginx;nf_hook_slow;nft_do_chain 300")
+    found = judge(seen(stacks=stacks), CHANGES["netfilter"], "eth0")
+    assert isinstance(found, Advice)
+    assert "netfilter=" not in found.command
+    assert "never changes them" in found.risk
+
+
+def test_the_change_with_the_largest_bound_is_first() -> None:
+    server = Server("nginx", 1, (), {"access-log": "on"})
+    report = advise(seen({"tx-tcp-segmentation": "off"}, server))
+    assert [one.change.name for one in report.advice] == ["tso", "access-log"]
+    assert len(report.advice) + len(report.not_applicable) == len(CHANGES)
+
+
+def test_without_call_chains_a_change_that_needs_them_cannot_be_judged() -> None:
+    found = judge(seen(stacks=()), CHANGES["netfilter"], "eth0")
+    assert isinstance(found, NotApplicable)
+    assert "no call chains" in found.reason
+
+
+def test_the_text_has_evidence_bound_risk_and_command() -> None:
+    text = "\n".join(shown.lines(advise(seen({"tx-tcp-segmentation": "off"})), 200))
+    for part in ("1. tso=on", "At most 39 % [36, 42] of processor time", "Risk:", "try it: perp"):
+        assert part in text
+
+
+def test_the_document_has_a_schema_and_every_change() -> None:
+    found = json.loads(json.dumps(shown.document(advise(seen())), allow_nan=False))
+    assert found["schema"] == shown.SCHEMA
+    names = {row["change"] for row in [*found["advice"], *found["not_applicable"]]}
+    assert names == set(CHANGES)
+
+
+# Servers.
+
+
+def test_nginx_options_are_those_of_the_costliest_place(tmp_path: Path) -> None:
+    (tmp_path / "nginx.conf").write_text(NGINX)
+    (tmp_path / "types.conf").write_text('types { text/html html; } tcp_nopush "on";')
+    found = servers.nginx_options(list(servers.read(str(tmp_path / "nginx.conf"))), cpus=4)
+    assert found["access-log"] == "on"
+    assert found["sendfile"] == "off"
+    assert found["tcp-nopush"] == "on"
+    assert found["workers"] == "2"
+    assert found["reuseport"] == "off"
+    assert found["ssl"] == "on"
+
+
+@pytest.mark.parametrize("text", ["http {", "}", "sendfile on", "{ }", "a } b;"])
+def test_a_configuration_that_is_not_nginxs_is_an_error(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "nginx.conf"
+    file.write_text(text)
+    with pytest.raises(ValueError, match=r"block|}"):
+        list(servers.read(str(file)))
+
+
+def test_the_options_of_serve_web_are_on_its_command_line() -> None:
+    command = ("perpacket-agent", "serve", "web", "--sendfile-above=1TiB", "--coalesce", "50us")
+    found = servers.web_options(command)
+    assert (found["sendfile"], found["batch"], found["io-uring"]) == ("off", "50us", "off")
+
+
+def test_a_process_that_does_not_exist_is_an_error() -> None:
+    with pytest.raises(ConfigurationError, match="no such process"):
+        observation.observe(0.5, 2**22 + 1, "")
+
+
+def test_an_unknown_interface_is_an_error_that_lists_those_there_are() -> None:
+    with pytest.raises(ConfigurationError, match="no such interface") as error:
+        observation.around(Profile(document()), None, "nosuch0")
+    assert "lo" in error.value.hint
+
+
+# Live: two namespaces joined by veth, and a server with a known fault in the first.
+
+SERVER, CLIENT = "10.99.0.1", "10.99.0.2"
+
+
+@dataclass
+class Bed:
+    """Two network namespaces."""
+
+    server: str
+    client: str
+    stack: ExitStack
+
+    def start(self, where: str, *command: str) -> int:
+        """A program that ends with the test; returns its number."""
+        process = subprocess.Popen(
+            ["ip", "netns", "exec", where, *command],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+        def stop() -> None:
+            process.terminate()
+            process.wait(20)
+
+        self.stack.callback(stop)
+        return process.pid
+
+    @property
+    def place(self) -> Place:
+        """The server's end."""
+        return Place("eth0", Path("/run/netns", self.server))
+
+    def wait_for(self, pid: int, listens: int) -> None:
+        """Until the server accepts connections."""
+        for _ in range(200):
+            text = Path(f"/proc/{pid}/net/tcp").read_text()
+            if f":{listens:04X} 00000000:0000 0A" in text:
+                return
+            time.sleep(0.05)
+        pytest.fail(f"nothing listens on port {listens}")
+
+
+@pytest.fixture
+def bed() -> Iterator[Bed]:
+    if os.geteuid() != 0:
+        skip("root", "namespaces are made with ip(8)")
+    names = [f"pp-advise-{side}-{os.getpid()}" for side in "ab"]
+    with ExitStack() as stack:
+        for name in names:
+            done = subprocess.run(["ip", "netns", "add", name], check=False, capture_output=True)
+            if done.returncode:
+                skip("netns", done.stderr.decode())
+            stack.callback(subprocess.run, ["ip", "netns", "del", name], check=False)
+        pair = ["ip", "link", "add", "eth0", "netns", names[0], "type", "veth"]
+        subprocess.run([*pair, "peer", "name", "eth0", "netns", names[1]], check=True)
+        for name, address in zip(names, (SERVER, CLIENT), strict=True):
+            ip = ["ip", "-n", name]
+            subprocess.run([*ip, "addr", "add", f"{address}/24", "dev", "eth0"], check=True)
+            subprocess.run([*ip, "link", "set", "eth0", "up"], check=True)
+        yield Bed(names[0], names[1], stack)
+
+
+def observed(pid: int) -> Report:
+    """Advice on what runs now; skips without the rights for a profile."""
+    try:
+        return advise(observation.observe(3.0, pid, ""))
+    except MachineLacks as error:
+        skip("perf", error)
+
+
+def names_of(report: Report) -> list[str]:
+    """The changes that apply, the first first."""
+    return [one.change.name for one in report.advice]
+
+
+@pytest.fixture
+def programs() -> str:
+    try:
+        return str(agent.find())
+    except MachineLacks as error:
+        skip("agent", error)
+
+
+def load(bed: Bed, program: str, url: str) -> None:
+    """Requests until the test ends."""
+    bed.start(bed.client, program, "load", "http", url, "--connections", "16", "--duration", "60s")
+    time.sleep(1)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    """A folder with a file of 612 bytes that every user can read."""
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o755)
+    (tmp_path / "small.html").write_bytes(b"x" * 612)
+    return tmp_path
+
+
+@pytest.mark.live
+@pytest.mark.slow
+def test_segmentation_that_is_off_is_first_under_bulk_sending(bed: Bed, programs: str) -> None:
+    off = ("tx-tcp-segmentation", "tx-generic-segmentation")
+    for name in off:
+        settings.open({"kind": "ethtool-feature", "feature": name}, bed.place).write("off")
+    far = bed.start(bed.client, programs, "load", "stream", "--listen", f"{CLIENT}:7001")
+    bed.wait_for(far, 7001)
+    send = ["load", "stream", "--to", f"{CLIENT}:7001", "--direction", "send"]
+    pid = bed.start(bed.server, programs, *send, "--duration", "60s")
+    time.sleep(1)
+    assert names_of(observed(pid))[0] == "tso"
+
+
+@pytest.mark.live
+@pytest.mark.slow
+def test_200_rules_in_the_path_are_first(bed: Bed, programs: str, site: Path) -> None:
+    settings.open({"kind": "nft-rules"}, bed.place).write("200")
+    listen = f"{SERVER}:7002"
+    pid = bed.start(bed.server, programs, "serve", "web", "--root", str(site), "--listen", listen)
+    bed.wait_for(pid, 7002)
+    load(bed, programs, f"http://{listen}/small.html")
+    report = observed(pid)
+    assert names_of(report)[0] == "netfilter"
+    assert "200 nftables rules" in report.advice[0].evidence
+
+
+@pytest.mark.live
+@pytest.mark.slow
+def test_the_access_log_of_nginx_is_first_with_small_files(
+    bed: Bed, programs: str, site: Path
+) -> None:
+    # Without sendfile nginx writes header and body together, which is cheaper for 612 bytes.
+    nginx = next(
+        (path for path in ("/usr/sbin/nginx", "/usr/bin/nginx") if Path(path).exists()), ""
+    )
+    if not nginx:
+        skip("peers", "nginx is not installed")
+    file = site / "nginx.conf"
+    folders = "".join(
+        f"{name}_temp_path {site}/{name};"
+        for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    file.write_text(
+        f"daemon off; worker_processes auto; user nobody nogroup; pid {site}/pid;"
+        f"error_log stderr crit; events {{ worker_connections 256; }} http {{ {folders}"
+        f"keepalive_requests 1000000000; open_file_cache max=100; sendfile off;"
+        f"access_log {site}/access.log; server {{ listen {SERVER}:7003; root {site}; }} }}"
+    )
+    pid = bed.start(bed.server, nginx, "-c", str(file))
+    bed.wait_for(pid, 7003)
+    load(bed, programs, f"http://{SERVER}:7003/small.html")
+    report = observed(pid)
+    assert names_of(report)[0] == "access-log"
+    sendfile = next(one for one in report.not_applicable if one.change.name == "sendfile")
+    assert "sendfile would send a header and such a file by two calls" in sendfile.reason
+
+
+@pytest.mark.live
+def test_advice_changes_no_setting_that_can_be_read(bed: Bed, programs: str, site: Path) -> None:
+    listen = f"{SERVER}:7004"
+    pid = bed.start(bed.server, programs, "serve", "web", "--root", str(site), "--listen", listen)
+    bed.wait_for(pid, 7004)
+    before = every_setting(pid)
+    assert len(before) > 20
+    advise(observation.observe(0.5, pid, ""))
+    assert every_setting(pid) == before
+
+
+def every_setting(pid: int) -> dict[tuple[str, str], str]:
+    """Every setting of the catalogue that can be read, and every sysctl of the network."""
+    found: dict[tuple[str, str], str] = {}
+    for change in CHANGES.values():
+        for interface in ("eth0", "lo"):
+            try:
+                setting = settings.open(change.setting or {}, Place.of(pid, interface))
+                found[change.name, interface] = setting.read()
+            except PerpacketError:
+                continue
+    found.update(Place.of(pid).inside(sysctls))
+    return found
+
+
+def sysctls() -> dict[tuple[str, str], str]:
+    """The sysctls of the network that can be read."""
+    found: dict[tuple[str, str], str] = {}
+    for folder in ("net/core", "net/ipv4"):
+        for path in Path("/proc/sys", folder).iterdir():
+            try:
+                found["sysctl", str(path)] = path.read_text()
+            except OSError:
+                continue
+    return found
