@@ -1,27 +1,27 @@
 """One simulated configuration of a host and its offload NIC.
 
-A thin front of the compiled core (`perpacket._core`): it turns JSON into Python values and the
-core's errors into those of `perpacket.errors`. A result has these keys, None where a workload gives
-one no meaning (a bulk sender has no requests). Shares are 0 to 1, packets are frames sent or
-received, M is 10^6.
+The compiled core (`perpacket._core`) simulates. This module converts its JSON into Python values
+and its errors into those of `perpacket.errors`. A result has these keys, with `None` where a
+workload has no such value (a bulk sender has no requests). Shares are 0 to 1, packets are frames
+sent or received, M is 10^6.
 
 | key | meaning |
 |---|---|
-| `schema`, `configuration`, `seed` | which run it is |
+| `schema`, `configuration`, `seed` | identify the run |
 | `simulated_s` | length of the measured window, in simulated seconds |
-| `wall_s`, `packets_per_wall_s` | what the simulation itself took: the only keys that may differ |
+| `wall_s`, `packets_per_wall_s` | time and rate of the simulation: only they differ in equal runs |
 | `requests_per_s`, `content_mbps`, `packets_per_s`, `connections_per_s` | rates |
 | `nic_packet_share`, `handed_off_share` | packets the NIC processed, connections handed off |
 | `host_idle`, `nic_idle` | shares of time |
 | `host_cycles` | `user`, `kernel`, `idle` |
 | `layers` | for each: `cycles_per_packet`, `instructions_per_packet`, `l1d_misses_per_packet`,
   `l2_misses_per_packet` |
-| `host_packet_delay_us` | time host packets take to cross the NIC: `send` and `receive`, each with
+| `host_packet_delay_us` | time of host packets in the NIC: `send` and `receive`, each with
   `mean`, `median`, `p99` |
 | `response_ms` | `mean`, `median`, `p99` |
 | `drops`, `retransmissions`, `timeouts` | packets, segments, timers |
 | `connections_on_nic` | `mean`, `last` |
-| `conserved` | whether packets sent are those delivered, dropped and in flight |
+| `conserved` | whether sent packets equal delivered, dropped and in-flight packets |
 """
 
 from __future__ import annotations
@@ -50,11 +50,10 @@ if TYPE_CHECKING:
 Result = dict[str, object]
 """The result of a run: the object the core writes as JSON."""
 
-REPORT_HINT = "this is our fault and not yours: please report it with the command you gave"
+REPORT_HINT = "this is a fault of perpacket: please report it with the command"
 
 POLL_S = 0.1
-"""How often a cancellable run looks up to report progress, in seconds."""
-
+"""Interval of progress reports of a cancellable run."""
 
 MOST_SEED = 2**64 - 1
 """Seeds are 64 bits wide."""
@@ -62,7 +61,7 @@ MOST_SEED = 2**64 - 1
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter of a run: what will be used, in what unit, and where the value is from."""
+    """One parameter of a run: its value, unit and the source of the value."""
 
     name: str
     value: str | int | float | bool | None
@@ -71,15 +70,14 @@ class Parameter:
 
 
 class Simulation:
-    """One run of one configuration, prepared and not yet begun.
+    """One prepared run of one configuration.
 
     `configuration` is the shorthand of OSDI 2006, Table 3 (`W-1024-P-N-FCFS-400`), or `bulk` for
     the bulk sender of TR05-450. `overrides` are (parameter, value) pairs, as
-    `("nic.lowat", "128")`; a number does as well as its text. `trace` is a file
-    of recorded requests to replay instead of the synthesized ones. The same arguments give the same
-    result, bit for bit.
+    `("nic.lowat", "128")`; a value may be a number. `trace` is a file of recorded
+    requests that replace the synthesized ones. Equal arguments lead to equal results, bit for bit.
 
-    Raises `ConfigurationError` naming parameter, value and what is allowed, `TraceError` when the
+    Raises `ConfigurationError` naming the parameter and the allowed values, `TraceError` when the
     trace cannot be used, `MachineLacks` when the compiled core is not installed.
     """
 
@@ -107,17 +105,17 @@ class Simulation:
             )
 
     def run(self) -> Result:
-        """Simulate to the end; other threads run meanwhile. Raises `Interrupted` after `cancel`."""
+        """Simulate without blocking other threads. Raises `Interrupted` after `cancel`."""
         result: Result = json.loads(self.run_json())
         return result
 
     def run_json(self) -> str:
-        """As `run`, but the JSON text as the core wrote it."""
+        """As `run`, but returns the core's JSON text."""
         with core_errors():
             return str(self._core.run())
 
     def progress(self) -> tuple[int, int]:
-        """Packets simulated so far and packets in all; from any thread."""
+        """Simulated and total packets; from any thread."""
         done, total = self._core.progress()
         return int(done), int(total)
 
@@ -126,11 +124,11 @@ class Simulation:
         self._core.cancel()
 
     def parameters(self) -> list[Parameter]:
-        """Every parameter the run will use, overrides included."""
+        """Every parameter of the run, overrides included."""
         return [Parameter(**entry) for entry in json.loads(self._core.parameters())]
 
     def timeline(self) -> dict[str, list[object]]:
-        """State over time, after a run with `timeline=True`: one list a column, of equal length.
+        """State over time, after a run with `timeline=True`: lists of equal length, one per column.
 
         Columns: `time_s`, `connections_on_nic`, `soft_limit`, `queue_packets`, `state`.
         """
@@ -156,10 +154,10 @@ def simulate(
 
 
 def run_cancellable(simulation: Simulation, on_progress: Callable[[int, int], None]) -> str:
-    """Run in a thread so that Ctrl-C reaches this one, which cancels the run and goes on raising.
+    """Run in another thread, so that Ctrl-C interrupts this thread, which cancels the run.
 
-    Returns the result as the core's JSON text. `on_progress` gets packets simulated and packets
-    in all about ten times a second.
+    Returns the result as the core's JSON text. Calls `on_progress` with simulated and total packets
+    about ten times a second.
     """
     results: list[str] = []
     failures: list[BaseException] = []
@@ -167,12 +165,12 @@ def run_cancellable(simulation: Simulation, on_progress: Callable[[int, int], No
     def work() -> None:
         try:
             results.append(simulation.run_json())
-        except BaseException as error:  # the core's panics are no Exceptions
+        except BaseException as error:  # a panic of the core is no Exception
             failures.append(error)
 
     thread = threading.Thread(target=work, name=f"simulate {simulation.configuration}")
     try:
-        thread.start()  # Ctrl-C may come while it waits for the thread to be there
+        thread.start()  # Ctrl-C may arrive during the start
         while thread.is_alive():
             thread.join(POLL_S)
             on_progress(*simulation.progress())
@@ -202,7 +200,7 @@ def whole_number(parameter: str, value: int, most: int) -> int:
 
 
 def setting_pairs(overrides: Sequence[tuple[str, str | float]]) -> list[tuple[str, str]]:
-    """Overrides as the core takes them; raises `ConfigurationError` when they are no pairs."""
+    """Overrides as pairs of texts; raises `ConfigurationError` for other values."""
     try:
         return [(str(name), str(value)) for name, value in overrides]
     except (TypeError, ValueError):
@@ -229,7 +227,7 @@ def load_core() -> ModuleType:
 
 @contextmanager
 def core_errors() -> Iterator[None]:
-    """Turn the core's errors into those of `perpacket.errors`, one to one."""
+    """Convert the core's errors into those of `perpacket.errors`, one to one."""
     core = load_core()
     try:
         yield

@@ -1,8 +1,8 @@
-"""Recorded requests: what a trace holds, in which format, and traces made from a generator.
+"""Recorded requests: the contents and formats of traces, and generated traces.
 
 Traces are Common or Combined Log Format, or the binary records of the 1998 World Cup logs, each
-plain, `.gz` or `.zst`. Reading recognizes format and compression by content; writing chooses the
-compression by the destination's suffix. Times are whole seconds in UTC, sizes are bytes.
+plain, `.gz` or `.zst`. Readers recognize format and compression by content; writers
+choose the compression by the destination's suffix. Times are whole seconds in UTC, sizes are bytes.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ Workload = Literal["W", "I", "S", "D"]
 """Workload of a generator: World Cup, IBM, SPECweb99 static, SPECweb99 with 30 % dynamic."""
 
 SESSION_WINDOW_S = 15.0
-"""Requests of a client at most this many seconds after its last one share its connection."""
-
+"""Largest gap between two requests of a client on the same connection."""
 
 MOST_REQUESTS = 2**64 - 1
 MOST_CONNECTIONS = 2**32 - 1
@@ -33,7 +32,7 @@ def info(
     format: TraceFormat | None = None,
     window_s: float = SESSION_WINDOW_S,
 ) -> dict[str, Any]:
-    """Reads a trace once and sums it up.
+    """Read a trace once and summarize it.
 
     Returns a dictionary with the keys
 
@@ -42,11 +41,11 @@ def info(
     - `clients`, `objects`, `bytes` (a missing size counts 0), `first_time` and `last_time`
       (ISO 8601, UTC), `peak_per_s` (most requests in one second), `status` (requests by code);
     - `sessions`, `requests_per_session` (`mean`, `median`) and `session_packets`
-      (`bottom_half_share`, `top_tenth_share`: shares, 0 to 1, of the packets the server sends; a
-      response takes one for its header and one for every 1460 bytes begun);
-    - `check`: what the World Cup's official summaries state beyond that, times in Unix seconds.
+      (`bottom_half_share`, `top_tenth_share`: shares, 0 to 1, of the server's packets; a response
+      has one for its header and one for each started 1460 bytes);
+    - `check`: further values of the World Cup's official summaries, times in Unix seconds.
 
-    Figures that need a request are None in a trace without any.
+    Values that need a request are `None` in a trace without requests.
 
     Raises `perpacket.errors.TraceError` when the file is empty, damaged, cut inside a record or not
     in the given or in any format, and `OSError` when it cannot be opened.
@@ -64,15 +63,15 @@ def convert(
     object_paths: str | PathLike[str] | None = None,
     mappings: str | PathLike[str] | None = None,
 ) -> dict[str, Any]:
-    """Rewrites a trace in another format, without the lines that are no requests.
+    """Rewrite a trace in another format, without the lines that are no requests.
 
     `object_paths` names the paths of a World Cup trace's objects (lines of a number and a path);
-    without it object 7 is `/object/7`. `mappings` is where to write such a file for the objects
-    that a log gets numbers for. Both formats hold whole seconds: spreading requests over their
-    second is left to who sends them.
+    without it object 7 is `/object/7`. `mappings` is the path of a new file of this kind
+    with the numbers of a log's objects. Both formats have whole seconds: the sender of the requests
+    spreads them over their second.
 
     Returns `from`, `to`, `requests`, `rejected` and `rejects`. Raises as `info` does, also when a
-    time or size does not fit a World Cup record. The destination appears whole or not at all.
+    time or size does not fit a World Cup record. A partial destination is discarded.
     """
     with core_errors():
         answer = load_core().trace_convert(
@@ -97,12 +96,12 @@ def synthesize(
     connections: int = 2048,
     format: TraceFormat = "common",
 ) -> dict[str, Any]:
-    """Writes a generated workload as a trace that `info` finds the same sessions in.
+    """Write a generated workload as a trace; `info` finds the same sessions in it.
 
     Sessions begin as a Poisson process of `sessions_per_s`, and requests of a session follow each
-    other after exponential gaps of mean `gap_mean_s`, cut at 14 s. The last session is written
-    whole. `connections` sets the file set's size and the number of clients of S and D. The same
-    arguments give the same bytes on every machine.
+    other after exponential gaps of mean `gap_mean_s`, cut at 14 s. The last session is
+    complete. `connections` sets the file set's size and the number of clients of S and D. Equal
+    arguments lead to equal bytes on every machine.
 
     Returns `format`, `requests`, `sessions` and `bytes` as written. Raises
     `perpacket.errors.TraceError` or `ConfigurationError` naming the parameter that is out of range,
