@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -21,6 +22,7 @@ from perpacket.advise.observation import Observation
 from perpacket.advise.place import Place
 from perpacket.advise.profile import Part, Profile, folded, matcher
 from perpacket.advise.servers import Server
+from perpacket.cli import agent_verbs
 from perpacket.errors import ConfigurationError, MachineLacks, PerpacketError
 from perpacket.measure import agent
 from perpacket.show import advice as shown
@@ -290,7 +292,7 @@ def test_a_configuration_that_is_not_nginxs_is_an_error(tmp_path: Path, text: st
 
 
 def test_the_options_of_serve_web_are_on_its_command_line() -> None:
-    command = ("perpacket-agent", "serve", "web", "--sendfile-above=1TiB", "--coalesce", "50us")
+    command = ("perpacket-agent", "serve", "web", "--sendfile-above=1024GiB", "--coalesce", "50us")
     found = servers.web_options(command)
     assert (found["sendfile"], found["batch"], found["io-uring"]) == ("off", "50us", "off")
 
@@ -498,3 +500,37 @@ def sysctls() -> dict[tuple[str, str], str]:
             except OSError:
                 continue
     return found
+
+
+# The line after other verbs.
+
+
+@pytest.mark.parametrize(
+    ("options", "follows"),
+    [
+        ([], True),
+        (["--pid", "1", "--format", "table"], True),
+        (["--format", "json"], False),
+        (["--every=1"], False),
+        (["--help"], False),
+        (["--events", "accounts"], False),
+        (["--", "server", "--help"], True),
+    ],
+)
+def test_advice_follows_a_profile_that_prints_a_table(options: list[str], follows: bool) -> None:
+    assert agent_verbs.prints_table(options) is follows
+
+
+@pytest.mark.live
+def test_a_profile_ends_with_its_own_status(programs: str) -> None:
+    command = [sys.executable, "-m", "perpacket.cli", "profile", "--pid", str(2**22 + 1)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "no such process" in done.stderr
+
+
+def test_the_line_names_a_change_that_a_trial_can_apply() -> None:
+    stacks = (*STACKS, "nginx;nf_hook_slow;nft_do_chain 3000")
+    report = advise(seen({"tx-tcp-segmentation": "off"}, stacks=stacks))
+    assert report.advice[0].change.name == "netfilter"
+    assert shown.next_line(report).startswith("next: tso=on on eth0, at most")

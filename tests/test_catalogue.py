@@ -41,7 +41,7 @@ def test_a_change_is_found_with_its_value() -> None:
 def test_an_option_of_a_server_has_its_own_words() -> None:
     sendfile = catalogue.load()["sendfile"]
     assert sendfile.option("nginx", "on") == "sendfile on;"
-    assert sendfile.option("serve web", "off") == "--sendfile-above 1TiB"
+    assert sendfile.option("serve web", "off") == "--sendfile-above 1024GiB"
     assert sendfile.option("apache", "off") is None
 
 

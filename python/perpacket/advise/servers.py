@@ -21,8 +21,8 @@ SERVE_WEB = "serve web"
 DEFAULT_CONFIGURATION = "/etc/nginx/nginx.conf"
 """Debian's and Fedora's; used where nginx does not report its own."""
 
-NEVER_SENT = re.compile(r"(\d+)\s*(T|P)i?B?$", re.IGNORECASE)
-"""A threshold of `--sendfile-above` that no file reaches."""
+LARGE = re.compile(r"(\d+)\s*(GiB|GB)$")
+"""A threshold of `--sendfile-above` that few files reach."""
 
 ASK_S = 5.0
 """Time that `nginx -V` may take."""
@@ -111,7 +111,7 @@ def web_options(command: Sequence[str]) -> dict[str, str]:
     above = option(command, "--sendfile-above", "128KiB")
     architecture = option(command, "--architecture", "events")
     return {
-        "sendfile": "off" if NEVER_SENT.match(above) else "on",
+        "sendfile": "off" if LARGE.match(above) else "on",
         "io-uring": "on" if architecture == "uring" else "off",
         "batch": option(command, "--coalesce", "0s"),
         "ssl": "on" if option(command, "--tls-cert", "") else "off",

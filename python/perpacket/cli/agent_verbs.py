@@ -1,17 +1,24 @@
 """`perpacket serve`, `load`, `link`, `bench`, `route`, `profile`: the verbs of the agent.
 
 The agent defines their options, help and tables, because machines under test may have no Python.
-These verbs replace this process by the agent, which then owns the signals and the terminal.
+These verbs replace this process by the agent, which then owns the signals and the terminal. Only a
+profile that prints a table runs as a child, so that a line of advice can follow it.
 """
 
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NoReturn
 
 import typer
+
+from perpacket.cli import progress
 
 VERBS = {
     "serve": "Run a server under test in the foreground until a signal.",
@@ -46,3 +53,75 @@ def become(arguments: Sequence[str]) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     os.execv(program, ["perpacket", *arguments])
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run a verb of the agent; returns only for a profile that advice follows."""
+    if arguments[0] == "profile" and prints_table(arguments[1:]):
+        return profile(arguments)
+    become(arguments)
+
+
+WITHOUT_ADVICE = ("--help", "-h", "--quiet", "-q", "--show-config", "--self-check", "--config")
+"""Options of a profile that prints no table, or nothing else, or that a file can make so."""
+
+
+def prints_table(options: Sequence[str]) -> bool:
+    """Whether a profile prints a table of call chains for people."""
+    own = options[: options.index("--")] if "--" in options else options
+    if any(word in WITHOUT_ADVICE or word.startswith(("--config=", "--every")) for word in own):
+        return False
+    return value_of(own, "--format") in ("", "table") and value_of(own, "--events") != "accounts"
+
+
+def value_of(options: Sequence[str], name: str) -> str:
+    """The value of `--name VALUE` or `--name=VALUE`; empty without it."""
+    for place, word in enumerate(options):
+        if word == name:
+            return options[place + 1] if place + 1 < len(options) else ""
+        if word.startswith(f"{name}="):
+            return word.partition("=")[2]
+    return ""
+
+
+def profile(arguments: Sequence[str]) -> int:
+    """Run `perpacket profile`, then print the change most worth trying."""
+    from perpacket.advise import glance
+    from perpacket.measure import agent
+    from perpacket.show import advice
+
+    program = str(agent.find())
+    pid = value_of(arguments, "--pid")
+    stored = value_of(arguments, "--folded")
+    with tempfile.TemporaryDirectory(prefix="perpacket-profile-") as folder:
+        stacks = Path(stored or f"{folder}/stacks")
+        options = [] if stored else ["--folded", str(stacks)]
+        try:
+            around = glance.Around(int(pid) if pid else None)
+        except (OSError, ValueError):
+            become(arguments)  # the agent reports what is wrong with the process
+        status = run_child([program, "profile", *options, *arguments[1:]])
+        report = around.report(stacks) if status == 0 else None
+        line = "" if report is None else advice.next_line(report)
+        if line:
+            progress.note(line, quiet=False)
+    return status
+
+
+def run_child(command: Sequence[str]) -> int:
+    """Run a program that owns the terminal; it receives Ctrl-C itself, and SIGTERM from here.
+
+    A signal that ends it is returned as a shell does, 128 + N.
+    """
+    sys.stdout.flush()
+    child = subprocess.Popen(command)
+    before = {
+        signal.SIGINT: signal.signal(signal.SIGINT, signal.SIG_IGN),
+        signal.SIGTERM: signal.signal(signal.SIGTERM, lambda *_: child.terminate()),
+    }
+    try:
+        status = child.wait()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    return status if status >= 0 else 128 - status

@@ -85,8 +85,9 @@ def run_verb(given: Sequence[str]) -> int:
     """Run one command line and return its exit status; errors are shown."""
     try:
         if given and given[0] in agent_verbs.VERBS:
-            agent_verbs.become(given)
-        status = app(args=list(given), prog_name="perpacket", standalone_mode=False)
+            status = agent_verbs.run(given)
+        else:
+            status = app(args=list(given), prog_name="perpacket", standalone_mode=False)
     except typer.TyperException as error:
         if not error.format_message():  # no verb was given, and the help was printed
             return ExitStatus.USAGE
@@ -104,6 +105,7 @@ def run_verb(given: Sequence[str]) -> int:
         traceback.print_exc()
         show(f"perpacket failed: {type(error).__name__}: {error}", "please report the lines above")
         return ExitStatus.FAILED
-    if status == ExitStatus.INTERRUPTED:  # typer prints nothing after Ctrl-C
+    # typer prints nothing after Ctrl-C; the agent does
+    if status == ExitStatus.INTERRUPTED and given[0] not in agent_verbs.VERBS:
         show("interrupted")
     return status if isinstance(status, int) else ExitStatus.DONE

@@ -17,12 +17,16 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
+    from perpacket.advise.glance import Beside
     from perpacket.measure.live import Window
 
 EXAMPLE = "Example: perpacket top --cpus 0 --requests http://127.0.0.1:8080/.perpacket/report"
 
 SHORTEST_S = 0.1
 """Shortest window and shortest run, in seconds."""
+
+GLANCE_S = 2.0
+"""Length of the profile that the line of advice at the end comes from."""
 
 BAR_WIDTH = 40
 """Columns of a layer's bar when it is the whole."""
@@ -85,6 +89,7 @@ def top(
 
     Needs the same rights as perf: `perpacket doctor` reports whether this machine grants them.
     """
+    from perpacket.advise import glance
     from perpacket.measure import live
 
     options = [
@@ -94,6 +99,8 @@ def top(
         for part in (name, str(value))
     ]
     end = None if duration is None else time.monotonic() + duration
+    looks = output_format is Format.TABLE
+    advice = glance.Beside(GLANCE_S, pid, requests or "") if looks else None
     try:
         with live.windows(options, every) as found:
             windows = until(found, end)
@@ -106,7 +113,19 @@ def top(
             else:
                 follow(windows)
     except KeyboardInterrupt:
-        return  # Ctrl-C is how one leaves `top`
+        pass  # Ctrl-C is how one leaves `top`
+    if advice is not None:
+        print_next(advice)
+
+
+def print_next(advice: Beside) -> None:
+    """The change most worth trying, if the profile beside the windows is complete."""
+    from perpacket.show import advice as shown
+
+    report = advice.report()
+    line = "" if report is None else shown.next_line(report)
+    if line:
+        sys.stdout.write(f"{line}\n")
 
 
 def until(windows: Iterator[Window], end: float | None) -> Iterator[Window]:

@@ -99,7 +99,11 @@ def published(source: Source) -> str:
 def sentence(text: str) -> str:
     """A text with a capital at its start and a full stop, unless it starts with a name."""
     first = text.split(" ", 1)[0]
-    capital = text[:1].upper() + text[1:] if first not in ("nginx", "bbr") else text
+    capital = (
+        text[:1].upper() + text[1:]
+        if first not in ("nginx", "serve", "bbr", "cubic", "reno")
+        else text
+    )
     return capital.rstrip(".") + "."
 
 
@@ -124,8 +128,8 @@ def percent(share: Interval) -> str:
 
 
 def next_line(report: Report) -> str:
-    """The cheapest thing to try next, in a line; empty if nothing applies."""
-    one = report.first
+    """The cheapest thing to try next, in a line; empty if nothing can be tried."""
+    one = next((one for one in report.advice if one.change.action == "try"), None)
     if one is None:
         return ""
     most = "" if one.bound is None else f", at most {percent(one.bound.share)} of processor time"

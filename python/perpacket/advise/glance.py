@@ -1,0 +1,91 @@
+"""The change most worth trying, found beside another verb, which never sees an error of it."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from perpacket.advise import observation, profile
+from perpacket.advise.advice import Report, advise
+from perpacket.advise.expression import NotReadable
+from perpacket.advise.profile import Profile
+from perpacket.errors import PerpacketError
+
+COLUMNS = {"bytes_received": 0, "packets_received": 1, "bytes_sent": 8, "packets_sent": 9}
+"""The columns of /proc/net/dev; net/core/net-procfs.c."""
+
+Found = Report | None
+"""None if nothing could be found."""
+
+
+class Beside:
+    """A profile of its own, taken by a thread while another verb shows its windows."""
+
+    def __init__(self, duration_s: float, pid: int | None, requests: str = "") -> None:
+        """Start to profile."""
+        self._found: Found = None
+        self._thread = threading.Thread(target=self._run, args=(duration_s, pid, requests))
+        self._thread.daemon = True
+        self._thread.start()
+
+    def _run(self, duration_s: float, pid: int | None, requests: str) -> None:
+        self._found = quietly(lambda: observation.observe(duration_s, pid, "", requests))
+
+    def report(self, wait_s: float = 1.0) -> Found:
+        """What was found; None if the profile is not complete after `wait_s`."""
+        self._thread.join(wait_s)
+        return self._found
+
+
+class Around:
+    """The counters around a profile that another program takes and whose call chains it stores."""
+
+    def __init__(self, pid: int | None) -> None:
+        """Read the counters before."""
+        self.pid = pid
+        self.before = observation.counters(pid)
+        self.carried = carried(pid)
+        self.started_s = time.monotonic()
+
+    def report(self, stacks: Path) -> Found:
+        """Advice from the call chains and the counters since."""
+        return quietly(lambda: self._observe(stacks))
+
+    def _observe(self, stacks: Path) -> observation.Observation:
+        after = carried(self.pid)
+        interfaces = {
+            name: {
+                key: value - self.carried.get(name, {}).get(key, 0) for key, value in row.items()
+            }
+            for name, row in after.items()
+        }
+        lines = stacks.read_text(encoding="utf-8", errors="replace").splitlines()
+        chains = tuple(profile.folded(lines))
+        document = {
+            "window_s": time.monotonic() - self.started_s,
+            "samples": sum(chain.samples for chain in chains),
+            "interfaces": interfaces,
+        }
+        taken = Profile(document, chains)
+        return observation.around(taken, self.pid, "", self.before, observation.counters(self.pid))
+
+
+def quietly(observe: Callable[[], observation.Observation]) -> Found:
+    """Advice on an observation; None if it fails."""
+    try:
+        return advise(observe())
+    except (PerpacketError, NotReadable, OSError, ValueError):
+        return None
+
+
+def carried(pid: int | None) -> dict[str, dict[str, int]]:
+    """The packets and bytes of each interface in a process's network namespace."""
+    found: dict[str, dict[str, int]] = {}
+    text = Path(f"/proc/{pid or 'self'}/net/dev").read_text()
+    for name, counters in re.findall(r"^\s*(\S+):\s*(.*)$", text, re.MULTILINE):
+        numbers = counters.split()
+        found[name] = {key: int(numbers[column]) for key, column in COLUMNS.items()}
+    return found
