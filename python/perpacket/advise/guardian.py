@@ -14,34 +14,49 @@ import sys
 from pathlib import Path
 
 from perpacket.advise import journal
-from perpacket.advise.settings import Gone
+from perpacket.advise.settings import Gone, Setting
+
+IGNORED = (
+    *(signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM),
+    *(signal.SIGTSTP, signal.SIGPIPE),
+)
+"""Signals of terminals, and of sessions that end: they come exactly when undoing is due."""
 
 
 def main() -> int:
     """Wait for the end of the trial, and undo what it left."""
-    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE):
+    for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
     file = Path(sys.argv[1])
     found = journal.read(file)
     if found is None:
         return 1
-    kept_open = []
+    os.chdir("/")  # No file system stays busy because of the guardian.
+    opened: dict[str, Setting] = {}
     for step in found.steps:
         try:
             setting = step.open()
         except Gone:
             return 1
         # The descriptors keep the namespaces alive, and the modules are imported now.
-        kept_open.append(setting.place.pinned())
+        setting.place = setting.place.pinned()
         setting.read()
+        opened[name_of(step)] = setting
     os.write(1, journal.READY)
     if wait_for_end(0) == journal.FINISHED:
         return 0
-    left = journal.read(file)
-    if left is None:
-        return 0
-    undone = journal.undo_all(file, left)
+    with journal.locked(file):
+        left = journal.read(file)
+        if left is None or (left.pid, left.started) != (found.pid, found.started):
+            return 0
+        numbered = {n: opened[name_of(step)] for n, step in enumerate(left.steps)}
+        undone = journal.undo_all(file, left, numbered)
     return int(any(one.outcome is journal.Outcome.FAILED for one in undone))
+
+
+def name_of(step: journal.Step) -> str:
+    """The setting of a step: the trial may remove other steps from the journal."""
+    return f"{step.record} {step.namespace} {step.interface}"
 
 
 def wait_for_end(descriptor: int) -> bytes:

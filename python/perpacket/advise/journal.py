@@ -8,11 +8,12 @@ the setting has one of the two; any third value was set by somebody else, and is
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
@@ -20,6 +21,7 @@ from pathlib import Path
 
 from perpacket.advise import place as places
 from perpacket.advise import settings
+from perpacket.advise.place import Place
 from perpacket.advise.settings import Gone, Setting
 from perpacket.errors import ConfigurationError, MachineLacks, PerpacketError, RunFailed
 from perpacket.whole_file import write_whole
@@ -68,16 +70,35 @@ class Step:
     title: str
     before: str
     changed: str
+    cookie: int = 0
+    """The namespace's cookie: a later namespace may have the same inode."""
+    index: int = 0
+    """The interface's number: a later interface may have the same name."""
 
     def open(self) -> Setting:
         """The setting; raises `Gone` if its namespace or interface no longer exists."""
         place = places.find(self.namespace, self.interface)
-        if place is None:
+        if place is None or place.cookie != self.cookie:
             raise Gone(f"{self.title}: its network namespace no longer exists")
         try:
-            return settings.open(self.record, place)
+            setting = settings.open(self.record, place)
         except ConfigurationError as error:
             raise Gone(str(error)) from error
+        self.require_interface(setting)
+        return setting
+
+    def require_interface(self, setting: Setting) -> None:
+        """Raise `Gone` if the setting is of an interface that is no longer the same."""
+        if self.is_of_interface and setting.place.index != self.index:
+            raise Gone(f"{self.title}: the interface no longer exists")
+
+    @property
+    def is_of_interface(self) -> bool:
+        """Whether the setting ends with the interface; a sysctl or a command does not."""
+        return bool(self.interface) and not (
+            self.record["kind"] in ("sysctl", "command", "nft-rules")
+            or (self.record["kind"].startswith("file") and "{interface}" not in self.record["path"])
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,19 +113,19 @@ class Journal:
     guardian: int = 0
 
     @property
+    def trial_is_alive(self) -> bool:
+        """Whether the session's process still runs."""
+        return start_time(self.pid) == self.started
+
+    @property
     def is_alive(self) -> bool:
         """Whether the session's process or the guardian still runs."""
-        return start_time(self.pid) == self.started or _is_guardian(self.guardian)
+        return self.trial_is_alive or _is_guardian(self.guardian)
 
 
 def path() -> Path:
     """The journal's file: in /run as root, in the user's runtime folder otherwise."""
-    if os.geteuid() == 0:
-        folder = Path("/run/perpacket")
-    else:
-        runtime = os.environ.get("XDG_RUNTIME_DIR")
-        folder = Path(runtime) / "perpacket" if runtime else Path(f"/tmp/perpacket-{os.getuid()}")
-    return folder / "trial.json"
+    return places.runtime_folder() / "trial.json"
 
 
 def read(file: Path) -> Journal | None:
@@ -136,31 +157,55 @@ class Session:
     file: Path
     journal: Journal
     guardian: subprocess.Popen[bytes]
+    places: Sequence[Place] = ()
+    """The places of the settings; during the session a descriptor keeps each namespace alive."""
     undone: list[Undone] = field(default_factory=list)
     """Each setting's state, once the session has ended."""
     _kept: set[int] = field(default_factory=set)
 
     def apply(self, indices: Iterable[int]) -> None:
         """Set the values of the trial, one setting after the other."""
-        for index in indices:
-            self._set(index, self.journal.steps[index].changed)
+        self._set_all([(index, self.journal.steps[index].changed) for index in indices])
 
     def restore(self, indices: Iterable[int]) -> None:
         """Set the values from before, one setting after the other, the last one first."""
-        for index in sorted(indices, reverse=True):
-            self._set(index, self.journal.steps[index].before)
+        order = sorted(indices, reverse=True)
+        self._set_all([(index, self.journal.steps[index].before) for index in order])
 
     def keep(self, index: int) -> None:
-        """Leave a setting changed at the end."""
+        """Apply a setting, and leave it changed at the end."""
+        self.apply([index])
         self._kept.add(index)
         kept = [step for number, step in enumerate(self.journal.steps) if number not in self._kept]
         write(self.file, replace(self.journal, steps=tuple(kept)))
 
-    def _set(self, index: int, value: str) -> None:
-        """Write a value unless somebody else changed the setting, and read it back."""
+    def check_guardian(self) -> None:
+        """Raise `RunFailed` if the guardian has ended: nothing would undo a killed trial."""
         if self.guardian.poll() is not None:
-            raise RunFailed("the guardian of the trial has ended", "try again")
+            raise RunFailed(
+                "the guardian of the trial has ended; the trial undoes its changes", "try again"
+            )
+
+    def _set_all(self, values: Sequence[tuple[int, str]]) -> None:
+        """Write values, and read each back when all are written.
+
+        A setting may depend on a later one, as TSO depends on scatter-gather.
+        """
+        for index, value in values:
+            self._set(index, value)
+        for index, value in values:
+            setting, title = self.settings[index], self.journal.steps[index].title
+            if setting.is_readable and (found := setting.read()) != value:
+                raise RunFailed(
+                    f"{title}: {value} was written and {found} read back",
+                    "the setting may depend on another one: try the two together",
+                )
+
+    def _set(self, index: int, value: str) -> None:
+        """Write a value unless somebody else changed the setting."""
+        self.check_guardian()
         setting, step = self.settings[index], self.journal.steps[index]
+        step.require_interface(setting)
         if setting.is_readable:
             present = setting.read()
             if present not in (step.before, step.changed):
@@ -171,17 +216,11 @@ class Session:
             if present == value:
                 return
         setting.write(value)
-        if setting.is_readable and (found := setting.read()) != value:
-            raise RunFailed(f"{step.title}: {value} was written and {found} read back")
 
     def end(self) -> list[Undone]:
         """Restore everything, remove the journal, and end the guardian."""
-        undone = []
-        for index, step in reversed(list(enumerate(self.journal.steps))):
-            if index in self._kept:
-                undone.append(Undone(step.title, Outcome.KEPT))
-            else:
-                undone.append(undo_step(step, self.settings[index]))
+        opened = dict(enumerate(self.settings))
+        undone = undo_steps(self.journal.steps, opened, self._kept)
         self.undone = undone
         if all(one.outcome is not Outcome.FAILED for one in undone):
             self.file.unlink(missing_ok=True)
@@ -190,6 +229,9 @@ class Session:
             self.guardian.stdin.write(FINISHED)
             self.guardian.stdin.flush()
         self.guardian.communicate()
+        for setting, place in zip(self.settings, self.places, strict=True):
+            setting.place.unpin(place)
+            setting.place = place
         return undone
 
 
@@ -215,10 +257,14 @@ def begin(changes: Sequence[tuple[Setting, str]]) -> Iterator[Session]:
                 setting.title(),
                 setting.read(),
                 setting.normal(value),
+                setting.place.cookie,
+                setting.place.index if setting.place.interface else 0,
             )
         )
     own = Journal(BOOT.read_text().strip(), os.getpid(), start_time(os.getpid()), tuple(steps))
-    write(file, own)
+    with locked(file):
+        _refuse_another(file)
+        write(file, own)
     try:
         guardian = _start_guardian(file)
     except BaseException:
@@ -226,7 +272,11 @@ def begin(changes: Sequence[tuple[Setting, str]]) -> Iterator[Session]:
         raise
     own = replace(own, guardian=guardian.pid)
     write(file, own)
-    session = Session([setting for setting, _ in changes], file, own, guardian)
+    own_places = [setting.place for setting, _ in changes]
+    for setting, _ in changes:
+        # The process that named the namespace may end during the trial.
+        setting.place = setting.place.pinned()
+    session = Session([setting for setting, _ in changes], file, own, guardian, own_places)
     try:
         yield session
     finally:
@@ -242,31 +292,80 @@ def undo() -> list[Undone]:
     journal = read(file)
     if journal is None:
         raise ConfigurationError(f"{file}: there is no journal: no trial left anything changed")
-    if journal.is_alive:
+    if journal.trial_is_alive:
         raise MachineLacks(
             f"{file}: the trial of process {journal.pid} still runs",
             "end it with Ctrl-C: it restores everything itself",
         )
-    return undo_all(file, journal)
+    with locked(file):  # A guardian that undoes at this moment finishes first.
+        left = read(file)
+        if left is None:
+            return [Undone(step.title, Outcome.UNCHANGED) for step in reversed(journal.steps)]
+        return undo_all(file, left)
 
 
-def undo_all(file: Path, journal: Journal) -> list[Undone]:
-    """Restore every setting of a journal, and remove the journal unless one failed."""
+@contextmanager
+def locked(file: Path) -> Iterator[None]:
+    """Hold the lock of a journal: one process creates or undoes it at a time."""
+    descriptor = os.open(file.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def leftover() -> Journal | None:
+    """The journal that a killed trial and its killed guardian left; None without one."""
+    try:
+        journal = read(path())
+    except RunFailed:
+        return None
+    if journal is None or journal.is_alive or journal.boot != BOOT.read_text().strip():
+        return None
+    return journal if journal.guardian else None
+
+
+def undo_all(
+    file: Path, journal: Journal, opened: Mapping[int, Setting] | None = None
+) -> list[Undone]:
+    """Restore every setting of a journal, and remove the journal unless one failed.
+
+    `opened` has settings that are open, by their number in the journal.
+    """
     if journal.boot != BOOT.read_text().strip():
         undone = [
             Undone(step.title, Outcome.GONE, "the machine was restarted") for step in journal.steps
         ]
     else:
-        undone = [undo_step(step) for step in reversed(journal.steps)]
+        undone = undo_steps(journal.steps, opened or {})
     if all(one.outcome is not Outcome.FAILED for one in undone):
         file.unlink(missing_ok=True)
     return undone
+
+
+def undo_steps(
+    steps: Sequence[Step], opened: Mapping[int, Setting], kept: Collection[int] = ()
+) -> list[Undone]:
+    """Restore settings, the last one first.
+
+    A setting may depend on one that is restored after it. So what failed is tried once more.
+    """
+    results: dict[int, Undone] = {
+        number: Undone(steps[number].title, Outcome.KEPT) for number in kept
+    }
+    order = list(reversed(range(len(steps))))
+    for number in (*order, *order):
+        if number not in results or results[number].outcome is Outcome.FAILED:
+            results[number] = undo_step(steps[number], opened.get(number))
+    return [results[number] for number in order]
 
 
 def undo_step(step: Step, setting: Setting | None = None) -> Undone:
     """Restore one setting, unless somebody else changed it."""
     try:
         setting = setting or step.open()
+        step.require_interface(setting)
         if setting.is_readable:
             present = setting.read()
             if present == step.before:
@@ -290,7 +389,8 @@ def _refuse_another(file: Path) -> None:
     journal = read(file)
     if journal is None:
         return
-    if journal.boot != BOOT.read_text().strip():
+    never_began = not journal.guardian and not journal.is_alive
+    if journal.boot != BOOT.read_text().strip() or never_began:
         file.unlink(missing_ok=True)
         return
     if journal.is_alive:
@@ -302,9 +402,14 @@ def _refuse_another(file: Path) -> None:
 
 def _start_guardian(file: Path) -> subprocess.Popen[bytes]:
     """Start the guardian and wait until it can undo."""
-    command = [sys.executable, "-m", "perpacket.advise.guardian", str(file)]
+    # -P: no module of the working directory runs with our rights.
+    command = [sys.executable, "-P", "-m", "perpacket.advise.guardian", str(file.resolve())]
     guardian = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
     )
     assert guardian.stdout is not None
     if guardian.stdout.readline() != READY:

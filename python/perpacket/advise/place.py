@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shlex
 import socket
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -18,6 +20,16 @@ T = TypeVar("T")
 
 OWN_NAMESPACE = Path("/proc/self/ns/net")
 NAMED_NAMESPACES = Path("/run/netns")
+
+FOLDER_VARIABLE = "PERPACKET_JOURNAL"
+"""Environment variable with the folder of journals, for services with a folder of their own."""
+
+SO_NETNS_COOKIE = 71
+"""A number of the namespace that no later one of this boot has, since Linux 5.14
+(include/uapi/asm-generic/socket.h). Inodes are used again."""
+
+CLONE_NEWNET = 0x4000_0000
+"""Network namespaces, of include/uapi/linux/sched.h."""
 
 CLONE_NEWNS = 0x0002_0000
 """Mount namespaces, of include/uapi/linux/sched.h."""
@@ -62,12 +74,49 @@ class Place:
         """The number of the namespace, which lasts as long as the namespace."""
         return (self.namespace or OWN_NAMESPACE).stat().st_ino
 
+    @property
+    def is_first(self) -> bool:
+        """Whether it is the namespace of the machine's first process."""
+        try:
+            return self.inode == Path("/proc/1/ns/net").stat().st_ino
+        except OSError:
+            return False
+
+    def shell(self, command: str) -> str:
+        """A shell command that runs another one in the namespace, with that namespace's sysfs."""
+        if self.namespace is None:
+            return command
+        if "/sys/" in command:
+            mounted = shlex.quote(f"mount -t sysfs none /sys && {command}")
+            command = f"unshare --mount sh -c {mounted}"
+        elif any(sign in command for sign in ";&|>"):
+            command = f"sh -c {shlex.quote(command)}"
+        return f"nsenter --net={self.namespace} {command}"
+
+    @property
+    def cookie(self) -> int:
+        """The number of the namespace that no later one has; 0 on kernels without."""
+        return self.inside(_cookie)
+
+    @property
+    def index(self) -> int:
+        """The number of the interface; 0 without one. A new one of its name has another number."""
+        try:
+            return self.inside(lambda: socket.if_nametoindex(self.interface))
+        except OSError:
+            return 0
+
     def pinned(self) -> Place:
         """The same place by an open descriptor, which keeps the namespace alive."""
         if self.namespace is None:
             return self
         descriptor = os.open(self.namespace, os.O_RDONLY | os.O_CLOEXEC)
         return replace(self, namespace=Path(f"/proc/self/fd/{descriptor}"))
+
+    def unpin(self, other: Place) -> None:
+        """Close the descriptor of a pinned place; `other` is the place that was pinned."""
+        if self.namespace is not None and self.namespace != other.namespace:
+            os.close(int(self.namespace.name))
 
     def inside(self, function: Callable[[], T]) -> T:
         """The result of `function`, called in the namespace, with that namespace's sysfs.
@@ -76,23 +125,13 @@ class Place:
         """
         if self.namespace is None:
             return function()
-        results: list[T] = []
-        errors: list[BaseException] = []
+        namespace = self.namespace
 
-        def work() -> None:
-            try:
-                assert self.namespace is not None
-                enter(self.namespace)
-                results.append(function())
-            except BaseException as error:
-                errors.append(error)
+        def enter_and_call() -> T:
+            enter(namespace)
+            return function()
 
-        thread = threading.Thread(target=work)
-        thread.start()
-        thread.join()
-        if errors:
-            raise errors[0]
-        return results[0]
+        return on_thread(enter_and_call)
 
     def check_interface(self) -> None:
         """Raise `ConfigurationError` unless the place names an interface that exists."""
@@ -105,6 +144,45 @@ class Place:
                 value=self.interface,
                 allowed=f"expected one of {', '.join(sorted(present))}",
             )
+
+
+def on_thread(function: Callable[[], T]) -> T:
+    """The result of `function`, called on a thread of its own; its error is raised here."""
+    results: list[T] = []
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            results.append(function())
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors[0]
+    return results[0]
+
+
+def in_empty_namespace(function: Callable[[], T]) -> T:
+    """The result of `function`, called in a new network namespace that ends with it."""
+
+    def unshare_and_call() -> T:
+        _check(_libc.unshare(CLONE_NEWNET))
+        return function()
+
+    return on_thread(unshare_and_call)
+
+
+def _cookie() -> int:
+    """The cookie of the thread's namespace."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        try:
+            value = any_socket.getsockopt(socket.SOL_SOCKET, SO_NETNS_COOKIE, 8)
+        except OSError:
+            return 0
+    return int.from_bytes(value, sys.byteorder)
 
 
 def enter(namespace: Path) -> None:
@@ -126,6 +204,16 @@ def _check(status: int) -> None:
     if status != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
+
+
+def runtime_folder() -> Path:
+    """The folder of journals: in /run as root, in the user's runtime folder otherwise."""
+    if named := os.environ.get(FOLDER_VARIABLE):
+        return Path(named)
+    if os.geteuid() == 0:
+        return Path("/run/perpacket")
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    return Path(runtime) / "perpacket" if runtime else Path(f"/tmp/perpacket-{os.getuid()}")
 
 
 def find(inode: int, interface: str) -> Place | None:

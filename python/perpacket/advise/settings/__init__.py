@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Protocol
 
 from perpacket.advise.place import Place
-from perpacket.errors import ConfigurationError
+from perpacket.errors import ConfigurationError, RunFailed
 
 
 class Setting(Protocol):
@@ -58,7 +58,7 @@ class Setting(Protocol):
         ...
 
 
-class Gone(Exception):
+class Gone(RunFailed):
     """The interface or the namespace of a setting no longer exists."""
 
 

@@ -1,11 +1,21 @@
-"""A pair of commands of the user: one changes something, the other undoes it."""
+"""A pair of commands of the user: one changes something, the other undoes it.
+
+Nothing in the kernel shows which of the two ran last. So a file beside the journal exists from
+before the first command starts until the second one has succeeded.
+"""
 
 from __future__ import annotations
 
+import os
+import secrets
 import subprocess
+import tempfile
+import time
+from pathlib import Path
 
-from perpacket.advise.place import Place
+from perpacket.advise.place import Place, runtime_folder
 from perpacket.errors import ConfigurationError, RunFailed
+from perpacket.whole_file import write_whole
 
 DONE, UNDONE = "done", "undone"
 
@@ -14,21 +24,23 @@ LONGEST_S = 60.0
 
 
 class Command:
-    """The state `done` after one command, `undone` after the other. Nothing can read it."""
+    """The state `done` from the start of one command to the end of the other."""
 
-    is_readable = False
+    is_readable = True
 
-    def __init__(self, place: Place, do: str, undo: str) -> None:
+    def __init__(self, place: Place, do: str, undo: str, marker: str = "") -> None:
         """The commands, for the shell, in the place's namespace."""
         self.place, self.do, self.undo = place, do, undo
+        name = f"command-{os.getpid()}-{secrets.token_hex(4)}"
+        self.marker = Path(marker or runtime_folder() / name)
 
     def title(self) -> str:
         """The command that changes something."""
         return f"`{self.do}`"
 
     def read(self) -> str:
-        """The state before the trial."""
-        return UNDONE
+        """The state that the file shows."""
+        return DONE if self.marker.exists() else UNDONE
 
     def normal(self, value: str) -> str:
         """States have one form."""
@@ -45,31 +57,58 @@ class Command:
 
     def write(self, value: str) -> None:
         """Run the command of a state; raises `RunFailed` if it fails or takes too long."""
-        command = self.command(value)
+        if value == DONE:
+            self.marker.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_whole(self.marker, "")
+            self._run(self.do)
+        else:
+            self._end_first()
+            self._run(self.undo)
+            self.marker.unlink(missing_ok=True)
 
-        def inside() -> subprocess.CompletedProcess[str]:
-            return subprocess.run(
-                ["sh", "-c", command],
-                capture_output=True,
-                text=True,
-                timeout=LONGEST_S,
-                check=False,
-            )
+    def _run(self, command: str) -> None:
+        """Run a command in the shell, whose number the marker has meanwhile."""
+        # Programs that stay have the file as output; a pipe would not end before they do.
+        with tempfile.TemporaryFile("w+", errors="replace") as output:
+            wrapped = 'echo $$ > "$1"; eval "$0"' if command is self.do else 'eval "$0"'
 
-        try:
-            done = self.place.inside(inside)
-        except subprocess.TimeoutExpired:
-            raise RunFailed(f"`{command}` did not end within {LONGEST_S:g} s") from None
-        if done.returncode:
-            words = (done.stderr.strip() or done.stdout.strip()).splitlines()
-            raise RunFailed(
-                f"`{command}` ended with status {done.returncode}"
-                + (f": {words[-1]}" if words else "")
-            )
+            def inside() -> int:
+                words = ["sh", "-c", wrapped, command, str(self.marker)]
+                return subprocess.run(
+                    words,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    timeout=LONGEST_S,
+                    check=False,
+                ).returncode
+
+            try:
+                status = self.place.inside(inside)
+            except subprocess.TimeoutExpired:
+                raise RunFailed(f"`{command}` did not end within {LONGEST_S:g} s") from None
+            output.seek(0)
+            words = output.read().strip().splitlines()
+        if status:
+            last = f": {words[-1]}" if words else ""
+            raise RunFailed(f"`{command}` ended with status {status}{last}")
+
+    def _end_first(self) -> None:
+        """Wait until the first command has ended: a killed trial leaves it running."""
+        end_s = time.monotonic() + LONGEST_S
+        while time.monotonic() < end_s:
+            try:
+                number = self.marker.read_text().strip()
+                words = Path(f"/proc/{number}/cmdline").read_bytes() if number else b""
+            except OSError:
+                return
+            if str(self.marker).encode() not in words:
+                return
+            time.sleep(0.02)
 
     def command(self, value: str) -> str:
         """The command of a state."""
-        return self.do if value == DONE else self.undo
+        return self.place.shell(self.do if value == DONE else self.undo)
 
     def permanent(self, value: str) -> str | None:
         """The user knows."""
@@ -77,4 +116,4 @@ class Command:
 
     def record(self) -> dict[str, str]:
         """The table that opens the setting again."""
-        return {"kind": "command", "do": self.do, "undo": self.undo}
+        return {"kind": "command", "do": self.do, "undo": self.undo, "marker": str(self.marker)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any, TypeVar
 
 from perpacket.advise.place import Place
@@ -89,13 +89,17 @@ class Feature(_Interface):
         def switch(ethtool: Any) -> None:
             features, entry = self._entry(ethtool)
             entry.enable = SWITCHES[value]
-            ethtool.set_features(self.place.interface, features)
+            # The kernel stores the wish where another feature prevents it, and pyroute2 raises.
+            with suppress(NotSupportedError):
+                ethtool.set_features(self.place.interface, features)
+
+        from pyroute2.ethtool.ioctl import NotSupportedError
 
         self.call(value, switch)
 
     def command(self, value: str) -> str:
         """`ethtool -K`."""
-        return f"ethtool -K {self.place.interface} {self.feature} {value}"
+        return self.place.shell(f"ethtool -K {self.place.interface} {self.feature} {value}")
 
     def record(self) -> dict[str, str]:
         """The table that opens the setting again."""
@@ -141,7 +145,11 @@ class _Parameter(_Interface):
         """Refuse what is no number, and a lack of rights."""
         if not value.isdigit():
             raise ConfigurationError(f"{self.title()} = {value}: expected a number", value=value)
+        self.check_range(value)
         self.write(self.read())
+
+    def check_range(self, value: str) -> None:
+        """Refuse a number that the driver does not accept."""
 
     def write(self, value: str) -> None:
         """Set the number."""
@@ -154,7 +162,8 @@ class _Parameter(_Interface):
 
     def command(self, value: str) -> str:
         """`ethtool -C` or `ethtool -L`."""
-        return f"ethtool {self.flag} {self.place.interface} {self.parameter} {value}"
+        interface = self.place.interface
+        return self.place.shell(f"ethtool {self.flag} {interface} {self.parameter} {value}")
 
     def record(self) -> dict[str, str]:
         """The table that opens the setting again."""
@@ -177,6 +186,21 @@ class Channels(_Parameter):
     """The number of queues: `ethtool -L`."""
 
     group, flag = "channels", "-L"
+
+    def check_range(self, value: str) -> None:
+        """Refuse more queues than the driver has, or none."""
+
+        def most(ethtool: Any) -> int:
+            channels = ethtool.get_channels(self.place.interface)
+            return int(getattr(channels, f"max_{self.parameter}"))
+
+        largest = self.call("", most)
+        if not largest:
+            raise MachineLacks(f"{self.title()}: the driver has none of these queues")
+        if not 1 <= int(value) <= largest:
+            raise ConfigurationError(
+                f"{self.title()} = {value}: expected 1 to {largest}", value=value
+            )
 
     @property
     def attribute(self) -> str:

@@ -16,7 +16,12 @@ SEPARATOR = ";"
 MARK = "mask:"
 """Before a mask, because `3` is also a list of processors."""
 
-ALLOWED_CONTROLS = "/proc/sys/net/ipv4/tcp_available_congestion_control"
+CONGESTION_CONTROL = "net.ipv4.tcp_congestion_control"
+
+AVAILABLE_CONTROLS = "/proc/sys/net/ipv4/tcp_available_congestion_control"
+
+ALLOWED_CONTROLS = "/proc/sys/net/ipv4/tcp_allowed_congestion_control"
+"""A namespace other than the first accepts only these (net/ipv4/tcp_cong.c)."""
 
 
 class Files:
@@ -83,7 +88,8 @@ class Files:
 
     def command(self, value: str) -> str:
         """A shell loop over the files."""
-        return f"for file in {self.title()}; do echo '{value}' > $file; done"
+        echo = f"echo '{value}' > $file"
+        return self.place.shell(f"for file in {self.title()}; do {echo}; done")
 
     def permanent(self, value: str) -> str | None:
         """A line of tmpfiles.d(5)."""
@@ -115,18 +121,57 @@ class Sysctl(Files):
         return [self.pattern]
 
     def check(self, value: str) -> None:
-        """Also refuse a congestion control that the kernel does not have."""
-        if self.name == "net.ipv4.tcp_congestion_control":
-            present = self.place.inside(lambda: Path(ALLOWED_CONTROLS).read_text().split())
-            if value not in present:
+        """Also refuse words for numbers, and congestion controls that are not accepted."""
+        present = self.read()
+        if self.name == CONGESTION_CONTROL:
+            self._check_control(value, present)
+        elif present and all(map(is_number, present.split())):
+            words, count = value.split(), len(present.split())
+            if len(words) != count or not all(map(is_number, words)):
+                expected = "a number" if count == 1 else f"{count} numbers"
                 raise ConfigurationError(
-                    f"{self.name} = {value}: expected one of {', '.join(present)}", value=value
+                    f"{self.name} = {value}: expected {expected}, as in {present}", value=value
                 )
         super().check(value)
 
+    def _check_control(self, value: str, present: str) -> None:
+        """Both the new and the present control must be accepted by the kernel."""
+        available, allowed = self.place.inside(
+            lambda: [
+                Path(file).read_text().split() for file in (AVAILABLE_CONTROLS, ALLOWED_CONTROLS)
+            ]
+        )
+        if value not in available:
+            raise ConfigurationError(
+                f"{self.name} = {value}: expected one of {', '.join(available)}", value=value
+            )
+        for control in (value, present):
+            if not self.place.is_first and control not in allowed:
+                problem = "could not be restored" if control == present else "is not accepted"
+                raise MachineLacks(
+                    f"{self.name}: {control} {problem}: the namespace accepts {', '.join(allowed)}",
+                    "add it to net.ipv4.tcp_allowed_congestion_control of the machine",
+                )
+
+    def write(self, value: str) -> None:
+        """Write the value.
+
+        In the first namespace, the kernel adds a congestion control to the allowed ones: these are
+        written back.
+        """
+        if self.name != CONGESTION_CONTROL or not self.place.is_first:
+            super().write(value)
+            return
+        allowed = Path(ALLOWED_CONTROLS)
+        before = allowed.read_text()
+        super().write(value)
+        if allowed.read_text() != before:
+            with refusals(str(allowed), before.strip()):
+                allowed.write_text(before)
+
     def command(self, value: str) -> str:
         """`sysctl -w`."""
-        return f"sysctl -w {self.name}='{value}'"
+        return self.place.shell(f"sysctl -w {self.name}='{value}'")
 
     def permanent(self, value: str) -> str | None:
         """A line of sysctl.d(5)."""
@@ -197,6 +242,11 @@ class Affinity(Files):
     def record(self) -> dict[str, str]:
         """The table that opens the setting again."""
         return {"kind": self.kind}
+
+
+def is_number(word: str) -> bool:
+    """Whether a word is a whole number."""
+    return word.removeprefix("-").isdecimal()
 
 
 def cpus_of(text: str) -> list[int]:

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import socket
 import struct
 
 from perpacket.advise.place import Place
+from perpacket.advise.settings import iproute
 from perpacket.advise.settings.refusals import refusals
 from perpacket.errors import ConfigurationError
 
 SIOCGIFMTU, SIOCSIFMTU = 0x8921, 0x8922
 """Requests of netdevice(7), of include/uapi/linux/sockios.h."""
+
+IPV6_LEAST = 1280
+"""The smallest MTU of IPv6 (RFC 8200, section 5)."""
+
+LARGEST = 2**31 - 1
+"""The limit of a driver that has none."""
 
 
 class Mtu:
@@ -40,11 +48,32 @@ class Mtu:
         """Refuse what is no number, and a lack of rights."""
         if not value.isdigit():
             raise ConfigurationError(f"{self.title()} = {value}: expected bytes", value=value)
+        least, most = self.limits()
+        if not least <= int(value) <= most:
+            raise ConfigurationError(
+                f"{self.title()} = {value}: expected {least} to {most} bytes", value=value
+            )
+        if int(value) < IPV6_LEAST and self._has_ipv6():
+            raise ConfigurationError(
+                f"{self.title()} = {value}: below {IPV6_LEAST} bytes the interface loses its IPv6 "
+                "addresses, which could not be restored",
+                value=value,
+            )
         self.write(self.read())
 
     def write(self, value: str) -> None:
         """Set the MTU."""
         self._request(SIOCSIFMTU, int(value), value)
+
+    def limits(self) -> tuple[int, int]:
+        """The smallest and the largest MTU of the driver."""
+        command = ["ip", "-details", "-json", "link", "show", "dev", self.place.interface]
+        found = json.loads(iproute.run(self.place, command, self.title()))[0]
+        return int(found.get("min_mtu", 0)), int(found.get("max_mtu", 0)) or LARGEST
+
+    def _has_ipv6(self) -> bool:
+        command = ["ip", "-6", "address", "show", "dev", self.place.interface]
+        return bool(iproute.run(self.place, command, self.title()).strip())
 
     def _request(self, request: int, mtu: int, value: str) -> int:
         def inside() -> int:
@@ -58,7 +87,7 @@ class Mtu:
 
     def command(self, value: str) -> str:
         """`ip link set`."""
-        return f"ip link set dev {self.place.interface} mtu {value}"
+        return self.place.shell(f"ip link set dev {self.place.interface} mtu {value}")
 
     def permanent(self, value: str) -> str | None:
         """A systemd.link(5) file."""

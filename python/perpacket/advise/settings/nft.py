@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from perpacket.advise.place import Place
 from perpacket.advise.settings.refusals import refusals
-from perpacket.errors import ConfigurationError
+from perpacket.errors import ConfigurationError, MachineLacks
 
 T = TypeVar("T")
 
@@ -51,10 +51,12 @@ class Rules:
         """Refuse what is no number, and a lack of rights."""
         if not value.isdigit():
             raise ConfigurationError(f"{self.title()} = {value}: expected a number", value=value)
-        present = self.read()
-        if present == "0":
-            self.write("1")
-            self.write("0")
+        # Reading needs the same right as writing.
+        if self._call("", _present):
+            raise MachineLacks(
+                f"{self.title()}: the table exists already",
+                f"remove it if nothing uses it: {self.command('0')}",
+            )
 
     def write(self, value: str) -> None:
         """Replace the table."""
@@ -73,7 +75,7 @@ class Rules:
     def command(self, value: str) -> str:
         """`nft`, for one hook and one rule."""
         if value == "0":
-            return f"nft delete table ip {TABLE}"
+            return self.place.shell(f"nft delete table ip {TABLE}")
         rule = f"nft add rule ip {TABLE} HOOK ip saddr {NEVER} accept"
         chain = f"nft add chain ip {TABLE} HOOK '{{ type filter hook HOOK priority 0; }}'"
         hooks = " and ".join(HOOKS)
@@ -98,7 +100,9 @@ def _count(tables: Any) -> int:
         for rule in tables.get_rules()
         if rule.get_attr("NFTA_RULE_TABLE") == TABLE
     ]
-    return own.count("input")
+    counts = {own.count(hook) for hook in HOOKS}
+    # A rule of somebody else makes the hooks differ, or is in a chain of its own.
+    return max(counts) if len(counts) == 1 and len(own) == 2 * max(counts) else len(own)
 
 
 def _replace(tables: Any, count: int) -> None:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
-from perpacket.advise.place import Place
+from perpacket.advise.place import Place, in_empty_namespace
 from perpacket.advise.settings import iproute
-from perpacket.errors import MachineLacks
+from perpacket.errors import ConfigurationError, MachineLacks
+
+DEFAULT_KIND = Path("/proc/sys/net/core/default_qdisc")
+"""The kind that the kernel chooses for devices with a queue."""
 
 
 class Discipline:
@@ -53,12 +57,23 @@ class Discipline:
                 f"{self.title()}: {kind} was configured, and its options could not be restored",
                 "remove it, or use `--do` and `--undo` with commands of yours",
             )
+        chosen = DEFAULT_KIND.read_text().strip()
+        if kind not in ("noqueue", "mq", chosen):
+            raise MachineLacks(
+                f"{self.title()}: {kind} could not be restored: the kernel would choose {chosen}",
+                f"set net.core.default_qdisc to {kind} first",
+            )
         if value.startswith("default"):
             return
+        # A kernel may lack the kind, and shows it only where the kind is used.
+        trial = f"queueing discipline {value}"
         try:
-            self.write(value)
-        finally:
-            self.write(f"default {kind}")
+            in_empty_namespace(lambda: iproute.run(Place(), words_of(value, "lo"), trial))
+        except ConfigurationError as error:
+            raise MachineLacks(
+                f"{self.title()}: this kernel does not have {value} ({error})"
+            ) from error
+        self.write(f"default {kind}")
 
     def write(self, value: str) -> None:
         """Replace the root discipline, or remove it so that the kernel's default returns."""
@@ -70,14 +85,13 @@ class Discipline:
             if self._root()[1]:
                 return ["true"]
             return ["tc", "qdisc", "delete", "dev", device, "root"]
-        limit = ["limit", "1000"] if value == "pfifo" else []
-        return ["tc", "qdisc", "replace", "dev", device, "root", value, *limit]
+        return words_of(value, device)
 
     def command(self, value: str) -> str:
         """`tc qdisc`."""
         if value.startswith("default"):
-            return f"tc qdisc delete dev {self.place.interface} root"
-        return " ".join(self._words(value))
+            return self.place.shell(f"tc qdisc delete dev {self.place.interface} root")
+        return self.place.shell(" ".join(words_of(value, self.place.interface)))
 
     def permanent(self, value: str) -> str | None:
         """The sysctl of the default discipline."""
@@ -86,3 +100,9 @@ class Discipline:
     def record(self) -> dict[str, str]:
         """The table that opens the setting again."""
         return {"kind": "qdisc"}
+
+
+def words_of(kind: str, device: str) -> list[str]:
+    """The command that replaces a device's root discipline."""
+    limit = ["limit", "1000"] if kind == "pfifo" else []
+    return ["tc", "qdisc", "replace", "dev", device, "root", kind, *limit]

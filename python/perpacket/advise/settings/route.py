@@ -63,7 +63,11 @@ class RouteAttribute:
 
     def command(self, value: str) -> str:
         """`ip route change` for each route."""
-        return "; ".join(" ".join(self._words(words, value)) for words in self._routes())
+        routes = self._routes()
+        parts = value.split(SEPARATOR)
+        values = parts if len(parts) == len(routes) else parts * len(routes)
+        pairs = zip(routes, values, strict=False)
+        return self.place.shell("; ".join(" ".join(self._words(*pair)) for pair in pairs))
 
     def permanent(self, value: str) -> str | None:
         """The configuration of the network, which differs between distributions."""

@@ -1,0 +1,88 @@
+"""A network namespace with a pair of devices, for tests of settings."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+import pytest
+
+from perpacket.advise import settings
+from perpacket.advise.place import Place
+from requirements import skip
+
+DEVICE = "trial0"
+
+
+@dataclass
+class Network:
+    """A namespace with the devices `trial0` and `trial1`, joined, `trial0` with an address."""
+
+    name: str
+    holder: subprocess.Popen[bytes]
+
+    def place(self, interface: str = DEVICE) -> Place:
+        """The namespace, by its process."""
+        return Place.of(pid=self.holder.pid, interface=interface)
+
+    def open(self, table: Mapping[str, str], interface: str = DEVICE) -> settings.Setting:
+        """A setting of it."""
+        return settings.open(table, self.place(interface))
+
+    def run(self, *command: str) -> str:
+        """The output of a command in the namespace."""
+        return subprocess.run(
+            ["ip", "netns", "exec", self.name, *command], check=True, capture_output=True, text=True
+        ).stdout
+
+    def remove(self) -> None:
+        """Remove the namespace."""
+        self.holder.kill()
+        self.holder.wait()
+        with suppress(FileNotFoundError):
+            subprocess.run(["ip", "netns", "delete", self.name], check=False, capture_output=True)
+
+
+@contextmanager
+def network(queues: int = 2) -> Iterator[Network]:
+    """Make the namespace, and remove it."""
+    if os.geteuid() != 0:
+        skip("netns", "only root makes namespaces")
+    name = f"perpacket-test-{secrets.token_hex(4)}"
+    try:
+        made = subprocess.run(
+            ["ip", "netns", "add", name], capture_output=True, text=True, check=False
+        )
+    except FileNotFoundError as error:
+        skip("netns", error)
+    if made.returncode:
+        skip("netns", made.stderr.strip())
+    # The process holds the namespace, and Place.of finds it by the process.
+    holder = subprocess.Popen(
+        ["ip", "netns", "exec", name, "sh", "-c", "echo; exec sleep 600"], stdout=subprocess.PIPE
+    )
+    found = Network(name, holder)
+    try:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        many = ("numrxqueues", str(queues), "numtxqueues", str(queues))
+        found.run("ip", "link", "add", DEVICE, *many, "type", "veth", "peer", "name", "trial1")
+        for device in ("lo", DEVICE, "trial1"):
+            found.run("ip", "link", "set", device, "up")
+        found.run("ip", "address", "add", "198.18.0.1/24", "dev", DEVICE)
+        yield found
+    finally:
+        holder.stdout.close() if holder.stdout else None
+        found.remove()
+
+
+@pytest.fixture(name="net")
+def net_fixture(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> Iterator[Network]:
+    """A namespace, with a folder of its own for the journal."""
+    monkeypatch.setenv("PERPACKET_JOURNAL", f"{tmp_path}/journal")
+    with network() as found:
+        yield found
