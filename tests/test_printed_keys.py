@@ -127,3 +127,27 @@ def test_every_key_of_a_profile_is_in_the_reference() -> None:
     assert set(content) <= words
     layers = content.get("layers", {})
     assert {key for layer in layers.values() for key in layer} <= words
+
+
+def test_every_key_of_advice_is_in_the_reference() -> None:
+    from perpacket.advise import catalogue
+    from perpacket.advise.advice import Advice, NotApplicable, Report
+    from perpacket.advise.bounds import Bound
+    from perpacket.analysis.statistics import Interval
+    from perpacket.show import advice as shown
+
+    share = Interval(0.1, 0.05, 0.2, 100, 0.95)
+    tso = catalogue.load()["tso"]
+    found = Report(
+        (Advice(tso, "on", "eth0", "evidence", Bound(share, share), "", "command"),),
+        (NotApplicable(tso, "eth0", "reason"),),
+        ("eth0",), "nginx", 5.0, 100, ("limit",),
+    )  # fmt: skip
+    page = (ROOT / "docs/reference/documents.md").read_text()
+    section = page.partition("## advise")[2].partition("\n## ")[0]
+    known = {f"`{key}`" for key in re.findall(r"`([^`]+)`", section)} | {"`schema`"}
+    printed = {f"`{path}`" for path in paths(shown.document(found))}
+    inside = {f"`{key}.{name}`" for key in ("advice[].bound.share", "advice[].bound.gain")
+              for name in INTERVAL}  # fmt: skip
+    tables = {"`advice[].bound`", "`advice[].source`"}
+    assert printed - inside - tables <= known
