@@ -74,6 +74,11 @@ class Report:
         """The change most worth trying; None if none applies."""
         return self.advice[0] if self.advice else None
 
+    @property
+    def to_try(self) -> Advice | None:
+        """The first that a trial can apply; None if there is none."""
+        return next((one for one in self.advice if one.change.action == "try"), None)
+
 
 def advise(seen: Observation, changes: Mapping[str, Change] | None = None) -> Report:
     """Judge every change of the catalogue."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,6 +22,7 @@ from perpacket.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from perpacket.advise.advice import Report
     from perpacket.analysis.statistics import Interval
     from perpacket.demo import Demo
     from perpacket.demo.handoff import Cell
@@ -32,6 +34,9 @@ SCHEMA = 2
 HEADINGS = ("gain, %", "requests/s", "host idle, %", "NIC idle, %", "delay, us")
 """Short headings of `perpacket.demo.handoff.COLUMNS`: gain in requests/s over no handoff, and the
 median time a host packet takes to be received through the NIC."""
+
+ADVICE_WIDTH = 100
+"""Columns of the advice."""
 
 MOST_DECIMALS = 2
 """No number of the table is accurate beyond the hundredth of its unit."""
@@ -58,7 +63,10 @@ def demo(
     output_format: FormatOption = Format.TABLE,
     quiet: QuietOption = False,
 ) -> None:
-    """Measure a web server on this machine, simulate offloading its connections, and report."""
+    """Measure a web server on this machine, simulate offloading its connections, and report.
+
+    The last lines name the change that could make this machine's packets cheaper.
+    """
     from perpacket import demo as library
     from perpacket.simulation import load_core
 
@@ -92,6 +100,7 @@ def demo(
         if found.live is not None and found.live.rows:
             print_live(found.live)
         print_table(found)
+        print_advice(found.advice)
     for note in (*(found.live.notes if found.live is not None else ()), *found.story.notes):
         progress.note(f"note: {note}", quiet)
     if found.charts:
@@ -131,6 +140,18 @@ def live_text(interval: Interval | None) -> str:
     decimals = 0 if interval.value >= 10 else 1
     value = format_number(interval.value, decimals)
     return f"{value} ± {format_number(side, decimals)}" if interval.is_bounded else value
+
+
+def print_advice(found: Report | None) -> None:
+    """The change most worth trying on this machine, as `perpacket advise` prints it."""
+    from perpacket.show import advice
+
+    first = None if found is None else found.to_try
+    if first is not None:
+        output.write_line("The change most worth trying on this machine, for `serve web`:")
+        for line in advice.entry(1, replace(first, command=""), ADVICE_WIDTH):
+            output.write_line(line)
+        output.write_line("`perpacket advise --pid PID` does the same for a server of yours.")
 
 
 def print_table(found: Demo) -> None:
@@ -175,6 +196,8 @@ def simulated_text(cell: Cell) -> str:
 
 def describe(found: Demo) -> dict[str, object]:
     """The tables as JSON."""
+    from perpacket.show import advice
+
     live = found.live
     return {
         "schema": SCHEMA,
@@ -188,6 +211,7 @@ def describe(found: Demo) -> dict[str, object]:
             ],
             "notes": list(live.notes),
         },
+        "advice": None if found.advice is None else advice.document(found.advice),
         "rows": [
             {
                 "configuration": name,

@@ -1,8 +1,9 @@
 """The demonstration: measure this machine and simulate an offload NIC, without root.
 
-`live.py` measures our web server on this machine at three numbers of connections. `handoff.py`
-simulates what handing connections to the NIC gains, beside the published figures. Both go into one
-report.
+`live.py` measures our web server on this machine at three numbers of connections. `advice.py`
+finds the change that could make its packets cheaper. `handoff.py` simulates what handing
+connections to the NIC gains, beside the published figures. The measurement and the simulation go
+into one report.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from perpacket.demo import handoff, live
+from perpacket.advise.advice import Report
+from perpacket.demo import advice, handoff, live
 from perpacket.demo.handoff import Story
 from perpacket.demo.live import Live
 from perpacket.errors import Interrupted, RunFailed
@@ -27,6 +29,8 @@ class Demo:
     """The results of the demo; `live` is None where the measurement was left out."""
 
     live: Live | None
+    advice: Report | None
+    """None where nothing was measured."""
     story: Story
     report: Path
     charts: tuple[Path, ...]
@@ -53,6 +57,8 @@ def run(
     with tempfile.TemporaryDirectory(prefix="perpacket-demo-") as folder:
         try:
             measured = live.run(Path(folder) / "live", on_progress) if measure else None
+            can_advise = measured is not None and measured.has_layers
+            advised = advice.run(live.FILE_BYTES) if can_advise else None
             story = handoff.run(Path(folder) / "handoff", overrides, workers, on_progress)
         except Interrupted:
             raise Interrupted("interrupted: the demo keeps nothing", hint=KEEPING) from None
@@ -68,4 +74,6 @@ def run(
                 html.write_charts(analysis, charts / analysis.study.name) if charts else ()
             )
         ]
-        return Demo(measured, story, html.write_several(analyses, destination), tuple(files))
+        return Demo(
+            measured, advised, story, html.write_several(analyses, destination), tuple(files)
+        )

@@ -52,6 +52,11 @@ class Live:
     """By connections: the quantities of `COLUMNS`, and `ns.LAYER` per packet."""
     notes: tuple[str, ...]
 
+    @property
+    def has_layers(self) -> bool:
+        """Whether the machine was profiled, which advice needs."""
+        return any(any(name.startswith("ns.") for name in row) for row in self.rows.values())
+
 
 def study(events: str = "best") -> Study:
     """Three points of a web server, as a study."""

@@ -129,7 +129,7 @@ def percent(share: Interval) -> str:
 
 def next_line(report: Report) -> str:
     """The cheapest thing to try next, in a line; empty if nothing can be tried."""
-    one = next((one for one in report.advice if one.change.action == "try"), None)
+    one = report.to_try
     if one is None:
         return ""
     most = "" if one.bound is None else f", at most {percent(one.bound.share)} of processor time"
