@@ -361,6 +361,21 @@ def undo_steps(
     return [results[number] for number in order]
 
 
+def is_between(present: str, before: str, changed: str) -> bool:
+    """Whether a setting of several parts has some of its values from before, the others changed.
+
+    A trial that is killed while it writes one part after the other leaves that.
+    """
+    parts = settings.parts(present)
+    if len(parts) == 1:
+        return False
+    sides = [settings.parts(value) for value in (before, changed)]
+    wide = [side * len(parts) if len(side) == 1 else side for side in sides]
+    if {len(side) for side in wide} != {len(parts)}:
+        return False
+    return all(part in pair for part, *pair in zip(parts, *wide, strict=True))
+
+
 def undo_step(step: Step, setting: Setting | None = None) -> Undone:
     """Restore one setting, unless somebody else changed it."""
     try:
@@ -370,7 +385,7 @@ def undo_step(step: Step, setting: Setting | None = None) -> Undone:
             present = setting.read()
             if present == step.before:
                 return Undone(step.title, Outcome.UNCHANGED)
-            if present != step.changed:
+            if present != step.changed and not is_between(present, step.before, step.changed):
                 return Undone(step.title, Outcome.CHANGED_BY_OTHERS, f"it is {present}")
         setting.write(step.before)
         if setting.is_readable and (found := setting.read()) != step.before:
