@@ -172,6 +172,15 @@ class Session:
         order = sorted(indices, reverse=True)
         self._set_all([(index, self.journal.steps[index].before) for index in order])
 
+    def write_between(self, index: int, value: str) -> None:
+        """Set a value between the old one and that of the trial; the journal gets it first."""
+        steps = list(self.journal.steps)
+        steps[index] = replace(steps[index], changed=value)
+        self.settings[index].write(steps[index].before)
+        self.journal = replace(self.journal, steps=tuple(steps))
+        write(self.file, self.journal)
+        self._set(index, value)
+
     def keep(self, index: int) -> None:
         """Apply a setting, and leave it changed at the end."""
         self.apply([index])
@@ -220,8 +229,8 @@ class Session:
     def end(self) -> list[Undone]:
         """Restore everything, remove the journal, and end the guardian."""
         opened = dict(enumerate(self.settings))
-        undone = undo_steps(self.journal.steps, opened, self._kept)
-        self.undone = undone
+        undone = self.undone
+        undone += undo_steps(self.journal.steps, opened, self._kept)
         if all(one.outcome is not Outcome.FAILED for one in undone):
             self.file.unlink(missing_ok=True)
         with suppress(OSError):
@@ -361,21 +370,6 @@ def undo_steps(
     return [results[number] for number in order]
 
 
-def is_between(present: str, before: str, changed: str) -> bool:
-    """Whether a setting of several parts has some of its values from before, the others changed.
-
-    A trial that is killed while it writes one part after the other leaves that.
-    """
-    parts = settings.parts(present)
-    if len(parts) == 1:
-        return False
-    sides = [settings.parts(value) for value in (before, changed)]
-    wide = [side * len(parts) if len(side) == 1 else side for side in sides]
-    if {len(side) for side in wide} != {len(parts)}:
-        return False
-    return all(part in pair for part, *pair in zip(parts, *wide, strict=True))
-
-
 def undo_step(step: Step, setting: Setting | None = None) -> Undone:
     """Restore one setting, unless somebody else changed it."""
     try:
@@ -385,7 +379,7 @@ def undo_step(step: Step, setting: Setting | None = None) -> Undone:
             present = setting.read()
             if present == step.before:
                 return Undone(step.title, Outcome.UNCHANGED)
-            if present != step.changed and not is_between(present, step.before, step.changed):
+            if present != step.changed:
                 return Undone(step.title, Outcome.CHANGED_BY_OTHERS, f"it is {present}")
         setting.write(step.before)
         if setting.is_readable and (found := setting.read()) != step.before:

@@ -51,6 +51,8 @@ class Server:
     """The present value of each change of the catalogue that is an option of the server."""
     unread: str = ""
     """The reason why the options could not be read."""
+    configuration: tuple[Directive, ...] = ()
+    """Of nginx, with included files in their place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,20 @@ class Directive:
     name: str
     arguments: tuple[str, ...]
     block: tuple[Directive, ...] | None = None
+
+    @property
+    def text(self) -> str:
+        """The directive as nginx reads it."""
+        words = " ".join((self.name, *map(_quoted, self.arguments)))
+        if self.block is None:
+            return f"{words};\n"
+        return f"{words} {{\n{''.join(one.text for one in self.block)}}}\n"
+
+
+def _quoted(word: str) -> str:
+    if word and not re.search(r"[\s;{}\"'#]", word.replace("${", "")):
+        return word
+    return '"' + word.replace('"', '\\"') + '"'
 
 
 def find(pid: int, proc: Path = Path("/proc")) -> Server:
@@ -119,20 +135,27 @@ def web_options(command: Sequence[str]) -> dict[str, str]:
 
 
 def _nginx(pid: int, command: tuple[str, ...], proc: Path) -> Server:
-    line = [word for part in command for word in part.split()]
-    root = proc / str(pid) / "root"
-    path = option(line, "-c", "") or _compiled_path(proc, pid)
-    if not path.startswith("/"):
-        path = os.path.join(option(line, "-p", "/etc/nginx"), path)
+    path = _configuration_path(pid, command, proc)
     try:
-        if not os.access(root, os.R_OK | os.X_OK):
-            root = Path("/")
-        configuration = tuple(read(path, root))
+        configuration = tuple(read(path, _root(pid, proc)))
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         return Server(NGINX, pid, command, {}, f"{path}: {reason.lower()}")
     cpus = os.cpu_count() or 1
-    return Server(NGINX, pid, command, nginx_options(configuration, cpus))
+    return Server(NGINX, pid, command, nginx_options(configuration, cpus), "", configuration)
+
+
+def _configuration_path(pid: int, command: tuple[str, ...], proc: Path) -> str:
+    line = [word for part in command for word in part.split()]
+    path = option(line, "-c", "") or _compiled_path(proc, pid)
+    if not path.startswith("/"):
+        path = os.path.join(option(line, "-p", "/etc/nginx"), path)
+    return path
+
+
+def _root(pid: int, proc: Path) -> Path:
+    root = proc / str(pid) / "root"
+    return root if os.access(root, os.R_OK | os.X_OK) else Path("/")
 
 
 def _compiled_path(proc: Path, pid: int) -> str:

@@ -23,6 +23,7 @@ from perpacket.cli import (
     termination,
     top,
     trace,
+    trial,
 )
 from perpacket.cli.failure import ExitStatus, show, show_error, status_of
 from perpacket.errors import PerpacketError
@@ -62,6 +63,7 @@ doctor.add_to(app)
 agent_verbs.add_to(app)
 top.add_to(app)
 advise.add_to(app)
+trial.add_to(app)
 simulate.add_to(app)
 app.add_typer(model.app, name="model")
 app.add_typer(study.app, name="study")
@@ -76,6 +78,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         show("standard output is closed", "send it to a file, or to /dev/null")
         return ExitStatus.FAILED
     given = renamed.replace(sys.argv[1:] if arguments is None else arguments)
+    given = trial.with_plain_undo(given)
     with termination.interrupt_on_sigterm() as request:
         status = run_verb(given)
     return ExitStatus.TERMINATED if request.is_requested else status

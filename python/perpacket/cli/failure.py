@@ -29,6 +29,7 @@ class ExitStatus(IntEnum):
     USAGE = 2
     MACHINE_LACKS = 3
     FAILED = 4
+    UNDECIDED = 5
     INTERRUPTED = 130
     UNREAD = 141
     TERMINATED = 143

@@ -56,6 +56,21 @@ def of_study(quiet: bool) -> Iterator[Callable[[Progress], None] | None]:
         yield report
 
 
+@contextmanager
+def of_share(quiet: bool) -> Iterator[Callable[[str, float], None]]:
+    """A bar of a share done, with a sentence on what is known so far."""
+    if not is_shown(quiet):
+        yield lambda text, share: None
+        return
+    with _bar() as bar:
+        task = bar.add_task("starting", total=1.0)
+
+        def report(text: str, share: float) -> None:
+            bar.update(task, completed=share, description=text)
+
+        yield report
+
+
 def describe(state: Progress) -> str:
     """`12 of 175 runs · W-1024-P-N-FCFS-400 seed 1: 26,410 requests/s`."""
     text = f"{state.finished} of {state.total} runs"

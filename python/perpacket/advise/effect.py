@@ -1,0 +1,279 @@
+"""The effect of a change, from windows with it and without it.
+
+Windows are in blocks of four: two `before`, two `changed`, in the order ABBA or BAAB. A block gives
+one logarithm of a ratio, so that a drift of the machine cancels. Blocks give Student's interval.
+
+The floor is the half-width of the interval of the ratio of the two unchanged windows of each
+block: so far apart are windows without any change. A change is claimed only if its interval
+excludes 1 and it is larger than the floor. The floor compares single windows and the effect pairs
+of windows, so the floor is about 1.4 times the half-width of the effect. Without a difference about
+one trial in a hundred makes a claim.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from perpacket.analysis.statistics import Interval, StatisticsError, mean
+
+BEFORE, CHANGED = 0, 1
+"""The sides of a trial with one change."""
+
+LEAST_BLOCKS = 3
+"""With fewer blocks the interval of a ratio says nothing."""
+
+GOAL = 0.02
+"""The change whose price in windows is reported."""
+
+KIB = 1024
+
+
+class Verdict(StrEnum):
+    """What a trial shows of a quantity that should be small."""
+
+    CHEAPER = "cheaper"
+    DEARER = "dearer"
+    NOT_DISTINGUISHABLE = "not distinguishable"
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What was counted in one window."""
+
+    block: int
+    side: int
+    seconds: float
+    cpu_s: float
+    """Busy processor time of the profiled processors."""
+    layers: Mapping[str, float]
+    """Of it, by layer; empty without the right to sample."""
+    packets: float
+    """Frames sent and received."""
+    payload_bytes: float
+    requests: float | None = None
+    retransmissions: float = 0.0
+    drops: float = 0.0
+    latency_us: Mapping[str, float] = field(default_factory=dict)
+    """Quantiles of the time to a response, if the trial's own load measured it."""
+
+
+Ratio = Callable[[Window], tuple[float, float] | None]
+"""Numerator and denominator of a quantity in a window; None if the window lacks it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """A ratio of two counts."""
+
+    key: str
+    title: str
+    unit: str
+    ratio: Ratio
+    is_cost: bool = False
+    """Whether a smaller value is cheaper."""
+
+    def over(self, windows: Sequence[Window]) -> float | None:
+        """The ratio of the sums over windows; None if one lacks it."""
+        pairs = [self.ratio(window) for window in windows]
+        if not pairs or any(pair is None for pair in pairs):
+            return None
+        above = math.fsum(pair[0] for pair in pairs if pair)
+        below = math.fsum(pair[1] for pair in pairs if pair)
+        return above / below if below else None
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """A quantity before and changed."""
+
+    quantity: Quantity
+    before: float
+    changed: float
+    ratio: Interval | None
+    """Changed over before; None if a count is zero."""
+    verdict: Verdict | None = None
+    """Of costs alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """All quantities of a trial."""
+
+    cost: Effect
+    """Processor time a unit of work: the verdict of the trial is on it."""
+    others: tuple[Effect, ...]
+    layers: tuple[Effect, ...]
+    floor: float
+    """Half-width of the ratio of unchanged windows, as a share."""
+    unit: str
+    blocks: int
+
+    @property
+    def verdict(self) -> Verdict:
+        """Of the processor time a unit of work."""
+        return self.cost.verdict or Verdict.NOT_DISTINGUISHABLE
+
+    @property
+    def blocks_for_goal(self) -> int | None:
+        """About how many blocks would show a change of 2 %; None without an interval."""
+        if self.cost.ratio is None or not self.cost.ratio.is_bounded:
+            return None
+        wanted = math.log1p(GOAL)
+        needed = max(half_width(self.cost.ratio), self.floor)
+        return max(LEAST_BLOCKS, math.ceil(self.blocks * (needed / wanted) ** 2))
+
+
+def unit_of(windows: Sequence[Window]) -> str:
+    """The unit of work: a request if every window counted them, else a KiB of payload."""
+    return "request" if all(window.requests for window in windows) else "KiB"
+
+
+def units(window: Window, unit: str) -> float:
+    """The work done in a window."""
+    return (window.requests or 0.0) if unit == "request" else window.payload_bytes / KIB
+
+
+def quantities(unit: str) -> tuple[Quantity, ...]:
+    """The quantities of a trial; the first is the cost that the verdict is on."""
+
+    def per_unit(count: Callable[[Window], float]) -> Ratio:
+        return lambda window: (count(window), units(window, unit))
+
+    def latency(name: str) -> Ratio:
+        return lambda w: (w.latency_us[name], 1.0) if name in w.latency_us else None
+
+    return (
+        Quantity(
+            "cpu_us_per_unit",
+            f"processor time a {unit}",
+            "us",
+            per_unit(lambda window: 1e6 * window.cpu_s),
+            is_cost=True,
+        ),
+        Quantity(
+            "cpu_ns_per_packet",
+            "processor time a packet",
+            "ns",
+            lambda window: (1e9 * window.cpu_s, window.packets),
+            is_cost=True,
+        ),
+        Quantity(
+            "packets_per_unit",
+            f"packets a {unit}",
+            "",
+            per_unit(lambda window: window.packets),
+        ),
+        Quantity(
+            "units_per_s",
+            "requests/s" if unit == "request" else "KiB/s",
+            "1/s",
+            lambda window: (units(window, unit), window.seconds),
+        ),
+        Quantity("latency_us.p50", "time to a response, median", "us", latency("p50")),
+        Quantity("latency_us.p99", "time to a response, 99 %", "us", latency("p99")),
+        Quantity(
+            "retransmissions_per_s",
+            "retransmissions/s",
+            "1/s",
+            lambda window: (window.retransmissions, window.seconds),
+        ),
+        Quantity("drops_per_s", "drops/s", "1/s", lambda window: (window.drops, window.seconds)),
+    )
+
+
+def layer_quantity(layer: str, unit: str) -> Quantity:
+    """The processor time of a layer a unit of work."""
+
+    def ratio(window: Window) -> tuple[float, float]:
+        return 1e6 * window.layers.get(layer, 0.0), units(window, unit)
+
+    return Quantity(f"layers.{layer}.cpu_us_per_unit", layer, "us", ratio, is_cost=True)
+
+
+def effects(windows: Sequence[Window], confidence: float = 0.95, side: int = CHANGED) -> Effects:
+    """The effect of one side of a trial; raises `StatisticsError` without a whole block.
+
+    The intervals of the layers are corrected for the number of layers (Bonferroni).
+    """
+    unit = unit_of(windows)
+    blocks = by_block(windows, side)
+    if not blocks:
+        raise StatisticsError("a trial needs a whole block of windows")
+    first, *rest = quantities(unit)
+    floor = floor_of(blocks, first, confidence)
+    cost = effect(blocks, first, confidence, floor)
+    others = [one for each in rest if (one := effect(blocks, each, confidence, floor))]
+    names = sorted({name for window in windows for name in window.layers if name != "idle"})
+    corrected = 1 - (1 - confidence) / max(1, len(names))
+    layers = [
+        one for name in names if (one := effect(blocks, layer_quantity(name, unit), corrected, 0.0))
+    ]
+    layers.sort(key=lambda one: one.before, reverse=True)
+    if cost is None:
+        raise StatisticsError("no work was counted in the windows: is there traffic?")
+    return Effects(cost, tuple(others), tuple(layers), floor, unit, len(blocks))
+
+
+Block = tuple[list[Window], list[Window]]
+"""The unchanged and the changed windows of a block."""
+
+
+def by_block(windows: Sequence[Window], side: int = CHANGED) -> list[Block]:
+    """The blocks that have windows of both sides."""
+    found: dict[int, Block] = {}
+    for window in windows:
+        block = found.setdefault(window.block, ([], []))
+        if window.side in (BEFORE, side):
+            block[window.side == side].append(window)
+    return [block for block in found.values() if block[0] and block[1]]
+
+
+def effect(
+    blocks: Sequence[Block], quantity: Quantity, confidence: float, floor: float
+) -> Effect | None:
+    """The effect on one quantity; None if the windows lack it."""
+    before = quantity.over([window for block in blocks for window in block[0]])
+    changed = quantity.over([window for block in blocks for window in block[1]])
+    if before is None or changed is None:
+        return None
+    logs = [one for block in blocks if (one := log_ratio(quantity, block[1], block[0])) is not None]
+    if len(logs) < len(blocks) or len(logs) < LEAST_BLOCKS:
+        return Effect(quantity, before, changed, None)
+    ratio = mean(logs, confidence).map(math.exp)
+    return Effect(
+        quantity, before, changed, ratio, judge(ratio, floor) if quantity.is_cost else None
+    )
+
+
+def judge(ratio: Interval, floor: float) -> Verdict:
+    """Whether a ratio of costs shows a change."""
+    if ratio.contains(1.0) or abs(math.log(ratio.value)) <= floor:
+        return Verdict.NOT_DISTINGUISHABLE
+    return Verdict.CHEAPER if ratio.value < 1 else Verdict.DEARER
+
+
+def floor_of(blocks: Sequence[Block], quantity: Quantity, confidence: float) -> float:
+    """The half-width of the ratio of two unchanged windows of a block; 0 with too few."""
+    logs = [
+        one
+        for before, _ in blocks
+        if len(before) > 1 and (one := log_ratio(quantity, before[1:2], before[:1])) is not None
+    ]
+    if len(logs) < LEAST_BLOCKS:
+        return 0.0
+    interval = mean(logs, confidence)
+    return (interval.high - interval.low) / 2
+
+
+def half_width(ratio: Interval) -> float:
+    """Half the width of a ratio's interval, in logarithms: about a share."""
+    return (math.log(ratio.high) - math.log(ratio.low)) / 2
+
+
+def log_ratio(quantity: Quantity, above: Sequence[Window], below: Sequence[Window]) -> float | None:
+    """The logarithm of a quantity over that of other windows; None unless both are positive."""
+    first, second = quantity.over(above), quantity.over(below)
+    return math.log(first / second) if first and second and first > 0 and second > 0 else None

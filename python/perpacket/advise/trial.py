@@ -1,0 +1,429 @@
+"""A trial: changes measured on live traffic in interleaved windows, and undone.
+
+    begin: check, journal, guardian | block: four windows, sides in random order | ... | restore
+
+Each change is tried alone. With `factorial` every combination of the changes is a side, and the
+effects and interactions of a two-level design are computed.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from perpacket.advise import catalogue, journal, servers, settings, slope, twin, windows
+from perpacket.advise.effect import (
+    Effects,
+    Verdict,
+    Window,
+    effects,
+    half_width,
+    quantities,
+    unit_of,
+)
+from perpacket.advise.journal import Undone
+from perpacket.advise.place import Place
+from perpacket.advise.settings import Setting
+from perpacket.advise.settings.commands import DONE, Command
+from perpacket.advise.settings.nft import Rules
+from perpacket.advise.slope import Slope
+from perpacket.advise.windows import Load
+from perpacket.errors import ConfigurationError, RunFailed
+
+if TYPE_CHECKING:
+    from perpacket.analysis.factorial import Allocation
+
+NOTHING = "nothing"
+"""A change that changes nothing: an A/A trial."""
+
+MOST_COMBINED = 4
+"""Changes of a factorial trial: 16 combinations, 32 windows a block."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a trial does."""
+
+    changes: tuple[str, ...] = ()
+    """As `tso=off`; `nothing` for an A/A trial."""
+    pid: int | None = None
+    interface: str = ""
+    load: Load | None = None
+    """None: the traffic that is there."""
+    url: str = ""
+    """The URL of an HTTP load, which options of servers need."""
+    requests: str = ""
+    cpus: str = ""
+    blocks: int = 10
+    window_s: float = 1.0
+    settle_s: float = 0.2
+    until: float | None = None
+    """Go on until half the interval of the ratio is at most this share."""
+    most_s: float = 600.0
+    factorial: bool = False
+    keep_if: str = ""
+    do: str = ""
+    undo: str = ""
+    slope: str = ""
+    """The layer at which a known cost is added."""
+    seed: int = 1
+    confidence: float = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A change and where it is applied: a setting, the twin of a server, or nowhere."""
+
+    text: str
+    setting: Setting | None = None
+    value: str = ""
+    option: str = ""
+    """The option of the server, for a twin."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """The result of one change."""
+
+    change: str
+    effects: Effects
+    windows: tuple[Window, ...]
+    notes: tuple[str, ...]
+    is_decided: bool
+    """Whether the width that was asked for was reached."""
+    kept: str = ""
+    """How to make the change permanent, if it was kept."""
+
+
+@dataclass
+class Outcome:
+    """The results of a trial, and the settings' state afterwards."""
+
+    trials: list[Trial] = field(default_factory=list)
+    combinations: tuple[Window, ...] = ()
+    """The windows of a factorial trial; `side` has a bit for each change."""
+    changes: tuple[str, ...] = ()
+    slope: Slope | None = None
+    undone: list[Undone] = field(default_factory=list)
+    is_interrupted: bool = False
+
+
+Report = Callable[[str, float], None]
+"""Called with a sentence on what is known and the share of the windows that are done."""
+
+
+def targets(plan: Plan, place: Place) -> list[Target]:
+    """The changes of a plan; raises `ConfigurationError` or `MachineLacks` for what cannot be."""
+    found = [target_of(text, plan, place) for text in plan.changes]
+    if plan.do or plan.undo:
+        command = Command(place, plan.do, plan.undo)
+        command.check(DONE)
+        found.append(Target(plan.do, command, DONE))
+    if not found:
+        raise ConfigurationError(
+            "no change was named",
+            allowed="for example `perpacket trial gro=on --interface eth0`, or --do and --undo",
+        )
+    if plan.factorial and not 2 <= len(found) <= MOST_COMBINED:
+        raise ConfigurationError(
+            f"--factorial with {len(found)} changes: expected 2 to {MOST_COMBINED}",
+            parameter="--factorial",
+        )
+    if plan.factorial and any(target.option for target in found):
+        raise ConfigurationError(
+            "--factorial: options of servers cannot be combined, as each needs a twin",
+            parameter="--factorial",
+        )
+    return found
+
+
+def target_of(text: str, plan: Plan, place: Place) -> Target:
+    """One change of the catalogue with its setting, or the option of the server."""
+    if text == NOTHING:
+        return Target(text)
+    change, value = catalogue.find(text)
+    if change.action == "advise":
+        raise ConfigurationError(
+            f"{text}: perpacket never applies this change: {change.risk.text}",
+            parameter="CHANGE",
+            value=text,
+            hint=f"price it: {change.price}" if change.price else "",
+        )
+    if change.setting is not None:
+        return Target(text, settings.open(change.setting, place), value)
+    if plan.pid is None or not plan.url:
+        raise ConfigurationError(
+            f"{text} is an option of a server, which is tried on a second server: expected --pid "
+            "and --url",
+            parameter="CHANGE",
+            value=text,
+            hint="for example --pid $(pidof -s nginx) --url http://127.0.0.1/",
+        )
+    server = servers.find(plan.pid)
+    option = change.option(server.kind, value)
+    if option is None:
+        raise ConfigurationError(
+            f"{text}: it is no option of {server.kind} (process {plan.pid})",
+            parameter="CHANGE",
+            value=text,
+        )
+    return Target(text, option=option)
+
+
+def run(plan: Plan, report: Report = lambda text, share: None) -> Outcome:
+    """Carry out a trial; Ctrl-C ends it with what was measured, after restoring everything."""
+    place = Place.of(plan.pid, plan.interface)
+    if plan.slope:
+        return run_slope(plan, place, report)
+    found = targets(plan, place)
+    outcome = Outcome(changes=tuple(target.text for target in found))
+    steps = [(target.setting, target.value) for target in found if target.setting is not None]
+    with ExitStack() as stack:
+        running, notes = stack.enter_context(windows.profiler(plan.pid, plan.requests, plan.cpus))
+        session = stack.enter_context(journal.begin(steps)) if steps else None
+        if session is not None:
+            outcome.undone = session.undone
+        bench = _Bench(plan, place, running, session, (*notes, *windows.limits_of(place)))
+        try:
+            if plan.factorial:
+                outcome.combinations = bench.combined(len(found), report)
+            else:
+                for target in found:
+                    outcome.trials.append(bench.alone(target, steps, report))
+        except KeyboardInterrupt:
+            outcome.is_interrupted = True
+            outcome.trials += bench.partial
+    return outcome
+
+
+def run_slope(plan: Plan, place: Place, report: Report) -> Outcome:
+    """Measure windows with different numbers of rules, and fit the slope."""
+    slope.check(plan.slope)
+    amounts = (0, *slope.RULES)
+    outcome = Outcome(changes=tuple(f"nft-rules={amount}" for amount in amounts[1:]))
+    rules = Rules(place)
+    found: list[Window] = []
+    with ExitStack() as stack:
+        running, notes = stack.enter_context(windows.profiler(plan.pid, plan.requests, plan.cpus))
+        session = stack.enter_context(journal.begin([(rules, str(amounts[-1]))]))
+        outcome.undone = session.undone
+        bench = _Bench(plan, place, running, session, tuple(notes))
+
+        def switch(side: int) -> str:
+            session.write_between(0, str(amounts[side]))
+            return ""
+
+        bench.blocks(len(amounts), switch, found, report, f"slope of {plan.slope}")
+    outcome.slope = slope.fit(plan.slope, found, amounts, plan.confidence)
+    outcome.combinations = ()
+    return outcome
+
+
+def commands(plan: Plan) -> Iterator[str]:
+    """The commands of a trial, for people: nothing is changed."""
+    place = Place.of(plan.pid, plan.interface)
+    if plan.slope:
+        slope.check(plan.slope)
+        for amount in (*slope.RULES, 0):
+            yield Rules(place).command(str(amount))
+        return
+    for target in targets(plan, place):
+        if target.setting is not None:
+            present = target.setting.read()
+            yield f"change: {target.setting.command(target.value)}"
+            yield f"undo:   {target.setting.command(present)}"
+        elif target.option:
+            yield f"start a second server like process {plan.pid}, with: {target.option}"
+        else:
+            yield "change nothing"
+
+
+def allocation(outcome: Outcome) -> tuple[Allocation, str]:
+    """The effects of a factorial trial on the logarithm of the cost, and the unit of work."""
+    from perpacket.analysis.factorial import allocate
+    from perpacket.study.factorial import full
+
+    design = full(outcome.changes)
+    found = outcome.combinations
+    sides = [
+        sum(1 << number for number, sign in enumerate(signs) if sign > 0) for signs in design.runs
+    ]
+    responses = [log_costs(found, side) for side in sides]
+    least = min(map(len, responses))
+    return allocate(design, [one[:least] for one in responses]), unit_of(found)
+
+
+class _Bench:
+    """Measures windows of the sides of a trial."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        place: Place,
+        running: windows.Profiler,
+        session: journal.Session | None,
+        notes: tuple[str, ...],
+    ) -> None:
+        self.plan, self.place, self.profiler = plan, place, running
+        self.session, self.notes = session, notes
+        self.partial: list[Trial] = []
+
+    def alone(self, target: Target, steps: Sequence[tuple[Setting, str]], report: Report) -> Trial:
+        """Try one change."""
+        plan = self.plan
+        index = next(
+            (number for number, (setting, _) in enumerate(steps) if setting is target.setting), None
+        )
+        found: list[Window] = []
+        with self._twin(target) as url:
+
+            def switch(side: int) -> str:
+                if self.session is not None and index is not None:
+                    change = self.session.apply if side else self.session.restore
+                    change([index])
+                return url if side else ""
+
+            try:
+                decided = self.blocks(2, switch, found, report, target.text)
+            except KeyboardInterrupt:
+                self._keep_partial(target, found)
+                raise
+        trial = self._trial(target, found, decided)
+        verdict = trial.effects.verdict
+        if index is not None and self.session is not None:
+            if plan.keep_if == verdict.value and target.setting is not None:
+                self.session.keep(index)
+                permanent = target.setting.permanent(target.value) or "repeat the command"
+                return Trial(
+                    trial.change, trial.effects, trial.windows, trial.notes, decided, permanent
+                )
+            self.session.restore([index])
+        return trial
+
+    def _keep_partial(self, target: Target, found: list[Window]) -> None:
+        """Keep what was measured of an interrupted trial, if it is enough for an effect."""
+        whole = [one for one in found if sum(other.block == one.block for other in found) == 4]
+        if whole:
+            self.partial = [self._trial(target, whole, decided=False)]
+
+    def _trial(self, target: Target, found: Sequence[Window], decided: bool) -> Trial:
+        computed = effects(found, self.plan.confidence)
+        notes = (*self.notes, *differences(computed, own_load=self.plan.load is not None))
+        return Trial(target.text, computed, tuple(found), notes, decided)
+
+    def combined(self, changes: int, report: Report) -> tuple[Window, ...]:
+        """Try every combination of the changes."""
+        session = self.session
+        assert session is not None
+
+        def switch(side: int) -> str:
+            wanted = {number for number in range(changes) if side >> number & 1}
+            session.restore(set(range(changes)) - wanted)
+            session.apply(sorted(wanted))
+            return ""
+
+        found: list[Window] = []
+        self.blocks(2**changes, switch, found, report, "combinations")
+        return tuple(found)
+
+    @contextmanager
+    def _twin(self, target: Target) -> Iterator[str]:
+        """The URL of the changed server; empty for other changes."""
+        if not target.option:
+            yield ""
+            return
+        assert self.plan.pid is not None
+        server = servers.find(self.plan.pid)
+        with twin.running(server, target.option, self.plan.url, self.place) as url:
+            yield url
+
+    def blocks(
+        self,
+        sides: int,
+        switch: Callable[[int], str],
+        found: list[Window],
+        report: Report,
+        what: str,
+    ) -> bool:
+        """Measure blocks until there are enough; whether the wanted width was reached."""
+        plan = self.plan
+        began_s = time.monotonic()
+        block = 0
+        while True:
+            for place_in_block, side in enumerate(windows.order(sides, block, plan.seed), 1):
+                url = switch(side)
+                found.append(self._window(block, side, url))
+                done = (block + place_in_block / (2 * sides)) / plan.blocks
+                report(progress_text(what, found, plan.confidence, sides), min(1.0, done))
+            block += 1
+            if plan.until is None:
+                if block >= plan.blocks:
+                    return True
+                continue
+            ratio = effects(found, plan.confidence).cost.ratio
+            if ratio is not None and half_width(ratio) <= plan.until:
+                return True
+            if time.monotonic() - began_s > plan.most_s:
+                return False
+
+    def _window(self, block: int, side: int, url: str) -> Window:
+        plan = self.plan
+        loaded = None
+        if plan.load is not None:
+            loaded = plan.load.run(plan.settle_s, plan.window_s, url)
+            interval = loaded.interval
+        else:
+            begin_s = time.time() + plan.settle_s
+            time.sleep(plan.settle_s + plan.window_s)
+            interval = windows.Interval(begin_s, begin_s + plan.window_s)
+        found = windows.measured(block, side, self.profiler.within(interval), loaded)
+        if not found.packets:
+            raise RunFailed(
+                "no packet was counted in a window: a trial needs traffic",
+                "add a load (--url or --stream), or --pid to count in that process's network",
+            )
+        return found
+
+
+def progress_text(what: str, found: Sequence[Window], confidence: float, sides: int) -> str:
+    """`tso=off: window 12, processor time a request 1.31 times [1.22, 1.41]`."""
+    text = f"{what}: window {len(found)}"
+    if sides > 2 or len(found) < 4:
+        return text
+    ratio = effects(found, confidence).cost.ratio
+    return text if ratio is None else f"{text}, {ratio.text(3)} times the cost"
+
+
+def differences(found: Effects, own_load: bool) -> list[str]:
+    """Differences between the sides that a reader must know before the verdict."""
+    notes = []
+    by_key = {one.quantity.key: one for one in found.others}
+    packets = by_key.get("packets_per_unit")
+    if packets is not None and packets.ratio is not None and not packets.ratio.contains(1.0):
+        notes.append(
+            f"packets a {found.unit}: {packets.before:.3g} before, {packets.changed:.3g} changed: "
+            f"a packet is not the same work on both sides, so the verdict is on the {found.unit}"
+        )
+    rate = by_key.get("units_per_s")
+    if not own_load and rate is not None and rate.ratio is not None and not rate.ratio.contains(1):
+        notes.append(
+            f"the traffic differs between the sides: {rate.before:,.0f} {rate.quantity.title} "
+            f"before, {rate.changed:,.0f} changed; a verdict may be about the traffic"
+        )
+    return notes
+
+
+def is_cheaper(trial: Trial) -> bool:
+    """Whether the trial shows that the change saves processor time."""
+    return trial.effects.verdict is Verdict.CHEAPER
+
+
+def log_costs(found: Sequence[Window], side: int) -> list[float]:
+    """The logarithm of the cost of a unit in each window of a side, in the order of blocks."""
+    cost = quantities(unit_of(found))[0]
+    values = [cost.over([window]) for window in found if window.side == side]
+    return [math.log(value) for value in values if value]

@@ -1,0 +1,199 @@
+"""A twin: a second server like the first, with one option changed and an address of its own.
+
+Options of a server are read when it starts. A trial must not restart a server that others use, so
+it starts a twin beside it and loads the two in turn. The twin runs as the same user, on the same
+processors, in the same network namespace and folder.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shlex
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from perpacket.advise import servers
+from perpacket.advise.place import Place
+from perpacket.advise.servers import Directive, Server
+from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
+
+READY_S = 20.0
+"""A server listens within this time."""
+
+GRACE_S = 5.0
+
+
+@contextmanager
+def running(server: Server, option: str, url: str, place: Place) -> Iterator[str]:
+    """Start the twin of a server with an option; yields the URL at the twin.
+
+    Raises `MachineLacks` for servers whose options perpacket does not know, and `RunFailed` if the
+    twin does not listen.
+    """
+    parts = urlsplit(url)
+    if not parts.hostname:
+        raise ConfigurationError(f"--url {url}: expected http://HOST:PORT/PATH", parameter="--url")
+    port = place.inside(free_port)
+    with tempfile.TemporaryDirectory(prefix="perpacket-twin-") as folder:
+        os.chmod(folder, 0o755)
+        command = command_of(server, option, parts.hostname, port, Path(folder))
+        process = start(command, server, place)
+        try:
+            wait_until_it_listens(process, command, parts.hostname, port)
+            yield parts._replace(netloc=f"{parts.hostname}:{port}").geturl()
+        finally:
+            stop(process)
+
+
+def command_of(server: Server, option: str, host: str, port: int, folder: Path) -> list[str]:
+    """The command line of the twin; raises `MachineLacks` for other servers."""
+    if server.kind == servers.SERVE_WEB:
+        words = without(server.command, [shlex.split(option)[0], "--listen"])
+        program = os.readlink(f"/proc/{server.pid}/exe")
+        listen = ["--listen", f"{host}:{port}"]
+        return [program, *words[1:], *listen, *shlex.split(option)]
+    if server.kind == servers.NGINX:
+        return nginx_command(server, option, f"{host}:{port}", folder)
+    raise MachineLacks(
+        f"process {server.pid} is {server.kind}: perpacket starts twins of nginx and `serve web`",
+        "try the option with --do and --undo and commands of yours",
+    )
+
+
+def without(command: Sequence[str], names: Sequence[str]) -> list[str]:
+    """A command line without some options and their values."""
+    kept = []
+    skip = False
+    for word in command:
+        if skip:
+            skip = False
+        elif word in names:
+            skip = True
+        elif not any(word.startswith(f"{name}=") for name in names):
+            kept.append(word)
+    return kept
+
+
+def nginx_command(server: Server, option: str, address: str, folder: Path) -> list[str]:
+    """Nginx with its own configuration, except for the directive, the address and its pid file."""
+    line = [word for part in server.command for word in part.split()]
+    prefix = servers.option(line, "-p", "")
+    file = folder / "nginx.conf"
+    file.write_text("".join(one.text for one in twin_directives(server, option, address, folder)))
+    program = os.readlink(f"/proc/{server.pid}/exe")
+    return [
+        *(program, "-c", str(file), "-e", "stderr", "-g", "daemon off;"),
+        *(("-p", prefix) if prefix else ()),
+    ]
+
+
+MAIN = ("worker_processes",)
+EVENTS = ("multi_accept", "accept_mutex")
+"""Directives of the catalogue that belong at the top and in `events`; the others are in `http`."""
+
+
+def twin_directives(server: Server, option: str, address: str, folder: Path) -> list[Directive]:
+    """The configuration of an nginx with a directive replaced, wherever it is."""
+    name, *arguments = shlex.split(option.rstrip(";"))
+    home = "" if name in MAIN else "events" if name in EVENTS else "http"
+
+    def rewritten(directives: Sequence[Directive], block: str) -> Iterator[Directive]:
+        listens = [one for one in directives if one.name == "listen"]
+        if listens:
+            secure = ["ssl"] if any("ssl" in one.arguments for one in listens) else []
+            yield Directive("listen", (address, *secure))
+        for one in directives:
+            if one.name in (name, "pid", "daemon", "listen"):
+                continue
+            inner = None if one.block is None else tuple(rewritten(one.block, one.name))
+            yield Directive(one.name, one.arguments, inner)
+        if block == home:
+            yield Directive(name, tuple(arguments))
+
+    pid = Directive("pid", (str(folder / "nginx.pid"),))
+    return [pid, *rewritten(server.configuration, "")]
+
+
+def start(command: Sequence[str], server: Server, place: Place) -> subprocess.Popen[bytes]:
+    """Start a command beside a server: its user, folder, processors and network namespace."""
+    user, group = identity(server)
+    cpus = os.sched_getaffinity(server.pid)
+
+    def begin() -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(
+            command,
+            cwd=f"/proc/{server.pid}/cwd",
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            user=user,
+            group=group,
+        )
+        os.sched_setaffinity(process.pid, cpus)
+        return process
+
+    return place.inside(begin)
+
+
+def identity(server: Server) -> tuple[int | None, int | None]:
+    """The user and group to start the twin with; None: those of this process.
+
+    `serve web` that root started has become nobody since: root starts its twin, which becomes
+    nobody itself.
+    """
+    if os.geteuid() != 0:
+        return None, None
+    owner = os.stat(f"/proc/{server.pid}")
+    nobody = pwd.getpwnam("nobody").pw_uid
+    if server.kind == servers.SERVE_WEB and owner.st_uid in (0, nobody):
+        return None, None
+    return owner.st_uid, owner.st_gid
+
+
+def wait_until_it_listens(
+    process: subprocess.Popen[bytes], command: Sequence[str], host: str, port: int
+) -> None:
+    """Return once the twin accepts a connection; raises `RunFailed` if it ends or is late."""
+    deadline = time.monotonic() + READY_S
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            assert process.stderr is not None
+            words = process.stderr.read().decode(errors="replace").strip()
+            raise RunFailed(
+                f"the twin `{' '.join(command)}` ended: {words or 'it printed nothing'}"
+            )
+        try:
+            socket.create_connection((host, port), timeout=1).close()
+        except OSError:
+            time.sleep(0.05)
+        else:
+            return
+    raise RunFailed(f"the twin `{' '.join(command)}` does not listen on {host}:{port}")
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """End the twin and its workers."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if process.poll() is None:
+            os.killpg(process.pid, number)
+            try:
+                process.wait(GRACE_S)
+            except subprocess.TimeoutExpired:
+                continue
+    if process.stderr is not None:
+        process.stderr.close()
+
+
+def free_port() -> int:
+    """A port that is free at this moment."""
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,285 @@
+"""The windows of a trial: their order, and the measurement of one.
+
+One profiler runs for the whole trial and prints slices of a tenth of a second. A window is the sum
+of the slices that lie within it. Slices in which a setting changed belong to no window.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from perpacket.advise.effect import Window
+from perpacket.advise.place import Place
+from perpacket.errors import MachineLacks, RunFailed
+from perpacket.measure import agent, live
+
+SLICE_S = 0.1
+"""The shortest slices that the profiler prints."""
+
+EDGE_S = 0.03
+"""A slice may begin or end this much outside of a window."""
+
+PATIENCE_S = 5.0
+"""The profiler prints a slice within this time, also on a busy machine."""
+
+FREQUENCY_HZ = 499
+"""Samples a second and processor: more than for a profile of production, as windows are short."""
+
+
+def order(sides: int, block: int, seed: int) -> list[int]:
+    """The sides of a block's windows: each side twice, the second time in reverse order.
+
+    With two sides this is ABBA or BAAB.
+    """
+    chosen = list(range(sides))
+    random.Random(f"{seed} {block}").shuffle(chosen)
+    return [*chosen, *reversed(chosen)]
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A stretch of time of the system's clock, in seconds."""
+
+    begin_s: float
+    end_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What the trial's own load measured in a window."""
+
+    interval: Interval
+    requests: float | None
+    latency_us: Mapping[str, float]
+
+
+class Load(Protocol):
+    """A load that the trial runs anew for each window."""
+
+    def run(self, settle_s: float, window_s: float, url: str) -> Loaded:
+        """Load for a warm-up and a window; `url` replaces the load's own if not empty."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class HttpLoad:
+    """Requests for one URL on kept-alive connections, as fast as responses come."""
+
+    url: str
+    connections: int
+    cpus: str = ""
+
+    def run(self, settle_s: float, window_s: float, url: str) -> Loaded:
+        """Raises `RunFailed` if requests fail."""
+        report = _report(
+            [
+                *("load", "http", url or self.url, "--connections", str(self.connections)),
+                *_times(settle_s, window_s, self.cpus),
+            ]
+        )
+        errors = sum(report["errors"].values())
+        requests = float(report["sound"])
+        if errors > requests / 100 or not requests:
+            raise RunFailed(
+                f"the load on {url or self.url}: {errors:,} errors, {requests:,.0f} responses",
+                "try `perpacket load http` with that URL first",
+            )
+        latency = report["latency_us"]["response"]
+        kept = {name: float(latency[name]) for name in ("p50", "p99") if latency.get(name)}
+        return Loaded(_window(report), requests, kept)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamLoad:
+    """A bulk sender to `load stream --listen` at the far end."""
+
+    to: str
+    connections: int
+    cpus: str = ""
+
+    def run(self, settle_s: float, window_s: float, url: str) -> Loaded:
+        """Raises `RunFailed` if it cannot send."""
+        report = _report(
+            [
+                *("load", "stream", "--to", self.to, "--connections", str(self.connections)),
+                *_times(settle_s, window_s, self.cpus),
+            ]
+        )
+        return Loaded(_window(report), None, {})
+
+
+def _times(settle_s: float, window_s: float, cpus: str) -> list[str]:
+    times = ["--warmup", f"{settle_s:g}", "--duration", f"{window_s:g}", "--format", "json"]
+    return [*times, *(("--cpus", cpus) if cpus else ())]
+
+
+def _report(options: Sequence[str]) -> dict[str, Any]:
+    """The report of an agent's load; raises `RunFailed` with its error."""
+    done = subprocess.run(
+        [str(agent.find()), *options], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        lines = [line for line in done.stderr.splitlines() if line.strip()]
+        message = (lines or ["it printed nothing"])[0].removeprefix("error: ")
+        raise RunFailed(f"the load of the trial failed: {message}")
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report
+
+
+def _window(report: Mapping[str, Any]) -> Interval:
+    return Interval(report["window"]["begin"], report["window"]["end"])
+
+
+@dataclass(frozen=True, slots=True)
+class _Slice:
+    end_s: float
+    content: live.Window
+
+    @property
+    def begin_s(self) -> float:
+        return self.end_s - _number(self.content.get("window_s"))
+
+
+class Profiler:
+    """The profiler that runs for the whole trial, read by a thread."""
+
+    def __init__(self, slices: Iterator[live.Window]) -> None:
+        """Begin to read."""
+        self._slices: list[_Slice] = []
+        self._error: BaseException | None = None
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(target=self._read, args=(slices,), daemon=True)
+        self._thread.start()
+
+    def _read(self, slices: Iterator[live.Window]) -> None:
+        error: BaseException = RunFailed("the profiler of the trial ended")
+        try:
+            for content in slices:
+                with self._changed:
+                    self._slices.append(_Slice(time.time(), content))
+                    self._changed.notify_all()
+        except BaseException as raised:
+            error = raised
+        with self._changed:
+            self._error = error
+            self._changed.notify_all()
+
+    def wait(self) -> None:
+        """Wait for the first slice: the profiler then runs."""
+        self._until(0.0)
+
+    def within(self, interval: Interval) -> list[live.Window]:
+        """The slices of an interval that has ended; raises the profiler's error."""
+        self._until(interval.end_s - EDGE_S)
+        with self._changed:
+            found = [
+                one.content
+                for one in self._slices
+                if one.begin_s >= interval.begin_s - EDGE_S and one.end_s <= interval.end_s + EDGE_S
+            ]
+            self._slices = [one for one in self._slices if one.end_s > interval.end_s]
+        if not found:
+            raise RunFailed("the profiler printed no slice within a window", "use longer windows")
+        return found
+
+    def _until(self, moment_s: float) -> None:
+        deadline = time.monotonic() + PATIENCE_S + max(0.0, moment_s - time.time())
+        with self._changed:
+            while not any(one.end_s >= moment_s for one in self._slices):
+                if self._error is not None:
+                    raise self._error
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise RunFailed("the profiler of the trial is silent")
+                self._changed.wait(left)
+
+
+@contextmanager
+def profiler(pid: int | None, requests: str, cpus: str) -> Iterator[tuple[Profiler, list[str]]]:
+    """A profiler, and notes on what it lacks.
+
+    Where the kernel does not permit sampling, the kernel's accounts give the processor time
+    without layers.
+    """
+    options = [
+        *(("--pid", str(pid)) if pid is not None else ()),
+        *(("--requests", requests) if requests else ()),
+        *(("--cpus", cpus) if cpus else ()),
+    ]
+    sampled = [*options, "--frequency", str(FREQUENCY_HZ)]
+    try:
+        with live.windows(sampled, SLICE_S) as slices:
+            running = Profiler(slices)
+            running.wait()
+            yield running, []
+            return
+    except MachineLacks as error:
+        lack = str(error)
+    with live.windows([*options, "--events", "accounts"], SLICE_S) as slices:
+        running = Profiler(slices)
+        running.wait()
+        yield running, [f"no layers: {lack}"]
+
+
+def measured(block: int, side: int, slices: Sequence[live.Window], loaded: Loaded | None) -> Window:
+    """The sum of slices; the requests of a load count for the slices' part of its window."""
+    seconds = sum(_number(one.get("window_s")) for one in slices)
+    layers: dict[str, float] = {}
+    for one in slices:
+        for name, layer in _table(one.get("layers")).items():
+            layers[name] = layers.get(name, 0.0) + _number(_table(layer).get("cpu_s"))
+    requests = [one.get("requests") for one in slices]
+    window = Window(
+        block=block,
+        side=side,
+        seconds=seconds,
+        cpu_s=sum(_number(_table(one.get("total")).get("cpu_s")) for one in slices),
+        layers=layers,
+        packets=_sum(slices, "packets", "sent") + _sum(slices, "packets", "received"),
+        payload_bytes=_sum(slices, "bytes", "sent") + _sum(slices, "bytes", "received"),
+        requests=None if None in requests else sum(map(_number, requests)),
+        retransmissions=_sum(slices, "packets", "segments_retransmitted"),
+        drops=sum(_number(one.get("drops")) for one in slices),
+    )
+    if loaded is None:
+        return window
+    length = loaded.interval.end_s - loaded.interval.begin_s
+    own = None if loaded.requests is None else loaded.requests * seconds / length
+    return replace(
+        window, requests=window.requests if own is None else own, latency_us=loaded.latency_us
+    )
+
+
+def _sum(slices: Sequence[live.Window], table: str, key: str) -> float:
+    return sum(_number(_table(one.get(table)).get(key)) for one in slices)
+
+
+def _table(content: object) -> Mapping[str, object]:
+    return content if isinstance(content, dict) else {}
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+def limits_of(place: Place) -> list[str]:
+    """What an interface cannot show."""
+    if not place.interface:
+        return []
+    name = place.interface
+
+    if place.inside(Path(f"/sys/class/net/{name}/device").exists):
+        return []
+    return [
+        f"{name} is no network card: there are no interrupts of a card, no DMA, and no wire, and "
+        "copied packets stay on this machine"
+    ]

@@ -1,0 +1,275 @@
+"""`perpacket trial`: try a change on live traffic, and undo it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from perpacket.cli import output, progress
+from perpacket.cli.failure import ExitStatus
+from perpacket.cli.options import Format, FormatOption, QuietOption
+from perpacket.cli.quantities import cpu_list, refused, seconds_from
+from perpacket.errors import ConfigurationError, RunFailed
+
+if TYPE_CHECKING:
+    from perpacket.advise.trial import Outcome
+    from perpacket.advise.windows import Load
+
+EXAMPLES = (
+    "Examples: perpacket trial gro=off --interface eth0 · perpacket trial sendfile=off "
+    "--pid $(pidof -s nginx) --url http://127.0.0.1/ · perpacket trial --do 'systemctl start X' "
+    "--undo 'systemctl stop X' · perpacket trial --undo"
+)
+
+UNDO_LEFT = "--undo-left"
+"""The hidden option that a plain `--undo` becomes."""
+
+SHORTEST_S = 0.3
+
+
+class Keep(StrEnum):
+    """When a change stays."""
+
+    CHEAPER = "cheaper"
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the verb to the command line."""
+    app.command("trial", epilog=EXAMPLES)(trial)
+
+
+def with_plain_undo(given: Sequence[str]) -> list[str]:
+    """The command line with `--undo` that has no command as an option of its own.
+
+    `trial --undo` restores what a killed trial left. `--do CMD --undo CMD` is a pair of commands.
+    """
+    words = list(given)
+    if words[:1] == ["trial"] and words.count("--undo") == 1 and "--do" not in words:
+        words[words.index("--undo")] = UNDO_LEFT
+    return words
+
+
+def share(text: str) -> float:
+    """A share such as `2%` or `0.02`."""
+    found = re.fullmatch(r"\s*([0-9.]+)\s*(%?)\s*", str(text))
+    try:
+        value = float(found[1]) / (100 if found[2] else 1) if found else 0.0
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1:
+        raise refused(text, "a share such as 2% or 0.02")
+    return value
+
+
+def trial(
+    changes: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="CHANGE...",
+            help="Changes of the catalogue as NAME=VALUE, such as gro=on; `nothing` for none.",
+        ),
+    ] = None,
+    pid: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Process of the server: settings are those of its network namespace."
+        ),
+    ] = None,
+    interface: Annotated[str, typer.Option(metavar="IF", help="Interface to change.")] = "",
+    url: Annotated[
+        str,
+        typer.Option(
+            metavar="URL", help="Load this URL; without a load, the traffic that is there."
+        ),
+    ] = "",
+    stream: Annotated[
+        str,
+        typer.Option(
+            metavar="ADDR:PORT", help="Send in bulk to `perpacket load stream --listen` there."
+        ),
+    ] = "",
+    connections: Annotated[int, typer.Option(min=1, help="Connections of the load.")] = 64,
+    load_cpus: Annotated[
+        str | None,
+        typer.Option(parser=cpu_list, metavar="LIST", help="CPUs of the load, as 0 or 0-3,6."),
+    ] = None,
+    cpus: Annotated[
+        str | None,
+        typer.Option(
+            parser=cpu_list, metavar="LIST", help="CPUs whose time counts; all unless given."
+        ),
+    ] = None,
+    requests: Annotated[
+        str,
+        typer.Option(
+            metavar="URL", help="URL of the number of answered requests, as in `profile`."
+        ),
+    ] = "",
+    blocks: Annotated[
+        int, typer.Option(min=3, help="Blocks of four windows: two unchanged, two changed.")
+    ] = 10,
+    window: Annotated[
+        float,
+        typer.Option(parser=seconds_from(SHORTEST_S), metavar="TIME", help="Length of a window."),
+    ] = 1.0,
+    settle: Annotated[
+        float,
+        typer.Option(
+            parser=seconds_from(0.0),
+            metavar="TIME",
+            help="Time before each window that is not measured.",
+        ),
+    ] = 0.2,
+    until: Annotated[
+        float | None,
+        typer.Option(
+            parser=share,
+            metavar="SHARE",
+            help="Go on until half the interval is at most this, such as 2%.",
+        ),
+    ] = None,
+    most: Annotated[
+        float,
+        typer.Option(parser=seconds_from(1.0), metavar="TIME", help="Longest time of --until."),
+    ] = 600.0,
+    keep_if: Annotated[
+        Keep | None, typer.Option(help="Leave a change that is clearly cheaper.")
+    ] = None,
+    do: Annotated[
+        str, typer.Option(metavar="CMD", help="A command that changes something; needs --undo.")
+    ] = "",
+    undo: Annotated[
+        str,
+        typer.Option(
+            metavar="[CMD]",
+            help="The command that undoes --do; alone: restore what a killed trial left.",
+        ),
+    ] = "",
+    undo_left: Annotated[bool, typer.Option(UNDO_LEFT, hidden=True)] = False,
+    factorial: Annotated[
+        bool, typer.Option("--factorial", help="Try all combinations: effects and interactions.")
+    ] = False,
+    slope: Annotated[
+        str,
+        typer.Option(
+            metavar="LAYER", help="Add a known cost at a layer: the worth of a nanosecond there."
+        ),
+    ] = "",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print every command, and change nothing.")
+    ] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the order of windows.")] = 1,
+    output_format: FormatOption = Format.TABLE,
+    quiet: QuietOption = False,
+) -> None:
+    """Try changes of settings on live traffic, in interleaved windows, and undo them.
+
+    Prints what each change does to processor time by layer, to rates and to latency. Everything is
+    restored, however the trial ends: by itself, by its guardian, or by `perpacket trial --undo`.
+    """
+    from perpacket.advise import trial as trials
+
+    if undo_left:
+        print_undone(output_format)
+        return
+    plan = trials.Plan(
+        changes=tuple(changes or ()),
+        pid=pid,
+        interface=interface,
+        load=load_of(url, stream, connections, load_cpus or ""),
+        url=url,
+        requests=requests,
+        cpus=cpus or "",
+        blocks=blocks,
+        window_s=window,
+        settle_s=settle,
+        until=until,
+        most_s=most,
+        factorial=factorial,
+        keep_if=keep_if.value if keep_if else "",
+        do=do,
+        undo=undo,
+        seed=seed,
+        slope=slope,
+    )
+    if dry_run:
+        for line in trials.commands(plan):
+            output.write_line(line)
+        return
+    with progress.of_share(quiet) as report:
+        outcome = trials.run(plan, report)
+    print_outcome(outcome, output_format, quiet)
+    end(outcome)
+
+
+def load_of(url: str, stream: str, connections: int, cpus: str) -> Load | None:
+    """The trial's own load; raises `ConfigurationError` for two."""
+    from perpacket.advise.windows import HttpLoad, StreamLoad
+
+    if url and stream:
+        raise ConfigurationError("--url and --stream: expected one of them", parameter="--stream")
+    if url:
+        return HttpLoad(url, connections, cpus)
+    return StreamLoad(stream, connections, cpus) if stream else None
+
+
+def print_outcome(outcome: Outcome, output_format: Format, quiet: bool) -> None:
+    """The results on standard output, notes on standard error."""
+    from perpacket.advise import trial as trials
+    from perpacket.show import trial as shown
+
+    if output_format is Format.JSON:
+        output.write_json(shown.document(outcome))
+    else:
+        columns = max(70, min(100, shutil.get_terminal_size().columns))
+        for one in outcome.trials:
+            output.write_text_table(shown.table(one))
+            for line in shown.wrapped(shown.headline(one), columns):
+                output.write_line(line)
+            if one.kept:
+                output.write_line(f"kept; at each start of the machine: {one.kept}")
+        if outcome.combinations:
+            allocation, unit = trials.allocation(outcome)
+            output.write_text_table(shown.factorial_table(allocation, unit))
+        if outcome.slope is not None:
+            for sentence in shown.slope_lines(outcome.slope):
+                for line in shown.wrapped(sentence, columns):
+                    output.write_line(line)
+    for note in dict.fromkeys(note for one in outcome.trials for note in one.notes):
+        progress.note(f"note: {note}", quiet)
+    if not shown.all_restored(outcome):
+        for line in shown.undone_lines(outcome):
+            progress.note(line, quiet=False)
+
+
+def end(outcome: Outcome) -> None:
+    """End with the status of a trial that was interrupted, not restored or not decided."""
+    from perpacket.show import trial as shown
+
+    if not shown.all_restored(outcome):
+        raise RunFailed("not every setting was restored", "see the lines above")
+    if outcome.is_interrupted:
+        raise typer.Exit(ExitStatus.INTERRUPTED)
+    if not all(one.is_decided for one in outcome.trials):
+        raise typer.Exit(ExitStatus.UNDECIDED)
+
+
+def print_undone(output_format: Format) -> None:
+    """Restore what a killed trial left, and print each setting's state."""
+    from dataclasses import asdict
+
+    from perpacket.advise import journal
+
+    undone = journal.undo()
+    if output_format is Format.JSON:
+        output.write_json({"schema": 1, "settings": [asdict(one) for one in undone]})
+    for one in undone if output_format is Format.TABLE else ():
+        detail = f" ({one.detail})" if one.detail else ""
+        output.write_line(f"{one.title}: {one.outcome}{detail}")
+    if any(one.outcome is journal.Outcome.FAILED for one in undone):
+        raise RunFailed("not every setting was restored", f"the journal stays: {journal.path()}")

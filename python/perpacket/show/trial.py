@@ -1,0 +1,221 @@
+"""A trial as text and as JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from textwrap import wrap
+from typing import TYPE_CHECKING
+
+from perpacket.advise.effect import GOAL, Effect, Effects, Verdict
+from perpacket.advise.journal import Outcome as StepOutcome
+from perpacket.show.terminal import TextTable
+
+if TYPE_CHECKING:
+    from perpacket.advise.slope import Slope
+    from perpacket.advise.trial import Outcome, Trial
+    from perpacket.analysis.factorial import Allocation
+
+SCHEMA = 1
+
+MOST_WINDOWS = 3000
+"""Windows of a second, about an hour."""
+
+SMALLEST_LAYER = 0.005
+"""Layers below this share of the cost are in the JSON document alone."""
+
+
+def headline(trial: Trial) -> str:
+    """The verdict in a sentence."""
+    found = trial.effects
+    floor = f"windows without a change differ by {percent(found.floor)}"
+    ratio = found.cost.ratio
+    if ratio is None:
+        return f"{trial.change}: too few windows for an interval"
+    title = found.cost.quantity.title
+    size = (
+        f"{title} {change_text(ratio.value)} [{change_text(ratio.low)}, {change_text(ratio.high)}]"
+    )
+    if found.verdict is not Verdict.NOT_DISTINGUISHABLE:
+        return f"{trial.change}: {found.verdict}: {size}; {floor}"
+    more = ""
+    if (needed := found.blocks_for_goal) is not None:
+        more = f"; about {4 * needed} windows would show {percent(GOAL)}"
+        if 4 * needed > MOST_WINDOWS:
+            more = f"; the machine is too unsteady now to show {percent(GOAL)} within an hour"
+    return f"{trial.change}: not distinguishable at this length: {size}; {floor}{more}"
+
+
+def percent(share: float) -> str:
+    """`2.1 %`."""
+    return f"{100 * share:.1f} %"
+
+
+def change_text(ratio: float) -> str:
+    """A ratio as a change: `+12.0 %`."""
+    return f"{100 * (ratio - 1):+.1f} %" if math.isfinite(ratio) else "?"
+
+
+def table(trial: Trial) -> TextTable:
+    """The quantities and the layers of a trial."""
+    found = trial.effects
+    rows = [row(one) for one in (found.cost, *found.others)]
+    for one in found.layers:
+        if max(one.before, one.changed) >= SMALLEST_LAYER * found.cost.before:
+            rows.append(row(one, "  "))
+    corrected = (
+        f"; layers: us a {found.unit}, intervals corrected for {len(found.layers)} comparisons"
+        if found.layers
+        else ""
+    )
+    return TextTable(
+        f"{trial.change}: {len(trial.windows)} windows in {found.blocks} blocks, "
+        f"paired [95 % interval]{corrected}",
+        ("", "unit", "before", "changed", "change", "interval", ""),
+        tuple(rows),
+        ("before", "changed", "change"),
+    )
+
+
+def row(one: Effect, indent: str = "") -> tuple[str, ...]:
+    """A row of the table."""
+    ratio = one.ratio
+    interval = ""
+    if ratio is not None and ratio.is_bounded:
+        interval = f"[{change_text(ratio.low)}, {change_text(ratio.high)}]"
+    shown = (
+        one.verdict.value if one.verdict and one.verdict is not Verdict.NOT_DISTINGUISHABLE else ""
+    )
+    return (
+        indent + one.quantity.title,
+        one.quantity.unit,
+        amount(one.before),
+        amount(one.changed),
+        change_text(ratio.value) if ratio is not None else "",
+        interval,
+        shown,
+    )
+
+
+def amount(value: float) -> str:
+    """A number with three or more digits."""
+    if value >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+def undone_lines(outcome: Outcome) -> Iterator[str]:
+    """A line for each setting that is not as before without further ado."""
+    for one in outcome.undone:
+        detail = f" ({one.detail})" if one.detail else ""
+        yield f"{one.title}: {one.outcome}{detail}"
+
+
+def all_restored(outcome: Outcome) -> bool:
+    """Whether every setting was restored, or kept as asked."""
+    good = (StepOutcome.RESTORED, StepOutcome.UNCHANGED, StepOutcome.KEPT)
+    return all(one.outcome in good for one in outcome.undone)
+
+
+def factorial_table(allocation: Allocation, unit: str) -> TextTable:
+    """The effects of a factorial trial on the processor time a unit of work."""
+    rows = []
+    for effect, interval in allocation.effects.items():
+        if not effect:
+            continue
+        # The effect is half the change between the levels, on logarithms.
+        ratio = interval.map(lambda half: math.exp(2 * half))
+        rows.append(
+            (
+                " x ".join(effect),
+                change_text(ratio.value),
+                f"[{change_text(ratio.low)}, {change_text(ratio.high)}]",
+                "*" if allocation.significant(effect) else "",
+                percent(allocation.shares[effect]),
+            )
+        )
+    rows.append(("windows alike", "", "", "", percent(allocation.error_share)))
+    return TextTable(
+        f"processor time a {unit}: each change, and what two change together beyond both "
+        "[95 % interval]; *: excludes none",
+        ("change", "effect", "interval", "", "of the variation"),
+        tuple(rows),
+        ("effect", "of the variation"),
+    )
+
+
+def slope_lines(slope: Slope) -> Iterator[str]:
+    """What a nanosecond at a layer is worth."""
+    worth = slope.rate_change_per_ns
+    yield (
+        f"A nanosecond more a packet in {slope.layer} changes {slope.rate_title} by "
+        f"{1e2 * worth.value:+.4f} % [{1e2 * worth.low:+.4f}, {1e2 * worth.high:+.4f}]."
+    )
+    if slope.p99_change_per_ns is not None:
+        late = slope.p99_change_per_ns
+        yield (
+            f"It changes the 99 % time to a response by {1e2 * late.value:+.4f} % "
+            f"[{1e2 * late.low:+.4f}, {1e2 * late.high:+.4f}]."
+        )
+    removed = slope.removal
+    yield (
+        f"Extrapolated, not measured: without the {slope.layer_ns:,.0f} ns of {slope.layer} a "
+        f"packet, {slope.rate_title} would change by {100 * removed.value:+.1f} % "
+        f"[{100 * removed.low:+.1f}, {100 * removed.high:+.1f}]."
+    )
+
+
+def document(outcome: Outcome) -> dict[str, object]:
+    """The result of a trial for programs."""
+    return {
+        "schema": SCHEMA,
+        "trials": [
+            {
+                "change": trial.change,
+                "verdict": trial.effects.verdict.value,
+                "decided": trial.is_decided,
+                "kept": trial.kept or None,
+                **effects_document(trial.effects),
+                "notes": list(trial.notes),
+                "windows": [asdict(window) for window in trial.windows],
+            }
+            for trial in outcome.trials
+        ],
+        "combinations": [asdict(window) for window in outcome.combinations],
+        "changes": list(outcome.changes),
+        "settings": [asdict(one) for one in outcome.undone],
+        "interrupted": outcome.is_interrupted,
+    }
+
+
+def effects_document(found: Effects) -> dict[str, object]:
+    """The quantities of a trial for programs."""
+    return {
+        "unit": found.unit,
+        "blocks": found.blocks,
+        "floor": found.floor,
+        "blocks_for_2_percent": found.blocks_for_goal,
+        "quantities": effect_documents((found.cost, *found.others)),
+        "layers": effect_documents(found.layers),
+    }
+
+
+def effect_documents(found: Sequence[Effect]) -> dict[str, object]:
+    """Quantities by key."""
+    return {
+        one.quantity.key: {
+            "title": one.quantity.title,
+            "unit": one.quantity.unit,
+            "before": one.before,
+            "changed": one.changed,
+            "ratio": one.ratio.as_dict() if one.ratio is not None else None,
+            "verdict": one.verdict.value if one.verdict is not None else None,
+        }
+        for one in found
+    }
+
+
+def wrapped(text: str, columns: int) -> list[str]:
+    """A sentence in lines."""
+    return wrap(text, columns, subsequent_indent="  ")

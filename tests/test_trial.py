@@ -1,0 +1,293 @@
+"""Trials: the statistics of simulated ones, and live ones over veth and loopback."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from perpacket.advise import twin
+from perpacket.advise.effect import Verdict, Window, effects
+from perpacket.advise.servers import NGINX, Directive, Server
+from perpacket.advise.windows import order
+from perpacket.cli.trial import UNDO_LEFT, with_plain_undo
+from perpacket.measure import agent
+from perpacket.show import trial as shown
+
+TRIALS = 100
+BLOCKS = 10
+
+
+def simulated(seed: int, difference: float, drift: float = 0.0, alike: float = 0.0) -> list[Window]:
+    """A trial whose windows are noisy, drift, and are like their neighbours."""
+    chance = random.Random(seed)
+    state = chance.gauss(0, 1)
+    found: list[Window] = []
+    for block in range(BLOCKS):
+        for side in order(2, block, seed):
+            state = alike * state + math.sqrt(1 - alike**2) * chance.gauss(0, 1)
+            heavy = 0.03 * state * (5 if chance.random() < 0.05 else 1)
+            cost = 20e-6 * math.exp(heavy + drift * len(found) / (4 * BLOCKS))
+            cost *= 1 + difference * side
+            window = Window(block, side, 1.0, cost * 1e4, {"tcp": cost * 5e3}, 3e4, 1e8, 1e4)
+            found.append(window)
+    return found
+
+
+def claims(difference: float, drift: float, alike: float) -> int:
+    """The number of trials, of a hundred, that claim a change."""
+    verdicts = [
+        effects(simulated(seed, difference, drift, alike)).verdict for seed in range(TRIALS)
+    ]
+    return sum(verdict is not Verdict.NOT_DISTINGUISHABLE for verdict in verdicts)
+
+
+@pytest.mark.parametrize(("drift", "alike"), [(0.0, 0.0), (0.3, 0.0), (0.0, 0.6), (0.3, 0.6)])
+def test_a_change_that_does_nothing_is_claimed_in_at_most_five_of_a_hundred_trials(
+    drift: float, alike: float
+) -> None:
+    assert claims(0.0, drift, alike) <= 5
+
+
+@pytest.mark.parametrize(("drift", "alike"), [(0.0, 0.0), (0.3, 0.6)])
+def test_a_change_of_a_tenth_is_found_with_its_size_inside_the_interval(
+    drift: float, alike: float
+) -> None:
+    assert claims(0.10, drift, alike) >= 90
+    inside = [effects(simulated(seed, 0.10, drift, alike)).cost.ratio for seed in range(TRIALS)]
+    assert sum(ratio is not None and ratio.contains(1.10) for ratio in inside) >= 88
+
+
+def test_each_side_is_twice_in_a_block_and_the_second_half_reverses_the_first() -> None:
+    for sides in (2, 4):
+        for block in range(20):
+            found = order(sides, block, seed=7)
+            assert sorted(found) == sorted([*range(sides), *range(sides)])
+            assert found == found[::-1]
+    assert {tuple(order(2, block, 7)) for block in range(20)} == {(0, 1, 1, 0), (1, 0, 0, 1)}
+
+
+def test_the_verdict_is_on_the_work_and_not_on_packets_that_shrank() -> None:
+    """Without TSO a packet is cheaper and a request dearer: more packets, more time."""
+    found = [
+        replace(
+            window,
+            cpu_s=window.cpu_s * (1.4 if window.side else 1),
+            packets=3e4 + 7e4 * window.side,
+        )
+        for window in simulated(1, 0.0)
+    ]
+    result = effects(found)
+    by_key = {one.quantity.key: one for one in result.others}
+    assert result.verdict is Verdict.DEARER
+    assert by_key["cpu_ns_per_packet"].verdict is Verdict.CHEAPER
+
+
+def test_without_requests_a_unit_of_work_is_a_kib() -> None:
+    found = [replace(window, requests=None) for window in simulated(1, 0.0)]
+    assert effects(found).unit == "KiB"
+    assert effects(found).cost.quantity.title == "processor time a KiB"
+
+
+def test_windows_of_an_interrupted_trial_that_lack_a_block_change_nothing_of_the_others() -> None:
+    found = simulated(3, 0.1)
+    assert effects(found[:-2]).blocks == BLOCKS or effects(found[:-2]).blocks == BLOCKS - 1
+
+
+def test_a_plain_undo_is_an_option_of_its_own() -> None:
+    assert with_plain_undo(["trial", "--undo"]) == ["trial", UNDO_LEFT]
+    pair = ["trial", "--do", "a", "--undo", "b"]
+    assert with_plain_undo(pair) == pair
+    assert with_plain_undo(["top", "--undo"]) == ["top", "--undo"]
+
+
+def test_the_twin_of_an_nginx_differs_in_one_directive_and_its_address() -> None:
+    inner = (
+        Directive("sendfile", ("on",)),
+        Directive("log_format", ("main", '$remote_addr "$request"')),
+        Directive(
+            "server",
+            (),
+            (
+                Directive("listen", ("80", "default_server")),
+                Directive("listen", ("[::]:80",)),
+                Directive("location", ("/",), (Directive("sendfile", ("on",)),)),
+            ),
+        ),
+    )
+    configuration = (Directive("pid", ("/run/nginx.pid",)), Directive("http", (), inner))
+    server = Server(NGINX, 1, ("nginx",), configuration=configuration)
+    found = twin.twin_directives(server, "sendfile off;", "127.0.0.1:81", Path("/tmp/x"))
+    text = "".join(one.text for one in found)
+    assert text.count("sendfile") == 1
+    assert "sendfile off;" in text
+    assert text.count("listen") == 1
+    assert "listen 127.0.0.1:81;" in text
+    assert text.count("pid ") == 1
+    assert '"$remote_addr \\"$request\\""' in text
+
+
+@contextmanager
+def served(tmp_path: Path) -> Iterator[tuple[int, str]]:
+    """`serve web` on loopback: its process and the URL of a file."""
+    (tmp_path / "file").write_bytes(os.urandom(10_240))
+    tmp_path.chmod(0o755)
+    command = [
+        str(agent.find()),
+        "serve",
+        "web",
+        "--root",
+        str(tmp_path),
+        "--listen",
+        "127.0.0.1:0",
+    ]
+    server = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    try:
+        assert server.stderr is not None
+        line = next(line for line in server.stderr if "listening on" in line)
+        url = line.split("listening on ")[1].split()[0].rstrip("/")
+        yield server.pid, f"{url}/file"
+    finally:
+        server.terminate()
+        server.wait()
+        if server.stderr is not None:
+            server.stderr.close()
+
+
+def perpacket(*words: str, timeout_s: float = 120) -> subprocess.CompletedProcess[str]:
+    """Run the command line."""
+    return subprocess.run(
+        [sys.executable, "-m", "perpacket.cli", *words],
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )
+
+
+@pytest.mark.live
+def test_an_option_of_a_server_is_tried_on_a_twin_that_ends_with_the_trial(tmp_path: Path) -> None:
+    with served(tmp_path) as (pid, url):
+        before = Path(f"/proc/{pid}/cmdline").read_bytes()
+        done = perpacket(
+            *("trial", "sendfile=off", "--pid", str(pid), "--url", url, "--connections", "8"),
+            *("--blocks", "3", "--window", "0.3s", "--format", "json", "--quiet"),
+        )
+        assert done.returncode == 0, done.stderr
+        (found,) = json.loads(done.stdout)["trials"]
+        assert found["change"] == "sendfile=off"
+        assert found["unit"] == "request"
+        assert len(found["windows"]) == 12
+        assert found["quantities"]["cpu_us_per_unit"]["before"] > 0
+        assert found["layers"] or any("no layers" in note for note in found["notes"])
+        assert Path(f"/proc/{pid}/cmdline").read_bytes() == before
+    assert "--sendfile-above 1024GiB" not in processes()
+
+
+@pytest.mark.live
+def test_a_trial_of_nothing_prints_its_floor(tmp_path: Path) -> None:
+    with served(tmp_path) as (_, url):
+        done = perpacket(
+            *("trial", "nothing", "--url", url, "--connections", "8"),
+            *("--blocks", "3", "--window", "0.3s", "--quiet"),
+        )
+    assert done.returncode == 0, done.stderr
+    assert "windows without a change differ by" in done.stdout.replace("\n  ", " ")
+
+
+@pytest.mark.live
+def test_commands_of_the_user_are_done_and_undone(tmp_path: Path) -> None:
+    mark, log, site = tmp_path / "mark", tmp_path / "log", tmp_path / "site"
+    site.mkdir()
+    with served(site) as (_, url):
+        done = perpacket(
+            *("trial", "--do", f"touch {mark}; echo do >> {log}", "--undo", f"rm -f {mark}"),
+            *("--url", url, "--connections", "8", "--blocks", "3", "--window", "0.3s", "--quiet"),
+        )
+    assert done.returncode == 0, done.stderr
+    assert log.read_text().count("do") >= 3
+    assert not mark.exists()
+
+
+@pytest.mark.live
+def test_ctrl_c_prints_what_was_measured_and_restores(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    site = tmp_path / "site"
+    site.mkdir()
+    with served(site) as (_, url):
+        command = [sys.executable, "-m", "perpacket.cli"]
+        process = subprocess.Popen(
+            [
+                *(*command, "trial", "--do", f"touch {mark}", "--undo", f"rm -f {mark}"),
+                *("--url", url, "--connections", "8", "--window", "0.3s", "--format", "json"),
+            ],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        deadline = time.monotonic() + 60
+        while not mark.exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert mark.exists()
+        time.sleep(4)
+        process.send_signal(2)
+        out, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert json.loads(out)["interrupted"] is True
+    assert not mark.exists()
+
+
+@pytest.mark.slow
+@pytest.mark.live
+def test_twenty_live_trials_of_nothing_claim_a_change_at_most_once(tmp_path: Path) -> None:
+    claimed = 0
+    with served(tmp_path) as (_, url):
+        for seed in range(20):
+            done = perpacket(
+                *("trial", "nothing", "--url", url, "--connections", "16", "--seed", str(seed)),
+                *("--blocks", "5", "--window", "0.3s", "--settle", "0.1s", "--format", "json"),
+            )
+            (found,) = json.loads(done.stdout)["trials"]
+            claimed += found["verdict"] != "not distinguishable"
+    assert claimed <= 1
+
+
+def test_without_traffic_a_trial_fails_with_the_next_step() -> None:
+    done = perpacket("trial", "gor=on")
+    assert done.returncode == 2
+    assert "there is no change gor" in done.stderr
+    done = perpacket("trial", "conntrack=off")
+    assert done.returncode == 2
+    assert "never applies" in done.stderr
+    done = perpacket("trial", "sendfile=off")
+    assert done.returncode == 2
+    assert "--pid and --url" in done.stderr.replace("\n", " ")
+
+
+def test_the_headline_of_an_undecided_trial_reports_the_floor() -> None:
+    from perpacket.advise.trial import Trial
+
+    found = effects(simulated(1, 0.0))
+    line = shown.headline(Trial("gro=on", found, (), (), is_decided=True))
+    assert line.startswith("gro=on: not distinguishable")
+    assert "windows without a change differ by" in line
+
+
+def processes() -> str:
+    """The command lines of all processes."""
+    lines = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            lines.append(file.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+        except OSError:
+            continue
+    return "\n".join(lines)
