@@ -268,6 +268,14 @@ def test_the_document_has_a_schema_and_every_change() -> None:
     assert names == set(CHANGES)
 
 
+def test_without_perf_nothing_is_said_of_layers() -> None:
+    profile = Profile({**document(), "backend": "accounts"})
+    with pytest.raises(NotReadable, match="perf is not permitted"):
+        profile.cells(["other"])
+    with pytest.raises(NotReadable, match="perf is not permitted"):
+        profile.chains(["tcp_ack"])
+
+
 # Servers.
 
 

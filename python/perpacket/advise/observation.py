@@ -181,7 +181,7 @@ def sockets(pids: tuple[int, ...]) -> int:
     for pid in pids:
         try:
             for entry in os.scandir(f"/proc/{pid}/fd"):
-                with contextlib.suppress(OSError):
+                with contextlib.suppress(FileNotFoundError):
                     found += os.readlink(entry.path).startswith("socket:")
         except PermissionError:
             raise NotReadable(f"the connections of process {pid}: it has another user") from None

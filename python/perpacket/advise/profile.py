@@ -73,11 +73,16 @@ class Profile:
         """The length of the profile in seconds."""
         return self.number("window_s")
 
+    @property
+    def is_of_accounts(self) -> bool:
+        """Whether it is of the kernel's accounts, which need no right and have no layers."""
+        return self.document.get("backend") == "accounts"
+
     def cells(self, layers: Iterable[str], kinds: Sequence[str] = ()) -> Part:
         """The samples of layers, of some kinds of work in them or of all kinds."""
         samples = round(self.number("samples"))
         cells = self.table("layer_kinds")
-        if not samples or not cells:
+        if not samples or not cells or self.is_of_accounts:
             raise NotReadable(NO_LAYERS)
         share = 0.0
         for layer in layers:
@@ -97,6 +102,8 @@ class Profile:
 
         `own_code` adds samples outside the kernel.
         """
+        if self.is_of_accounts:
+            raise NotReadable(NO_LAYERS)
         if not self.stacks:
             raise NotReadable("the profile has no call chains: `perpacket profile --folded FILE`")
         busy = [stack for stack in self.stacks if not set(IDLE) & set(stack.functions)]
@@ -110,7 +117,7 @@ class Profile:
         return Part(found, sum(stack.samples for stack in busy))
 
 
-NO_LAYERS = "the profile has no layers: perf is not permitted here (`perpacket doctor`)"
+NO_LAYERS = "the profile has no layers and call chains: perf is not permitted (`perpacket doctor`)"
 
 
 def matcher(patterns: Sequence[str]) -> Callable[[str], bool]:
@@ -151,13 +158,14 @@ def take(duration_s: float, pid: int | None = None, requests: str = "") -> Profi
 
     Without the permission for perf the kernel's accounts are used, which have no layers.
     """
-    common = ["--duration", f"{duration_s:g}", "--frequency", str(FREQUENCY_HZ)]
+    common = ["--duration", f"{duration_s:g}"]
     common += [] if pid is None else ["--pid", str(pid)]
     common += ["--requests", requests] if requests else []
     with tempfile.TemporaryDirectory(prefix="perpacket-advise-") as folder:
         stacks = Path(folder) / "stacks"
         try:
-            document = live.once([*common, "--folded", str(stacks)])
+            sampled = ["--frequency", str(FREQUENCY_HZ), "--folded", str(stacks)]
+            document = live.once([*common, *sampled])
         except MachineLacks:
             return Profile(live.once([*common, "--events", "accounts"]))
         lines = stacks.read_text(encoding="utf-8", errors="replace").splitlines()
