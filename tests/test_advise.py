@@ -23,6 +23,7 @@ from perpacket.advise.place import Place
 from perpacket.advise.profile import Part, Profile, folded, matcher
 from perpacket.advise.servers import Server
 from perpacket.cli import agent_verbs
+from perpacket.demo import advice as demo_advice
 from perpacket.errors import ConfigurationError, MachineLacks, PerpacketError
 from perpacket.measure import agent
 from perpacket.show import advice as shown
@@ -542,3 +543,19 @@ def test_the_line_names_a_change_that_a_trial_can_apply() -> None:
     report = advise(seen({"tx-tcp-segmentation": "off"}, stacks=stacks))
     assert report.advice[0].change.name == "netfilter"
     assert shown.next_line(report).startswith("next: tso=on on eth0, at most")
+
+
+# The demo.
+
+
+def test_the_demo_tries_no_change_that_needs_root() -> None:
+    report = advise(seen({"tx-tcp-segmentation": "off"}))
+    assert report.to_try is not None
+    assert demo_advice.tried(report, 1, "http://127.0.0.1:1/") is None
+
+
+def test_a_trial_that_fails_does_not_end_the_demo() -> None:
+    server = Server("serve web", 1, (), {"io-uring": "off"})
+    report = advise(seen(server=server), {"io-uring": CHANGES["io-uring"]})
+    assert report.to_try is not None
+    assert demo_advice.tried(report, 2**22 + 1, "http://127.0.0.1:1/") is None

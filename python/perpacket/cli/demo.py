@@ -22,9 +22,9 @@ from perpacket.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from perpacket.advise.advice import Report
     from perpacket.analysis.statistics import Interval
     from perpacket.demo import Demo
+    from perpacket.demo.advice import Advised
     from perpacket.demo.handoff import Cell
     from perpacket.demo.live import Live
 
@@ -142,16 +142,22 @@ def live_text(interval: Interval | None) -> str:
     return f"{value} ± {format_number(side, decimals)}" if interval.is_bounded else value
 
 
-def print_advice(found: Report | None) -> None:
-    """The change most worth trying on this machine, as `perpacket advise` prints it."""
-    from perpacket.show import advice
+def print_advice(found: Advised | None) -> None:
+    """The change most worth trying on this machine, and what it gave where it was tried."""
+    from perpacket.show import advice, trial
 
-    first = None if found is None else found.to_try
-    if first is not None:
+    first = None if found is None else found.report.to_try
+    if found is not None and first is not None:
         output.write_line("The change most worth trying on this machine, for `serve web`:")
         for line in advice.entry(1, replace(first, command=""), ADVICE_WIDTH):
             output.write_line(line)
-        output.write_line("`perpacket advise --pid PID` does the same for a server of yours.")
+        if found.trial is not None:
+            output.write_line("     Tried in short windows, on a second server:")
+            for line in trial.wrapped(trial.headline(found.trial), ADVICE_WIDTH - 5):
+                output.write_line(f"     {line}")
+        output.write_line(
+            "For your server: `perpacket advise --pid PID`, then `perpacket trial CHANGE`."
+        )
 
 
 def print_table(found: Demo) -> None:
@@ -196,8 +202,9 @@ def simulated_text(cell: Cell) -> str:
 
 def describe(found: Demo) -> dict[str, object]:
     """The tables as JSON."""
-    from perpacket.show import advice
+    from perpacket.show import advice, trial
 
+    tried = None if found.advice is None else found.advice.trial
     live = found.live
     return {
         "schema": SCHEMA,
@@ -211,7 +218,8 @@ def describe(found: Demo) -> dict[str, object]:
             ],
             "notes": list(live.notes),
         },
-        "advice": None if found.advice is None else advice.document(found.advice),
+        "advice": None if found.advice is None else advice.document(found.advice.report),
+        "trial": None if tried is None else trial.effects_document(tried.effects),
         "rows": [
             {
                 "configuration": name,

@@ -1,9 +1,9 @@
 """The demonstration: measure this machine and simulate an offload NIC, without root.
 
 `live.py` measures our web server on this machine at three numbers of connections. `advice.py`
-finds the change that could make its packets cheaper. `handoff.py` simulates what handing
-connections to the NIC gains, beside the published figures. The measurement and the simulation go
-into one report.
+finds the change that could make its packets cheaper, and tries it. `handoff.py` simulates what
+handing connections to the NIC gains, beside the published figures. The measurement and the
+simulation go into one report.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from perpacket.advise.advice import Report
 from perpacket.demo import advice, handoff, live
+from perpacket.demo.advice import Advised
 from perpacket.demo.handoff import Story
 from perpacket.demo.live import Live
 from perpacket.errors import Interrupted, RunFailed
@@ -29,7 +29,7 @@ class Demo:
     """The results of the demo; `live` is None where the measurement was left out."""
 
     live: Live | None
-    advice: Report | None
+    advice: Advised | None
     """None where nothing was measured."""
     story: Story
     report: Path

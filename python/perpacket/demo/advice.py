@@ -1,6 +1,7 @@
-"""What would make this machine's packets cheaper: advice on our web server under load.
+"""What would make this machine's packets cheaper: advice on our web server, and a trial.
 
-The server sends the demo's file over loopback. This needs the rights of a profile and no root.
+The server sends the demo's file over loopback. Advice needs the rights of a profile and no root. If
+the change most worth trying is an option of the server, a short trial tries it on a second server.
 """
 
 from __future__ import annotations
@@ -10,11 +11,15 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
-from perpacket.advise import glance, observation
+from perpacket.advise import glance, observation, trial
 from perpacket.advise.advice import Report
-from perpacket.errors import RunFailed
+from perpacket.advise.servers import SERVE_WEB
+from perpacket.advise.trial import Plan, Trial
+from perpacket.advise.windows import HttpLoad
+from perpacket.errors import PerpacketError, RunFailed
 from perpacket.measure import agent
 
 FILE = "file.bin"
@@ -26,21 +31,60 @@ LOAD_S = 30
 END_S = 5.0
 
 
-def run(file_bytes: int) -> Report | None:
+BLOCKS, WINDOW_S, SETTLE_S = 5, 0.4, 0.1
+"""A short trial: it finds large effects only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Advised:
+    """Advice, and the result of trying the change most worth trying."""
+
+    report: Report
+    trial: Trial | None
+    """None if the change is no option of the server, or if the trial failed."""
+
+
+def run(file_bytes: int) -> Advised | None:
     """Advice on `serve web` under load; None if this machine cannot be profiled."""
     with tempfile.TemporaryDirectory(prefix="perpacket-demo-site-") as folder:
         Path(folder).chmod(0o755)  # the server becomes another user
         (Path(folder) / FILE).write_bytes(bytes(file_bytes))
         try:
-            with server(folder) as (pid, url), load(url):
-                return glance.quietly(lambda: observation.observe(PROFILE_S, pid, ""))
+            with server(folder) as (pid, address):
+                url = f"{address}/{FILE}"
+                with load(url):
+                    report = glance.quietly(lambda: observation.observe(PROFILE_S, pid, ""))
+                return None if report is None else Advised(report, tried(report, pid, url))
         except (RunFailed, OSError):
             return None
 
 
+def tried(report: Report, pid: int, url: str) -> Trial | None:
+    """The result of the first change, tried on a twin of the server."""
+    first = report.to_try
+    if first is None or SERVE_WEB not in first.change.server:
+        return None
+    plan = Plan(
+        changes=(f"{first.change.name}={first.value}",),
+        pid=pid,
+        load=HttpLoad(url, CONNECTIONS, ""),
+        url=url,
+        blocks=BLOCKS,
+        window_s=WINDOW_S,
+        settle_s=SETTLE_S,
+    )
+    try:
+        outcome = trial.run(plan)
+    except (PerpacketError, OSError):
+        return None
+    if outcome.is_interrupted:
+        raise KeyboardInterrupt  # a trial keeps what it has; the demo keeps nothing
+    return outcome.trials[0]
+
+
 @contextmanager
 def server(root: str) -> Iterator[tuple[int, str]]:
-    """`serve web` on a free port: its process and its address."""
+    """`serve web` on a free port: its process and its address, as `http://127.0.0.1:8080`."""
     command = [str(agent.find()), "serve", "web", "--root", root, "--listen", "127.0.0.1:0"]
     with running(command, stderr=subprocess.PIPE) as process:
         assert process.stderr is not None
@@ -55,7 +99,7 @@ def server(root: str) -> Iterator[tuple[int, str]]:
 def load(url: str) -> Iterator[None]:
     """Requests for the file until the context ends."""
     options = ["--connections", str(CONNECTIONS), "--duration", str(LOAD_S)]
-    command = [str(agent.find()), "load", "http", f"{url}/{FILE}", *options]
+    command = [str(agent.find()), "load", "http", url, *options]
     with running(command, stderr=subprocess.DEVNULL):
         yield
 
