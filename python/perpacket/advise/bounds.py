@@ -3,6 +3,8 @@
 The part is a share of the profile's samples, so its interval is Wilson's for a share: Wilson,
 *Probable inference, the law of succession, and statistical inference*, JASA 22, 1927. Where the
 processor limits, removing it gives throughput as LAWS computes for work that leaves the host.
+
+A bound counts the named functions. It omits what their absence does to caches and other processes.
 """
 
 from __future__ import annotations
