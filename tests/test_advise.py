@@ -14,7 +14,16 @@ from pathlib import Path
 
 import pytest
 
-from perpacket.advise import bounds, catalogue, expression, facts, observation, servers, settings
+from perpacket.advise import (
+    bounds,
+    catalogue,
+    expression,
+    facts,
+    observation,
+    of_run,
+    servers,
+    settings,
+)
 from perpacket.advise.advice import Advice, NotApplicable, Report, advise, judge
 from perpacket.advise.expression import NotReadable
 from perpacket.advise.links import Link
@@ -27,6 +36,7 @@ from perpacket.demo import advice as demo_advice
 from perpacket.errors import ConfigurationError, MachineLacks, PerpacketError
 from perpacket.measure import agent
 from perpacket.show import advice as shown
+from perpacket.study.point import Point
 from requirements import skip
 
 CHANGES = catalogue.load()
@@ -559,3 +569,34 @@ def test_a_trial_that_fails_does_not_end_the_demo() -> None:
     report = advise(seen(server=server), {"io-uring": CHANGES["io-uring"]})
     assert report.to_try is not None
     assert demo_advice.tried(report, 2**22 + 1, "http://127.0.0.1:1/") is None
+
+
+# Runs.
+
+
+def stored(folder: Path, point: str, seed: int, syscall: float, samples: int) -> None:
+    """A profile as a measured run stores it."""
+    cells = {"tcp": {"protocol": 1 - syscall}, "syscall": {"other": syscall}}
+    content = {**document(), "samples": samples, "requests": 100, "layer_kinds": cells}
+    folder.mkdir(exist_ok=True)
+    (folder / f"{point}.seed-{seed}.profile.json").write_text(json.dumps(content))
+
+
+def test_the_profiles_of_a_point_are_pooled_by_samples(tmp_path: Path) -> None:
+    stored(tmp_path / "raw", "a", 1, 0.1, 100)
+    stored(tmp_path / "raw", "a", 2, 0.2, 300)
+    point = Point("a", "file", {}, (("server.architecture", "events"),))
+    [(found, first)] = of_run.suggestions(tmp_path, [point])
+    assert (found.name, first.change.name) == ("a", "io-uring")
+    assert first.bound is not None
+    assert first.bound.share.value == pytest.approx(0.9 * (0.1 * 100 + 0.2 * 300) / 400)
+
+
+def test_a_point_that_has_the_option_already_has_no_advice(tmp_path: Path) -> None:
+    stored(tmp_path / "raw", "a", 1, 0.1, 100)
+    point = Point("a", "file", {}, (("server.architecture", "uring"),))
+    assert not of_run.suggestions(tmp_path, [point])
+
+
+def test_a_run_without_profiles_has_no_advice(tmp_path: Path) -> None:
+    assert not of_run.suggestions(tmp_path, [Point("a", "file", {})])

@@ -9,6 +9,8 @@
     links.py        the interfaces of a network namespace
     servers.py      the server behind a process, and its options
     bounds.py       the share of processor time that a change can remove
+    of_run.py       advice on the points of a measured run
+    glance.py       the change most worth trying, beside or after another verb
     advice.py       the changes that apply, ranked, and those that do not, with reasons
     place.py        a network namespace and an interface in it
     settings/       what can be read and written: a file for each kind of setting

@@ -19,7 +19,7 @@ from perpacket.analysis.wording import (
     verdict_in_words,
     with_unit,
 )
-from perpacket.show import result_tables, tables
+from perpacket.show import advice, result_tables, tables
 from perpacket.show.charts import figures, palette
 from perpacket.show.html import data
 
@@ -47,6 +47,8 @@ class Page:
     raw: Table
     summary: list[Table]
     contests: list[Table]
+    cheaper: Table | None
+    """The change most worth trying at each point; None in simulated runs, and without any."""
     data: str
     """JSON for a script element."""
     left_out: list[str]
@@ -83,6 +85,7 @@ def page_of(analysis: Analysis, prefix: str = "") -> Page:
         raw=tables.raw_table(analysis.observations, analysis.terms),
         summary=result_tables.summary_tables(analysis),
         contests=result_tables.contest_tables(analysis.contests),
+        cheaper=advice.run_table(analysis),
         data=payload,
         left_out=left_out,
         notation=list(NOTATION) if shorthand else [],
