@@ -1,6 +1,7 @@
 # make demo   set up, measure this machine and simulate; writes perpacket-demo.html (and charts
 #             into the folder CHARTS)
-# make test   set up and run every test, Rust and Python
+# make test   set up and run the tests, Rust and Python; `make test-full` runs those that take
+#             minutes or judge a result of chance once
 # make check  formatting, lints, types, dependency arrows
 # make docs   build the documents as pages, in docs/_build
 # make bench  the benchmarks (see benches/README.md)
@@ -16,10 +17,15 @@ SOURCES := pyproject.toml Cargo.toml Cargo.lock $(shell find crates -name '*.rs'
 export CARGO_PROFILE_RELEASE_LTO ?= thin
 export CARGO_PROFILE_RELEASE_CODEGEN_UNITS ?= 16
 
-.PHONY: setup setup-dev demo test check docs bench fuzz clean
+.PHONY: setup setup-dev demo test test-full check docs bench fuzz clean
 
 setup: $(VENV)/.installed
 setup-dev: $(VENV)/.installed-dev
+
+# The emulator's plugin is a library that QEMU loads. The package and its wheels carry it as a file.
+PLUGIN := libperpacket_emulate_plugin.so
+plugin = cargo build --release --locked --quiet --package perpacket-emulate-plugin && \
+	cp target/release/$(PLUGIN) python/perpacket/emulate/
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -27,10 +33,12 @@ $(BIN)/python:
 
 $(VENV)/.installed: $(SOURCES) | $(BIN)/python
 	$(BIN)/python -m pip install --quiet ./crates/agent --editable .
+	$(plugin)
 	touch $@
 
 $(VENV)/.installed-dev: $(SOURCES) | $(BIN)/python
 	$(BIN)/python -m pip install --quiet ./crates/agent --editable '.[dev,docs]'
+	$(plugin)
 	touch $@ $(VENV)/.installed
 
 demo: setup
@@ -41,6 +49,10 @@ test: setup-dev
 	tests/install_peers.sh
 	@$(call timed,Rust tests,cargo test --workspace --locked --quiet)
 	@$(call timed,Python tests,$(BIN)/python -m pytest --durations=10)
+
+test-full: setup-dev
+	tests/install_peers.sh
+	$(BIN)/python -m pytest -m full
 
 timed = begin=$$(date +%s); $(2) || exit $$?; echo "$(1): $$(($$(date +%s) - begin)) s"
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from patience import eventually
 from perpacket.advise import settings
 from perpacket.advise.place import Place
 from requirements import skip
@@ -74,6 +75,8 @@ def network(queues: int = 2) -> Iterator[Network]:
         for device in ("lo", DEVICE, "trial1"):
             found.run("ip", "link", "set", device, "up")
         found.run("ip", "address", "add", "198.18.0.1/24", "dev", DEVICE)
+        # The kernel changes the flags of the devices after `ip` has returned.
+        assert eventually(lambda: found.run("ip", "-oneline", "link").count("state UP") == 2)
         yield found
     finally:
         holder.stdout.close() if holder.stdout else None

@@ -23,7 +23,7 @@ from perpacket.show import html as report
 from perpacket.study.study import Study
 from requirements import skip
 
-# How long an example takes is the machine's business, and the same examples are tried each time.
+# The time of an example depends on the machine; every test run uses the same examples.
 settings.register_profile(
     "tests", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
@@ -32,16 +32,16 @@ settings.load_profile("tests")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Remember what the kernel had counted when a live test began."""
+    """Take a snapshot of the kernel's counts when a live test begins."""
     if item.get_closest_marker("live"):
-        quiet.began[:] = [quiet.Look()]
+        quiet.began[:] = [quiet.Snapshot()]
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Record skips, and fail tests that skip for no reason that a machine can have."""
+    """Record skips, and fail tests that skip without a missing capability."""
     report = yield
     if report.skipped and isinstance(report.longrepr, tuple) and not hasattr(report, "wasxfail"):
         reason = report.longrepr[2].removeprefix("Skipped: ")
@@ -55,7 +55,7 @@ def pytest_runtest_makereport(
 
 @pytest.fixture(scope="session", autouse=True)
 def patience() -> Iterator[None]:
-    """No test fails because a busy machine starts or ends a program late."""
+    """Raise time limits, so that no test fails because the machine is busy."""
     with pytest.MonkeyPatch.context() as patch:
         be_patient(patch.setattr)
         yield
@@ -63,7 +63,7 @@ def patience() -> Iterator[None]:
 
 @pytest.fixture
 def fake_core(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Put the stand-in in the place of the compiled core."""
+    """Replace the compiled core by the fake one."""
     module = fake.module()
     monkeypatch.setitem(sys.modules, "perpacket._core", module)
     monkeypatch.setattr(perpacket, "_core", module, raising=False)
@@ -71,7 +71,7 @@ def fake_core(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def fake_report(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Write a stub in place of the report: drawing takes seconds and has tests of its own."""
+    """Write a stub instead of the report: drawing takes seconds and has other tests."""
     monkeypatch.setattr("perpacket.show.html.write", fake.stub_report)
     monkeypatch.setattr("perpacket.show.html.write_charts", fake.stub_charts)
 
@@ -82,7 +82,7 @@ def shared() -> Path:
     default = Path(__file__).parents[2] / "shared"
     folder = Path(os.environ.get("PERPACKET_SHARED", default))
     if not folder.is_dir():
-        skip("traces", f"{folder.name} is not there")
+        skip("traces", f"{folder.name} does not exist")
     return folder
 
 
@@ -94,7 +94,7 @@ def study() -> Study:
 
 @pytest.fixture(scope="session")
 def run_directory(study: Study, tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
-    """A run of it; tests that change one make their own."""
+    """A run of the invented study; tests that change a run make their own."""
     return start.run(study, tmp_path_factory.mktemp("runs") / "run")
 
 
@@ -112,13 +112,13 @@ def page(analysis: Analysis, run_directory: RunDirectory) -> Path:
 
 @pytest.fixture(scope="session")
 def html(page: Path) -> str:
-    """Its text."""
+    """The text of the report."""
     return page.read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="session")
 def outline(html: str) -> invented.Outline:
-    """Its elements; every one must be closed."""
+    """The elements of the report; all must be closed."""
     outline = invented.Outline()
     outline.feed(html)
     assert not outline.open, "every element is closed"

@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
-"""A stand-in for perpacket-agent: answers of the agreed shape, at once, whatever it is asked.
+"""A fake perpacket-agent: it prints reports of the right shape at once.
 
-It keeps the agent's contract (what is printed where, and when), so that measured runs are tested
-without measuring. The environment tells it what to do otherwise, and where to write what it was
-asked.
+It follows the interface of the agent (the output and its time), so that measured runs are tested
+without measuring. Environment variables change its behaviour and name a log of its commands.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ LOG = "FAKE_AGENT_LOG"
 """Environment variable: a file that gets one line of JSON for each command."""
 
 SERVER_DIES = "FAKE_AGENT_SERVER_DIES"
-"""Environment variable: a part of the root's name; the server of such a root dies young."""
+"""Environment variable: a part of the root's name; the server of such a root dies early."""
 
 HOLD_S = "FAKE_AGENT_HOLD_S"
-"""Environment variable: how long a load takes in seconds, unless it is stopped before."""
+"""Environment variable: the duration of a load in seconds, unless a signal stops it."""
 
 WRONG_BYTES = "FAKE_AGENT_WRONG_BYTES"
-"""Environment variable: how many packets clients of media find to be wrong."""
+"""Environment variable: the number of wrong packets that clients of media report."""
 
 LAYERS = {
     "user": 200.0,
@@ -48,8 +47,8 @@ def option(name: str, default: str = "") -> str:
     return sys.argv[sys.argv.index(name) + 1] if name in sys.argv else default
 
 
-def say(answer: dict[str, object]) -> None:
-    print(json.dumps({"schema": 1} | answer), flush=True)
+def print_report(report: dict[str, object]) -> None:
+    print(json.dumps({"schema": 1} | report), flush=True)
 
 
 def serve() -> int:
@@ -61,37 +60,37 @@ def serve() -> int:
         print("error: the disk is on fire", file=sys.stderr, flush=True)
         return 4
     signal.sigwait([signal.SIGINT, signal.SIGTERM])
-    say({"requests": 1000, "cpu_s": {"user": 0.1, "system": 0.4}})
+    print_report({"requests": 1000, "cpu_s": {"user": 0.1, "system": 0.4}})
     return 130
 
 
 def serve_media() -> int:
-    """Report what a second of serving adds, whenever asked."""
+    """Report on each SIGUSR1, with the counts of one more second."""
     print("listening on rtsp://127.0.0.1:8554", file=sys.stderr, flush=True)
-    asked = 0
+    requested = 0
     while signal.sigwait([signal.SIGINT, signal.SIGTERM, signal.SIGUSR1]) == signal.SIGUSR1:
-        asked += 1
-        say(
+        requested += 1
+        print_report(
             {
-                "uptime_s": 2.0 * asked,
-                "cpu_s": 0.5 * asked,
-                "packets": 1000 * asked,
-                "sends": 500 * asked,
-                "reads": 100 * asked,
+                "uptime_s": 2.0 * requested,
+                "cpu_s": 0.5 * requested,
+                "packets": 1000 * requested,
+                "sends": 500 * requested,
+                "reads": 100 * requested,
                 "starved": 0,
                 "dropped": 0,
                 "playing": 4,
-                "page_faults": {"minor": 20 * asked, "major": 2 * asked},
-                "context_switches": {"voluntary": 300 * asked, "involuntary": 10 * asked},
+                "page_faults": {"minor": 20 * requested, "major": 2 * requested},
+                "context_switches": {"voluntary": 300 * requested, "involuntary": 10 * requested},
             }
         )
     return 0
 
 
 def load_media() -> int:
-    hold()
+    generate_load()
     clients = float(option("--clients"))
-    say(
+    print_report(
         {
             "clients": clients,
             "played": clients - 1,
@@ -123,8 +122,8 @@ def synthesize() -> int:
     return 0
 
 
-def hold() -> None:
-    """Be a load: some packets, and time."""
+def generate_load() -> None:
+    """Send some packets, then wait."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         for _ in range(40):
             sender.sendto(b"load", ("127.0.0.1", 9))
@@ -133,10 +132,10 @@ def hold() -> None:
 
 def load_http() -> int:
     if "--requests" not in sys.argv:
-        hold()
+        generate_load()
     connections = float(option("--connections", option("--users", "1")))
     quantiles = {"p50": 100.0, "p90": 200.0, "p99": 300.0, "p999": 400.0, "max": 500.0}
-    say(
+    print_report(
         {
             "requests": 1000,
             "errors": {},
@@ -156,9 +155,9 @@ def load_stream() -> int:
         print("listening on 127.0.0.1:9000", file=sys.stderr, flush=True)
         signal.sigwait([signal.SIGINT, signal.SIGTERM])
         return 130
-    hold()
+    generate_load()
     rate = float(option("--bit-rate", "1e9"))
-    say(
+    print_report(
         {
             "goodput_bps": rate,
             "segments": rate / 8 / 1460,
@@ -174,7 +173,7 @@ def load_stream() -> int:
 def profile() -> int:
     time.sleep(float(option("--duration")))
     busy = sum(LAYERS.values())
-    say(
+    print_report(
         {
             "backend": "cpu-clock",
             "window_s": 1.0,
@@ -208,7 +207,7 @@ def profile() -> int:
 
 
 def probe() -> int:
-    say(
+    print_report(
         {
             "capabilities": [
                 {"name": "pmu", "available": False, "cost_of_lack": "time alone, no cycles"},

@@ -1,7 +1,7 @@
-"""A stand-in for `perpacket._core`: results from a formula of the arguments, at once.
+"""A fake `perpacket._core`: it computes results from the arguments, at once.
 
-It keeps the core's contract (errors, JSON text, cancelling), so that the front is tested without
-simulating. `python tests/fake_core.py ARGUMENTS` is the command line on top of it.
+It follows the interface of the core (errors, JSON text, cancelling), so that the Python front is
+tested without simulating. `python tests/fake_core.py ARGUMENTS` is the command line with it.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from types import ModuleType
 import perpacket
 
 RUN_S = "FAKE_CORE_RUN_S"
-"""Environment variable: how long a run takes, in seconds."""
+"""Environment variable: the duration of a run, in seconds."""
 
 HOLD_AFTER = "FAKE_CORE_HOLD_AFTER"
-"""Environment variable: after so many runs of a process, each waits until it is cancelled."""
+"""Environment variable: after this many runs of a process, runs wait until they are cancelled."""
 
 begun = itertools.count(1)
 """Numbers the runs of this process."""
@@ -49,7 +49,7 @@ class Interrupted(Exception):
 
 
 class PanicException(BaseException):
-    """What a panic of the real core looks like: not an Exception."""
+    """A panic of the real core, which is not an Exception."""
 
 
 class Simulation:
@@ -145,6 +145,13 @@ class Simulation:
             ]
         )
 
+    def explanation(self) -> str:
+        operation = {"operation": "tcp.input", "layer": "tcp", "calls": 7.0, "cycles": 1e4}
+        queue = {"queue": "host: kernel jobs", "jobs": 7.0, "mean_us": 1.0}
+        work = {"work": "lookup", "pieces": 7.0, "instructions": 1050.0}
+        explanation = {"unit": "request", "host": [operation], "nic": [work], "queues": [queue]}
+        return json.dumps(explanation)
+
     def timeline(self) -> str:
         assert self.has_timeline
         return json.dumps(
@@ -159,7 +166,7 @@ class Simulation:
 
 
 def trace_info(path: str, form: str | None = None, window_s: float = 15.0) -> str:
-    """A summary with rejected lines; the file's size stands for its requests."""
+    """A summary with rejected lines."""
     if not Path(path).read_bytes():
         raise TraceError(f"{path}: offset 0: the file is empty")
     rejects = [{"line": line, "reason": "no status"} for line in range(1, 13)]
@@ -168,12 +175,12 @@ def trace_info(path: str, form: str | None = None, window_s: float = 15.0) -> st
 
 
 def trace_convert(*arguments: object) -> str:
-    """The arguments, so that a test sees what arrived."""
+    """The arguments, so that a test can check them."""
     return json.dumps({"arguments": arguments})
 
 
 def module() -> ModuleType:
-    """The stand-in as a module."""
+    """The fake core as a module."""
     fake = ModuleType("perpacket._core")
     for item in (ConfigurationError, TraceError, Interrupted, Simulation):
         setattr(fake, item.__name__, item)
@@ -186,13 +193,13 @@ def module() -> ModuleType:
 
 
 def stub_report(analysis: object, destination: Path) -> Path:
-    """A report without charts: what is tested here is that it is asked for."""
+    """An empty report: the tests only check that it is written."""
     destination.write_text("<!doctype html><title>stub</title>")
     return destination
 
 
 def stub_charts(analysis: object, folder: Path, *, dark: bool = False) -> list[Path]:
-    """One chart that holds its theme."""
+    """One chart with the name of its theme."""
     folder.mkdir(parents=True)
     (folder / "01.svg").write_text("dark" if dark else "light")
     return [folder / "01.svg"]

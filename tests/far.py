@@ -1,7 +1,7 @@
-"""Another machine for tests: an ssh server in a network namespace, and hosts that reach it.
+"""A remote machine for tests: an ssh server in a network namespace, and hosts that reach it.
 
-Its files are this machine's, its network is not. Its own keys and its home stand in a test's
-folder, and the `ssh` that a test's programs find reads no configuration but the test's.
+It has the files of this machine and its own network. Its keys and its home are in the test's
+folder. Programs of the test find an `ssh` that reads only the test's configuration.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from requirements import skip
 SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
 PORT = 2222
 ALIAS = "the-far-one"
-"""The machine's name in the configuration, which nobody else knows."""
+"""The machine's name, which only the test's configuration has."""
 
 CONFIGURATION = """\
 Host {address} {ALIAS}
@@ -34,7 +34,7 @@ Host {address} {ALIAS}
     IdentityFile {folder}/key
     IdentitiesOnly yes
     UserKnownHostsFile {folder}/known
-# What people have in theirs, and what is not for our commands.
+# Options of users that must not affect the commands of perpacket.
 Host *
     ControlMaster auto
     ControlPersist 600
@@ -45,10 +45,10 @@ Host *
 
 @dataclass(frozen=True)
 class Far:
-    """The machine, and where programs run that reach it."""
+    """The remote machine, and a host that reaches it."""
 
     target: str
-    """How `ssh` is told of it."""
+    """Its address for `ssh`."""
     folder: Path
     """Its `home` and `temporary` files, and the keys `key`, `known` and `authorized`."""
     near: contract.Host
@@ -56,11 +56,11 @@ class Far:
 
     @property
     def temporary(self) -> Path:
-        """Where temporary files are there."""
+        """The folder of its temporary files."""
         return self.folder / "temporary"
 
     def python(self, script: str, *words: str) -> contract.Completed:
-        """Run a script that finds our packages and tests, and the machine."""
+        """Run a script on the near host; it can import perpacket and these tests."""
         given = [f"{name}={value}" for name, value in self.environment.items()]
         command = ["env", *given, sys.executable, "-c", script, *words]
         return self.near.run(command, timeout_s=PATIENCE_S)
@@ -68,7 +68,7 @@ class Far:
 
 @contextmanager
 def far_machine(folder: Path, settings: Sequence[str] = ()) -> Iterator[Far]:
-    """A machine with these settings of sshd_config(5); skips the test where none can be."""
+    """A machine with these settings of sshd_config(5); skips the test if it cannot be made."""
     if not Path(SSHD).exists() or shutil.which("ssh-keygen") is None:
         skip("sshd", "OpenSSH's server is not installed")
     try:
@@ -85,7 +85,7 @@ def far_machine(folder: Path, settings: Sequence[str] = ()) -> Iterator[Far]:
             *("-o", f"HostKey={folder}/host", "-o", f"AuthorizedKeysFile={folder}/authorized"),
             *("-o", "PasswordAuthentication=no", "-o", "StrictModes=no", "-o", "UsePAM=no"),
             *("-o", "PermitRootLogin=yes"),
-            # What is put on the machine stays in the test's folder.
+            # Files on the remote machine are in the test's folder.
             *("-o", f"SetEnv=HOME={folder}/home TMPDIR={folder}/temporary"),
             *(word for setting in settings for word in ("-o", setting)),
         ]

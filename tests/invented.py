@@ -1,7 +1,4 @@
-"""A study whose runs are invented, and the page that its report is, taken apart.
-
-What a report must do does not depend on a simulator.
-"""
+"""A study with invented runs, and a parser of its report, for tests without a simulator."""
 
 from __future__ import annotations
 
@@ -33,7 +30,7 @@ HOSTILE = "<script>alert('x')</script> & \"more\""
 
 @dataclass(frozen=True)
 class InventedRun:
-    """A run whose rate is the table's, times what its seed does to every point alike."""
+    """A run with the rate of the table, scaled by the seed equally at every point."""
 
     point: Point
     seed: int
@@ -163,7 +160,7 @@ class Element:
 
 @dataclass
 class Outline(HTMLParser):
-    """The elements of a page in order, each with its own text and that of what it holds."""
+    """The elements of a page in order, each with its text and the text of its descendants."""
 
     elements: list[Element] = field(default_factory=list)
     open: list[Element] = field(default_factory=list)

@@ -1,8 +1,8 @@
-"""A process that runs or resumes a study in children, which a test kills.
+"""Runs or resumes a study in child processes, which a test kills.
 
-It imports once and forks for each line of its input, the directory of a run: a child that imports
-for itself would spend most of its life on that, and be killed there. It answers with the child's
-process id and, once the child has ended, with its wait status. `python killed.py STUDY`.
+Each line of its input is the directory of a run, for which it forks a child. A child that imported
+perpacket would usually be killed during the import, so this process imports it once. It prints the
+child's process id and, after the child's end, its wait status. `python killed.py STUDY`.
 """
 
 from __future__ import annotations
@@ -13,22 +13,23 @@ from pathlib import Path
 
 from perpacket.run import start
 from perpacket.run.directory import CONFIGURATION, RunDirectory
+from perpacket.run.threads import ThreadExecutor
 from perpacket.study import load
 
 WORKERS = 2
 
 
 def run_or_resume(study: Path, path: Path) -> None:
-    """Begin the study in `path`, or go on with it where it was begun."""
+    """Begin the study in `path`, or resume it."""
     if (path / CONFIGURATION).exists():
         directory = RunDirectory.open(path)
-        start.resume(directory.study(), directory, workers=WORKERS)
+        start.resume(directory.study(), directory, executor=ThreadExecutor(WORKERS))
     else:
-        start.run(load.load(study), path, workers=WORKERS)
+        start.run(load.load(study), path, executor=ThreadExecutor(WORKERS))
 
 
 def main() -> None:
-    """Answer until the input ends."""
+    """Run a child for each line of the input."""
     study = Path(sys.argv[1])
     for line in sys.stdin:
         child = os.fork()

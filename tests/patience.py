@@ -1,4 +1,4 @@
-"""Time limits of tests, which only end a hang: no test fails because a machine is busy."""
+"""Long time limits for tests, which only end a hang: no test fails because the machine is busy."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ DEADLINES = (
 
 
 def be_patient(setattr_of: Callable[[object, str, object], None]) -> None:
-    """Raise the time limits: on a busy machine a program starts in seconds."""
+    """Raise the time limits, because a program may take seconds to start on a busy machine."""
     for place in DEADLINES:
         module, _, name = place.rpartition(".")
         # Import by name, because `hosts.machines` is a function too.
         setattr_of(importlib.import_module(f"perpacket.{module}"), name, PATIENCE_S)
 
 
-def eventually(what: Callable[[], bool], timeout_s: float = PATIENCE_S) -> bool:
-    """Whether `what` becomes true within the time limit."""
+def eventually(condition: Callable[[], bool], timeout_s: float = PATIENCE_S) -> bool:
+    """Whether the condition becomes true within the time limit."""
     end_s = time.monotonic() + timeout_s
-    while not what():
+    while not condition():
         if time.monotonic() > end_s:
             return False
         time.sleep(0.02)

@@ -1,4 +1,4 @@
-"""Whether the machine was quiet enough to judge a number, and how often it has to be wrong."""
+"""Decides whether the machine was quiet enough to judge a measured number."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from perpacket.run.directory import RunDirectory
 from requirements import DISTURBED, skip
 
 OTHERS_MOST = 0.2
-"""Processors that programs of others may take."""
+"""The number of processors that other programs may use."""
 
 STEAL_MOST = 0.01
-"""Share of the processors' time that the machine below may give to others."""
+"""The share of processor time that the hypervisor may give to other machines."""
 
 TRIES = 3
-"""How often a number is measured before it is called wrong.
+"""The number of measurements before a number counts as wrong.
 
-Chance and a busy machine may spoil one time, a mistake in the program spoils each.
+Chance and a busy machine may affect one measurement, a mistake in the program affects all.
 """
 
 KERNEL_THREADS = 2
-"""Number of the process that is the parent of the kernel's own."""
+"""The process id of the parent of all kernel threads."""
 
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True)
 class Process:
-    """One process as /proc/PID/stat tells of it."""
+    """The facts of /proc/PID/stat about a process."""
 
     parent: int
     cpu_s: float
@@ -49,11 +49,11 @@ def processor_ticks() -> list[int]:
 
 
 def all_processes() -> dict[int, Process]:
-    """Every process there is now."""
+    """Every process that exists now."""
     found = {}
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            # The name in parentheses may hold anything; the state is the first field after it.
+            # The name in parentheses may contain any character; the state follows it.
             text = (folder / "stat").read_text(encoding="utf-8", errors="replace")
             fields = text.rpartition(")")[2].split()
             cpu_s = (int(fields[11]) + int(fields[12])) * TICK_S
@@ -62,20 +62,20 @@ def all_processes() -> dict[int, Process]:
 
 
 @dataclass(frozen=True)
-class Look:
-    """What the kernel has counted up to a moment."""
+class Snapshot:
+    """The kernel's counts at a moment."""
 
     at_s: float = field(default_factory=time.monotonic)
     processors: list[int] = field(default_factory=processor_ticks)
     processes: dict[int, Process] = field(default_factory=all_processes)
 
     def disturbance(self) -> str:
-        """What disturbed the time since this look; empty where nothing did."""
-        now = Look()
+        """The cause of a disturbance since this snapshot; empty without one."""
+        now = Snapshot()
         passed = [end - begin for begin, end in zip(self.processors, now.processors, strict=True)]
         steal = passed[7] / max(sum(passed[:8]), 1)
         if steal > STEAL_MOST:
-            return f"the machine below took {steal:.0%} of the processors' time"
+            return f"the hypervisor gave {steal:.0%} of the processor time to others"
         others = sum(
             process.cpu_s - (known.cpu_s if known else 0)
             for pid, process in now.processes.items()
@@ -85,12 +85,12 @@ class Look:
         )
         others /= now.at_s - self.at_s
         if others > OTHERS_MOST:
-            return f"other programs took {others:.2f} processors"
+            return f"other programs used {others:.2f} processors"
         return ""
 
 
 def is_ours(pid: int, processes: dict[int, Process]) -> bool:
-    """Whether a process is this one, descends from it, or is the kernel's."""
+    """Whether a process is this one, its descendant, or a kernel thread."""
     seen = set()
     while pid in processes and pid not in seen:
         if pid in (os.getpid(), KERNEL_THREADS):
@@ -101,21 +101,21 @@ def is_ours(pid: int, processes: dict[int, Process]) -> bool:
 
 
 def judge(measure: Callable[[], str]) -> None:
-    """Measure until a number is right: until nothing is told of it.
+    """Measure until `measure` returns no problem, at most `TRIES` times.
 
-    Skips where something disturbed the machine meanwhile; `measure` skips where it saw too little.
+    Skips the test if something disturbed the machine meanwhile.
     """
-    wrong = []
+    problems = []
     for _ in range(TRIES):
-        before = Look()
-        told = measure()
-        if not told:
+        before = Snapshot()
+        problem = measure()
+        if not problem:
             return
         if disturbance := before.disturbance():
-            skip(DISTURBED, f"{told}: {disturbance}")
-        print(f"wrong: {told}")
-        wrong.append(told)
-    pytest.fail(f"wrong each time: {'; '.join(wrong)}")
+            skip(DISTURBED, f"{problem}: {disturbance}")
+        print(f"wrong: {problem}")
+        problems.append(problem)
+    pytest.fail(f"wrong each time: {'; '.join(problems)}")
 
 
 STARVED = "|".join(
@@ -127,14 +127,14 @@ STARVED = "|".join(
         "no client received anything",
     )
 )
-"""Why a run can fail on a machine whose processors are given to others for seconds."""
+"""The errors of a run on a machine that loses its processors for seconds."""
 
-began: list[Look] = []
-"""What the kernel had counted when the running test began; `conftest.py` sets it for live tests."""
+began: list[Snapshot] = []
+"""A snapshot at the start of the running test; `conftest.py` sets it for live tests."""
 
 
 def skip_or_fail(problem: str) -> NoReturn:
-    """Skip the test where something disturbed the machine since it began; fail it elsewhere."""
+    """Skip the test if something disturbed the machine since it began, else fail it."""
     disturbance = began[-1].disturbance() if began else ""
     if disturbance:
         skip(DISTURBED, f"{problem}: {disturbance}")
@@ -142,7 +142,7 @@ def skip_or_fail(problem: str) -> NoReturn:
 
 
 def skip_if_disturbed(directory: RunDirectory) -> None:
-    """Skip the test where its runs starved and something disturbed the machine meanwhile."""
+    """Skip the test if its runs got no processor and something disturbed the machine."""
     reasons = [failure.reason for failure in directory.failures()]
     if reasons and all(re.search(STARVED, reason) for reason in reasons):
         skip_or_fail(reasons[0])

@@ -1,4 +1,4 @@
-"""What tests need of the machine: a missing capability skips a test, or fails it where required.
+"""The capabilities that tests need: a missing one skips a test, or fails it if it is required.
 
 `PERPACKET_REQUIRE=perf,netns` lists capabilities that the machine must have: a test that lacks one
 of them fails. `PERPACKET_SKIPS=FILE` collects a line for each skipped test. A skip for any other
@@ -19,23 +19,24 @@ CAPABILITIES = frozenset(
         "browser",  # Chromium and its driver
         "cgroup",  # control groups can be made
         "netns",  # network namespaces, and iproute2's `ip` for those that call it
-        "peers",  # programs of others that servers and clients are compared with
+        "peers",  # other servers and clients, for comparison
         "perf",  # whole processors can be profiled
-        "processors",  # processors 0 and 1 are ours
+        "processors",  # this process may use processors 0 and 1
+        "qemu",  # QEMU, the plugin, and a kernel for the emulated machine
         "root",  # the tests run as root
         "sshd",  # OpenSSH's server can be started
         "traces",  # the published logs
     }
 )
-"""What `PERPACKET_REQUIRE` may name for the Python tests."""
+"""The names that `PERPACKET_REQUIRE` accepts for the Python tests."""
 
 DISTURBED = "disturbed"
-"""What a test skips for when the machine was disturbed while it measured. No machine can promise to
-be quiet, so it cannot be required."""
+"""The reason of a skip when something disturbed the machine during a measurement. It cannot be
+required, because no machine is always quiet."""
 
 
 def skip(capability: str, reason: object) -> NoReturn:
-    """Skip the running test for lack of a capability; fail it where that is required."""
+    """Skip the running test, because a capability is missing; fail it if that is required."""
     assert capability in CAPABILITIES | {DISTURBED}, f"{capability}: name it in {__name__}"
     if capability in os.environ.get("PERPACKET_REQUIRE", "").split(","):
         pytest.fail(f"{capability} is required here (PERPACKET_REQUIRE), but: {reason}")
@@ -43,7 +44,7 @@ def skip(capability: str, reason: object) -> NoReturn:
 
 
 def record_skip(test: str, reason: str) -> None:
-    """Add a skipped test to the file that `PERPACKET_SKIPS` names, where it does."""
+    """Add a skipped test to the file in `PERPACKET_SKIPS`, if there is one."""
     if path := os.environ.get("PERPACKET_SKIPS"):
         capability, _, rest = reason.partition(": ")
         with Path(path).open("a", encoding="utf-8") as file:
@@ -51,5 +52,5 @@ def record_skip(test: str, reason: str) -> None:
 
 
 def is_known(reason: str) -> bool:
-    """Whether the reason of a skip begins with something that a machine can lack."""
+    """Whether the reason of a skip begins with a capability."""
     return reason.partition(": ")[0] in CAPABILITIES | {DISTURBED}

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,7 @@ from perpacket.advise import (
     catalogue,
     expression,
     facts,
+    listening,
     observation,
     of_run,
     servers,
@@ -198,7 +201,7 @@ def test_a_bound_is_the_removable_part_and_its_gain_is_that_of_laws() -> None:
     assert bound.share.low < bound.share.value < bound.share.high
 
 
-def test_a_file_that_is_no_profile_is_an_error(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_profile_is_an_error(tmp_path: Path) -> None:
     from perpacket.advise.profile import read
 
     file = tmp_path / "x.json"
@@ -279,7 +282,7 @@ def test_the_document_has_a_schema_and_every_change() -> None:
     assert names == set(CHANGES)
 
 
-def test_without_perf_nothing_is_said_of_layers() -> None:
+def test_without_perf_advice_reports_no_layers() -> None:
     profile = Profile({**document(), "backend": "accounts"})
     with pytest.raises(NotReadable, match="perf is not permitted"):
         profile.cells(["other"])
@@ -290,7 +293,7 @@ def test_without_perf_nothing_is_said_of_layers() -> None:
 # Servers.
 
 
-def test_nginx_options_are_those_of_the_costliest_place(tmp_path: Path) -> None:
+def test_nginx_options_are_those_of_the_most_expensive_location(tmp_path: Path) -> None:
     (tmp_path / "nginx.conf").write_text(NGINX)
     (tmp_path / "types.conf").write_text('types { text/html html; } tcp_nopush "on";')
     found = servers.nginx_options(list(servers.read(str(tmp_path / "nginx.conf"))), cpus=4)
@@ -321,7 +324,7 @@ def test_a_process_that_does_not_exist_is_an_error() -> None:
         observation.observe(0.5, 2**22 + 1, "")
 
 
-def test_an_unknown_interface_is_an_error_that_lists_those_there_are() -> None:
+def test_an_unknown_interface_is_an_error_that_lists_the_interfaces() -> None:
     with pytest.raises(ConfigurationError, match="no such interface") as error:
         observation.around(Profile(document()), None, "nosuch0")
     assert "lo" in error.value.hint
@@ -427,7 +430,7 @@ def site(tmp_path: Path) -> Path:
 
 
 @pytest.mark.live
-@pytest.mark.slow
+@pytest.mark.full
 def test_segmentation_that_is_off_is_first_under_bulk_sending(bed: Bed, programs: str) -> None:
     off = ("tx-tcp-segmentation", "tx-generic-segmentation")
     for name in off:
@@ -441,7 +444,7 @@ def test_segmentation_that_is_off_is_first_under_bulk_sending(bed: Bed, programs
 
 
 @pytest.mark.live
-@pytest.mark.slow
+@pytest.mark.full
 def test_200_rules_in_the_path_are_first(bed: Bed, programs: str, site: Path) -> None:
     settings.open({"kind": "nft-rules"}, bed.place).write("200")
     listen = f"{SERVER}:7002"
@@ -454,7 +457,7 @@ def test_200_rules_in_the_path_are_first(bed: Bed, programs: str, site: Path) ->
 
 
 @pytest.mark.live
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_access_log_of_nginx_is_first_with_small_files(
     bed: Bed, programs: str, site: Path
 ) -> None:
@@ -569,6 +572,25 @@ def test_a_trial_that_fails_does_not_end_the_demo() -> None:
     report = advise(seen(server=server), {"io-uring": CHANGES["io-uring"]})
     assert report.to_try is not None
     assert demo_advice.tried(report, 2**22 + 1, "http://127.0.0.1:1/") is None
+
+
+# The command.
+
+
+def test_the_command_has_the_url_at_which_the_server_listens() -> None:
+    server = servers.Server(servers.NGINX, 1, ("nginx",))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        assert (ip_address("127.0.0.1"), port) in set(listening.listening([os.getpid()]))
+        found = listening.url(server, [os.getpid()], None, own_namespace=True)
+    assert found.startswith("http://127.0.0.1:")
+    assert not listening.url(server, [], None, own_namespace=True)
+
+
+def test_addresses_are_read_as_the_kernel_prints_them() -> None:
+    assert listening.address_of("00000000").is_unspecified
+    assert str(listening.address_of("0100007F")) == "127.0.0.1"
+    assert str(listening.address_of("00000000000000000000000001000000")) == "::1"
 
 
 # Runs.

@@ -14,13 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from perpacket.analysis.agreement.handoff import FEEDING
+from perpacket.analysis.agreement.handoff import INPUT_CONNECTIONS
 from perpacket.analysis.analysis import analyze
 from perpacket.analysis.methods import (
     Agreement,
     MethodComparison,
     MethodValue,
-    compare_methods,
 )
 from perpacket.cli import app
 from perpacket.errors import MachineLacks
@@ -197,7 +196,7 @@ def test_a_method_that_departs_from_a_model_differs_by_that_amount_with_the_viol
     assert row.difference is not None
     assert row.difference.value == pytest.approx(100 - 100 / GROWTH)
     assert row.verdict_text == "differ by +9.1 points"
-    assert "it costs +10.0 % at 512" in row.assumption
+    assert "it changes by +10.0 % at 512" in row.assumption
 
     row = contrasts["4,096 connections on the NIC", "simulated", "LAWS"]
     # gamma = 2/3 of a stack share of 0.6; 30 us of the NIC for 24 us of the host.
@@ -209,16 +208,16 @@ def test_a_method_that_departs_from_a_model_differs_by_that_amount_with_the_viol
 
     row = contrasts["files of 509 B", "measured", "simulated"]
     assert row.verdict is Agreement.DIFFER
-    assert row.assumption.startswith("that nothing but the server and its stack takes time")
+    assert row.assumption.startswith("that only the server and its stack use the processor")
     assert any("the clients were nearly busy" in warning for warning in row.warnings)
 
 
 def test_the_inputs_of_a_model_are_not_compared_with_it(
     contrasts: Mapping[tuple[str, str, str], MethodComparison],
 ) -> None:
-    fed = f"{FEEDING} connections on the NIC"
-    assert (fed, "simulated", "LAWS") in contrasts
-    assert (fed, "simulated", "partial handoff") not in contrasts
+    inputs = f"{INPUT_CONNECTIONS} connections on the NIC"
+    assert (inputs, "simulated", "LAWS") in contrasts
+    assert (inputs, "simulated", "partial handoff") not in contrasts
     ends = [pair for pair in contrasts if pair[2].startswith("line") and "4,096" not in pair[0]]
     assert ends == []
 
@@ -310,7 +309,7 @@ def test_an_option_of_simulations_applies_to_the_simulated_points(
 ) -> None:
     status = app.run(["study", "run", "agreement", "--seeds", "2", "--output", str(tmp_path / "r")])
     assert status == 2
-    assert "--seeds: that is for simulated" in capfd.readouterr().err
+    assert "--seeds: it is an option of simulated" in capfd.readouterr().err
 
 
 def test_verdicts_follow_from_the_intervals() -> None:
@@ -319,7 +318,7 @@ def test_verdicts_follow_from_the_intervals() -> None:
             MethodValue(name, name, dict(enumerate(values)))
             for name, values in (("a", first), (runs, second))
         ]
-        return compare_methods("q", "t", "s", 1.0, sides[0], sides[1], "why").verdict
+        return MethodComparison("q", "t", "s", 1.0, sides[0], sides[1], "why").verdict
 
     assert verdict([10, 11, 12], [10.5, 11, 11.5]) is Agreement.AGREE
     assert verdict([10, 11, 12], [20, 21, 22]) is Agreement.DIFFER

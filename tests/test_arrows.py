@@ -16,6 +16,8 @@ CRATES: dict[str, set[str]] = {
     "workload": set(),
     "memory": set(),
     "simulate": {"cost", "workload", "memory"},
+    "emulate": {"cost", "memory"},
+    "emulate-plugin": {"cost", "emulate", "memory"},
     "linux": set(),
     "profiler": {"cost", "linux"},
     "timers": set(),
@@ -27,8 +29,11 @@ CRATES: dict[str, set[str]] = {
     "microbench": {"linux", "memory"},
     "requirements": set(),
     "router": {"linux"},
-    "agent": {"linux", "profiler", "serve", "load", "link", "media", "microbench", "router"},
-    "python": {"simulate", "workload"},
+    "agent": {
+        *("cost", "http", "linux", "profiler", "serve", "load", "link", "media", "microbench"),
+        "router",
+    },
+    "python": {"emulate", "simulate", "workload"},
 }
 """What each Rust crate may depend on, of our own; tests of each may use `requirements`."""
 
@@ -40,18 +45,20 @@ PACKAGES: dict[str, set[str]] = {
     "_core": set(),
     "simulation": {"_core", "errors"},
     "traces": {"simulation"},
-    "models": {"analysis", "errors"},
+    "models": {"analysis", "errors", "study"},
     "study": {"errors"},
     "run": {"__init__", "analysis", "errors", "simulation", "study", "whole_file"},
-    "measure": {"__init__", "errors", "study", "traces"},
-    "machine": {"errors", "measure"},
+    "measure": {"__init__", "errors", "study", "traces", "whole_file"},
+    "executables": set(),
+    "machine": {"emulate", "errors", "executables", "measure"},
+    "emulate": {"analysis", "errors", "executables", "measure", "simulation", "study"},
     "analysis": {"errors", "models", "run", "study"},
     "advise": {"analysis", "errors", "machine", "measure", "models", "study", "whole_file"},
     "show": {"__init__", "advise", "analysis", "errors", "models", "study", "whole_file"},
     "demo": {"advise", "analysis", "errors", "machine", "measure", "run", "show", "study"},
     "cli": {
-        *("__init__", "advise", "analysis", "demo", "errors", "machine", "measure", "models"),
-        *("run", "show", "simulation", "study", "traces"),
+        *("__init__", "advise", "analysis", "demo", "emulate", "errors", "machine", "measure"),
+        *("models", "run", "show", "simulation", "study", "traces"),
     },
 }
 """What each module or package of `perpacket` may import, of our own: nobody imports `cli`.
@@ -79,8 +86,32 @@ def test_a_crate_depends_on_those_below_it_alone(manifest: Path) -> None:
     assert own_crates(manifest) <= CRATES[crate]
 
 
+GPL = "emulate-plugin"
+"""The only crate under another licence: QEMU loads it, and no other crate may depend on it."""
+
+
+def test_no_crate_depends_on_the_one_under_the_gpl() -> None:
+    manifests = ROOT.glob("crates/*/Cargo.toml")
+    licences = {file.parent.name: tomllib.loads(file.read_text())["package"] for file in manifests}
+    own = {name for name, package in licences.items() if "workspace" not in package["license"]}
+    assert own == {GPL}
+    assert licences[GPL]["license"] == "GPL-2.0-or-later"
+    assert (ROOT / "crates" / GPL / "LICENSE").is_file()
+    assert not [name for name, below in CRATES.items() if GPL in below]
+
+
+UNSAFE = {"emulate-plugin", "linux"}
+"""The crates with unsafe code: kernel interfaces without a safe wrapper, and QEMU's C callbacks."""
+
+
+@pytest.mark.parametrize("manifest", sorted(ROOT.glob("crates/*/Cargo.toml")), ids=str)
+def test_unsafe_code_is_in_the_two_crates_for_it(manifest: Path) -> None:
+    has_lints_of_its_own = "workspace" not in tomllib.loads(manifest.read_text()).get("lints", {})
+    assert has_lints_of_its_own == (manifest.parent.name in UNSAFE)
+
+
 PURE = [
-    *("cost/src", "workload/src", "memory/src", "simulate/src"),
+    *("cost/src", "workload/src", "memory/src", "simulate/src", "emulate/src"),
     *("media/src/wire", "timers/src", "http/src"),
 ]
 """Folders of `crates/` that receive time, randomness and input from their callers."""

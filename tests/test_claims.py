@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from perpacket.analysis import contests
+from perpacket.analysis.changes import NOT_DISTINGUISHABLE
 from perpacket.analysis.estimates import Estimates
-from perpacket.analysis.findings import NOT_DISTINGUISHABLE, change_text
+from perpacket.analysis.findings import change_text
 from perpacket.analysis.published import Verdict, judge
 from perpacket.analysis.run_comparison import Sides, read_rule
 from perpacket.study.contest import Contest
@@ -97,13 +98,13 @@ def lead_is_claimed(difference: float) -> Callable[[random.Random], bool]:
 
 
 def gate_fails(difference: float, rule: str) -> Callable[[random.Random], bool]:
-    asked = read_rule(rule)
+    commands = read_rule(rule)
 
     def claims(chance: random.Random) -> bool:
         sides = runs(chance, {"a": RATE}), runs(chance, {"a": RATE * (1 + difference)})
         ratio = Sides(sides, 0.95, in_time_order=True).ratio("a", "requests_per_s")
         assert ratio is not None
-        return asked.is_certain(ratio)
+        return commands.is_certain(ratio)
 
     return claims
 
@@ -138,12 +139,12 @@ FOUND = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_difference_that_is_not_there_is_claimed_at_most_at_the_nominal_rate(kind: str) -> None:
+def test_false_claims_have_at_most_the_nominal_rate(kind: str) -> None:
     assert share(KINDS[kind](0.0), seed=1) <= ALLOWED
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_difference_that_is_there_is_found(kind: str) -> None:
+def test_a_real_difference_is_found(kind: str) -> None:
     small, large = FOUND[kind]
     assert share(KINDS[kind](0.03), seed=2) >= small
     assert share(KINDS[kind](0.1), seed=3) >= large

@@ -101,7 +101,7 @@ def test_every_verb_has_format_quiet_and_help_with_an_example(
     assert done.err == ""
 
 
-def test_json_is_the_text_of_the_core_and_nothing_else(perpacket: CommandLine) -> None:
+def test_json_is_only_the_text_of_the_simulator(perpacket: CommandLine) -> None:
     done = perpacket("simulate", "W-1024-P-N-FCFS-400", "--seed", "3", "--format", "json")
     result = json.loads(done.out)
     assert (done.status, done.err) == (0, "")
@@ -109,7 +109,7 @@ def test_json_is_the_text_of_the_core_and_nothing_else(perpacket: CommandLine) -
     assert list(result)[:5] == ["schema", "configuration", "seed", "simulated_s", "wall_s"]
 
 
-def test_the_table_names_quantities_with_units_and_marks_what_has_no_meaning(
+def test_the_table_names_quantities_with_units_and_marks_missing_values(
     perpacket: CommandLine,
 ) -> None:
     done = perpacket("simulate", "bulk")
@@ -165,12 +165,16 @@ def test_show_config_prints_value_unit_and_source_of_every_parameter(
         (["simulate", "bulk", "--seed", "-1"], "--seed", "--help"),
         (["simulate", "bulk", "--seed", str(2**64)], "--seed", "--help"),
         (["trace", "synthesize", "w.log", "--seed", str(2**64)], "--seed", "--help"),
-        (["simulate", "bulk", "--timeline", "d.csv"], "--timeline d.csv: is a directory", "name a"),
+        (
+            ["simulate", "bulk", "--timeline", "d.csv"],
+            "--timeline d.csv: is a directory",
+            "use a file in it",
+        ),
         (["demo", "--output", "no/x.html"], "--output no/x.html: there is no folder", "make the"),
-        (["demo", "--charts", "f/x"], "--charts f/x: ", "name a folder"),
-        (["demo", "--output", "f/x.html"], "f is not a folder", "name a file in a folder"),
-        (["study", "report", ".", "--output", "d.csv"], "--output d.csv: is a directory", "name"),
-        (["study", "report", ".", "--charts", "f/x"], "--charts f/x: ", "name a folder"),
+        (["demo", "--charts", "f/x"], "--charts f/x: ", "use a folder"),
+        (["demo", "--output", "f/x.html"], "f is not a folder", "use a folder"),
+        (["study", "report", ".", "--output", "d.csv"], "--output d.csv: is a directory", "in it"),
+        (["study", "report", ".", "--charts", "f/x"], "--charts f/x: ", "use a folder"),
         (["study", "run", "osdi06", "--workers", "0"], "--workers", "--help"),
         (["study", "run", "nothing"], "no study 'nothing'", "osdi06"),
         (
@@ -204,7 +208,7 @@ def test_a_users_mistake_is_named_with_a_hint_and_exits_with_2(
     assert {entry.name for entry in tmp_path.iterdir()} == {"d.csv", "f"}
 
 
-def test_a_folder_that_cannot_be_written_to_is_noticed_before_the_work(
+def test_an_unwritable_folder_is_an_error_before_the_work(
     perpacket: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.access", lambda *_: False)  # the superuser may write everywhere
@@ -248,7 +252,7 @@ def test_an_empty_trace_exits_with_2_naming_file_and_offset(
     assert "empty.log: offset 0: the file is empty" in done.err
 
 
-def test_a_trace_is_summed_up_with_its_first_rejects_on_standard_error(
+def test_a_trace_is_summarized_with_its_first_rejects_on_standard_error(
     perpacket: CommandLine, tmp_path: Path
 ) -> None:
     file = tmp_path / "torn.clf"
@@ -267,7 +271,7 @@ def test_a_trace_is_summed_up_with_its_first_rejects_on_standard_error(
     assert "torn.clf: offset 0: the file is empty" in empty.err
 
 
-def test_traces_are_converted_and_made_as_asked(perpacket: CommandLine) -> None:
+def test_traces_are_converted_and_synthesized_by_the_options(perpacket: CommandLine) -> None:
     done = perpacket(*split("trace convert a.log b.bin.gz --to world-cup --format json"))
     arrived = json.loads(done.out)["arguments"]
     assert arrived == ["a.log", "b.bin.gz", "world-cup", None, None, None]
@@ -280,12 +284,10 @@ def test_packets_that_do_not_balance_exit_with_1_after_the_data(perpacket: Comma
     done = perpacket("simulate", "bulk", "--set", "break.conservation=1", "--format", "json")
     assert done.status == 1
     assert json.loads(done.out)["conserved"] is False
-    assert "bulk, seed 1: packets" in done.err
+    assert "bulk, seed 1: the packets" in done.err
 
 
-def test_a_panic_of_the_core_is_our_fault_and_exits_with_4(
-    perpacket: CommandLine, tmp_path: Path
-) -> None:
+def test_a_panic_of_the_simulator_exits_with_4(perpacket: CommandLine, tmp_path: Path) -> None:
     done = perpacket("simulate", "bulk", "--set", "break.run=1")
     assert (done.status, done.out) == (4, "")
     assert "the simulator failed: index out of bounds" in done.err
@@ -297,7 +299,7 @@ def test_a_panic_of_the_core_is_our_fault_and_exits_with_4(
     assert "point W-0-N-N-FCFS-400, seed 1: the simulator failed" in done.err
 
 
-def test_an_unexpected_error_shows_where_it_arose_and_exits_with_4(
+def test_an_unexpected_error_has_a_traceback_and_exits_with_4(
     perpacket: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("perpacket.study.library.names", lambda: 1 / 0)
@@ -340,7 +342,7 @@ def test_a_study_runs_reports_and_compares_with_the_paper(
     )
     found = json.loads(done.out)
     assert done.status == 0
-    assert (found["observations"], found["missing"]) == (70, 0)
+    assert (found["observations"], found["missing"]) == (84, 0)
     assert (path / "report.html").is_file()
     row = next(row for row in found["comparisons"] if row["figure"] == "osdi06/51-P4-rate")
     assert row["published"]["value"] == 12917
@@ -446,7 +448,7 @@ def wait_until(process: subprocess.Popen[str], happened: Callable[[], bool]) -> 
 
 
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGKILL])
-def test_a_study_stopped_by_any_means_is_resumed_to_the_same_results(
+def test_a_study_stopped_in_any_way_resumes_to_the_same_results(
     perpacket: CommandLine, tmp_path: Path, stop: signal.Signals
 ) -> None:
     whole, path = tmp_path / "whole", tmp_path / "stopped"
@@ -454,19 +456,19 @@ def test_a_study_stopped_by_any_means_is_resumed_to_the_same_results(
     process = start_study(path)
     process.send_signal(stop)
     out, err = process.communicate(timeout=PATIENCE_S)
-    kept = observation_results(path)
-    assert len(kept) == 5
+    stored = observation_results(path)
+    assert len(stored) == 5
     assert out == ""
     if stop is signal.SIGINT:
         assert process.returncode == 130
-        assert f"{len(kept)} of 70 observations are kept" in err
+        assert f"{len(stored)} of 84 observations are in" in err
         assert f"perpacket study resume {path}" in err
     done = perpacket("study", "resume", str(path), "--format", "json")
     assert json.loads(done.out)["missing"] == 0
-    assert f"{70 - len(kept)} observations were missing" in done.err
+    assert f"{84 - len(stored)} new observations" in done.err
     assert observation_results(path) == observation_results(whole)
     again = perpacket("study", "resume", str(path), "--format", "json")
-    assert f"{path} was complete: nothing was run" in again.err
+    assert f"{path} was complete: there was no run" in again.err
 
 
 def test_ctrl_c_ends_a_single_simulation_with_130(tmp_path: Path) -> None:
@@ -484,7 +486,7 @@ def test_ctrl_c_ends_a_single_simulation_with_130(tmp_path: Path) -> None:
     assert err == "error: interrupted\n"
 
 
-def test_progress_is_silent_when_standard_error_is_no_terminal() -> None:
+def test_there_is_no_progress_when_standard_error_is_not_a_terminal() -> None:
     done = subprocess.run(
         [sys.executable, str(FAKE), "simulate", "bulk", "--format", "json"],
         env=os.environ | {RUN_S: "0.3"},
@@ -497,20 +499,20 @@ def test_progress_is_silent_when_standard_error_is_no_terminal() -> None:
     assert json.loads(done.stdout)["schema"] == 1
 
 
-def test_sigterm_keeps_what_is_finished_and_exits_with_143(
+def test_after_sigterm_finished_runs_are_stored_and_the_exit_status_is_143(
     perpacket: CommandLine, tmp_path: Path
 ) -> None:
     path = tmp_path / "stopped"
     process = start_study(path)
     process.send_signal(signal.SIGTERM)
     out, err = process.communicate(timeout=PATIENCE_S)
-    kept = len(observation_results(path))
+    stored = len(observation_results(path))
     assert (process.returncode, out) == (143, "")
-    assert f"{kept} of 70 observations are kept" in err
+    assert f"{stored} of 84 observations are in" in err
     assert f"perpacket study resume {path}" in err
 
 
-def test_a_second_sigterm_does_not_interrupt_the_end_that_the_first_began() -> None:
+def test_a_second_sigterm_does_not_interrupt_the_clean_up() -> None:
     before = signal.getsignal(signal.SIGTERM)
     with termination.interrupt_on_sigterm() as request:
         with pytest.raises(KeyboardInterrupt):
@@ -552,3 +554,12 @@ def test_a_terminated_fork_ends_without_a_message() -> None:
         _, status = os.waitpid(child, 0)
     assert os.WTERMSIG(status) == signal.SIGTERM
     assert not request.is_requested
+
+
+def test_an_explanation_is_printed_by_operation_and_queue(perpacket: CommandLine) -> None:
+    done = perpacket("simulate", "W-0-N-N-FCFS-400", "--explain", "--quiet")
+    assert done.status == 0
+    for text in ("tcp.input", "lookup", "host: kernel jobs", "a request"):
+        assert text in done.out
+    done = perpacket("simulate", "W-0-N-N-FCFS-400", "--explain", "--format", "json", "--quiet")
+    assert json.loads(done.out)["host"][0]["operation"] == "tcp.input"

@@ -26,9 +26,10 @@ from perpacket.errors import ConfigurationError, Interrupted, MachineLacks, RunF
 from perpacket.run import configuration_file, processes, start
 from perpacket.run.cluster import ClusterExecutor, WorkerCheck, perform
 from perpacket.run.directory import RunDirectory
-from perpacket.run.jobs import MOST_DEATHS, Finished, Job
-from perpacket.run.processes import ProcessExecutor
-from perpacket.run.simulated_runs import Progress, execute
+from perpacket.run.jobs import Finished, Job
+from perpacket.run.processes import MOST_DEATHS, ProcessExecutor
+from perpacket.run.progress import Progress
+from perpacket.run.simulated_runs import execute
 from perpacket.run.threads import ThreadExecutor
 from perpacket.study import library
 from perpacket.study.point import Point
@@ -68,7 +69,7 @@ def test_threads_and_processes_give_the_same_bytes(tmp_path: Path) -> None:
     assert processes.environment()["executor"] == {"kind": "processes", "workers": 2}
 
 
-def test_a_run_whose_process_dies_is_done_again(tmp_path: Path) -> None:
+def test_a_run_whose_process_dies_is_repeated(tmp_path: Path) -> None:
     runner = TravellingRunner(tmp_path, deadly_once="b-2")
     died = begin(tmp_path / "died", runner)
     assert execute(died, runner, executor=ProcessExecutor(2)) == len(POINTS) * len(SEEDS)
@@ -82,20 +83,22 @@ def test_a_run_that_kills_every_process_is_named_and_others_continue(tmp_path: P
     directory = begin(tmp_path / "run", runner)
     with pytest.raises(RunFailed, match="point a, seed 2") as caught:
         execute(directory, runner, executor=ProcessExecutor(1))
-    assert f"{MOST_DEATHS} processes died of it, the last one by SIGKILL" in str(caught.value)
+    assert f"{MOST_DEATHS} processes with this run died, the last one by SIGKILL" in str(
+        caught.value
+    )
     assert {row.seed for row in directory.read_observations()} == {1}
 
 
 def test_a_failure_in_a_process_is_reported_as_in_a_thread(tmp_path: Path) -> None:
-    said = []
+    reports = []
     for executor in (ThreadExecutor(1), ProcessExecutor(1)):
         runner = TravellingRunner(failing="c-1")
         directory = begin(tmp_path / type(executor).__name__, runner)
         with pytest.raises(RunFailed) as caught:
             execute(directory, runner, executor=executor)
-        said.append(str(caught.value))
+        reports.append(str(caught.value))
         assert len(directory.read_observations()) == 2
-    assert said == ["point c, seed 1: c-1 cannot be run"] * 2
+    assert reports == ["point c, seed 1: c-1 cannot be run"] * 2
 
 
 def test_ctrl_c_ends_the_processes_and_stores_finished_runs(tmp_path: Path) -> None:
@@ -107,12 +110,12 @@ def test_ctrl_c_ends_the_processes_and_stores_finished_runs(tmp_path: Path) -> N
         if state.finished >= 2:
             raise KeyboardInterrupt
 
-    with pytest.raises(Interrupted, match="of 9 observations are kept"):
+    with pytest.raises(Interrupted, match="of 9 observations are in"):
         execute(directory, runner, executor=executor, on_progress=interrupt)
     assert executor.active() == []
-    kept = len(directory.read_observations())
-    assert 2 <= kept < len(POINTS) * len(SEEDS)
-    assert start.resume(study(TravellingRunner()), directory) == 9 - kept
+    remaining = len(directory.read_observations())
+    assert 2 <= remaining < len(POINTS) * len(SEEDS)
+    assert start.resume(study(TravellingRunner()), directory) == 9 - remaining
 
 
 def test_a_job_is_pickled_and_another_version_rejects_it() -> None:
@@ -126,8 +129,8 @@ def test_a_job_is_pickled_and_another_version_rejects_it() -> None:
     assert pickle.loads(pickle.dumps(answer)).hint == answer.hint
 
 
-def test_a_measured_study_never_goes_through_a_cluster(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="one at a time on its own hosts"):
+def test_a_measured_study_never_runs_on_a_cluster(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="one point at a time on its own hosts"):
         start.run(
             library.find("breakdown"), tmp_path / "run", executor=ClusterExecutor("tcp://[::1]:1")
         )
@@ -240,7 +243,7 @@ def test_a_job_that_cannot_be_pickled_is_a_failed_job() -> None:
     assert isinstance(found[2], Outcome)
 
 
-def test_a_worker_that_closes_its_pipe_and_lives_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_living_worker_with_a_closed_pipe_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "STOPPING_S", 0.2)
     context = multiprocessing.get_context("spawn")
     ours, its = context.Pipe()
@@ -284,12 +287,12 @@ def test_a_remark_reports_the_wait_for_a_cluster_without_workers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("perpacket.run.cluster.CHECK_INTERVAL_S", 0.0)
-    told: list[str] = []
+    printed: list[str] = []
     worker_check = WorkerCheck(
-        ClusterExecutor("tcp://127.0.0.1:1", told.append), CountedWorkers(2, 0, 0, 1, 1)
+        ClusterExecutor("tcp://127.0.0.1:1", printed.append), CountedWorkers(2, 0, 0, 1, 1)
     )
     for _ in range(5):
         worker_check.check()
-    assert len(told) == 2
-    assert "has no worker left: waiting" in told[0]
-    assert told[1].endswith("has workers again")
+    assert len(printed) == 2
+    assert "has no worker left: waiting" in printed[0]
+    assert printed[1].endswith("has workers again")

@@ -96,7 +96,7 @@ def test_an_invalid_design_is_an_error(
         factorial.fraction(factors, generators)
 
 
-def test_responses_that_do_not_fit_the_design_are_refused() -> None:
+def test_responses_that_do_not_fit_the_design_are_errors() -> None:
     design = factorial.full(["A"])
     for responses in ([[1.0]], [[1.0], [1.0, 2.0]], [[1.0], [math.nan]]):
         with pytest.raises(StatisticsError):

@@ -22,6 +22,7 @@ from perpacket.analysis.analysis import analyze
 from perpacket.errors import ConfigurationError, CorruptObservation
 from perpacket.run import start, table_file
 from perpacket.run.directory import RunDirectory
+from perpacket.run.threads import ThreadExecutor
 from perpacket.study import load
 
 STUDY = """
@@ -103,7 +104,7 @@ def test_a_study_killed_at_random_moments_and_resumed_equals_an_uninterrupted_on
 ) -> None:
     study = write_study(tmp_path)
     began_s = time.monotonic()
-    whole = start.run(load.load(study), tmp_path / "whole", workers=killed.WORKERS)
+    whole = start.run(load.load(study), tmp_path / "whole", executor=ThreadExecutor(killed.WORKERS))
     latest_s = LATEST * (time.monotonic() - began_s)
     expected = results(whole)
     moments = random.Random(SEED)
@@ -164,8 +165,8 @@ def test_a_full_disk_is_an_error_and_loses_only_runs_in_flight(tmp_path: Path) -
     lost = sorted((directory.path / "observations").iterdir())[:3]
     for file in lost:
         file.unlink()
-    kept = {file.name: file.read_bytes() for file in (directory.path / "observations").iterdir()}
-    smallest = min(map(len, kept.values()))
+    stored = {file.name: file.read_bytes() for file in (directory.path / "observations").iterdir()}
+    smallest = min(map(len, stored.values()))
     done = on_full_disk(smallest // 2, "study", "resume", str(directory.path))
     assert done.returncode == 4
     assert "file too large" in done.stderr.lower()
@@ -173,7 +174,7 @@ def test_a_full_disk_is_an_error_and_loses_only_runs_in_flight(tmp_path: Path) -
     assert "hint: " in done.stderr
     assert {
         file.name: file.read_bytes() for file in (directory.path / "observations").iterdir()
-    } == kept
+    } == stored
     assert start.resume(directory.study(), directory) == len(lost)
     assert results(directory) == expected
 
@@ -251,9 +252,9 @@ def test_the_table_has_its_schema(tmp_path: Path) -> None:
 
     file = tmp_path / "table.parquet"
     table = table_file.write(directory, file)
-    told = polars.read_parquet_metadata(file)
-    assert told[table_file.SCHEMA_KEY] == str(table_file.SCHEMA)
-    assert told[table_file.STUDY_KEY] == directory.configuration.study
+    printed = polars.read_parquet_metadata(file)
+    assert printed[table_file.SCHEMA_KEY] == str(table_file.SCHEMA)
+    assert printed[table_file.STUDY_KEY] == directory.configuration.study
     assert table.equals(directory.to_polars())
 
 

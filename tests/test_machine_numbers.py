@@ -17,7 +17,7 @@ from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
 from perpacket.measure.bench import runner as bench_rig
 from perpacket.measure.bench.runner import BenchPlan, BenchRunner
 from perpacket.measure.plan import validated
-from perpacket.run import configuration_file, measured_runs, start
+from perpacket.run import start
 from perpacket.run.directory import RunDirectory
 from perpacket.show import html
 from perpacket.show.charts import drawing, heat_map
@@ -75,7 +75,7 @@ def test_rings_have_the_published_numbers_of_threads() -> None:
 
 @pytest.mark.parametrize("name", ["memory-surface", "switch-cost"])
 @pytest.mark.parametrize("length", LENGTHS)
-def test_every_point_is_a_plan_and_its_factors_are_asked_for(name: str, length: Length) -> None:
+def test_every_point_is_a_plan_and_its_command_has_the_factors(name: str, length: Length) -> None:
     class Here:
         name, address, cpus = "here", "127.0.0.1", (0, 3)
 
@@ -106,7 +106,7 @@ def test_working_sets_beyond_memory_are_left_out_with_the_reason() -> None:
     assert "512 MiB available" in next(iter(left_out.values()))
 
 
-def test_edges_are_named_by_the_caches_that_end_there() -> None:
+def test_edges_have_the_names_of_the_caches_that_end_there() -> None:
     rows = [
         {"level": 1, "working_set_bytes": 49152, "before_ns": 1.0, "after_ns": 3.5},
         {"level": None, "working_set_bytes": 4096, "before_ns": 3.5, "after_ns": 9.0},
@@ -143,11 +143,10 @@ def test_the_driver_runs_each_kind_of_point(needs_agent: None, tmp_path: Path) -
     for study in (surface, switched):
         points = tuple(point for point in study.points if point.name in wanted)
         chosen = study.limited_to(points)
-        configuration = configuration_file.resolve(chosen, "1", (1,), QUICK)
-        directory = measured_runs.begin(BenchRunner(), tmp_path / study.name, configuration)
-        told = directory.environment()["testbed"]
-        assert isinstance(told, dict)
-        assert told["machine"]["page_bytes"] >= 4096
+        directory = start.run(chosen, tmp_path / study.name, seeds=(1,), overrides=QUICK)
+        printed = directory.environment()["testbed"]
+        assert isinstance(printed, dict)
+        assert printed["machine"]["page_bytes"] >= 4096
         for one in directory.read_observations():
             assert isinstance(one.result[wanted[one.point]], float)
             assert "working_set_bytes" not in one.result
@@ -210,7 +209,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Study, RunDirectory]:
     return study, start.run(study, tmp_path_factory.mktemp("runs") / "run")
 
 
-def test_every_cell_stands_in_the_chart_and_in_the_table_beside_it(
+def test_every_cell_is_in_the_chart_and_in_its_table(
     run: tuple[Study, RunDirectory],
 ) -> None:
     study, directory = run
@@ -243,7 +242,7 @@ def test_colours_grow_lighter_with_the_value() -> None:
     assert light == sorted(light)
 
 
-def test_levels_are_told_with_binary_prefixes_where_they_are_bytes() -> None:
+def test_levels_in_bytes_have_binary_prefixes() -> None:
     def text(name: str, level: float) -> str:
         return heat_map.level_text(name, level)
 
@@ -263,10 +262,10 @@ def test_a_cell_without_a_run_is_empty_in_the_table() -> None:
     assert replace(table, identifier="u").columns == ("corner", "1", "2")
 
 
-def test_no_table_is_printed_where_nothing_is_compared(
+def test_without_published_values_no_table_is_printed(
     run: tuple[Study, RunDirectory], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     study_output.conclude(analyze(*run), tmp_path / "report.html", Format.TABLE, quiet=False)
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert "note: nothing published is compared with these points" in told.err
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "note: these points have no published values" in printed.err

@@ -5,6 +5,7 @@ No server is needed: the runner of these tests invents its numbers, fails or wai
 
 from __future__ import annotations
 
+import itertools
 import json
 import signal
 import subprocess
@@ -22,7 +23,7 @@ from patience import PATIENCE_S
 from perpacket.errors import ConfigurationError, Interrupted, MachineLacks, RunFailed
 from perpacket.run import configuration_file, measured_runs, start, stopping
 from perpacket.run.directory import RunDirectory
-from perpacket.run.simulated_runs import Progress
+from perpacket.run.progress import Progress
 from perpacket.study.point import Point
 from perpacket.study.published import Published
 from perpacket.study.runner import Outcome, SetupDescription
@@ -113,11 +114,21 @@ def test_every_block_has_every_point_once_in_its_own_order(tmp_path: Path) -> No
     assert len({tuple(block) for block in [*blocks(runner.ran), names]}) == 4
 
 
-def test_the_order_depends_on_the_seed_alone(tmp_path: Path) -> None:
+def test_the_order_depends_only_on_the_seed(tmp_path: Path) -> None:
     first, second = FakeMeasuredRunner(), FakeMeasuredRunner()
     run(first, tmp_path / "first")
     run(second, tmp_path / "second")
     assert first.ran == second.ran
+
+
+def test_a_grouped_order_has_the_points_of_a_configuration_together() -> None:
+    points = [Point(f"{kind}-{n}", kind) for n in range(4) for kind in ("file", "stream", "surge")]
+    orders = [measured_runs.order(points, seed, "grouped") for seed in range(20)]
+    for order in orders:
+        groups = [point.configuration for point in order]
+        assert sum(a != b for a, b in itertools.pairwise(groups)) == 2
+        assert sorted(order, key=points.index) == points
+    assert len({order[0].name for order in orders}) > 6
 
 
 def test_a_resumed_study_continues_in_its_first_order(tmp_path: Path) -> None:
@@ -127,7 +138,7 @@ def test_a_resumed_study_continues_in_its_first_order(tmp_path: Path) -> None:
 
     stopped, whole = FakeMeasuredRunner(interrupt), FakeMeasuredRunner()
     run(whole, tmp_path / "whole")
-    with pytest.raises(Interrupted, match="7 of 18 observations are kept") as caught:
+    with pytest.raises(Interrupted, match="7 of 18 observations are in") as caught:
         run(stopped, tmp_path / "run")
     assert "perpacket study resume" in caught.value.hint
     resumed = FakeMeasuredRunner()
@@ -215,7 +226,7 @@ def test_a_study_is_not_resumed_on_another_testbed(tmp_path: Path) -> None:
     assert other.ran == []
 
 
-def test_reports_of_programs_are_stored_whole_beside_the_observation(tmp_path: Path) -> None:
+def test_complete_reports_of_programs_are_stored_beside_the_observation(tmp_path: Path) -> None:
     directory = run(FakeMeasuredRunner(), tmp_path / "run")
     assert json.loads(directory.raw_path("web-4c", 3, "profile").read_text()) == {"samples": 7}
 
@@ -229,7 +240,7 @@ def test_progress_counts_stored_observations_and_ends_complete(tmp_path: Path) -
     assert seen[-1].remaining_s == 0
 
 
-def test_a_study_limited_to_some_points_keeps_the_figures_about_them() -> None:
+def test_a_study_limited_to_some_points_has_their_figures() -> None:
     rows = tuple(
         Published(f"paper/{number}", "1", "rate", point.name, "request_rate", "req/s", 1.0)
         for number, point in enumerate(POINTS)
@@ -268,12 +279,12 @@ def test_a_killed_study_resumes_and_counts_no_run_twice(tmp_path: Path) -> None:
         process.send_signal(signal.SIGKILL)
         process.wait(timeout=PATIENCE_S)
     directory = RunDirectory.open(path)
-    kept = len(directory.read_observations())
-    assert kept == 4
+    stored = len(directory.read_observations())
+    assert stored == 4
     before = {file.name: file.read_bytes() for file in (path / "observations").glob("*.json")}
     runner = FakeMeasuredRunner()
-    assert start.resume(make_study(runner), directory) == 18 - kept
-    assert len(runner.ran) == len(set(runner.ran)) == 18 - kept
+    assert start.resume(make_study(runner), directory) == 18 - stored
+    assert len(runner.ran) == len(set(runner.ran)) == 18 - stored
     assert not {f"{name}.seed-{seed}.json" for name, seed in runner.ran} & before.keys()
     assert all((path / "observations" / name).read_bytes() == text for name, text in before.items())
 
@@ -319,7 +330,7 @@ def test_blocks_repeat_points_whose_interval_is_too_wide(tmp_path: Path) -> None
     assert {name for name, _ in again.ran} == {"web-16c"}
 
 
-def test_a_fault_in_a_run_fails_that_run_alone_with_a_traceback(
+def test_a_fault_in_a_run_fails_only_that_run_with_a_traceback(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     def fail(point: Point, seed: int) -> None:

@@ -60,7 +60,7 @@ def test_every_point_can_be_read_as_a_plan_and_is_named_by_its_factors(
 
 
 @pytest.mark.parametrize("name", MEASURED_STUDIES)
-def test_the_cut_levels_take_ten_minutes_at_most(name: str) -> None:
+def test_the_default_length_takes_at_most_ten_minutes(name: str) -> None:
     study = library.find(name)
     measured = [point for point in study.points if point.name not in study.simulated]
     runs = [study.runner_of(point).prepare(point, 1, timeline=False) for point in measured]
@@ -69,13 +69,13 @@ def test_the_cut_levels_take_ten_minutes_at_most(name: str) -> None:
 
 
 def test_the_expected_time_is_in_seconds_for_a_short_study_and_in_minutes_for_a_long_one() -> None:
-    from perpacket.cli.study import time_to_go
+    from perpacket.cli.study import remaining_time
 
     study = library.find("breakdown", only=("ab",))
-    short = time_to_go(study, (1,), (("run.duration_s", "1"), ("run.warmup_s", "0")))
-    assert short.startswith("about 5 s to go: 3 points, once each")
-    long = time_to_go(study, (1, 2), (("run.duration_s", "600"),))
-    assert long.startswith("about 60 min to go: 3 points, 2 times each")
+    short = remaining_time(study, (1,), (("run.duration_s", "1"), ("run.warmup_s", "0")))
+    assert short.startswith("about 5 s of measurement: 3 points, once each")
+    long = remaining_time(study, (1, 2), (("run.duration_s", "600"),))
+    assert long.startswith("about 60 min of measurement: 3 points, 2 times each")
 
 
 def test_the_full_levels_are_the_published_ones() -> None:
@@ -94,7 +94,7 @@ def test_the_full_levels_are_the_published_ones() -> None:
 
 
 @pytest.mark.parametrize("name", SERVED)
-def test_levels_that_the_document_states_changes_between_are_in_the_cut_study(name: str) -> None:
+def test_both_levels_of_every_published_change_are_in_the_default_study(name: str) -> None:
     """A change can only be found again where both of its ends are run."""
     cut = library.find(name)
     changes = [row for row in cut.published if row.judged == "direction"]
@@ -149,24 +149,24 @@ def test_shares_and_changes_are_computed_from_table_1() -> None:
 
 
 @pytest.mark.parametrize("name", MEASURED_STUDIES)
-def test_every_figure_names_quantities_that_there_are(name: str) -> None:
+def test_every_figure_names_existing_quantities(name: str) -> None:
     for figure in library.find(name, "full").figures:
         if figure.kind in ("relative", "quantities-beside"):
             assert set(figure.y.split(",")) <= QUANTITIES.keys()
 
 
-def test_some_experiments_are_asked_for_by_name() -> None:
+def test_experiments_are_selected_by_name() -> None:
     study = library.find("tr05-450", only=("packet-rate",))
     assert [point.factors["rate_mbps"] for point in study.points] == [100, 300, 600, 900]
     assert {figure.x for figure in study.figures} == {"rate_mbps"}
     with pytest.raises(ConfigurationError, match="--only seven"):
         library.find("tr05-450", only=("seven",))
-    with pytest.raises(ConfigurationError, match="one length: --full changes nothing"):
+    with pytest.raises(ConfigurationError, match="only one length, so --full has no effect"):
         library.find("osdi06", "full")
 
 
 @pytest.mark.parametrize(("name", "length"), SCOPES)
-def test_a_run_is_found_again_with_its_scope_and_its_command(name: str, length: Length) -> None:
+def test_a_reopened_run_has_its_scope_and_its_command(name: str, length: Length) -> None:
     study = library.find(name, length)
     added = (("run.duration_s", "1"),)
     found = configuration_file.study_of(configuration_file.resolve(study, "1", (1,), added))
@@ -177,7 +177,7 @@ def test_a_run_is_found_again_with_its_scope_and_its_command(name: str, length: 
     assert "--only" not in found.command
 
 
-def test_a_part_of_a_study_is_found_again_as_that_part() -> None:
+def test_a_reopened_part_of_a_study_is_that_part() -> None:
     study = library.find("tr05-450", only=("packet-rate", "connections"))
     found = configuration_file.study_of(configuration_file.resolve(study, "1"))
     assert found.command == "perpacket study run tr05-450 --only packet-rate,connections"
@@ -208,7 +208,7 @@ def change(value: float | None, minimum: float | None = None) -> Published:
         (-66.0, 10.0, 20.0, Verdict.OPPOSITE, "opposite direction"),
     ],
 )
-def test_a_change_is_asked_which_way_it_goes(
+def test_a_change_is_judged_by_its_direction(
     published: float, low: float, high: float, verdict: Verdict, text: str
 ) -> None:
     interval = Interval((low + high) / 2, low, high, 3, 0.95)
@@ -226,7 +226,7 @@ def test_an_interval_that_contains_nearly_every_value_agrees_with_none() -> None
     assert judge(bound, "c", wide).verdict is Verdict.TOO_WIDE
 
 
-def test_what_the_intervals_cannot_tell_is_counted_in_the_headline() -> None:
+def test_the_headline_counts_intervals_that_are_too_wide() -> None:
     rows = [
         judge(change(157.0), "c", Interval(50.0, 40.0, 60.0, 3, 0.95)),
         judge(change(157.0), "c", Interval(50.0, -90.0, 900.0, 3, 0.95)),
@@ -236,7 +236,7 @@ def test_what_the_intervals_cannot_tell_is_counted_in_the_headline() -> None:
     )
 
 
-def test_a_rise_without_a_number_is_a_rise_or_is_not() -> None:
+def test_a_published_rise_without_a_number_is_judged_by_its_direction() -> None:
     rise, fall = Interval(5.0, 1.0, 9.0, 3, 0.95), Interval(-5.0, -9.0, -1.0, 3, 0.95)
     assert judge(change(None, 0.0), "c", rise).verdict_text == "same direction"
     assert judge(change(None, 0.0), "c", fall).verdict is Verdict.OPPOSITE
@@ -322,7 +322,7 @@ def run(tmp_path: Path) -> tuple[Study, RunDirectory]:
     return directory.study(), directory
 
 
-def test_a_profile_of_the_published_shape_is_found_to_have_it(
+def test_a_profile_of_the_published_shape_agrees(
     run: tuple[Study, RunDirectory],
 ) -> None:
     rows = {row.published.figure: row for row in analyze(*run).comparisons}
@@ -377,12 +377,12 @@ ELSEWHERE = ("--url", "http://{address}:8080", "--testbed", "loopback")
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["osdi06", "--full"], "--full: that is for measured"),
-        (["osdi06", "--duration", "3"], "--duration: that is for measured"),
-        (["tr05-450", "--seeds", "3"], "--seeds: that is for simulated"),
-        (["tr05-450", "--packets", "3"], "--packets: that is for simulated"),
-        (["tr05-450", "--cluster", "tcp://[::1]:8786"], "--cluster: that is for simulated"),
-        (["tr05-450", "--executor", "processes"], "--executor: that is for simulated"),
+        (["osdi06", "--full"], "--full: it is an option of measured"),
+        (["osdi06", "--duration", "3"], "--duration: it is an option of measured"),
+        (["tr05-450", "--seeds", "3"], "--seeds: it is an option of simulated"),
+        (["tr05-450", "--packets", "3"], "--packets: it is an option of simulated"),
+        (["tr05-450", "--cluster", "tcp://[::1]:8786"], "--cluster: it is an option of simulated"),
+        (["tr05-450", "--executor", "processes"], "--executor: it is an option of simulated"),
         (["osdi06", "--cluster", "here"], "--cluster here: expected the address"),
         (["osdi06", "--cluster", "tcp://[::1]:8786", "--workers", "2"], "leave out --workers"),
         (["breakdown", "--only", "web"], "--only web"),
@@ -394,7 +394,7 @@ ELSEWHERE = ("--url", "http://{address}:8080", "--testbed", "loopback")
         (["tr05-450", "--testbed", "ssh"], "testbed.server_host"),
     ],
 )
-def test_options_that_a_study_cannot_have_are_refused(
+def test_options_of_another_kind_of_study_are_errors(
     arguments: list[str], complaint: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     status = app.run(["study", "run", *arguments, "--output", str(tmp_path / "run")])
@@ -402,7 +402,7 @@ def test_options_that_a_study_cannot_have_are_refused(
     assert not (tmp_path / "run").exists()
 
 
-def test_the_studies_own_rig_is_the_real_one() -> None:
+def test_the_studies_use_the_real_runner() -> None:
     for name in SERVED:
         runner = library.find(name).measured_runner
         assert isinstance(runner, NamedRunner)

@@ -1,4 +1,4 @@
-"""A measured run puts server, load and profile over one window, and doubts what it must.
+"""A measured run has server, load and profile in one window, and reports doubts.
 
 The hosts are processes of this machine and the agent is a stand-in: what is tested is what they are
 asked, in which order, and what becomes of their answers.
@@ -52,7 +52,7 @@ QUICK = (("run.duration_s", "0.05"), ("run.warmup_s", "0"), ("testbed.kind", "lo
 
 @dataclass
 class FakeTestbed(AbstractContextManager["FakeTestbed"]):
-    """Hosts of this machine, joined by a network that notes what latency it is asked for."""
+    """Hosts of this machine, with a network that records the requested latency."""
 
     inner: Testbed
     network: str = "veth"
@@ -74,12 +74,12 @@ class FakeTestbed(AbstractContextManager["FakeTestbed"]):
         return None if self.network == "veth" else {"kept": True}
 
     def __exit__(self, *raised: object) -> None:
-        """Whoever made the hosts takes them down."""
+        """Do nothing: the test removes the hosts."""
 
 
 @dataclass
-class Beds:
-    """Opens testbeds and keeps them for a test to look at."""
+class Testbeds:
+    """Opens testbeds and stores them for the test."""
 
     lacks_latency: bool = False
     opened: list[FakeTestbed] = field(default_factory=list)
@@ -95,13 +95,13 @@ class Beds:
 
 
 @pytest.fixture
-def beds() -> Beds:
-    return Beds()
+def beds() -> Testbeds:
+    return Testbeds()
 
 
 @pytest.fixture
 def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The stand-in in the place of the agent, and where it writes what it was asked."""
+    """Replaces the agent by the fake one; the log of its commands."""
     file = tmp_path / "asked.jsonl"
     monkeypatch.setenv("PERPACKET_AGENT", str(AGENT))
     monkeypatch.setenv(fake_agent.LOG, str(file))
@@ -110,7 +110,7 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def asked(log: Path, *verb: str) -> list[list[str]]:
-    """The commands that began with these words."""
+    """The commands that begin with these words."""
     commands: list[list[str]] = [json.loads(line) for line in log.read_text().splitlines()]
     return [command for command in commands if command[: len(verb)] == list(verb)]
 
@@ -120,7 +120,7 @@ def point(name: str, kind: str, **parameters: object) -> Point:
     return Point(name, kind, {"load": name}, (("load.kind", kind), *pairs, *QUICK))
 
 
-def study_of(beds: Beds, *points: Point) -> Study:
+def study_of(beds: Testbeds, *points: Point) -> Study:
     runner = WebRunner(beds.open)
     return Study("tiny", "A study", "What?", points, (1, 2), runner=runner, measured_runner=runner)
 
@@ -131,8 +131,8 @@ SURGE = point("surge", "surge", load__users=25)
 LATE = point("late", "stream", network__kind="delayed", network__latency_ms=5)
 
 
-def test_an_observation_holds_the_cost_the_rates_and_how_idle_both_sides_were(
-    beds: Beds, log: Path, tmp_path: Path
+def test_an_observation_has_the_cost_the_rates_and_the_idle_time_of_both_sides(
+    beds: Testbeds, log: Path, tmp_path: Path
 ) -> None:
     directory = start.run(study_of(beds, FILE, BULK), tmp_path / "run")
     assert not directory.failures()
@@ -152,8 +152,8 @@ def test_an_observation_holds_the_cost_the_rates_and_how_idle_both_sides_were(
     assert json.loads(directory.raw_path("ab", 2, "server").read_text())["requests"] == 1000
 
 
-def test_server_and_clients_are_asked_for_what_the_point_says(
-    beds: Beds, log: Path, tmp_path: Path
+def test_the_commands_of_server_and_clients_follow_the_point(
+    beds: Testbeds, log: Path, tmp_path: Path
 ) -> None:
     start.run(study_of(beds, FILE, SURGE, BULK), tmp_path / "run")
     (serve, *_), bed = asked(log, "serve", "web"), beds.opened[0]
@@ -176,9 +176,7 @@ def test_server_and_clients_are_asked_for_what_the_point_says(
     assert urls == {"http://127.0.0.1:8080/.perpacket/report"}
 
 
-def test_blocks_ask_with_different_seeds_and_the_same_block_with_the_same(
-    beds: Beds, log: Path, tmp_path: Path
-) -> None:
+def test_each_block_has_its_own_seed(beds: Testbeds, log: Path, tmp_path: Path) -> None:
     start.run(study_of(beds, FILE, SURGE), tmp_path / "run")
     seeds = [one[one.index("--seed") + 1] for one in asked(log, "load", "http")]
     assert len(seeds) == 4
@@ -187,7 +185,7 @@ def test_blocks_ask_with_different_seeds_and_the_same_block_with_the_same(
 
 
 def test_file_sets_are_made_once_and_removed_with_the_trace(
-    beds: Beds, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    beds: Testbeds, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "scratch"))
     (tmp_path / "scratch").mkdir()
@@ -206,7 +204,7 @@ def test_file_sets_are_made_once_and_removed_with_the_trace(
     assert list((tmp_path / "scratch").iterdir()) == []
 
 
-def test_files_of_a_dead_study_are_removed_and_those_of_a_living_one_stay(
+def test_files_of_a_dead_study_are_removed_and_those_of_an_active_one_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -221,8 +219,8 @@ def test_files_of_a_dead_study_are_removed_and_those_of_a_living_one_stay(
     assert left == {f"{PREFIX}{own_name()}-abc", f"{PREFIX}nobody-abc"}
 
 
-def test_a_server_that_dies_is_a_failed_run_with_its_last_words(
-    beds: Beds, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_server_that_dies_is_a_failed_run_with_its_last_output(
+    beds: Testbeds, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(fake_agent.SERVER_DIES, "surge")
     directory = start.run(study_of(beds, FILE, SURGE), tmp_path / "run")
@@ -234,8 +232,8 @@ def test_a_server_that_dies_is_a_failed_run_with_its_last_words(
     assert len(directory.read_observations()) == 2
 
 
-def test_points_along_latency_have_hosts_of_their_own(
-    beds: Beds, log: Path, tmp_path: Path
+def test_points_along_latency_have_separate_hosts(
+    beds: Testbeds, log: Path, tmp_path: Path
 ) -> None:
     directory = start.run(study_of(beds, BULK, LATE), tmp_path / "run")
     direct, delayed = beds.opened
@@ -249,7 +247,7 @@ def test_points_along_latency_have_hosts_of_their_own(
 
 
 def test_latency_that_cannot_be_added_leaves_its_points_out(log: Path, tmp_path: Path) -> None:
-    directory = start.run(study_of(Beds(lacks_latency=True), BULK, LATE), tmp_path / "run")
+    directory = start.run(study_of(Testbeds(lacks_latency=True), BULK, LATE), tmp_path / "run")
     assert [point.name for point in directory.configuration.points] == ["bulk"]
     facts = directory.environment()["testbed"]
     assert isinstance(facts, dict)
@@ -258,13 +256,13 @@ def test_latency_that_cannot_be_added_leaves_its_points_out(log: Path, tmp_path:
 
 def test_more_connections_than_descriptors_are_left_out(log: Path, tmp_path: Path) -> None:
     many = point("many", "stream", load__connections=10**9)
-    directory = start.run(study_of(Beds(), BULK, many), tmp_path / "run")
+    directory = start.run(study_of(Testbeds(), BULK, many), tmp_path / "run")
     assert [point.name for point in directory.configuration.points] == ["bulk"]
     assert "1000000000 connections need more" in json.dumps(directory.environment())
 
 
-def test_another_server_is_started_as_its_command_says(
-    beds: Beds, log: Path, tmp_path: Path
+def test_another_server_is_started_by_its_command(
+    beds: Testbeds, log: Path, tmp_path: Path
 ) -> None:
     own = f"{AGENT} serve web --root {{root}} --listen {{address}} --cpus {{cpus}}"
     foreign = replace(
@@ -299,7 +297,7 @@ def test_another_server_is_started_as_its_command_says(
     ],
 )
 def test_a_wrong_parameter_is_named_before_anything_starts(
-    beds: Beds, tmp_path: Path, name: str, value: str, complaint: str
+    beds: Testbeds, tmp_path: Path, name: str, value: str, complaint: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=complaint):
         start.run(study_of(beds, BULK), tmp_path / "run", overrides=((name, value),))
@@ -325,7 +323,7 @@ def doubts(
     return {name for name, is_set in found.items() if is_set}
 
 
-def test_whatever_casts_doubt_on_a_run_is_flagged() -> None:
+def test_every_doubt_about_a_run_has_a_flag() -> None:
     web, bulk = validated(Plan, FILE), validated(Plan, BULK)
     assert doubts(web, PROFILE, LOAD) == set()
     assert doubts(web, PROFILE, LOAD, client_idle=0.02) == {"client_limited"}
@@ -344,8 +342,8 @@ def test_whatever_casts_doubt_on_a_run_is_flagged() -> None:
     assert doubts(bulk, PROFILE, {"goodput_bps": 60e6}) == {"rate_missed"}
 
 
-def test_a_load_that_ends_within_the_window_is_no_observation(
-    beds: Beds, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_load_that_ends_within_the_window_is_a_failed_run(
+    beds: Testbeds, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(fake_agent.HOLD_S, "0")
     longer = (("run.duration_s", "0.5"),)
@@ -353,13 +351,13 @@ def test_a_load_that_ends_within_the_window_is_no_observation(
     assert "the load on client ended before the profile did" in directory.failures()[0].reason
 
 
-def test_a_load_that_went_past_the_interfaces_is_no_observation() -> None:
+def test_a_load_that_bypassed_the_interfaces_is_a_failed_run() -> None:
     nothing = PROFILE | {"packets": {"sent": 0, "received": 0}}
     with pytest.raises(RunFailed, match="no packet crossed"):
         doubts(validated(Plan, FILE), nothing, LOAD)
 
 
-def test_where_cycles_were_sampled_a_layers_time_is_its_share_of_the_busy_time() -> None:
+def test_with_sampled_cycles_a_layers_time_is_its_share_of_the_busy_time() -> None:
     sampled = {"layers": {"tcp": {"cpu_s": None, "share": 0.5}}}
     answers = RunReports(PROFILE | sampled, [LOAD], None, None, 0.1, 0.5)
     layers = summarize(validated(Plan, FILE), answers)["layers"]
@@ -367,7 +365,7 @@ def test_where_cycles_were_sampled_a_layers_time_is_its_share_of_the_busy_time()
     assert layers["tcp"]["cpu_ns_per_segment"] == pytest.approx(0.5 * 1.01e9 / 200)
 
 
-def test_several_clients_add_up_and_the_slowest_tells_the_latency() -> None:
+def test_the_rates_of_several_clients_add_up_and_the_slowest_has_the_latency() -> None:
     quantiles = ({"response": {"p99": 900.0}}, {"response": {"p99": 400.0}})
     loads = [LOAD | {"latency_us": one} for one in quantiles]
     result = summarize(validated(Plan, FILE), RunReports(PROFILE, loads, None, None, 0.1, 0.5))
@@ -375,7 +373,7 @@ def test_several_clients_add_up_and_the_slowest_tells_the_latency() -> None:
     assert result["latency_us"] == {"response": {"p99": 900.0}}
 
 
-def test_frames_are_counted_over_all_interfaces_both_ways() -> None:
+def test_frames_are_counted_over_all_interfaces_in_both_directions() -> None:
     text = (
         "Inter-|   Receive  |  Transmit\n face |bytes packets errs\n"
         "    lo: 900 7 0 0 0 0 0 0 900 7 0 0 0 0 0 0\n"
@@ -384,7 +382,7 @@ def test_frames_are_counted_over_all_interfaces_both_ways() -> None:
     assert read_frames(text) == 44
 
 
-def test_idle_time_is_the_kernels_idle_and_waiting_for_disks() -> None:
+def test_idle_time_includes_waiting_for_disks() -> None:
     text = "cpu  9 9 9 9\ncpu0 100 0 100 700 100 0 0 0 0 0\ncpu1 0 0 0 1000 0 0 0 0 0 0\nintr 5\n"
     before = {0: Ticks(0, 0), 1: Ticks(0, 0)}
     ticks = read_ticks(text)
@@ -414,13 +412,11 @@ def stay(run, duration_s, monitored):
     sleep(run, duration_s, monitored)
 
 MeasuredRun.sleep = stay
-start.run(t.study_of(t.Beds(), t.FILE, t.SURGE, t.BULK), path)
+start.run(t.study_of(t.Testbeds(), t.FILE, t.SURGE, t.BULK), path)
 """
 
 
-def test_a_killed_study_leaves_no_server_and_goes_on_where_it_was(
-    log: Path, tmp_path: Path
-) -> None:
+def test_a_killed_study_leaves_no_server_and_resumes(log: Path, tmp_path: Path) -> None:
     path, folder = tmp_path / "run", str(Path(__file__).parent)
     command = [sys.executable, "-c", KILLED, str(path), folder]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -431,7 +427,7 @@ def test_a_killed_study_leaves_no_server_and_goes_on_where_it_was(
         process.wait(timeout=PATIENCE_S)
     directory = RunDirectory.open(path)
     assert len(directory.read_observations()) == 2
-    assert start.resume(study_of(Beds(), FILE, SURGE, BULK), directory) == 4
+    assert start.resume(study_of(Testbeds(), FILE, SURGE, BULK), directory) == 4
     assert directory.missing() == []
     deadline = time.monotonic() + PATIENCE_S
     while agents_alive(log):
@@ -440,7 +436,7 @@ def test_a_killed_study_leaves_no_server_and_goes_on_where_it_was(
 
 
 def agents_alive(log: Path) -> list[int]:
-    """Processes of the stand-in that write to this log and still run."""
+    """The running processes of the fake agent that write to this log."""
     found = []
     for folder in Path("/proc").iterdir():
         try:
@@ -455,11 +451,11 @@ def agents_alive(log: Path) -> list[int]:
     return found
 
 
-def test_the_published_studies_run_from_end_to_end_on_stand_ins(
+def test_the_published_studies_run_from_end_to_end_with_a_fake_agent(
     log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One load of `breakdown`: its comparisons have verdicts about shares and about changes."""
-    runner = WebRunner(Beds().open)
+    runner = WebRunner(Testbeds().open)
     study = replace(library.find("breakdown", only=("ab",)), runner=runner, measured_runner=runner)
     quick = tuple(pair for pair in QUICK if pair[0] != "testbed.kind")
     directory = start.run(study, tmp_path / "run", seeds=(1, 2), overrides=quick)
@@ -473,7 +469,7 @@ def test_the_published_studies_run_from_end_to_end_on_stand_ins(
     assert str(rows["patwardhan2004/ab-tput3"].verdict) == "not distinguishable"
 
 
-def test_a_holding_describes_itself_in_the_environment() -> None:
+def test_a_testbed_describes_itself_in_the_environment() -> None:
     facts = measured_runs.described(
         SetupDescription({"network": "veth"}, {"clients": 1}, {"a": "b", "c": "b"})
     )
@@ -481,7 +477,7 @@ def test_a_holding_describes_itself_in_the_environment() -> None:
 
 
 def real_agent() -> str:
-    """The agent of this installation, where it can profile; skips the test where not."""
+    """The agent of this installation; skips the test if it cannot profile."""
     try:
         found = str(agent.find())
         done = subprocess.run(
@@ -529,8 +525,8 @@ def test_server_load_and_profile_of_the_real_agent_make_an_observation(tmp_path:
     assert directory.environment()["testbed"]
 
 
-def test_each_of_two_own_traces_is_replayed_where_it_is_asked_for(
-    beds: Beds, log: Path, tmp_path: Path
+def test_two_traces_with_the_same_name_are_distinguished(
+    beds: Testbeds, log: Path, tmp_path: Path
 ) -> None:
     """Both are called `trace.log`: a trace is its path, not its name."""
     texts = {"one": "the first", "two": "the second"}
@@ -551,8 +547,8 @@ def test_each_of_two_own_traces_is_replayed_where_it_is_asked_for(
             assert Path(made.trace(bed.clients[0], plan)).read_text() == texts[name]
 
 
-def test_a_probe_that_fails_is_asked_once_and_leaves_out_nothing(
-    beds: Beds, log: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_failed_probe_is_not_repeated_and_leaves_out_no_point(
+    beds: Testbeds, log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked_hosts: list[Host] = []
 

@@ -1,4 +1,4 @@
-"""The studies of stored media: what is run, what becomes of it, and which figures it stands beside.
+"""The studies of stored media: their commands, their results and their published figures.
 
 Most runs here have a stand-in for the agent; one has the agent itself, and only what holds on any
 machine is asked of it.
@@ -63,7 +63,7 @@ QUICK = {"run.duration_s": 0.05, "run.warmup_s": 0, "testbed.kind": "loopback"}
 
 
 def point(name: str, **parameters: object) -> Point:
-    """A point of few clients and little time, with other parameters on top."""
+    """A short point with few clients, with additional parameters."""
     all_of_them = {"media.clients": 4, "media.rate_bps": 1_000_000, **QUICK}
     all_of_them |= {key.replace("__", ".", 1): value for key, value in parameters.items()}
     pairs = tuple((key, str(value)) for key, value in all_of_them.items())
@@ -76,7 +76,7 @@ def plan(**parameters: object) -> MediaPlan:
 
 @pytest.fixture
 def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The stand-in in the place of the agent, and where it writes what it was asked."""
+    """Replaces the agent by the fake one; the log of its commands."""
     file = tmp_path / "asked.jsonl"
     monkeypatch.setenv("PERPACKET_AGENT", str(AGENT))
     monkeypatch.setenv(fake_agent.LOG, str(file))
@@ -85,8 +85,8 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return file
 
 
-def asked(log: Path, *verb: str) -> list[dict[str, str]]:
-    """The options of the commands that began with these words."""
+def requested(log: Path, *verb: str) -> list[dict[str, str]]:
+    """The options of the commands that begin with these words."""
     commands: list[list[str]] = [json.loads(line) for line in log.read_text().splitlines()]
     return [
         {name: value for name, value in pairwise(command) if name.startswith("--")}
@@ -96,7 +96,7 @@ def asked(log: Path, *verb: str) -> list[dict[str, str]]:
 
 
 def measured(*points: Point) -> tuple[list[Outcome], SetupDescription]:
-    """What a run of each point gave, and what was held meanwhile."""
+    """The result of a run of each point, and the state of the disk meanwhile."""
     runner = MediaRunner()
     with runner.set_up(points) as setup:
         return [runner.prepare(each, 1, timeline=False).run() for each in points], setup
@@ -112,7 +112,7 @@ def test_an_observation_has_the_results_of_clients_and_their_cost_at_the_server(
     assert (result["server_cpu_percent"], result["packets_per_s"]) == (25.0, 500.0)
     assert (result["page_faults_per_s"], result["context_switches_per_s"]) == (11.0, 155.0)
     assert result["cpu_us_per_packet"] == 500.0
-    (served,) = asked(log, "serve", "media")
+    (served,) = requested(log, "serve", "media")
     assert (served["--buffering"], served["--read-delay"]) == ("double", "0ms")
     assert "streams" not in json.dumps(outcome.raw["load"])
     # Nothing counted cache misses: they are left out, and the reason is kept.
@@ -129,8 +129,8 @@ def test_multiple_media_are_dropped_and_read_slowly_and_the_report_explains_it(
     slow = point("slow", media__distribution="multiple", disk__read_ms=9_999)
     (outcome,), setup = measured(slow)
     assert outcome.result["read_delay_ms"] == 9_999
-    assert asked(log, "serve", "media")[0]["--read-delay"] == "9999ms"
-    (loaded,) = asked(log, "load", "media")
+    assert requested(log, "serve", "media")[0]["--read-delay"] == "9999ms"
+    (loaded,) = requested(log, "load", "media")
     assert (loaded["--files"], loaded["--first-file"]) == ("4", "0")
     limits = setup.facts["limits"]
     assert isinstance(limits, list)
@@ -140,7 +140,7 @@ def test_multiple_media_are_dropped_and_read_slowly_and_the_report_explains_it(
     doubts = outcome.result["doubts"]
     assert isinstance(doubts, dict)
     assert doubts["content_wrong"]
-    folders = {Path(made["--into"]).parent for made in asked(log, "media", "synthesize")}
+    folders = {Path(made["--into"]).parent for made in requested(log, "media", "synthesize")}
     assert len(folders) == 1
     assert not any(folder.exists() for folder in folders)
 
@@ -154,7 +154,7 @@ def test_a_server_that_does_not_report_fails_the_run(
         measured(point("any"))
 
 
-def test_media_that_have_no_room_are_refused_with_both_sizes(log: Path) -> None:
+def test_media_larger_than_the_disk_are_an_error_with_both_sizes(log: Path) -> None:
     huge = point(
         "huge", media__clients=100_000, media__most_files=100_000, media__rate_bps=1_000_000_000
     )
@@ -173,8 +173,8 @@ def test_a_file_is_dropped_from_memory_and_a_missing_one_is_named(tmp_path: Path
             disk.forget(bed.server, str(tmp_path), 3)
 
 
-class Unasked:
-    """A host that is never asked for more than its name."""
+class IdleHost:
+    """A host that runs no command."""
 
     cpus = (0, 1)
     address = "127.0.0.1"
@@ -183,36 +183,36 @@ class Unasked:
         return "perpacket-agent"
 
 
-HERE = cast("hosts.Host", Unasked())
+HERE = cast("hosts.Host", IdleHost())
 
 
 @dataclass
-class NotingHost:
-    """A host that notes what it is asked and answers as a test says."""
+class RecordingHost:
+    """A host that records its commands and returns the results of a test."""
 
     inner: hosts.Host
     returncode: int
 
     def run(self, command: list[str], *, timeout_s: float) -> testbed.Completed:
-        self.asked = command
+        self.requested = command
         return testbed.Completed(self.returncode, "", "")
 
 
-def test_memory_is_limited_for_multiple_media_alone_and_only_where_it_can_be() -> None:
+def test_memory_is_limited_only_for_multiple_media_and_where_possible() -> None:
     with testbed.loopback() as bed:
-        host = NotingHost(bed.server, 0)
+        host = RecordingHost(bed.server, 0)
         group = memory.MemoryGroup(host, "/sys/fs/cgroup/g/memory.max")  # type: ignore[arg-type]
         many = plan(media__distribution="multiple")
         command, limit = group.confined(["serve"], many)
         assert (command[:2], command[-2:]) == (["sh", "-c"], ["/sys/fs/cgroup/g", "serve"])
         assert limit == memory.OWN_BYTES + 4 * memory.OWN_BYTES_PER_CLIENT + many.cache_bytes
-        assert host.asked[-1] == str(limit)
+        assert host.requested[-1] == str(limit)
         assert group.confined(["serve"], plan()) == (["serve"], None)
         host.returncode = 1
         assert group.confined(["serve"], many) == (["serve"], None)
 
 
-def test_a_group_that_limits_memory_is_gone_afterwards_as_is_that_of_a_killed_study() -> None:
+def test_control_groups_of_finished_and_killed_studies_are_removed() -> None:
     name = f"perpacket-test-{id(object())}"
     with testbed.loopback() as bed:
         with memory.memory_group(bed.server, f"{name}-{own_name()}") as group:
@@ -268,7 +268,7 @@ def test_reports_are_read_while_the_last_is_being_written(cut: int) -> None:
     assert [one["uptime_s"] for one in found] == list(range(sum(end <= cut for end in ends)))
 
 
-def test_parameters_that_make_no_sense_are_refused_by_name() -> None:
+def test_impossible_parameters_are_errors_that_name_them() -> None:
     with pytest.raises(ConfigurationError, match=r"media\.clients = 0"):
         plan(media__clients=0)
     with pytest.raises(ConfigurationError, match=r"server\.buffering = triple"):
@@ -304,7 +304,7 @@ def test_every_point_can_be_read_as_a_plan_and_is_named_by_its_factors(
         assert (asked_for.read_ms > 0) == (asked_for.distribution == "multiple")
 
 
-def test_the_full_levels_are_the_published_ones_and_go_on() -> None:
+def test_the_full_levels_are_the_published_ones_and_higher_ones() -> None:
     servers = [p.factors for p in library.find("media-servers", "full").points]
     clients = {int(factors["clients"]) for factors in servers}
     assert {1, 1000} < clients
@@ -342,15 +342,15 @@ def test_figures_of_the_document_are_those_of_the_reference(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_published_changes_are_between_levels_of_the_cut_study(name: str) -> None:
+def test_published_changes_are_between_levels_of_the_default_study(name: str) -> None:
     cut, full = library.find(name), library.find(name, "full")
     assert [row.figure for row in cut.published] == [row.figure for row in full.published]
 
 
-def test_the_variation_is_divided_by_the_effects_of_the_design() -> None:
+def test_the_variation_is_shares_of_responses_by_the_effects_of_the_design() -> None:
     # 10 + 4 clients + 2 encoding + 1 clients x encoding, with +1 and -1 as levels.
     responses = [[10 + 4 * a + 2 * b + a * b] * 3 for a, b, _ in DESIGN.runs]
-    parts = variation.divided(DESIGN, responses)
+    parts = variation.shares_of_responses(DESIGN, responses)
     explained = {part: share.value for part, share in parts.items()}
     expected = {"clients": 16, "rate_kbps": 4, "distribution": 0, "interactions": 1, "error": 0}
     assert explained == pytest.approx({part: 100 * n / 21 for part, n in expected.items()})
@@ -362,8 +362,8 @@ def test_the_variation_is_divided_by_the_effects_of_the_design() -> None:
         st.lists(st.floats(-1000, 1000), min_size=4, max_size=4), min_size=8, max_size=8
     ).filter(lambda rows: max(map(max, rows)) - min(map(min, rows)) > 1)
 )
-def test_the_parts_of_the_variation_are_the_whole(responses: list[list[float]]) -> None:
-    parts = variation.divided(DESIGN, responses)
+def test_the_parts_of_the_variation_sum_to_100(responses: list[list[float]]) -> None:
+    parts = variation.shares_of_responses(DESIGN, responses)
     assert tuple(parts) == PARTS
     assert sum(share.value for share in parts.values()) == pytest.approx(100)
     assert all(0 <= share.low <= share.value + 1e-6 for share in parts.values())
@@ -371,7 +371,7 @@ def test_the_parts_of_the_variation_are_the_whole(responses: list[list[float]]) 
 
 
 class StreamsRunner(FakeMeasuredRunner):
-    """A runner whose servers keep up, and pay by clients and rate."""
+    """A runner whose servers keep up; their cost depends on clients and rate."""
 
     def prepare(self, point: Point, seed: int, timeline: bool) -> FakeRun:
         return StreamsRun(self, point, seed)
@@ -436,7 +436,7 @@ def loopback(_: RunPlan) -> Iterator[hosts.Testbed]:
 
 
 @pytest.mark.live
-def test_the_agent_itself_serves_and_plays_what_a_run_asks_for(tmp_path: Path) -> None:
+def test_the_real_agent_serves_and_plays_a_run(tmp_path: Path) -> None:
     # How many threads and packets there are depends on how far a busy machine came.
     runner = MediaRunner(loopback)
     quick = {"run__duration_s": 0.3, "run__warmup_s": 1.0, "media__distribution": "multiple"}
@@ -454,7 +454,7 @@ def test_the_agent_itself_serves_and_plays_what_a_run_asks_for(tmp_path: Path) -
     assert measured_runs.remaining(directory) == []
 
 
-def test_clients_of_which_none_played_have_no_start_up_and_spoil_no_other() -> None:
+def test_clients_that_did_not_play_have_no_start_up_time_and_affect_no_others() -> None:
     playing = {
         "clients": 2,
         "played": 2,

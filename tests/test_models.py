@@ -104,7 +104,7 @@ def bounds_by_server(*, as_printed: bool) -> dict[str, dict[str, int]]:
     return found
 
 
-def test_table_3_1_comes_out_as_printed() -> None:
+def test_table_3_1_is_computed_as_printed() -> None:
     found = bounds_by_server(as_printed=True)
     for server, (http, forwarding) in PRINTED.items():
         assert found[server]["rtp"] == found[server]["http"] == http
@@ -125,7 +125,7 @@ def test_buses_that_overlap_allow_at_least_as_much() -> None:
         assert other.mbps >= one.mbps
 
 
-def test_a_catalogue_of_ones_own_is_checked(tmp_path: Path) -> None:
+def test_a_users_catalogue_is_checked(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text(
         "[[path]]\nname = 'copy'\ncrossings = { memory = 2 }\nsource = 'mine'\n"
@@ -177,7 +177,7 @@ def test_a_report_without_memory_bandwidth_is_an_error(
         lambda: handoff.Costs(1e-6, 2e-6, 0, 0),
     ],
 )
-def test_what_no_machine_has_is_refused(call: object) -> None:
+def test_impossible_machines_are_errors(call: object) -> None:
     assert callable(call)
     with pytest.raises(ConfigurationError):
         call()
@@ -204,11 +204,11 @@ def test_a_profile_without_network_time_has_nothing_to_offload(
     file.write_text(json.dumps({"schema": 1, "layers": {"user": {"share": 1.0}}}))
     assert run(["model", "laws", "--profile", str(file)]) == 2
     error = capsys.readouterr().err
-    assert f"--profile {file}: its network layers took no processor time" in error
+    assert f"--profile {file}: its network layers used no processor time" in error
     assert "under load" in error
 
 
-def test_an_io_bus_of_no_machine_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_io_bus_without_a_machine_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["model", "bounds", "--io-mbytes-per-s", "5000"]) == 2
     assert "only --measure or --bench adds" in capsys.readouterr().err
 
@@ -220,7 +220,7 @@ def test_laws_gives_gamma_and_gain_as_fractions(capsys: pytest.CaptureFixture[st
     assert found["gain"] == pytest.approx(0.5152, rel=1e-3)
 
 
-def test_laws_asks_for_exactly_one_source_of_the_share() -> None:
+def test_laws_needs_exactly_one_source_of_the_share() -> None:
     assert run(["model", "laws"]) == 2
     assert run(["model", "laws", "--network-share", "34"]) == 2
 
@@ -232,14 +232,10 @@ def test_laws_asks_for_exactly_one_source_of_the_share() -> None:
         ["laws", "--network-share", "0.2", "--sweep"],
         [
             "handoff",
-            "--host-us",
-            "40",
-            "--saved-us",
-            "20",
-            "--nic-host-us",
-            "16",
-            "--nic-extra-us",
-            "30",
+            "--host=40us",
+            "--saved=20us",
+            "--nic-host=16us",
+            "--nic-extra=30us",
         ],
         ["bounds", "--as-printed"],
     ],
@@ -254,7 +250,7 @@ def test_every_model_prints_a_table_and_json(
 
 
 @given(st.floats(0, 1e4), st.floats(0.1, 1e3), st.integers(1, 50), st.integers(51, 500))
-def test_a_line_is_found_again_from_two_of_its_points(
+def test_a_line_is_recovered_from_two_of_its_points(
     fixed: float, each: float, few: int, many: int
 ) -> None:
     known = segments.Line(fixed, each)
@@ -269,13 +265,13 @@ def test_a_share_of_a_request_lies_between_that_of_its_fixed_part_and_of_a_segme
     assert shares == pytest.approx([0.1, 90 / 200, 0.8])
 
 
-def test_two_sizes_of_equal_segments_make_no_line() -> None:
+def test_two_equal_sizes_define_no_line() -> None:
     with pytest.raises(ConfigurationError, match="expected two sizes"):
         segments.line((3, 10.0), (3, 12.0))
 
 
 @given(st.integers(1, 10_000), st.integers(1, 100), fractions)
-def test_a_server_neither_outpaces_its_connections_nor_itself(
+def test_throughput_is_bound_by_connections_and_by_the_server(
     connections: int, at: int, utilization: float
 ) -> None:
     ratio = float(saturation.relative_throughput(connections, at, utilization))
@@ -284,7 +280,7 @@ def test_a_server_neither_outpaces_its_connections_nor_itself(
     assert ratio == pytest.approx(connections / at) or ratio * utilization == pytest.approx(1)
 
 
-def test_a_server_that_never_works_has_no_bound() -> None:
+def test_an_idle_server_has_no_bound() -> None:
     with pytest.raises(ConfigurationError, match="utilization"):
         saturation.relative_throughput(4, 1, 0.0)
 
@@ -314,7 +310,7 @@ source = "test"
 
 
 @pytest.mark.parametrize(
-    ("part", "instead", "says"),
+    ("part", "instead", "message"),
     [
         ("{ memory = 2 }", "{ memory = 0 }", "path copy: crossings of memory is 0"),
         ("{ memory = 2 }", "{ memory = -1 }", "path copy: crossings of memory is -1"),
@@ -324,13 +320,13 @@ source = "test"
         ('name = "nic"', 'name = "copy"', "path copy is defined more than once"),
     ],
 )
-def test_a_catalogue_of_impossible_numbers_or_doubled_names_is_refused(
-    tmp_path: Path, part: str, instead: str, says: str
+def test_a_catalogue_with_impossible_numbers_or_repeated_names_is_an_error(
+    tmp_path: Path, part: str, instead: str, message: str
 ) -> None:
     file = tmp_path / "own.toml"
     assert part in CATALOGUE
     file.write_text(CATALOGUE.replace(part, instead))
-    with pytest.raises(ConfigurationError, match=says):
+    with pytest.raises(ConfigurationError, match=message):
         bounds.read_catalogue(file)
 
 
@@ -340,7 +336,7 @@ def test_a_transaction_over_a_bus_that_a_server_lacks_is_reported_as_left_out(
     file = tmp_path / "own.toml"
     file.write_text(CATALOGUE)
     assert run(["model", "bounds", "--catalogue", str(file), "--overlap"]) == 0
-    remark = "small: no bound for send: it has no bandwidth of io"
+    remark = "small: no bound for send: it has no bandwidth for bus io"
     assert f"note: {remark}" in capsys.readouterr().err
     command = ["model", "bounds", "--catalogue", str(file), "--overlap", "--format", "json"]
     assert run(command) == 0
@@ -350,7 +346,7 @@ def test_a_transaction_over_a_bus_that_a_server_lacks_is_reported_as_left_out(
     assert [row["transaction"] for row in found["rows"]] == ["think"]
 
 
-def test_the_machine_of_a_bench_takes_an_io_bus(
+def test_the_machine_of_a_bench_accepts_an_io_bus(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "bench.json"
@@ -367,7 +363,7 @@ def test_the_machine_of_a_bench_takes_an_io_bus(
 
 
 @pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
-def test_the_models_take_finite_numbers_alone(value: float) -> None:
+def test_the_models_accept_only_finite_numbers(value: float) -> None:
     calls: list[Callable[[], object]] = [
         lambda: laws.offload(value),
         lambda: laws.offload(1.0, 0.0, alpha=value),
@@ -379,14 +375,14 @@ def test_the_models_take_finite_numbers_alone(value: float) -> None:
             call()
 
 
-def test_nothing_offloaded_gains_nothing() -> None:
+def test_without_offload_there_is_no_gain() -> None:
     for alpha, beta in ((0.0, 1.0), (1e300, 1.0), (2.0, 0.0)):
         assert laws.offload(3.0, 0.0, alpha=alpha, beta=beta).gain == 0
 
 
 def handoff_of(*costs_us: int) -> list[str]:
-    names = ("--host-us", "--saved-us", "--nic-host-us", "--nic-extra-us")
-    return ["handoff", *(f"{name}={cost}" for name, cost in zip(names, costs_us, strict=True))]
+    names = ("--host", "--saved", "--nic-host", "--nic-extra")
+    return ["handoff", *(f"{name}={cost}us" for name, cost in zip(names, costs_us, strict=True))]
 
 
 @pytest.mark.parametrize(
@@ -399,7 +395,7 @@ def handoff_of(*costs_us: int) -> list[str]:
         ),
     ],
 )
-def test_an_endless_gain_is_null_in_json(
+def test_an_infinite_gain_is_null_in_json(
     arguments: list[str], place: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     def refuse(constant: str) -> float:
@@ -413,19 +409,19 @@ def test_an_endless_gain_is_null_in_json(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
-        (["laws", "--published", "--network-share", "0.3"], "--network-share does nothing beside"),
-        (["laws", "--published", "--sweep"], "--sweep does nothing beside --published"),
-        (["laws", "--network-share", "0.3", "--sweep", "-p", "0.4"], "--offloaded does nothing"),
+        (["laws", "--published", "--network-share", "0.3"], "--network-share has no effect with"),
+        (["laws", "--published", "--sweep"], "--sweep has no effect with --published"),
+        (["laws", "--network-share", "0.3", "--sweep", "-p", "0.4"], "--offloaded has no effect"),
         (
             handoff_of(40, 50, 1, 1),
-            "--saved-us 50: expected at most --host-us 40",
+            "--saved 50us: expected at most --host 40us",
         ),
     ],
 )
-def test_options_are_refused_in_the_words_they_were_given_in(
-    arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
+def test_errors_name_the_options_that_the_user_wrote(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["model", *arguments]) == 2
-    assert says in capsys.readouterr().err
+    assert message in capsys.readouterr().err

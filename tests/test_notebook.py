@@ -52,8 +52,9 @@ def simulated() -> SimulatedRun:
 def test_a_simulated_run_is_the_dict_of_the_simulator() -> None:
     from perpacket import simulation
 
-    makers = (perpacket.simulate, simulation.simulate)
-    first, second = (dict(make("W-1024-P-N-FCFS-400", overrides=SHORT)) for make in makers)
+    run = simulation.Simulation("W-1024-P-N-FCFS-400", overrides=SHORT)
+    first = dict(perpacket.simulate("W-1024-P-N-FCFS-400", overrides=SHORT))
+    second = run.run()
     for timing in ("wall_s", "packets_per_wall_s"):
         del first[timing], second[timing]
     assert first == second
@@ -99,8 +100,8 @@ def test_a_run_shows_its_findings_its_table_and_its_charts(
     assert all(name in shown for name in RATES)
     assert "+15.0 %" in shown
     assert run.figures[2] == "Rates"
-    for asked in (2, "Rates"):
-        assert len(values(run.plot(asked), "x", "y", "series")) >= len(RATES)
+    for commands in (2, "Rates"):
+        assert len(values(run.plot(commands), "x", "y", "series")) >= len(RATES)
     with pytest.raises(ConfigurationError, match="has no figure 'Rate'") as caught:
         run.plot("Rate")
     assert "Rates" in caught.value.hint
@@ -154,7 +155,7 @@ def test_a_profile_has_its_network_share_and_the_gain_of_offload(tmp_path: Path)
     placed = {name: (share, gain) for name, share, gain
               in values(profile.plot("laws"), "name", "share", "gain")}  # fmt: skip
     assert placed["web.json"] == pytest.approx((25.0, 100 / 3))
-    assert "offload could gain 33 % at most" in profile._repr_html_()
+    assert "the gain by offload is at most 33 %" in profile._repr_html_()
 
 
 def test_a_profile_of_counters_is_drawn_in_shares() -> None:
@@ -167,7 +168,7 @@ def test_a_profile_of_counters_is_drawn_in_shares() -> None:
     ("text", "complaint"),
     [("", "cannot be read"), ("[]", "expected a JSON object"), ("{}", "expected layers")],
 )
-def test_an_error_names_a_file_that_is_no_profile(
+def test_an_error_names_a_file_that_is_not_a_profile(
     tmp_path: Path, text: str, complaint: str
 ) -> None:
     file = tmp_path / "x.json"
@@ -185,7 +186,7 @@ def test_the_example_notebook_runs_and_its_results_agree() -> None:
     assert any(isinstance(output, StudyRun) for output in shown)
 
 
-def test_the_public_names_are_found_and_cost_nothing_before_they_are_used() -> None:
+def test_public_names_are_loaded_at_their_first_use() -> None:
     import subprocess
     import sys
 
@@ -203,4 +204,4 @@ def test_the_public_names_are_found_and_cost_nothing_before_they_are_used() -> N
 def test_an_idle_profile_has_no_gain() -> None:
     layers = {"idle": {"share": 1.0, "cpu_ns_per_packet": None}}
     shown = Profile({"layers": layers}, "idle.json")._repr_html_()
-    assert "offload could gain 0 % at most" in shown
+    assert "the gain by offload is at most 0 %" in shown

@@ -1,4 +1,4 @@
-"""Studies over ssh, as users run them: what they give, what they leave, and what they refuse."""
+"""Studies over ssh: their results, their leftovers, and the errors of machines."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ report.write = lambda analysis, path: path
 sys.argv = ["perpacket", *arguments]
 main()
 """
-"""`perpacket` that gets a signal of that number, unless 0, once it has kept an observation."""
+"""`perpacket` that receives this signal, unless it is 0, after its first observation."""
 
 REFUSED = """
 import json, sys
@@ -82,17 +82,17 @@ except PerpacketError as error:
 
 @pytest.fixture
 def records() -> Iterator[Path]:
-    """A folder of records with a short path: sockets stand in it."""
+    """A folder of records with a short path, because it contains sockets."""
     with tempfile.TemporaryDirectory() as folder:
         yield Path(folder)
 
 
 def left_there(far: Far) -> list[str]:
-    """What studies have put among the machine's temporary files."""
+    """The temporary files of studies on the machine."""
     return sorted(place.name for place in far.temporary.glob(f"{PREFIX}*"))
 
 
-def test_a_study_over_ssh_goes_on_after_a_kill_and_leaves_nothing_there(
+def test_a_study_over_ssh_resumes_after_a_kill_and_leaves_nothing_on_the_machines(
     tmp_path: Path, records: Path
 ) -> None:
     study, path = tmp_path / "tiny.toml", tmp_path / "run"
@@ -126,7 +126,7 @@ def test_a_study_over_ssh_goes_on_after_a_kill_and_leaves_nothing_there(
         assert [place.name for place in (far.folder / "home").iterdir()] == [".cache"]
 
 
-def test_what_a_machine_refuses_is_told_with_the_machine_and_what_to_do(
+def test_the_error_of_a_machine_names_the_machine_and_the_next_step(
     tmp_path: Path, records: Path
 ) -> None:
     with far_machine(tmp_path, ["PermitUserEnvironment=yes"]) as far:
@@ -136,9 +136,9 @@ def test_what_a_machine_refuses_is_told_with_the_machine_and_what_to_do(
         public = (tmp_path / "key.pub").read_text()
 
         def refused(target: str, *options: str) -> list[str]:
-            asked = far.python(REFUSED, str(records), target, *options)
-            assert asked.returncode == 0, asked.stderr
-            answer: list[str] = json.loads(asked.stdout)
+            commands = far.python(REFUSED, str(records), target, *options)
+            assert commands.returncode == 0, commands.stderr
+            answer: list[str] = json.loads(commands.stdout)
             assert answer[0] == "MachineLacks"
             assert target in answer[1]
             assert list(records.iterdir()) == []

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from perpacket import simulate
 from perpacket.analysis import run_comparison
 from perpacket.analysis.analysis import Analysis, analyze
 from perpacket.run import start
@@ -62,9 +63,8 @@ def undocumented(content: object, prefix: str = "") -> set[str]:
 
 @pytest.mark.parametrize("configuration", ["W-1024-P-N-FCFS-400", "bulk"])
 def test_every_number_of_a_simulation_is_a_quantity(configuration: str) -> None:
-    from perpacket import simulation
 
-    result = simulation.simulate(configuration, overrides=SHORT)
+    result = simulate(configuration, overrides=SHORT)
     others = {"schema", "configuration", "seed", "conserved"}
     page = (ROOT / "docs/reference/documents.md").read_text()
     assert all(f"`{name}`" in page for name in others)
@@ -151,3 +151,38 @@ def test_every_key_of_advice_is_in_the_reference() -> None:
               for name in INTERVAL}  # fmt: skip
     tables = {"`advice[].bound`", "`advice[].source`"}
     assert printed - inside - tables <= known
+
+
+def test_every_key_of_a_trial_is_in_the_reference() -> None:
+    from perpacket.advise.effect import Window, effects
+    from perpacket.advise.journal import Outcome as StepOutcome
+    from perpacket.advise.journal import Undone
+    from perpacket.advise.slope import Slope
+    from perpacket.advise.trial import Outcome, Trial
+    from perpacket.analysis.statistics import Interval
+    from perpacket.show import trial as shown
+
+    windows = [
+        Window(block, side, 1.0, 0.5, {"tcp": 0.2}, 3e4, 1e8, 1e4, 1.0, 1.0, {"p50": 9, "p99": 20})
+        for block in range(4)
+        for side in (0, 1, 1, 0)
+    ]
+    each = Interval(0.1, 0.05, 0.2, 100, 0.95)
+    found = Outcome(
+        [Trial("tso=off", effects(windows), tuple(windows), ("note",), is_decided=True)],
+        combinations=tuple(windows),
+        changes=("tso=off",),
+        slope=Slope("ip", "requests/s", "rules", (100,), each, 200.0, each, each),
+        notes=("note",),
+        undone=[Undone("tso", StepOutcome.RESTORED)],
+    )
+    page = (ROOT / "docs/reference/documents.md").read_text()
+    section = page.partition("## trial")[2].partition("\n## ")[0]
+    known = {part for key in re.findall(r"`([^`]+)`", section) for part in parts_of(key)}
+    printed = {part for path in paths(shown.document(found)) for part in parts_of(path)}
+    assert printed - INTERVAL - {"schema", "tcp"} <= known
+
+
+def parts_of(path: str) -> list[str]:
+    """The names in a path."""
+    return [part for part in re.split(r"[.]|\[\]", path) if part]

@@ -147,7 +147,7 @@ def test_user_code_of_the_load_generator_is_not_the_servers() -> None:
     quiet.judge(measure)
 
 
-def test_a_known_cost_of_each_frame_in_the_driver_comes_back() -> None:
+def test_a_known_cost_per_frame_in_the_driver_is_measured() -> None:
     """An XDP program that computes for about 20 us a frame, in the driver of the server's veth."""
 
     def cost(pair: dict[str, dict[str, float]], key: str) -> float:
@@ -168,12 +168,12 @@ def test_a_known_cost_of_each_frame_in_the_driver_comes_back() -> None:
         errors_ns = [found - known for found, known in zip(found_ns, known_ns, strict=True)]
         error = statistics.mean(errors_ns, confidence=0.999)
         known = statistics.mean(known_ns)
-        told = (
+        printed = (
             f"put in {known.value:.0f} ns a frame ({document['calibrated_ns']} by a test run), "
             f"found {statistics.mean(found_ns).value:.0f}, "
             f"off by {error.value:.0f} ({error.low:.0f} to {error.high:.0f})"
         )
-        print(told)
+        print(printed)
         missing = max(one["missing_share"] for pair in document["pairs"] for one in pair.values())
         if missing > MISSING_MOST:
             skip(DISTURBED, f"{missing:.0%} of the timer's samples are missing")
@@ -183,6 +183,6 @@ def test_a_known_cost_of_each_frame_in_the_driver_comes_back() -> None:
         # driver's own code runs on colder caches after the program.
         bias_ns = BIAS_MOST * known.value
         is_right = known.value > 5000 and error.low - bias_ns <= 0 <= error.high + bias_ns
-        return "" if is_right else told
+        return "" if is_right else printed
 
     quiet.judge(measure)

@@ -10,6 +10,7 @@ import pytest
 import typer
 
 from perpacket.cli import quantities, renamed
+from perpacket.measure import cpu_lists
 
 TABLE = tomllib.loads((Path(__file__).parent / "quantities.toml").read_text(encoding="utf-8"))
 
@@ -18,7 +19,7 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "size": quantities.size_bytes,
     "bit-rate": quantities.bits_per_s,
     "rate": quantities.per_s,
-    "cpus": lambda text: list(quantities.cpus(text)),
+    "cpus": lambda text: cpu_lists.numbers(quantities.cpu_list(text)),
 }
 
 
@@ -33,13 +34,13 @@ def test_the_shared_table_is_read_as_documented(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", PARSERS)
-def test_what_the_shared_table_refuses_is_refused_with_what_was_expected(kind: str) -> None:
+def test_invalid_values_of_the_shared_table_are_errors_with_the_expected_form(kind: str) -> None:
     for text in TABLE[kind]["refused"]:
         with pytest.raises(typer.BadParameter, match="expected"):
             PARSERS[kind](text)
 
 
-def test_a_time_that_is_too_short_is_refused_with_the_shortest() -> None:
+def test_a_time_that_is_too_short_is_an_error_with_the_shortest() -> None:
     with pytest.raises(typer.BadParameter, match=r"at least 0\.1 seconds"):
         quantities.seconds_from(0.1)("50ms")
 
@@ -53,6 +54,7 @@ def test_a_time_that_is_too_short_is_refused_with_the_shortest() -> None:
             "simulate bulk --latency=5ms --l2-size 256KiB",
         ),
         ("trace info log --window-s 15", "trace info log --window 15"),
+        ("model handoff --host-us 42 --saved-us=15", "model handoff --host 42us --saved=15us"),
         ("study run --rate-mbps 1", "study run --rate-mbps 1"),
     ],
 )

@@ -44,18 +44,18 @@ MOST_S = 120
 SMALL_PX, PHONE_PX, DESK_PX = 360, 390, 1280
 VIEWS = [(width, theme) for width in (PHONE_PX, DESK_PX) for theme in ("light", "dark")]
 GRAVE = {"serious", "critical"}
-"""The impacts of axe-core's faults that keep somebody from reading or using a page."""
+"""The impacts of axe-core's violations that prevent somebody from using a page."""
 
 
 class Browser:
-    """A browser on one page; what it logged and asked for since the page was opened."""
+    """A browser with one page, its log and its requests since the page was opened."""
 
     def __init__(self, driver: Any, page: Path) -> None:
         self.driver = driver
         self.address = page.as_uri()
 
     def open(self, width: int = DESK_PX, theme: str = "light", media: str = "") -> None:
-        """Open the page anew, as wide as a screen and in a theme."""
+        """Open the page again, with a width and a theme."""
         screen = {"width": width, "height": HEIGHT_PX, "deviceScaleFactor": 1, "mobile": False}
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
         feature = {"name": "prefers-color-scheme", "value": theme}
@@ -67,11 +67,11 @@ class Browser:
         self.driver.get(self.address)
 
     def ask(self, script: str, *arguments: object) -> Any:
-        """What a script returns."""
+        """The result of a script."""
         return self.driver.execute_script(script, *arguments)
 
     def requests(self) -> set[str]:
-        """Every address the page asked for, its own among them."""
+        """Every address that the page requested, including its own."""
         events = [json.loads(entry["message"]) for entry in self.driver.get_log("performance")]
         return {
             event["message"]["params"]["request"]["url"]
@@ -80,14 +80,14 @@ class Browser:
         }
 
     def press(self, *keys: str) -> None:
-        """Press keys where the focus is."""
+        """Press keys in the focused element."""
         for key in keys:
             self.driver.switch_to.active_element.send_keys(key)
 
 
 @pytest.fixture(scope="module")
 def browser(page: Path) -> Iterator[Browser]:
-    """One browser for all these tests; skips, with the reason, where there is none."""
+    """One browser for all these tests; skips them if there is none."""
     chromium = next(filter(None, map(shutil.which, CHROMIUM)), None)
     driver_path = shutil.which(DRIVER)
     if chromium is None or driver_path is None:
@@ -111,7 +111,7 @@ def browser(page: Path) -> Iterator[Browser]:
         driver.quit()
 
 
-def test_nothing_is_logged_and_nothing_is_requested(browser: Browser) -> None:
+def test_the_page_logs_nothing_and_requests_nothing(browser: Browser) -> None:
     browser.open()
     # A script that failed would have left its headings without buttons.
     assert browser.ask("return document.querySelectorAll('th button').length") > 0
@@ -181,7 +181,7 @@ def test_a_small_phone_shows_the_page_and_its_tables_without_scrolling_sideways(
 
 
 LIGHT, DARK = 150, 100
-"""Lightness of what is light and of what is dark."""
+"""The lightness of light and of dark colours."""
 GROUND = "return getComputedStyle(document.body).backgroundColor"
 INK = "return getComputedStyle(document.querySelector('figure svg text')).fill"
 

@@ -140,8 +140,10 @@ def test_a_point_is_on_the_curve_at_its_networks_share(measured: Analysis) -> No
     )
     plot = figures.plot_of(Figure("laws", "Offload", "", "share"), measured)
     assert plot is not None
-    assert "connections 4: a share of 40 % could gain 67 % at most" in plot.description.lower()
-    assert "connections 256: a share of 60 % could gain 150 % at most" in plot.description
+    assert (
+        "connections 4: with a share of 40 %, the gain is at most 67 %" in plot.description.lower()
+    )
+    assert "connections 256: with a share of 60 %, the gain is at most 150 %" in plot.description
     specification = plot.draw(chart_style.WIDE).to_dict()
     rows = [row for table in specification["datasets"].values() for row in table]
     marks = {row["name"]: row for row in rows if "name" in row}

@@ -91,12 +91,10 @@ def test_held_out_and_calibrated_values_are_counted_apart(analysis: Analysis) ->
     ]
     assert "1 agree with the simulation and 2 do not" in analysis.headline
     only_calibrated = [row for row in rows if row.published.calibration]
-    assert "a fit, not a prediction" in published_score.headline(only_calibrated)
+    assert "a fit, no prediction" in published_score.headline(only_calibrated)
 
 
-def test_every_disagreement_is_named_the_farthest_first(
-    analysis: Analysis, outline: Outline
-) -> None:
+def test_disagreements_are_sorted_by_distance(analysis: Analysis, outline: Outline) -> None:
     assert [row.published.value for row in analysis.disagreements] == [30_000.0, 16.0]
     listed = next(e for e in outline.all("ul") if e.attributes.get("class") == "disagreements")
     assert "30,000" in listed.text

@@ -53,14 +53,14 @@ def test_the_layers_of_one_configuration_are_not_added_to_those_of_another(
     assert text.endswith("100 at 1 and 800 at 8.")
 
 
-def test_a_figure_is_about_the_factors_level_where_it_is_named_as_the_points_shorthand() -> None:
+def test_a_figure_selects_by_factor_where_the_factor_has_the_name_configuration() -> None:
     eighth = Figure("curve", "", "bytes", "forwarded_mbps", where={"configuration": 8})
-    kept = {
+    stored = {
         point.factors["configuration"]
         for point in library.find("router").points
-        if eighth.keeps(point)
+        if eighth.selects(point)
     }
-    assert kept == {8}
+    assert stored == {8}
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_a_figure_is_about_the_factors_level_where_it_is_named_as_the_points_sho
         ("double-buffer", "lateness_us.p99", "Lateness, 99th percentile (µs)"),
     ],
 )
-def test_the_table_of_configurations_has_what_the_study_is_about(
+def test_the_table_of_configurations_has_the_quantities_of_the_study(
     analysis: Analysis, name: str, column: str, heading: str
 ) -> None:
     study = library.find(name)
@@ -85,7 +85,7 @@ def runs_of(study: Study, column: str, values: list[float]) -> pl.DataFrame:
     return pl.DataFrame({"point": [study.points[0].name] * len(values), column: values})
 
 
-def test_the_interval_of_a_share_is_between_nothing_and_all(analysis: Analysis) -> None:
+def test_the_interval_of_a_share_is_between_0_and_100(analysis: Analysis) -> None:
     study = library.find("double-buffer")
     table = tables.means_table(
         of_frame(study, analysis, runs_of(study, "server_idle", [0.0, 0.02]))

@@ -131,7 +131,7 @@ def test_the_data_inside_the_page_are_all_the_runs_with_all_digits(
     assert len(content["timelines"]["W-4096-P-L-FCFS-800.seed-1"]["rows"]) == 2000
 
 
-def test_no_text_can_end_the_data_element() -> None:
+def test_texts_cannot_end_the_data_element() -> None:
     text = data.script_json({"name": "</script><!--\u2028"})
     assert "<" not in text
     assert json.loads(text) == {"name": "</script><!--\u2028"}

@@ -1,4 +1,4 @@
-"""A router between hosts: what its study asks, what its testbed is, and what a run tells."""
+"""A router between hosts: its study, its testbed and the results of its runs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from perpacket.measure.router.summary import (
     summarize_search,
     summarize_tcp,
 )
-from perpacket.run import configuration_file, measured_runs
+from perpacket.run import configuration_file, start
 from perpacket.study import library
 from perpacket.study.lengths import LENGTHS, Length
 from perpacket.study.point import Point
@@ -61,7 +61,7 @@ def test_the_eight_configurations_are_those_of_the_document() -> None:
 # The study.
 
 
-def test_every_configuration_meets_every_message_size() -> None:
+def test_every_configuration_has_every_message_size() -> None:
     factors = [point.factors for point in library.find("router", only=("tcp-kernel",)).points]
     assert {(one["configuration"], one["bytes"]) for one in factors} == {
         (configuration, size) for configuration in range(1, 9) for size in (64, 10_240, 65_536)
@@ -81,13 +81,13 @@ def test_every_point_is_a_plan(length: Length) -> None:
 
 
 @pytest.mark.parametrize("name", ["router", "memory-surface", "switch-cost"])
-def test_the_cut_levels_take_ten_minutes_at_most(name: str) -> None:
+def test_the_default_length_takes_at_most_ten_minutes(name: str) -> None:
     study = library.find(name)
     runs = [study.runner_of(point).prepare(point, 1, timeline=False) for point in study.points]
     assert sum(run.progress()[1] for run in runs) * len(study.seeds) <= 600_000
 
 
-def test_a_plane_keeps_its_experiments() -> None:
+def test_a_plane_selects_its_experiments() -> None:
     def names(only: str | None = None, plane: str | None = None) -> set[str]:
         points = chosen("router", "default", only, plane).points
         return {f"{point.factors['load']}-{point.factors['plane']}" for point in points}
@@ -97,12 +97,12 @@ def test_a_plane_keeps_its_experiments() -> None:
     assert names("tcp", "kernel") == {"tcp-kernel"}
     with pytest.raises(ConfigurationError, match="no --plane xdp"):
         chosen("breakdown", "default", None, "xdp")
-    with pytest.raises(ConfigurationError, match="--only trees over --plane kernel"):
+    with pytest.raises(ConfigurationError, match="--only trees with --plane kernel"):
         names("trees", "kernel")
 
 
 @pytest.mark.parametrize("only", [(), ("tcp-xdp",), EXPERIMENTS])
-def test_a_run_finds_its_study_again(only: tuple[str, ...]) -> None:
+def test_a_run_has_its_study(only: tuple[str, ...]) -> None:
     study = library.find("router", only=only)
     run = configuration_file.resolve(study, "1", (1,), ())
     again = configuration_file.study_of(run)
@@ -118,7 +118,7 @@ def test_a_run_finds_its_study_again(only: tuple[str, ...]) -> None:
         (["router", "--testbed", "loopback"], "(testbed.kind) = loopback"),
     ],
 )
-def test_what_a_router_cannot_be_asked_is_refused(
+def test_impossible_parameters_of_a_router_are_errors(
     arguments: list[str], complaint: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     status = app.run(["study", "run", *arguments, "--output", str(tmp_path / "run")])
@@ -135,7 +135,7 @@ def test_published_figures_are_those_of_the_reference(name: str) -> None:
             key, _, cut = key.rpartition("-")
             assert cut, f"{row.figure} is no figure of the document"
         assert row.where == reference[key]["where"], row.figure
-        # Rates of a machine of 2003 are told in notes; only its share of the processor is compared.
+        # Notes have the rates of the machine of 2003; only its share of the processor is compared.
         if row.value is not None:
             assert row.value == reference[key]["value"], row.figure
         assert row.quantity in QUANTITIES
@@ -145,7 +145,7 @@ def test_published_figures_are_those_of_the_reference(name: str) -> None:
 
 
 def window(**changed: object) -> Window:
-    """A window of a second in which 1000 frames came in and were sent on."""
+    """A window of a second with 1000 forwarded frames."""
     profile: dict[str, object] = {
         "window_s": 2.0,
         "packets": {"sent": 1000, "received": 1000},
@@ -191,19 +191,19 @@ def test_a_forwarded_packet_counts_once_and_bytes_are_counted_by_interface() -> 
     assert {name for name, held in doubts.items() if held} == {"client_limited", "others_ran"}
 
 
-def test_user_code_is_no_cost_of_a_forwarded_packet() -> None:
+def test_user_code_is_not_a_cost_of_a_forwarded_packet() -> None:
     found = summarize_tcp(plan(), window())["layers"]
     assert isinstance(found, dict)
     assert "cpu_ns_per_forwarded_packet" not in found["user"]
     assert found["ip"]["cpu_ns_per_forwarded_packet"] == pytest.approx(1000)
 
 
-def test_in_xdp_the_routers_processors_tell_nothing() -> None:
+def test_in_xdp_the_routers_processor_time_is_not_reported() -> None:
     result = summarize_tcp(plan(router__plane="xdp"), window())
     assert (result["server_idle"], result["layers"]) == (None, None)
 
 
-def test_a_router_that_forwards_nothing_is_no_observation() -> None:
+def test_a_router_that_forwards_nothing_is_a_failed_run() -> None:
     with pytest.raises(RunFailed, match="forwarded nothing"):
         summarize_tcp(plan(), window(packets={"sent": 0, "received": 9}))
 
@@ -233,21 +233,21 @@ def test_a_search_reports_its_rate_the_loss_above_it_and_the_limit() -> None:
 
 def test_a_trial_reports_its_loss_and_whether_the_rate_was_offered() -> None:
     step = {"rate_pps": 1000.0, "sent": 500, "received": 400, "loss": 0.2, "duration_s": 0.5}
-    asked = plan(load__kind="loss", load__rate_pps="1000")
-    kept = summarize_loss(asked, {"steps": [step]})
-    assert (kept["loss"], kept["sent_pps"]) == (0.2, 1000)
-    assert kept["doubts"] == {"generator_limited": False}
-    slow = summarize_loss(asked, {"steps": [step | {"duration_s": 1.0}]})
+    commands = plan(load__kind="loss", load__rate_pps="1000")
+    stored = summarize_loss(commands, {"steps": [step]})
+    assert (stored["loss"], stored["sent_pps"]) == (0.2, 1000)
+    assert stored["doubts"] == {"generator_limited": False}
+    slow = summarize_loss(commands, {"steps": [step | {"duration_s": 1.0}]})
     assert slow["doubts"] == {"generator_limited": True}
     with pytest.raises(RunFailed, match="no trial"):
-        summarize_loss(asked, {"steps": []})
+        summarize_loss(commands, {"steps": []})
 
 
-# What the kernel forbids is done without, and said.
+# A run works without forbidden kernel features and reports them.
 
 
 @dataclass
-class Said:
+class FakeCompleted:
     """A command that ended."""
 
     returncode: int
@@ -256,20 +256,20 @@ class Said:
 
 
 @dataclass
-class Refused:
-    """A process that was refused at once."""
+class FailedProcess:
+    """A process that failed at once."""
 
-    said: Said
+    completed: FakeCompleted
     pid: int = 1
 
     def poll(self) -> int:
-        return self.said.returncode
+        return self.completed.returncode
 
     def stop(self, timeout_s: float = 5) -> int:
-        return self.said.returncode
+        return self.completed.returncode
 
-    def result(self, timeout_s: float | None = None) -> Said:
-        return self.said
+    def result(self, timeout_s: float | None = None) -> FakeCompleted:
+        return self.completed
 
     def wait_for_line(self, pattern: str, timeout_s: float) -> re.Match[str]:
         raise RunFailed("ended without a line")
@@ -282,7 +282,7 @@ class FakeHost:
     name: str = "host"
     address: str = "10.77.0.2"
     cpus: tuple[int, ...] = (0,)
-    FORBIDDEN = Said(3, stderr="error: cannot load a program: operation not permitted")
+    FORBIDDEN = FakeCompleted(3, stderr="error: cannot load a program: operation not permitted")
 
     def agent(self) -> str:
         return "agent"
@@ -290,19 +290,19 @@ class FakeHost:
     def put(self, local: Path, remote: str) -> None:
         raise NotImplementedError
 
-    def start(self, command: Sequence[str], *, cpus: Sequence[int] | None = None) -> Refused:
+    def start(self, command: Sequence[str], *, cpus: Sequence[int] | None = None) -> FailedProcess:
         assert command[1:3] == ["route", "plane"]
-        return Refused(self.FORBIDDEN)
+        return FailedProcess(self.FORBIDDEN)
 
     def run(
         self, command: Sequence[str], *, timeout_s: float, cpus: Sequence[int] | None = None
-    ) -> Said:
+    ) -> FakeCompleted:
         if command[1:3] == ["route", "check"]:
             cases = [{"case": "TTL 1", "breach": "nothing came"}, {"case": "MTU", "breach": None}]
-            return Said(1, json.dumps({"cases": cases}))
+            return FakeCompleted(1, json.dumps({"cases": cases}))
         if command[1:3] == ["route", "throughput"]:
             return self.FORBIDDEN
-        return Said(0, json.dumps({"capabilities": []}))
+        return FakeCompleted(0, json.dumps({"capabilities": []}))
 
 
 @dataclass
@@ -330,20 +330,20 @@ def test_without_bpf_the_router_is_loaded_by_batches_and_points_in_xdp_are_left_
         assert setup.left_out.keys() == {f"search-xdp-{size}b" for size in (64, 512, 1518)}
         assert "operation not permitted" in next(iter(setup.left_out.values()))
         assert setup.facts["oracle"] == {"kernel": "2 cases, 1 wrong"}
-        told = setup.facts["limits"]
-        assert isinstance(told, list)
-        assert any("first TTL 1: nothing came" in limit for limit in told)
-        assert any("batches from a packet socket" in limit for limit in told)
+        captured = setup.facts["limits"]
+        assert isinstance(captured, list)
+        assert any("first TTL 1: nothing came" in limit for limit in captured)
+        assert any("batches from a packet socket" in limit for limit in captured)
 
 
 @pytest.mark.parametrize(
-    ("asked", "may_sample", "sampled"),
+    ("commands", "may_sample", "sampled"),
     [("any", True, "best"), ("any", False, "accounts"), ("clock", False, "clock")],
 )
-def test_where_perf_is_forbidden_the_kernels_accounts_do(
-    asked: str, may_sample: bool, sampled: str
+def test_where_perf_is_forbidden_the_kernels_accounts_are_used(
+    commands: str, may_sample: bool, sampled: str
 ) -> None:
-    found = with_available_events(plan(profile__events=asked), may_sample)
+    found = with_available_events(plan(profile__events=commands), may_sample)
     assert found.profile_events == sampled
 
 
@@ -360,7 +360,7 @@ def bed() -> Iterator[Routed]:
         yield routed
 
 
-def test_hosts_reach_each_other_through_the_router_alone(bed: Routed) -> None:
+def test_hosts_reach_each_other_only_through_the_router(bed: Routed) -> None:
     def forwarded() -> int:
         done = bed.server.run(["cat", "/proc/net/snmp"], timeout_s=PATIENCE_S)
         lines = [line.split() for line in done.stdout.splitlines() if line.startswith("Ip: ")]
@@ -381,7 +381,7 @@ def test_hosts_reach_each_other_through_the_router_alone(bed: Routed) -> None:
     assert forwarded() - before >= received["bytes"] / ETHERNET_MOST_BYTES
 
 
-def test_no_device_takes_several_frames_for_one_or_leaves_checksums_out(bed: Routed) -> None:
+def test_devices_neither_merge_frames_nor_omit_checksums(bed: Routed) -> None:
     from pyroute2.ethtool import Ethtool
 
     from perpacket.measure.hosts.network import OFFLOADS, Namespace
@@ -404,7 +404,7 @@ def test_no_device_takes_several_frames_for_one_or_leaves_checksums_out(bed: Rou
 
 
 @pytest.mark.live
-def test_a_router_goes_as_it_came_and_adds_no_latency() -> None:
+def test_a_router_is_removed_and_adds_no_latency() -> None:
     try:
         opened = testbed.routed(hosts=2)
     except MachineLacks as error:
@@ -419,7 +419,7 @@ def test_a_router_goes_as_it_came_and_adds_no_latency() -> None:
 
 
 @pytest.mark.parametrize("hosts", [1, 251])
-def test_a_router_has_two_hosts_at_least(hosts: int) -> None:
+def test_a_router_needs_two_hosts(hosts: int) -> None:
     with pytest.raises(ConfigurationError, match="hosts"):
         testbed.routed(hosts=hosts)
 
@@ -438,17 +438,16 @@ def test_the_real_router_makes_observations(tmp_path: Path) -> None:
         ("search.resolution", "0.9"),
         ("profile.events", "accounts"),
     )
-    configuration = configuration_file.resolve(study, "1", (1,), quick)
     try:
-        directory = measured_runs.begin(RouterRunner(), tmp_path / "run", configuration)
+        directory = start.run(study, tmp_path / "run", seeds=(1,), overrides=quick)
     except MachineLacks as error:
         skip("netns", error)
     except RunFailed as error:
         skip_or_fail(str(error))
-    told = directory.environment()["testbed"]
-    assert isinstance(told, dict)
-    # What the oracle says of Linux is tested beside it; here it was asked, and its words were kept.
-    assert int(str(told["oracle"]["kernel"]).partition(" cases, ")[0]) > 60
+    captured = directory.environment()["testbed"]
+    assert isinstance(captured, dict)
+    # The oracle has tests of its own; this test only checks that its result is stored.
+    assert int(str(captured["oracle"]["kernel"]).partition(" cases, ")[0]) > 60
     skip_if_disturbed(directory)
     reasons = [failure.reason for failure in directory.failures()]
     results = {one.point: one.result for one in directory.read_observations()}

@@ -24,7 +24,9 @@ from perpacket.errors import (
 )
 from perpacket.run import configuration_file, environment, start
 from perpacket.run.directory import RunDirectory
-from perpacket.run.simulated_runs import Progress, execute
+from perpacket.run.progress import Progress
+from perpacket.run.simulated_runs import execute
+from perpacket.run.threads import ThreadExecutor
 from perpacket.study.point import Point, StudyError
 from perpacket.study.runner import Outcome
 from perpacket.study.study import Study
@@ -113,8 +115,8 @@ def begin(path: Path) -> RunDirectory:
 
 
 def test_results_are_the_same_bytes_with_one_worker_and_with_four(tmp_path: Path) -> None:
-    one = start.run(make_study(), tmp_path / "one", workers=1)
-    four = start.run(make_study(), tmp_path / "four", workers=4)
+    one = start.run(make_study(), tmp_path / "one", executor=ThreadExecutor(1))
+    four = start.run(make_study(), tmp_path / "four", executor=ThreadExecutor(4))
     assert deterministic_parts(one) == deterministic_parts(four)
     assert len(deterministic_parts(one)) == len(POINTS) * len(SEEDS)
     assert (one.path / "config.toml").read_bytes() == (four.path / "config.toml").read_bytes()
@@ -128,13 +130,13 @@ def test_the_table_has_a_row_for_each_run_with_factors_and_dotted_names(tmp_path
     assert table.select("point", "seed").is_unique().all()
 
 
-def test_the_timeline_is_kept_for_the_first_seed_alone(tmp_path: Path) -> None:
+def test_the_timeline_is_stored_only_for_the_first_seed(tmp_path: Path) -> None:
     directory = start.run(make_study(), tmp_path / "run")
     assert directory.timelines() == [("W-1024", 1)]
     assert directory.timeline("W-1024", 1).columns == ["time_s", "soft_limit"]
 
 
-def test_resuming_runs_what_is_missing_and_nothing_else(tmp_path: Path) -> None:
+def test_resuming_runs_only_missing_observations(tmp_path: Path) -> None:
     directory = start.run(make_study(), tmp_path / "run")
     whole = deterministic_parts(directory)
     directory.observation_path("W-256", 2).unlink()
@@ -151,11 +153,11 @@ def test_an_interrupted_study_covers_every_point_before_it_repeats_one(tmp_path:
     assert order[:3] == [("W-0", 1), ("W-256", 1), ("W-1024", 1)]
 
 
-def test_a_half_written_file_of_a_killed_run_is_not_an_observation(tmp_path: Path) -> None:
+def test_an_incomplete_file_of_a_killed_run_is_not_an_observation(tmp_path: Path) -> None:
     directory = begin(tmp_path / "run")
     leftover = directory.path / "observations" / "W-0.seed-1.json.part"
     leftover.write_text('{"schema": 1, "stu')
-    assert execute(directory, FakeRunner()) == len(POINTS) * len(SEEDS)
+    assert execute(directory, FakeRunner(), ThreadExecutor()) == len(POINTS) * len(SEEDS)
     assert not leftover.exists()
 
 
@@ -166,8 +168,8 @@ def test_a_half_written_file_of_a_killed_run_is_not_an_observation(tmp_path: Pat
         (lambda text: "", "damaged"),
         (lambda text: "[]", "expected a JSON object"),
         (lambda text: text.replace('"requests_per_s": 2005.0', '"requests_per_s": NaN'), "NaN"),
-        (lambda text: text.replace("2005.0", "-Infinity"), "-Infinity is no finite number"),
-        (lambda text: text.replace("2005.0", "1e999"), "1e999 is no finite number"),
+        (lambda text: text.replace("2005.0", "-Infinity"), "-Infinity is not a finite number"),
+        (lambda text: text.replace("2005.0", "1e999"), "1e999 is not a finite number"),
         (lambda text: text.replace('"seed": 2', '"seed": 7'), "seed is 7, expected 2"),
         (lambda text: text.replace("FCFS-400", "FCFS-800"), "configuration is"),
         (lambda text: text.replace("1000", "2000", 1), "overrides"),
@@ -194,7 +196,7 @@ def test_a_failure_names_its_point_and_finished_runs_stay(tmp_path: Path) -> Non
             raise ValueError("the wheel came off")
 
     with pytest.raises(RunFailed, match="point W-256, seed 2: the wheel came off"):
-        start.run(make_study(FakeRunner(fail)), tmp_path / "run", workers=1)
+        start.run(make_study(FakeRunner(fail)), tmp_path / "run", executor=ThreadExecutor(1))
     directory = RunDirectory.open(tmp_path / "run")
     assert len(directory.read_observations()) == 4
     assert start.resume(make_study(), directory) == 5
@@ -218,30 +220,30 @@ def test_ctrl_c_cancels_active_runs_stores_finished_ones_and_hints_at_resume(
         if state.finished == len(POINTS):
             raise KeyboardInterrupt
 
-    with pytest.raises(Interrupted, match="3 of 9 observations are kept") as caught:
-        execute(directory, runner, workers=2, on_progress=interrupt)
+    with pytest.raises(Interrupted, match="3 of 9 observations are in") as caught:
+        execute(directory, runner, ThreadExecutor(2), interrupt)
     assert f"perpacket study resume {directory.path}" in caught.value.hint
     assert {run.seed for run in runner.prepared if run.cancelled.is_set()} == {2}
     assert len(directory.read_observations()) == 3
-    assert execute(directory, FakeRunner()) == 6
+    assert execute(directory, FakeRunner(), ThreadExecutor()) == 6
 
 
 def test_progress_counts_active_runs_and_ends_complete(tmp_path: Path) -> None:
     seen: list[Progress] = []
-    start.run(make_study(), tmp_path / "run", workers=2, on_progress=seen.append)
+    start.run(make_study(), tmp_path / "run", executor=ThreadExecutor(2), on_progress=seen.append)
     assert seen[-1].finished == seen[-1].total == len(POINTS) * len(SEEDS)
     assert seen[-1].share == 1.0
     assert seen[-1].remaining_s == 0.0
     assert seen[-1].latest is not None
 
 
-def test_two_processes_cannot_write_one_run(tmp_path: Path) -> None:
+def test_two_processes_cannot_write_to_one_run(tmp_path: Path) -> None:
     directory = begin(tmp_path / "run")
     with directory.locked(), pytest.raises(RunFailed, match="another perpacket"):
-        execute(directory, FakeRunner())
+        execute(directory, FakeRunner(), ThreadExecutor())
 
 
-def test_a_directory_with_something_in_it_is_not_written_over(tmp_path: Path) -> None:
+def test_a_directory_that_is_not_empty_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "mine.txt").write_text("precious")
     with pytest.raises(ConfigurationError, match="exists already") as caught:
@@ -250,7 +252,7 @@ def test_a_directory_with_something_in_it_is_not_written_over(tmp_path: Path) ->
     assert [file.name for file in (tmp_path / "run").iterdir()] == ["mine.txt"]
 
 
-def test_a_point_that_cannot_be_run_is_found_before_anything_is_written(tmp_path: Path) -> None:
+def test_an_impossible_point_is_an_error_before_anything_is_written(tmp_path: Path) -> None:
     class Refusing(FakeRunner):
         def prepare(self, point: Point, seed: int, timeline: bool) -> FakeRun:
             raise ConfigurationError("nic.mips is 0", "nic.mips", "0", "give 1 or more")
@@ -261,13 +263,13 @@ def test_a_point_that_cannot_be_run_is_found_before_anything_is_written(tmp_path
     assert not (tmp_path / "run").exists()
 
 
-def test_another_version_may_not_continue_a_run(tmp_path: Path) -> None:
+def test_another_version_cannot_resume_a_run(tmp_path: Path) -> None:
     directory = begin(tmp_path / "run")
     with pytest.raises(ConfigurationError, match=r"begun by perpacket 1\.2\.3"):
         start.resume(make_study(), directory)
 
 
-def test_the_configuration_file_has_everything_that_was_run(tmp_path: Path) -> None:
+def test_the_configuration_file_has_every_run(tmp_path: Path) -> None:
     directory = start.run(
         make_study(), tmp_path / "run", seeds=(4, 9), overrides=(("nic.lowat", '1"2\\'),)
     )
@@ -289,7 +291,7 @@ def test_the_configuration_file_has_everything_that_was_run(tmp_path: Path) -> N
         ('against = "W-0"', 'against = "X"', "not a point"),
     ],
 )
-def test_a_configuration_file_with_a_mistake_is_refused_naming_file_and_key(
+def test_an_invalid_configuration_file_is_an_error_with_file_and_key(
     tmp_path: Path, old: str, new: str, complaint: str
 ) -> None:
     file = begin(tmp_path / "run").path / "config.toml"
@@ -297,12 +299,12 @@ def test_a_configuration_file_with_a_mistake_is_refused_naming_file_and_key(
     with pytest.raises(ConfigurationError, match=complaint) as caught:
         RunDirectory.open(tmp_path / "run")
     assert str(file) in str(caught.value)
-    assert "run the study anew" in caught.value.hint
+    assert "run the study again" in caught.value.hint
 
 
 def test_a_run_with_no_workers_makes_no_directory(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="workers = 0"):
-        start.run(make_study(), tmp_path / "run", workers=0)
+        start.run(make_study(), tmp_path / "run", executor=ThreadExecutor(0))
     assert not (tmp_path / "run").exists()
 
 
@@ -357,14 +359,14 @@ def test_the_environment_describes_the_machine_and_not_its_owner() -> None:
         (Point("W", "W", against="X"), "not a point"),
     ],
 )
-def test_points_that_cannot_be_files_or_have_no_baseline_are_refused(
+def test_points_with_invalid_names_or_unknown_baselines_are_errors(
     point: Point, complaint: str
 ) -> None:
     with pytest.raises(StudyError, match=complaint):
         Study("s", "t", "q", (point,), (1,), FakeRunner())
 
 
-def test_git_running_out_of_time_is_not_reported_as_no_checkout(
+def test_a_time_out_of_git_is_not_reported_as_no_checkout(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def never_ends(command: list[str], timeout: float, **_: object) -> None:

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from perpacket import traces
+from perpacket import simulate, traces
 from perpacket.errors import ConfigurationError, Interrupted, TraceError
 from perpacket.run import start
 from perpacket.run.observation_file import Observation, to_row
 from perpacket.run.simulation_runner import SimulationRunner
-from perpacket.simulation import Simulation, simulate
+from perpacket.run.threads import ThreadExecutor
+from perpacket.simulation import Simulation
 from perpacket.study import library
 from perpacket.study.quantities import QUANTITIES, number
 from perpacket.study.study import Study
@@ -49,8 +50,8 @@ def test_a_result_has_the_promised_keys_and_conserves_its_packets() -> None:
 def test_the_same_seed_gives_the_same_result_and_another_seed_another(configuration: str) -> None:
     def without_timing(seed: int) -> str:
         result = simulate(configuration, seed=seed, overrides=SHORT)
-        kept = {key: value for key, value in result.items() if "wall" not in key}
-        return json.dumps(kept)
+        stored = {key: value for key, value in result.items() if "wall" not in key}
+        return json.dumps(stored)
 
     assert without_timing(1) == without_timing(1)
     if configuration != "bulk":  # nothing of a bulk sender need be random
@@ -70,7 +71,7 @@ def test_one_worker_and_two_give_the_same_observations(tmp_path: Path) -> None:
 
     def results(workers: int) -> list[tuple[str, int, str]]:
         path = tmp_path / str(workers)
-        made = start.run(study, path, overrides=SHORT, workers=workers)
+        made = start.run(study, path, overrides=SHORT, executor=ThreadExecutor(workers))
         return [(o.point, o.seed, json.dumps(o.result)) for o in made.read_observations()]
 
     assert results(1) == results(2)
@@ -79,7 +80,7 @@ def test_one_worker_and_two_give_the_same_observations(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", [name for name in library.names() if not library.find(name).is_measured]
 )
-def test_every_point_of_a_study_runs_and_gives_every_number_it_is_compared_in(name: str) -> None:
+def test_every_point_of_a_study_has_every_compared_number(name: str) -> None:
     study = library.find(name)
     quantities = {row.quantity for row in study.published}
     for point in study.points:
@@ -108,7 +109,7 @@ def test_every_point_of_a_study_runs_and_gives_every_number_it_is_compared_in(na
         ("W-1024-P-N-FCFS-400", (("run.packets", "many"),), "run.packets", "many"),
     ],
 )
-def test_a_value_that_is_not_allowed_is_named_with_what_is(
+def test_an_invalid_value_is_named_with_the_accepted_values(
     configuration: str, overrides: tuple[tuple[str, str], ...], parameter: str, value: str
 ) -> None:
     with pytest.raises(ConfigurationError) as caught:
@@ -119,7 +120,7 @@ def test_a_value_that_is_not_allowed_is_named_with_what_is(
 
 
 @pytest.mark.parametrize("seed", [-1, 2**64, "a", 1.5])
-def test_a_seed_that_is_none_is_named_with_its_range(seed: int, tmp_path: Path) -> None:
+def test_an_invalid_seed_is_named_with_its_range(seed: int, tmp_path: Path) -> None:
     for use in (
         lambda: Simulation("bulk", seed=seed),
         lambda: traces.synthesize(tmp_path / "w.log", seed=seed),
@@ -139,7 +140,7 @@ def test_overrides_are_pairs_and_their_values_may_be_numbers() -> None:
     assert caught.value.parameter == "overrides"
 
 
-def test_a_trace_without_requests_is_refused(tmp_path: Path) -> None:
+def test_a_trace_without_requests_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "empty.log").write_bytes(b"")
     with pytest.raises(TraceError, match=r"empty\.log"):
         Simulation("W-1024-P-N-FCFS-400", trace=tmp_path / "empty.log")

@@ -19,6 +19,7 @@ RENEW = "UPDATE_SNAPSHOTS"
 
 HELP = (
     *("", "demo", "doctor", "top", "simulate"),
+    *("emulate", "emulate prepare", "emulate shell", "emulate replay"),
     *("model", "model laws", "model handoff", "model bounds"),
     *("study", "study list", "study show", "study run", "study resume", "study rerun"),
     *("study report", "study new", "study compare", "study export"),
@@ -37,6 +38,8 @@ ERRORS = (
     "doctor --require unicorns",
     "doctor --require agent,xdp",
     "top --every 1ms",
+    "emulate --l2 512K:7",
+    "emulate --rate-mbps 10",
     "absent",
 )
 
@@ -50,6 +53,7 @@ def fixed_surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
     for name, value in {"COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb"}.items():
         monkeypatch.setenv(name, value)
+    monkeypatch.setenv("PERPACKET_JOURNAL", str(tmp_path / "journal"))
     monkeypatch.chdir(tmp_path)
     Path("file").touch()
     monkeypatch.setattr(machine, "examine", capabilities)

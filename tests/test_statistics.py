@@ -135,7 +135,7 @@ def test_swapping_two_systems_inverts_their_ratio(pairs: list[tuple[float, float
     assert forth.low == pytest.approx(1 / back.high)
 
 
-def test_what_a_seed_does_to_both_systems_cancels_out() -> None:
+def test_the_effect_of_a_seed_on_both_systems_cancels_out() -> None:
     """The gain is exactly ten per cent, though the seeds differ tenfold."""
     base = [100.0, 1000.0, 300.0]
     gain = statistics.paired_ratio([1.1 * value for value in base], base)
@@ -147,14 +147,14 @@ def test_what_a_seed_does_to_both_systems_cancels_out() -> None:
     ("own", "base", "complaint"),
     [([1.0], [1.0, 2.0], "one of each"), ([0.0], [1.0], "positive"), ([], [], "no values")],
 )
-def test_ratios_that_do_not_exist_are_refused(
+def test_ratios_that_do_not_exist_are_errors(
     own: list[float], base: list[float], complaint: str
 ) -> None:
     with pytest.raises(StatisticsError, match=complaint):
         statistics.paired_ratio(own, base)
 
 
-def test_a_number_that_is_not_finite_is_refused() -> None:
+def test_a_number_that_is_not_finite_is_an_error() -> None:
     with pytest.raises(StatisticsError, match="finite"):
         statistics.mean([1.0, math.nan])
 
@@ -175,10 +175,10 @@ def test_a_drift_over_six_seeds_is_reported_with_its_direction() -> None:
     assert statistics.trend([1.0] * 8) is None
 
 
-def test_an_outlier_that_drives_the_mean_is_named() -> None:
+def test_an_outlier_is_named() -> None:
     warning = statistics.outlier([10.0, 10.1, 9.9, 10.0, 25.0])
     assert warning is not None
-    assert warning.startswith("one of 5 runs, 25, drives the mean: the others 10.0")
+    assert warning.startswith("one of 5 runs is an outlier: 25, the mean of the others is 10.0")
     assert statistics.outlier([10.0, 10.1, 9.9, 10.0, 10.05]) is None
     assert statistics.outlier([10.0] * 5) is None
     assert statistics.outlier([10.0, 10.0, 10.0 + 1e-14, 10.0]) is None
@@ -191,7 +191,7 @@ def test_outliers_begin_at_the_published_critical_values(n: int, critical: float
     assert statistics.grubbs_limit(n, 0.02) == pytest.approx(critical, abs=5e-4)
 
 
-def test_sound_runs_are_rarely_called_outliers() -> None:
+def test_normal_runs_are_rarely_outliers() -> None:
     source = random.Random(2)
     alarms = sum(
         statistics.outlier([source.gauss(100, 5) for _ in range(5)]) is not None

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from perpacket.analysis.analysis import analyze
-from perpacket.analysis.doubts import chains, listed
+from perpacket.analysis.doubts import chains
 from perpacket.analysis.estimates import Estimates, rows_of
 from perpacket.analysis.published import Comparison, Verdict, judge
-from perpacket.analysis.published_rows import estimate, estimates_of, rankings
+from perpacket.analysis.published_rows import estimate, rankings
 from perpacket.analysis.statistics import Interval
 from perpacket.demo import handoff as demo
 from perpacket.errors import ConfigurationError, CorruptObservation, MissingStudy
@@ -21,6 +21,7 @@ from perpacket.run import start
 from perpacket.run.directory import RunDirectory
 from perpacket.study import library
 from perpacket.study import published_file as published
+from perpacket.study.point import first_names
 from perpacket.study.published import Published
 from perpacket.study.quantities import QUANTITIES, REGIONS, Row
 from printed import printed_figures
@@ -43,6 +44,8 @@ def small_run(fake_core: None, tmp_path: Path) -> RunDirectory:
         *(f"{workload}-0-N-N-FCFS-400" for workload in "WIDS"),
         *(f"{workload}-{n}-N-N-FCFS-400" for workload in "WIDS" for n in (1024, 4096)),
         *(f"W-256-P-L-T{threshold}-400" for threshold in (4, 10, 20, 50)),
+        *(f"{workload}-{n}-P-N-FCFS-400" for workload in "ID" for n in (1024, 4096)),
+        *("S-2048-N-N-FCFS-400", "S-2048-P-N-FCFS-400", "S-4096-P-N-FCFS-400"),
         *("W-256-P-L-LIFETIME-400", "W-256-P-L-ORACLE-400", "W-4096-P-R-FCFS-400"),
     ],
 )
@@ -56,6 +59,8 @@ def test_osdi06_runs_every_configuration_and_pairs_it_with_its_own_baseline(name
 def test_tr05_450_varies_connections_latency_cache_and_prefetch() -> None:
     points = library.find("tr05-450-simulated").points
     assert all(dict(point.overrides)["machine"] == "athlon-xp-2600" for point in points)
+    web = {p.name for p in points if p.factors["traffic"] != "bulk"}
+    assert {"W-4c-0ms", "W-2048c-30ms", "W-5120c-10ms", "D-1280c-0ms"} <= web
     base = [p.factors for p in points if p.factors["rate_mbps"] == 100]
     assert {f["connections"] for f in base if f["latency_ms"] == 0} == {
         *(1, 4, 16, 32, 64, 128, 256, 512, 1024, 2048)
@@ -148,8 +153,8 @@ def test_configurations_whose_intervals_overlap_are_not_ranked(small_run: RunDir
         target = small_run.observation_path(second, seed)
         content = json.loads(target.read_text())
         target.write_text(json.dumps(content | {"result": source["result"]}))
-    assert rankings(study, estimates_of(study, small_run)) == [
-        f"requests: not distinguishable, each from its neighbour: {first}, {second}"
+    assert rankings(study, Estimates(rows_of(small_run))) == [
+        f"requests: neighbours are not distinguishable: {first}, {second}"
     ]
 
 
@@ -159,8 +164,8 @@ def test_overlaps_that_follow_each_other_are_one_group() -> None:
 
 
 def test_a_long_group_names_its_first_six() -> None:
-    assert listed(list("abcdef")) == "a, b, c, d, e, f"
-    assert listed(list("abcdefgh")) == "a, b, c, d, e, f and 2 more"
+    assert first_names(list("abcdef")) == "a, b, c, d, e, f"
+    assert first_names(list("abcdefgh")) == "a, b, c, d, e, f and 2 more"
 
 
 def test_a_result_without_a_promised_number_is_named() -> None:
@@ -169,7 +174,7 @@ def test_a_result_without_a_promised_number_is_named() -> None:
         QUANTITIES["request_rate"].value(row)
 
 
-def test_a_group_without_meaning_has_numbers_without_meaning() -> None:
+def test_the_numbers_of_a_null_group_are_null() -> None:
     """No host packet crosses the NIC when all connections are on it."""
     row: Row = {
         "point": "W",
@@ -270,7 +275,7 @@ def test_verdicts(stated: Published, simulated: Interval | None, verdict: str, t
     assert row.verdict_text == text
 
 
-def test_a_single_run_is_judged_by_its_value_alone() -> None:
+def test_a_single_run_is_judged_by_its_value() -> None:
     """Its interval is unbounded, and would agree with anything."""
     one = Interval(50.0, float("-inf"), float("inf"), 1, 0.95)
     assert judge(figure(value=12, resolution=1), "W", one).verdict is Verdict.DIFFERS
@@ -279,7 +284,7 @@ def test_a_single_run_is_judged_by_its_value_alone() -> None:
 @pytest.mark.parametrize(
     ("printed", "step"), [(26663, 1), (12.5, 0.1), (0.92, 0.01), (4.3, 0.1), (0, 1), (1000, 1)]
 )
-def test_a_printed_number_is_as_fine_as_its_last_digit(printed: float, step: float) -> None:
+def test_the_resolution_of_a_printed_number_is_its_last_digit(printed: float, step: float) -> None:
     assert published.step(printed) == pytest.approx(step)
 
 
@@ -305,7 +310,7 @@ value = 3
         ('unit = "%"', 'unit = "us"', "host_idle is in '%'"),
         ('"W-0-N-N-FCFS-400"', '"W-1"', "no point 'W-1'"),
         ("where", "whence", "where"),
-        ("value = 3", 'value = 3\nagainst = "W-0-N-N-FCFS-400"', "gains and increases alone"),
+        ("value = 3", 'value = 3\nagainst = "W-0-N-N-FCFS-400"', "only gains and increases"),
         ("[[figure]]", "[[figure", "cannot be read"),
     ],
 )
@@ -327,7 +332,7 @@ def test_a_mistake_in_published_figures_is_found_and_named(
     assert "published.toml" in str(caught.value) or "x/1" in str(caught.value)
 
 
-def test_an_unknown_study_is_refused_naming_those_there_are() -> None:
+def test_an_unknown_study_is_an_error_that_lists_the_studies() -> None:
     with pytest.raises(MissingStudy) as caught:
         library.find("osdi07")
     assert "osdi06" in caught.value.hint
@@ -335,7 +340,7 @@ def test_an_unknown_study_is_refused_naming_those_there_are() -> None:
 
 def test_the_demo_compares_six_configurations_with_the_first() -> None:
     study = demo.study()
-    assert [point.name for point in study.points] == list(demo.STORY)
+    assert [point.name for point in study.points] == list(demo.POLICIES)
     assert study.points[0].against is None
     assert {point.against for point in study.points[1:]} == {"W-0-N-N-FCFS-400"}
-    assert {row.point for row in study.published} <= set(demo.STORY)
+    assert {row.point for row in study.published} <= set(demo.POLICIES)

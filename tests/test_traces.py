@@ -21,7 +21,7 @@ def trace_folder(shared: Path) -> Path:
     return shared / "traces"
 
 
-def test_the_first_of_august_1995_at_nasa(trace_folder: Path) -> None:
+def test_the_nasa_log_of_1_august_1995_has_the_published_facts(trace_folder: Path) -> None:
     found = traces.info(trace_folder / "nasa-1995-08-01.clf.gz")
     assert found["format"] == "common"
     assert (found["requests"], found["rejected"], found["rejects"]) == (33_996, 0, [])
@@ -86,7 +86,7 @@ def test_the_keys_are_those_that_are_documented(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("workload", ["W", "I", "S", "D"])
-def test_what_is_synthesized_is_found_again_after_every_conversion(
+def test_synthesized_sessions_survive_every_conversion(
     tmp_path: Path, workload: traces.Workload
 ) -> None:
     records = tmp_path / "a.bin.gz"
@@ -128,7 +128,7 @@ def test_a_cut_record_is_named_by_its_byte(tmp_path: Path) -> None:
         traces.info(path)
 
 
-def test_records_given_as_a_log_are_refused(tmp_path: Path) -> None:
+def test_binary_records_are_not_a_log(tmp_path: Path) -> None:
     path = tmp_path / "a.bin"
     traces.synthesize(path, requests=100, format="world-cup")
     with pytest.raises(TraceError, match=r"a\.bin: byte \d+: binary data"):

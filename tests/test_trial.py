@@ -6,6 +6,7 @@ import json
 import math
 import os
 import random
+import socket
 import subprocess
 import sys
 import time
@@ -16,11 +17,15 @@ from pathlib import Path
 
 import pytest
 
-from perpacket.advise import twin
-from perpacket.advise.effect import Verdict, Window, effects
+from a_namespace import DEVICE, network
+from perpacket.advise import added, slope, twin
+from perpacket.advise.effect import ALL, PATH, Verdict, Window, effects
+from perpacket.advise.place import Place
 from perpacket.advise.servers import NGINX, Directive, Server
+from perpacket.advise.trial import Plan, targets
 from perpacket.advise.windows import order
 from perpacket.cli.trial import UNDO_LEFT, with_plain_undo
+from perpacket.errors import ConfigurationError, RunFailed
 from perpacket.measure import agent
 from perpacket.show import trial as shown
 
@@ -53,7 +58,7 @@ def claims(difference: float, drift: float, alike: float) -> int:
 
 
 @pytest.mark.parametrize(("drift", "alike"), [(0.0, 0.0), (0.3, 0.0), (0.0, 0.6), (0.3, 0.6)])
-def test_a_change_that_does_nothing_is_claimed_in_at_most_five_of_a_hundred_trials(
+def test_a_change_without_effect_is_claimed_in_at_most_five_of_a_hundred_trials(
     drift: float, alike: float
 ) -> None:
     assert claims(0.0, drift, alike) <= 5
@@ -82,7 +87,7 @@ def test_the_verdict_is_on_the_work_and_not_on_packets_that_shrank() -> None:
     found = [
         replace(
             window,
-            cpu_s=window.cpu_s * (1.4 if window.side else 1),
+            layers={"tcp": window.layers["tcp"] * (1.4 if window.side else 1)},
             packets=3e4 + 7e4 * window.side,
         )
         for window in simulated(1, 0.0)
@@ -91,6 +96,106 @@ def test_the_verdict_is_on_the_work_and_not_on_packets_that_shrank() -> None:
     by_key = {one.quantity.key: one for one in result.others}
     assert result.verdict is Verdict.DEARER
     assert by_key["cpu_ns_per_packet"].verdict is Verdict.CHEAPER
+
+
+def beside_another_program() -> list[Window]:
+    """Windows with a change of a tenth, of which some have as much time of another program."""
+    chance = random.Random(5)
+    found = []
+    for window in simulated(1, 0.10):
+        other_s = chance.choice((0.0, window.cpu_s))
+        layers = {**window.layers, "other": other_s}
+        found.append(replace(window, cpu_s=window.cpu_s + other_s, layers=layers))
+    return found
+
+
+def test_the_time_of_another_program_does_not_hide_a_change() -> None:
+    found = beside_another_program()
+    assert effects(found).counted == PATH
+    assert effects(found).verdict is Verdict.DEARER
+    assert effects(found, counted=ALL).verdict is Verdict.NOT_DISTINGUISHABLE
+
+
+def test_without_layers_and_with_a_command_the_time_of_all_programs_counts() -> None:
+    found = [replace(window, layers={}) for window in simulated(1, 0.0)]
+    assert effects(found).counted == ALL
+    assert Plan(do="start", undo="stop").counted == ALL
+    assert Plan(changes=("gro=on",)).counted == PATH
+
+
+# The worth of a nanosecond.
+
+
+def slowed(
+    worth_per_ns: float, amounts: tuple[int, ...], ns_of_amount: float, noise_ns: float = 0.0
+) -> list[Window]:
+    """Windows in which each nanosecond a packet in `ip` costs a share of the throughput."""
+    chance = random.Random(3)
+    found: list[Window] = []
+    for block in range(6):
+        for side in order(len(amounts), block, 1):
+            added_ns = amounts[side] * ns_of_amount
+            rate = 1e4 * math.exp(-worth_per_ns * added_ns + chance.gauss(0, 0.002))
+            ip_ns = 200 + added_ns + chance.gauss(0, noise_ns)
+            layers = {"ip": ip_ns * 1e-9 * 3 * rate, "tcp": 0.1}
+            found.append(Window(block, side, 1.0, 1.0, layers, 3 * rate, 1e8, rate))
+    return found
+
+
+def test_the_slope_is_found_and_the_removal_of_the_layer_is_extrapolated() -> None:
+    amounts = (0, 100, 200)
+    fitted = slope.fit("ip", "rules", slowed(2e-4, amounts, 1.5), amounts, 0.95)
+    assert fitted.ns_of_amount.value == pytest.approx(1.5)
+    assert fitted.layer_ns == pytest.approx(200)
+    assert fitted.rate_change_per_ns.contains(-2e-4)
+    assert fitted.removal.contains(0.04)
+    assert "Extrapolated, not measured" in "".join(shown.slope_lines(fitted))
+
+
+def test_a_cost_that_the_profile_does_not_show_has_no_slope() -> None:
+    with pytest.raises(RunFailed, match="the slope has no scale"):
+        slope.fit("ip", "rules", slowed(2e-4, (0, 100), 0.0, noise_ns=5.0), (0, 100), 0.95)
+
+
+def test_a_layer_that_cannot_be_slowed_is_refused_with_those_that_can() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        added.cost_at("tcp", Place(), "")
+    assert all(layer in caught.value.hint for layer in ("ip", "ethernet", "user"))
+    with pytest.raises(ConfigurationError, match="work"):
+        list(added.cost_at("user", Place(), "http://127.0.0.1/index.html").commands())
+
+
+DATAGRAMS = 10
+
+
+def spend_on_loopback() -> dict[str, int]:
+    """What 2 us a packet cost while datagrams were sent, in the network of the calling thread."""
+    command = [str(agent.find()), "add-cost", "--interface", "lo"]
+    with (
+        subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as process,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender,
+    ):
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write("2000\n")
+        process.stdin.flush()
+        process.stdout.readline()
+        for _ in range(DATAGRAMS):
+            sender.sendto(b"x", ("127.0.0.1", 9))
+        process.stdin.write("0\n")
+        process.stdin.close()
+        spent: dict[str, int] = json.loads(process.stdout.readline())
+    return spent
+
+
+@pytest.mark.live
+def test_traffic_control_spends_the_time_on_every_packet() -> None:
+    with network() as net:
+        done = net.place("lo").inside(spend_on_loopback)
+    assert done["packets"] >= 2 * DATAGRAMS, "each datagram is sent and received"
+    assert done["spent_ns"] >= done["packets"] * 2000
 
 
 def test_without_requests_a_unit_of_work_is_a_kib() -> None:
@@ -206,7 +311,7 @@ def test_a_trial_of_nothing_prints_its_floor(tmp_path: Path) -> None:
 
 
 @pytest.mark.live
-def test_commands_of_the_user_are_done_and_undone(tmp_path: Path) -> None:
+def test_commands_of_the_user_are_run_and_undone(tmp_path: Path) -> None:
     mark, log, site = tmp_path / "mark", tmp_path / "log", tmp_path / "site"
     site.mkdir()
     with served(site) as (_, url):
@@ -246,7 +351,7 @@ def test_ctrl_c_prints_what_was_measured_and_restores(tmp_path: Path) -> None:
     assert not mark.exists()
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.live
 def test_twenty_live_trials_of_nothing_claim_a_change_at_most_once(tmp_path: Path) -> None:
     claimed = 0
@@ -256,6 +361,7 @@ def test_twenty_live_trials_of_nothing_claim_a_change_at_most_once(tmp_path: Pat
                 *("trial", "nothing", "--url", url, "--connections", "16", "--seed", str(seed)),
                 *("--blocks", "5", "--window", "0.3s", "--settle", "0.1s", "--format", "json"),
             )
+            assert done.returncode == 0, done.stderr
             (found,) = json.loads(done.stdout)["trials"]
             claimed += found["verdict"] != "not distinguishable"
     assert claimed <= 1
@@ -271,6 +377,26 @@ def test_without_traffic_a_trial_fails_with_the_next_step() -> None:
     done = perpacket("trial", "sendfile=off")
     assert done.returncode == 2
     assert "--pid and --url" in done.stderr.replace("\n", " ")
+
+
+@pytest.mark.live
+def test_what_the_machine_lacks_ends_a_trial_with_its_own_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The profiler runs by then, and its own lack of rights is another error."""
+    monkeypatch.setenv("PERPACKET_JOURNAL", str(tmp_path))
+    done = perpacket("trial", "governor=none-such", "--quiet")
+    assert done.returncode in (2, 3), done.stderr
+    assert "perpacket failed" not in done.stderr
+
+
+@pytest.mark.live
+def test_the_way_to_keep_a_change_names_the_namespace_of_the_server() -> None:
+    with network() as net:
+        pid = net.holder.pid
+        plan = Plan(changes=("tso=off",), pid=pid, interface=DEVICE, keep_if="cheaper")
+        (target,) = targets(plan, net.place())
+    assert f"/proc/{pid}/ns/net" in target.permanent
 
 
 def test_the_headline_of_an_undecided_trial_reports_the_floor() -> None:

@@ -17,6 +17,7 @@ from perpacket.measure.plan import validated
 from perpacket.measure.web.plan import Plan
 from perpacket.run import parameter_check, start, stopping
 from perpacket.run.directory import RunDirectory
+from perpacket.run.threads import ThreadExecutor
 from perpacket.show.charts import figures
 from perpacket.show.result_tables import summary_tables
 from perpacket.study import figures as study_figures
@@ -136,7 +137,7 @@ def test_a_run_stores_the_study_of_the_file(kind: str) -> None:
         ("replications = 2", 'replications = "2"', "replications: .* integer, not '2'"),
         ("replications = 2", 'until = "2 %"', "expected until and replications_most together"),
         ("replications = 2", 'until = "2"\nreplications_most = 9', 'a share such as "2 %"'),
-        ('name = "sizes"\n', "", "name: it must be given"),
+        ('name = "sizes"\n', "", "name: this key is required"),
         ('name = "sizes"', 'name = "my sizes"', "name: String should match"),
         ('kind = "measured"', 'kind = "guessed"', "kind: .*'measured' or 'simulated'"),
         ('kind = "measured"', 'kind = "measured"\nschema = 2', "schema: .* 1, not 2"),
@@ -251,11 +252,13 @@ def test_a_two_level_study_has_the_effects_and_shares_of_the_worked_example(
     results = analyze(study, directory).summary
     assert results is not None
     (effects,) = results.effects
-    told = {row.effect: (row.interval.value, row.share) for row in effects.rows}
-    assert {name: value for name, (value, _) in told.items()} == {
+    printed = {row.effect: (row.interval.value, row.share) for row in effects.rows}
+    assert {name: value for name, (value, _) in printed.items()} == {
         "mean": 41.0, "memory_mib": 21.5, "connections": 9.5, "memory_mib x connections": 5.0,
     }  # fmt: skip
-    shares = {name: round(100 * share, 2) for name, (_, share) in told.items() if share is not None}
+    shares = {
+        name: round(100 * share, 2) for name, (_, share) in printed.items() if share is not None
+    }
     assert shares == {"memory_mib": 78.88, "connections": 15.40, "memory_mib x connections": 4.27}
     assert round(100 * effects.error_share, 2) == 1.45
     assert all(row.is_significant for row in effects.rows)
@@ -282,10 +285,10 @@ def test_a_fraction_of_a_design_reports_its_confounded_effects() -> None:
         (point.factors["lowat"] == point.factors["mips"]) == (point.factors["memory_mib"] == 2)
         for point in study.points
     )
-    told = " ".join(study.remarks)
-    assert "of resolution 3" in told
-    assert "lowat = mips x memory_mib" in told
-    assert "memory_mib = lowat x mips" in told
+    printed = " ".join(study.remarks)
+    assert "has resolution 3" in printed
+    assert "lowat = mips x memory_mib" in printed
+    assert "memory_mib = lowat x mips" in printed
 
 
 def test_effects_are_computed_from_the_seeds_that_every_point_has(tmp_path: Path) -> None:
@@ -343,7 +346,10 @@ def test_a_point_is_repeated_until_its_interval_is_narrow_or_the_most_runs_are_m
     assert stopping.runs_enough(rule, values) == counts["mips=800"]
     results = analyze(study, directory).summary
     assert results is not None
-    assert "mips=1200: requests_per_s is not known to 30 % after all 8 runs" in results.remarks
+    assert (
+        "mips=1200: after all 8 runs, the interval of requests_per_s is wider than 30 %"
+        in results.remarks
+    )
 
 
 @pytest.mark.parametrize("workers", [1, 4])
@@ -352,11 +358,11 @@ def test_a_stopping_rule_leads_to_the_same_runs_after_a_loss_and_with_any_worker
 ) -> None:
     study = stopping_study()
     whole = start.run(study, tmp_path / "whole")
-    directory = start.run(study, tmp_path / "run", workers=workers)
+    directory = start.run(study, tmp_path / "run", executor=ThreadExecutor(workers))
     assert runs_of(directory) == runs_of(whole)
     for name, seed in (("mips=400", 1), ("mips=800", 2), ("mips=1200", 8)):
         directory.observation_path(name, seed).unlink()
-    assert start.resume(study, directory, workers=workers) == 3
+    assert start.resume(study, directory, executor=ThreadExecutor(workers)) == 3
     assert runs_of(directory) == runs_of(whole)
 
 
@@ -370,10 +376,10 @@ def test_drifts_and_outliers_have_a_remark(tmp_path: Path) -> None:
     study = replace(built(text + "factors.nic.mips = [400, 800]"), runner=FakeRunner(value))
     results = analyze(study, start.run(study, tmp_path / "run")).summary
     assert results is not None
-    told = "\n".join(results.remarks)
-    assert "mips=400: the 10 runs rise in the order of their seeds" in told
-    assert "mips=800: one of 10 runs, 5,000" in told
-    assert "intervals of requests_per_s overlap" in told
+    printed = "\n".join(results.remarks)
+    assert "mips=400: the 10 runs rise in the order of their seeds" in printed
+    assert "mips=800: one of 10 runs is an outlier: 5,000" in printed
+    assert "neighbouring intervals of requests_per_s overlap" in printed
 
 
 def test_a_run_stores_its_confidence_and_order(tmp_path: Path) -> None:
@@ -419,7 +425,7 @@ def test_a_run_no_longer_needs_the_file_of_its_study(
     RunDirectory.open(path).observation_path("mips=400", 2).unlink()
     status, out, err = run_verb(capfd, "study", "resume", str(path))
     assert status == 0, err
-    assert "1 observations were missing" in err
+    assert "1 new observation\n" in err
     assert "mips=400" in out
     assert run_verb(capfd, "study", "report", str(path))[0] == 0
 
@@ -484,7 +490,7 @@ def test_a_run_is_repeated_and_exported(
 def test_what_offload_could_gain_is_drawn_where_it_is_measured(kind: Kind) -> None:
     points = (Point("a", "file", {"size": 1}), Point("b", "file", {"size": 2}))
     kinds = [
-        figure.kind for figure in study_figures.usual_figures(kind, points, ("requests_per_s",))
+        figure.kind for figure in study_figures.default_figures(kind, points, ("requests_per_s",))
     ]
     assert kinds == ["curve", "stacked-layers", *["laws"] * (kind == "measured")]
 
@@ -505,9 +511,9 @@ def test_factors_that_always_change_together_are_reported() -> None:
     base, made = ["lowat", "mips"], ["memory_mib", "connections"]
     factors = "".join(f"factors.nic.{name} = [1, 2]\n" for name in base + made)
     alike = "".join(f'generators."nic.{name}" = ["nic.lowat", "nic.mips"]\n' for name in made)
-    told = " ".join(built('design = "fraction"\n' + SIMULATED + factors + alike).remarks)
-    assert "of resolution 2" in told
-    assert "some factors always change together here and cannot be separated" in told
+    printed = " ".join(built('design = "fraction"\n' + SIMULATED + factors + alike).remarks)
+    assert "has resolution 2" in printed
+    assert "some factors always change together and cannot be separated" in printed
 
 
 def test_a_refused_study_prints_no_expected_time(
@@ -518,7 +524,7 @@ def test_a_refused_study_prints_no_expected_time(
     command = ["study", "run", str(measured), "--output", str(tmp_path / "run")]
     status, _, err = run_verb(capfd, *command, "--set", "network.latency_ms=1")
     assert status == 2
-    assert "to go" not in err
+    assert "of measurement" not in err
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "mine.txt").write_text("kept")
     status, _, err = run_verb(capfd, *command)
@@ -548,5 +554,4 @@ def test_without_a_significant_effect_the_report_calls_no_change_significant(
 ) -> None:
     study = simulated(MEMORY_AND_CACHE, lambda _, seed: 100.0 + 5 * seed)
     lead = analyze(study, start.run(study, tmp_path / "run")).findings.lead
-    assert lead.startswith("No factor is shown to change requests_per_s")
-    assert lead.endswith("No change of requests_per_s listed here is significant.")
+    assert lead.startswith("No factor has a significant effect on requests_per_s")

@@ -70,7 +70,7 @@ def skip_without(host: hosts.Host, kind: peers.PeerKind) -> None:
 def test_a_peer_serves_keeps_connections_and_ends_with_all_its_workers(
     host: hosts.Host, kind: peers.PeerKind
 ) -> None:
-    """A worker a processor, more requests on one connection than either would keep by default."""
+    """A worker for each processor, and more requests per connection than by default."""
     skip_without(host, kind)
     # Beside pytest's own folders, which only their owner may read: servers give up their rights.
     with tempfile.TemporaryDirectory() as folder:
@@ -84,14 +84,16 @@ def test_a_peer_serves_keeps_connections_and_ends_with_all_its_workers(
         process = host.start(command)
         place = urlsplit(url)
         wait_until_it_answers(process, f"{url}/one.bin")
-        with closing(HTTPConnection(place.hostname or "", place.port, timeout=PATIENCE_S)) as kept:
-            kept.connect()
-            socket = kept.sock
+        with closing(
+            HTTPConnection(place.hostname or "", place.port, timeout=PATIENCE_S)
+        ) as stored:
+            stored.connect()
+            socket = stored.sock
             for _ in range(1100):
-                kept.request("GET", "/one.bin")
-                answer = kept.getresponse()
+                stored.request("GET", "/one.bin")
+                answer = stored.getresponse()
                 assert (answer.status, answer.read()) == (200, content)
-            assert kept.sock is socket
+            assert stored.sock is socket
         counts = process_tree.read(host, process.pid)
         assert counts is not None
         assert counts.processes == 1 + len(host.cpus)
@@ -110,13 +112,13 @@ def wait_until_it_answers(process: hosts.Process, url: str) -> None:
 
 
 def plan_of(server: str, clients: int) -> Plan:
-    """The plan of a server that is asked for 5 bytes."""
+    """The plan of a server with a file of 5 bytes."""
     point = library.find("web-servers", "full").point(f"{server}-5b-{clients}c")
     return validated(Plan, point)
 
 
 def answers(url: str) -> bool:
-    """Whether a server answers there by now."""
+    """Whether a server answers at that address."""
     try:
         with urllib.request.urlopen(url, timeout=PATIENCE_S) as answer:
             return bool(answer.read())
@@ -159,13 +161,13 @@ def test_the_counts_are_of_all_that_a_server_started(host: hosts.Host) -> None:
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, bufsize=0) as process:
         assert process.stdin is not None
         assert process.stdout is not None
-        told = process.stdout.read(1) + process.stdout.read(1)
+        printed = process.stdout.read(1) + process.stdout.read(1)
         before = process_tree.read(host, process.pid)
         process.stdin.write(b"gg")
-        told += process.stdout.read(1) + process.stdout.read(1)
+        printed += process.stdout.read(1) + process.stdout.read(1)
         after = process_tree.read(host, process.pid)
         process.stdin.close()
-        assert told == b"rrdd"
+        assert printed == b"rrdd"
     assert before is not None
     assert after is not None
     assert (before.processes, after.processes) == (2, 2)
@@ -301,7 +303,7 @@ slopes = st.floats(0.2, 2.0)
 def test_lines_that_cross_by_a_power_law_cross_where_they_do(
     first: float, second: float, place: float
 ) -> None:
-    """Values place**s over size**s: a falls by s1, b rises by s2, and they meet at `place`."""
+    """Power laws of the level: one falls, the other rises, and they cross at `place`."""
     levels = (1.0, 10.0, 100.0)
     found = contest_of(
         {
@@ -358,7 +360,7 @@ def test_without_sampling_the_kernels_accounts_are_used(
 
 
 class RacingRunner(FakeMeasuredRunner):
-    """Servers whose requests fall with size at their own rate: apache's least."""
+    """Servers whose rates of requests fall with size, apache's least."""
 
     def prepare(self, point: Point, seed: int, timeline: bool) -> FakeRun:
         return RacingRun(self, point, seed)

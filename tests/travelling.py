@@ -1,4 +1,4 @@
-"""Runs that can travel to another process, where they do what a test wants of them."""
+"""Runs that can be pickled, and that fail, wait or kill their process in another process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from perpacket.study.runner import Outcome
 
 @dataclass
 class TravellingRun:
-    """A run that invents its numbers from the point and the seed, after what befell it."""
+    """A run that invents its numbers from the point and the seed."""
 
     runner: TravellingRunner
     point: Point
@@ -28,7 +28,7 @@ class TravellingRun:
         if name == self.runner.deadly or (name == self.runner.deadly_once and self._first(name)):
             os.kill(os.getpid(), signal.SIGKILL)
         if name == self.runner.failing:
-            raise RunFailed(f"{name} cannot be run", hint="mend it")
+            raise RunFailed(f"{name} cannot be run", hint="correct it")
         until_s = time.monotonic() + self.runner.hold_s
         while time.monotonic() < until_s and not self.cancelled:
             time.sleep(0.01)
@@ -39,7 +39,7 @@ class TravellingRun:
         )
 
     def _first(self, name: str) -> bool:
-        """Whether nobody ran it before."""
+        """Whether this is the first execution of the run."""
         try:
             (self.runner.folder / name).touch(exist_ok=False)
         except FileExistsError:
@@ -62,7 +62,7 @@ class TravellingRunner:
     deadly: str = ""
     """The run that kills its process."""
     deadly_once: str = ""
-    """The run that kills the first process it runs in; `folder` remembers."""
+    """The run that kills the first process that executes it; `folder` has a file for it then."""
     failing: str = ""
 
     def prepare(self, point: Point, seed: int, timeline: bool) -> TravellingRun:

@@ -1,17 +1,16 @@
-"""A known cost in a network driver: an XDP program that computes for a while at each frame.
+"""A known cost in a network driver: an XDP program that computes for a while for each frame.
 
     python xdp_spin.py AGENT DEVICE PAIRS
 
-Run by `test_profiler.py` in the server's network namespace. A driver runs an XDP program at each
-frame it receives, so what the program takes is the driver's. Two programs take turns at the device:
-one that computes for about 20 us and one that passes the frame on at once; a profile is taken
-beside each. It prints one JSON document: `pairs`, each with what `spin` and `pass` took a frame by
-the profile (`found_ns`) and by the kernel's own clock around the program (`known_ns`; bpf(2),
-BPF_ENABLE_STATS), with the share of samples that never came; and `calibrated_ns`, the program's
-time by BPF_PROG_TEST_RUN.
+`test_profiler.py` runs it in the server's network namespace. A driver runs an XDP program for each
+received frame, so its time is time of the driver. Two programs alternate at the device: `spin`
+computes for about 20 us, `pass` passes the frame on at once. A profile measures each. The output is
+one JSON document. Its `pairs` have the time of `spin` and `pass` per frame by the profile
+(`found_ns`) and by the kernel's clock of the program (`known_ns`; bpf(2), BPF_ENABLE_STATS), and
+the share of missing samples. `calibrated_ns` is the program's time by BPF_PROG_TEST_RUN.
 
-Instructions are written out, as compilers for them are rarely installed: a loop with a bound that
-the verifier follows to its end. Exit status 3 says that the kernel refuses.
+The file has the instructions themselves, because compilers for them are rarely installed: a bounded
+loop that the verifier accepts. Exit status 3 means that the kernel refuses the program.
 """
 
 from __future__ import annotations
@@ -41,32 +40,32 @@ PROG_LOAD, PROG_TEST_RUN, OBJ_GET_INFO, LINK_CREATE, LINK_UPDATE, ENABLE_STATS =
 PROG_TYPE_XDP = 6
 ATTACH_XDP = 37
 DRIVER_MODE = 1 << 2
-"""XDP_FLAGS_DRV_MODE: in the driver itself, or not at all."""
+"""XDP_FLAGS_DRV_MODE: only in the driver."""
 
 XDP_PASS = 2
 REGISTERS_0_6_7 = (0, 6, 7)
 MULTIPLIES = 32
-"""Multiplications of one turn of the loop."""
+"""Multiplications in one iteration of the loop."""
 
 PR_SET_PDEATHSIG = 1
-"""Of prctl(2): a soaker ends with the process that made it."""
+"""An operation of prctl(2): a child ends with its parent."""
 
 INFO_BYTES = 208
 RUN_TIME_AT = 192
-"""Where `struct bpf_prog_info` has run_time_ns, and after it run_cnt."""
+"""The offset of run_time_ns in `struct bpf_prog_info`; run_cnt follows it."""
 
 SPIN_NS = 20_000
 TRIAL_TURNS = 100
 TEST_RUNS = 2000
 WINDOW_S = 1.5
 FREQUENCY_HZ = 499
-"""Its interrupts fall into what the kernel clocks of the program, but not into its samples."""
+"""The kernel's clock of the program includes the sampling interrupts, the samples do not."""
 
 libc = ctypes.CDLL(None, use_errno=True)
 
 
 def bpf(command: int, attributes: bytes) -> tuple[int, bytes]:
-    """Call bpf(2); its answer, and the attributes with what it wrote into them."""
+    """Call bpf(2); returns its result and the attributes after the call."""
     buffer = ctypes.create_string_buffer(attributes, max(len(attributes), 128))
     number = SYSTEM_CALL[platform.machine()]
     answer = libc.syscall(number, command, ctypes.byref(buffer), len(buffer))
@@ -82,7 +81,7 @@ def instruction(code: int, register: int = 0, offset: int = 0, value: int = 0) -
 
 
 def load(turns: int) -> int:
-    """Load a program that takes so many turns and passes the frame on; its descriptor."""
+    """Load a program with that many iterations that passes the frame on; returns its descriptor."""
     move, multiply, subtract, jump_unless_equal, leave = 0xB7, 0x27, 0x17, 0x55, 0x95
     answer, counter, number = REGISTERS_0_6_7
     code = b""
@@ -103,7 +102,7 @@ def load(turns: int) -> int:
 
 
 def test_run_ns(program: int) -> int:
-    """What a run of the program takes, by the kernel's test of it: the least mean of a few."""
+    """The time of a run of the program by BPF_PROG_TEST_RUN, the least mean of five tests."""
     frame = ctypes.create_string_buffer(64)
 
     def once() -> int:
@@ -117,7 +116,7 @@ def test_run_ns(program: int) -> int:
 
 
 def run_time(program: int) -> tuple[int, int]:
-    """Nanoseconds the program has run, and how often."""
+    """The total time of the program's runs in nanoseconds, and their number."""
     info = ctypes.create_string_buffer(INFO_BYTES)
     bpf(OBJ_GET_INFO, struct.pack("<IIQ", program, INFO_BYTES, ctypes.addressof(info)))
     time_ns, runs = struct.unpack_from("<QQ", info.raw, RUN_TIME_AT)
@@ -125,17 +124,17 @@ def run_time(program: int) -> tuple[int, int]:
 
 
 def everywhere() -> str:
-    """Every processor: veth runs an XDP program on the processor that sends, whatever steers."""
+    """All processors, because veth runs an XDP program on the processor of the sender."""
     return Path("/sys/devices/system/cpu/online").read_text(encoding="ascii").strip()
 
 
 @contextmanager
 def never_idle() -> Iterator[None]:
-    """A process on each processor that runs when nothing else wants to.
+    """Run a busy process with idle priority on each processor.
 
-    Some virtual machines' timers sample no idle processor, and what interrupts do there is lost.
+    The timers of some virtual machines do not sample an idle processor, not even its interrupts.
     """
-    soakers = []
+    children = []
     for cpu in sorted(os.sched_getaffinity(1)):
         child = os.fork()
         if not child:
@@ -144,17 +143,17 @@ def never_idle() -> Iterator[None]:
             os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
             while True:
                 pass
-        soakers.append(child)
+        children.append(child)
     try:
         yield
     finally:
-        for child in soakers:
+        for child in children:
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
 
 
 def profiled(agent: str, device: str, program: int) -> dict[str, float]:
-    """What a frame costs in the driver, and what the program took of it."""
+    """The cost of a frame in the driver by the profile, and the time of the program in it."""
     time_ns, runs = run_time(program)
     command = [agent, "profile", "--duration", str(WINDOW_S), "--frequency", str(FREQUENCY_HZ)]
     command += ["--format", "json", "--quiet", "--events", "clock", "--cpus", everywhere()]
@@ -172,7 +171,7 @@ def profiled(agent: str, device: str, program: int) -> dict[str, float]:
 
 
 def main() -> None:
-    """Load, attach, profile in turn, print."""
+    """Load and attach the programs, profile each in turn, and print the document."""
     agent, device, pairs = sys.argv[1], sys.argv[2], int(sys.argv[3])
     try:
         statistics = bpf(ENABLE_STATS, struct.pack("<I", 0))[0]

@@ -1,18 +1,18 @@
-"""What every packet costs a server, layer by layer, and what would make it cheaper.
+"""The cost of every packet of a server, layer by layer, and changes that reduce it.
 
-The library in a few lines:
+An example:
 
     from perpacket import simulate
     result = simulate("W-1024-P-N-FCFS-400", seed=1)
     result["requests_per_s"]
     result.plot()
 
-`simulate`, `run_study`, `open_run`, `compare_runs` and `read_profile` return results that
-notebooks display, with tables (`to_polars()`) and charts (`plot()`). Below them:
+`simulate`, `run_study`, `open_run`, `compare_runs` and `read_profile` return results that notebooks
+display, with tables (`to_polars()`) and charts (`plot()`). They use these modules:
 `perpacket.simulation` runs one configuration, `perpacket.study.library` has the studies of
-published documents, `perpacket.run` runs them, `perpacket.analysis` says what a run means and
-`perpacket.show` prints it, `perpacket.traces` reads access logs. The command line
-(`perpacket.cli`) wraps these.
+published documents, `perpacket.run` runs them, `perpacket.analysis` analyzes a run and
+`perpacket.show` renders the analysis. `perpacket.traces` reads access logs. `perpacket.cli` is the
+command line.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    """Load the compiled core and the version when first asked for: help must stay fast."""
+    """Load public names and the version at their first use, so that help is fast."""
     if name in HOMES:
         from importlib import import_module
 
@@ -64,5 +64,5 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    """The public names too, which are loaded when they are asked for."""
+    """All names, including the public ones that are not loaded yet."""
     return sorted({*globals(), *__all__})

@@ -1,18 +1,18 @@
-"""Everything perpacket raises on purpose.
+"""The errors of perpacket.
 
 A user's mistake (`ConfigurationError`, `TraceError`, `CorruptObservation`, `MissingStudy`) and a
-run that failed (`RunFailed`) are different types, because the user acts on them differently. Every
-error has a `hint`: the next step as a sentence, or an empty string.
+failed run (`RunFailed`) are different types, because the user's next step differs. Every error has
+a `hint`: the next step as a sentence, or an empty string.
 """
 
 from __future__ import annotations
 
 
 class PerpacketError(Exception):
-    """Base of all errors of this package; its text is one line and names the thing."""
+    """The base of all errors of this package. Its text is one line."""
 
     def __init__(self, message: str, hint: str = "") -> None:
-        """Keep the message as the text of the error and the hint beside it."""
+        """An error with a message and a hint."""
         super().__init__(message)
         self.hint = hint
 
@@ -23,7 +23,7 @@ class ConfigurationError(PerpacketError, ValueError):
     def __init__(
         self, message: str, parameter: str = "", value: str = "", allowed: str = "", hint: str = ""
     ) -> None:
-        """Name the parameter and its value; `allowed` is a phrase that states what is allowed."""
+        """Name the parameter and its value; `allowed` states the accepted values."""
         super().__init__(message, hint or allowed)
         self.parameter = parameter
         self.value = value
@@ -31,7 +31,7 @@ class ConfigurationError(PerpacketError, ValueError):
 
 
 class TraceError(PerpacketError, ValueError):
-    """A trace cannot be read or has no usable request."""
+    """A trace cannot be read or has no valid request."""
 
 
 class CorruptObservation(PerpacketError, ValueError):
@@ -39,11 +39,11 @@ class CorruptObservation(PerpacketError, ValueError):
 
 
 class MissingStudy(PerpacketError, LookupError):
-    """No study or run directory of that name."""
+    """There is no study or run directory of that name."""
 
 
 class MachineLacks(PerpacketError):
-    """The machine or the installation lacks something that the user or the run needs."""
+    """The machine or the installation lacks something that a run needs."""
 
 
 class RunFailed(PerpacketError):

@@ -13,11 +13,12 @@ from perpacket.analysis import run_comparison
 from perpacket.analysis.analysis import analyze
 from perpacket.run import parameter_check, start
 from perpacket.run.directory import RunDirectory
+from perpacket.run.threads import ThreadExecutor
 from perpacket.show.notebook.runs import StudyRun, TwoRuns
 from perpacket.show.notebook.simulated import SimulatedRun
 
 RUNS: Final = "runs"
-"""The folder of run directories without a name."""
+"""The default folder of run directories."""
 
 
 def simulate(
@@ -28,9 +29,9 @@ def simulate(
     trace: Path | None = None,
     timeline: bool = False,
 ) -> SimulatedRun:
-    """Simulate one configuration; arguments and errors as `perpacket.Simulation`.
+    """Simulate one configuration; arguments and errors are those of `perpacket.Simulation`.
 
-    `timeline` records the state over time too. Ctrl-C ends it with `KeyboardInterrupt`.
+    `timeline` also records the state over time. Ctrl-C raises `KeyboardInterrupt`.
     """
     prepared = simulation.Simulation(
         configuration, seed=seed, overrides=overrides, trace=trace, timeline=timeline
@@ -49,17 +50,18 @@ def run_study(
     overrides: Sequence[tuple[str, str | float]] = (),
     workers: int | None = None,
 ) -> StudyRun:
-    """Run a study that comes with perpacket, or that of a TOML file, into a new directory.
+    """Run a built-in study, or the study in a TOML file, into a new directory.
 
     `directory` is `runs/STUDY-TIME` by default; `seeds` replaces the study's own; `overrides` are
-    added to every point; `workers` changes no result. Raises what
+    added to every point; `workers` is the number of simulations at the same time. Raises what
     `perpacket.run.parameter_check.found` and `perpacket.run.start.run` raise.
     """
     study = parameter_check.found(str(name))
     stamp = time.strftime("%Y%m%d-%H%M%S")
     path = Path(directory) if directory is not None else Path(RUNS) / f"{study.name}-{stamp}"
     texts = tuple((parameter, str(value)) for parameter, value in overrides)
-    made = start.run(study, path, seeds=tuple(seeds), overrides=texts, workers=workers)
+    executor = ThreadExecutor(workers) if study.is_simulated else None
+    made = start.run(study, path, seeds=tuple(seeds), overrides=texts, executor=executor)
     return StudyRun(analyze(made.study(), made))
 
 

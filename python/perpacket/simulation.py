@@ -127,6 +127,19 @@ class Simulation:
         """Every parameter of the run, overrides included."""
         return [Parameter(**entry) for entry in json.loads(self._core.parameters())]
 
+    def explanation(self) -> dict[str, object]:
+        """Where the cycles and instructions of the run went, and what waited; after `run`.
+
+        Numbers are those of one request, or of one packet if `unit` is `packet`. Keys: `unit`,
+        `units` (how many the window has), `host` (a list of operations: `operation`, `layer`,
+        `calls`, `cycles`, `instructions`, `l1d_misses`, `l2_misses`), `nic` (`work`, `pieces`,
+        `instructions`), `queues` (`queue`, `jobs`, `mean_us`, `longest_us`, `mean_length`), `drops`
+        and `retransmissions`.
+        """
+        with core_errors():
+            explanation: dict[str, object] = json.loads(self._core.explanation())
+        return explanation
+
     def timeline(self) -> dict[str, list[object]]:
         """State over time, after a run with `timeline=True`: lists of equal length, one per column.
 
@@ -135,22 +148,6 @@ class Simulation:
         with core_errors():
             columns: dict[str, list[object]] = json.loads(self._core.timeline())
         return columns
-
-
-def simulate(
-    configuration: str,
-    *,
-    seed: int = 1,
-    overrides: Sequence[tuple[str, str | float]] = (),
-    trace: Path | None = None,
-) -> Result:
-    """Simulate one configuration and return its result; arguments and errors as `Simulation`.
-
-    Ctrl-C ends it with `KeyboardInterrupt`.
-    """
-    simulation = Simulation(configuration, seed=seed, overrides=overrides, trace=trace)
-    result: Result = json.loads(run_cancellable(simulation, lambda *_: None))
-    return result
 
 
 def run_cancellable(simulation: Simulation, on_progress: Callable[[int, int], None]) -> str:

@@ -1,4 +1,4 @@
-"""Files that are on disk whole, under their name, or not there at all."""
+"""Writes files that are complete or absent, even after a crash."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 TEMPORARY = ".part"
-"""Suffix of a file that is being written; a killed process leaves it behind."""
+"""Suffix of a temporary file. A killed process does not remove it."""
 
 
 def write_whole(file: Path, content: str | bytes) -> None:
-    """Write `file` so that it is on disk whole, under its name, or not there at all.
+    """Write `file` so that it is complete or absent, even after a crash.
 
-    Text is written as UTF-8. Raises `OSError` naming `file`, whichever step failed.
+    Text is written as UTF-8. Raises `OSError` naming `file`.
     """
     temporary = file.with_name(file.name + TEMPORARY)
     with settle(temporary, file):
@@ -23,9 +23,9 @@ def write_whole(file: Path, content: str | bytes) -> None:
 
 @contextmanager
 def settle(temporary: Path, file: Path) -> Iterator[None]:
-    """What was written to `temporary` within is on disk under the name `file` afterwards.
+    """Flush `temporary`, which the context writes, and rename it to `file`.
 
-    Raises `OSError` naming `file`, whichever step failed.
+    Raises `OSError` naming `file`.
     """
     try:
         yield
@@ -36,7 +36,7 @@ def settle(temporary: Path, file: Path) -> Iterator[None]:
             os.close(written)
         temporary.replace(file)
     except OSError as error:
-        # On a full disk, half a file is what the next one lacks.
+        # On a full disk, an incomplete file uses space that the next file needs.
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise OSError(error.errno, error.strerror, str(file)) from error

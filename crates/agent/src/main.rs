@@ -5,8 +5,11 @@
 
 #![forbid(unsafe_code)]
 
+mod added_cost;
 mod bench;
 mod config;
+mod export;
+mod guest;
 mod link;
 mod load;
 mod media;
@@ -62,11 +65,18 @@ enum Verb {
     /// Check a router's forwarding and measure its throughput.
     #[command(subcommand)]
     Route(route::Verb),
+    /// Spend a known processor time on every packet of an interface.
+    AddCost(added_cost::Arguments),
     /// Generate media files to serve.
     #[command(subcommand)]
     Media(media::Verb),
     /// Report what a packet costs, layer by layer.
     Profile(profile::Arguments),
+    /// Prepare an emulated machine from inside, for `perpacket emulate`.
+    #[command(subcommand, hide = true)]
+    Guest(guest::Verb),
+    /// Serve the cost of packets as counters for Prometheus.
+    Export(export::Arguments),
     /// Report what this machine can do, and what each missing capability costs.
     Probe(probe::Arguments),
 }
@@ -93,8 +103,11 @@ fn run() -> Result<Status, Failure> {
         Verb::Link(arguments) => link::run(&arguments),
         Verb::Bench(verb) => bench::run(verb),
         Verb::Route(verb) => route::run(verb),
+        Verb::AddCost(arguments) => added_cost::run(&arguments),
         Verb::Media(verb) => media::run(verb),
         Verb::Profile(arguments) => profile::run(&arguments),
+        Verb::Guest(verb) => guest::run(verb),
+        Verb::Export(arguments) => export::run(&arguments),
         Verb::Probe(arguments) => probe::run(&arguments),
     }
 }

@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::options::{BitRate, Seed, Time};
 use crate::output::Shared;
 use crate::status::{Failure, Status};
-use crate::{config, stop};
+use crate::stop;
 
 const EXAMPLE: &str = "Example:\n  perpacket-agent media synthesize --into media --files 100 \
     --bit-rate 300kb/s --duration 60s";
@@ -67,8 +67,7 @@ const DURATION_LIMIT: Time = Time::from_secs(172_800);
 /// Writes the files and prints the report.
 pub fn run(verb: Verb) -> Result<Status, Failure> {
     let Verb::Synthesize(arguments) = verb;
-    if arguments.shared.show_config {
-        print!("{}", config::to_toml(&arguments)?);
+    if arguments.shared.shows_config(&arguments)? {
         return Ok(Status::Done);
     }
     let duration = arguments.duration.0;

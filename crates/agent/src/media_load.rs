@@ -7,10 +7,10 @@ use perpacket_media::client::{
 };
 use serde::Serialize;
 
-use crate::options::{RunsOn, Time, Window, refuse_ignored};
+use crate::options::{Named, RunsOn, Time, Window, one_of, refuse_ignored};
 use crate::output::Shared;
 use crate::status::{Failure, Status};
-use crate::{config, stop};
+use crate::stop;
 
 const EXAMPLE: &str = "Example:\n  perpacket-agent load media rtsp://127.0.0.1:8554/stream-{}.ts \
     --clients 100 --ramp 2s --duration 10 --check";
@@ -39,8 +39,8 @@ pub struct Arguments {
     #[serde(flatten)]
     window: Window,
     /// The media that clients play.
-    #[arg(long, value_enum, default_value = "unique")]
-    distribution: DistributionName,
+    #[arg(long, value_parser = one_of(DISTRIBUTIONS), default_value = "unique")]
+    distribution: Distribution,
     /// Number of media in `multiple` [default: the number of clients].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -50,8 +50,8 @@ pub struct Arguments {
     #[serde(skip_serializing_if = "Option::is_none")]
     first_file: Option<u32>,
     /// How RTP packets are carried.
-    #[arg(long, value_enum, default_value = "udp")]
-    transport: TransportName,
+    #[arg(long, value_parser = one_of(TRANSPORTS), default_value = "udp")]
+    transport: Transport,
     /// Compare every byte with the stream of `media synthesize`; exit with 1 if one differs.
     #[arg(long)]
     check: bool,
@@ -63,29 +63,31 @@ pub struct Arguments {
     shared: Shared,
 }
 
-/// Names of [`Distribution`].
-#[derive(Clone, Copy, Debug, clap::ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum DistributionName {
-    /// All clients play the same medium.
-    Unique,
-    /// Each client plays the next medium.
-    Multiple,
-}
+const DISTRIBUTIONS: &[Named<Distribution>] = &[
+    (
+        "unique",
+        Distribution::Unique,
+        "All clients play the same medium",
+    ),
+    (
+        "multiple",
+        Distribution::Multiple,
+        "Each client plays the next medium",
+    ),
+];
 
-/// Names of [`Transport`].
-#[derive(Clone, Copy, Debug, clap::ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum TransportName {
-    /// UDP datagrams.
-    Udp,
-    /// Interleaved frames on the RTSP connection.
-    Tcp,
-}
+const TRANSPORTS: &[Named<Transport>] = &[
+    ("udp", Transport::Udp, "UDP datagrams"),
+    (
+        "tcp",
+        Transport::Tcp,
+        "Interleaved frames on the RTSP connection",
+    ),
+];
 
 impl Arguments {
     fn refuse_ignored(&self) -> Result<(), Failure> {
-        let plays_one = matches!(self.distribution, DistributionName::Unique);
+        let plays_one = self.distribution == Distribution::Unique;
         let has_number = self.url.contains(PLACEHOLDER);
         refuse_ignored(&[
             (
@@ -112,16 +114,10 @@ impl Arguments {
                 Duration::ZERO => return Err(Failure::usage("--duration 0: expected more than 0")),
                 duration => duration,
             },
-            distribution: match self.distribution {
-                DistributionName::Unique => Distribution::Unique,
-                DistributionName::Multiple => Distribution::Multiple,
-            },
+            distribution: self.distribution,
             files: self.files.unwrap_or(self.clients),
             first_file: self.first_file.unwrap_or(0),
-            transport: match self.transport {
-                TransportName::Udp => Transport::Udp,
-                TransportName::Tcp => Transport::Tcp,
-            },
+            transport: self.transport,
             check: self.check,
             cpus: self.runs_on.list(),
         })
@@ -132,8 +128,7 @@ impl Arguments {
 pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
     let shared = &arguments.shared;
     let options = arguments.options()?;
-    if shared.show_config {
-        print!("{}", config::to_toml(arguments)?);
+    if shared.shows_config(arguments)? {
         return Ok(Status::Done);
     }
     let stop = stop::on_signals()?;

@@ -10,10 +10,10 @@ use perpacket_media::server::{Buffering, Error, Options, Report, Server};
 use serde::Serialize;
 use signal_hook::consts::SIGUSR1;
 
-use crate::options::{BitRate, RunsOn, Size, Time};
+use crate::options::{BitRate, Named, RunsOn, Size, Time, one_of, refuse_ignored};
 use crate::output::Shared;
 use crate::status::{Failure, Status};
-use crate::{config, stop};
+use crate::stop;
 
 const EXAMPLE: &str = "Example:\n  perpacket-agent media synthesize --into media --files 1\n  \
     perpacket-agent serve media --root media --listen 127.0.0.1:8554\n\n\
@@ -41,11 +41,12 @@ pub struct Arguments {
     #[serde(skip_serializing_if = "Option::is_none")]
     user: Option<String>,
     /// How media get from the disk to the sender.
-    #[arg(long, value_enum, default_value = "shared")]
-    buffering: BufferingName,
-    /// Packets in a buffer of `single` and `double`.
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    buffer_packets: u32,
+    #[arg(long, value_parser = one_of(BUFFERINGS), default_value = "shared")]
+    buffering: Buffering,
+    /// Packets in a buffer of `single` and `double` [default: 10].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    buffer_packets: Option<u32>,
     #[command(flatten)]
     #[serde(flatten)]
     runs_on: RunsOn,
@@ -65,55 +66,86 @@ pub struct Arguments {
     /// Emulate a slow disk: delay every read by this time.
     #[arg(long, value_name = "TIME", default_value = "0s")]
     read_delay: Time,
-    /// Reader threads of `shared` and `mapped`.
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=1024))]
-    readers: u16,
-    /// Size of the cache of file contents for later viewers.
-    #[arg(long, value_name = "SIZE", default_value_t = Size(256 << 20))]
-    cache_size: Size,
-    /// At high rates, send packets together up to this long before their due time.
-    #[arg(long, value_name = "TIME", default_value = "250ms")]
-    ahead: Time,
+    /// Reader threads of `shared` and `mapped` [default: 8].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    readers: Option<u16>,
+    /// Size of the cache of file contents for later viewers, with `shared` and `mapped`
+    /// [default: 256MiB].
+    #[arg(long, value_name = "SIZE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_size: Option<Size>,
+    /// With `shared` and `mapped`, at high rates, send packets together up to this long before
+    /// their due time [default: 250ms].
+    #[arg(long, value_name = "TIME")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ahead: Option<Time>,
     #[command(flatten)]
     #[serde(skip)]
     shared: Shared,
 }
 
-/// Names of [`Buffering`].
-#[derive(Clone, Copy, Debug, clap::ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum BufferingName {
-    /// One thread per stream reads a buffer, then sends it: the baseline.
-    Single,
-    /// Two threads and two buffers per stream: the published design.
-    Double,
-    /// One event loop per CPU; all streams share the blocks of files.
-    Shared,
-    /// Like `shared`, from mapped files.
-    Mapped,
-}
+const BUFFERINGS: &[Named<Buffering>] = &[
+    (
+        "single",
+        Buffering::Single,
+        "One thread per stream reads a buffer, then sends it: the baseline",
+    ),
+    (
+        "double",
+        Buffering::Double,
+        "Two threads and two buffers per stream: the published design",
+    ),
+    (
+        "shared",
+        Buffering::Shared,
+        "One event loop per CPU; all streams share the blocks of files",
+    ),
+    (
+        "mapped",
+        Buffering::Mapped,
+        "Like `shared`, from mapped files",
+    ),
+];
 
 impl Arguments {
+    fn refuse_ignored(&self) -> Result<(), Failure> {
+        let is_shared = matches!(self.buffering, Buffering::Shared | Buffering::Mapped);
+        let shared = "without --buffering shared or mapped";
+        refuse_ignored(&[
+            (
+                self.buffer_packets.is_some() && is_shared,
+                "buffer-packets",
+                "without --buffering single or double",
+            ),
+            (self.readers.is_some() && !is_shared, "readers", shared),
+            (
+                self.cache_size.is_some() && !is_shared,
+                "cache-size",
+                shared,
+            ),
+            (self.ahead.is_some() && !is_shared, "ahead", shared),
+        ])
+    }
+
     fn options(&self) -> Options {
+        let defaults = Options::new(self.root.clone(), self.listen);
         Options {
-            buffering: match self.buffering {
-                BufferingName::Single => Buffering::Single,
-                BufferingName::Double => Buffering::Double,
-                BufferingName::Shared => Buffering::Shared,
-                BufferingName::Mapped => Buffering::Mapped,
-            },
+            buffering: self.buffering,
             user: self.user.clone(),
-            buffer_packets: self.buffer_packets,
+            buffer_packets: self.buffer_packets.unwrap_or(defaults.buffer_packets),
             cores: self.runs_on.list(),
             max_sessions: self.max_sessions,
             max_rate_bps: self.max_bit_rate.map_or(u64::MAX, |rate| rate.0),
             max_lateness: self.max_lateness.0,
             session_timeout: self.session_timeout.0,
             read_delay: self.read_delay.0,
-            readers: usize::from(self.readers),
-            cache_bytes: self.cache_size.as_usize(),
-            ahead: self.ahead.0,
-            ..Options::new(self.root.clone(), self.listen)
+            readers: self.readers.map_or(defaults.readers, usize::from),
+            cache_bytes: self
+                .cache_size
+                .map_or(defaults.cache_bytes, |size| size.as_usize()),
+            ahead: self.ahead.map_or(defaults.ahead, |time| time.0),
+            ..defaults
         }
     }
 }
@@ -121,10 +153,10 @@ impl Arguments {
 /// Serves until a signal.
 pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
     let shared = &arguments.shared;
-    if shared.show_config {
-        print!("{}", config::to_toml(arguments)?);
+    if shared.shows_config(arguments)? {
         return Ok(Status::Done);
     }
+    arguments.refuse_ignored()?;
     let timeout = arguments.session_timeout;
     if timeout < Time::from_secs(1) || timeout > SESSION_TIMEOUT_LIMIT {
         return Err(Failure::usage(format!(

@@ -7,6 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use perpacket_linux::cpus;
 use serde::{Serialize, Serializer};
 
@@ -218,6 +219,39 @@ macro_rules! serialize_as_text {
     )*};
 }
 serialize_as_text!(Time, Size, BitRate, CpuList);
+
+/// A value with its name on the command line and its help, which may be empty.
+pub type Named<T> = (&'static str, T, &'static str);
+
+/// A parser that accepts the names of a table.
+pub fn one_of<T>(table: &'static [Named<T>]) -> impl TypedValueParser<Value = T>
+where
+    T: Copy + Send + Sync + 'static,
+{
+    let names = table.iter().map(|&(name, _, help)| {
+        let value = PossibleValue::new(name);
+        if help.is_empty() {
+            value
+        } else {
+            value.help(help)
+        }
+    });
+    PossibleValuesParser::new(names).try_map(|name| {
+        let found = table.iter().find(|row| row.0 == name);
+        // The first parser accepts no other name.
+        found.map(|row| row.1).ok_or("unknown name")
+    })
+}
+
+/// Whether something is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Switch {
+    #[value(alias = "yes")]
+    On,
+    #[value(alias = "no")]
+    Off,
+}
 
 /// The CPUs that a verb runs on.
 #[derive(Clone, Debug, clap::Args, Serialize)]

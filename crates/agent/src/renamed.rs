@@ -1,110 +1,97 @@
 //! Old names of options, on the command line and in files. This release accepts them; the next will
 //! not.
 
-/// An option's old name and its new one.
-struct Renamed {
-    verb: &'static str,
-    old: &'static str,
-    new: &'static str,
-    /// Unit of a number without one under the old name, if the new name's differs.
-    unit: &'static str,
-}
+/// An option's old name, its new name, and the unit of a number without one under the old name, if
+/// the new name's unit differs.
+type Renamed = (&'static str, &'static str, &'static str);
 
-/// A row of the table.
-const fn row(
-    verb: &'static str,
-    old: &'static str,
-    new: &'static str,
-    unit: &'static str,
-) -> Renamed {
-    Renamed {
-        verb,
-        old,
-        new,
-        unit,
-    }
-}
-
-const TABLE: &[Renamed] = &[
-    row("bench memory", "point-limit-ms", "point-limit", "ms"),
-    row("bench switch", "point-limit-ms", "point-limit", "ms"),
-    row("link", "delay-us", "delay", "us"),
-    row("link", "jitter-us", "jitter", "us"),
-    row("link", "rate-bps", "bit-rate", ""),
-    row(
+/// The renamed options of each verb.
+const TABLE: &[(&str, &[Renamed])] = &[
+    ("bench memory", &[("point-limit-ms", "point-limit", "ms")]),
+    ("bench switch", &[("point-limit-ms", "point-limit", "ms")]),
+    (
         "link",
-        "left-to-right-delay-us",
-        "left-to-right-delay",
-        "us",
+        &[
+            ("delay-us", "delay", "us"),
+            ("jitter-us", "jitter", "us"),
+            ("rate-bps", "bit-rate", ""),
+            ("left-to-right-delay-us", "left-to-right-delay", "us"),
+            ("left-to-right-jitter-us", "left-to-right-jitter", "us"),
+            ("left-to-right-rate-bps", "left-to-right-bit-rate", ""),
+            ("right-to-left-delay-us", "right-to-left-delay", "us"),
+            ("right-to-left-jitter-us", "right-to-left-jitter", "us"),
+            ("right-to-left-rate-bps", "right-to-left-bit-rate", ""),
+        ],
     ),
-    row(
-        "link",
-        "left-to-right-jitter-us",
-        "left-to-right-jitter",
-        "us",
+    ("load files", &[("limit-bytes", "size-limit", "")]),
+    (
+        "load http",
+        &[
+            ("clients", "shard", ""),
+            ("spin-us", "spin", "us"),
+            ("timeout-s", "timeout", ""),
+        ],
     ),
-    row(
-        "link",
-        "left-to-right-rate-bps",
-        "left-to-right-bit-rate",
-        "",
+    ("load media", &[("ramp-s", "ramp", "")]),
+    (
+        "load stream",
+        &[
+            ("rate", "bit-rate", ""),
+            ("segment-bytes", "segment-size", ""),
+        ],
     ),
-    row(
-        "link",
-        "right-to-left-delay-us",
-        "right-to-left-delay",
-        "us",
+    (
+        "media synthesize",
+        &[("rate", "bit-rate", ""), ("seconds", "duration", "")],
     ),
-    row(
-        "link",
-        "right-to-left-jitter-us",
-        "right-to-left-jitter",
-        "us",
+    (
+        "route self-test",
+        &[
+            ("capacity-pps", "capacity", ""),
+            ("highest-pps", "highest-rate", ""),
+            ("lowest-pps", "lowest-rate", ""),
+        ],
     ),
-    row(
-        "link",
-        "right-to-left-rate-bps",
-        "right-to-left-bit-rate",
-        "",
+    (
+        "route throughput",
+        &[
+            ("frame-bytes", "frame-size", ""),
+            ("highest-pps", "highest-rate", ""),
+            ("lowest-pps", "lowest-rate", ""),
+        ],
     ),
-    row("load files", "limit-bytes", "size-limit", ""),
-    row("load http", "clients", "shard", ""),
-    row("load http", "spin-us", "spin", "us"),
-    row("load http", "timeout-s", "timeout", ""),
-    row("load media", "ramp-s", "ramp", ""),
-    row("load stream", "rate", "bit-rate", ""),
-    row("load stream", "segment-bytes", "segment-size", ""),
-    row("media synthesize", "rate", "bit-rate", ""),
-    row("media synthesize", "seconds", "duration", ""),
-    row("route self-test", "capacity-pps", "capacity", ""),
-    row("route self-test", "highest-pps", "highest-rate", ""),
-    row("route self-test", "lowest-pps", "lowest-rate", ""),
-    row("route throughput", "frame-bytes", "frame-size", ""),
-    row("route throughput", "highest-pps", "highest-rate", ""),
-    row("route throughput", "lowest-pps", "lowest-rate", ""),
-    row("serve media", "ahead-ms", "ahead", "ms"),
-    row("serve media", "cache-mib", "cache-size", "MiB"),
-    row("serve media", "cores", "cpus", ""),
-    row("serve media", "max-lateness-ms", "max-lateness", "ms"),
-    row("serve media", "max-rate-bps", "max-bit-rate", ""),
-    row("serve media", "read-delay-ms", "read-delay", "ms"),
-    row("serve media", "session-timeout-s", "session-timeout", ""),
-    row("serve web", "cache-bytes", "cache-size", ""),
-    row("serve web", "coalesce-us", "coalesce", "us"),
-    row("serve web", "cores", "cpus", ""),
-    row("serve web", "idle-timeout-s", "idle-timeout", ""),
-    row("serve web", "max-body-bytes", "max-body-size", ""),
-    row("serve web", "max-header-bytes", "max-header-size", ""),
-    row("serve web", "request-timeout-s", "request-timeout", ""),
-    row("serve web", "revalidate-ms", "revalidate", "ms"),
+    (
+        "serve media",
+        &[
+            ("ahead-ms", "ahead", "ms"),
+            ("cache-mib", "cache-size", "MiB"),
+            ("cores", "cpus", ""),
+            ("max-lateness-ms", "max-lateness", "ms"),
+            ("max-rate-bps", "max-bit-rate", ""),
+            ("read-delay-ms", "read-delay", "ms"),
+            ("session-timeout-s", "session-timeout", ""),
+        ],
+    ),
+    (
+        "serve web",
+        &[
+            ("cache-bytes", "cache-size", ""),
+            ("coalesce-us", "coalesce", "us"),
+            ("cores", "cpus", ""),
+            ("idle-timeout-s", "idle-timeout", ""),
+            ("max-body-bytes", "max-body-size", ""),
+            ("max-header-bytes", "max-header-size", ""),
+            ("request-timeout-s", "request-timeout", ""),
+            ("revalidate-ms", "revalidate", "ms"),
+        ],
+    ),
 ];
 
 /// The new name of a verb's option and the old name's unit, if `old` is an old name.
 pub fn current(verb: &str, old: &str) -> Option<(&'static str, &'static str)> {
-    TABLE
-        .iter()
-        .find(|row| row.verb == verb && row.old == old)
-        .map(|row| (row.new, row.unit))
+    let (_, options) = TABLE.iter().find(|(name, _)| *name == verb)?;
+    let (_, new, unit) = options.iter().find(|(name, ..)| *name == old)?;
+    Some((new, unit))
 }
 
 /// A value with the unit that its old name implied.

@@ -14,7 +14,7 @@ use serde::Serialize;
 use signal_hook::consts::SIGUSR1;
 use signal_hook::iterator::Signals;
 
-use crate::options::{RunsOn, Size, Time, refuse_ignored};
+use crate::options::{Named, RunsOn, Size, Switch, Time, one_of, refuse_ignored};
 use crate::output::Shared;
 use crate::status::{Failure, Status};
 use crate::{stop, table};
@@ -51,8 +51,8 @@ pub struct WebArguments {
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
     /// How the server waits for its connections.
-    #[arg(long, value_enum, default_value = "events")]
-    architecture: ArchitectureName,
+    #[arg(long, value_parser = one_of(ARCHITECTURES), default_value = "events")]
+    architecture: Architecture,
     #[command(flatten)]
     #[serde(flatten)]
     runs_on: RunsOn,
@@ -114,53 +114,34 @@ pub struct WebArguments {
     shared: Shared,
 }
 
-/// [`Architecture`] for clap and the configuration file.
-#[derive(Clone, Copy, Debug, clap::ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum ArchitectureName {
-    /// A thread per core with its own listener and epoll loop; helper threads read files that are
-    /// not cached.
-    Events,
-    /// The same loop without helper threads: a file that is not cached delays all clients.
-    Single,
-    /// A pool of threads with one connection at a time each.
-    Threads,
-    /// Preforked processes with one connection at a time each.
-    Processes,
-    /// A thread per core with an io_uring.
-    Uring,
-}
-
-impl ArchitectureName {
-    /// Whether it has a pool of threads or processes.
-    fn has_pool(self) -> bool {
-        matches!(self, Self::Threads | Self::Processes)
-    }
-
-    /// Whether it has an epoll loop.
-    fn has_epoll_loop(self) -> bool {
-        matches!(self, Self::Events | Self::Single)
-    }
-}
-
-impl From<ArchitectureName> for Architecture {
-    fn from(name: ArchitectureName) -> Self {
-        match name {
-            ArchitectureName::Events => Self::Events,
-            ArchitectureName::Single => Self::Single,
-            ArchitectureName::Threads => Self::Threads,
-            ArchitectureName::Processes => Self::Processes,
-            ArchitectureName::Uring => Self::Uring,
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum Switch {
-    On,
-    Off,
-}
+const ARCHITECTURES: &[Named<Architecture>] = &[
+    (
+        "events",
+        Architecture::Events,
+        "A thread per core with its own listener and epoll loop; helper threads read files that \
+         are not cached",
+    ),
+    (
+        "single",
+        Architecture::Single,
+        "The same loop without helper threads: a file that is not cached delays all clients",
+    ),
+    (
+        "threads",
+        Architecture::Threads,
+        "A pool of threads with one connection at a time each",
+    ),
+    (
+        "processes",
+        Architecture::Processes,
+        "Preforked processes with one connection at a time each",
+    ),
+    (
+        "uring",
+        Architecture::Uring,
+        "A thread per core with an io_uring",
+    ),
+];
 
 /// Runs a command of `serve`.
 pub fn run(verb: Verb) -> Result<Status, Failure> {
@@ -172,13 +153,29 @@ pub fn run(verb: Verb) -> Result<Status, Failure> {
 }
 
 impl WebArguments {
+    /// Whether the architecture has a pool of threads or processes.
+    fn has_pool(&self) -> bool {
+        matches!(
+            self.architecture,
+            Architecture::Threads | Architecture::Processes
+        )
+    }
+
+    /// Whether the architecture has an epoll loop.
+    fn has_epoll_loop(&self) -> bool {
+        matches!(
+            self.architecture,
+            Architecture::Events | Architecture::Single
+        )
+    }
+
     /// Rejects options without effect.
     fn refuse_ignored(&self) -> Result<(), Failure> {
         let has_files = self.root.is_some();
         let of_files = "without --root: only files are cached";
         refuse_ignored(&[
             (
-                self.threads.is_some() && !self.architecture.has_pool(),
+                self.threads.is_some() && !self.has_pool(),
                 "threads",
                 "without --architecture threads or processes; the others have one loop for each CPU",
             ),
@@ -188,7 +185,7 @@ impl WebArguments {
                 of_files,
             ),
             (
-                self.coalesce.is_some() && !self.architecture.has_epoll_loop(),
+                self.coalesce.is_some() && !self.has_epoll_loop(),
                 "coalesce",
                 "without --architecture events or single: the others have no epoll loop",
             ),
@@ -217,7 +214,7 @@ impl WebArguments {
         Settings {
             root: self.root,
             listen: self.listen,
-            architecture: self.architecture.into(),
+            architecture: self.architecture,
             cores: self.runs_on.list(),
             threads: self.threads.unwrap_or(default.threads),
             sendfile_above: self
@@ -253,9 +250,9 @@ impl WebArguments {
     /// The options with the server's defaults for those that have an effect.
     fn resolved(mut self) -> Self {
         let settings = self.clone().settings();
-        let is_pool = self.architecture.has_pool();
+        let is_pool = self.has_pool();
         self.threads = is_pool.then_some(settings.threads);
-        let is_loop = self.architecture.has_epoll_loop();
+        let is_loop = self.has_epoll_loop();
         self.coalesce = is_loop.then_some(Time(Duration::from_micros(settings.coalesce_us)));
         if settings.root.is_some() {
             self.sendfile_above = Some(Size(settings.sendfile_above));

@@ -220,7 +220,7 @@ fn the_error_for_an_option_without_effect_names_the_option_that_it_needs() {
 
 #[test]
 fn the_error_for_a_wrong_value_names_the_option_and_the_expected_value() {
-    let cases: [(&[&str], &str); 9] = [
+    let cases: [(&[&str], &str); 13] = [
         (
             &["load", "http", URL, "--duration", "-1"],
             "invalid value '-1' for '--duration <TIME>': expected seconds",
@@ -242,6 +242,40 @@ fn the_error_for_a_wrong_value_names_the_option_and_the_expected_value() {
         (
             &["profile", "--rules", "f", "--events", "accounts"],
             "--rules has no effect with --events accounts",
+        ),
+        (
+            &["serve", "media", "--root", ".", "--buffer-packets", "5"],
+            "--buffer-packets has no effect without --buffering single or double",
+        ),
+        (
+            &[
+                "serve",
+                "media",
+                "--root=.",
+                "--buffering=double",
+                "--readers=2",
+            ],
+            "--readers has no effect without --buffering shared or mapped",
+        ),
+        (
+            &[
+                "serve",
+                "media",
+                "--root=.",
+                "--buffering=single",
+                "--cache-size=1MiB",
+            ],
+            "--cache-size has no effect without --buffering shared or mapped",
+        ),
+        (
+            &[
+                "serve",
+                "media",
+                "--root=.",
+                "--buffering=single",
+                "--ahead=1ms",
+            ],
+            "--ahead has no effect without --buffering shared or mapped",
         ),
         (
             &["profile", "--frequency", "9", "--events", "accounts"],

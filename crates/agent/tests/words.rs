@@ -14,11 +14,12 @@ use std::path::{Path, PathBuf};
 use command::{agent, error};
 
 /// Every verb; the first is the executable itself.
-const VERBS: [&str; 23] = [
+const VERBS: [&str; 24] = [
     "",
     "bench",
     "bench memory",
     "bench switch",
+    "export",
     "link",
     "load",
     "load compare",
@@ -41,9 +42,11 @@ const VERBS: [&str; 23] = [
 ];
 
 /// Command lines that end with an error on every machine.
-const MISTAKES: [&str; 18] = [
+const MISTAKES: [&str; 20] = [
     "bench memory --largest 1.5",
     "bench switch --point-limit soon",
+    "export --listen 9430",
+    "export --names 0",
     "frobnicate",
     "link --left a --right b --cpus 3-1",
     "load files surge --into d --seed 1",

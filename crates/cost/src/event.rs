@@ -3,6 +3,8 @@
 use std::fmt;
 use std::ops::{Index, IndexMut};
 
+use crate::layer::Layer;
+
 /// An event that is counted for a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
@@ -98,6 +100,21 @@ impl Kind {
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// The kind of a layer's code that no rule matches: in a network layer, the protocol's own work.
+    #[must_use]
+    pub const fn default_in(layer: Layer) -> Self {
+        match layer {
+            Layer::Socket
+            | Layer::Tcp
+            | Layer::Udp
+            | Layer::Ip
+            | Layer::Ethernet
+            | Layer::Driver
+            | Layer::Bypass => Self::Protocol,
+            _ => Self::Other,
+        }
     }
 }
 

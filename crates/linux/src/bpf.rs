@@ -1,4 +1,5 @@
-//! XDP programs: loading, attaching and running them, and the numbers that they share.
+//! Programs of XDP and of traffic control: loading, attaching and running them, and the numbers that
+//! they share.
 //!
 //! The system call is used directly (linux/bpf.h), so that nothing has to be installed. The kernel
 //! removes a program with its [`Program`] and an attachment with its [`Link`], also when the process
@@ -21,11 +22,29 @@ mod command {
 /// A map that is an array (`BPF_MAP_TYPE_ARRAY`).
 const ARRAY: u32 = 2;
 
-/// A program that runs before the stack sees a frame (`BPF_PROG_TYPE_XDP`).
-const XDP: u32 = 6;
+/// When a program runs, by its number in linux/bpf.h, `bpf_prog_type`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Kind {
+    /// In traffic control (`BPF_PROG_TYPE_SCHED_CLS`).
+    TrafficControl = 3,
+    /// Before the stack sees a frame (`BPF_PROG_TYPE_XDP`).
+    Xdp = 6,
+}
 
-/// Where such a program is attached (`BPF_XDP`).
+/// Where XDP programs are attached (`BPF_XDP`).
 const ATTACH_XDP: u32 = 37;
+
+/// The direction of a program in traffic control, by its number in linux/bpf.h, `bpf_attach_type`.
+/// The kernel attaches such programs without a queueing discipline since Linux 6.6.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Direction {
+    /// Received packets (`BPF_TCX_INGRESS`).
+    Ingress = 46,
+    /// Packets to send (`BPF_TCX_EGRESS`).
+    Egress = 47,
+}
 
 /// In the driver, or else in the generic receive path (linux/if_link.h).
 const MODES: [(u32, Mode); 2] = [(1 << 2, Mode::Driver), (1 << 1, Mode::Generic)];
@@ -80,7 +99,13 @@ pub struct Link {
     pub mode: Mode,
 }
 
-/// How many numbers a program shares.
+/// A program attached in traffic control. Dropping it detaches the program.
+#[derive(Debug)]
+pub struct TrafficLink {
+    _fd: OwnedFd,
+}
+
+/// Number of numbers that a program shares.
 const SHARED: usize = 3;
 
 /// Numbers that a program shares with us (a map of one element).
@@ -203,14 +228,14 @@ unsafe fn create<A>(command: c_int, attributes: &mut A) -> io::Result<OwnedFd> {
 }
 
 impl Program {
-    /// Loads an XDP program.
+    /// Loads a program.
     ///
     /// # Errors
     /// The kernel refuses it; the error has the verifier's log.
-    pub fn load(instructions: &[u64], license: License) -> Result<Self, BpfError> {
+    pub fn load(kind: Kind, instructions: &[u64], license: License) -> Result<Self, BpfError> {
         let license = license.name();
         let attributes = || ProgramLoad {
-            program_type: XDP,
+            program_type: kind as u32,
             instruction_count: instructions.len() as u32,
             instructions: instructions.as_ptr() as u64,
             license: license.as_ptr() as u64,
@@ -221,7 +246,7 @@ impl Program {
         match unsafe { create(command::PROGRAM_LOAD, &mut attributes()) } {
             Ok(fd) => Ok(Self { fd }),
             Err(source) => {
-                // Only a second attempt asks for a log: a log that is too short fails any program.
+                // Only a second attempt has a log: if the log is too short, any program is refused.
                 let mut log = vec![0_u8; LOG_BYTES];
                 let mut attributes = ProgramLoad {
                     log_level: 1,
@@ -241,8 +266,8 @@ impl Program {
         }
     }
 
-    /// Attaches it to the interface of that number in the calling thread's namespace: in the driver
-    /// if possible, else in the generic receive path.
+    /// Attaches an XDP program to the interface of that number in the calling thread's namespace: in
+    /// the driver if possible, else in the generic receive path.
     ///
     /// # Errors
     /// Another program is attached, or the interface supports none.
@@ -264,6 +289,28 @@ impl Program {
         Err(failed("attach a program to an interface")(refused))
     }
 
+    /// Attaches a program of traffic control to an interface, as [`Program::attach`]; it runs after
+    /// the programs that are attached already.
+    ///
+    /// # Errors
+    /// The kernel cannot, or this process may not.
+    pub fn attach_to_traffic(
+        &self,
+        interface_index: u32,
+        direction: Direction,
+    ) -> Result<TrafficLink, BpfError> {
+        let mut attributes = LinkCreate {
+            program_fd: self.fd.as_raw_fd() as u32,
+            target_index: interface_index,
+            attach_type: direction as u32,
+            flags: 0,
+        };
+        // SAFETY: the attributes have no address.
+        unsafe { create(command::LINK_CREATE, &mut attributes) }
+            .map(|fd| TrafficLink { _fd: fd })
+            .map_err(failed("attach a program to traffic control"))
+    }
+
     /// Runs it on copies of a frame and carries out its verdicts
     /// (Documentation/bpf/bpf_prog_run.rst).
     ///
@@ -280,7 +327,7 @@ impl Program {
         };
         // SAFETY: the frame outlives the call and has the length stated.
         unsafe { bpf(command::PROGRAM_RUN, &mut attributes) }
-            .map(|_| ())
+            .map(drop)
             .map_err(failed("run a program on live frames"))
     }
 }
@@ -315,17 +362,8 @@ impl Numbers {
     ///
     /// # Errors
     /// Those of bpf(2).
-    pub fn write(&self, values: [u64; SHARED]) -> Result<(), BpfError> {
-        let key = 0_u32;
-        let mut attributes = MapElement {
-            map_fd: self.fd.as_raw_fd() as u32,
-            key: (&raw const key) as u64,
-            value: (&raw const values) as u64,
-            ..MapElement::default()
-        };
-        // SAFETY: key and values outlive the call and have the sizes of the map.
-        unsafe { bpf(command::MAP_UPDATE, &mut attributes) }
-            .map(|_| ())
+    pub fn write(&self, mut values: [u64; SHARED]) -> Result<(), BpfError> {
+        self.exchange(command::MAP_UPDATE, &mut values)
             .map_err(failed("write a map"))
     }
 
@@ -334,16 +372,22 @@ impl Numbers {
     /// # Errors
     /// Those of bpf(2).
     pub fn read(&self) -> Result<[u64; SHARED], BpfError> {
+        let mut values = [0; SHARED];
+        self.exchange(command::MAP_LOOKUP, &mut values)
+            .map_err(failed("read a map"))?;
+        Ok(values)
+    }
+
+    /// Copies the map's element from or to `values`.
+    fn exchange(&self, command: c_int, values: &mut [u64; SHARED]) -> io::Result<()> {
         let key = 0_u32;
-        let mut values = [0_u64; SHARED];
         let mut attributes = MapElement {
             map_fd: self.fd.as_raw_fd() as u32,
             key: (&raw const key) as u64,
-            value: (&raw mut values) as u64,
+            value: values.as_mut_ptr() as u64,
             ..MapElement::default()
         };
-        // SAFETY: as for `write`.
-        unsafe { bpf(command::MAP_LOOKUP, &mut attributes) }.map_err(failed("read a map"))?;
-        Ok(values)
+        // SAFETY: key and values outlive the call and have the sizes of the map.
+        unsafe { bpf(command, &mut attributes) }.map(drop)
     }
 }

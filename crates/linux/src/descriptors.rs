@@ -8,8 +8,8 @@ pub fn limit() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// Raises the limit to `wanted`, or as far as this process may: root raises the hard limit too,
-/// others reach it. Returns the limit afterwards. The limit never falls.
+/// Raises the limit to `wanted`, or as far as this process may. Root also raises the hard limit; other
+/// users are limited by it. Returns the new limit, which is never lower.
 pub fn raise(wanted: u64) -> u64 {
     let before = getrlimit(Resource::Nofile);
     if before.current.is_none_or(|current| current >= wanted) {
@@ -25,7 +25,7 @@ pub fn raise(wanted: u64) -> u64 {
             .map_or(Some(wanted), |hard| Some(hard.min(wanted))),
         maximum: before.maximum,
     };
-    // What neither attempt changes stays as it was.
+    // If both attempts fail, the limit stays.
     let _ = setrlimit(Resource::Nofile, beyond).or_else(|_| setrlimit(Resource::Nofile, within));
     limit()
 }

@@ -41,7 +41,7 @@ pub enum InterfaceError {
         /// The form of a correct text.
         expected: &'static str,
     },
-    /// The interface does not exist, or the kernel refuses what is asked of it.
+    /// The interface does not exist, or the kernel refuses a request.
     #[error("interface {interface}: cannot {action}: {source}")]
     Request {
         /// Namespace and name of the interface.
@@ -62,7 +62,7 @@ pub enum InterfaceError {
 }
 
 impl InterfaceError {
-    /// Whether another user might do it.
+    /// Whether another user may have the right to do it.
     #[must_use]
     pub fn is_denied(&self) -> bool {
         match self {
@@ -133,8 +133,8 @@ impl Interface {
         })
     }
 
-    /// Runs `work` inside the interface's namespace, in a thread of its own, so that the calling
-    /// thread stays where it is.
+    /// Runs `work` inside the interface's namespace, in another thread, so that the calling thread
+    /// stays in its own.
     ///
     /// # Errors
     /// The namespace cannot be entered, or the error of `work`.
@@ -222,22 +222,22 @@ pub struct Hardware {
 /// The interface does not exist.
 pub fn hardware(socket: impl AsFd, interface: &str) -> io::Result<Hardware> {
     let socket = socket.as_fd();
-    let ask = |code: libc::c_ulong| exchange(socket, interface, code as libc::Ioctl, |_| {});
+    let request = |code: libc::c_ulong| exchange(socket, interface, code as libc::Ioctl, |_| {});
     let octets = |answer: libc::ifreq| {
         // SAFETY: the kernel answers these requests with an internet address.
         let data = unsafe { answer.ifr_ifru.ifru_addr.sa_data };
         Ipv4Addr::from([2, 3, 4, 5].map(|at: usize| data[at] as u8))
     };
-    let index = ask(libc::SIOCGIFINDEX)?.ifr_ifru;
-    let mac = ask(libc::SIOCGIFHWADDR)?.ifr_ifru;
-    let mask = ask(libc::SIOCGIFNETMASK).map_or(Ipv4Addr::BROADCAST, octets);
+    let index = request(libc::SIOCGIFINDEX)?.ifr_ifru;
+    let mac = request(libc::SIOCGIFHWADDR)?.ifr_ifru;
+    let mask = request(libc::SIOCGIFNETMASK).map_or(Ipv4Addr::BROADCAST, octets);
     // SAFETY: each answer has the member that belongs to its request.
     let (index, mac) = unsafe { (index.ifru_ifindex, mac.ifru_hwaddr.sa_data) };
     Ok(Hardware {
         index: index as u32,
         mac: [0, 1, 2, 3, 4, 5].map(|at: usize| mac[at] as u8),
         mtu_bytes: mtu(socket, interface)?,
-        address: ask(libc::SIOCGIFADDR).ok().map(octets),
+        address: request(libc::SIOCGIFADDR).ok().map(octets),
         network_bits: mask.to_bits().leading_ones() as u8,
     })
 }
@@ -252,8 +252,8 @@ pub fn mtu(socket: impl AsFd, interface: &str) -> io::Result<usize> {
     Ok(unsafe { answer.ifr_ifru.ifru_mtu } as usize)
 }
 
-/// Creates a TAP device: Ethernet frames, nothing before them. Reads do not block. The device
-/// lives as long as the file.
+/// Creates a TAP device for Ethernet frames without a header before them. Reads do not block. Closing
+/// the file removes the device.
 ///
 /// # Errors
 /// The kernel has no TAP devices, this process may not create one, or one of that name exists.
@@ -345,6 +345,65 @@ pub fn set_mask(socket: impl AsFd, interface: &str, mask: Ipv4Addr) -> io::Resul
 pub fn bring_up(socket: impl AsFd, interface: &str) -> io::Result<()> {
     change(socket, interface, libc::SIOCSIFFLAGS, |request| {
         request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
+    })
+}
+
+/// Work that a card or the kernel can do for the stack, which ethtool(8) turns on and off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offload {
+    /// Segmentation of TCP by the card.
+    Tso,
+    /// Segmentation in the kernel, just before the driver.
+    Gso,
+    /// Merging of received segments in the kernel.
+    Gro,
+    /// Checksums of sent frames by the card.
+    SendChecksum,
+    /// Checksums of received frames by the card.
+    ReceiveChecksum,
+    /// Frames in several pieces of memory.
+    ScatterGather,
+}
+
+impl Offload {
+    /// The request that sets it, of include/uapi/linux/ethtool.h.
+    fn command(self) -> u32 {
+        match self {
+            Self::Tso => 0x1f,
+            Self::Gso => 0x24,
+            Self::Gro => 0x2c,
+            Self::SendChecksum => 0x17,
+            Self::ReceiveChecksum => 0x15,
+            Self::ScatterGather => 0x19,
+        }
+    }
+}
+
+/// Turns an offload of an interface on or off.
+///
+/// # Errors
+/// As [`set_queue`], or the driver does not support the change.
+pub fn set_offload(
+    socket: impl AsFd,
+    interface: &str,
+    offload: Offload,
+    on: bool,
+) -> io::Result<()> {
+    /// `struct ethtool_value`
+    #[repr(C)]
+    struct Value {
+        command: u32,
+        data: u32,
+    }
+    const SIOCETHTOOL: libc::c_ulong = 0x8946;
+    let mut value = Value {
+        command: offload.command(),
+        data: u32::from(on),
+    };
+    let address = &raw mut value;
+    change(socket, interface, SIOCETHTOOL, |request| {
+        // The kernel reads and writes the value, which outlives the call.
+        request.ifr_ifru.ifru_data = address.cast();
     })
 }
 

@@ -1,5 +1,5 @@
-//! The Linux kernel's interfaces that no crate wraps safely, and what every crate that measures a
-//! machine asks of it. All unsafe code of the workspace is here; other crates forbid it.
+//! Interfaces of the Linux kernel: those that no crate wraps safely, and those that several crates of
+//! the workspace need. Other crates forbid unsafe code; only QEMU's plugin has some too.
 //!
 //! A function whose safety depends on its caller is an `unsafe fn` with the contract in its
 //! documentation. The others are safe for every argument.
@@ -11,12 +11,13 @@
 //! | [`clock`] | clocks in nanoseconds |
 //! | [`cpus`] | CPU lists, such as `0-3,8` |
 //! | [`descriptors`] | the limit of open files |
+//! | [`emulator`] | calls to the plugin of an emulator, from inside its machine |
 //! | [`interface`] | network interfaces and TAP devices |
 //! | [`mapped_file`] | files that only the kernel reads |
 //! | [`memory`] | anonymous memory, private or shared with forked processes |
 //! | [`namespace`] | network namespaces |
 //! | [`packet`] | packet sockets and batches of frames |
-//! | [`page_cache`] | what part of a file is in memory |
+//! | [`page_cache`] | the part of a file that is in memory |
 //! | [`perf`] | perf events and their ring of samples |
 //! | [`process`] | fork |
 //! | [`scheduling`] | real-time priority |
@@ -31,6 +32,7 @@ pub mod bpf;
 pub mod clock;
 pub mod cpus;
 pub mod descriptors;
+pub mod emulator;
 pub mod interface;
 pub mod mapped_file;
 pub mod memory;
@@ -48,6 +50,7 @@ pub mod user;
 
 use std::ffi::c_int;
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd};
 
 /// The result of a system call, or the error that it left.
@@ -56,6 +59,27 @@ fn check(result: c_int) -> io::Result<c_int> {
         ..0 => Err(io::Error::last_os_error()),
         result => Ok(result),
     }
+}
+
+/// Reads a socket option. Returns it with the number of bytes that the kernel wrote; the rest is zero.
+///
+/// # Safety
+/// Any bytes are a valid `T`.
+unsafe fn option<T>(socket: impl AsFd, level: c_int, name: c_int) -> io::Result<(T, usize)> {
+    let mut value = MaybeUninit::<T>::zeroed();
+    let mut bytes = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `bytes` bytes to a value of that size.
+    check(unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            level,
+            name,
+            value.as_mut_ptr().cast(),
+            &raw mut bytes,
+        )
+    })?;
+    // SAFETY: by the contract.
+    Ok((unsafe { value.assume_init() }, bytes as usize))
 }
 
 /// Sets a socket option whose value is an int.

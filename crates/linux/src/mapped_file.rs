@@ -1,9 +1,9 @@
 //! A file in memory that only the kernel reads.
 //!
-//! If a file shrinks while it is mapped, its last pages vanish, and touching them would kill the
-//! process. So nothing here touches them or makes a slice of them. The kernel reads them for
-//! [`SendBatch`](crate::udp::SendBatch) and returns `EFAULT` if they vanished;
-//! [`MappedFile::populate`] finds out beforehand.
+//! If a file shrinks while it is mapped, its last pages vanish. An access to them would kill the
+//! process, so this module neither reads them nor makes a slice of them. The kernel reads them for
+//! [`SendBatch`](crate::udp::SendBatch) and returns `EFAULT` if they vanished.
+//! [`MappedFile::populate`] reports that before a send.
 
 use std::ffi::c_void;
 use std::fs::File;

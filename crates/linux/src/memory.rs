@@ -20,7 +20,7 @@ pub(crate) fn map<T>(bytes: usize, sharing: MapFlags) -> io::Result<NonNull<T>> 
     NonNull::new(start.cast()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
 }
 
-/// Private words, zero at first.
+/// Private memory of 64-bit words, zero at first.
 #[derive(Debug)]
 pub struct Words {
     mapping: NonNull<c_void>,
@@ -82,7 +82,7 @@ impl Drop for Words {
     }
 }
 
-/// What processes may share: atomics, and what consists of them.
+/// Types that processes may share: atomics, and types that consist of them.
 ///
 /// # Safety
 /// Zero bytes are a valid value, every change goes through an atomic, and no value is an address.
@@ -94,7 +94,7 @@ unsafe impl Shareable for AtomicU32 {}
 unsafe impl Shareable for AtomicU64 {}
 // SAFETY: an atomic number.
 unsafe impl Shareable for Counter {}
-// SAFETY: an array of what can be shared.
+// SAFETY: an array of values that can be shared.
 unsafe impl<T: Shareable, const N: usize> Shareable for [T; N] {}
 // SAFETY: a field that can be shared, and padding.
 unsafe impl<T: Shareable> Shareable for CacheAligned<T> {}
@@ -128,7 +128,7 @@ macro_rules! shareable {
             $($(#[$field_meta])* $field_visibility $field: $type,)*
         }
 
-        // SAFETY: the bounds hold for every field.
+        // SAFETY: every field is shareable by the bounds.
         unsafe impl $crate::memory::Shareable for $name where $($type: $crate::memory::Shareable,)* {}
     };
 }
@@ -145,7 +145,8 @@ impl Counter {
         self.0.store(sum, Ordering::Relaxed);
     }
 
-    /// Adds a difference. Where several workers change a gauge, only the sum has a meaning.
+    /// Adds a difference to a gauge. If several workers change it, only the sum of their counters has a
+    /// meaning.
     pub fn shift(&self, difference: i64) {
         self.add(difference as u64);
     }
@@ -161,7 +162,7 @@ impl Counter {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// The next number of a series that all workers draw from.
+    /// Returns the count and adds one, atomically: the next number for any worker.
     pub fn draw(&self) -> u64 {
         self.0.fetch_add(1, Ordering::Relaxed)
     }

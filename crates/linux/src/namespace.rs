@@ -7,10 +7,10 @@ use std::path::Path;
 
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 
-/// Where `ip netns` keeps the namespaces that have a name.
+/// The folder of the namespaces that `ip netns` named.
 const NAMED: &str = "/run/netns";
 
-/// Moves the calling thread into a new namespace. Other threads stay where they are.
+/// Moves the calling thread into a new namespace. Other threads stay in theirs.
 ///
 /// # Errors
 /// This process may not.

@@ -84,61 +84,67 @@ impl PacketSocket {
     /// # Errors
     /// Those of sendmmsg(2).
     pub fn send(&self, frames: &[Vec<u8>]) -> io::Result<usize> {
-        let frames = &frames[..frames.len().min(BATCH)];
-        // SAFETY: zeros are valid headers and vectors, which point nowhere.
-        let mut headers: [libc::mmsghdr; BATCH] = unsafe { mem::zeroed() };
-        // SAFETY: as above.
-        let mut vectors: [libc::iovec; BATCH] = unsafe { mem::zeroed() };
-        for ((header, vector), frame) in headers.iter_mut().zip(&mut vectors).zip(frames) {
-            vector.iov_base = frame.as_ptr().cast_mut().cast();
-            vector.iov_len = frame.len();
-            header.msg_hdr.msg_iov = vector;
-            header.msg_hdr.msg_iovlen = 1;
-        }
+        let mut batch = Batch::empty();
+        let frames = frames.iter().map(|frame| (frame.as_ptr(), frame.len()));
+        let count = batch.point_to(frames);
         // SAFETY: the headers point to vectors and those to frames, all alive; sending only reads.
-        let sent = unsafe {
+        check(unsafe {
             libc::sendmmsg(
                 self.fd.as_raw_fd(),
-                headers.as_mut_ptr(),
-                frames.len() as u32,
+                batch.headers.as_mut_ptr(),
+                count as u32,
                 libc::MSG_DONTWAIT,
             )
-        };
-        check(sent).map(|sent| sent as usize)
+        })
+        .map(|sent| sent as usize)
     }
 
-    /// Receives up to [`BATCH`] frames that wait, each into a buffer, and their lengths. Returns how
-    /// many it received.
+    /// Receives all frames that wait, and calls `each` with every frame, cut at the size of a buffer,
+    /// and its length.
     ///
     /// # Errors
     /// Those of recvmmsg(2).
-    pub fn receive(&self, buffers: &mut [Vec<u8>], lengths: &mut [usize]) -> io::Result<usize> {
-        let count = buffers.len().min(lengths.len()).min(BATCH);
-        // SAFETY: zeros are valid headers and vectors, which point nowhere.
-        let mut headers: [libc::mmsghdr; BATCH] = unsafe { mem::zeroed() };
-        // SAFETY: as above.
-        let mut vectors: [libc::iovec; BATCH] = unsafe { mem::zeroed() };
-        for ((header, vector), buffer) in headers.iter_mut().zip(&mut vectors).zip(buffers) {
-            vector.iov_base = buffer.as_mut_ptr().cast();
-            vector.iov_len = buffer.len();
-            header.msg_hdr.msg_iov = vector;
-            header.msg_hdr.msg_iovlen = 1;
+    pub fn receive_waiting(
+        &self,
+        buffers: &mut ReceiveBuffers,
+        mut each: impl FnMut(&[u8], usize),
+    ) -> io::Result<()> {
+        loop {
+            match self.receive(&mut buffers.0, &mut each) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
         }
-        // SAFETY: the headers point to vectors and those to initialised buffers of their lengths.
-        let got = unsafe {
+    }
+
+    /// Receives up to [`BATCH`] frames in one call, one at least.
+    fn receive(
+        &self,
+        buffers: &mut [Vec<u8>],
+        each: &mut impl FnMut(&[u8], usize),
+    ) -> io::Result<()> {
+        let mut batch = Batch::empty();
+        let places = buffers.iter_mut();
+        let count =
+            batch.point_to(places.map(|buffer| (buffer.as_mut_ptr().cast_const(), buffer.len())));
+        // SAFETY: the headers point to vectors and those to initialised buffers of their lengths,
+        // which are borrowed mutably.
+        let received = check(unsafe {
             libc::recvmmsg(
                 self.fd.as_raw_fd(),
-                headers.as_mut_ptr(),
+                batch.headers.as_mut_ptr(),
                 count as u32,
                 libc::MSG_DONTWAIT,
                 std::ptr::null_mut(),
             )
-        };
-        let got = check(got)? as usize;
-        for (length, header) in lengths.iter_mut().zip(&headers[..got]) {
-            *length = header.msg_len as usize;
+        })?;
+        for (buffer, header) in buffers.iter().zip(&batch.headers[..received as usize]) {
+            let length = header.msg_len as usize;
+            each(&buffer[..length.min(buffer.len())], length);
         }
-        Ok(got)
+        Ok(())
     }
 
     /// Frames that found no room since the last call (`PACKET_STATISTICS`).
@@ -146,19 +152,54 @@ impl PacketSocket {
     /// # Errors
     /// Those of getsockopt(2).
     pub fn overflowed(&self) -> io::Result<u64> {
-        // SAFETY: zeros are valid counts.
-        let mut counts: libc::tpacket_stats = unsafe { mem::zeroed() };
-        let mut size = size_of::<libc::tpacket_stats>() as u32;
-        // SAFETY: the counts and their size outlive the call.
-        check(unsafe {
-            libc::getsockopt(
-                self.fd.as_raw_fd(),
+        // SAFETY: any bytes are valid counts.
+        let (counts, _) = unsafe {
+            crate::option::<libc::tpacket_stats>(
+                &self.fd,
                 libc::SOL_PACKET,
                 libc::PACKET_STATISTICS,
-                (&raw mut counts).cast(),
-                &raw mut size,
             )
-        })?;
+        }?;
         Ok(u64::from(counts.tp_drops))
+    }
+}
+
+/// Buffers for a batch of frames.
+#[derive(Debug)]
+pub struct ReceiveBuffers(Vec<Vec<u8>>);
+
+impl ReceiveBuffers {
+    /// Buffers for frames of up to `frame_bytes`.
+    #[must_use]
+    pub fn new(frame_bytes: usize) -> Self {
+        Self(vec![vec![0; frame_bytes]; BATCH])
+    }
+}
+
+/// Message headers of one piece each. A header has the address of its vector, so a batch must not
+/// move after [`Batch::point_to`].
+struct Batch {
+    headers: [libc::mmsghdr; BATCH],
+    vectors: [libc::iovec; BATCH],
+}
+
+impl Batch {
+    fn empty() -> Self {
+        // SAFETY: zeros are valid headers and vectors, which point nowhere.
+        unsafe { mem::zeroed() }
+    }
+
+    /// Points the headers to pieces of memory. Returns their number.
+    fn point_to(&mut self, pieces: impl Iterator<Item = (*const u8, usize)>) -> usize {
+        let mut count = 0;
+        let places = self.headers.iter_mut().zip(&mut self.vectors);
+        for ((header, vector), (start, length)) in places.zip(pieces) {
+            vector.iov_base = start.cast_mut().cast();
+            vector.iov_len = length;
+            header.msg_hdr.msg_iov = vector;
+            header.msg_hdr.msg_iovlen = 1;
+            count += 1;
+        }
+        count
     }
 }

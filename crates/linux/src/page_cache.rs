@@ -1,4 +1,4 @@
-//! What part of a file is in memory.
+//! The part of a file that is in memory.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};

@@ -44,7 +44,7 @@ impl Event {
     /// # Errors
     /// Those of ioctl(2).
     pub fn enable(&self) -> io::Result<()> {
-        // SAFETY: the request takes a flag by value and touches no memory of ours.
+        // SAFETY: the request passes a flag by value and accesses no memory of this process.
         crate::check(unsafe { perf::ioctls::ENABLE(self.file.as_raw_fd(), WHOLE_GROUP) }).map(drop)
     }
 
@@ -57,7 +57,7 @@ impl Event {
         crate::check(unsafe { perf::ioctls::DISABLE(self.file.as_raw_fd(), WHOLE_GROUP) }).map(drop)
     }
 
-    /// Reads the counts of the group into `bytes`, in the form that the attributes ask for.
+    /// Reads the counts of the group into `bytes`, in the format of the attributes.
     ///
     /// # Errors
     /// Those of read(2).
@@ -69,7 +69,7 @@ impl Event {
 /// The ioctl argument that means the event's whole group (`PERF_IOC_FLAG_GROUP`).
 const WHOLE_GROUP: u32 = 1;
 
-/// Pages of the ring that is tried first: half a second of deep call chains at 2 kHz.
+/// Pages of the largest ring: half a second of deep call chains at 2 kHz.
 const PAGES: usize = 128;
 
 /// Fewest pages of a ring.
@@ -115,11 +115,11 @@ impl SampleRing {
         })
     }
 
-    /// Appends everything that the kernel has written since the last call to `out`, and frees it.
+    /// Moves everything that the kernel has written since the last call to the end of `out`.
     ///
     /// # Errors
     /// Head and size of the ring contradict each other.
-    pub fn take(&mut self, out: &mut Vec<u8>) -> io::Result<()> {
+    pub fn drain(&mut self, out: &mut Vec<u8>) -> io::Result<()> {
         let head = self.mapping.head();
         let (first, second) = pieces(self.tail, head, self.size)
             .ok_or_else(|| io::Error::other("the kernel's ring was overrun"))?;
@@ -198,7 +198,7 @@ impl Mapping {
         unsafe { AtomicU64::from_ptr(&raw mut (*page).data_head) }.load(Ordering::Acquire)
     }
 
-    /// Reports to the kernel how far we have read.
+    /// Reports to the kernel how far this process has read.
     fn set_tail(&self, tail: u64) {
         let page = self.page();
         // SAFETY: as for `head`; only we write `data_tail`.

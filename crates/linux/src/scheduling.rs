@@ -6,13 +6,13 @@ use std::num::NonZeroU64;
 use rustix::process::setpriority_process;
 use rustix::thread::set_current_timer_slack;
 
-/// Above a load generator that asks for the lowest real-time priority, below the kernel's threads
-/// for timers and interrupts.
+/// Above load generators with the lowest real-time priority, below the kernel's threads for timers
+/// and interrupts.
 const PRIORITY: libc::c_int = 10;
 
 /// Makes the calling thread wake on time: timers without slack, and real-time priority
-/// (`SCHED_FIFO`). Where this process may not have that, the highest ordinary priority that it may
-/// have. Returns whether the thread has real-time priority.
+/// (`SCHED_FIFO`). Without the right to real-time priority, it requests the highest ordinary priority.
+/// Returns whether the thread has real-time priority.
 pub fn prioritize() -> bool {
     // By default the kernel delays a timer by up to 50 us to save wake-ups (prctl(2)).
     let _ = set_current_timer_slack(NonZeroU64::new(1));

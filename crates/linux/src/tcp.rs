@@ -1,7 +1,7 @@
 //! The state of a TCP connection.
 
 use std::io;
-use std::mem::{self, MaybeUninit};
+use std::mem;
 use std::os::fd::{AsFd, AsRawFd};
 
 /// Fields of `TCP_INFO` (tcp(7)).
@@ -27,24 +27,12 @@ impl TcpInfo {
     /// # Errors
     /// The descriptor is not a TCP socket, or the kernel is older than 4.6 and reports less.
     pub fn of(stream: impl AsFd) -> io::Result<Self> {
-        let mut raw = MaybeUninit::<libc::tcp_info>::zeroed();
-        let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
-        // SAFETY: the kernel writes at most `length` bytes to a structure of that size.
-        let result = unsafe {
-            libc::getsockopt(
-                stream.as_fd().as_raw_fd(),
-                libc::IPPROTO_TCP,
-                libc::TCP_INFO,
-                raw.as_mut_ptr().cast(),
-                &raw mut length,
-            )
-        };
-        crate::check(result)?;
-        if (length as usize) < mem::offset_of!(libc::tcp_info, tcpi_delivery_rate) {
+        // SAFETY: the structure has numbers only.
+        let (info, bytes) =
+            unsafe { crate::option::<libc::tcp_info>(stream, libc::IPPROTO_TCP, libc::TCP_INFO) }?;
+        if bytes < mem::offset_of!(libc::tcp_info, tcpi_delivery_rate) {
             return Err(io::ErrorKind::Unsupported.into());
         }
-        // SAFETY: zero bytes are a valid structure, and the kernel wrote a prefix of one.
-        let info = unsafe { raw.assume_init() };
         Ok(Self {
             segment_bytes: info.tcpi_snd_mss,
             rtt_us: info.tcpi_rtt,

@@ -99,7 +99,7 @@ pub fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> io::Result<Received> {
     Ok(received)
 }
 
-/// An address and a length of memory that the kernel reads. Empty [`SendBatch`]es keep them as room.
+/// An address and a length of memory that the kernel reads. A [`SendBatch`] reuses a vector of them.
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
 pub struct Piece(libc::iovec);
@@ -114,7 +114,7 @@ pub struct SendBatch<'a> {
 }
 
 impl<'a> SendBatch<'a> {
-    /// An empty batch that uses the room of `pieces`.
+    /// An empty batch that uses the memory of `pieces`.
     pub fn new(pieces: &'a mut Vec<Piece>) -> Self {
         pieces.clear();
         Self { pieces }

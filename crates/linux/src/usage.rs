@@ -1,9 +1,9 @@
-//! What processes have used: CPU time, page faults, context switches.
+//! The use of resources by processes: CPU time, page faults, context switches.
 
 use std::fs;
 use std::mem::MaybeUninit;
 
-/// What a process has used since it started.
+/// The resources that a process has used since it started.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Usage {
     /// CPU time in user mode.
@@ -16,7 +16,7 @@ pub struct Usage {
     pub major_faults: u64,
     /// Context switches because a thread waited.
     pub voluntary_switches: u64,
-    /// Context switches because the scheduler took the CPU away.
+    /// Context switches because the scheduler preempted a thread.
     pub involuntary_switches: u64,
 }
 

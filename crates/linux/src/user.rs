@@ -1,4 +1,4 @@
-//! Dropping the privileges of root: an attacker who takes over a server then has little.
+//! Dropping the privileges of root, so that an attacker who controls a server has few rights.
 
 use std::{fs, io, ptr};
 
@@ -10,7 +10,7 @@ const DEFAULT_USER: &str = "nobody";
 /// Why privileges were not dropped.
 #[derive(Debug, thiserror::Error)]
 pub enum UserError {
-    /// A user was named, and this process is not root.
+    /// `wanted` is set, but this process is not root.
     #[error("only root can become another user")]
     NotRoot,
     /// /etc/passwd does not have the user.
@@ -26,8 +26,8 @@ pub enum UserError {
     },
 }
 
-/// Makes a process of root one of `wanted`, a name or a number, for good; of `nobody` without one.
-/// Returns the user's name, or `None` if this process is not root.
+/// If this process is root, makes it the user `wanted` for ever. `wanted` is a name or a number; the
+/// default is `nobody`. Returns the user, or `None` if this process is not root.
 ///
 /// # Errors
 /// The user does not exist, or only root could become it.
@@ -41,8 +41,8 @@ pub fn drop_root(wanted: Option<&str>) -> Result<Option<&str>, UserError> {
     let (user, group) =
         find(&passwords, name).ok_or_else(|| UserError::Unknown(name.to_owned()))?;
     if user != 0 {
-        // The kernel forgets this signal when a process changes its user (prctl(2)). Without it
-        // the server would outlive the process that started it.
+        // The kernel clears this signal when a process changes its user (prctl(2)). Without it the
+        // server would outlive the process that started it.
         let signal = parent_process_death_signal().ok().flatten();
         become_user(user, group).map_err(failed("become another user"))?;
         set_parent_process_death_signal(signal)

@@ -1,8 +1,9 @@
 //! Levels of caches in front of DRAM.
 
 use crate::{
-    Counters, HierarchyParameters, Line, MAX_LEVELS, ParameterError, Policy, cache::Cache,
-    dram::Dram, in_flight::InFlight, level::Level, parameters::PAGE_BYTES, two_levels::TwoLevels,
+    CacheSize, Counters, HierarchyParameters, Line, MAX_LEVELS, ParameterError, Policy,
+    cache::Cache, dram::Dram, in_flight::InFlight, level::Level, parameters::PAGE_BYTES,
+    two_levels::TwoLevels,
 };
 
 /// The result of a demand access.
@@ -31,6 +32,8 @@ pub struct Tally {
 #[derive(Clone, Debug)]
 pub struct Hierarchy {
     first: Cache,
+    /// The first level for instructions.
+    instructions: Option<Cache>,
     /// The levels below the first, from above.
     further: Box<[Level]>,
     policy: Policy,
@@ -58,6 +61,7 @@ impl Hierarchy {
         }
         Ok(Self {
             first: Cache::new(shapes[0]),
+            instructions: None,
             further: shapes[1..].iter().copied().map(Level::new).collect(),
             policy: parameters.policy,
             hit_stall_cycles,
@@ -68,6 +72,24 @@ impl Hierarchy {
             in_flight: InFlight::new(),
             counters: Counters::default(),
         })
+    }
+
+    /// Adds a cache for instructions beside the first level; fetches that it cannot answer go to the
+    /// levels below. Lines have 64 bytes.
+    ///
+    /// # Errors
+    ///
+    /// The number of sets is not a power of two, or the levels are inclusive.
+    pub fn with_instruction_cache(mut self, size: CacheSize) -> Result<Self, ParameterError> {
+        if self.policy == Policy::Inclusive {
+            return Err(ParameterError::new(
+                "l1i.size_kib",
+                size.size_kib,
+                "expected levels that are exclusive or independent",
+            ));
+        }
+        self.instructions = Some(Cache::new(size.shape("l1i")?));
+        Ok(self)
     }
 
     /// One demand access, read or write, to `line` at `now`.
@@ -84,6 +106,23 @@ impl Hierarchy {
             };
         }
         self.access_further(line, now)
+    }
+
+    /// A fetch of instructions in `line` at `now`: as [`access`](Self::access), but through the
+    /// instruction cache. Without one it is free.
+    pub fn fetch(&mut self, line: Line, now: u64) -> Access {
+        let Some(instructions) = &mut self.instructions else {
+            return Access {
+                level: 0,
+                stall_cycles: 0,
+            };
+        };
+        std::mem::swap(&mut self.first, instructions);
+        let access = self.access(line, now);
+        if let Some(data) = &mut self.instructions {
+            std::mem::swap(&mut self.first, data);
+        }
+        access
     }
 
     /// Demand accesses to `lines`: the first at `now`, each other as soon as the one before it is

@@ -13,17 +13,21 @@
 //! - Next-line prefetch: a demand access that DRAM must answer also brings the following line into
 //!   the last level, unless that line lies in another 4 KiB page. The neighbour is usable as soon
 //!   as the demanded line is.
+//! - An instruction cache beside the first level ([`Hierarchy::fetch`]), over exclusive or
+//!   independent levels.
 //! - Software [`prefetch`](Hierarchy::prefetch) with a lead time: an access that comes before the
 //!   line has arrived waits for the rest.
 //! - [`invalidate`](Hierarchy::invalidate), for a device that writes to memory.
+//! - [`Split`]: separate instruction and data caches in front of several second levels in one pass,
+//!   without times; [`TranslationBuffer`]s; a [`Filter`] that drops accesses without effect.
 //! - DRAM latency and, as an option, a single channel that each line keeps busy for a while.
 //!
 //! # What is not modelled
 //!
 //! | left out | what is assumed instead |
 //! |---|---|
-//! | address translation | no access misses a TLB |
-//! | instruction fetch | free, and uses no room in the shared levels |
+//! | address translation | no access of a [`Hierarchy`] misses a TLB |
+//! | instruction fetch | free in a [`Hierarchy`] without an instruction cache |
 //! | banks, ports, DRAM rows | every access to a level takes the same time |
 //! | writes | allocate like reads; writing back a dirty line needs no time and no channel |
 //! | limits on misses in flight | any number of prefetches may be under way |
@@ -46,17 +50,23 @@
 mod cache;
 mod counters;
 mod dram;
+mod filter;
 mod hierarchy;
 mod in_flight;
 mod level;
 mod line;
 mod ordered;
 mod parameters;
+mod split;
+mod translation;
 mod two_levels;
 
 pub use counters::Counters;
+pub use filter::{Filter, LineFilter, PageFilter};
 pub use hierarchy::{Access, Hierarchy, Tally};
 pub use line::Line;
 pub use parameters::{
     CacheParameters, DramParameters, HierarchyParameters, MAX_LEVELS, ParameterError, Policy,
 };
+pub use split::{CacheSize, MAX_SECOND_LEVELS, Missed, Side, Split, SplitParameters};
+pub use translation::{TranslationBuffer, TranslationParameters};

@@ -84,7 +84,11 @@ pub struct ParameterError {
 }
 
 impl ParameterError {
-    fn new(parameter: impl Into<String>, value: impl ToString, allowed: impl Into<String>) -> Self {
+    pub(crate) fn new(
+        parameter: impl Into<String>,
+        value: impl ToString,
+        allowed: impl Into<String>,
+    ) -> Self {
         Self {
             parameter: parameter.into(),
             value: value.to_string(),
@@ -115,7 +119,7 @@ impl HierarchyParameters {
         let mut least_latency_cycles = 0;
         for (index, level) in self.levels.iter().enumerate() {
             let path = format!("levels[{index}]");
-            shapes.push(shape(level, self.line_bytes, &path)?);
+            shapes.push(shape(level.size_kib, level.ways, self.line_bytes, &path)?);
             not_faster(&path, level.latency_cycles, least_latency_cycles)?;
             least_latency_cycles = level.latency_cycles;
         }
@@ -133,12 +137,13 @@ pub(crate) struct CacheShape {
 }
 
 /// The shape of a cache, or why it cannot be built.
-fn shape(
-    cache: &CacheParameters,
+pub(crate) fn shape(
+    size_kib: u32,
+    ways: u32,
     line_bytes: u32,
     path: &str,
 ) -> Result<CacheShape, ParameterError> {
-    let size_bytes = u64::from(cache.size_kib) * 1024;
+    let size_bytes = u64::from(size_kib) * 1024;
     let lines = size_bytes / u64::from(line_bytes);
     // A number that does not fit 32 bits is above the limit too.
     let lines = u32::try_from(lines).unwrap_or(u32::MAX);
@@ -147,19 +152,17 @@ fn shape(
         let least_kib = line_bytes.div_ceil(1024);
         return Err(ParameterError::new(
             format!("{path}.size_kib"),
-            cache.size_kib,
+            size_kib,
             format!("expected {least_kib} to {most_kib} with lines of {line_bytes} bytes"),
         ));
     }
-    let ways = cache.ways;
     if ways == 0 || lines % ways != 0 || !(lines / ways).is_power_of_two() {
         return Err(ParameterError::new(
             format!("{path}.ways"),
             ways,
             format!(
-                "{} KiB are {lines} lines of {line_bytes} bytes, and lines / ways must be a power \
-                 of two; change ways or size_kib",
-                cache.size_kib
+                "{size_kib} KiB are {lines} lines of {line_bytes} bytes, and lines / ways must be a \
+                 power of two; change ways or size_kib"
             ),
         ));
     }

@@ -1,103 +1,17 @@
-//! Layer from the chain, kind from the leaf: what one sample is charged to.
-//!
-//! The walk goes from the leaf outwards to the nearest function that has a layer, and no further
-//! than an interrupt's entry. So a copy for TCP is a cost of TCP and of kind `copy`, receive
-//! processing on top of a send is not a cost of the send, and a new function of a new kernel needs no
-//! rule. The idle loop is not work.
+//! Resolves call chains of the kernel and charges them.
 
 use std::collections::BTreeSet;
 
-use perpacket_cost::{Category, Kind, Layer};
-
-use crate::kernel::{KernelSymbols, SymbolId};
-use crate::rules::{FunctionClass, Owner, Rules};
-
-/// What a sample is charged to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Charge {
-    /// The layer.
-    pub layer: Layer,
-    /// The kind of work.
-    pub kind: Kind,
-    /// The program or the part of the kernel.
-    pub category: Category,
-    /// Whether a rule matched; otherwise the layer is `other`.
-    pub claimed: bool,
-    /// Whether the leaf is only the place where interrupts were enabled again.
-    pub skid: bool,
-}
-
-impl Charge {
-    const fn unclaimed(skid: bool) -> Self {
-        Self {
-            layer: Layer::Other,
-            kind: Kind::Other,
-            category: Category::KernelOther,
-            claimed: false,
-            skid,
-        }
-    }
-
-    /// User code of a category.
-    #[must_use]
-    pub const fn user(category: Category) -> Self {
-        Self {
-            layer: Layer::User,
-            kind: Kind::Other,
-            category,
-            claimed: true,
-            skid: false,
-        }
-    }
-
-    /// The idle loop, when no symbols identify it.
-    #[must_use]
-    pub const fn idle() -> Self {
-        Self {
-            layer: Layer::Idle,
-            kind: Kind::Other,
-            category: Category::Idle,
-            claimed: true,
-            skid: false,
-        }
-    }
-
-    /// Time that the kernel's accounts charge to a layer. They do not show what the kernel did.
-    #[must_use]
-    pub const fn account(layer: Layer) -> Self {
-        match layer {
-            Layer::User => Self::user(Category::ServerProgram),
-            Layer::Idle => Self::idle(),
-            Layer::Interrupt => Self {
-                layer,
-                kind: Kind::Other,
-                category: Category::KernelInterrupt,
-                claimed: true,
-                skid: false,
-            },
-            _ => Self::unclaimed(false),
-        }
-    }
-
-    /// User code of programs other than the server, and the profiler's work. Neither is a cost of
-    /// packets.
-    #[must_use]
-    pub const fn other_program() -> Self {
-        Self {
-            layer: Layer::Other,
-            kind: Kind::Other,
-            category: Category::OtherPrograms,
-            claimed: true,
-            skid: false,
-        }
-    }
-}
+use perpacket_cost::{Charge, FunctionClass, KernelSymbols, Owner, Rules, SymbolId, charge_chain};
 
 /// A call chain resolved and charged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResolvedStack {
     /// What it is charged to.
     pub charge: Charge,
+    /// Whether it ran in an interrupt, a softirq or a kernel thread: on behalf of others than the
+    /// process that it interrupted.
+    pub shared: bool,
     /// Its functions, leaf first; `None` for an address in no function.
     pub frames: Vec<Option<SymbolId>>,
 }
@@ -154,6 +68,10 @@ impl Attributor {
             .collect();
         ResolvedStack {
             charge: charge_chain(&classes),
+            shared: classes
+                .iter()
+                .flatten()
+                .any(|class| class.interrupt_entry || class.dead_end),
             frames,
         }
     }
@@ -165,239 +83,9 @@ impl Attributor {
         let module = self.symbols.module(id);
         let mut class = self.rules.function(self.symbols.name(id), module);
         if class.owner.is_none() && module.is_some_and(|name| self.drivers.contains(name)) {
-            class.owner = Some(DRIVER);
+            class.owner = Some(Owner::DRIVER);
         }
         self.classes[id.index()] = Some(class);
         class
-    }
-}
-
-const DRIVER: Owner = Owner {
-    layer: Layer::Driver,
-    category: Category::NicDriver,
-};
-
-const INTERRUPT: Owner = Owner {
-    layer: Layer::Interrupt,
-    category: Category::KernelInterrupt,
-};
-
-/// Charges a chain by the classes of its functions, leaf first.
-fn charge_chain(classes: &[Option<FunctionClass>]) -> Charge {
-    let skid = matches!(classes.first(), Some(Some(class)) if class.skid);
-    let mut kind = None;
-    for (depth, class) in classes.iter().enumerate() {
-        let Some(class) = class else { continue };
-        kind = kind.or(class.kind);
-        let caller = classes.get(depth + 1).copied().flatten();
-        let owner = if class.interrupt_entry {
-            Some(INTERRUPT)
-        } else if class.owner.is_some() {
-            class.owner
-        } else if caller.is_some_and(|caller| caller.driver_caller) {
-            Some(DRIVER)
-        } else {
-            None
-        };
-        if let Some(owner) = owner {
-            return Charge {
-                layer: owner.layer,
-                kind: kind.unwrap_or(default_kind(owner.layer)),
-                category: owner.category,
-                claimed: true,
-                skid,
-            };
-        }
-        if class.dead_end {
-            break;
-        }
-    }
-    Charge::unclaimed(skid)
-}
-
-/// The kind of code that no rule matches: in a network layer, the protocol's own work.
-const fn default_kind(layer: Layer) -> Kind {
-    match layer {
-        Layer::Socket
-        | Layer::Tcp
-        | Layer::Udp
-        | Layer::Ip
-        | Layer::Ethernet
-        | Layer::Driver
-        | Layer::Bypass => Kind::Protocol,
-        _ => Kind::Other,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Charges a chain of function names, leaf first, with `name@module` for those of a module.
-    fn charge(chain: &[&str]) -> Charge {
-        let rules = Rules::builtin().unwrap();
-        let classes: Vec<_> = chain
-            .iter()
-            .map(|text| match text.split_once('@') {
-                Some((name, module)) => Some(rules.function(name, Some(module))),
-                None => Some(rules.function(text, None)),
-            })
-            .collect();
-        charge_chain(&classes)
-    }
-
-    fn layer_and_kind(chain: &[&str]) -> (Layer, Kind) {
-        let charge = charge(chain);
-        assert!(charge.claimed, "{chain:?}");
-        (charge.layer, charge.kind)
-    }
-
-    #[test]
-    fn a_copy_in_tcp_is_charged_to_tcp_as_a_copy() {
-        let chain = [
-            "__virt_addr_valid",
-            "_copy_from_iter",
-            "tcp_sendmsg_locked",
-            "tcp_sendmsg",
-        ];
-        assert_eq!(layer_and_kind(&chain), (Layer::Tcp, Kind::Copy));
-        let chain = [
-            "_raw_spin_lock_bh",
-            "lock_sock_nested",
-            "tcp_recvmsg",
-            "sock_recvmsg",
-        ];
-        assert_eq!(layer_and_kind(&chain), (Layer::Tcp, Kind::Lock));
-    }
-
-    #[test]
-    fn receiving_on_top_of_a_send_is_charged_to_the_receiver() {
-        let chain = [
-            "ip_rcv_core",
-            "ip_rcv",
-            "process_backlog",
-            "__napi_poll",
-            "net_rx_action",
-            "handle_softirqs",
-            "do_softirq",
-            "__local_bh_enable_ip",
-            "__dev_queue_xmit",
-            "tcp_sendmsg",
-        ];
-        assert_eq!(layer_and_kind(&chain), (Layer::Ip, Kind::Protocol));
-    }
-
-    #[test]
-    fn an_interrupt_is_not_charged_to_what_it_interrupted() {
-        let chain = [
-            "ktime_get",
-            "clock_helper",
-            "sysvec_apic_timer_interrupt",
-            "asm_sysvec_apic_timer_interrupt",
-            "tcp_ack",
-            "tcp_v4_rcv",
-        ];
-        assert_eq!(layer_and_kind(&chain), (Layer::Interrupt, Kind::Other));
-        let chain = [
-            "napi_gro_receive",
-            "an_unknown_poll",
-            "__napi_poll",
-            "net_rx_action",
-            "handle_softirqs",
-            "__irq_exit_rcu",
-            "common_interrupt",
-            "asm_common_interrupt",
-            "do_idle",
-        ];
-        assert_eq!(layer_and_kind(&chain), (Layer::Ethernet, Kind::Protocol));
-    }
-
-    #[test]
-    fn callees_of_napi_poll_and_start_xmit_are_drivers() {
-        assert_eq!(
-            layer_and_kind(&["start_xmit", "dev_hard_start_xmit", "__dev_queue_xmit"]),
-            (Layer::Driver, Kind::Protocol)
-        );
-        assert_eq!(
-            layer_and_kind(&[
-                "read_helper",
-                "odd_nic_poll",
-                "__napi_poll",
-                "net_rx_action"
-            ]),
-            (Layer::Driver, Kind::Protocol)
-        );
-        assert_eq!(
-            layer_and_kind(&["mlx_helper@mlx5_core", "process_one_work", "kthread"]),
-            (Layer::Driver, Kind::Protocol)
-        );
-        for own in ["loopback_xmit", "veth_xmit", "tun_net_xmit"] {
-            assert_eq!(
-                layer_and_kind(&[own, "dev_hard_start_xmit"]).0,
-                Layer::Driver,
-                "{own}"
-            );
-        }
-    }
-
-    #[test]
-    fn a_skid_sample_is_marked_and_charged_by_its_chain() {
-        let charge = charge(&[
-            "_raw_spin_unlock_irqrestore",
-            "sock_def_readable",
-            "tcp_data_ready",
-        ]);
-        assert_eq!(
-            (charge.layer, charge.kind, charge.skid),
-            (Layer::Socket, Kind::Wakeup, true)
-        );
-    }
-
-    #[test]
-    fn unknown_work_of_a_kernel_thread_is_unclaimed() {
-        let charge = charge(&[
-            "a_new_worker",
-            "process_one_work",
-            "worker_thread",
-            "kthread",
-        ]);
-        assert!(!charge.claimed);
-        assert_eq!(charge.layer, Layer::Other);
-    }
-
-    #[test]
-    fn the_idle_loop_is_idle_and_a_wakeup_from_it_is_not() {
-        assert_eq!(
-            layer_and_kind(&["pv_native_safe_halt", "default_idle", "do_idle"]).0,
-            Layer::Idle
-        );
-        assert_eq!(
-            layer_and_kind(&[
-                "finish_task_switch",
-                "__schedule",
-                "schedule_idle",
-                "do_idle"
-            ])
-            .0,
-            Layer::Scheduler
-        );
-    }
-
-    #[test]
-    fn a_page_fault_in_a_system_call_is_memory_work() {
-        let charge = charge(&[
-            "clear_page_erms",
-            "get_page_from_freelist",
-            "do_anonymous_page",
-            "handle_mm_fault",
-            "exc_page_fault",
-            "asm_exc_page_fault",
-            "_copy_to_iter",
-            "tcp_recvmsg",
-        ]);
-        assert_eq!(
-            (charge.layer, charge.category),
-            (Layer::Other, Category::KernelMemory)
-        );
     }
 }

@@ -2,9 +2,8 @@
 
 use std::collections::HashMap;
 
-use perpacket_cost::{EventKind, Layer};
+use perpacket_cost::{Charge, EventKind, Layer};
 
-use crate::attribute::Charge;
 use crate::passes::{Passes, SECOND_NS, part};
 use crate::process::{GENERATED, file_name};
 use crate::report::{Cost, Named, ProcessTime, SymbolShare};

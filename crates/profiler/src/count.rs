@@ -88,6 +88,7 @@ impl Sources {
             protocols,
             backlog_drops: backlog_drops(&self.softnet.text()?),
             processors: processors(&stat, cpus),
+            busy_ticks: busy_ticks(&stat, cpus),
             context_switches: value_of(&stat, "ctxt"),
             page_faults: value_of(&self.vmstat.text()?, "pgfault"),
             softirqs: softirqs(&self.softirqs.text()?, cpus),
@@ -102,6 +103,7 @@ pub struct Snapshot {
     protocols: BTreeMap<String, u64>,
     backlog_drops: u64,
     processors: Ticks,
+    busy_ticks: BTreeMap<usize, u64>,
     context_switches: u64,
     page_faults: u64,
     softirqs: BTreeMap<String, u64>,
@@ -171,6 +173,8 @@ pub struct Activity {
     pub softirqs: BTreeMap<String, u64>,
     /// Processor time by `/proc/stat`.
     pub ticks: Ticks,
+    /// Busy ticks of each processor that both snapshots have.
+    pub busy_ticks: BTreeMap<usize, u64>,
 }
 
 /// TCP's counters of full queues and buffers in `/proc/net/netstat`.
@@ -237,12 +241,33 @@ impl Snapshot {
                     .stolen
                     .saturating_sub(self.processors.stolen),
             },
+            busy_ticks: later
+                .busy_ticks
+                .iter()
+                .filter_map(|(cpu, now)| {
+                    Some((*cpu, now.saturating_sub(*self.busy_ticks.get(cpu)?)))
+                })
+                .collect(),
         }
     }
 }
 
 impl Interface {
+    /// Adds the counts of another window.
+    pub const fn add(&mut self, more: Self) {
+        self.packets_sent += more.packets_sent;
+        self.packets_received += more.packets_received;
+        self.bytes_sent += more.bytes_sent;
+        self.bytes_received += more.bytes_received;
+        self.drops += more.drops;
+    }
+
+    /// The counts since an earlier read. An interface that counted less than before was made
+    /// again under its name, so all its counts are new.
     fn since(self, before: Self) -> Self {
+        let is_new =
+            self.bytes_sent < before.bytes_sent || self.bytes_received < before.bytes_received;
+        let before = if is_new { Self::default() } else { before };
         Self {
             packets_sent: self.packets_sent.saturating_sub(before.packets_sent),
             packets_received: self
@@ -329,20 +354,14 @@ fn value_of(text: &str, name: &str) -> u64 {
         .unwrap_or(0)
 }
 
-/// The times of some processors in `/proc/stat`: user, nice, system, idle, disk wait, interrupt,
+/// The times of each processor in `/proc/stat`: user, nice, system, idle, disk wait, interrupt,
 /// softirq, stolen.
-fn processors(stat: &str, cpus: &[usize]) -> Ticks {
-    let mut ticks = Ticks::default();
-    for line in stat.lines() {
+fn by_processor(stat: &str) -> impl Iterator<Item = (usize, Ticks)> {
+    stat.lines().filter_map(|line| {
         let mut fields = line.split_ascii_whitespace();
-        let number = fields
-            .next()
-            .and_then(|name| name.strip_prefix("cpu")?.parse::<usize>().ok());
-        if !number.is_some_and(|number| cpus.contains(&number)) {
-            continue;
-        }
+        let number = fields.next()?.strip_prefix("cpu")?.parse().ok()?;
         let times: Vec<u64> = fields.filter_map(|field| field.parse().ok()).collect();
-        if let [
+        let [
             user,
             nice,
             system,
@@ -353,13 +372,35 @@ fn processors(stat: &str, cpus: &[usize]) -> Ticks {
             stolen,
             ..,
         ] = times[..]
-        {
-            ticks.busy += user + nice + system + interrupt + softirq;
-            ticks.idle += idle + disk;
-            ticks.stolen += stolen;
-        }
+        else {
+            return None;
+        };
+        let ticks = Ticks {
+            busy: user + nice + system + interrupt + softirq,
+            idle: idle + disk,
+            stolen,
+        };
+        Some((number, ticks))
+    })
+}
+
+/// The sum over some processors.
+fn processors(stat: &str, cpus: &[usize]) -> Ticks {
+    let mut sum = Ticks::default();
+    for (_, ticks) in by_processor(stat).filter(|(cpu, _)| cpus.contains(cpu)) {
+        sum.busy += ticks.busy;
+        sum.idle += ticks.idle;
+        sum.stolen += ticks.stolen;
     }
-    ticks
+    sum
+}
+
+/// The busy ticks of each of some processors.
+fn busy_ticks(stat: &str, cpus: &[usize]) -> BTreeMap<usize, u64> {
+    by_processor(stat)
+        .filter(|(cpu, _)| cpus.contains(cpu))
+        .map(|(cpu, ticks)| (cpu, ticks.busy))
+        .collect()
 }
 
 /// Parses `/proc/softirqs`: a line of processors, then for each softirq a line with a count for
@@ -423,6 +464,17 @@ mod tests {
         );
         let text = "      CPU0  CPU1\nNET_RX:  4  70\n";
         assert_eq!(softirqs(text, &[1])["net_rx"], 70);
+    }
+
+    #[test]
+    fn an_interface_that_was_made_again_counts_from_zero() {
+        let counts = |packets_sent, bytes_sent| Interface {
+            packets_sent,
+            bytes_sent,
+            ..Interface::default()
+        };
+        assert_eq!(counts(7, 700).since(counts(5, 500)), counts(2, 200));
+        assert_eq!(counts(3, 300).since(counts(5, 500)), counts(3, 300));
     }
 
     #[test]

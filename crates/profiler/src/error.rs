@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use perpacket_cost::RuleError;
+
 /// An error of a profile.
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
@@ -25,15 +27,8 @@ pub enum ProfileError {
         expected: &'static str,
     },
     /// A rules or event file with a mistake.
-    #[error("{file}, line {line}: {message}")]
-    Rules {
-        /// The file, or the name of a compiled-in one.
-        file: String,
-        /// The line, from 1.
-        line: usize,
-        /// What is wrong and what was expected.
-        message: String,
-    },
+    #[error(transparent)]
+    Rules(#[from] RuleError),
     /// A file of an option cannot be read.
     #[error("--{option} {path}: {source}")]
     OptionFile {
@@ -49,6 +44,14 @@ pub enum ProfileError {
     NoProcess {
         /// The process.
         pid: u32,
+    },
+    /// No control group with a process is chosen.
+    #[error("--{option} {value}: no process is in such a control group")]
+    NoGroup {
+        /// The option's name without dashes.
+        option: &'static str,
+        /// The value.
+        value: String,
     },
     /// The command could not be started.
     #[error("{program}: cannot be started: {source}")]
@@ -134,9 +137,10 @@ impl ProfileError {
         match self {
             Self::Cpus { .. }
             | Self::Option { .. }
-            | Self::Rules { .. }
+            | Self::Rules(_)
             | Self::OptionFile { .. }
             | Self::NoProcess { .. }
+            | Self::NoGroup { .. }
             | Self::Command { .. } => Fault::Usage,
             Self::Forbidden { .. } | Self::Open { .. } | Self::Multiplexed { .. } => Fault::Lacking,
             Self::Requests { .. } | Self::File { .. } | Self::Kernel { .. } => Fault::Failed,
@@ -156,8 +160,11 @@ impl ProfileError {
                 "count fewer events at once, or free the watchdog's counter with \
                  `sysctl kernel.nmi_watchdog=0`",
             ),
+            Self::NoGroup { .. } => {
+                Some("`cat /proc/PID/cgroup` prints the control group of a process")
+            }
             Self::Open { .. } => Some("`perpacket-agent probe` lists the events that open here"),
-            Self::Rules { .. } => Some("the file's format is in the documentation of `--rules`"),
+            Self::Rules(_) => Some("the file's format is in the documentation of `--rules`"),
             Self::Requests { .. } => Some(
                 "name a page with nginx's stub_status text, or with JSON that has a number \
                  `requests`",

@@ -14,7 +14,7 @@ use crate::process::{GENERATED, ObjectId, file_name};
 use crate::tally::{Code, Collector, Tally};
 
 /// Names of functions by file and offset in it.
-type Names = HashMap<(ObjectId, u64), String>;
+pub(crate) type Names = HashMap<(ObjectId, u64), String>;
 
 /// Writes the samples of a tally as folded stacks, sorted by text.
 ///
@@ -70,7 +70,8 @@ fn clean(name: &str) -> String {
     name.replace([';', '\n'], ":")
 }
 
-fn names(tally: &Tally, collector: &Collector) -> Names {
+/// The names of the functions of user code in a tally.
+pub(crate) fn names(tally: &Tally, collector: &Collector) -> Names {
     let mut offsets: HashMap<ObjectId, Vec<u64>> = HashMap::new();
     let mut seen_in: HashMap<ObjectId, u32> = HashMap::new();
     for &(pid, code) in tally.codes.keys() {

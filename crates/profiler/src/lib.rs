@@ -9,8 +9,8 @@
 //! count, requests    packets, faults and requests in the window
 //! capture            samples of the kernel, or of a test, as records
 //! kernel, process    the function and the program that an address belongs to
-//! rules              which functions and files belong to which layer, as data
-//! attribute          what a call chain is charged to
+//! cgroup             the container or unit that a process belongs to
+//! attribute          what a call chain is charged to, by the rules of the crate `cost`
 //! tally              the sums of the samples
 //! statistics         intervals of shares
 //! report             the document: data alone
@@ -18,8 +18,9 @@
 //! breakdown          modules, processes and functions by time
 //! limits             what a reader of the report has to know
 //! summary            the report, computed from the passes
-//! folded             stacks for flame graphs
+//! folded, pprof      stacks for flame graphs and for pprof
 //! profiler           windows: starts the events, reads the counts, ends
+//! bounded, watch     sums without an end, for months
 //! probe              what this machine can do
 //! ```
 //!
@@ -35,24 +36,27 @@
 #![forbid(unsafe_code)]
 
 pub mod attribute;
+pub mod bounded;
 mod breakdown;
 pub mod capture;
+pub mod cgroup;
 pub mod count;
 mod error;
 pub mod folded;
 pub mod kernel;
 pub mod limits;
-mod passes;
+pub mod passes;
+pub mod pprof;
 pub mod probe;
 pub mod process;
 pub mod profiler;
 pub mod report;
 pub mod requests;
-pub mod rules;
 pub mod settings;
 pub mod statistics;
 mod summary;
 pub mod tally;
+pub mod watch;
 
 pub use error::{Fault, ProfileError};
 pub use probe::{Capabilities, Capability, probe};

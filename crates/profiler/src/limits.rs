@@ -181,7 +181,13 @@ fn about_counts(report: &Report, context: &Context<'_>, limits: &mut Vec<String>
                 .to_owned(),
         );
     }
-    if context.server_pid.is_none() {
+    if let Some(group) = &report.group {
+        limits.push(format!(
+            "{:.1} % of busy time is interrupts, softirqs and kernel threads: they work for all control \
+             groups, and their layers include the packets of others",
+            100.0 * group.shared.share
+        ));
+    } else if context.server_pid.is_none() {
         limits.push(
             "no server was named (--pid): user code of every program counts as the server's"
                 .to_owned(),

@@ -3,6 +3,7 @@
 use perpacket_cost::{EventKind, Window};
 
 use crate::capture::{Backend, GroupCounts};
+use crate::cgroup::Selector;
 use crate::count::Activity;
 use crate::report::Cost;
 use crate::statistics::share;
@@ -44,6 +45,8 @@ pub struct Context<'a> {
     pub collector: &'a Collector,
     /// Processor time of the profiling process over the window.
     pub own_cpu_s: f64,
+    /// The chosen control groups.
+    pub selector: Option<&'a Selector>,
     /// The server, where one was named.
     pub server_pid: Option<u32>,
     /// Exit status of the command.

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::capture::events;
 use crate::capture::perf::{PARANOID, try_open};
-use crate::kernel::KernelSymbols;
+use crate::kernel::read_symbols;
 
 /// The setting that hides kernel addresses.
 const KPTR_RESTRICT: &str = "/proc/sys/kernel/kptr_restrict";
@@ -164,7 +164,7 @@ fn counters(events: &[&str]) -> Capability {
 }
 
 fn symbols() -> Capability {
-    let symbols = KernelSymbols::read(Path::new("/proc/kallsyms")).unwrap_or_default();
+    let symbols = read_symbols(Path::new("/proc/kallsyms")).unwrap_or_default();
     let restrict = setting(KPTR_RESTRICT);
     let found = if symbols.is_empty() {
         let why = if symbols.are_hidden() {

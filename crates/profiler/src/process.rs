@@ -4,7 +4,7 @@
 //! that short-lived processes are known too. An instruction is stored as an offset in a file; its
 //! function is looked up after the window.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::Path;
 
@@ -50,6 +50,9 @@ pub struct Processes {
 
 /// Most ancestors to follow. A longer chain is a loop of reused process ids.
 const ANCESTOR_LIMIT: usize = 64;
+
+/// Most files with code that are stored after a round of forgetting.
+const OBJECT_LIMIT: usize = 20_000;
 
 /// The name of code without a file, such as a just-in-time compiler's.
 pub const GENERATED: &str = "[generated]";
@@ -138,6 +141,21 @@ impl Processes {
         if let Some(process) = self.known.get(&parent) {
             self.known.insert(pid, process.clone());
         }
+    }
+
+    /// Forgets processes that have ended, and all files with code if they are many.
+    pub fn forget_ended(&mut self) {
+        if self.objects.len() > OBJECT_LIMIT {
+            *self = Self::default();
+            return;
+        }
+        let running: HashSet<u32> = fs::read_dir("/proc")
+            .into_iter()
+            .flatten()
+            .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+            .collect();
+        self.known.retain(|pid, _| running.contains(pid));
+        self.parents.retain(|pid, _| running.contains(pid));
     }
 
     /// Whether a process is `ancestor` or a descendant of it.
@@ -267,6 +285,18 @@ mod tests {
             processes.get(7).unwrap().executable.as_deref(),
             Some("/usr/sbin/server")
         );
+    }
+
+    #[test]
+    fn ended_processes_are_forgotten_and_running_ones_are_not() {
+        let mut processes = Processes::default();
+        let own = std::process::id();
+        for pid in [own, 900_000_001] {
+            processes.record_map(pid, 0x1000, 0x1000, 0, "/usr/sbin/server");
+        }
+        processes.forget_ended();
+        assert!(processes.get(own).is_some());
+        assert!(processes.get(900_000_001).is_none());
     }
 
     #[test]

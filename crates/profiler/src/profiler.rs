@@ -4,6 +4,7 @@
 //! and packets belong to one window. Slow work is outside it: symbols and rules are read before, and
 //! user functions are named after.
 
+use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::{Child, Command};
@@ -11,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use perpacket_cost::EventKind;
+use perpacket_cost::{EventKind, Rules};
 use perpacket_linux::clock::process_cpu_ns;
 use perpacket_linux::cpus;
 
@@ -20,18 +21,18 @@ use crate::capture::EventProvider;
 use crate::capture::accounts::Accounts;
 use crate::capture::events::{EventSet, Pass};
 use crate::capture::perf::{self, Kernel};
+use crate::cgroup::Selector;
 use crate::count::Sources;
 use crate::error::ProfileError;
-use crate::folded;
-use crate::kernel::{KernelSymbols, network_drivers};
+use crate::kernel::{network_drivers, read_symbols};
 use crate::passes::{Context, PassResult};
 use crate::process;
 use crate::report::Report;
 use crate::requests::{RequestCount, RequestCounter};
-use crate::rules::Rules;
 use crate::settings::{Events, Settings};
 use crate::summary;
-use crate::tally::{Collector, Server, Tally};
+use crate::tally::{Collector, Server};
+use crate::{folded, pprof};
 
 /// Interval at which rings are drained and the end of the window is checked.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(50);
@@ -61,7 +62,7 @@ pub struct Profiler {
     collector: Collector,
     child: Option<Child>,
     exit_status: Option<i32>,
-    last: Option<Tally>,
+    last: Option<PassResult>,
 }
 
 impl Profiler {
@@ -102,25 +103,22 @@ impl Profiler {
             Some(chosen) => check_online(chosen, &online)?,
             None => online.clone(),
         };
-        let rules = match &settings.rules {
-            Some(path) => Rules::with_file(path)?,
-            None => Rules::builtin()?,
-        };
+        let rules = rules_of(settings.rules.as_deref())?;
         let requests = settings.requests.as_deref().map(RequestCounter::new);
         // Opened once before a command starts, so that a missing permission is reported first.
         for pass in &events.passes {
             provider.open(pass, &cpus)?;
         }
-        let symbols = KernelSymbols::read(&settings.kallsyms).unwrap_or_default();
-        let drivers = network_drivers(Path::new("/sys/class/net"));
-        let attributor = Attributor::new(symbols, rules, drivers);
+        let attributor = attributor(&settings.kallsyms, rules);
         let mut collector = Collector::new(attributor, settings.own_pid, settings.keeps_offsets);
         collector.set_server(settings.pid.map(|pid| Server {
             original: process::original(pid),
         }));
+        collector.set_selector(settings.selector.clone());
+        let member = settings.selector.as_ref().map(member).transpose()?;
         Ok(Self {
             all_cpus: cpus.len() == online.len(),
-            sources: Sources::open(settings.pid)?,
+            sources: Sources::open(settings.pid.or(member))?,
             requests: requests.transpose()?,
             settings,
             cpus,
@@ -139,7 +137,18 @@ impl Profiler {
     /// The writer fails.
     pub fn write_folded(&self, out: &mut dyn Write) -> io::Result<()> {
         match &self.last {
-            Some(tally) => folded::write(out, tally, &self.collector),
+            Some(pass) => folded::write(out, &pass.tally, &self.collector),
+            None => Ok(()),
+        }
+    }
+
+    /// Writes the samples of the last window as a compressed file for pprof.
+    ///
+    /// # Errors
+    /// The writer fails.
+    pub fn write_pprof(&self, out: &mut dyn Write) -> io::Result<()> {
+        match &self.last {
+            Some(pass) => pprof::write(out, pass, &self.collector),
             None => Ok(()),
         }
     }
@@ -217,13 +226,14 @@ impl Profiler {
             all_cpus: self.all_cpus,
             collector: &self.collector,
             own_cpu_s: own_cpu_s() - cpu_before,
+            selector: self.settings.selector.as_ref(),
             server_pid: self.settings.pid.or(self.child.as_ref().map(Child::id)),
             exit_status: self.exit_status,
             planned_passes: passes.len(),
             frequency_hz: self.settings.frequency_hz,
         };
         let report = summary::report(&context, &results);
-        self.last = results.into_iter().next().map(|result| result.tally);
+        self.last = results.into_iter().next();
         Ok((report, end))
     }
 
@@ -354,6 +364,31 @@ fn own_cpu_s() -> f64 {
 }
 
 /// The CPUs that run on this machine.
+/// The compiled-in rules, after those of a file if there is one.
+pub(crate) fn rules_of(path: Option<&Path>) -> Result<Rules, ProfileError> {
+    let Some(path) = path else {
+        return Ok(Rules::builtin()?);
+    };
+    let text = fs::read_to_string(path).map_err(ProfileError::option_file("rules", path))?;
+    Ok(Rules::with_file(&path.display().to_string(), &text)?)
+}
+
+/// A process of the chosen control groups.
+fn member(selector: &Selector) -> Result<u32, ProfileError> {
+    let (option, value) = selector.option();
+    selector.process().ok_or_else(|| ProfileError::NoGroup {
+        option,
+        value: value.to_owned(),
+    })
+}
+
+/// Charges by rules and by the symbols and drivers of this machine.
+pub(crate) fn attributor(kallsyms: &Path, rules: Rules) -> Attributor {
+    let symbols = read_symbols(kallsyms).unwrap_or_default();
+    let drivers = network_drivers(Path::new("/sys/class/net"));
+    Attributor::new(symbols, rules, drivers)
+}
+
 fn online_cpus() -> Result<Vec<usize>, ProfileError> {
     cpus::online().map_err(|source| ProfileError::Kernel {
         what: "listing the CPUs that are online",

@@ -142,6 +142,17 @@ pub struct ServerTime {
     pub user: Cost,
 }
 
+/// The work of chosen control groups.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct GroupTime {
+    /// What was chosen: a path, a unit or a container.
+    pub name: String,
+    /// Their own work: user code, system calls and page faults.
+    pub own: Cost,
+    /// Interrupts, softirqs and kernel threads. Call chains do not show for which group they work.
+    pub shared: Cost,
+}
+
 /// A process and the time it ran.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ProcessTime {
@@ -217,6 +228,9 @@ pub struct Report {
     /// The server's user code, if --pid names a server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<ServerTime>,
+    /// The chosen control groups.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group: Option<GroupTime>,
     /// The processes with the most time.
     pub processes: Vec<ProcessTime>,
     /// Share of the kernel's busy time that no rule claimed.

@@ -1,7 +1,8 @@
 //! Reads a server's number of answered requests over HTTP, at both ends of a window.
 //!
 //! Two formats are accepted: JSON with a number `requests`, as perpacket's servers return at
-//! `/.perpacket/report`, and the text of nginx's stub_status.
+//! `/.perpacket/report`, and the text of nginx's stub_status. After a `#` the URL may have a JSON
+//! pointer (RFC 6901, section 6) to the number in other JSON.
 
 use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -21,6 +22,8 @@ pub struct RequestCounter {
     url: String,
     host: String,
     path: String,
+    /// JSON pointer to the number.
+    pointer: String,
 }
 
 /// The number on the page.
@@ -42,21 +45,23 @@ impl RequestCount {
 }
 
 impl RequestCounter {
-    /// Parses `http://HOST[:PORT]/PATH`.
+    /// Parses `http://HOST[:PORT]/PATH[#/POINTER]`.
     ///
     /// # Errors
     /// It is not such a URL.
     pub fn new(url: &str) -> Result<Self, ProfileError> {
-        let rest = url.strip_prefix("http://").unwrap_or_default();
+        let (page, pointer) = url.split_once('#').unwrap_or((url, "/requests"));
+        let rest = page.strip_prefix("http://").unwrap_or_default();
         let (host, path) = match rest.find('/') {
             Some(start) => rest.split_at(start),
             None => (rest, "/"),
         };
-        if host.is_empty() || url.contains(|letter: char| letter.is_whitespace()) {
+        let is_wrong = host.is_empty() || !pointer.starts_with('/');
+        if is_wrong || url.contains(|letter: char| letter.is_whitespace()) {
             return Err(ProfileError::Option {
                 option: "requests",
                 value: url.to_owned(),
-                expected: "http://HOST:PORT/PATH",
+                expected: "http://HOST:PORT/PATH, or http://HOST:PORT/PATH#/KEY/KEY for a number in JSON",
             });
         }
         let has_port = host
@@ -70,6 +75,7 @@ impl RequestCounter {
                 format!("{host}:80")
             },
             path: path.to_owned(),
+            pointer: pointer.to_owned(),
         })
     }
 
@@ -90,8 +96,11 @@ impl RequestCounter {
         if status.split(' ').nth(1) != Some("200") {
             return Err(failed(format!("answered `{status}`, expected status 200")));
         }
-        parse(body).ok_or_else(|| {
-            failed("expected JSON with a number `requests`, or nginx's stub_status".to_owned())
+        parse(body, &self.pointer).ok_or_else(|| {
+            failed(format!(
+                "expected JSON with a number at `{}`, or nginx's stub_status",
+                self.pointer
+            ))
         })
     }
 
@@ -121,9 +130,9 @@ impl RequestCounter {
     }
 }
 
-fn parse(body: &str) -> Option<RequestCount> {
+fn parse(body: &str, pointer: &str) -> Option<RequestCount> {
     let json: Option<serde_json::Value> = serde_json::from_str(body).ok();
-    if let Some(requests) = json.and_then(|value| value.get("requests")?.as_u64()) {
+    if let Some(requests) = json.and_then(|value| value.pointer(pointer)?.as_u64()) {
         return Some(RequestCount {
             requests,
             counts_itself: false,
@@ -145,13 +154,16 @@ mod tests {
 
     #[test]
     fn both_formats_are_parsed() {
-        let json = parse("{\"schema\": 1, \"requests\": 42}").unwrap();
+        let json = parse("{\"schema\": 1, \"requests\": 42}", "/requests").unwrap();
         assert_eq!((json.requests, json.counts_itself), (42, false));
         let text =
             "Active connections: 1 \nserver accepts handled requests\n 3 3 17 \nReading: 0\n";
-        let nginx = parse(text).unwrap();
+        let nginx = parse(text, "/requests").unwrap();
         assert_eq!((nginx.requests, nginx.counts_itself), (17, true));
-        assert_eq!(parse("<html>"), None);
+        assert_eq!(parse("<html>", "/requests"), None);
+        let nested = "{\"server\": {\"zones\": [{\"answered\": 7}]}}";
+        let found = parse(nested, "/server/zones/0/answered").unwrap();
+        assert_eq!(found.requests, 7);
     }
 
     #[test]
@@ -166,7 +178,13 @@ mod tests {
 
     #[test]
     fn only_plain_http_urls_are_accepted() {
-        for wrong in ["https://a/", "a:80/x", "http://", "http://a b/"] {
+        for wrong in [
+            "https://a/",
+            "a:80/x",
+            "http://",
+            "http://a b/",
+            "http://a/#x",
+        ] {
             assert!(RequestCounter::new(wrong).is_err(), "{wrong}");
         }
         assert_eq!(RequestCounter::new("http://a/x").unwrap().host, "a:80");

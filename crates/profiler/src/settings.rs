@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::cgroup::Selector;
 use crate::error::ProfileError;
 
 /// Default samples a second on each processor. Prime, so that samples do not align with ticks or a
@@ -46,6 +47,9 @@ pub struct Settings {
     /// The server. Packets are counted in its network namespace, and its user code has a separate
     /// sum.
     pub pid: Option<u32>,
+    /// Control groups whose work is profiled. Packets are counted in the network namespace of one of
+    /// their processes.
+    pub selector: Option<Selector>,
     /// A command to run; the window ends with it.
     pub command: Vec<String>,
     /// Samples a second and processor.
@@ -70,6 +74,7 @@ impl Default for Settings {
             duration: Some(DEFAULT_DURATION),
             cpus: None,
             pid: None,
+            selector: None,
             command: Vec::new(),
             frequency_hz: DEFAULT_FREQUENCY_HZ,
             requests: None,

@@ -9,7 +9,9 @@ use crate::capture::Backend;
 use crate::count::TICKS_PER_S;
 use crate::limits;
 use crate::passes::{Context, PassResult, Passes, SECOND_NS, part};
-use crate::report::{Bytes, Closure, Cost, Idle, Named, Overhead, Packets, Report, ServerTime};
+use crate::report::{
+    Bytes, Closure, Cost, GroupTime, Idle, Named, Overhead, Packets, Report, ServerTime,
+};
 use crate::tally::{Sums, Tally, busy, measured_layers, of_kind};
 
 /// Computes a report. Without a pass all its numbers are zero.
@@ -56,6 +58,11 @@ pub fn report(context: &Context<'_>, results: &[PassResult]) -> Report {
         server: context.server_pid.map(|pid| ServerTime {
             pid,
             user: passes.cost(&|sums| sums.server_user),
+        }),
+        group: context.selector.map(|selector| GroupTime {
+            name: selector.option().1.to_owned(),
+            own: passes.cost(&|sums| sums.chosen),
+            shared: passes.cost(&|sums| sums.shared),
         }),
         processes: processes(&passes, context.collector),
         unclaimed_share: part(main.unclaimed, main.kernel),

@@ -4,10 +4,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use perpacket_cost::{Category, EventKind, Kind, Layer, PerKind, PerLayer};
+use perpacket_cost::{Category, Charge, EventKind, Kind, Layer, PerKind, PerLayer};
 
-use crate::attribute::{Attributor, Charge, ResolvedStack};
+use crate::attribute::{Attributor, ResolvedStack};
 use crate::capture::{Record, Sample};
+use crate::cgroup::{self, ControlGroups, Selector};
 use crate::process::{GENERATED, ObjectId, Processes, file_name};
 
 /// Length of the slices that intervals are computed from.
@@ -25,6 +26,10 @@ pub struct Sums {
     pub categories: [f64; Category::ALL.len()],
     /// User code of the server's processes, if there is a server.
     pub server_user: f64,
+    /// Work of the chosen control groups, if some were chosen.
+    pub chosen: f64,
+    /// Interrupts, softirqs and kernel threads: work for any control group.
+    pub shared: f64,
 }
 
 impl Sums {
@@ -35,7 +40,7 @@ impl Sums {
 }
 
 /// The code that ran: a kernel stack, or an instruction of a program's file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Code {
     /// A stack, by its index in the collector's table.
     Kernel(usize),
@@ -43,9 +48,22 @@ pub enum Code {
     User(Option<(ObjectId, u64)>),
 }
 
+/// Whose work a sample is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Group {
+    /// Interrupts, softirqs and kernel threads: work for any control group.
+    Shared,
+    /// A control group by its number.
+    Number(u64),
+    /// The control group of a process, on kernels that do not report numbers.
+    OfProcess(u32),
+}
+
 /// The number of samples and their weight.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Weight {
+    /// What they are charged to.
+    pub charge: Charge,
     /// Number of samples.
     pub samples: u64,
     /// Amount of the event that they represent.
@@ -67,6 +85,8 @@ pub struct Tally {
     pub sums: Sums,
     /// By slice of the window.
     pub slices: BTreeMap<u64, Sums>,
+    /// By control group and layer, without idle time.
+    pub groups: HashMap<Group, PerLayer<f64>>,
     /// By process and code.
     pub codes: HashMap<(u32, Code), Weight>,
     /// Kernel samples without the idle loop.
@@ -90,6 +110,7 @@ impl Tally {
             throttled: 0,
             sums: Sums::default(),
             slices: BTreeMap::new(),
+            groups: HashMap::new(),
             codes: HashMap::new(),
             kernel: 0.0,
             unclaimed: 0.0,
@@ -127,12 +148,17 @@ pub struct Server {
 pub struct Collector {
     attributor: Attributor,
     processes: Processes,
+    cgroups: ControlGroups,
     stacks: Vec<ResolvedStack>,
     numbers: HashMap<Box<[u64]>, usize>,
     /// The process that measures; its work is summed separately.
     own_pid: Option<u32>,
     /// The server, if one was named.
     server: Option<Server>,
+    /// The chosen control groups.
+    selector: Option<Selector>,
+    /// Whether each group is chosen.
+    is_chosen: HashMap<Group, bool>,
     /// Whether offsets in files are stored, to find their functions later.
     keeps_offsets: bool,
     tally: Tally,
@@ -145,10 +171,13 @@ impl Collector {
         Self {
             attributor,
             processes: Processes::default(),
+            cgroups: ControlGroups::default(),
             stacks: Vec::new(),
             numbers: HashMap::new(),
             own_pid,
             server: None,
+            selector: None,
+            is_chosen: HashMap::new(),
             keeps_offsets,
             tally: Tally::new(EventKind::CpuNs),
         }
@@ -157,6 +186,57 @@ impl Collector {
     /// Sets the server. Its user code has a separate sum.
     pub fn set_server(&mut self, server: Option<Server>) {
         self.server = server;
+    }
+
+    /// Replaces the symbols and rules, and forgets the stacks that were charged by the old ones.
+    pub fn set_attributor(&mut self, attributor: Attributor) {
+        self.attributor = attributor;
+        self.forget_stacks();
+    }
+
+    /// Forgets all stacks and the processes that have ended, so that memory stays bounded.
+    pub fn forget_ended(&mut self) {
+        self.forget_stacks();
+        self.processes.forget_ended();
+        self.cgroups.forget();
+        self.is_chosen.clear();
+    }
+
+    /// Forgets all stacks if there are more than `limit`.
+    pub fn limit_stacks(&mut self, limit: usize) {
+        if self.stacks.len() > limit {
+            self.forget_stacks();
+        }
+    }
+
+    fn forget_stacks(&mut self) {
+        self.stacks.clear();
+        self.numbers.clear();
+        // The codes of the tally are indices of stacks.
+        self.tally.codes.clear();
+    }
+
+    /// Chooses control groups. Work of others is not a cost of packets.
+    pub fn set_selector(&mut self, selector: Option<Selector>) {
+        self.selector = selector;
+    }
+
+    /// Whether a group is chosen; all are if no choice was made.
+    fn accepts(&mut self, group: Group) -> bool {
+        let Some(selector) = &self.selector else {
+            return true;
+        };
+        if let Some(&known) = self.is_chosen.get(&group) {
+            return known;
+        }
+        let path = match group {
+            Group::Shared => None,
+            Group::Number(number) => self.cgroups.path(number).map(str::to_owned),
+            Group::OfProcess(pid) => cgroup::of_process(pid),
+        };
+        let accepted = path.is_some_and(|path| selector.accepts(&path));
+        self.is_chosen.insert(group, accepted);
+        accepted
     }
 
     /// Symbols and rules.
@@ -179,10 +259,7 @@ impl Collector {
 
     /// Starts new sums of an event and returns the old ones.
     pub fn begin(&mut self, event: EventKind) {
-        if self.stacks.len() > STACK_LIMIT {
-            self.stacks.clear();
-            self.numbers.clear();
-        }
+        self.limit_stacks(STACK_LIMIT);
         self.tally = Tally::new(event);
     }
 
@@ -220,6 +297,7 @@ impl Collector {
             } => self
                 .processes
                 .record_map(*pid, *start, *length, *offset, path),
+            Record::ControlGroup { number, path } => self.cgroups.record(*number, path),
             Record::Forked { pid, parent } => self.processes.record_fork(*pid, *parent),
         }
     }
@@ -234,6 +312,11 @@ impl Collector {
         } else {
             self.kernel(sample)
         };
+        let group = self.group(sample, code);
+        let is_chosen = group != Group::Shared && self.accepts(group);
+        if group != Group::Shared && !is_chosen && charge.layer != Layer::Idle {
+            charge = Charge::other_program();
+        }
         let is_own = self.own_pid == Some(sample.pid) && !belongs_to_the_network(charge.layer);
         if is_own {
             charge = Charge::other_program();
@@ -251,13 +334,31 @@ impl Collector {
             .or_default();
         slice.add(charge, weight);
         self.tally.sums.add(charge, weight);
+        if charge.layer != Layer::Idle {
+            for sums in [&mut *slice, &mut self.tally.sums] {
+                sums.chosen += if is_chosen { weight } else { 0.0 };
+                sums.shared += if group == Group::Shared { weight } else { 0.0 };
+            }
+        }
         // With a server, all other user code is charged to `other`.
-        if self.server.is_some() && charge.layer == Layer::User {
+        let has_server = self.server.is_some() || self.selector.is_some();
+        if has_server && charge.layer == Layer::User {
             slice.server_user += weight;
             self.tally.sums.server_user += weight;
         }
         self.tally.samples += 1;
-        let entry = self.tally.codes.entry((sample.pid, code)).or_default();
+        if charge.layer != Layer::Idle {
+            self.tally.groups.entry(group).or_default()[charge.layer] += weight;
+        }
+        let entry = self
+            .tally
+            .codes
+            .entry((sample.pid, code))
+            .or_insert(Weight {
+                charge,
+                samples: 0,
+                weight: 0.0,
+            });
         entry.samples += 1;
         entry.weight += weight;
     }
@@ -291,6 +392,24 @@ impl Collector {
             self.stacks[number].charge
         };
         (Code::Kernel(number), charge)
+    }
+
+    fn group(&self, sample: &Sample<'_>, code: Code) -> Group {
+        match (code, sample.cgroup) {
+            (Code::Kernel(number), _) if self.stacks[number].shared => Group::Shared,
+            (_, Some(number)) => Group::Number(number),
+            (_, None) => Group::OfProcess(sample.pid),
+        }
+    }
+
+    /// The name of a group: a container, a unit, a path, `shared`, or `unknown` if it has ended.
+    pub fn group_name(&mut self, group: Group) -> String {
+        let path = match group {
+            Group::Shared => return "shared".to_owned(),
+            Group::Number(number) => self.cgroups.path(number).map(str::to_owned),
+            Group::OfProcess(pid) => cgroup::of_process(pid),
+        };
+        path.map_or_else(|| "unknown".to_owned(), |path| cgroup::name(&path))
     }
 
     fn user(&mut self, sample: &Sample<'_>) -> (Code, Charge) {

@@ -102,6 +102,7 @@ impl EventSource for Playing {
                     pid: *pid,
                     tid: *pid,
                     weight: self.recording.weight,
+                    cgroup: None,
                     user: stack.is_empty(),
                     address: stack.first().copied().unwrap_or(0x1000),
                     chain: stack,

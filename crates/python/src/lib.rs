@@ -3,12 +3,15 @@
 
 use pyo3::prelude::*;
 
+mod emulate;
 mod simulate;
 mod trace;
 
 /// The compiled core.
 #[pymodule]
 mod _core {
+    #[pymodule_export]
+    use super::emulate::{RecordingFailure, emulate_replay};
     #[pymodule_export]
     use super::simulate::{ConfigurationError, Interrupted, PySimulation};
     #[pymodule_export]

@@ -5,7 +5,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use perpacket_simulate::{
-    ConfigurationError as InvalidParameter, Outcome, Progress, RunError, Simulation, Timeline,
+    ConfigurationError as InvalidParameter, Explanation, Outcome, Progress, RunError, Simulation,
+    Timeline,
 };
 use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyRuntimeError, PyValueError};
@@ -47,6 +48,10 @@ fn internal(error: impl std::fmt::Display) -> PyErr {
     PyRuntimeError::new_err(format!("a result could not be written as JSON: {error}"))
 }
 
+fn store<T>(place: &Mutex<Option<T>>, value: Option<T>) {
+    *place.lock().unwrap_or_else(PoisonError::into_inner) = value;
+}
+
 /// The use of the trace.
 #[derive(Serialize)]
 struct Trace {
@@ -78,6 +83,7 @@ pub struct PySimulation {
     wants_timeline: bool,
     progress: Progress,
     timeline: Mutex<Option<Timeline>>,
+    explanation: Mutex<Option<Explanation>>,
 }
 
 #[pymethods]
@@ -101,6 +107,7 @@ impl PySimulation {
             wants_timeline: timeline,
             progress: Progress::default(),
             timeline: Mutex::new(None),
+            explanation: Mutex::new(None),
         })
     }
 
@@ -113,14 +120,15 @@ impl PySimulation {
                 .run(self.seed, self.wants_timeline, &self.progress);
             (result, started.elapsed().as_secs_f64())
         });
-        let (outcome, timeline) = result.map_err(|error| match &error {
+        let simulated = result.map_err(|error| match &error {
             RunError::Configuration(error) => configuration_error(py, error),
             RunError::Interrupted(error) => Interrupted::new_err(error.to_string()),
             RunError::Stalled { .. } => PyRuntimeError::new_err(error.to_string()),
         })?;
-        *self.timeline.lock().unwrap_or_else(PoisonError::into_inner) = timeline;
+        store(&self.timeline, simulated.timeline);
+        store(&self.explanation, Some(simulated.explanation));
         let timed = Timed {
-            outcome: &outcome,
+            outcome: &simulated.outcome,
             trace: self.simulation.trace().map(|trace| Trace {
                 usable_requests: trace.usable_requests(),
                 rejected: trace.rejected(),
@@ -145,6 +153,17 @@ impl PySimulation {
     fn parameters(&self) -> PyResult<String> {
         let parameters: Vec<_> = self.simulation.parameters().collect();
         serde_json::to_string(&parameters).map_err(internal)
+    }
+
+    /// Where the cycles and instructions of a finished run went, and what waited, as JSON.
+    fn explanation(&self) -> PyResult<String> {
+        let explanation = self.explanation.lock();
+        match &*explanation.unwrap_or_else(PoisonError::into_inner) {
+            Some(explanation) => serde_json::to_string(explanation).map_err(internal),
+            None => Err(PyRuntimeError::new_err(
+                "there is no explanation: expected a finished run",
+            )),
+        }
     }
 
     /// The timeline of the run as JSON columns; needs `timeline=True` and a finished run.

@@ -195,7 +195,7 @@ fn exception_for_two(source: &Path, destination: &Path, error: Failure) -> PyErr
 }
 
 /// `OSError`, or its subclass for the error's number, with the file's name.
-fn os_error(path: &Path, error: io::Error) -> PyErr {
+pub(crate) fn os_error(path: &Path, error: io::Error) -> PyErr {
     match error.raw_os_error() {
         Some(number) => {
             PyOSError::new_err((number, error.kind().to_string(), path.display().to_string()))

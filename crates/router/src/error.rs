@@ -33,3 +33,10 @@ pub enum RouterError {
         expected: &'static str,
     },
 }
+
+impl RouterError {
+    /// Makes an error of frames, for `map_err`.
+    pub(crate) fn traffic(what: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Traffic { what, source }
+    }
+}

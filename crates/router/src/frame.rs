@@ -80,14 +80,14 @@ impl<'a> Packet<'a> {
             return Err(Malformed::Short);
         }
         let packet = &frame[ETHERNET_BYTES..];
-        if word(frame, 12) != ETHERTYPE_IPV4 || packet[0] >> 4 != 4 {
+        if read_u16(frame, 12) != ETHERTYPE_IPV4 || packet[0] >> 4 != 4 {
             return Err(Malformed::NotIpv4);
         }
         let header_bytes = usize::from(packet[0] & 0xf) * 4;
         if header_bytes < IPV4_BYTES || header_bytes > packet.len() {
             return Err(Malformed::HeaderLength);
         }
-        let total_bytes = usize::from(word(packet, 2));
+        let total_bytes = usize::from(read_u16(packet, 2));
         if total_bytes < header_bytes || total_bytes > packet.len() {
             return Err(Malformed::TotalLength);
         }
@@ -158,19 +158,19 @@ impl<'a> Packet<'a> {
     /// Whether routers must not fragment the packet.
     #[must_use]
     pub fn dont_fragment(&self) -> bool {
-        word(self.bytes(), 6) & DONT_FRAGMENT != 0
+        read_u16(self.bytes(), 6) & DONT_FRAGMENT != 0
     }
 
     /// Whether more fragments follow this one.
     #[must_use]
     pub fn more_fragments(&self) -> bool {
-        word(self.bytes(), 6) & MORE_FRAGMENTS != 0
+        read_u16(self.bytes(), 6) & MORE_FRAGMENTS != 0
     }
 
     /// Bytes of the whole packet's payload before this fragment's.
     #[must_use]
     pub fn fragment_offset_bytes(&self) -> usize {
-        usize::from(word(self.bytes(), 6) & 0x1fff) * 8
+        usize::from(read_u16(self.bytes(), 6) & 0x1fff) * 8
     }
 }
 
@@ -217,7 +217,7 @@ impl UdpFrame {
         frame.extend(self.source.octets());
         frame.extend(self.target.octets());
         let sum = checksum(&frame[ETHERNET_BYTES..]);
-        set_word(&mut frame, ETHERNET_BYTES + 10, sum);
+        write_u16(&mut frame, ETHERNET_BYTES + 10, sum);
         frame.extend(self.source_port.to_be_bytes());
         frame.extend(self.target_port.to_be_bytes());
         frame.extend(udp_bytes.to_be_bytes());
@@ -227,17 +227,17 @@ impl UdpFrame {
     }
 }
 
-/// The 16-bit word at an offset, in network order.
+/// The 16-bit number at an offset, in network order.
 ///
 /// # Panics
-/// `bytes` ends before the word does.
-pub(crate) fn word(bytes: &[u8], at: usize) -> u16 {
+/// `bytes` ends before the number does.
+pub(crate) fn read_u16(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])
 }
 
-/// Writes a 16-bit word at an offset, in network order.
-pub(crate) fn set_word(bytes: &mut [u8], at: usize, word: u16) {
-    bytes[at..at + 2].copy_from_slice(&word.to_be_bytes());
+/// Writes a 16-bit number at an offset, in network order.
+pub(crate) fn write_u16(bytes: &mut [u8], at: usize, number: u16) {
+    bytes[at..at + 2].copy_from_slice(&number.to_be_bytes());
 }
 
 fn mac(bytes: &[u8], at: usize) -> Mac {

@@ -1,8 +1,8 @@
 //! Sends frames at a rate, from one CPU.
 //!
 //! A packet socket sends batches and numbers each frame. Live frames of `BPF_PROG_RUN` cost less,
-//! but all are equal, no rate is below some 10,000 a second, and the far end of a veth device accepts
-//! them only if it has a program too ([`crate::plane::accept_redirected`]).
+//! but all are equal, and their rate is at least some 10,000 a second. The far end of a veth device
+//! accepts them only if it has a program too ([`crate::plane::accept_redirected`]).
 
 use std::io;
 use std::thread;
@@ -31,11 +31,11 @@ pub enum Method {
 #[derive(Debug)]
 pub struct Generator {
     interface: Interface,
-    kind: Kind,
+    sender: Sender,
 }
 
 #[derive(Debug)]
-enum Kind {
+enum Sender {
     Socket {
         socket: PacketSocket,
         frames: Vec<Vec<u8>>,
@@ -48,24 +48,24 @@ enum Kind {
     },
 }
 
-/// What was sent.
+/// The counts of one call of [`Generator::send`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Sent {
     /// Frames.
     pub frames: u64,
-    /// The time that it took, without set-up.
+    /// Time of sending, without set-up, in seconds.
     pub duration_s: f64,
 }
 
 /// Longest time that one call sends live frames; nothing interrupts a call. At its end the kernel
-/// waits for readers of its lists for tens of milliseconds, so short calls would not keep a rate.
+/// waits for readers of its lists for tens of milliseconds, so short calls would lower the rate.
 const LONGEST_CALL_S: f64 = 4.0;
 
 /// Time from the start of a call to its first frame.
 const SET_UP: Duration = Duration::from_millis(1);
 
-/// The time after which a stream stops early. It tolerates a machine that is busy for a moment, and
-/// ends a trial whose rate the machine cannot keep.
+/// The time after which a stream stops although frames are left: a little more than planned, because
+/// a machine may be busy for a moment.
 fn limit(planned_s: f64) -> Duration {
     Duration::from_secs_f64(planned_s * 1.01) + Duration::from_millis(5)
 }
@@ -85,12 +85,12 @@ impl Generator {
     ) -> Result<Self, RouterError> {
         let frame = stream.frame()?;
         let (socket, hardware) = PacketSocket::open(interface, false)?;
-        let kind = match method {
+        let sender = match method {
             Method::Socket => {
                 socket
                     .bypass_queue()
                     .map_err(interface.failed("bypass its queueing discipline"))?;
-                Kind::Socket {
+                Sender::Socket {
                     socket,
                     frames: vec![frame; BATCH],
                     next_sequence: 0,
@@ -99,7 +99,7 @@ impl Generator {
             Method::Live => {
                 let pace = Numbers::new()?;
                 let program = redirect(stream, hardware.index, &pace)?;
-                Kind::Live {
+                Sender::Live {
                     program: bpf::load(&program, License::Mit)?,
                     pace,
                     frame,
@@ -108,12 +108,12 @@ impl Generator {
         };
         Ok(Self {
             interface: interface.clone(),
-            kind,
+            sender,
         })
     }
 
-    /// Sends frames at a rate, or as many as it can within the time that they should take. Before
-    /// each batch `may_continue` decides whether to go on.
+    /// Sends frames at a rate. Stops after the planned time if the machine is slower. Before each
+    /// batch, `may_continue` decides whether to go on.
     ///
     /// # Errors
     /// The kernel refuses frames.
@@ -124,8 +124,8 @@ impl Generator {
         may_continue: impl Fn() -> bool + Send,
     ) -> Result<Sent, RouterError> {
         let interface = self.interface.clone();
-        interface.inside(move || match &mut self.kind {
-            Kind::Socket {
+        interface.inside(move || match &mut self.sender {
+            Sender::Socket {
                 socket,
                 frames: buffers,
                 next_sequence,
@@ -137,7 +137,7 @@ impl Generator {
                 rate_pps,
                 may_continue,
             ),
-            Kind::Live {
+            Sender::Live {
                 program,
                 pace,
                 frame,
@@ -175,12 +175,7 @@ fn send_batches(
         let sent_now = match socket.send(&buffers[..count]) {
             Ok(count) => count as u64,
             Err(error) if is_full(&error) => 0,
-            Err(source) => {
-                return Err(RouterError::Traffic {
-                    what: "send frames",
-                    source,
-                });
-            }
+            Err(source) => return Err(RouterError::traffic("send frames")(source)),
         };
         *next_sequence += sent_now;
         sent += sent_now;

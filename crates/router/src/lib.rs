@@ -7,11 +7,13 @@
 //! - [`search`] finds the highest rate without loss (RFC 2544, section 26.1); [`trial`] offers one
 //!   rate with a generator and a receiver.
 //! - [`plane`] forwards in XDP by the kernel's routes, instead of the kernel.
+//! - [`added_cost`] spends a known time on every packet of an interface.
 //!
 //! [`bpf`] assembles the programs; no compiler is needed.
 
 #![forbid(unsafe_code)]
 
+pub mod added_cost;
 pub mod bpf;
 pub mod checksum;
 mod error;

@@ -1,12 +1,12 @@
-//! A model router: what RFC 1812 asks of a router with static routes, with no clock and no queue.
+//! A model of a router with static routes, after RFC 1812. It has no clock and no queue.
 //!
 //! It decides what a router must do with a frame, and makes the frame that a router forwards. The
-//! oracle compares real routers with it. Where the RFC leaves a choice, the model does as Linux.
+//! oracle compares real routers with it. Where the RFC leaves a choice, the model behaves like Linux.
 
 use std::net::Ipv4Addr;
 
 use crate::checksum::updated;
-use crate::frame::{ETHERNET_BYTES, ICMP, Mac, Malformed, Packet, set_word, word};
+use crate::frame::{ETHERNET_BYTES, ICMP, Mac, Malformed, Packet, read_u16, write_u16};
 
 /// A block of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,14 +66,14 @@ pub struct Neighbour {
     pub mac: Mac,
 }
 
-/// Which addresses are invalid on a wire. RFC 1812, section 5.3.7 lists what a router SHOULD NOT
-/// forward; Linux treats two of its blocks as ordinary addresses.
+/// The addresses that are invalid on a wire. RFC 1812, section 5.3.7 lists addresses that a router
+/// SHOULD NOT forward; Linux treats most of two listed blocks as ordinary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Martians {
     /// All of the RFC: this network (0/8), loopback, multicast sources, the reserved class (240/4).
     #[default]
     Rfc1812,
-    /// Those of Linux: of 0/8 only 0.0.0.0 (since 5.3), of 240/4 only 255.255.255.255 (since 2.6.25).
+    /// Linux: of the block 0/8 only 0.0.0.0 (since 5.3), of 240/4 only 255.255.255.255 (since 2.6.25).
     Linux,
 }
 
@@ -219,16 +219,16 @@ impl Router {
             return None;
         };
         let mut sent =
-            frame[..ETHERNET_BYTES + usize::from(word(frame, ETHERNET_BYTES + 2))].to_vec();
+            frame[..ETHERNET_BYTES + usize::from(read_u16(frame, ETHERNET_BYTES + 2))].to_vec();
         sent[..6].copy_from_slice(&next_mac);
         sent[6..12].copy_from_slice(&self.interfaces[egress].mac);
         let hops = ETHERNET_BYTES + 8;
         let sum = ETHERNET_BYTES + 10;
-        let before = word(&sent, hops);
+        let before = read_u16(&sent, hops);
         sent[hops] -= 1;
-        let after = word(&sent, hops);
-        let updated = updated(word(&sent, sum), before, after);
-        set_word(&mut sent, sum, updated);
+        let after = read_u16(&sent, hops);
+        let updated = updated(read_u16(&sent, sum), before, after);
+        write_u16(&mut sent, sum, updated);
         Some((egress, sent))
     }
 
@@ -248,8 +248,8 @@ impl Router {
         Verdict::SendError(error)
     }
 
-    /// The interface and the next hop towards an address. The longest prefix wins; an interface's
-    /// network wins over a route of the same length.
+    /// The interface and the next hop for an address. The longest prefix has priority; at equal
+    /// length, an interface's network has priority over a route.
     #[must_use]
     pub fn next_hop(&self, target: Ipv4Addr) -> Option<(usize, Ipv4Addr)> {
         let direct = self
@@ -284,8 +284,8 @@ impl Router {
             .map(|neighbour| neighbour.mac)
     }
 
-    /// Whether no host on a wire may send from an address: martians, multicast, broadcasts and the
-    /// router's own addresses.
+    /// Whether an address is invalid as a source: a martian, a multicast or broadcast address, or one
+    /// of the router's own.
     fn is_martian_source(&self, address: Ipv4Addr) -> bool {
         self.martians.include(address)
             || address.is_multicast()

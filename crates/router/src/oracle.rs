@@ -1,13 +1,13 @@
-//! Checks that a router did with a frame what it must do.
+//! Checks the frames that a router sent.
 //!
 //! The model decides what must happen. The oracle then checks every byte of the router's output by
 //! rules of its own. It does not compare with a frame that the model made, so a fault in the model
-//! cannot hide one in the router. A well-known forwarder decremented the wrong field for years.
+//! cannot hide one in the router.
 
 use thiserror::Error;
 
 use crate::checksum::checksum;
-use crate::frame::{ICMP, Mac, Malformed, Packet, word};
+use crate::frame::{ICMP, Mac, Malformed, Packet, read_u16};
 use crate::model::{IcmpError, Router, Verdict};
 
 /// A frame that the router sent.
@@ -65,7 +65,7 @@ pub enum Breach {
     Ttl {
         /// TTL of the output.
         ttl: u8,
-        /// The input's TTL less output.
+        /// The TTL of the input less one.
         expected: u8,
     },
     /// A byte changed that must stay as it was.
@@ -297,7 +297,7 @@ fn check_icmp_error(
         return wrong("type or code");
     }
     if let IcmpError::FragmentationNeeded { mtu_bytes } = error
-        && usize::from(word(message, 6)) != mtu_bytes
+        && usize::from(read_u16(message, 6)) != mtu_bytes
     {
         return wrong("MTU");
     }

@@ -23,8 +23,8 @@ pub struct Attached {
 
 /// Forwards in XDP the frames that the interfaces of a router receive.
 ///
-/// The devices that send them must accept redirected frames: real ones do, and veth devices do if
-/// their far ends have a program, see [`accept_redirected`].
+/// The devices that send the frames must accept redirected frames. Real devices do; veth devices do
+/// if their far ends have a program, see [`accept_redirected`].
 ///
 /// # Errors
 /// The kernel refuses the program, or an interface has one already.
@@ -34,8 +34,8 @@ pub fn in_xdp(interfaces: &[Interface]) -> Result<Plane, RouterError> {
     })
 }
 
-/// Makes veth devices accept frames that programs redirect to their far ends: attaches a program
-/// that does nothing, with which a device has a queue for such frames.
+/// Makes veth devices accept frames that programs redirect to their far ends. Attaches a program that
+/// passes every frame: a veth device has a queue for redirected frames only while it has a program.
 ///
 /// # Errors
 /// As [`in_xdp`].
@@ -52,7 +52,7 @@ fn attach(
         let program = load(interface)?;
         let index = interface.hardware()?.index;
         // The link keeps the program loaded.
-        let link = interface.inside(|| Ok::<_, RouterError>(program.attach(index)?))?;
+        let link = bpf::attach(&program, interface, index)?;
         links.push((interface.clone(), link));
     }
     Ok(Plane { links })

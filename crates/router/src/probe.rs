@@ -1,4 +1,4 @@
-//! Sends test cases to a real router, and has the oracle check each output.
+//! Sends test cases to a real router and checks each output with the oracle.
 //!
 //! A port is an interface of the router with the host's interface on the other end of the link. The
 //! probe reads addresses, networks and MTUs from the kernel, so that the model is of the real router.
@@ -7,19 +7,19 @@
 //! Linux limits the rate of ICMP errors by default, and cases then fail. Switch the limit off
 //! (`net.ipv4.icmp_ratemask=0`).
 
-use std::io;
 use std::net::Ipv4Addr;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use perpacket_linux::interface::{self, Hardware};
-use perpacket_linux::packet::{BATCH, PacketSocket};
+use perpacket_linux::packet::{PacketSocket, ReceiveBuffers};
 use serde::Serialize;
 
 use crate::checksum::checksum;
 use crate::error::RouterError;
 use crate::frame::{
-    CHECK_SEQUENCE_BYTES, ETHERNET_BYTES, ICMP, IPV4_BYTES, Packet, UDP_BYTES, UdpFrame, word,
+    CHECK_SEQUENCE_BYTES, ETHERNET_BYTES, ICMP, IPV4_BYTES, Packet, UDP_BYTES, UdpFrame, read_u16,
+    write_u16,
 };
 use crate::model::{Interface, Martians, Neighbour, Prefix, Router, Verdict};
 use crate::oracle::{self, OutputFrame};
@@ -38,6 +38,9 @@ const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 /// Time to receive when the router must send nothing, or an unknown number of fragments.
 const RECEIVE_TIME: Duration = Duration::from_millis(60);
+
+/// Bytes of the longest frame: that of the longest IPv4 packet, rounded up.
+const LONGEST_FRAME_BYTES: usize = 1 << 16;
 
 /// An address of TEST-NET-1 (RFC 5737), to which no router has a route.
 const UNREACHABLE: [u8; 4] = [192, 0, 2, 1];
@@ -70,7 +73,7 @@ struct Case {
     frame: Vec<u8>,
 }
 
-/// What a case's frame is built from.
+/// The fields of a case's frame.
 #[derive(Clone)]
 struct Template {
     name: String,
@@ -123,14 +126,14 @@ impl Template {
     }
 }
 
-/// Packets to forward, and packets without hops left.
+/// Packets of both extreme sizes, and packets with few and many hops left.
 fn sizes_and_hops(ordinary: &Template, longest_bytes: usize, egress: usize) -> Vec<Template> {
     let next = format!("to port {egress}");
-    let long = ordinary.named(format!("longest_bytes frame {next}"));
+    let long = ordinary.named(format!("longest frame {next}"));
     vec![
         ordinary.named(format!("shortest frame {next}")),
         long.clone().with_bytes(longest_bytes, true),
-        long.named(format!("longest_bytes frame {next}, may be fragmented"))
+        long.named(format!("longest frame {next}, may be fragmented"))
             .with_bytes(longest_bytes, false),
         ordinary.named("two hops left").with_ttl(2),
         ordinary.named("255 hops left").with_ttl(255),
@@ -298,15 +301,12 @@ impl Probe {
     }
 
     fn run_case(&self, ingress: usize, case: &Case) -> Result<CaseResult, RouterError> {
-        // Discards what earlier cases left in the sockets.
+        // Discards the frames that earlier cases left in the sockets.
         self.receive_related(&case.frame)?;
         let sent = self.hosts[ingress]
             .0
             .send(std::slice::from_ref(&case.frame))
-            .map_err(|source| RouterError::Traffic {
-                what: "send a frame",
-                source,
-            })?;
+            .map_err(RouterError::traffic("send a frame"))?;
         let expected = self.model.decide(ingress, &case.frame);
         let begin = Instant::now();
         let mut outputs = Vec::new();
@@ -328,33 +328,22 @@ impl Probe {
         })
     }
 
-    /// Reads the hosts' sockets empty and returns the frames that are related to `sent`.
+    /// Reads all frames that wait in the hosts' sockets. Returns those that are related to `sent`.
     fn receive_related(&self, sent: &[u8]) -> Result<Vec<OutputFrame>, RouterError> {
-        let mut buffers = vec![vec![0; 1 << 16]; BATCH];
-        let mut lengths = vec![0; BATCH];
+        let mut buffers = ReceiveBuffers::new(LONGEST_FRAME_BYTES);
         let mut outputs = Vec::new();
         for (egress, (socket, _)) in self.hosts.iter().enumerate() {
-            loop {
-                let count = match socket.receive(&mut buffers, &mut lengths) {
-                    Ok(count) => count,
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                    Err(source) => {
-                        return Err(RouterError::Traffic {
-                            what: "receive frames",
-                            source,
-                        });
-                    }
-                };
-                for (buffer, &length) in buffers.iter().zip(&lengths[..count]) {
-                    let frame = &buffer[..length.min(buffer.len())];
-                    if is_related(frame, sent) && !self.is_icmp_of_host(frame) {
-                        outputs.push(OutputFrame {
-                            egress,
-                            frame: frame.to_vec(),
-                        });
-                    }
+            let add = |frame: &[u8], _| {
+                if is_related(frame, sent) && !self.is_icmp_of_host(frame) {
+                    outputs.push(OutputFrame {
+                        egress,
+                        frame: frame.to_vec(),
+                    });
                 }
-            }
+            };
+            socket
+                .receive_waiting(&mut buffers, add)
+                .map_err(RouterError::traffic("receive frames"))?;
         }
         Ok(outputs)
     }
@@ -369,11 +358,11 @@ impl Probe {
     }
 }
 
-/// Whether a frame is a copy of `sent`, a fragment of it or an ICMP error about it: its packet, or
-/// the packet that it quotes, has the same identification and protocol.
+/// Whether a frame is a copy of `sent`, a fragment of it or an ICMP error about it. Then its packet,
+/// or the packet that it quotes, has the same identification and protocol.
 fn is_related(frame: &[u8], sent: &[u8]) -> bool {
     let identity =
-        |packet: &[u8]| (packet.len() >= IPV4_BYTES).then(|| (word(packet, 4), packet[9]));
+        |packet: &[u8]| (packet.len() >= IPV4_BYTES).then(|| (read_u16(packet, 4), packet[9]));
     let wanted = identity(&sent[ETHERNET_BYTES..]);
     let own = frame.get(ETHERNET_BYTES..).and_then(identity);
     let quoted = Packet::parse(frame)
@@ -384,9 +373,9 @@ fn is_related(frame: &[u8], sent: &[u8]) -> bool {
 
 /// Computes the checksum of a changed header.
 fn update_checksum(frame: &mut [u8]) {
-    frame[ETHERNET_BYTES + 10..ETHERNET_BYTES + 12].fill(0);
+    write_u16(frame, ETHERNET_BYTES + 10, 0);
     let sum = checksum(&frame[ETHERNET_BYTES..ETHERNET_BYTES + IPV4_BYTES]);
-    frame[ETHERNET_BYTES + 10..ETHERNET_BYTES + 12].copy_from_slice(&sum.to_be_bytes());
+    write_u16(frame, ETHERNET_BYTES + 10, sum);
 }
 
 fn address_of(

@@ -1,12 +1,10 @@
 //! Counts the frames of a stream where they arrive.
 //!
-//! In XDP a program counts and drops them at little cost. A packet socket also checks each number,
-//! and counts the frames that it had no room for: the router did not lose those.
-
-use std::io;
+//! In XDP a program counts and drops them at little cost. A packet socket also reads each sequence
+//! number. It counts the frames that arrived while its buffer was full: the router did not lose them.
 
 use perpacket_linux::interface::Interface;
-use perpacket_linux::packet::{BATCH, PacketSocket};
+use perpacket_linux::packet::{PacketSocket, ReceiveBuffers};
 use serde::Serialize;
 
 use crate::bpf::{self, License, Link, Numbers, Program, count};
@@ -23,27 +21,28 @@ pub enum Method {
     Xdp,
 }
 
-/// What arrived.
+/// The counts of a receiver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Received {
     /// Frames of the stream.
     pub frames: u64,
     /// Their bytes, without check sequences.
     pub bytes: u64,
-    /// Frames that came after one with a higher number, or twice; `None` where all are equal.
+    /// Frames that came after one with a higher number, or twice; `None` if the receiver does not read
+    /// sequence numbers.
     pub out_of_order: Option<u64>,
-    /// Frames of any kind that the receiver had no room for.
+    /// Frames of any kind that arrived while the receiver's buffer was full.
     pub overflowed: u64,
 }
 
 /// A counting receiver of one stream on one interface.
 #[derive(Debug)]
 pub struct Receiver {
-    kind: Kind,
+    counter: Counter,
 }
 
 #[derive(Debug)]
-enum Kind {
+enum Counter {
     Socket(Box<SocketCounter>),
     Xdp {
         counts: Numbers,
@@ -57,13 +56,12 @@ enum Kind {
 struct SocketCounter {
     socket: PacketSocket,
     stream: Stream,
-    buffers: Vec<Vec<u8>>,
-    lengths: Vec<usize>,
+    buffers: ReceiveBuffers,
     received: Received,
     next_sequence: u64,
 }
 
-/// Room for frames that wait to be read.
+/// Bytes of the socket's buffer.
 const BUFFER_BYTES: i32 = 64 << 20;
 
 /// Bytes of the longest frame, with tags and without check sequence.
@@ -80,16 +78,15 @@ impl Receiver {
         method: Method,
     ) -> Result<Self, RouterError> {
         let (socket, hardware) = PacketSocket::open(interface, method == Method::Socket)?;
-        let kind = match method {
+        let counter = match method {
             Method::Socket => {
                 socket
                     .set_receive_buffer(BUFFER_BYTES)
                     .map_err(interface.failed("set its receive buffer"))?;
-                Kind::Socket(Box::new(SocketCounter {
+                Counter::Socket(Box::new(SocketCounter {
                     socket,
                     stream: stream.clone(),
-                    buffers: vec![vec![0; FRAME_BYTES]; BATCH],
-                    lengths: vec![0; BATCH],
+                    buffers: ReceiveBuffers::new(FRAME_BYTES),
                     received: Received {
                         out_of_order: Some(0),
                         ..Received::default()
@@ -100,16 +97,15 @@ impl Receiver {
             Method::Xdp => {
                 let counts = Numbers::new()?;
                 let program = bpf::load(&count(stream, &counts), License::Mit)?;
-                let link =
-                    interface.inside(|| Ok::<_, RouterError>(program.attach(hardware.index)?))?;
-                Kind::Xdp {
+                let link = bpf::attach(&program, interface, hardware.index)?;
+                Counter::Xdp {
                     counts,
                     _link: link,
                     _program: program,
                 }
             }
         };
-        Ok(Self { kind })
+        Ok(Self { counter })
     }
 
     /// Reads the frames that wait and returns the counts since the receiver was opened.
@@ -117,9 +113,9 @@ impl Receiver {
     /// # Errors
     /// Those of recvmmsg(2) and bpf(2).
     pub fn read(&mut self) -> Result<Received, RouterError> {
-        match &mut self.kind {
-            Kind::Socket(counter) => counter.read(),
-            Kind::Xdp { counts, .. } => {
+        match &mut self.counter {
+            Counter::Socket(counter) => counter.read(),
+            Counter::Xdp { counts, .. } => {
                 let [frames, bytes, _] = counts.read()?;
                 Ok(Received {
                     frames,
@@ -134,34 +130,29 @@ impl Receiver {
 
 impl SocketCounter {
     fn read(&mut self) -> Result<Received, RouterError> {
-        let failed = |source| RouterError::Traffic {
-            what: "receive frames",
-            source,
-        };
-        loop {
-            match self.socket.receive(&mut self.buffers, &mut self.lengths) {
-                Ok(frames) => self.count(frames),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(failed(error)),
-            }
-        }
-        self.received.overflowed += self.socket.overflowed().map_err(failed)?;
-        Ok(self.received)
-    }
-
-    fn count(&mut self, frames: usize) {
-        for (buffer, &length) in self.buffers.iter().zip(&self.lengths[..frames]) {
-            let frame = &buffer[..length.min(buffer.len())];
-            let Some(sequence) = self.stream.sequence(frame) else {
-                continue;
+        let Self {
+            socket,
+            stream,
+            buffers,
+            received,
+            next_sequence,
+        } = self;
+        let count = |frame: &[u8], length: usize| {
+            let Some(sequence) = stream.sequence(frame) else {
+                return;
             };
-            self.received.frames += 1;
-            self.received.bytes += length as u64;
-            if sequence < self.next_sequence {
-                self.received.out_of_order = self.received.out_of_order.map(|count| count + 1);
+            received.frames += 1;
+            received.bytes += length as u64;
+            if sequence < *next_sequence {
+                received.out_of_order = received.out_of_order.map(|count| count + 1);
             }
-            self.next_sequence = self.next_sequence.max(sequence + 1);
-        }
+            *next_sequence = (*next_sequence).max(sequence + 1);
+        };
+        let overflowed = socket
+            .receive_waiting(buffers, count)
+            .and_then(|()| socket.overflowed())
+            .map_err(RouterError::traffic("receive frames"))?;
+        received.overflowed += overflowed;
+        Ok(*received)
     }
 }

@@ -12,19 +12,19 @@ use crate::error::RouterError;
 /// The result of a trial at one rate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Outcome {
-    /// Frames that should have been sent.
+    /// Frames to send.
     pub planned: u64,
     /// Frames sent.
     pub sent: u64,
     /// Frames received.
     pub received: u64,
-    /// Frames that the receiver had no room for: the router did not lose them.
+    /// Frames that arrived when the receiver's buffer was full. The router did not lose them.
     pub not_counted: u64,
-    /// Frames out of order or twice; `None` if the receiver cannot see that.
+    /// Frames out of order or twice; `None` if the receiver does not read sequence numbers.
     pub out_of_order: Option<u64>,
-    /// Time that sending should take, in seconds.
+    /// Planned time of sending, in seconds.
     pub planned_s: f64,
-    /// Time that sending took.
+    /// Actual time of sending, in seconds.
     pub duration_s: f64,
 }
 
@@ -39,22 +39,23 @@ impl Outcome {
         self.sent.saturating_sub(arrived) as f64 / self.sent as f64
     }
 
-    /// Whether the generator kept the rate: all frames, in neither more nor less time.
+    /// Whether the generator achieved the rate: it sent all frames within the planned time, and not
+    /// faster.
     #[must_use]
-    pub fn kept_rate(&self) -> bool {
-        self.sent as f64 >= self.planned as f64 * KEPT_RATE
-            && self.duration_s <= self.planned_s / KEPT_RATE + LATE_S
-            && self.duration_s >= self.planned_s * KEPT_RATE - LATE_S
+    pub fn achieved_rate(&self) -> bool {
+        self.sent as f64 >= self.planned as f64 * RATE_SHARE
+            && self.duration_s <= self.planned_s / RATE_SHARE + LATE_S
+            && self.duration_s >= self.planned_s * RATE_SHARE - LATE_S
     }
 }
 
-/// Share of the planned frames that a generator must send for its rate to count.
-const KEPT_RATE: f64 = 0.99;
+/// Smallest share of a rate with which a generator achieves it.
+const RATE_SHARE: f64 = 0.99;
 
 /// Seconds by which a stream may end late or early at any rate, because single frames are delayed.
 const LATE_S: f64 = 0.01;
 
-/// Something to which rates are offered.
+/// A device that forwards frames, real or modelled.
 pub trait Trial {
     /// Why a trial fails.
     type Error;
@@ -66,18 +67,18 @@ pub trait Trial {
     fn run(&mut self, rate_pps: f64) -> Result<Outcome, Self::Error>;
 }
 
-/// What to search.
+/// Settings of a search.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Settings {
     /// The lowest rate to try, in frames a second.
     pub lowest_pps: f64,
     /// The highest rate to try.
     pub highest_pps: f64,
-    /// The search ends when the rates with and without loss are this share apart.
+    /// The search ends when the rates with and without loss differ by this share.
     pub resolution: f64,
-    /// Share of frames whose loss a rate may have and still pass; zero in RFC 2544.
+    /// Largest loss with which a rate passes, as a share of the frames; zero in RFC 2544.
     pub tolerated_loss: f64,
-    /// Trials that a rate must pass: a second guards against a lucky first.
+    /// Trials that a rate must pass. The first may pass by chance.
     pub confirmations: u32,
 }
 
@@ -103,11 +104,11 @@ pub struct Step {
     pub outcome: Outcome,
     /// Share lost.
     pub loss: f64,
-    /// Whether the generator kept the rate and no more than the tolerated share was lost.
+    /// Whether the generator achieved the rate and the router lost no more than the tolerated share.
     pub passed: bool,
 }
 
-/// What a search found.
+/// The result of a search.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Found {
     /// The highest rate that passed, in frames a second; `None` if no rate did.
@@ -120,7 +121,7 @@ pub struct Found {
     pub steps: Vec<Step>,
 }
 
-/// Searches. Before each trial `may_continue` decides whether to go on.
+/// Searches the highest rate without loss. Before each trial, `may_continue` decides whether to go on.
 ///
 /// # Errors
 /// The first error of a trial.
@@ -137,16 +138,16 @@ pub fn throughput<T: Trial>(
     };
     let mut rate_pps = settings.highest_pps;
     while may_continue() {
-        let (passed, generated) = offer(settings, trial, rate_pps, &mut found.steps)?;
-        if passed {
-            found.throughput_pps = Some(rate_pps);
-        } else {
-            found.failed_pps = Some(rate_pps);
-            found.generator_limited = !generated;
+        match offer(settings, trial, rate_pps, &mut found.steps)? {
+            RateResult::Passed => found.throughput_pps = Some(rate_pps),
+            failure => {
+                found.failed_pps = Some(rate_pps);
+                found.generator_limited = failure == RateResult::GeneratorLimited;
+            }
         }
         rate_pps = match (found.throughput_pps, found.failed_pps) {
             (Some(_), None) => break,
-            // In ratios, because the rates may differ a thousandfold.
+            // The geometric mean, because the rates may differ by a factor of a thousand.
             (Some(good), Some(bad)) if bad / good > 1.0 + settings.resolution => {
                 (good * bad).sqrt()
             }
@@ -161,28 +162,40 @@ pub fn throughput<T: Trial>(
     Ok(found)
 }
 
-/// Offers a rate until it fails or has passed often enough. Returns whether it passed, and whether
-/// the router rather than the generator decided that.
+/// Why a rate passed or failed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum RateResult {
+    Passed,
+    /// The router lost frames.
+    Lost,
+    /// The generator did not achieve the rate.
+    GeneratorLimited,
+}
+
+/// Offers a rate until it fails or has passed often enough.
 fn offer<T: Trial>(
     settings: &Settings,
     trial: &mut T,
     rate_pps: f64,
     steps: &mut Vec<Step>,
-) -> Result<(bool, bool), T::Error> {
+) -> Result<RateResult, T::Error> {
     for _ in 0..settings.confirmations.max(1) {
         let outcome = trial.run(rate_pps)?;
         let step = settings.step(rate_pps, outcome);
         steps.push(step);
         if !step.passed {
-            // The router caused the loss, however slow the generator was.
-            let has_loss = step.loss > settings.tolerated_loss;
-            return Ok((false, has_loss || outcome.kept_rate()));
+            // Loss counts first: a generator that is too slow does not cause it.
+            return Ok(if step.loss > settings.tolerated_loss {
+                RateResult::Lost
+            } else {
+                RateResult::GeneratorLimited
+            });
         }
     }
-    Ok((true, true))
+    Ok(RateResult::Passed)
 }
 
-/// The loss at each of some rates; a rate passes as in a search.
+/// Measures the loss at each rate, with one trial. A rate passes under the rules of a search.
 ///
 /// # Errors
 /// The first error of a trial.
@@ -211,7 +224,7 @@ impl Settings {
             rate_pps,
             outcome,
             loss,
-            passed: outcome.kept_rate() && loss <= self.tolerated_loss,
+            passed: outcome.achieved_rate() && loss <= self.tolerated_loss,
         }
     }
 
@@ -243,12 +256,12 @@ impl Settings {
     }
 }
 
-/// A device with a known limit: it forwards frames at a rate, and queues some more.
+/// A device with a known limit: it forwards frames at a rate, and has a queue.
 #[derive(Clone, Copy, Debug)]
 pub struct KnownDropper {
     /// Frames a second that it forwards.
     pub capacity_pps: f64,
-    /// Most frames that wait.
+    /// Most frames in the queue.
     pub queue_frames: f64,
     /// The highest rate of the generator before it.
     pub generator_pps: f64,
@@ -257,8 +270,8 @@ pub struct KnownDropper {
 }
 
 impl KnownDropper {
-    /// The highest rate without loss in a trial of this length: the queue must have room for what
-    /// exceeds the capacity.
+    /// The highest rate without loss in a trial of this length. The queue must have room for the
+    /// frames beyond the capacity.
     #[must_use]
     pub fn throughput_pps(&self) -> f64 {
         self.capacity_pps + self.queue_frames / self.duration_s
@@ -350,7 +363,7 @@ mod tests {
         };
         let found = search(&mut trial);
         assert!(found.generator_limited);
-        // The generator counts as keeping a rate when 99 % of the frames go out.
+        // The generator achieves a rate if it sends 99 % of the frames.
         assert!((290_000.0..305_000.0).contains(&found.throughput_pps.unwrap()));
     }
 
@@ -362,12 +375,12 @@ mod tests {
         };
         let found = search(&mut trial);
         assert_eq!(found.throughput_pps, None);
-        assert!(found.steps.iter().all(|step| !step.outcome.kept_rate()));
+        assert!(found.steps.iter().all(|step| !step.outcome.achieved_rate()));
         assert!(!found.generator_limited);
     }
 
     #[test]
-    fn a_generator_that_is_too_fast_or_too_slow_does_not_keep_the_rate() {
+    fn a_generator_that_is_too_fast_or_too_slow_does_not_achieve_the_rate() {
         let outcome = |duration_s| Outcome {
             planned: 100,
             sent: 100,
@@ -377,8 +390,8 @@ mod tests {
             planned_s: 1.0,
             duration_s,
         };
-        assert!(outcome(1.005).kept_rate());
-        assert!(!outcome(0.1).kept_rate() && !outcome(1.1).kept_rate());
+        assert!(outcome(1.005).achieved_rate());
+        assert!(!outcome(0.1).achieved_rate() && !outcome(1.1).achieved_rate());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Frames of a generator, and how a receiver recognizes them on the wire.
+//! Frames of a generator, with the mark by which a receiver recognizes them.
 
 use crate::error::RouterError;
 use crate::frame::{CHECK_SEQUENCE_BYTES, ETHERNET_BYTES, IPV4_BYTES, UDP_BYTES, UdpFrame};
@@ -36,7 +36,7 @@ impl Stream {
     /// The size is out of range.
     pub fn frame(&self) -> Result<Vec<u8>, RouterError> {
         let wrong = || RouterError::Setting {
-            name: "frame-bytes",
+            name: "frame-size",
             value: self.frame_bytes.to_string(),
             expected: "64 to 1518 bytes with the check sequence",
         };
@@ -44,8 +44,7 @@ impl Stream {
             return Err(wrong());
         }
         let mut payload = vec![0; self.frame_bytes - CHECK_SEQUENCE_BYTES - MARK_AT];
-        payload[..4].copy_from_slice(&MARK);
-        payload[4..8].copy_from_slice(&self.number.to_be_bytes());
+        payload[..8].copy_from_slice(&self.mark());
         self.headers.build(&payload).ok_or_else(wrong)
     }
 

@@ -20,7 +20,7 @@ const IDLE_LIMIT: Duration = Duration::from_millis(200);
 const READ_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Trials with a generator and a receiver.
-pub struct Wire<'a> {
+pub struct TrafficTrial<'a> {
     /// Sends the frames.
     pub generator: &'a mut Generator,
     /// Counts them.
@@ -31,7 +31,7 @@ pub struct Wire<'a> {
     pub stop: &'a AtomicBool,
 }
 
-impl Trial for Wire<'_> {
+impl Trial for TrafficTrial<'_> {
     type Error = RouterError;
 
     fn run(&mut self, rate_pps: f64) -> Result<Outcome, RouterError> {

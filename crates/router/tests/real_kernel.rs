@@ -14,7 +14,7 @@ use perpacket_router::plane;
 use perpacket_router::probe::{Port, Probe};
 use perpacket_router::receiver::{self, Receiver};
 use perpacket_router::search::{Outcome, Trial};
-use perpacket_router::trial::Wire;
+use perpacket_router::trial::TrafficTrial;
 use perpacket_router::{RouterError, Stream};
 
 /// Three hosts around a router, each in its own namespace. Dropping it removes them.
@@ -157,7 +157,7 @@ impl Laboratory {
         rate_pps: f64,
     ) -> Result<Outcome, RouterError> {
         let stream = self.stream();
-        Wire {
+        TrafficTrial {
             generator: &mut Generator::open(&self.host_interface(0), &stream, sending)?,
             receiver: &mut Receiver::open(&self.host_interface(1), &stream, counting)?,
             duration: Duration::from_millis(200),

@@ -92,6 +92,30 @@ fn queue(criterion: &mut Criterion) {
     group.finish();
 }
 
+/// A fixed loop that depends on the machine alone: a chain of multiplications and of loads from a table
+/// of 32 KiB. Packets a second over steps a second compares versions on different machines, and on
+/// different days of one machine.
+fn reference(criterion: &mut Criterion) {
+    const STEPS: u64 = 1_000_000;
+    let table: Vec<u64> = (0..4096_u64)
+        .map(|index| index.wrapping_mul(0x9E37_79B9_7F4A_7C15))
+        .collect();
+    let mut group = criterion.benchmark_group("reference");
+    group.throughput(Throughput::Elements(STEPS));
+    group.bench_function("loop", |bencher| {
+        bencher.iter(|| {
+            let mut value = 1_u64;
+            for _ in 0..STEPS {
+                value = value
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(table[(value >> 52) as usize]);
+            }
+            black_box(value)
+        });
+    });
+    group.finish();
+}
+
 fn packets(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("packets");
     group.sample_size(10);
@@ -119,5 +143,5 @@ fn packets(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, queue, packets);
+criterion_group!(benches, reference, queue, packets);
 criterion_main!(benches);

@@ -1,6 +1,6 @@
 //! Runs configurations without Python: `cargo run --release --example simulate -- W-0-N-N-FCFS-400
 //! seed=2 nic.lowat=128 bulk workload.connections=512`. Prints one JSON result a line, and behind it
-//! the timeline if the run has `timeline=true`.
+//! the explanation if the run has `explain=true` and the timeline if it has `timeline=true`.
 
 use std::time::Instant;
 
@@ -21,14 +21,19 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             Some(index) => overrides.remove(index).1.parse()?,
             None => 1,
         };
+        let explain = overrides.iter().position(|(name, _)| name == "explain");
+        let explains = explain.is_some_and(|index| overrides.remove(index).1 == "true");
         let timeline = overrides.iter().position(|(name, _)| name == "timeline");
         let wants_timeline = timeline.is_some_and(|index| overrides.remove(index).1 == "true");
         let simulation = Simulation::new(&configuration, &overrides, None)?;
         let started = Instant::now();
-        let (outcome, timeline) = simulation.run(seed, wants_timeline, &Progress::default())?;
+        let simulated = simulation.run(seed, wants_timeline, &Progress::default())?;
         let wall_s = started.elapsed().as_secs_f64();
-        println!("{}", serde_json::to_string(&outcome)?);
-        if let Some(timeline) = timeline {
+        println!("{}", serde_json::to_string(&simulated.outcome)?);
+        if explains {
+            println!("{}", serde_json::to_string(&simulated.explanation)?);
+        }
+        if let Some(timeline) = simulated.timeline {
             println!("{}", serde_json::to_string(&timeline)?);
         }
         eprintln!(

@@ -1,8 +1,8 @@
 //! The clients: they need no time to compute, and each slot has one connection after another.
 //!
 //! A slot sends its session's requests one by one, and thinks before each. A client with a reading
-//! rate reads at most one segment ahead of that rate, so that a response takes its size over the
-//! rate, as with SPECweb99's clients.
+//! rate reads a segment, then waits until the bytes read over the time since its request are at the
+//! rate, as SPECweb99's clients do. So small responses are not delayed.
 
 use perpacket_workload::{PlannedRequest, SessionSource, Sessions};
 use rand_core::RngCore;
@@ -29,6 +29,8 @@ struct Slot {
     read_bytes: u32,
     /// An event is scheduled that reads more.
     reads_later: bool,
+    /// It has closed its connection and waits for the server to do so.
+    is_closing: bool,
 }
 
 /// The client's end of a connection.
@@ -51,6 +53,10 @@ pub struct Clients {
     think_mean_ps: f64,
     /// 0 for no limit.
     read_rate_bps: u64,
+    /// Most that one read returns; no wait follows the last read of a response.
+    read_chunk_bytes: u32,
+    /// The next connection waits for the end of the last.
+    waits_for_fin: bool,
     request_bytes: u32,
     header_bytes: u32,
     /// Bytes of a file that the server enqueues at a time.
@@ -76,6 +82,8 @@ impl Clients {
             tcp: settings.tcp,
             think_mean_ps: Span::from_ms(settings.client.think_time_ms).0 as f64,
             read_rate_bps: settings.client.read_rate_bps,
+            read_chunk_bytes: settings.client.read_chunk_bytes,
+            waits_for_fin: settings.client.waits_for_fin,
             request_bytes: settings.server.request_bytes,
             header_bytes: settings.server.header_bytes,
             enqueue_bytes: settings.server.sendfile_enqueue_bytes,
@@ -159,7 +167,11 @@ impl Clients {
         } else {
             self.ends[id].end.tcp.close();
             self.transmit(id, context);
-            self.open(slot, context);
+            if self.waits_for_fin {
+                self.slots[slot.0 as usize].is_closing = true;
+            } else {
+                self.open(slot, context);
+            }
         }
     }
 
@@ -242,10 +254,18 @@ impl Clients {
             self.transmit(id, context);
             self.request(id, context);
         }
+        let slot = self.ends[id].slot;
+        let client = &mut self.slots[slot.0 as usize];
+        if reaction.peer_finished
+            && client.connection == Some(id)
+            && std::mem::take(&mut client.is_closing)
+        {
+            client.connection = None;
+            context.after(Span::ZERO, Event::ClientReady(slot));
+        }
         if reaction.received_bytes == 0 {
             return;
         }
-        let slot = self.ends[id].slot;
         let client = &mut self.slots[slot.0 as usize];
         let content_before = client.received_bytes.saturating_sub(self.header_bytes);
         client.received_bytes += reaction.received_bytes;
@@ -254,7 +274,8 @@ impl Clients {
         self.read_allowed(id, context.now);
         let client = &self.slots[slot.0 as usize];
         if client.received_bytes >= client.response_bytes {
-            let done = client.issued + self.paced(client.response_bytes);
+            let paced_bytes = client.response_bytes.saturating_sub(self.read_chunk_bytes);
+            let done = client.issued + self.paced(paced_bytes);
             self.response_received(slot, done.max(context.now), context);
         }
     }
@@ -276,7 +297,8 @@ impl Clients {
         } else {
             let elapsed_ns = u128::from(now.since(client.issued).as_ns());
             let bits = elapsed_ns * u128::from(self.read_rate_bps) / 1_000_000_000;
-            self.tcp.mss_bytes.saturating_add((bits / 8) as u32)
+            let chunk = self.read_chunk_bytes.max(self.tcp.mss_bytes);
+            chunk.saturating_add((bits / 8) as u32)
         };
         let bytes = client
             .received_bytes

@@ -63,6 +63,8 @@ pub enum Event {
     Commanded(Command),
     /// The NIC's processor has finished a task.
     NicDone,
+    /// The NIC has moved a host packet to or from the host's memory.
+    NicMoved,
     /// The NIC's message about a connection reaches the host.
     MessageAtHost(ConnectionId),
     /// The NIC's new soft limit reaches the driver.
@@ -96,6 +98,7 @@ impl Work for Event {
             // A client's connection cannot end while its client has more to do.
             Self::ClientReady(_)
             | Self::NicDone
+            | Self::NicMoved
             | Self::SoftLimitAtHost(_)
             | Self::HostDone
             | Self::BulkDue

@@ -53,6 +53,7 @@ impl Engine {
             Event::Posted(frame) => nic.post(frame, host, context),
             Event::Commanded(command) => nic.command(command, host, context),
             Event::NicDone => nic.task_done(host, context),
+            Event::NicMoved => nic.moved(host, context),
             Event::HostDone => host.job_done(context),
             Event::MessageAtHost(id) => host.message_arrived(id, context),
             Event::SoftLimitAtHost(limit) => host.soft_limit_arrived(limit, context),

@@ -18,8 +18,10 @@ mod context;
 mod engine;
 mod error;
 pub mod event_queue;
+mod explanation;
 mod host;
 mod measure;
+mod named;
 mod nic;
 mod outcome;
 pub mod parameters;
@@ -32,8 +34,9 @@ mod wire;
 mod workload;
 
 pub use error::ConfigurationError;
+pub use explanation::{Explanation, NicWork, OperationCost, QueueWait};
 pub use outcome::{
     Delays, HostCycles, LayerPerPacket, Messages, OnNic, Outcome, SCHEMA, Statistics,
 };
-pub use simulation::{Interrupted, Progress, RunError, Simulation};
+pub use simulation::{Interrupted, Progress, RunError, Simulated, Simulation};
 pub use timeline::Timeline;

@@ -2,9 +2,11 @@
 //! covers the whole run.
 
 use hdrhistogram::Histogram;
-use perpacket_cost::PerLayer;
 
-use crate::host::cpu::LayerCost;
+use crate::host::cpu::{Cost, Costs};
+use crate::host::footprint::Operation;
+use crate::named::named;
+use crate::nic::work::WorkCounts;
 use crate::time::{Span, Time};
 
 /// Frames of one direction.
@@ -22,12 +24,36 @@ pub struct Frames {
     pub to_client: Balance,
 }
 
+named! {
+    /// A queue in front of a processor.
+    pub enum Queue {
+        NicReceive = "nic: received frames",
+        NicSecond = "nic: frames of its connections (host first)",
+        NicSend = "nic: frames that the host sends",
+        NicTransmit = "nic: the same, until their second pass",
+        NicCommands = "nic: commands of the host",
+        NicTimers = "nic: timers",
+        HostKernel = "host: kernel jobs",
+        HostUser = "host: jobs of the server",
+    }
+}
+
+/// The jobs that have left a queue, and the time that they waited there.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wait {
+    pub jobs: u64,
+    pub sum: Span,
+    pub longest: Span,
+}
+
 /// The counters.
 pub struct Measure {
     pub frames: Frames,
     pub since: Time,
     /// Host costs when the window began.
-    pub costs_before: PerLayer<LayerCost>,
+    pub costs_before: Costs,
+    /// The NIC's work when the window began.
+    pub nic_work_before: WorkCounts,
     pub packets: u64,
     pub nic_packets: u64,
     pub responses: u64,
@@ -44,6 +70,7 @@ pub struct Measure {
     /// Integral of connections on the NIC over time, and its last point.
     on_nic_ps: u128,
     on_nic_last: (Time, u32),
+    waits: [Wait; Queue::ALL.len()],
     send_delay_ns: Histogram<u64>,
     receive_delay_ns: Histogram<u64>,
     response_ns: Histogram<u64>,
@@ -80,7 +107,9 @@ impl Measure {
         Self {
             frames: Frames::default(),
             since: Time::ZERO,
-            costs_before: PerLayer::default(),
+            costs_before: [Cost::default(); Operation::ALL.len()],
+            nic_work_before: WorkCounts::default(),
+            waits: [Wait::default(); Queue::ALL.len()],
             packets: 0,
             nic_packets: 0,
             responses: 0,
@@ -102,14 +131,29 @@ impl Measure {
     }
 
     /// The warm-up has ended: all counters but the frames' balance start again at 0.
-    pub fn begin_window(&mut self, now: Time, costs: &PerLayer<LayerCost>) {
+    pub fn begin_window(&mut self, now: Time, costs: &Costs, nic_work: &WorkCounts) {
         *self = Self {
             frames: self.frames,
             since: now,
             costs_before: *costs,
+            nic_work_before: *nic_work,
             on_nic_last: (now, self.on_nic_last.1),
             ..Self::new()
         };
+    }
+
+    /// A job that waited in `queue` begins.
+    #[inline]
+    pub fn waited(&mut self, queue: Queue, span: Span) {
+        let wait = &mut self.waits[queue as usize];
+        wait.jobs += 1;
+        wait.sum += span;
+        wait.longest = wait.longest.max(span);
+    }
+
+    /// What waited in `queue`.
+    pub const fn wait(&self, queue: Queue) -> Wait {
+        self.waits[queue as usize]
     }
 
     /// A frame has reached the NIC or left it for the wire.

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 
 use crate::context::Event;
 use crate::engine::Engine;
-use crate::host::cpu::LayerCost;
+use crate::host::cpu::Cost;
+use crate::host::footprint::Operation;
 use crate::measure::Summary;
 
 /// Version of this format.
@@ -85,6 +86,8 @@ pub struct LayerPerPacket {
     pub instructions_per_packet: f64,
     pub l1d_misses_per_packet: f64,
     pub l2_misses_per_packet: f64,
+    pub fetch_misses_per_packet: f64,
+    pub tlb_misses_per_packet: f64,
 }
 
 /// Delays by direction.
@@ -198,8 +201,21 @@ const LAYERS: [Layer; 8] = [
 ];
 
 /// What a layer has cost in the window.
-fn cost_of(engine: &Engine, layer: Layer) -> LayerCost {
-    engine.host.cpu().costs()[layer].since(&engine.context.measure.costs_before[layer])
+fn cost_of(engine: &Engine, layer: Layer) -> Cost {
+    let cpu = engine.host.cpu();
+    let mut sum = Cost::default();
+    for &operation in Operation::ALL {
+        if cpu.layer(operation) == layer {
+            sum.add(&operation_cost(engine, operation));
+        }
+    }
+    sum
+}
+
+/// What an operation has cost in the window.
+pub fn operation_cost(engine: &Engine, operation: Operation) -> Cost {
+    let index = operation as usize;
+    engine.host.cpu().costs()[index].since(&engine.context.measure.costs_before[index])
 }
 
 fn host_cycles(engine: &Engine, window_s: f64) -> HostCycles {
@@ -233,6 +249,8 @@ fn layers(engine: &Engine) -> BTreeMap<&'static str, LayerPerPacket> {
                 instructions_per_packet: cost.instructions as f64 / packets,
                 l1d_misses_per_packet: cost.l1d_misses as f64 / packets,
                 l2_misses_per_packet: cost.l2_misses as f64 / packets,
+                fetch_misses_per_packet: cost.fetch_misses as f64 / packets,
+                tlb_misses_per_packet: cost.tlb_misses as f64 / packets,
             };
             (layer.name(), per_packet)
         })

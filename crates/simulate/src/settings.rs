@@ -1,6 +1,6 @@
 //! A run's parameters as typed values, checked once.
 
-use perpacket_memory::{CacheParameters, DramParameters, HierarchyParameters, Policy};
+use perpacket_memory::{CacheParameters, CacheSize, DramParameters, HierarchyParameters, Policy};
 use serde::Deserialize;
 
 use crate::error::ConfigurationError;
@@ -20,10 +20,22 @@ pub struct Machine {
     policy: Policy,
     next_line_prefetch: bool,
     pub(crate) device_access_cycles: u32,
+    pub(crate) code_bytes_per_instruction: f64,
+    pub(crate) l1i: CacheSize,
+    pub(crate) tlb: Translation,
     l1d: CacheParameters,
     l2: CacheParameters,
     dram: DramParameters,
     pub(crate) network: MachineNetwork,
+}
+
+/// The translation look-aside buffer for data; without entries, translation is free.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Translation {
+    pub entries: u32,
+    pub ways: u32,
+    pub walk_cycles: u32,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -91,6 +103,8 @@ pub(crate) struct Nic {
     pub host_first: bool,
     pub load_control: bool,
     pub active_restore: bool,
+    pub is_staged: bool,
+    pub dma_ns: u32,
     pub receive_ring_packets: u32,
     pub send_ring_packets: u32,
     pub queue_packets: u32,
@@ -107,10 +121,8 @@ pub(crate) struct Nic {
 #[serde(deny_unknown_fields)]
 pub(crate) struct NicInstructions {
     pub lookup: u32,
-    pub host_receive: u32,
-    pub host_send: u32,
-    pub tcp_receive: u32,
-    pub tcp_send: u32,
+    pub host_pass: u32,
+    pub tcp_packet: u32,
     pub command: u32,
     pub message: u32,
     pub message_merge: u32,
@@ -183,6 +195,8 @@ pub(crate) struct Server {
 pub(crate) struct Client {
     pub think_time_ms: f64,
     pub read_rate_bps: u64,
+    pub read_chunk_bytes: u32,
+    pub waits_for_fin: bool,
     pub start_spread_ms: f64,
 }
 
@@ -292,6 +306,12 @@ impl Settings {
                 self.network.added_latency_ms,
                 0.0,
                 60_000.0,
+            ),
+            (
+                "machine.code_bytes_per_instruction",
+                machine.code_bytes_per_instruction,
+                0.0,
+                64.0,
             ),
             ("tcp.minimum_rto_ms", tcp.minimum_rto_ms, 0.01, HOUR_MS),
             ("tcp.maximum_rto_ms", tcp.maximum_rto_ms, 0.01, HOUR_MS),

@@ -10,6 +10,7 @@ use crate::clients::Clients;
 use crate::context::{Context, Event};
 use crate::engine::Engine;
 use crate::error::ConfigurationError;
+use crate::explanation::Explanation;
 use crate::host::cpu::{self, Cpu, Population};
 use crate::host::{Application, BulkSender, Host, Kernel, WebServer, footprint};
 use crate::nic::Nic;
@@ -45,6 +46,17 @@ impl Progress {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the simulation was interrupted")]
 pub struct Interrupted;
+
+/// What a run leaves behind.
+#[derive(Clone, Debug)]
+pub struct Simulated {
+    /// The result.
+    pub outcome: Outcome,
+    /// Where the cycles and instructions went, and what waited.
+    pub explanation: Explanation,
+    /// The samples, if they were asked for.
+    pub timeline: Option<Timeline>,
+}
 
 /// A configuration, checked and ready to run.
 #[derive(Clone, Debug)]
@@ -150,7 +162,7 @@ impl Simulation {
         seed: u64,
         timeline: bool,
         progress: &Progress,
-    ) -> Result<(Outcome, Option<Timeline>), RunError> {
+    ) -> Result<Simulated, RunError> {
         let mut engine = self.engine(seed)?;
         if timeline {
             let interval = Span::from_us(u64::from(self.settings.run.timeline_interval_us));
@@ -162,10 +174,13 @@ impl Simulation {
         let warmup = self.settings.run.warmup_packets;
         let mut events = run_until(&mut engine, warmup, 0, progress)?;
         let Context { measure, now, .. } = &mut engine.context;
-        measure.begin_window(*now, engine.host.cpu().costs());
+        measure.begin_window(*now, engine.host.cpu().costs(), engine.nic.work());
         events += run_until(&mut engine, self.settings.run.packets, warmup, progress)?;
-        let outcome = Outcome::new(&engine, &self.configuration, seed, events);
-        Ok((outcome, engine.timeline))
+        Ok(Simulated {
+            outcome: Outcome::new(&engine, &self.configuration, seed, events),
+            explanation: Explanation::new(&engine),
+            timeline: engine.timeline,
+        })
     }
 
     fn engine(&self, seed: u64) -> Result<Engine, ConfigurationError> {

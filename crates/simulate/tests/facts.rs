@@ -10,7 +10,10 @@ fn run(configuration: &str, overrides: &[(&str, &str)], seed: u64) -> Outcome {
         .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
         .collect();
     let simulation = Simulation::new(configuration, &overrides, None).unwrap();
-    simulation.run(seed, false, &Progress::default()).unwrap().0
+    simulation
+        .run(seed, false, &Progress::default())
+        .unwrap()
+        .outcome
 }
 
 fn requests(configuration: &str) -> f64 {
@@ -278,4 +281,37 @@ fn transfers_complete_whatever_is_dropped() {
     assert!(outcome.drops > 1_000, "{}", outcome.drops);
     assert!(outcome.retransmissions > 0 && outcome.timeouts > 0);
     assert!(outcome.requests_per_s.unwrap() > 0.0 && outcome.conserved);
+}
+
+/// The explanation is the same run seen by operation: its sums are those of the result.
+#[test]
+fn an_explanation_adds_up_to_the_result() {
+    let overrides = [("run.warmup_packets", "20000"), ("run.packets", "60000")]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let simulation = Simulation::new("W-1024-P-N-FCFS-400", &overrides, None).unwrap();
+    let simulated = simulation.run(1, false, &Progress::default()).unwrap();
+    let (outcome, explanation) = (simulated.outcome, simulated.explanation);
+    let units = explanation.units as f64;
+    let equal = |sum: f64, expected: f64, what: &str| {
+        assert!(
+            (sum / expected - 1.0).abs() < 1e-3,
+            "{what}: {sum}, not {expected}"
+        );
+    };
+    let cycles: f64 = explanation.host.iter().map(|cost| cost.cycles).sum();
+    let busy = (outcome.host_cycles.user + outcome.host_cycles.kernel) as f64;
+    equal(cycles * units, busy, "host cycles");
+    let instructions: f64 = explanation.nic.iter().map(|work| work.instructions).sum();
+    let nic_s = (1.0 - outcome.nic_idle) * outcome.simulated_s;
+    equal(instructions * units, nic_s * 400e6, "NIC instructions");
+    // Little's law: jobs a second times their mean wait.
+    for queue in &explanation.queues {
+        let rate = queue.jobs * units / outcome.simulated_s;
+        equal(rate * queue.mean_us * 1e-6, queue.mean_length, queue.queue);
+    }
+    let received = explanation
+        .queues
+        .iter()
+        .find(|queue| queue.queue.contains("received"));
+    assert!(received.unwrap().mean_us > 0.0);
 }

@@ -8,6 +8,7 @@
     profile.py      a profile with its call chains
     links.py        the interfaces of a network namespace
     servers.py      the server behind a process, and its options
+    listening.py    the address at which a server listens
     bounds.py       the share of processor time that a change can remove
     of_run.py       advice on the points of a measured run
     glance.py       the change most worth trying, beside or after another verb
@@ -15,8 +16,14 @@
     place.py        a network namespace and an interface in it
     settings/       what can be read and written: a file for each kind of setting
     journal.py      what a trial changes, stored before it is changed
+    crashed.py      what a killed trial left, for `perpacket doctor`
     guardian.py     the process that undoes a trial whose own process has ended
     trial.py        changes measured in interleaved windows and undone
+    windows.py      the order of windows, and the measurement of one
+    effect.py       the effect of a change, from its windows
+    twin.py         a second server with one option changed
+    added.py        known costs that a trial adds at a layer
+    slope.py        the worth of a nanosecond at a layer
 
 Advice changes nothing. Nothing here prints: `show/` renders and `cli/` prints.
 """

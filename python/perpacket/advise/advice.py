@@ -68,6 +68,8 @@ class Report:
     window_s: float
     samples: int
     notes: tuple[str, ...]
+    path_share: float = 1.0
+    """The share of the samples on the packet's path; shares of processor time are of these."""
 
     @property
     def first(self) -> Advice | None:
@@ -97,6 +99,7 @@ def advise(seen: Observation, changes: Mapping[str, Change] | None = None) -> Re
         seen.profile.window_s,
         samples if isinstance(samples, int) else 0,
         tuple(map(str, limits)) if isinstance(limits, list) else (),
+        seen.profile.path_share,
     )
 
 
@@ -191,5 +194,5 @@ def _command(change: Change, value: str, facts: Facts, interface: str) -> str:
     if " " in words:
         words = f"'{words}'"
     place = f" --interface {interface}" if interface else ""
-    load = " --url URL" if change.server else ""
+    load = f" --url {facts.seen.url or 'URL'}" if change.server else ""
     return f"perpacket trial {words}{place}{pid}{load}"

@@ -31,7 +31,7 @@ class Bound:
     """What a change can give at most."""
 
     share: Interval
-    """The fraction of busy processor time that it can remove."""
+    """The fraction of the processor time of the packet's path that it can remove."""
     gain: Interval
     """The throughput that this gives where the processor limits, as a fraction."""
 

@@ -8,6 +8,10 @@ block: so far apart are windows without any change. A change is claimed only if 
 excludes 1 and it is larger than the floor. The floor compares single windows and the effect pairs
 of windows, so the floor is about 1.4 times the half-width of the effect. Without a difference about
 one trial in a hundred makes a claim.
+
+The cost is the processor time of the layers of the packet's path. Other programs come and go, and
+their time would hide a small effect. A command of the user may start a program, so there the cost
+is the time of all programs.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from perpacket.advise.profile import OFF_PATH
 from perpacket.analysis.statistics import Interval, StatisticsError, mean
 
 BEFORE, CHANGED = 0, 1
@@ -29,6 +34,12 @@ GOAL = 0.02
 """The change whose price in windows is reported."""
 
 KIB = 1024
+
+NOT_PASSED = (OFF_PATH, "idle")
+"""Layers that no packet passes."""
+
+PATH, ALL = "path", "all"
+"""The processor time that is a cost: of the packet's path, or of all programs."""
 
 
 class Verdict(StrEnum):
@@ -59,6 +70,11 @@ class Window:
     latency_us: Mapping[str, float] = field(default_factory=dict)
     """Quantiles of the time to a response, if the trial's own load measured it."""
 
+    @property
+    def path_s(self) -> float:
+        """Busy processor time of the layers of the packet's path."""
+        return math.fsum(s for layer, s in self.layers.items() if layer not in NOT_PASSED)
+
 
 Ratio = Callable[[Window], tuple[float, float] | None]
 """Numerator and denominator of a quantity in a window; None if the window lacks it."""
@@ -74,6 +90,8 @@ class Quantity:
     ratio: Ratio
     is_cost: bool = False
     """Whether a smaller value is cheaper."""
+    counted: str = ""
+    """Of processor time: `path` or `all`."""
 
     def over(self, windows: Sequence[Window]) -> float | None:
         """The ratio of the sums over windows; None if one lacks it."""
@@ -112,6 +130,11 @@ class Effects:
     blocks: int
 
     @property
+    def counted(self) -> str:
+        """The processor time that the cost is: `path` or `all`."""
+        return self.cost.quantity.counted
+
+    @property
     def verdict(self) -> Verdict:
         """Of the processor time a unit of work."""
         return self.cost.verdict or Verdict.NOT_DISTINGUISHABLE
@@ -131,13 +154,24 @@ def unit_of(windows: Sequence[Window]) -> str:
     return "request" if all(window.requests for window in windows) else "KiB"
 
 
+def counted_in(windows: Sequence[Window], wanted: str) -> str:
+    """The processor time that can be counted: `path` needs the layers of every window."""
+    return wanted if all(window.path_s > 0 for window in windows) else ALL
+
+
 def units(window: Window, unit: str) -> float:
     """The work done in a window."""
     return (window.requests or 0.0) if unit == "request" else window.payload_bytes / KIB
 
 
-def quantities(unit: str) -> tuple[Quantity, ...]:
-    """The quantities of a trial; the first is the cost that the verdict is on."""
+def quantities(unit: str, counted: str = ALL) -> tuple[Quantity, ...]:
+    """The quantities of a trial; the first is the cost that the verdict is on.
+
+    `counted` is the processor time of that cost, `path` or `all`.
+    """
+
+    def seconds(window: Window) -> float:
+        return window.path_s if counted == PATH else window.cpu_s
 
     def per_unit(count: Callable[[Window], float]) -> Ratio:
         return lambda window: (count(window), units(window, unit))
@@ -150,15 +184,24 @@ def quantities(unit: str) -> tuple[Quantity, ...]:
             "cpu_us_per_unit",
             f"processor time a {unit}",
             "us",
-            per_unit(lambda window: 1e6 * window.cpu_s),
+            per_unit(lambda window: 1e6 * seconds(window)),
             is_cost=True,
+            counted=counted,
         ),
         Quantity(
             "cpu_ns_per_packet",
             "processor time a packet",
             "ns",
-            lambda window: (1e9 * window.cpu_s, window.packets),
+            lambda window: (1e9 * seconds(window), window.packets),
             is_cost=True,
+            counted=counted,
+        ),
+        Quantity(
+            "all_cpu_us_per_unit",
+            f"the same of all programs a {unit}",
+            "us",
+            per_unit(lambda window: 1e6 * window.cpu_s),
+            counted=ALL,
         ),
         Quantity(
             "packets_per_unit",
@@ -193,16 +236,20 @@ def layer_quantity(layer: str, unit: str) -> Quantity:
     return Quantity(f"layers.{layer}.cpu_us_per_unit", layer, "us", ratio, is_cost=True)
 
 
-def effects(windows: Sequence[Window], confidence: float = 0.95, side: int = CHANGED) -> Effects:
+def effects(
+    windows: Sequence[Window], confidence: float = 0.95, side: int = CHANGED, counted: str = PATH
+) -> Effects:
     """The effect of one side of a trial; raises `StatisticsError` without a whole block.
 
-    The intervals of the layers are corrected for the number of layers (Bonferroni).
+    The intervals of the layers are corrected for the number of layers (Bonferroni). Without layers
+    the time of all programs counts.
     """
     unit = unit_of(windows)
+    counted = counted_in(windows, counted)
     blocks = by_block(windows, side)
     if not blocks:
         raise StatisticsError("a trial needs a whole block of windows")
-    first, *rest = quantities(unit)
+    first, *rest = quantities(unit, counted)
     floor = floor_of(blocks, first, confidence)
     cost = effect(blocks, first, confidence, floor)
     others = [one for each in rest if (one := effect(blocks, each, confidence, floor))]

@@ -3,7 +3,8 @@
 A session owns the journal. It starts the guardian, a process of its own that undoes everything when
 the session's process ends, however it ends. If both are killed, `perpacket trial --undo` reads the
 journal. A journal lists for each setting the value before and the value of the trial. At any moment
-the setting has one of the two; any third value was set by somebody else, and is left alone.
+the setting has one of the two, or parts of both if it is written part by part; any other value was
+set by somebody else, and is left alone.
 """
 
 from __future__ import annotations
@@ -30,9 +31,6 @@ SCHEMA = 1
 
 READY, FINISHED = b"ready\n", b"finished\n"
 """Words between session and guardian: the guardian can undo; the session has undone everything."""
-
-READY_S = 20.0
-"""The guardian starts within this time, also on a busy machine."""
 
 BOOT = Path("/proc/sys/kernel/random/boot_id")
 
@@ -370,6 +368,21 @@ def undo_steps(
     return [results[number] for number in order]
 
 
+def is_between(present: str, before: str, changed: str) -> bool:
+    """Whether a setting of several parts has some of its values from before, the others changed.
+
+    A trial that is killed while it writes one part after the other leaves that.
+    """
+    parts = settings.parts(present)
+    if len(parts) == 1:
+        return False
+    sides = [settings.parts(value) for value in (before, changed)]
+    wide = [side * len(parts) if len(side) == 1 else side for side in sides]
+    if {len(side) for side in wide} != {len(parts)}:
+        return False
+    return all(part in pair for part, *pair in zip(parts, *wide, strict=True))
+
+
 def undo_step(step: Step, setting: Setting | None = None) -> Undone:
     """Restore one setting, unless somebody else changed it."""
     try:
@@ -379,7 +392,7 @@ def undo_step(step: Step, setting: Setting | None = None) -> Undone:
             present = setting.read()
             if present == step.before:
                 return Undone(step.title, Outcome.UNCHANGED)
-            if present != step.changed:
+            if present != step.changed and not is_between(present, step.before, step.changed):
                 return Undone(step.title, Outcome.CHANGED_BY_OTHERS, f"it is {present}")
         setting.write(step.before)
         if setting.is_readable and (found := setting.read()) != step.before:

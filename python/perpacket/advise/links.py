@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import closing
@@ -24,6 +25,8 @@ class Link:
     """`veth`, `bridge` and so on, `loopback`, or `hardware`."""
     tx_queues: int
     queueing: str
+    address: str = ""
+    """Its first IPv4 address."""
 
 
 def links(place: Place) -> Mapping[str, Link]:
@@ -36,12 +39,18 @@ def _links() -> dict[str, Link]:
 
     found: dict[str, Link] = {}
     with IPRoute() as route:
+        addresses: dict[int, str] = {}
+        for one in route.get_addr(family=socket.AF_INET):
+            addresses.setdefault(one.get("index"), str(one.get("local") or one.get("address")))
         for one in route.get_links():
             name = str(one.get("ifname"))
             kind = "loopback" if one.get("flags") & IFF_LOOPBACK else one.get(("linkinfo", "kind"))
             queues = int(one.get("num_tx_queues") or 1)
             queueing = str(one.get("qdisc") or "")
-            found[name] = Link(name, int(one.get("mtu")), kind or "hardware", queues, queueing)
+            address = addresses.get(one.get("index"), "")
+            found[name] = Link(
+                name, int(one.get("mtu")), kind or "hardware", queues, queueing, address
+            )
     return found
 
 

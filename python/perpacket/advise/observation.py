@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from perpacket.advise import links, profile, servers, settings
+from perpacket.advise import links, listening, profile, servers, settings
 from perpacket.advise.expression import NotReadable
 from perpacket.advise.links import Link
 from perpacket.advise.place import Place
@@ -55,6 +55,8 @@ class Observation:
     """Those that carried packets, from the busiest, or the one that was named."""
     workers: tuple[int, ...] = field(default=())
     """The server's process and its children."""
+    url: str = ""
+    """The URL at which the server listens; empty if it is not known."""
 
 
 def observe(duration_s: float, pid: int | None, interface: str, requests: str = "") -> Observation:
@@ -84,17 +86,21 @@ def around(
             allowed=f"there are {', '.join(found)}",
         )
     names = (interface,) if interface else busy_interfaces(taken, found)
+    server = None if pid is None else servers.find(pid)
+    workers = () if pid is None else (pid, *children(pid))
+    link = found.get(names[0]) if names else None
     return Observation(
         taken,
         place,
         found,
         setting_reader(place),
-        None if pid is None else servers.find(pid),
+        server,
         pid,
         before,
         after,
         names,
-        () if pid is None else (pid, *children(pid)),
+        workers,
+        "" if server is None else listening.url(server, workers, link, place.namespace is None),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,9 @@ from perpacket.measure import live
 
 FREQUENCY_HZ = 397
 """Samples a second and processor: four times the usual, as the profile is short."""
+
+OFF_PATH = "other"
+"""The layer that no packet passes: other programs, and kernel work of no layer."""
 
 IDLE = ("idle", "cpuidle_enter", "default_idle_call", "pv_native_safe_halt", "do_idle")
 """Functions in the call chain of a processor that does nothing."""
@@ -36,14 +40,14 @@ class Stack:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some of the busy samples of a profile."""
+    """Some of the samples on the packet's path."""
 
     samples: float
     of: int
 
     @property
     def share(self) -> float:
-        """The part as a fraction of busy processor time."""
+        """The part as a fraction of the path's processor time."""
         return self.samples / self.of if self.of else 0.0
 
 
@@ -78,6 +82,15 @@ class Profile:
         """Whether it is of the kernel's accounts, which need no right and have no layers."""
         return self.document.get("backend") == "accounts"
 
+    @property
+    def path_share(self) -> float:
+        """The share of busy samples in layers that packets pass; 1 without layers.
+
+        The others are in other programs, which come and go, and in kernel work of no layer.
+        """
+        row = self.table("layer_kinds").get(OFF_PATH)
+        return 1.0 - math.fsum(row.values()) if isinstance(row, Mapping) else 1.0
+
     def cells(self, layers: Iterable[str], kinds: Sequence[str] = ()) -> Part:
         """The samples of layers, of some kinds of work in them or of all kinds."""
         samples = round(self.number("samples"))
@@ -89,7 +102,7 @@ class Profile:
             row = cells.get(layer)
             if isinstance(row, Mapping):
                 share += sum(value for kind, value in row.items() if not kinds or kind in kinds)
-        return Part(share * samples, samples)
+        return Part(share * samples, round(self.path_share * samples))
 
     def part_of(self, bound: Bound) -> Part:
         """The samples that a bound of the catalogue names."""
@@ -114,7 +127,7 @@ class Profile:
             if (not process or stack.process == process)
             and (any(map(matches, stack.functions)) or (own_code and stack.is_own_code))
         )
-        return Part(found, sum(stack.samples for stack in busy))
+        return Part(found, round(self.path_share * sum(stack.samples for stack in busy)))
 
 
 NO_LAYERS = "the profile has no layers and call chains: perf is not permitted (`perpacket doctor`)"

@@ -246,22 +246,23 @@ def nginx_options(configuration: Sequence[Directive], cpus: int) -> dict[str, st
     found["multi-accept"] = _last(events, "multi_accept", "off")
     workers = _last(configuration, "worker_processes", "1")
     found["workers"] = str(cpus) if workers == "auto" else workers
-    listens = [one for one in _all(configuration) if one.name == "listen"]
+    listens = [one for one in flat(configuration) if one.name == "listen"]
     shared = [one for one in listens if "reuseport" not in one.arguments]
     found["reuseport"] = "on" if listens and not shared else "off"
     found["ssl"] = "on" if any("ssl" in one.arguments for one in listens) else "off"
     kernel_tls = any(
         one.name == "ssl_conf_command" and one.arguments[1:] == ("KTLS",)
-        for one in _all(configuration)
+        for one in flat(configuration)
     )
     found["ktls"] = "on" if kernel_tls else "off"
     return found
 
 
-def _all(directives: Sequence[Directive]) -> Iterator[Directive]:
+def flat(directives: Sequence[Directive]) -> Iterator[Directive]:
+    """The directives with those of their blocks."""
     for one in directives:
         yield one
-        yield from _all(one.block or ())
+        yield from flat(one.block or ())
 
 
 def _inner(directives: Sequence[Directive], name: str) -> tuple[Directive, ...]:

@@ -1,25 +1,19 @@
 """The worth of a nanosecond at a layer: a known cost is added, and throughput is measured.
 
-Nobody can make a layer of the kernel faster for a trial, but a cost can be added. Rules of nftables
-add it in `ip`. The slope of throughput against the added cost is measured in blocks of windows with
-different numbers of rules. Removing the layer is an extrapolation of that line.
+Nobody can make a layer of the kernel faster for a trial, but a cost can be added (`added.py`). The
+slope of throughput against the added cost is measured in blocks of windows with different amounts.
+Removing the layer is an extrapolation of that line.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from perpacket.advise.effect import Window, quantities, unit_of
-from perpacket.analysis.statistics import Interval, StatisticsError, mean
-from perpacket.errors import ConfigurationError
-
-LAYERS = ("ip",)
-"""The layers at which a cost can be added."""
-
-RULES = (100, 200)
-"""The added numbers of rules, beside none."""
+from perpacket.analysis.statistics import Interval, mean
+from perpacket.errors import RunFailed
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +22,13 @@ class Slope:
 
     layer: str
     rate_title: str
-    added_ns: Mapping[int, float]
-    """The measured cost of each number of rules, per packet."""
+    what: str
+    """The unit of an amount, after the number."""
+    amounts: tuple[int, ...]
+    ns_of_amount: Interval
+    """The cost of one unit of the amounts, per packet, as the profile measured it."""
     layer_ns: float
-    """The layer's cost a packet without rules."""
+    """The layer's cost a packet with nothing added."""
     rate_change_per_ns: Interval
     p99_change_per_ns: Interval | None
 
@@ -41,59 +38,83 @@ class Slope:
         return self.rate_change_per_ns.map(lambda worth: -worth * self.layer_ns)
 
 
-def check(layer: str) -> None:
-    """Raise `ConfigurationError` for a layer at which nothing can be added."""
-    if layer not in LAYERS:
-        raise ConfigurationError(
-            f"--slope {layer}: a known cost can be added in {', '.join(LAYERS)} alone",
-            parameter="--slope",
-            value=layer,
-        )
-
-
-def fit(layer: str, found: Sequence[Window], amounts: Sequence[int], confidence: float) -> Slope:
+def fit(
+    layer: str, what: str, found: Sequence[Window], amounts: Sequence[int], confidence: float
+) -> Slope:
     """The slope from windows whose `side` is an index into `amounts`, which begin with 0.
 
-    Each block gives one slope, by least squares through its windows. Raises `StatisticsError`
-    without whole blocks.
+    In each block, least squares through its windows give the layer's cost and the throughput for
+    one unit of the amounts. Raises `RunFailed` without two whole blocks, or if the profile does not
+    show that the layer cost more.
     """
-    unit = unit_of(found)
-    by_key = {one.key: one for one in quantities(unit)}
-    rate, late = by_key["units_per_s"], by_key["latency_us.p99"]
-    cost_ns = {
-        side: 1e9
-        * math.fsum(one.layers.get(layer, 0.0) for one in found if one.side == side)
-        / math.fsum(one.packets for one in found if one.side == side)
-        for side in range(len(amounts))
-    }
-    added = {side: cost_ns[side] - cost_ns[0] for side in cost_ns}
+    by_key = {one.key: one for one in quantities(unit_of(found))}
     blocks: dict[int, list[Window]] = {}
     for window in found:
         blocks.setdefault(window.block, []).append(window)
-    whole = [block for block in blocks.values() if {one.side for one in block} == set(cost_ns)]
+    sides = set(range(len(amounts)))
+    whole = [block for block in blocks.values() if {one.side for one in block} == sides]
     if len(whole) < 2:
-        raise StatisticsError("a slope needs two whole blocks of windows")
-    rates = [slope_of(block, added, lambda w: rate.over([w])) for block in whole]
-    lates = [slope_of(block, added, lambda w: late.over([w])) for block in whole]
+        raise RunFailed("a slope needs two whole blocks of windows", "let the trial run longer")
+
+    def slopes(value_of: Callable[[Window], float | None]) -> list[float] | None:
+        each = [slope_of([(amounts[w.side], value_of(w)) for w in block]) for block in whole]
+        return None if None in each else [one for one in each if one is not None]
+
+    costs = slopes(lambda window: cost_ns(layer, [window])) or []
+    ns_of_amount = mean(costs, confidence)
+    if ns_of_amount.low <= 0:
+        raise RunFailed(
+            f"{layer}: {amounts[-1]} {what} added "
+            f"{ns_of_amount.map(lambda ns: ns * amounts[-1]).text(0)} ns a packet by the profile: "
+            "the slope has no scale",
+            "use more or longer windows, or a load with packets through that layer",
+        )
+    rates = slopes(lambda window: logarithm(by_key["units_per_s"].over([window])))
+    lates = slopes(lambda window: logarithm(by_key["latency_us.p99"].over([window])))
+    if rates is None:
+        raise RunFailed("no work was counted in a window", "a slope needs traffic in every window")
     return Slope(
         layer,
-        rate.title,
-        {amounts[side]: added[side] for side in added},
-        cost_ns[0],
-        mean([one for one in rates if one is not None], confidence),
-        mean([one for one in lates if one is not None], confidence) if None not in lates else None,
+        by_key["units_per_s"].title,
+        what,
+        tuple(amounts[1:]),
+        ns_of_amount,
+        cost_ns(layer, [one for block in whole for one in block if one.side == 0]),
+        ratio_of_means(rates, costs, confidence),
+        None if lates is None else ratio_of_means(lates, costs, confidence),
     )
 
 
-def slope_of(block: Sequence[Window], added: Mapping[int, float], value_of: object) -> float | None:
-    """The slope of the logarithm of a value against the added cost; None if a window lacks it."""
-    assert callable(value_of)
-    points = [(added[one.side], value_of(one)) for one in block]
-    if any(value is None or value <= 0 for _, value in points):
+def cost_ns(layer: str, windows: Sequence[Window]) -> float:
+    """The layer's cost a packet."""
+    seconds = math.fsum(one.layers.get(layer, 0.0) for one in windows)
+    return 1e9 * seconds / math.fsum(one.packets for one in windows)
+
+
+def logarithm(value: float | None) -> float | None:
+    """The logarithm of a positive value; None for others."""
+    return math.log(value) if value is not None and value > 0 else None
+
+
+def slope_of(points: Sequence[tuple[int, float | None]]) -> float | None:
+    """The slope by least squares; None if a value is missing."""
+    known = [(x, y) for x, y in points if y is not None]
+    if len(known) < len(points):
         return None
-    x_mean = math.fsum(x for x, _ in points) / len(points)
-    y_mean = math.fsum(math.log(y) for _, y in points) / len(points)
-    spread = math.fsum((x - x_mean) ** 2 for x, _ in points)
-    if spread == 0:
-        return None
-    return math.fsum((x - x_mean) * (math.log(y) - y_mean) for x, y in points) / spread
+    x_mean = math.fsum(x for x, _ in known) / len(known)
+    y_mean = math.fsum(y for _, y in known) / len(known)
+    spread = math.fsum((x - x_mean) ** 2 for x, _ in known)
+    return math.fsum((x - x_mean) * (y - y_mean) for x, y in known) / spread
+
+
+def ratio_of_means(above: Sequence[float], below: Sequence[float], confidence: float) -> Interval:
+    """The ratio of two means of paired values, with the interval of the ratio estimator.
+
+    Its variance is that of the residuals over the squared mean below (Cochran, Sampling
+    Techniques, section 6.4), so both means are uncertain.
+    """
+    middle = math.fsum(below) / len(below)
+    ratio = math.fsum(above) / math.fsum(below)
+    return mean(
+        [ratio + (a - ratio * b) / middle for a, b in zip(above, below, strict=True)], confidence
+    )

@@ -12,14 +12,17 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from perpacket.advise import catalogue, journal, servers, settings, slope, twin, windows
+from perpacket.advise import added, catalogue, journal, servers, settings, slope, twin, windows
 from perpacket.advise.effect import (
+    ALL,
+    PATH,
     Effects,
     Verdict,
     Window,
+    counted_in,
     effects,
     half_width,
     quantities,
@@ -29,10 +32,9 @@ from perpacket.advise.journal import Undone
 from perpacket.advise.place import Place
 from perpacket.advise.settings import Setting
 from perpacket.advise.settings.commands import DONE, Command
-from perpacket.advise.settings.nft import Rules
 from perpacket.advise.slope import Slope
 from perpacket.advise.windows import Load
-from perpacket.errors import ConfigurationError, RunFailed
+from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
 
 if TYPE_CHECKING:
     from perpacket.analysis.factorial import Allocation
@@ -42,6 +44,11 @@ NOTHING = "nothing"
 
 MOST_COMBINED = 4
 """Changes of a factorial trial: 16 combinations, 32 windows a block."""
+
+
+MOST_REPEATED = 3
+"""Blocks that are measured again because a window had no traffic or no slice: a busy machine may
+stop a server or the profiler for longer than a window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +80,11 @@ class Plan:
     seed: int = 1
     confidence: float = 0.95
 
+    @property
+    def counted(self) -> str:
+        """The processor time that is a cost: a command of the user may start programs."""
+        return ALL if self.do else PATH
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -83,6 +95,8 @@ class Target:
     value: str = ""
     option: str = ""
     """The option of the server, for a twin."""
+    permanent: str = ""
+    """How to make a change permanent, read before the trial opens the namespace for itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +121,11 @@ class Outcome:
     combinations: tuple[Window, ...] = ()
     """The windows of a factorial trial; `side` has a bit for each change."""
     changes: tuple[str, ...] = ()
+    counted: str = PATH
+    """The processor time that is a cost, as `Plan.counted`."""
     slope: Slope | None = None
+    notes: tuple[str, ...] = ()
+    """What a reader must know of results that are of no single change."""
     undone: list[Undone] = field(default_factory=list)
     is_interrupted: bool = False
 
@@ -154,7 +172,9 @@ def target_of(text: str, plan: Plan, place: Place) -> Target:
             hint=f"price it: {change.price}" if change.price else "",
         )
     if change.setting is not None:
-        return Target(text, settings.open(change.setting, place), value)
+        setting = settings.open(change.setting, place)
+        permanent = (setting.permanent(value) or "repeat the command") if plan.keep_if else ""
+        return Target(text, setting, value, permanent=permanent)
     if plan.pid is None or not plan.url:
         raise ConfigurationError(
             f"{text} is an option of a server, which is tried on a second server: expected --pid "
@@ -180,17 +200,18 @@ def run(plan: Plan, report: Report = lambda text, share: None) -> Outcome:
     if plan.slope:
         return run_slope(plan, place, report)
     found = targets(plan, place)
-    outcome = Outcome(changes=tuple(target.text for target in found))
+    outcome = Outcome(changes=tuple(target.text for target in found), counted=plan.counted)
     steps = [(target.setting, target.value) for target in found if target.setting is not None]
     with ExitStack() as stack:
         running, notes = stack.enter_context(windows.profiler(plan.pid, plan.requests, plan.cpus))
         session = stack.enter_context(journal.begin(steps)) if steps else None
         if session is not None:
             outcome.undone = session.undone
-        bench = _Bench(plan, place, running, session, (*notes, *windows.limits_of(place)))
+        bench = _Bench(plan, place, running, session, (*notes, *windows.limits_of(place, plan.pid)))
         try:
             if plan.factorial:
                 outcome.combinations = bench.combined(len(found), report)
+                outcome.notes = bench.notes
             else:
                 for target in found:
                     outcome.trials.append(bench.alone(target, steps, report))
@@ -201,25 +222,33 @@ def run(plan: Plan, report: Report = lambda text, share: None) -> Outcome:
 
 
 def run_slope(plan: Plan, place: Place, report: Report) -> Outcome:
-    """Measure windows with different numbers of rules, and fit the slope."""
-    slope.check(plan.slope)
-    amounts = (0, *slope.RULES)
-    outcome = Outcome(changes=tuple(f"nft-rules={amount}" for amount in amounts[1:]))
-    rules = Rules(place)
+    """Measure windows with different amounts of an added cost, and fit the slope."""
+    cost = added.cost_at(plan.slope, place, plan.url)
+    amounts = (0, *cost.amounts)
+    outcome = Outcome(changes=tuple(f"{amount} {cost.what}" for amount in cost.amounts))
     found: list[Window] = []
     with ExitStack() as stack:
         running, notes = stack.enter_context(windows.profiler(plan.pid, plan.requests, plan.cpus))
-        session = stack.enter_context(journal.begin([(rules, str(amounts[-1]))]))
-        outcome.undone = session.undone
-        bench = _Bench(plan, place, running, session, tuple(notes))
-
-        def switch(side: int) -> str:
-            session.write_between(0, str(amounts[side]))
-            return ""
-
-        bench.blocks(len(amounts), switch, found, report, f"slope of {plan.slope}")
-    outcome.slope = slope.fit(plan.slope, found, amounts, plan.confidence)
-    outcome.combinations = ()
+        if notes:
+            raise MachineLacks(f"--slope {plan.slope}: {notes[0]}", "be root")
+        switch = stack.enter_context(added.adding(cost, outcome.undone))
+        bench = _Bench(plan, place, running, None, tuple(windows.limits_of(place, plan.pid)))
+        try:
+            bench.blocks(
+                len(amounts),
+                lambda side: switch(amounts[side]),
+                found,
+                report,
+                f"slope of {plan.slope}",
+            )
+        except KeyboardInterrupt:
+            outcome.is_interrupted = True
+        outcome.notes = bench.notes
+    try:
+        outcome.slope = slope.fit(plan.slope, cost.what, found, amounts, plan.confidence)
+    except RunFailed:
+        if not outcome.is_interrupted:
+            raise
     return outcome
 
 
@@ -227,9 +256,7 @@ def commands(plan: Plan) -> Iterator[str]:
     """The commands of a trial, for people: nothing is changed."""
     place = Place.of(plan.pid, plan.interface)
     if plan.slope:
-        slope.check(plan.slope)
-        for amount in (*slope.RULES, 0):
-            yield Rules(place).command(str(amount))
+        yield from added.cost_at(plan.slope, place, plan.url).commands()
         return
     for target in targets(plan, place):
         if target.setting is not None:
@@ -252,7 +279,7 @@ def allocation(outcome: Outcome) -> tuple[Allocation, str]:
     sides = [
         sum(1 << number for number, sign in enumerate(signs) if sign > 0) for signs in design.runs
     ]
-    responses = [log_costs(found, side) for side in sides]
+    responses = [log_costs(found, side, outcome.counted) for side in sides]
     least = min(map(len, responses))
     return allocate(design, [one[:least] for one in responses]), unit_of(found)
 
@@ -297,10 +324,7 @@ class _Bench:
         if index is not None and self.session is not None:
             if plan.keep_if == verdict.value and target.setting is not None:
                 self.session.keep(index)
-                permanent = target.setting.permanent(target.value) or "repeat the command"
-                return Trial(
-                    trial.change, trial.effects, trial.windows, trial.notes, decided, permanent
-                )
+                return replace(trial, kept=target.permanent or "repeat the command")
             self.session.restore([index])
         return trial
 
@@ -311,7 +335,7 @@ class _Bench:
             self.partial = [self._trial(target, whole, decided=False)]
 
     def _trial(self, target: Target, found: Sequence[Window], decided: bool) -> Trial:
-        computed = effects(found, self.plan.confidence)
+        computed = effects(found, self.plan.confidence, counted=self.plan.counted)
         notes = (*self.notes, *differences(computed, own_load=self.plan.load is not None))
         return Trial(target.text, computed, tuple(found), notes, decided)
 
@@ -352,19 +376,28 @@ class _Bench:
         """Measure blocks until there are enough; whether the wanted width was reached."""
         plan = self.plan
         began_s = time.monotonic()
-        block = 0
+        block = repeated = 0
         while True:
-            for place_in_block, side in enumerate(windows.order(sides, block, plan.seed), 1):
-                url = switch(side)
-                found.append(self._window(block, side, url))
-                done = (block + place_in_block / (2 * sides)) / plan.blocks
-                report(progress_text(what, found, plan.confidence, sides), min(1.0, done))
+            whole = len(found)
+            try:
+                for place_in_block, side in enumerate(windows.order(sides, block, plan.seed), 1):
+                    url = switch(side)
+                    found.append(self._window(block, side, url))
+                    done = (block + place_in_block / (2 * sides)) / plan.blocks
+                    report(progress_text(what, found, plan, sides), min(1.0, done))
+            except (windows.NoTraffic, windows.NoSlice) as error:
+                repeated += 1
+                if repeated > MOST_REPEATED:
+                    raise
+                del found[whole:]
+                self.notes = (*self.notes, f"a block was measured again: {error}")
+                continue
             block += 1
             if plan.until is None:
                 if block >= plan.blocks:
                     return True
                 continue
-            ratio = effects(found, plan.confidence).cost.ratio
+            ratio = effects(found, plan.confidence, counted=plan.counted).cost.ratio
             if ratio is not None and half_width(ratio) <= plan.until:
                 return True
             if time.monotonic() - began_s > plan.most_s:
@@ -382,19 +415,19 @@ class _Bench:
             interval = windows.Interval(begin_s, begin_s + plan.window_s)
         found = windows.measured(block, side, self.profiler.within(interval), loaded)
         if not found.packets:
-            raise RunFailed(
+            raise windows.NoTraffic(
                 "no packet was counted in a window: a trial needs traffic",
                 "add a load (--url or --stream), or --pid to count in that process's network",
             )
         return found
 
 
-def progress_text(what: str, found: Sequence[Window], confidence: float, sides: int) -> str:
+def progress_text(what: str, found: Sequence[Window], plan: Plan, sides: int) -> str:
     """`tso=off: window 12, processor time a request 1.31 times [1.22, 1.41]`."""
     text = f"{what}: window {len(found)}"
     if sides > 2 or len(found) < 4:
         return text
-    ratio = effects(found, confidence).cost.ratio
+    ratio = effects(found, plan.confidence, counted=plan.counted).cost.ratio
     return text if ratio is None else f"{text}, {ratio.text(3)} times the cost"
 
 
@@ -422,8 +455,8 @@ def is_cheaper(trial: Trial) -> bool:
     return trial.effects.verdict is Verdict.CHEAPER
 
 
-def log_costs(found: Sequence[Window], side: int) -> list[float]:
+def log_costs(found: Sequence[Window], side: int, counted: str) -> list[float]:
     """The logarithm of the cost of a unit in each window of a side, in the order of blocks."""
-    cost = quantities(unit_of(found))[0]
+    cost = quantities(unit_of(found), counted_in(found, counted))[0]
     values = [cost.over([window]) for window in found if window.side == side]
     return [math.log(value) for value in values if value]

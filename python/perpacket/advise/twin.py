@@ -24,6 +24,7 @@ from perpacket.advise import servers
 from perpacket.advise.place import Place
 from perpacket.advise.servers import Directive, Server
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
+from perpacket.measure.web import peers, programs
 
 READY_S = 20.0
 """A server listens within this time."""
@@ -56,7 +57,7 @@ def running(server: Server, option: str, url: str, place: Place) -> Iterator[str
 def command_of(server: Server, option: str, host: str, port: int, folder: Path) -> list[str]:
     """The command line of the twin; raises `MachineLacks` for other servers."""
     if server.kind == servers.SERVE_WEB:
-        words = without(server.command, [shlex.split(option)[0], "--listen"])
+        words = programs.without(server.command, [shlex.split(option)[0], "--listen"])
         program = os.readlink(f"/proc/{server.pid}/exe")
         listen = ["--listen", f"{host}:{port}"]
         return [program, *words[1:], *listen, *shlex.split(option)]
@@ -66,20 +67,6 @@ def command_of(server: Server, option: str, host: str, port: int, folder: Path) 
         f"process {server.pid} is {server.kind}: perpacket starts twins of nginx and `serve web`",
         "try the option with --do and --undo and commands of yours",
     )
-
-
-def without(command: Sequence[str], names: Sequence[str]) -> list[str]:
-    """A command line without some options and their values."""
-    kept = []
-    skip = False
-    for word in command:
-        if skip:
-            skip = False
-        elif word in names:
-            skip = True
-        elif not any(word.startswith(f"{name}=") for name in names):
-            kept.append(word)
-    return kept
 
 
 def nginx_command(server: Server, option: str, address: str, folder: Path) -> list[str]:
@@ -95,15 +82,10 @@ def nginx_command(server: Server, option: str, address: str, folder: Path) -> li
     ]
 
 
-MAIN = ("worker_processes",)
-EVENTS = ("multi_accept", "accept_mutex")
-"""Directives of the catalogue that belong at the top and in `events`; the others are in `http`."""
-
-
 def twin_directives(server: Server, option: str, address: str, folder: Path) -> list[Directive]:
     """The configuration of an nginx with a directive replaced, wherever it is."""
     name, *arguments = shlex.split(option.rstrip(";"))
-    home = "" if name in MAIN else "events" if name in EVENTS else "http"
+    home = peers.BLOCKS.get(name, "http")
 
     def rewritten(directives: Sequence[Directive], block: str) -> Iterator[Directive]:
         listens = [one for one in directives if one.name == "listen"]

@@ -12,7 +12,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -31,8 +31,18 @@ EDGE_S = 0.03
 PATIENCE_S = 5.0
 """The profiler prints a slice within this time, also on a busy machine."""
 
+NO_SERVER = "no server was named (--pid): user code of every program counts"
+
 FREQUENCY_HZ = 499
 """Samples a second and processor: more than for a profile of production, as windows are short."""
+
+
+class NoTraffic(RunFailed):
+    """A window in which nothing was served."""
+
+
+class NoSlice(RunFailed):
+    """A window in which the profiler could not run for a whole slice."""
 
 
 def order(sides: int, block: int, seed: int) -> list[int]:
@@ -130,7 +140,7 @@ def _report(options: Sequence[str]) -> dict[str, Any]:
     if done.returncode:
         lines = [line for line in done.stderr.splitlines() if line.strip()]
         message = (lines or ["it printed nothing"])[0].removeprefix("error: ")
-        raise RunFailed(f"the load of the trial failed: {message}")
+        raise NoTraffic(f"the load of the trial failed: {message}")
     report: dict[str, Any] = json.loads(done.stdout)
     return report
 
@@ -188,7 +198,7 @@ class Profiler:
             ]
             self._slices = [one for one in self._slices if one.end_s > interval.end_s]
         if not found:
-            raise RunFailed("the profiler printed no slice within a window", "use longer windows")
+            raise NoSlice("the profiler printed no slice within a window", "use longer windows")
         return found
 
     def _until(self, moment_s: float) -> None:
@@ -215,19 +225,21 @@ def profiler(pid: int | None, requests: str, cpus: str) -> Iterator[tuple[Profil
         *(("--requests", requests) if requests else ()),
         *(("--cpus", cpus) if cpus else ()),
     ]
-    sampled = [*options, "--frequency", str(FREQUENCY_HZ)]
-    try:
-        with live.windows(sampled, SLICE_S) as slices:
-            running = Profiler(slices)
-            running.wait()
-            yield running, []
-            return
-    except MachineLacks as error:
-        lack = str(error)
-    with live.windows([*options, "--events", "accounts"], SLICE_S) as slices:
-        running = Profiler(slices)
-        running.wait()
-        yield running, [f"no layers: {lack}"]
+    with ExitStack() as stack:
+        notes: list[str] = []
+        try:
+            running = _started([*options, "--frequency", str(FREQUENCY_HZ)], stack)
+        except MachineLacks as error:
+            running = _started([*options, "--events", "accounts"], stack)
+            notes.append(f"no layers: {error}")
+        yield running, notes  # Outside of the `try`: the block may raise `MachineLacks` too.
+
+
+def _started(options: Sequence[str], stack: ExitStack) -> Profiler:
+    """A profiler that has printed its first slice, and ends with the stack."""
+    running = Profiler(stack.enter_context(live.windows(options, SLICE_S)))
+    running.wait()
+    return running
 
 
 def measured(block: int, side: int, slices: Sequence[live.Window], loaded: Loaded | None) -> Window:
@@ -271,15 +283,16 @@ def _number(value: object) -> float:
     return float(value) if isinstance(value, int | float) else 0.0
 
 
-def limits_of(place: Place) -> list[str]:
-    """What an interface cannot show."""
+def limits_of(place: Place, pid: int | None) -> list[str]:
+    """What an interface cannot show, and what counts without a server."""
+    found = [] if pid is not None else [NO_SERVER]
     if not place.interface:
-        return []
+        return found
     name = place.interface
-
     if place.inside(Path(f"/sys/class/net/{name}/device").exists):
-        return []
+        return found
     return [
+        *found,
         f"{name} is no network card: there are no interrupts of a card, no DMA, and no wire, and "
-        "copied packets stay on this machine"
+        "copied packets stay on this machine",
     ]

@@ -1,4 +1,4 @@
-"""What a run means, computed once: `analyze` makes an `Analysis`, which every output renders."""
+"""The analysis of a run. `analyze` computes an `Analysis` once, and every output renders it."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from perpacket.analysis import published_rows, published_score
+from perpacket.analysis.changes import ChangeSet, change_sets
 from perpacket.analysis.contests import ContestResult, results_of
-from perpacket.analysis.doubts import by_point
+from perpacket.analysis.doubts import by_point, counted_doubts, unbalanced
 from perpacket.analysis.effects import Summary
 from perpacket.analysis.estimates import Estimates, rows_from
 from perpacket.analysis.findings import Evidence, Findings, findings_of
 from perpacket.analysis.limits import limits_of
-from perpacket.analysis.methods import MethodComparison, compare_methods, headline
+from perpacket.analysis.methods import MethodComparison, headline
 from perpacket.analysis.offload import network_shares
 from perpacket.analysis.published import Comparison
 from perpacket.analysis.published_score import Score
 from perpacket.analysis.statistics import Interval
 from perpacket.analysis.summary import summarize
 from perpacket.analysis.terms import Terms, terms_of
-from perpacket.analysis.wording import plural
+from perpacket.analysis.wording import plural, sentence_case
 from perpacket.run.configuration_file import RunConfiguration
 from perpacket.run.directory import CONFIGURATION, REPORT, Failure, RunDirectory
 from perpacket.run.observation_file import to_table
-from perpacket.study.stopping import DEFAULT_CONFIDENCE
 
 if TYPE_CHECKING:
     import polars as pl
@@ -60,13 +60,13 @@ class RunFacts:
 
     @property
     def missing(self) -> int:
-        """The observations that are still to run."""
+        """How many observations do not exist yet."""
         return self.planned - self.observed
 
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """A run of a study with everything that outputs show of it."""
+    """A run of a study, with all data that the outputs show."""
 
     study: Study
     run: RunFacts
@@ -78,21 +78,23 @@ class Analysis:
     comparisons: tuple[Comparison, ...]
     """The published values beside the run, in the document's order."""
     headline: str
-    """How far the run agrees with published values, or its methods with each other."""
+    """A sentence on how far the run agrees with published values, or its methods agree."""
     scores: tuple[Score, ...]
     disagreements: tuple[Comparison, ...]
     contests: tuple[ContestResult, ...]
     methods: tuple[MethodComparison, ...]
     summary: Summary | None
-    """The summary of a study without a document; None for the others."""
+    """None for a study of a document."""
     network_shares: Mapping[str, Interval]
     """The network layers' share of the busy processor, by point."""
     findings: Findings
     rankings: tuple[str, ...]
-    """Points whose order in a ranked quantity is not shown."""
+    """Sentences on points whose order in a ranked quantity the run does not show."""
     limits: tuple[str, ...]
     notes: tuple[str, ...]
     """The doubts that the command line prints beside the results."""
+    changes: tuple[ChangeSet, ...] = ()
+    """The changes that were tried, by figure."""
 
     @property
     def terms(self) -> Terms:
@@ -107,12 +109,7 @@ class Analysis:
     @property
     def unbalanced(self) -> list[tuple[str, int]]:
         """The points and seeds of runs whose packets do not balance."""
-        return [
-            (point, seed)
-            for point, own in self.estimates.rows.items()
-            for seed, row in own.items()
-            if row.get("conserved") is False
-        ]
+        return unbalanced(self.estimates.rows)
 
 
 def analyze(study: Study, directory: RunDirectory) -> Analysis:
@@ -122,9 +119,8 @@ def analyze(study: Study, directory: RunDirectory) -> Analysis:
     """
     configuration = directory.configuration
     observations = directory.read_observations()
-    rows = rows_from(configuration.points, observations)
     estimates = Estimates(
-        rows,
+        rows_from(configuration.points, observations),
         configuration.confidence,
         lambda point: study.is_measured and point not in study.simulated,
     )
@@ -134,6 +130,8 @@ def analyze(study: Study, directory: RunDirectory) -> Analysis:
     methods = methods_of(study, estimates)
     summary = summarize(study, directory, estimates) if study.summary else None
     rankings = tuple(published_rows.rankings(study, estimates))
+    changes = change_sets(study, estimates)
+    doubts = counted_doubts(estimates.rows) if changes else []
     return Analysis(
         study=study,
         run=run,
@@ -141,19 +139,20 @@ def analyze(study: Study, directory: RunDirectory) -> Analysis:
         timelines={pair: directory.timeline(*pair) for pair in directory.timelines()},
         estimates=estimates,
         comparisons=comparisons,
-        headline=headline(methods)
-        if methods
-        else published_score.headline(comparisons, terms_of(study)),
+        headline=headline_of(study, comparisons, methods, changes),
         scores=(*published_score.scores(comparisons, terms_of(study)), runs_score(study, run)),
         disagreements=tuple(published_score.disagreements(comparisons)),
         contests=contests,
         methods=methods,
         summary=summary,
         network_shares=network_shares(estimates),
-        findings=findings_of(Evidence(study, estimates, comparisons, contests, methods, summary)),
+        findings=findings_of(
+            Evidence(study, estimates, comparisons, contests, methods, summary, changes)
+        ),
         rankings=rankings,
-        limits=tuple(
-            limits_of(
+        limits=(
+            *(f"{sentence_case(doubt)}." for doubt in doubts),
+            *limits_of(
                 study,
                 estimates,
                 seeds=len(configuration.seeds),
@@ -165,32 +164,40 @@ def analyze(study: Study, directory: RunDirectory) -> Analysis:
                 stopping=configuration.stopping,
                 failures=run.failures,
                 environment=run.environment,
-            )
+            ),
         ),
-        notes=tuple(notes_of(study, run, comparisons, methods, summary, rankings)),
+        notes=(*notes_of(study, run, comparisons, methods, summary, rankings), *doubts),
+        changes=changes,
     )
 
 
+def headline_of(
+    study: Study,
+    comparisons: Sequence[Comparison],
+    methods: Sequence[MethodComparison],
+    changes: Sequence[ChangeSet],
+) -> str:
+    """How far published values or methods agree; empty in a study of changes without them."""
+    if methods:
+        return headline(methods)
+    if changes and not comparisons:
+        return ""
+    return published_score.headline(comparisons, terms_of(study))
+
+
 def methods_of(study: Study, estimates: Estimates) -> tuple[MethodComparison, ...]:
-    """The comparisons that the function of the study's file makes, with the run's confidence."""
+    """The comparisons from the function that the study's file names."""
     if not study.methods:
         return ()
     module, _, function = study.methods.partition(":")
     compare = getattr(import_module(module), function)
     found: tuple[MethodComparison, ...] = tuple(compare(study.points, estimates.rows))
     confidence = estimates.confidence
-    if confidence == DEFAULT_CONFIDENCE:
-        return found
     return tuple(
-        compare_methods(
-            row.question,
-            row.title,
-            row.scenario,
-            row.level,
-            replace(row.first, confidence=confidence),
-            replace(row.second, confidence=confidence),
-            row.assumption,
-            row.warnings,
+        replace(
+            row,
+            first=replace(row.first, confidence=confidence),
+            second=replace(row.second, confidence=confidence),
         )
         for row in found
     )
@@ -245,7 +252,7 @@ def notes_of(
         if len(run.configuration.seeds) == 1:
             found.append("one run of each point: no interval")
     if run.missing:
-        found.append(f"{run.missing} observations are missing: the run is not complete")
+        found.append(f"the run is not complete: {run.missing} observations are missing")
     return found
 
 
@@ -270,12 +277,12 @@ def commands(study: Study, configuration: RunConfiguration) -> list[str]:
 
 
 def _added_overrides(planned: tuple[Point, ...], ran: tuple[Point, ...]) -> list[tuple[str, str]]:
-    """The overrides that were added to every point that accepts them."""
+    """The overrides that the command line added to the points."""
     own = {point.name: len(point.overrides) for point in planned}
     added: dict[str, str] = {}
     for point in ran:
         for name, value in point.overrides[own.get(point.name, 0) :]:
-            # Parts of a study differ in the parameters they accept, never in the values.
+            # Some points may not accept a parameter, but all others have one value for it.
             if added.setdefault(name, value) != value:
                 return []
     return list(added.items())

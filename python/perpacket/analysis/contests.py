@@ -1,12 +1,14 @@
-"""Competitors compared level by level, and where the winner changes.
+"""Competitors compared level by level, and the levels between which the leader changes.
 
-Two competitors are compared in pairs, block by block: one leads another where the interval of their
-differences excludes zero. The leaders of a level are those that no other leads. A crossing lies
-between two levels when a leader of the first leads another competitor there, and that one is a
-leader of the second and leads the first there. The winner changes when no competitor is a leader at
-both levels. Otherwise a third one may lead at both. The position of a crossing is estimated block
-by block, on straight lines between levels in logarithms, because levels are spread by ratios; it is
-reported only when every block has the crossing.
+At each level, competitors are compared in pairs, block by block. A leads B where the interval of
+their differences excludes zero. The leaders of a level are the competitors that no other leads.
+
+A crossing lies between two levels. At the first level, A is a leader and leads B. At the second
+level, B is a leader and leads A. The winner changes if no competitor is a leader at both levels.
+Otherwise a third competitor may lead at both.
+
+The position of a crossing is interpolated for each block, linearly in logarithms of level and
+value. It is reported only if every block has it.
 """
 
 from __future__ import annotations
@@ -37,9 +39,9 @@ class ContestLevel:
     leader: str
     value: Interval
     not_distinguishable: tuple[str, ...]
-    """Competitors that the leader does not lead, the nearest first."""
+    """The competitors that the leader does not lead, the nearest first."""
     doubts: tuple[str, ...] = ()
-    """Doubts about the runs of the leader and of those."""
+    """Doubts about the runs of the leader and of these competitors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +53,9 @@ class Crossing:
     low: float
     high: float
     position: Interval | None
-    """Between the two levels; None where not every block has it."""
+    """Between the two levels; None unless every block has it."""
     may_stay: tuple[str, ...] = ()
-    """The competitors that may lead at both levels; without any, the winner changes."""
+    """The competitors that may lead at both levels; empty where the winner changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,7 @@ class ContestResult:
 def results_of(
     contests: Sequence[Contest], points: Sequence[Point], estimates: Estimates
 ) -> list[ContestResult]:
-    """The contests that have more than one level in a run."""
+    """The contests that have two levels or more in the run."""
     doubts = {name: doubts_of(own) for name, own in estimates.rows.items()}
     found = []
     for contest in contests:
@@ -103,13 +105,13 @@ def compare(
 ) -> ContestResult:
     """The leader at each level and the crossings between them; `doubts` are by point.
 
-    Raises `ConfigurationError` when two points are one competitor at one level.
+    Raises `ConfigurationError` when two points have the same competitor and level.
     """
     table: dict[float, dict[str, Point]] = {}
     for point in points:
         level = point.factors.get(contest.along)
-        kept = all(point.factors.get(name) == fixed for name, fixed in contest.where.items())
-        if kept and isinstance(level, int | float) and values.get(point.name):
+        selected = all(point.factors.get(name) == fixed for name, fixed in contest.where.items())
+        if selected and isinstance(level, int | float) and values.get(point.name):
             cell = table.setdefault(float(level), {})
             name = str(point.factors[contest.competitor])
             if name in cell:
@@ -120,14 +122,14 @@ def compare(
                     hint="name the levels of the other factors in its `where`",
                 )
             cell[name] = point
-    rounds = [_Round(contest, level, table[level], values, confidence) for level in sorted(table)]
-    levels = tuple(one.result(doubts or {}) for one in rounds)
-    crossings = tuple(_crossings(rounds))
-    return ContestResult(contest, title, unit, levels, crossings, confidence)
+    levels = [_Level(contest, level, table[level], values, confidence) for level in sorted(table)]
+    results = tuple(one.result(doubts or {}) for one in levels)
+    crossings = tuple(_crossings(levels))
+    return ContestResult(contest, title, unit, results, crossings, confidence)
 
 
-class _Round:
-    """One level of a contest."""
+class _Level:
+    """The values of all competitors at one level."""
 
     def __init__(
         self,
@@ -171,45 +173,47 @@ class _Round:
         return ContestLevel(self.level, leader, value, near, tuple(dict.fromkeys(found)))
 
 
-def _crossings(rounds: Sequence[_Round]) -> list[Crossing]:
+def _crossings(levels: Sequence[_Level]) -> list[Crossing]:
     """Every crossing of leaders, in the order of levels."""
     found = []
-    names = sorted({name for one in rounds for name in one.means})
+    names = sorted({name for one in levels for name in one.means})
     for pair in combinations(names, 2):
         decided = [
             (index, first, second)
-            for index, one in enumerate(rounds)
+            for index, one in enumerate(levels)
             for first, second in (pair, pair[::-1])
             if one.leads(first, second)
         ]
         for (low, before, _), (high, after, _) in pairwise(decided):
-            is_winner = before in rounds[low].leaders and after in rounds[high].leaders
+            is_winner = before in levels[low].leaders and after in levels[high].leaders
             if before != after and is_winner:
-                found.append(_crossing(rounds[low : high + 1], before, after))
+                found.append(_crossing(levels[low : high + 1], before, after))
     return sorted(found, key=lambda one: (one.low, one.high, one.before, one.after))
 
 
-def _crossing(rounds: Sequence[_Round], before: str, after: str) -> Crossing:
-    low, high = rounds[0].level, rounds[-1].level
+def _crossing(levels: Sequence[_Level], before: str, after: str) -> Crossing:
+    low, high = levels[0].level, levels[-1].level
     blocks = set.intersection(
-        *(set(one.values[name]) for one in rounds for name in (before, after) if name in one.values)
+        *(set(one.values[name]) for one in levels for name in (before, after) if name in one.values)
     )
-    places = [_place(rounds, before, after, block) for block in sorted(blocks)]
-    known = [place for place in places if place is not None]
+    found = [_position(levels, before, after, block) for block in sorted(blocks)]
+    known = [position for position in found if position is not None]
     position = None
-    if len(known) == len(places) > 1:
-        logarithms = [math.log(place) for place in known]
-        position = mean(logarithms, rounds[0].confidence).map(math.exp)
+    if len(known) == len(found) > 1:
+        position = mean(list(map(math.log, known)), levels[0].confidence).map(math.exp)
         ends = [min(max(end, low), high) for end in (position.low, position.high)]
         position = replace(position, low=ends[0], high=ends[1])
-    may_stay = tuple(sorted(rounds[0].leaders & rounds[-1].leaders))
+    may_stay = tuple(sorted(levels[0].leaders & levels[-1].leaders))
     return Crossing(before, after, low, high, position, may_stay)
 
 
-def _place(rounds: Sequence[_Round], before: str, after: str, block: int) -> float | None:
-    """Where one block's lines cross; None where they do not, or a value is not positive."""
+def _position(levels: Sequence[_Level], before: str, after: str, block: int) -> float | None:
+    """The level at which the lines of one block cross.
+
+    None where they do not cross, or where a value is not positive.
+    """
     ratios = []
-    for one in rounds:
+    for one in levels:
         if before not in one.values or after not in one.values:
             continue
         first, second = one.values[before][block], one.values[after][block]

@@ -6,13 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from perpacket.analysis.statistics import outlier, trend
-from perpacket.study.quantities import Row
+from perpacket.analysis.wording import plural
+from perpacket.study.quantities import Row, Rows
 
 NEGLIGIBLE_PERCENT: Final = 0.01
 """Differences of percentages below this, in points, do not matter to a reader."""
-
-MOST_NAMED: Final = 6
-"""Points that a warning names; the others are counted."""
 
 DOUBTS: Final = {
     "client_limited": "the clients were nearly busy and may have been the limit",
@@ -26,7 +24,7 @@ DOUBTS: Final = {
     "content_wrong": "clients received bytes that were not those of the media",
     "closure_broken": "the profile and the kernel differ by over 2 % of the processor time",
 }
-"""What each flag of a measured run means."""
+"""The meaning of each flag of a measured run."""
 
 
 def replication_warnings(values: Sequence[float], unit: str) -> Iterator[str]:
@@ -60,6 +58,20 @@ def doubts_of(rows: Mapping[int, Row]) -> tuple[str, ...]:
     )
 
 
+def counted_doubts(rows: Rows) -> list[str]:
+    """Each flag, and the number of runs that have it."""
+    flat = [row for own in rows.values() for row in own.values()]
+    counts = {
+        text: sum(row.get(f"doubts.{name}") is True for row in flat)
+        for name, text in DOUBTS.items()
+    }
+    return [
+        f"in {count} of {plural(len(flat), 'run')} {text.rstrip(',')}"
+        for text, count in counts.items()
+        if count
+    ]
+
+
 def by_point(warnings: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     """The points of each warning, without duplicates, from pairs of a point and a warning."""
     found: dict[str, list[str]] = {}
@@ -70,15 +82,18 @@ def by_point(warnings: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     return found
 
 
-def listed(names: Sequence[str], most: int = MOST_NAMED) -> str:
-    """The first names, and how many more there are."""
-    rest = len(names) - most
-    text = ", ".join(names[:most])
-    return f"{text} and {rest} more" if rest > 0 else text
+def unbalanced(rows: Rows) -> list[tuple[str, int]]:
+    """The points and seeds of runs whose packets do not balance."""
+    return [
+        (point, seed)
+        for point, own in rows.items()
+        for seed, row in own.items()
+        if row.get("conserved") is False
+    ]
 
 
 def chains(pairs: Iterable[tuple[str, str]]) -> list[list[str]]:
-    """Pairs that follow each other joined: (a, b), (b, c), (d, e) as [a, b, c], [d, e]."""
+    """Joins pairs that follow each other: (a, b), (b, c), (d, e) as [a, b, c], [d, e]."""
     joined: list[list[str]] = []
     for lower, higher in pairs:
         if joined and joined[-1][-1] == lower:

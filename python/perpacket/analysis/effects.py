@@ -7,8 +7,9 @@ from dataclasses import asdict, dataclass
 
 from perpacket.analysis.factorial import allocate
 from perpacket.analysis.statistics import Interval
-from perpacket.study.designs import effect_text, first_of
+from perpacket.study.designs import MOST_CONFOUNDED, effect_text
 from perpacket.study.factorial import Design
+from perpacket.study.point import first_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +39,12 @@ class EffectRow:
     share: float | None
     """Of the variation, 0 to 1; None for the mean, which explains none."""
     confounded: tuple[str, ...] = ()
-    """The effects confounded with it: what is measured is their sum."""
+    """The effects confounded with it: the interval is that of their sum."""
 
     @property
     def confounded_text(self) -> str:
         """The simplest of the confounded effects, and how many more there are."""
-        return first_of(self.confounded, ", ")
+        return first_names(self.confounded, MOST_CONFOUNDED)
 
     @property
     def is_significant(self) -> bool:
@@ -100,7 +101,7 @@ def effects_of(
     responses: Sequence[Sequence[float]],
     confidence: float,
 ) -> Effects:
-    """The effects of a design on a quantity: the mean, then by the share they explain.
+    """The effects of a design on a quantity: the mean, then the effects by their share.
 
     `responses` has a row for each run of the design. Raises what `factorial.allocate` raises.
     """
@@ -122,6 +123,6 @@ def effects_of(
 def paired_values(
     values: Mapping[str, Mapping[int, float]], points: Sequence[str]
 ) -> list[list[float]]:
-    """The values of each point over the seeds that all of them have, in the order of the seeds."""
+    """For each point, its values with the seeds that all points have, in the order of seeds."""
     seeds = set.intersection(*(set(values.get(point, {})) for point in points))
     return [[values[point][seed] for seed in sorted(seeds)] for point in points]

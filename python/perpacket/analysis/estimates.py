@@ -1,8 +1,8 @@
 """The quantities of a run at each point: values, means, changes and sums over layers.
 
-Each is computed once. Intervals have the run's confidence, and stay within the bounds of the
-quantity. A change is paired: each seed's (or block's) value over the same seed's value at the other
-point, so that what a seed does to both cancels out.
+Each is computed once. Intervals have the run's confidence and stay within the bounds of the
+quantity. A change is paired: it divides the values of two points with the same seed (or block), so
+the effect of the seed on both points cancels out.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from perpacket.study.point import Point
 from perpacket.study.quantities import (
     Quantity,
     Row,
+    Rows,
     Value,
     column,
     gain,
@@ -26,11 +27,8 @@ from perpacket.study.quantities import (
 )
 from perpacket.study.stopping import DEFAULT_CONFIDENCE
 
-Rows = Mapping[str, Mapping[int, Row]]
-"""Observations by point and seed."""
-
 IDLE = "idle"
-"""The layer of the idle processor, which is no cost of packets."""
+"""The layer of the idle processor. It is not a cost of packets."""
 
 
 def rows_of(directory: RunDirectory) -> dict[str, dict[int, Row]]:
@@ -51,13 +49,13 @@ def rows_from(
 
 @dataclass(frozen=True)
 class Estimates:
-    """Every quantity of a run by point: see the module."""
+    """Every quantity of a run by point."""
 
     rows: Rows
     confidence: float = DEFAULT_CONFIDENCE
     in_time_order: Callable[[str], bool] = lambda point: False
-    """Whether the runs of a point follow each other in time, so that neighbours are alike."""
-    _kept: dict[tuple[str, ...], Interval | None] = field(default_factory=dict, repr=False)
+    """Whether the runs of a point follow each other in time: then neighbours are alike."""
+    _cache: dict[tuple[str, ...], Interval | None] = field(default_factory=dict, repr=False)
 
     def runs(self, point: str) -> int:
         """How many runs of a point there are."""
@@ -68,44 +66,44 @@ class Estimates:
         rows = (row for own in self.rows.values() for row in own.values())
         return list(dict.fromkeys(name for row in rows for name in row))
 
-    def values(self, point: str, of: str | Quantity) -> dict[int, float]:
+    def values(self, point: str, quantity: str | Quantity) -> dict[int, float]:
         """A quantity, or a number of the result, in each run of a point that has it."""
-        return self._values(point, entry_of(of).value)
+        return self._values(point, as_quantity(quantity).value)
 
     def _values(self, point: str, value: Value) -> dict[int, float]:
         own = self.rows.get(point, {})
-        found = {seed: value_in(value, own[seed]) for seed in sorted(own)}
+        found = {seed: value_or_none(value, own[seed]) for seed in sorted(own)}
         return {seed: one for seed, one in found.items() if one is not None}
 
-    def mean(self, point: str, of: str | Quantity) -> Interval | None:
+    def mean(self, point: str, quantity: str | Quantity) -> Interval | None:
         """The mean of a quantity at a point; None where no run has it."""
-        entry = entry_of(of)
-        return self._once(
+        entry = as_quantity(quantity)
+        return self._cached(
             ("mean", point, entry.name, entry.unit),
             lambda: self.interval(point, entry, list(self.values(point, entry).values())),
         )
 
     def interval(self, point: str, entry: Quantity, values: Sequence[float]) -> Interval | None:
-        """The mean of some values of a point's runs; None without values."""
+        """The mean of values from runs of a point; None without values."""
         if not values:
             return None
         ordered = self.in_time_order(point)
         found = mean(values, self.confidence, in_time_order=ordered)
         return found.within(entry.least, entry.most)
 
-    def means(self, of: str | Quantity) -> dict[str, Interval]:
+    def means(self, quantity: str | Quantity) -> dict[str, Interval]:
         """The mean of a quantity at every point that has it."""
-        found = {point: self.mean(point, of) for point in self.rows}
+        found = {point: self.mean(point, quantity) for point in self.rows}
         return {point: interval for point, interval in found.items() if interval is not None}
 
     def column_means(self, name: str) -> dict[str, Interval]:
         """The mean of a number of the result at every point that has it."""
         return self.means(column(name))
 
-    def ratio(self, point: str, against: str, of: str | Quantity) -> Interval | None:
-        """A quantity at a point over that at another, paired; None unless all are positive."""
-        entry = entry_of(of)
-        return self._once(
+    def ratio(self, point: str, against: str, quantity: str | Quantity) -> Interval | None:
+        """The paired ratio of a quantity at two points; None unless all values are positive."""
+        entry = as_quantity(quantity)
+        return self._cached(
             ("ratio", point, against, entry.name),
             lambda: self._ratio(self.values(point, entry), self.values(against, entry)),
         )
@@ -118,15 +116,15 @@ class Estimates:
         except StatisticsError:
             return None
 
-    def gain(self, point: Point, of: str | Quantity) -> Interval | None:
-        """The gain of a point over its baseline in a quantity, in per cent, paired."""
+    def gain(self, point: Point, quantity: str | Quantity) -> Interval | None:
+        """The paired gain in a quantity of a point over its baseline, in per cent."""
         if point.against is None:
             return None
-        ratio = self.ratio(point.name, point.against, of)
+        ratio = self.ratio(point.name, point.against, quantity)
         return None if ratio is None else ratio.map(gain)
 
     def layers(self, event: str) -> list[str]:
-        """The layers for which runs have an event (`cycles_per_packet`), without the idle one."""
+        """The layers that have an event (`cycles_per_packet`) in any run, without `idle`."""
         found = []
         for name in self.columns():
             group, _, rest = name.partition(".")
@@ -139,7 +137,7 @@ class Estimates:
         """The mean of an event summed over layers; a layer that a run lacks adds nothing."""
         summed = sum_of_layers(layers, event)
         entry = column(f"layers.all.{event}")
-        return self._once(
+        return self._cached(
             ("sum", point, event, *layers),
             lambda: self.interval(point, entry, list(self._values(point, summed).values())),
         )
@@ -147,21 +145,21 @@ class Estimates:
     def layer_ratio(
         self, point: str, against: str, layers: Sequence[str], event: str
     ) -> Interval | None:
-        """The sum of an event over layers at a point over that at another, paired."""
+        """The paired ratio of an event at two points, summed over layers."""
         summed = sum_of_layers(layers, event)
         return self._ratio(self._values(point, summed), self._values(against, summed))
 
-    def _once(
+    def _cached(
         self, key: tuple[str, ...], compute: Callable[[], Interval | None]
     ) -> Interval | None:
-        if key not in self._kept:
-            self._kept[key] = compute()
-        return self._kept[key]
+        if key not in self._cache:
+            self._cache[key] = compute()
+        return self._cache[key]
 
 
-def entry_of(of: str | Quantity) -> Quantity:
+def as_quantity(name: str | Quantity) -> Quantity:
     """The quantity of that name; a quantity is returned unchanged."""
-    return quantity(of) if isinstance(of, str) else of
+    return quantity(name) if isinstance(name, str) else name
 
 
 def sum_of_layers(layers: Sequence[str], event: str) -> Value:
@@ -175,8 +173,8 @@ def sum_of_layers(layers: Sequence[str], event: str) -> Value:
     return summed
 
 
-def value_in(value: Value, row: Row) -> float | None:
-    """A quantity of a row; None where the row lacks what it is computed from."""
+def value_or_none(value: Value, row: Row) -> float | None:
+    """A quantity of a row; None where the row lacks a number that the quantity needs."""
     try:
         return value(row)
     except CorruptObservation:

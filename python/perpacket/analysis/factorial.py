@@ -1,4 +1,4 @@
-"""What each factor of a two-level design explains of a response.
+"""The effects of a two-level design on a response, and the variation that each explains.
 
 Source: Jain, *The Art of Computer Systems Performance Analysis*, 1991, chapters 17 to 19.
 """
@@ -22,20 +22,20 @@ from perpacket.study.stopping import DEFAULT_CONFIDENCE
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """What the effects of a design are and how much of the variation each explains.
+    """The effects of a design, and the share of the variation that each explains.
 
-    Shares are fractions of the total sum of squares; with `error_share` they sum to 1. Effects of a
-    fraction include all that are confounded with them.
+    Shares are fractions of the total sum of squares; with `error_share` they sum to 1. An effect of
+    a fractional design includes the effects that are confounded with it.
     """
 
     effects: Mapping[Effect, Interval]
     """Half the change from the lower to the upper level, in the responses' unit."""
     shares: Mapping[Effect, float]
     error_share: float
-    """What no effect explains: the spread of replications."""
+    """The share that no effect explains: the spread of replications."""
 
     def significant(self, effect: Effect) -> bool:
-        """Whether an effect's interval leaves out zero."""
+        """Whether an effect's interval excludes zero."""
         return not self.effects[effect].contains(0.0)
 
 
@@ -44,17 +44,18 @@ def allocate(
     responses: Sequence[Sequence[float]],
     confidence: float = DEFAULT_CONFIDENCE,
 ) -> Allocation:
-    """Effects with intervals and the allocation of variation; one row of responses a run.
+    """Effects with intervals, and the allocation of variation.
 
-    One replication of each run has no error, and bounds are infinite. Raises `StatisticsError` when
-    rows are missing, have different lengths or a value that is not finite.
+    `responses` has a row for each run of the design. With one replication of each run there is no
+    error, and bounds are infinite. Raises `StatisticsError` when rows are missing, have different
+    lengths or have a value that is not finite.
     """
     check_confidence(confidence)
     if len(responses) != len(design.runs):
         raise StatisticsError(f"{len(responses)} rows of responses for {len(design.runs)} runs")
     replications = len(responses[0])
     if any(len(row) != replications for row in responses):
-        raise StatisticsError("runs differ in how often they were replicated")
+        raise StatisticsError("the runs have different numbers of replications")
     for row in responses:
         check_values(row)
     means = [math.fsum(row) / replications for row in responses]

@@ -2,16 +2,18 @@
 
 The rules, in order:
 
-1. a study with contests reports which competitor overtakes which;
-2. a study that compares methods reports their largest differences;
-3. a study with baselines reports what each point gains over its own, paired by seed; where those
-   are too many, the published ones, the best and the worst;
-4. any other study reports how each line of its figures changes from its first level to its last,
-   each figure's first line before any figure's second. Without published values it also reports
-   what a packet costs, where, and what offload could gain at most.
+1. a study of changes reports what the best changes do together, and the cheapest and the most
+   expensive change under each load;
+2. a study with contests reports which competitor overtakes which;
+3. a study that compares methods reports their largest differences;
+4. a study with baselines reports the gain of each point over its baseline, paired by seed; where
+   there are too many points, it reports the published gains, the best and the worst;
+5. any other study reports the change of each line of its figures from the first level to the last.
+   The first lines of all figures come before their second lines. Without published values the study
+   also reports the cost of a packet by layer, and an upper bound of the gain by offload.
 
-A change whose interval contains zero, or is so wide that its size is not known, is reported as not
-distinguishable, never by its value.
+A change is reported as not distinguishable if its interval contains zero or is too wide to show its
+size.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
 from perpacket.analysis import relative
+from perpacket.analysis.changes import CHEAPER, DEARER, NOT_DISTINGUISHABLE, Change, ChangeSet
 from perpacket.analysis.contests import ContestResult, Crossing
 from perpacket.analysis.effects import Summary
 from perpacket.analysis.estimates import Estimates
@@ -57,18 +60,18 @@ GAIN_COLUMN: Final = COLUMNS["requests_per_s"]
 GAIN_NOUN: Final = "requests per second"
 
 PUBLISHED_GAINS: Final = {"gain_request_rate": 1, "loss": -1}
-"""The quantities in which a document states those gains, with their sign."""
+"""The published quantities that state such gains, with their sign."""
 
 PUBLISHED_RATE: Final = "request_rate"
 
 MANY_TIMES: Final = 11.0
-"""From this ratio on (+1,000 %) a change is a multiple."""
+"""From this ratio on (+1,000 %) a change is printed as a multiple."""
 
 WIDEST_RATIO: Final = 4.0
-"""The highest bound of a ratio over its lowest; a wider interval does not show its size."""
+"""The largest ratio of the two bounds; a wider interval does not show the size of a change."""
 
 WIDEST_GAIN_PERCENT: Final = 100.0
-"""An interval of a gain by offload that is wider than this, in points, does not show its size."""
+"""The widest interval, in points, that shows the size of a gain by offload."""
 
 MOST_FINDINGS: Final = 8
 """Findings on the first screen of a report."""
@@ -77,12 +80,11 @@ MOST_METHOD_FINDINGS: Final = 5
 """Differences of methods on the first screen; each has a sentence."""
 
 MOST_LAYERS: Final = 3
-"""Layers that a finding names as the most expensive."""
+"""The number of most expensive layers that a finding names."""
 
-MOST_LED: Final = 4
-"""Effects in the sentence at the head of the report."""
+MOST_EFFECTS: Final = 4
+"""Effects in the sentence at the top of the report."""
 
-NOT_DISTINGUISHABLE: Final = "not distinguishable"
 NO_LEADER: Final = "no clear leader"
 
 
@@ -119,34 +121,38 @@ class Evidence:
     contests: Sequence[ContestResult] = ()
     methods: Sequence[MethodComparison] = ()
     summary: Summary | None = None
+    changes: Sequence[ChangeSet] = ()
 
     @property
-    def percent(self) -> str:
-        """The confidence of the intervals."""
+    def confidence_text(self) -> str:
+        """The confidence of the intervals, as `95 %`."""
         return f"{100 * self.estimates.confidence:g} %"
 
 
 def findings_of(evidence: Evidence) -> Findings:
     """The findings of a run, by the first rule that applies."""
+    if evidence.changes:
+        return _change_findings(evidence)
     lead = lead_of(evidence)
     if evidence.contests:
         note = (
-            "The leader of each contest, or which competitor overtakes which. One leads another "
-            f"where the interval of their paired differences ({evidence.percent}) excludes zero."
+            "Each line has the leader of a contest, or a change of its leader. A competitor leads "
+            f"another where the {evidence.confidence_text} interval of their paired differences "
+            "excludes zero."
         )
         rows = [row for one in evidence.contests for row in _contest_rows(one)]
         return Findings(lead, tuple(rows[:MOST_FINDINGS]), note)
     if evidence.methods and (rows := _method_rows(evidence.methods)):
         note = (
             "The largest differences in percentage points, each with its interval "
-            f"({evidence.percent}) and the assumption that most likely causes it."
+            f"({evidence.confidence_text}) and the assumption that most likely causes it."
         )
         return Findings(lead, tuple(rows), note)
     gains = gains_of(evidence)
     if gains:
-        rows = [_gain_row(evidence, *one) for one in _chosen(gains, evidence.comparisons)]
+        rows = [_gain_row(evidence, *one) for one in _most_relevant(gains, evidence.comparisons)]
         return Findings(lead, tuple(rows), _gain_note(evidence, gains, len(rows)))
-    return _course_findings(evidence, lead)
+    return _line_findings(evidence, lead)
 
 
 def lead_of(evidence: Evidence) -> str:
@@ -174,22 +180,19 @@ def effects_lead(summary: Summary | None, terms: Terms) -> str:
     ]
     rest = f"the spread of {terms.replications} is {100 * first.error_share:.0f} %"
     if not named:
-        return (
-            f"No factor is shown to change {first.quantity}: of its variation, {rest}. No change "
-            f"of {first.quantity} listed here is significant."
-        )
-    return f"Of the variation of {first.quantity}, {', '.join(named[:MOST_LED])}; {rest}."
+        return f"No factor has a significant effect on {first.quantity}: of its variation, {rest}."
+    return f"Of the variation of {first.quantity}, {', '.join(named[:MOST_EFFECTS])}; {rest}."
 
 
 def is_distinguishable(ratio: Interval, no_change: float = 1.0) -> bool:
-    """Whether an interval of a ratio shows a change and its size; one run has no interval."""
+    """Whether an interval of a ratio shows a change and its size; true for one run."""
     if not ratio.is_bounded:
         return True
     return not ratio.contains(no_change) and ratio.high <= WIDEST_RATIO * ratio.low
 
 
 def change_text(ratio: Interval) -> tuple[str, str]:
-    """A ratio as a change and its bounds, or that the change is not distinguishable."""
+    """A ratio as a change and its bounds, or `not distinguishable` and the bounds."""
     change = ratio.map(gain)
     value, bounds = signed_interval(change)
     if not is_distinguishable(ratio):
@@ -200,6 +203,59 @@ def change_text(ratio: Interval) -> tuple[str, str]:
         bounds = f"[× {ratio.low:,.0f}, × {ratio.high:,.0f}]" if ratio.is_bounded else bounds
         return f"× {ratio.value:,.0f}", bounds
     return value, bounds
+
+
+def _change_findings(evidence: Evidence) -> Findings:
+    """The best changes together, then under each load the cheapest change, then the dearest."""
+    together, best, worst = [], [], []
+    counts = dict.fromkeys((CHEAPER, DEARER, NOT_DISTINGUISHABLE), 0)
+    for one in evidence.changes:
+        chosen = [row for row in one.rows if row.is_chosen and row.applied]
+        together += [_change_row(row) for row in chosen]
+        rows = [row for row in one.rows if row.applied and not row.is_chosen]
+        if not rows:
+            continue
+        for row in rows:
+            counts[row.verdict] += 1
+        dearer = [row for row in rows if row.verdict == DEARER]
+        cheaper = [row for row in rows if row.verdict == CHEAPER]
+        worst += [_change_row(max(dearer, key=ratio_of))] if dearer else []
+        if cheaper:
+            best.append(_change_row(min(cheaper, key=ratio_of)))
+            continue
+        subject = f"Of {plural(len(rows), 'change')}, none is shown to save processor time"
+        subject += f": {rows[0].load}" if rows[0].load else ""
+        best.append(Finding(NOT_DISTINGUISHABLE, "", subject))
+    loads = len({row.load for one in evidence.changes for row in one.rows if not row.is_chosen})
+    lead = (
+        f"{plural(sum(counts.values()), 'trial')} of changes under {plural(loads, 'load')}: in "
+        f"{counts[CHEAPER]} a unit of work became cheaper, in {counts[DEARER]} dearer, and "
+        f"{counts[NOT_DISTINGUISHABLE]} are {NOT_DISTINGUISHABLE} from no change."
+    )
+    note = (
+        "Change in processor time per request, or per KiB in bulk sending, paired by block. With "
+        f"{evidence.confidence_text} confidence, all intervals of a load contain their true values."
+    )
+    return Findings(lead, tuple([*together, *best, *worst][:MOST_FINDINGS]), note)
+
+
+def ratio_of(row: Change) -> float:
+    """Its cost over that without it."""
+    return row.ratio.value
+
+
+def _change_row(row: Change) -> Finding:
+    """A change with its cost, and the layers that it changes most."""
+    title = " and ".join(row.applied)
+    layers = ", ".join(
+        f"{in_words(layer)} {signed(shift.value, 'µs')}"
+        for layer, shift in row.layers[:MOST_LAYERS]
+    )
+    subject = (
+        f"{', '.join(filter(None, (title, row.where)))}: processor time per {row.unit} from "
+        f"{row.before} to {row.changed} µs" + (f"; {layers}" if layers else "")
+    )
+    return Finding(*change_text(row.ratio), typographic(subject), row.point.name)
 
 
 def _contest_rows(one: ContestResult) -> Iterator[Finding]:
@@ -229,7 +285,7 @@ def between(crossing: Crossing) -> str:
 
 
 def _method_rows(methods: Sequence[MethodComparison]) -> list[Finding]:
-    """The largest differences, each question's first, in the order of the questions."""
+    """The largest difference of each question, then the largest others, by question."""
     differing = sorted(
         (row for row in methods if row.verdict is Agreement.DIFFER),
         key=lambda row: -abs(row.difference.value) if row.difference else 0.0,
@@ -257,12 +313,12 @@ def gains_of(evidence: Evidence) -> list[tuple[Point, Interval]]:
     return found
 
 
-def _chosen(
+def _most_relevant(
     gains: list[tuple[Point, Interval]], comparisons: Sequence[Comparison]
 ) -> list[tuple[Point, Interval]]:
-    """All gains where they fit on a screen, else the most relevant, in the study's order.
+    """All gains if they fit on a screen, else the most relevant, in the study's order.
 
-    First those that the document states too, then the best and the worst, then the best of each
+    Published gains are the most relevant, then the best and the worst, then the best for each
     baseline.
     """
     if len(gains) <= MOST_FINDINGS:
@@ -293,7 +349,7 @@ def _gain_note(evidence: Evidence, gains: list[tuple[Point, Interval]], shown: i
         baselines = ["the baseline of the same workload"]
     note = (
         f"Change in {GAIN_NOUN} against {baselines[0]}, paired by seed, with the "
-        f"{evidence.percent} interval."
+        f"{evidence.confidence_text} interval."
     )
     if shown < len(gains):
         note += f" {shown} of {len(gains)}; all are in the table of configurations."
@@ -301,7 +357,7 @@ def _gain_note(evidence: Evidence, gains: list[tuple[Point, Interval]], shown: i
 
 
 def _published_gain(point: Point, comparisons: Sequence[Comparison]) -> tuple[str, str] | None:
-    """The published gain of a point, as printed or from the printed rates, and its remark."""
+    """The published gain of a point, stated or computed from published rates, and a remark."""
     published = [row.published for row in comparisons]
     for figure in published:
         sign = PUBLISHED_GAINS.get(figure.quantity)
@@ -325,36 +381,37 @@ def _published_rate(published: Sequence[Published], point: str | None) -> Publis
 
 
 def _calibrated(*figures: Published) -> str:
-    """Whether all of the figures, or some, were used to calibrate; empty for none."""
+    """A remark if all or some of the figures were used to calibrate; else empty."""
     used = [figure.calibration for figure in figures]
     if not any(used):
         return ""
     return "used to calibrate" if all(used) else "one of them used to calibrate"
 
 
-def _course_findings(evidence: Evidence, lead: str) -> Findings:
+def _line_findings(evidence: Evidence, lead: str) -> Findings:
     """The changes along the lines of the study's figures."""
     rules = {"curve": _curve_rows, "relative": _relative_rows}
     if not evidence.study.published:
         rules |= {"stacked-layers": _cost_rows, "laws": _offload_rows}
-    courses = [
+    by_figure = [
         rules[figure.kind](evidence, figure)
         for figure in evidence.study.figures
         if figure.kind in rules
     ]
-    rows = _first_of_each(courses)
+    rows = _first_screen(by_figure)
     note = (
-        "Changes from the first level to the last, or from the one the document starts at, paired "
-        f"by {terms_of(evidence.study).replication}, with the {evidence.percent} interval."
+        "Changes from the first level, or from the level where the document starts, to the last, "
+        f"paired by {terms_of(evidence.study).replication}, with the {evidence.confidence_text} "
+        "interval."
     )
     return Findings(lead, tuple(rows), note if rows else "")
 
 
-def _first_of_each(courses: list[list[Finding]]) -> list[Finding]:
+def _first_screen(by_figure: list[list[Finding]]) -> list[Finding]:
     """The first finding of every figure, then the second of every figure, up to one screen."""
     seen: set[tuple[str, str, str]] = set()
     kept: set[Finding] = set()
-    for group in zip_longest(*courses):
+    for group in zip_longest(*by_figure):
         for finding in group:
             if finding is None or len(kept) == MOST_FINDINGS:
                 continue
@@ -363,7 +420,7 @@ def _first_of_each(courses: list[list[Finding]]) -> list[Finding]:
             if numbers not in seen:
                 seen.add(numbers)
                 kept.add(finding)
-    return [finding for course in courses for finding in course if finding in kept]
+    return [finding for group in by_figure for finding in group if finding in kept]
 
 
 def _cost_rows(evidence: Evidence, figure: Figure) -> list[Finding]:
@@ -410,7 +467,7 @@ def _most_expensive(estimates: Estimates, point: str, layers: Sequence[str], eve
 
 
 def _offload_rows(evidence: Evidence, figure: Figure) -> list[Finding]:
-    """The gain that offload could reach at the last point, from the network's share there."""
+    """The upper bound of the gain by offload at the last point, from the network's share."""
     shares = network_shares(evidence.estimates, figure.y)
     points = [point for point in figure_points(evidence.study, figure) if point.name in shares]
     if not points:
@@ -424,7 +481,7 @@ def _offload_rows(evidence: Evidence, figure: Figure) -> list[Finding]:
     percent = share.map(lambda part: 100 * part)
     subject = (
         f"{figure.title}, {words}: the network uses {percent.text(1)}\N{NO-BREAK SPACE}% of the "
-        "busy processor, and a NIC that did all of it would free no more"
+        "busy processor; a NIC that does all this work frees at most this share"
     )
     return [Finding(value, bounds, subject)]
 
@@ -514,5 +571,5 @@ def _published_ends(first: Comparison | None, last: Comparison | None) -> tuple[
 
 
 def figure_points(study: Study, figure: Figure) -> list[Point]:
-    """The points that a figure's `where` keeps, in the study's order."""
-    return [point for point in study.points if figure.keeps(point)]
+    """The points that a figure's `where` selects, in the study's order."""
+    return [point for point in study.points if figure.selects(point)]

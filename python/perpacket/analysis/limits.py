@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from perpacket.analysis.doubts import by_point, listed
+from perpacket.analysis.doubts import by_point, unbalanced
 from perpacket.analysis.effects import Summary
 from perpacket.analysis.estimates import Estimates
 from perpacket.analysis.methods import MethodComparison
@@ -14,11 +14,12 @@ from perpacket.analysis.published_rows import warnings_of
 from perpacket.analysis.terms import terms_of
 from perpacket.analysis.wording import plural, sentence_case
 from perpacket.run.directory import Failure
+from perpacket.study.point import first_names
 from perpacket.study.stopping import Stopping
 from perpacket.study.study import Study
 
 FEW_SEEDS: Final = 5
-"""With fewer replications Student's t widens intervals so much that they hide most differences."""
+"""With fewer replications, Student's t makes intervals so wide that they hide most differences."""
 
 
 def limits_of(
@@ -35,18 +36,20 @@ def limits_of(
     failures: Sequence[Failure] = (),
     environment: Mapping[str, object] | None = None,
 ) -> list[str]:
-    """Sentences, those that may change a result first."""
+    """The limits as sentences. Limits that may change a result come first."""
     terms = terms_of(study)
     runs = sum(len(own) for own in estimates.rows.values())
     warnings = [*((row.scenario, text) for row in methods for text in row.warnings)]
-    found = [*_unbalanced(estimates)]
+    found = []
+    if names := [f"{point} with seed {seed}" for point, seed in unbalanced(estimates.rows)]:
+        found.append(f"Packets do not balance, so do not use: {first_names(names)}.")
     if runs < planned:
         found.append(
-            f"The run is not complete: {runs} of {planned} runs are here. "
+            f"The run is not complete: {runs} of {planned} runs exist. "
             "`perpacket study resume` runs the others."
         )
     for text, points in by_point([*warnings, *warnings_of(comparisons)]).items():
-        found.append(f"{sentence_case(listed(points))}: {text}.")
+        found.append(f"{sentence_case(first_names(points))}: {text}.")
     found += [f"{sentence_case(text)}." for text in rankings]
     found += [f"{sentence_case(remark)}." for remark in summary.remarks] if summary else []
     found += _stopping(stopping)
@@ -56,8 +59,8 @@ def limits_of(
         found.append(f"One {terms.replication} shows no spread: there are no intervals.")
     elif seeds < FEW_SEEDS:
         found.append(
-            f"Intervals of {seeds} {terms.replications} are wide. More {terms.replications} narrow "
-            "them."
+            f"Intervals of {seeds} {terms.replications} are wide. More {terms.replications} make "
+            "them narrower."
         )
     found.append(terms.interval)
     missing = [row for row in comparisons if row.simulated is None]
@@ -67,18 +70,18 @@ def limits_of(
 
 
 def _stopping(rule: Stopping | None) -> list[str]:
-    """What a rule for stopping does to intervals."""
+    """The effect of a stopping rule on intervals."""
     if rule is None:
         return []
     return [
-        f"Points were repeated until {rule.quantity} was known to {100 * rule.within:g} %: "
-        "stopping at a narrow interval favours those that are narrow by chance, so they contain "
-        "the true value a little less often than stated."
+        f"Each point ran until the interval of {rule.quantity} was within {100 * rule.within:g} %. "
+        "Such a rule prefers intervals that are narrow by chance, so they contain the true value "
+        "a little less often than stated."
     ]
 
 
 def _testbed(environment: Mapping[str, object]) -> Iterator[str]:
-    """The points that the testbed left out, and what its machines could not do."""
+    """The points that the testbed left out, and the limits of its machines."""
     testbed = environment.get("testbed")
     if not isinstance(testbed, Mapping):
         return
@@ -86,15 +89,3 @@ def _testbed(environment: Mapping[str, object]) -> Iterator[str]:
         reasons = testbed.get(name)
         for reason in reasons if isinstance(reasons, list) else []:
             yield f"{sentence_case(text.format(str(reason).rstrip('.')))}."
-
-
-def _unbalanced(estimates: Estimates) -> Iterator[str]:
-    """Runs whose packets do not balance: none of their numbers can be trusted."""
-    names = [
-        f"{point} with seed {seed}"
-        for point, own in estimates.rows.items()
-        for seed, row in own.items()
-        if row.get("conserved") is False
-    ]
-    if names:
-        yield f"Packets do not balance, so do not use: {listed(names)}."

@@ -1,7 +1,7 @@
 """Two methods compared on one number: measurement, simulation or model of the same scenario.
 
-A comparison is not a judgement of either method. It is their difference with an interval, and the
-assumption that most likely causes it.
+A comparison judges neither method. It reports their difference with an interval, and the assumption
+that most likely causes it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from perpacket.study.stopping import DEFAULT_CONFIDENCE
 
 WIDEST_POINTS = 20.0
 """An interval of a difference of percentages wider than this shows no agreement."""
-
 
 ROUNDING_POINTS = 1e-6
 """Differences below this come from floating-point rounding alone."""
@@ -41,8 +40,8 @@ class Agreement(StrEnum):
 class MethodValue:
     """The value of one method in a scenario.
 
-    `values` are in per cent, by seed. `runs` is the kind of runs they come from: a model is
-    computed from measured or simulated runs, and is paired with them seed by seed.
+    `values` are in per cent, by seed. `runs` is the kind of runs that they come from. A model is
+    computed from measured or simulated runs and is paired with them, seed by seed.
     """
 
     method: str
@@ -61,7 +60,10 @@ class MethodValue:
 
 @dataclass(frozen=True, slots=True)
 class MethodComparison:
-    """Two methods side by side; differences are `second` minus `first`, in percentage points."""
+    """Two methods in one scenario.
+
+    A model and its own runs are paired seed by seed. Two kinds of runs are two samples.
+    """
 
     question: str
     """The key by which figures select it, as `share`."""
@@ -72,12 +74,40 @@ class MethodComparison:
     """The scenario's value on its axis."""
     first: MethodValue
     second: MethodValue
-    difference: Interval | None
-    verdict: Agreement
-    assumption: str = ""
-    """The most likely cause of a difference; empty without one."""
+    likely_cause: str = ""
+    """The assumption that most likely causes a difference."""
     warnings: tuple[str, ...] = ()
-    """Doubts about the runs behind it."""
+    """Doubts about the runs."""
+
+    @property
+    def difference(self) -> Interval | None:
+        """`second` minus `first`, in percentage points."""
+        first, second = self.first.values, self.second.values
+        if not first or not second:
+            return None
+        if self.first.runs != self.second.runs:
+            return difference(list(first.values()), list(second.values()), self.first.confidence)
+        seeds = sorted(first.keys() & second.keys())
+        if not seeds:
+            return None
+        return mean([second[seed] - first[seed] for seed in seeds], self.first.confidence)
+
+    @property
+    def verdict(self) -> Agreement:
+        """The verdict on the difference."""
+        found = self.difference
+        if found is None:
+            return Agreement.LEFT_OUT
+        if not found.is_bounded:
+            return Agreement.ONE_RUN
+        if not found.contains(0.0) and abs(found.value) > ROUNDING_POINTS:
+            return Agreement.DIFFER
+        return Agreement.TOO_WIDE if found.high - found.low > WIDEST_POINTS else Agreement.AGREE
+
+    @property
+    def assumption(self) -> str:
+        """The likely cause where the methods differ; else empty."""
+        return self.likely_cause if self.verdict is Agreement.DIFFER else ""
 
     @property
     def verdict_text(self) -> str:
@@ -87,51 +117,6 @@ class MethodComparison:
         size = abs(self.difference.value)
         sign = "+" if self.difference.value > 0 else "-"
         return f"{self.verdict} by {sign}{format_number(size, decimals_for(size))} points"
-
-
-def compare_methods(
-    question: str,
-    title: str,
-    scenario: str,
-    level: float,
-    first: MethodValue,
-    second: MethodValue,
-    assumption: str,
-    warnings: tuple[str, ...] = (),
-) -> MethodComparison:
-    """Two methods side by side; `assumption` is reported where they differ.
-
-    A model is paired with its own runs seed by seed; two kinds of runs are two samples.
-    """
-    apart = _difference(first, second)
-    verdict = _verdict(apart)
-    named = assumption if verdict is Agreement.DIFFER else ""
-    return MethodComparison(
-        question, title, scenario, level, first, second, apart, verdict, named, warnings
-    )
-
-
-def _difference(first: MethodValue, second: MethodValue) -> Interval | None:
-    if not first.values or not second.values:
-        return None
-    if first.runs != second.runs:
-        return difference(
-            list(first.values.values()), list(second.values.values()), first.confidence
-        )
-    seeds = sorted(first.values.keys() & second.values.keys())
-    if not seeds:
-        return None
-    return mean([second.values[seed] - first.values[seed] for seed in seeds], first.confidence)
-
-
-def _verdict(apart: Interval | None) -> Agreement:
-    if apart is None:
-        return Agreement.LEFT_OUT
-    if not apart.is_bounded:
-        return Agreement.ONE_RUN
-    if not apart.contains(0.0) and abs(apart.value) > ROUNDING_POINTS:
-        return Agreement.DIFFER
-    return Agreement.TOO_WIDE if apart.high - apart.low > WIDEST_POINTS else Agreement.AGREE
 
 
 def headline(rows: Sequence[MethodComparison]) -> str:

@@ -9,7 +9,7 @@ from perpacket.analysis.statistics import Interval
 from perpacket.models.profiled import NETWORK_LAYERS
 
 MOST_SHARE: Final = 0.99
-"""Beyond this the gain has no scale: all that the processor does is communication."""
+"""The gain is computed for no larger share: it grows without limit as the share approaches 1."""
 
 SHARE: Final = "share"
 """The event of a layer with its share of the busy processor."""
@@ -18,7 +18,8 @@ SHARE: Final = "share"
 def network_shares(estimates: Estimates, event: str = SHARE) -> dict[str, Interval]:
     """The network layers' share of the busy processor, a fraction, by point.
 
-    Empty where runs have no layers: the kernel's accounts count user, kernel and interrupt time.
+    Empty where runs have no layers. The kernel's accounts count only user, kernel and interrupt
+    time.
     """
     layers = estimates.layers(event)
     if "tcp" not in layers:
@@ -29,7 +30,7 @@ def network_shares(estimates: Estimates, event: str = SHARE) -> dict[str, Interv
 
 
 def gain_percent(share: float, offloaded: float = 1.0) -> float:
-    """The gain (%) of offloading a part of a share of the busy processor: see `models.laws`."""
+    """The gain (%) if the NIC does a fraction of the network's share: see `models.laws`."""
     from perpacket.models import laws
 
     if share <= 0:

@@ -1,9 +1,9 @@
 """Published figures and how far a run agrees with them.
 
-`judge` is the only place that makes a verdict. Values are compared directly where the published
-machine is simulated. A measurement on another machine, twenty years later, can only be compared in
-shares and changes: a published change is judged by its direction, and its size decides only whether
-the measured one is weaker or stronger.
+Only `judge` makes a verdict. Where the run simulates the published machine, it compares values. A
+measurement on another machine, twenty years later, is compared only in shares and changes: the
+verdict on a change depends on its direction. Its size only decides whether the measured change is
+weaker or stronger.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class Verdict(StrEnum):
     SAME_DIRECTION = "same direction"
     """A change has the published direction, and is weaker or stronger."""
     OPPOSITE = "opposite direction"
-    """A change has the other direction than the published one."""
+    """A change has the opposite of the published direction."""
     UNDECIDED = "not distinguishable"
     """The interval of a change contains zero."""
     TOO_WIDE = "interval too wide"
-    """The interval contains the published value and nearly every other one."""
+    """The interval contains the published value, but is too wide to support it."""
 
 
 MET = frozenset({Verdict.AGREES, Verdict.SAME_DIRECTION})
@@ -48,10 +48,10 @@ MISSED = frozenset({Verdict.DIFFERS, Verdict.OUTSIDE, Verdict.OPPOSITE})
 class Comparison:
     """One row: a published figure beside its simulation.
 
-    `simulated` has the unit of the published figure; None when nothing was simulated.
-    `difference` is simulated minus published, in `difference_unit`: points where the figure is a
-    percentage, otherwise per cent of the published value, or the figure's own unit where that is
-    zero. For bounds it is the distance past the bound, None within them.
+    `simulated` has the unit of the published figure; None without a run. `difference` is simulated
+    minus published. For a percentage its unit (`difference_unit`) is points; for other figures it
+    is per cent of the published value, or the figure's own unit where that value is zero. For
+    published bounds it is the distance past the bound, None within them.
     """
 
     published: Published
@@ -67,7 +67,7 @@ class Comparison:
 
     @property
     def simulated_text(self) -> str:
-        """The simulated interval, with two decimals more than the published figure prints."""
+        """The simulated interval, with at most two decimals more than the published figure."""
         if self.simulated is None:
             return "-"
         step = self.published.resolution
@@ -94,8 +94,8 @@ class Comparison:
 
 
 ABSOLUTE_UNITS = frozenset({"points", "tau"})
-"""Units in which a distance is absolute: a percentage of a percentage, or of a rank correlation,
-has no meaning."""
+"""Units with absolute distances. A percentage of a percentage or of a rank correlation has no
+meaning."""
 
 
 def judge(
@@ -105,7 +105,7 @@ def judge(
     warnings: tuple[str, ...] = (),
     title: str = "",
 ) -> Comparison:
-    """Put a published figure and its simulation side by side."""
+    """Compare a published figure with its interval in the run."""
     verdict, miss = _verdict(published, simulated)
     difference, unit = _difference(published, simulated, miss)
     return Comparison(
@@ -114,19 +114,17 @@ def judge(
 
 
 def _verdict(published: Published, simulated: Interval | None) -> tuple[Verdict, float | None]:
-    """The verdict, and by how much a bound is missed (in the figure's unit)."""
+    """The verdict, and the distance past a published bound (in the figure's unit)."""
     if simulated is None:
         return Verdict.NOT_SIMULATED, None
     if published.judged == "direction":
         return _direction(published, simulated), None
-    # One run has no spread: it is judged by its value alone.
-    low = simulated.low if simulated.is_bounded else simulated.value
-    high = simulated.high if simulated.is_bounded else simulated.value
+    low, high = _ends(simulated)
     half = published.resolution / 2
     agrees = Verdict.TOO_WIDE if high - low > published.widest else Verdict.AGREES
     if published.value is not None:
-        meets = low <= published.value + half and published.value - half <= high
-        return (agrees if meets else Verdict.DIFFERS), None
+        overlap = low <= published.value + half and published.value - half <= high
+        return (agrees if overlap else Verdict.DIFFERS), None
     if published.minimum is not None and high < published.minimum - half:
         return Verdict.OUTSIDE, simulated.value - published.minimum
     if published.maximum is not None and low > published.maximum + half:
@@ -135,10 +133,9 @@ def _verdict(published: Published, simulated: Interval | None) -> tuple[Verdict,
 
 
 def _direction(published: Published, simulated: Interval) -> Verdict:
-    """The direction of a change beside the published one; one run is judged by its value alone."""
-    low = simulated.low if simulated.is_bounded else simulated.value
-    high = simulated.high if simulated.is_bounded else simulated.value
-    # Test the interval before the value: one that contains zero agrees with no direction.
+    """The verdict on the direction of a change."""
+    low, high = _ends(simulated)
+    # Zero comes first: an interval that contains it has no direction.
     if low <= 0 <= high:
         return Verdict.UNDECIDED
     if published.value is not None:
@@ -147,6 +144,13 @@ def _direction(published: Published, simulated: Interval) -> Verdict:
             return Verdict.AGREES
     rises = published.value > 0 if published.value is not None else published.minimum is not None
     return Verdict.SAME_DIRECTION if (low > 0) == rises else Verdict.OPPOSITE
+
+
+def _ends(simulated: Interval) -> tuple[float, float]:
+    """The bounds of an interval; one run has no bounds, so its value counts."""
+    if simulated.is_bounded:
+        return simulated.low, simulated.high
+    return simulated.value, simulated.value
 
 
 def _difference(

@@ -9,32 +9,21 @@ from perpacket.analysis.doubts import (
     balance_warnings,
     chains,
     doubt_warnings,
-    listed,
     replication_warnings,
 )
-from perpacket.analysis.estimates import Estimates, rows_of
+from perpacket.analysis.estimates import Estimates
 from perpacket.analysis.published import Comparison, judge
 from perpacket.analysis.statistics import Interval, unranked
-from perpacket.run.directory import RunDirectory
+from perpacket.study.point import first_names
 from perpacket.study.published import Published
 from perpacket.study.quantities import QUANTITIES, Quantity
 from perpacket.study.study import Study
 
 
-def estimates_of(study: Study, directory: RunDirectory) -> Estimates:
-    """The estimates of a run, with its own confidence."""
-    simulated = study.simulated
-    return Estimates(
-        rows_of(directory),
-        directory.configuration.confidence,
-        lambda point: study.is_measured and point not in simulated,
-    )
-
-
 def compare_all(study: Study, estimates: Estimates) -> list[Comparison]:
     """Every published row of the study beside the run, in the document's order.
 
-    A row is about one point, about the order of the regions at a point, or about the whole design.
+    A row concerns one point, the order of the regions at a point, or the whole design.
     """
     found = []
     for row in study.published:
@@ -66,7 +55,8 @@ def estimate(
 ) -> tuple[Interval | None, list[float]]:
     """A quantity at a point, or its change against another, and its value in each run.
 
-    A change uses the seeds that both points have. None where no run has the quantity.
+    A change uses the seeds that both points have. The interval is None where no run has the
+    quantity.
     """
     own = estimates.values(point, quantity)
     if quantity.of_ratio is None:
@@ -80,14 +70,14 @@ def estimate(
 
 
 def rankings(study: Study, estimates: Estimates) -> list[str]:
-    """Neighbours in a ranked quantity whose order the intervals do not show.
+    """Points with overlapping intervals of a ranked quantity, so that their order is not shown.
 
-    Only points with one baseline are ranked against each other, and against it.
+    A ranking has one baseline and the points that are compared with it.
     """
     baselines = dict.fromkeys(point.against or point.name for point in study.points)
     return [
-        f"{QUANTITIES[name].title.lower()}: not distinguishable, each from its neighbour: "
-        f"{listed(group)}"
+        f"{QUANTITIES[name].title.lower()}: neighbours are not distinguishable: "
+        f"{first_names(group)}"
         for name in study.ranked
         for baseline in baselines
         for group in chains(unranked(bounded(study, estimates, name, baseline)))

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from perpacket.analysis.published import Comparison
 
 MOST_DISAGREEMENTS: Final = 12
-"""Rows of the list; the table of comparisons has all of them."""
+"""Rows of the list of disagreements. The table of comparisons has all rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A count for the head of a report: `10 of 16`, what was counted, and a remark."""
+    """A count at the top of a report: `10 of 16`, the label of the count, and a remark."""
 
     value: str
     label: str
@@ -67,9 +67,9 @@ def _typical_distance(rows: Sequence[Comparison]) -> str:
 
 
 def disagreements(comparisons: Sequence[Comparison]) -> list[Comparison]:
-    """Every published value that does not agree: held-out ones first, then by distance.
+    """Every published value that does not agree: held-out values first, then by distance.
 
-    A change in the other direction than the published one comes before all distances.
+    A change in the opposite of the published direction comes before all distances.
     """
     missed = [row for row in comparisons if row.verdict in MISSED]
     return sorted(
@@ -102,9 +102,9 @@ def headline(comparisons: Sequence[Comparison], terms: Terms = SIMULATED) -> str
         row for row in comparisons if not row.published.calibration and row.simulated is not None
     ]
     if not comparisons:
-        return "Nothing published is compared with this run."
+        return "This run is compared with no published value."
     if not held_out:
-        return "No published value was held out: agreement here shows a fit, not a prediction."
+        return "All published values were used to calibrate: agreement shows a fit, no prediction."
     missed = [row for row in held_out if row.verdict is not Verdict.AGREES]
     if not missed:
         return f"All {plural(len(held_out), 'published value')} not used to calibrate agree."
@@ -115,10 +115,10 @@ def headline(comparisons: Sequence[Comparison], terms: Terms = SIMULATED) -> str
 
 
 def _shape_headline(comparisons: Sequence[Comparison]) -> str:
-    """One sentence on how many published changes, shares and orders another machine shows too."""
+    """One sentence on how many published changes, shares and orders this machine shows too."""
     rows = [row for row in comparisons if row.simulated is not None]
     if not rows:
-        return "Nothing published is compared with this run."
+        return "This run is compared with no published value."
     parts = []
     for judged, noun, many in (
         ("direction", "published change", ""),

@@ -1,8 +1,8 @@
 """The order of a measured profile's regions beside the published order.
 
-Kendall's tau compares two orders by their pairs: 1 where every pair of regions has the same order
-in both, -1 where every pair is reversed (Kendall, A New Measure of Rank Correlation, Biometrika
-30, 1938). Ties count for neither order (tau-b).
+Kendall's tau compares two orders by their pairs. It is 1 if every pair of regions has the same
+order in both, and -1 if every pair is reversed (Kendall, A New Measure of Rank Correlation,
+Biometrika 30, 1938). Ties count for neither order (tau-b).
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from perpacket.study.quantities import QUANTITIES, SEVEN, Row
 from perpacket.study.study import Study
 
 QUANTITY = "region_order"
-"""This module compares rows of this quantity; their point has all seven shares published too."""
+"""The quantity of the rows that this module compares. Their points have all seven published shares.
+"""
 
 TITLE = "Order of the seven regions (Kendall's tau)"
 WIDEST_TAU = 0.75
-"""Tau ranges over a width of 2; an interval wider than this agrees with any order."""
+"""Tau is between -1 and 1. An interval wider than this agrees with almost any order."""
 
 SHARES = {f"busy_share.{region}": region for region in SEVEN}
 
@@ -48,7 +49,7 @@ def _sign(difference: float) -> int:
 
 
 def published_shares(published: Sequence[Published], point: str) -> dict[str, float]:
-    """The shares of the regions that are published about a point."""
+    """The published shares of the regions at a point."""
     return {
         SHARES[row.quantity]: row.value
         for row in published
@@ -86,5 +87,5 @@ def measured_shares(row: Row) -> dict[str, float]:
 
 
 def ordered(shares: Mapping[str, float]) -> str:
-    """The regions from the dearest to the cheapest, as `TCP, Driver, User`."""
+    """The regions from the most to the least expensive, as `TCP, Driver, User`."""
     return ", ".join(sorted(shares, key=lambda region: -shares[region]))

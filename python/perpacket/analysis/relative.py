@@ -1,4 +1,4 @@
-"""Quantities along an axis over one level, each block's value over the same block's value there."""
+"""The ratio of a quantity at each level of an axis to its value at one level, paired by block."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from perpacket.study.quantities import QUANTITIES, quantity
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A quantity at one level over that at the first, and the published change."""
+    """The ratio of a quantity at one level to the start, and the published change."""
 
     point: Point
     ratio: Interval
@@ -30,9 +30,9 @@ class Line:
     title: str
     unit: str
     start: Point
-    """The level that the others are compared with."""
+    """The level with which the others are compared."""
     first: Interval
-    """The quantity at that level."""
+    """The quantity at the start."""
     steps: tuple[Step, ...]
     """All levels in order; the ratio at the start is 1."""
 
@@ -48,9 +48,9 @@ def lines(
     estimates: Estimates,
     comparisons: Sequence[Comparison],
 ) -> list[Line]:
-    """The figure's quantities that have two levels or more, over one level.
+    """The figure's quantities that have two levels or more.
 
-    That is the level from which the document states changes, else the first.
+    The start is the level from which the document states changes, else the first level.
     """
     found = []
     start = published_start(figure, points, comparisons)

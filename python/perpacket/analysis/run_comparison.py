@@ -1,10 +1,10 @@
 """Two runs of the same points compared: the ratio of each quantity at each point.
 
-Where both runs have a seed (or block), its two values are a pair, and the interval is that of the
-pairs' ratios: what a seed does to both cancels out. Without common seeds the two means of
-logarithms are compared as two samples, with Welch's degrees of freedom (Welch, Biometrika 34,
-1947). Blocks of a measured run follow each other in time: the interval counts only as many of them
-as are independent.
+If both runs have a seed (or block), its two values are a pair, and the interval is that of the
+ratios of pairs, so the effect of the seed cancels out. Without common seeds the runs are two
+samples, whose means of logarithms are compared with Welch's degrees of freedom (Welch, Biometrika
+34, 1947). Blocks of a measured run follow each other in time, so the interval uses the number of
+independent blocks.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from perpacket.analysis.estimates import Rows, rows_of, value_in
+from perpacket.analysis.estimates import rows_of, value_or_none
 from perpacket.analysis.statistics import (
     Interval,
     StatisticsError,
@@ -27,7 +27,7 @@ from perpacket.analysis.statistics import (
 )
 from perpacket.errors import ConfigurationError
 from perpacket.run.directory import RunDirectory
-from perpacket.study.quantities import QUANTITIES, Row, columns, quantity
+from perpacket.study.quantities import QUANTITIES, Row, Rows, columns, quantity
 from perpacket.study.stopping import DEFAULT_CONFIDENCE
 
 USUAL = (
@@ -41,7 +41,7 @@ USUAL = (
     "server_idle",
     "host_idle",
 )
-"""The quantities compared where neither the user nor the study names any, if the runs have them."""
+"""The quantities that are compared by default, if the runs have them."""
 
 
 class Change(StrEnum):
@@ -64,12 +64,12 @@ class Ratio:
     second: float
     """Means over the runs that are compared."""
     interval: Interval | None
-    """Of the ratio; None where a value is zero or below, which has no ratio."""
+    """The interval of the ratio; None where a value is zero or below."""
     paired: bool
 
     @property
     def change(self) -> Change:
-        """The verdict: a change is claimed only where the interval excludes 1."""
+        """The verdict: higher or lower only if the interval excludes 1."""
         if self.interval is None:
             return Change.SAME if self.first == self.second else Change.UNKNOWN
         if not self.interval.is_bounded:
@@ -120,14 +120,14 @@ RULE = re.compile(r"\s*(?P<name>\S+?)\s*(?P<sign><=|>=|<|>)\s*(?P<limit>[0-9.]+)
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A ratio that fails a comparison: `requests_per_s < 0.97`."""
+    """A rule about ratios, as `requests_per_s < 0.97`. A ratio that matches it fails."""
 
     quantity: str
     sign: str
     limit: float
 
     def __str__(self) -> str:
-        """As it was written."""
+        """The text from which the rule was read."""
         return f"{self.quantity} {self.sign} {self.limit:g}"
 
     def is_broken_by(self, ratio: Ratio) -> bool:
@@ -137,9 +137,9 @@ class Rule:
         return OPERATORS[self.sign](ratio.interval.value, self.limit)
 
     def is_certain(self, ratio: Ratio) -> bool:
-        """Whether the whole interval breaks the rule; without an interval, whether the value does.
+        """Whether the whole interval breaks the rule, or the value if there is one run.
 
-        Only then the comparison fails: otherwise chance can explain the ratio.
+        Only then the comparison fails. Otherwise chance can explain the ratio.
         """
         interval = ratio.interval
         if interval is None or not self.is_broken_by(ratio):
@@ -156,27 +156,27 @@ class RuleResult:
     broken: tuple[Ratio, ...]
     """The ratios whose value breaks the rule."""
     certain: tuple[Ratio, ...]
-    """Those whose whole interval does."""
+    """The ratios whose whole interval breaks the rule."""
     unjudged: tuple[str, ...]
     """The points without a ratio."""
     has_ratio: bool
 
     @property
     def failures(self) -> list[str]:
-        """Why the rule fails; empty where it does not.
+        """The reasons why the rule fails; empty if it passes.
 
-        A point whose second run failed or has a value of zero has no ratio, and fails too.
+        A point has no ratio if its second run failed or has a value of zero. It fails too.
         """
         found = [f"{self.rule}: at {ratio.point} it is {ratio.text}" for ratio in self.certain]
         if self.unjudged:
-            found.append(f"{self.rule}: it cannot be judged at {', '.join(self.unjudged)}")
+            found.append(f"{self.rule}: there is no ratio at {', '.join(self.unjudged)}")
         elif not self.has_ratio:
-            found.append(f"{self.rule}: it cannot be judged, no point has a ratio")
+            found.append(f"{self.rule}: no point has a ratio")
         return found
 
     @property
     def notes(self) -> list[str]:
-        """The ratios that break the rule, but may do so by chance."""
+        """The ratios that break the rule, perhaps by chance."""
         return [
             f"{self.rule}: at {ratio.point} it is {ratio.text}: not distinguishable from "
             f"{self.rule.limit:g}"
@@ -224,13 +224,13 @@ class Sides:
     in_time_order: bool
 
     def ratio(self, point: str, name: str) -> Ratio | None:
-        """The ratio of one quantity at one point; None where either run has none of it."""
+        """The ratio of one quantity at one point; None where either run lacks the quantity."""
         value = quantity(name).value
         first, second = (
             {
                 seed: found
                 for seed, row in side.get(point, {}).items()
-                if (found := value_in(value, row)) is not None
+                if (found := value_or_none(value, row)) is not None
             }
             for side in self.rows
         )
@@ -252,7 +252,7 @@ class Sides:
         """Whether any run of a point has a quantity, on either side."""
         value = quantity(name).value
         own = (row for side in self.rows for row in side[point].values())
-        return any(value_in(value, row) is not None for row in own)
+        return any(value_or_none(value, row) is not None for row in own)
 
 
 def compare(
@@ -264,11 +264,11 @@ def compare(
     rules: Sequence[Rule] = (),
     in_time_order: bool = False,
 ) -> RunComparison:
-    """Every named quantity at every point that both have.
+    """Compare quantities at every point that both runs have.
 
-    `names` and the quantities of `rules` come first, then those of the study's `summary` that the
-    runs have; without any, the usual ones. `in_time_order` is for measured runs. Raises
-    `ConfigurationError` when neither run has a quantity of `names`, or they share no point.
+    The quantities are `names` and those of `rules`. Without `names`, those of the study's `summary`
+    follow; without any, `USUAL`. `in_time_order` is for measured runs. Raises `ConfigurationError`
+    when neither run has one of `names`, or when the runs have no point in common.
     """
     sides = Sides((rows_of(first), rows_of(second)), first.configuration.confidence, in_time_order)
     common = [
@@ -328,7 +328,7 @@ def _applied(
 def _is_unjudged(point: str, name: str, sides: Sides) -> bool:
     """Whether a point of the first run lacks a ratio that it should have.
 
-    A point that both ran, and where neither run has the quantity, is not judged by it.
+    If both runs have the point and neither has the quantity there, it needs no ratio.
     """
     both = all(point in side for side in sides.rows)
     if both and not sides.has(point, name):
@@ -338,11 +338,11 @@ def _is_unjudged(point: str, name: str, sides: Sides) -> bool:
 
 
 def known_names(rows: Sequence[Row]) -> list[str]:
-    """The numbers of the results, and the quantities that any of them has."""
+    """The names of the results' numbers, and of the quantities that any result has."""
     computed = [
         name
         for name, each in QUANTITIES.items()
-        if not each.paired and any(value_in(each.value, row) is not None for row in rows)
+        if not each.paired and any(value_or_none(each.value, row) is not None for row in rows)
     ]
     return list(dict.fromkeys(columns(rows) + computed))
 
@@ -354,12 +354,12 @@ def _remarks(
     common: list[str],
     ratios: list[Ratio],
 ) -> list[str]:
-    """The points that were not compared, and how many differences chance alone would show."""
+    """The points that were not compared, and the expected number of differences by chance."""
     found = []
     for directory, own in zip((first, second), sides.rows, strict=True):
-        apart = [point for point in own if point not in common]
-        if apart:
-            found.append(f"only in {directory.path}: {', '.join(apart)}")
+        unmatched = [point for point in own if point not in common]
+        if unmatched:
+            found.append(f"only in {directory.path}: {', '.join(unmatched)}")
     versions = [each.configuration.perpacket for each in (first, second)]
     if versions[0] != versions[1]:
         found.append(f"begun by perpacket {versions[0]} and by {versions[1]}")
@@ -371,7 +371,7 @@ def _remarks(
     by_chance = (1 - sides.confidence) * len(bounded)
     if by_chance >= 1:
         found.append(
-            f"of {len(bounded)} comparisons at {100 * sides.confidence:g} %, about {by_chance:.0f} "
-            "would show a difference by chance alone"
+            f"of {len(bounded)} comparisons at {100 * sides.confidence:g} %, expect about "
+            f"{by_chance:.0f} to differ by chance"
         )
     return found

@@ -1,8 +1,8 @@
 """Intervals and comparisons of replicated runs.
 
-A replication is one run with its own seed. The functions accept one number per replication, in the
-order of the seeds, and return an `Interval`: every result has its spread. The module
-needs only the standard library, so that importing it is fast.
+A replication is one run with its own seed. The functions accept one number for each replication, in
+the order of the seeds, and return an `Interval`, so every result has its spread. The module needs
+only the standard library, so its import is fast.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 
-DEFAULT_CONFIDENCE = 0.95
-"""Confidence of an interval where a study names none."""
+from perpacket.study.stopping import DEFAULT_CONFIDENCE
 
 TREND_SIGNIFICANCE = 0.01
 """A drift is reported when chance produces it with a probability below this."""
@@ -23,24 +22,23 @@ OUTLIER_SIGNIFICANCE = 0.01
 """A run is an outlier when chance produces its distance with a probability below this."""
 
 MOST_CORRELATION = 0.8
-"""The highest correlation of neighbours that is used: it keeps the interval finite."""
+"""Higher correlations of neighbours count as this one, so that the interval stays finite."""
 
 ROUNDING = 1e-9
-"""Differences below this share of the value come from floating-point rounding alone."""
+"""Smaller differences, as a share of the value, come from floating-point rounding alone."""
 
 
 class StatisticsError(ValueError):
-    """The numbers have no such statistic."""
+    """The statistic does not exist for these numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
     """An estimate and the interval that contains the true value with the stated confidence.
 
-    `value`, `low` and `high` have the unit of the numbers it was made from, with
-    `low <= value <= high`. `n` counts replications. The bounds of one replication are infinite,
-    because it shows no spread. `confidence` is a share (0.95), the one that was reached: a median
-    of few runs reaches less than was asked for.
+    `value`, `low` and `high` have the unit of the numbers, with `low <= value <= high`. `n` counts
+    replications. One replication shows no spread, so its bounds are infinite. `confidence` is a
+    share (0.95). For a median of few runs it is lower than requested.
     """
 
     value: float
@@ -59,7 +57,7 @@ class Interval:
         return self.low <= value <= self.high
 
     def overlaps(self, other: Interval) -> bool:
-        """Whether the two intervals share a value: then neither is shown to be the larger."""
+        """Whether the two intervals share a value. Then their order is not shown."""
         return self.low <= other.high and other.low <= self.high
 
     def map(self, function: Callable[[float], float]) -> Interval:
@@ -68,7 +66,7 @@ class Interval:
         return Interval(function(self.value), low, high, self.n, self.confidence)
 
     def within(self, least: float, most: float) -> Interval:
-        """The interval cut to what is possible; one without bounds is returned as it is."""
+        """The interval cut to possible values; an unbounded interval is returned unchanged."""
         if not self.is_bounded:
             return self
         low, high = max(self.low, least), min(self.high, most)
@@ -78,15 +76,19 @@ class Interval:
         """The fields for JSON. JSON has no infinity: missing bounds are null."""
         return {
             "value": self.value,
-            "low": self.low if self.is_bounded else None,
-            "high": self.high if self.is_bounded else None,
+            **self.bounds(),
             "n": self.n,
             "confidence": self.confidence,
         }
 
+    def bounds(self) -> dict[str, float | None]:
+        """The keys `low` and `high`; both are None without bounds."""
+        bounded = self.is_bounded
+        return {"low": self.low if bounded else None, "high": self.high if bounded else None}
+
     @property
     def decimals(self) -> int:
-        """Decimals that the width justifies, up to five significant digits of the value."""
+        """Decimals that the width justifies, at most five significant digits of the value."""
         width = self.high - self.low if self.is_bounded else 0.0
         justified = decimals_for(width) if width else decimals_for(self.value, digits=3)
         return min(justified, decimals_for(self.value, digits=5)) if self.value else justified
@@ -121,9 +123,9 @@ def format_number(number: float, decimals: int) -> str:
 
 @lru_cache(maxsize=256)
 def t_quantile(confidence: float, degrees: int) -> float:
-    """The t with `confidence` of Student's distribution between -t and t.
+    """The t for which Student's distribution has `confidence` between -t and t.
 
-    Found by bisection on the tail, which is the regularized incomplete beta function
+    Bisection on the tail finds it. The tail is the regularized incomplete beta function
     I_x(degrees / 2, 1 / 2) at x = degrees / (degrees + t^2) (Abramowitz and Stegun, 26.7.1).
 
     Raises `StatisticsError` unless 0 < confidence < 1 and degrees >= 1.
@@ -193,15 +195,14 @@ def mean(
     """The mean with Student's t interval.
 
     `in_time_order` is for values that were measured one after another on one machine. Neighbours
-    are then often alike, and the interval counts only as many values as are independent: see
-    `independent_values`. Raises `StatisticsError` when `values` is empty or has a number that is
-    not finite.
+    are then often alike, so the interval uses `independent_values` instead of their number. Raises
+    `StatisticsError` when `values` is empty or has a number that is not finite.
     """
     check_values(values)
     check_confidence(confidence)
     n = len(values)
     centre = math.fsum(values) / n
-    # A mean of equal numbers can round past them; the bounds would then miss every value.
+    # The mean of equal numbers can round past them, outside the interval.
     centre = min(max(centre, min(values)), max(values))
     if n == 1:
         return Interval(centre, -math.inf, math.inf, 1, confidence)
@@ -213,7 +214,7 @@ def mean(
 
 
 def independent_values(values: Sequence[float]) -> float:
-    """The number of independent values with the same information on the mean, at most their own.
+    """The number of independent values that would bound the mean equally well, at most all.
 
     n (1 - r) / (1 + r), where r is the correlation of neighbours (Bayley and Hammersley, The
     Effective Number of Independent Observations, JRSS Supplement 8, 1946). A short series
@@ -221,11 +222,11 @@ def independent_values(values: Sequence[float]) -> float:
     """
     n = len(values)
     centre = math.fsum(values) / n
-    apart = [value - centre for value in values]
-    squares = math.fsum(value**2 for value in apart)
+    deviations = [value - centre for value in values]
+    squares = math.fsum(value**2 for value in deviations)
     if n < 3 or squares == 0:
         return float(n)
-    neighbours = math.fsum(first * second for first, second in pairwise(apart)) / squares
+    neighbours = math.fsum(first * second for first, second in pairwise(deviations)) / squares
     correlation = neighbours + (1 + 4 * neighbours) / n
     correlation = min(max(correlation, 0.0), MOST_CORRELATION)
     return n * (1 - correlation) / (1 + correlation)
@@ -235,9 +236,9 @@ def median(values: Sequence[float], confidence: float = DEFAULT_CONFIDENCE) -> I
     """The median with the narrowest symmetric interval of order statistics of that confidence.
 
     The interval between the k-th smallest and the k-th largest of n values contains the median of
-    the population with probability 1 - 2 P(Binomial(n, 1/2) < k), for any distribution. Where even
-    the whole range has less confidence (under six values at 95 %), the range is returned with its
-    own.
+    the population with probability 1 - 2 P(Binomial(n, 1/2) < k), for any distribution. With fewer
+    than six values, even the whole range has less than 95 %. The result is then the range, with its
+    lower confidence.
 
     Raises `StatisticsError` when `values` is empty or has a number that is not finite.
     """
@@ -265,11 +266,11 @@ def difference(
     *,
     in_time_order: bool = False,
 ) -> Interval:
-    """The mean of `second` minus that of `first`, of two samples without pairs.
+    """The mean of `second` minus the mean of `first`, for two samples without pairs.
 
-    Welch's interval (1947): the two may spread differently. Its degrees of freedom are rounded
-    down, which makes it a little wider. `n` is that of the smaller sample; `in_time_order` is as
-    for `mean`. Raises `StatisticsError` when either is empty or has a number that is not finite.
+    Welch's interval (1947) allows different variances. Its degrees of freedom are rounded down,
+    which makes it a little wider. `n` is the size of the smaller sample; `in_time_order` is as for
+    `mean`. Raises `StatisticsError` when either is empty or has a number that is not finite.
     """
     one, other = mean(first, confidence), mean(second, confidence)
     value, n = other.value - one.value, min(one.n, other.n)
@@ -286,7 +287,7 @@ def difference(
     if spread == 0:
         return Interval(value, value, value, n, confidence)
     weights = math.fsum(share**2 / (count - 1) for share, count in zip(shares, counts, strict=True))
-    # Never below the smaller sample's: rounding may put it there.
+    # Rounding must not put the degrees below those of the smaller sample.
     degrees = max(1, math.floor(min(counts)) - 1, math.floor(spread**2 / weights))
     half_width = t_quantile(confidence, degrees) * math.sqrt(spread)
     return Interval(value, value - half_width, value + half_width, n, confidence)
@@ -304,25 +305,22 @@ def paired_ratio(
     *,
     in_time_order: bool = False,
 ) -> Interval:
-    """The ratio of two systems run with the same seeds: their geometric mean ratio.
+    """The geometric mean ratio of two systems that ran with the same seeds.
 
-    Pair i is one seed. The interval is Student's on the logarithms of the ratios, so that swapping
-    the systems inverts it, and so that what a seed does to both cancels out. `in_time_order` is as
-    for `mean`.
+    Pair i is one seed. The interval is Student's on the logarithms of the ratios: exchanging the
+    systems inverts it, and the effect of a seed on both cancels out. `in_time_order` is as for
+    `mean`.
 
     Raises `StatisticsError` when the lengths differ or a number is not positive.
     """
-    check_values(numerators)
-    check_values(denominators)
-    if len(numerators) != len(denominators):
+    first, second = _logarithms(numerators), _logarithms(denominators)
+    if len(first) != len(second):
         raise StatisticsError(
             f"{len(numerators)} numerators for {len(denominators)} denominators, "
-            "expected one of each a seed"
+            "expected one of each for every seed"
         )
-    if min(*numerators, *denominators) <= 0:
-        raise StatisticsError("a ratio needs positive numbers: a run came to zero or below")
-    logarithms = [math.log(a) - math.log(b) for a, b in zip(numerators, denominators, strict=True)]
-    return mean(logarithms, confidence, in_time_order=in_time_order).map(_exp)
+    ratios = [a - b for a, b in zip(first, second, strict=True)]
+    return mean(ratios, confidence, in_time_order=in_time_order).map(_exp)
 
 
 def unpaired_ratio(
@@ -337,12 +335,16 @@ def unpaired_ratio(
     Welch's interval of the logarithms (see `difference`). Raises `StatisticsError` when a number is
     not positive.
     """
-    check_values(numerators)
-    check_values(denominators)
-    if min(*numerators, *denominators) <= 0:
-        raise StatisticsError("a ratio needs positive numbers: a run came to zero or below")
-    first, second = ([math.log(value) for value in one] for one in (denominators, numerators))
+    first, second = _logarithms(denominators), _logarithms(numerators)
     return difference(first, second, confidence, in_time_order=in_time_order).map(_exp)
+
+
+def _logarithms(values: Sequence[float]) -> list[float]:
+    """The logarithms of positive numbers; raises `StatisticsError` for others."""
+    check_values(values)
+    if min(values) <= 0:
+        raise StatisticsError("a ratio needs positive numbers: a run has zero or less")
+    return [math.log(value) for value in values]
 
 
 def _exp(logarithm: float) -> float:
@@ -354,10 +356,10 @@ def _exp(logarithm: float) -> float:
 
 
 def trend(values: Sequence[float]) -> str | None:
-    """A warning when the replications drift in the order they are given, else None.
+    """A warning when the values drift in the order of replications, else None.
 
-    Kendall's test of the order against every possible order (Mann, 1945): replications of one
-    point must not depend on which came first. One per cent needs five replications.
+    Kendall's test of the order against every possible order (Mann, 1945): the replications of a
+    point must not depend on their order. A significance of one per cent needs five replications.
     """
     check_values(values)
     n = len(values)
@@ -367,7 +369,7 @@ def trend(values: Sequence[float]) -> str | None:
         for earlier in range(later):
             rising += values[earlier] < values[later]
             falling += values[earlier] > values[later]
-    # Count a tie for the rarer direction, which makes a warning less likely.
+    # A tie counts for the rarer direction, which makes a warning less likely.
     against = pairs - max(rising, falling)
     chance = min(1.0, 2 * _share_of_orders(n, against))
     if chance >= TREND_SIGNIFICANCE:
@@ -389,10 +391,10 @@ def _share_of_orders(n: int, inversions: int) -> float:
 
 
 def outlier(values: Sequence[float]) -> str | None:
-    """A warning when one replication drives the mean, else None.
+    """A warning when one replication is an outlier, else None.
 
-    Grubbs' test (1969) of the value furthest from the mean, two-sided, against the greatest
-    distance that normal variables reach. It needs four replications.
+    Grubbs' two-sided test (1969) compares the value furthest from the mean with the greatest
+    distance of normal variables. It needs four replications.
     """
     check_values(values)
     n = len(values)
@@ -409,20 +411,21 @@ def outlier(values: Sequence[float]) -> str | None:
     rest = list(values)
     rest.remove(furthest)
     named = format_number(furthest, average.decimals)
-    return f"one of {n} runs, {named}, drives the mean: the others {mean(rest)}"
+    return f"one of {n} runs is an outlier: {named}, the mean of the others is {mean(rest)}"
 
 
 def grubbs_limit(n: int, significance: float) -> float:
-    """Standard deviations from the mean that the furthest of n normal variables seldom exceeds.
+    """Grubbs' critical value, in standard deviations from the mean.
 
-    It does so with probability `significance`, both sides counted. `n` is 3 or more.
+    The furthest of `n` normal variables exceeds it with probability `significance` (two-sided).
+    `n` is 3 or more.
     """
     t = t_quantile(1 - significance / n, n - 2)
     return (n - 1) / math.sqrt(n) * math.sqrt(t * t / (n - 2 + t * t))
 
 
 def unranked(intervals: Mapping[str, Interval]) -> list[tuple[str, str]]:
-    """Neighbours in the order of value whose intervals overlap: their order is not shown."""
+    """Neighbours, sorted by value, whose intervals overlap: their order is not shown."""
     ordered = sorted(intervals, key=lambda name: intervals[name].value)
     return [
         (lower, higher)

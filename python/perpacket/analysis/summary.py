@@ -9,7 +9,6 @@ from perpacket.analysis.doubts import (
     by_point,
     chains,
     doubt_warnings,
-    listed,
     replication_warnings,
 )
 from perpacket.analysis.effects import (
@@ -24,6 +23,7 @@ from perpacket.analysis.statistics import StatisticsError, unranked
 from perpacket.run import stopping
 from perpacket.run.directory import RunDirectory
 from perpacket.study.designs import TwoLevelDesign
+from perpacket.study.point import first_names
 from perpacket.study.quantities import quantity
 from perpacket.study.study import Study
 
@@ -31,17 +31,17 @@ from perpacket.study.study import Study
 def summarize(study: Study, directory: RunDirectory, estimates: Estimates) -> Summary:
     """Every quantity of the study's summary at every point, the effects, and remarks on both."""
     rows = tuple(_rows(study, estimates))
-    found = []
+    results = []
     if study.design is not None:
-        found = [effects_or_reason(study.design, name, estimates) for name in study.summary]
+        results = [effects_or_reason(study.design, name, estimates) for name in study.summary]
     remarks = [
-        *_by_point(rows),
-        *unfinished(directory, estimates),
-        *overlaps(rows),
-        *(one for one in found if isinstance(one, str)),
+        *_remarks_of_rows(rows),
+        *_wide_intervals(directory, estimates),
+        *_overlaps(rows),
+        *(one for one in results if isinstance(one, str)),
         *study.remarks,
     ]
-    effects = tuple(one for one in found if isinstance(one, Effects))
+    effects = tuple(one for one in results if isinstance(one, Effects))
     return Summary(rows, effects, tuple(remarks), estimates.confidence)
 
 
@@ -54,21 +54,21 @@ def _rows(study: Study, estimates: Estimates) -> Iterator[SummaryRow]:
             warnings = list(replication_warnings(values, entry.unit))
             if 0 < len(values) < len(own):
                 warnings.append(f"{len(own) - len(values)} of {len(own)} runs have no {name}")
-            if number == 0:  # these are about the runs, not about one quantity
+            if number == 0:  # these warnings concern the runs, so one row of a point has them
                 warnings += [*balance_warnings(own), *doubt_warnings(own)]
             interval = estimates.mean(point.name, entry)
             yield SummaryRow(point.name, name, entry.unit, interval, tuple(warnings))
 
 
-def _by_point(rows: tuple[SummaryRow, ...]) -> list[str]:
+def _remarks_of_rows(rows: tuple[SummaryRow, ...]) -> list[str]:
     """Each warning once, with its points."""
     warnings = [(row.point, text) for row in rows for text in row.warnings]
     warnings += [(row.point, f"no run has {row.quantity}") for row in rows if row.interval is None]
     return [f"{', '.join(points)}: {text}" for text, points in by_point(warnings).items()]
 
 
-def overlaps(rows: tuple[SummaryRow, ...]) -> list[str]:
-    """Points whose intervals overlap in a quantity: their order is not shown."""
+def _overlaps(rows: tuple[SummaryRow, ...]) -> list[str]:
+    """Points whose intervals of a quantity overlap: the run does not show their order."""
     found = []
     for name in dict.fromkeys(row.quantity for row in rows):
         intervals = {
@@ -77,15 +77,15 @@ def overlaps(rows: tuple[SummaryRow, ...]) -> list[str]:
             if row.quantity == name and row.interval is not None and row.interval.is_bounded
         }
         found += [
-            f"intervals of {name} overlap, each with its neighbour's, so no order is claimed: "
-            f"{listed(group)}"
+            f"neighbouring intervals of {name} overlap, so the order is not shown: "
+            f"{first_names(group)}"
             for group in chains(unranked(intervals))
         ]
     return found
 
 
-def unfinished(directory: RunDirectory, estimates: Estimates) -> list[str]:
-    """The points that used all their runs and whose interval is still too wide."""
+def _wide_intervals(directory: RunDirectory, estimates: Estimates) -> list[str]:
+    """The points whose interval is still too wide after all their runs."""
     rule, seeds = directory.configuration.stopping, directory.configuration.seeds
     if rule is None:
         return []
@@ -98,8 +98,8 @@ def unfinished(directory: RunDirectory, estimates: Estimates) -> list[str]:
     if not wide:
         return []
     return [
-        f"{', '.join(wide)}: {rule.quantity} is not known to {100 * rule.within:g} % after all "
-        f"{len(seeds)} runs"
+        f"{', '.join(wide)}: after all {len(seeds)} runs, the interval of {rule.quantity} is "
+        f"wider than {100 * rule.within:g} %"
     ]
 
 
@@ -108,7 +108,7 @@ def effects_or_reason(two_level: TwoLevelDesign, name: str, estimates: Estimates
     values = {point: estimates.values(point, name) for point in two_level.points}
     missing = [point for point in two_level.points if not values[point]]
     if missing:
-        return f"no effects on {name}: {', '.join(missing)} has no run with it"
+        return f"no effects on {name}: no run of {', '.join(missing)} has it"
     responses = paired_values(values, two_level.points)
     if not responses[0]:
         return f"no effects on {name}: no seed was run at every point"

@@ -1,7 +1,7 @@
 """The terms of simulated and of measured runs.
 
-Replications are seeds in the one and blocks in the other. Only a simulation is calibrated, and only
-a simulation returns the same numbers for the same seed.
+Replications are seeds in a simulation and blocks in a measurement. Only a simulation is calibrated,
+and only a simulation returns the same numbers for the same seed.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ class Terms:
     adjective: str
     noun: str
     replication: str
-    own_mark: str
-    """Legend of the marks of the runs' own values."""
-    held_out: str
-    """Legend of the published values' marks."""
+    own_legend: str
+    """The legend of values of the run."""
+    published_legend: str
+    """The legend of published values."""
     agreeing: str
     """Label of the count of published values that agree."""
     interval: str
-    """What an interval contains and what it does not."""
-    again: str
-    """What a second run of the same study returns."""
-    nothing: str
+    """A sentence on what an interval contains."""
+    repetition: str
+    """A sentence on the numbers of a second run of the same study."""
+    no_value: str
     """The verdict where a run has no value."""
     is_measured: bool = False
 
@@ -41,7 +41,7 @@ class Terms:
 
     @property
     def title(self) -> str:
-        """The heading of a column of the runs' own values."""
+        """The heading of the column with values of the run."""
         return self.adjective.capitalize()
 
 
@@ -49,26 +49,27 @@ SIMULATED: Final = Terms(
     adjective="simulated",
     noun="simulation",
     replication="seed",
-    own_mark="simulated, with interval",
-    held_out="paper, not used to calibrate",
+    own_legend="simulated, with interval",
+    published_legend="paper, not used to calibrate",
     agreeing="published values not used to calibrate agree",
-    interval="An interval is the spread over seeds. It does not contain the error of the model "
-    "itself: the published values that were not used to calibrate show that.",
-    again="The same seeds return the same numbers on every machine, with any number of workers.",
-    nothing="not simulated",
+    interval="An interval is the spread over seeds. It does not contain the error of the model. "
+    "The published values that were not used to calibrate show that error.",
+    repetition="The same seeds return the same numbers on every machine, with any number of "
+    "workers.",
+    no_value="not simulated",
 )
 MEASURED: Final = Terms(
     adjective="measured",
     noun="measurement",
     replication="block",
-    own_mark="measured, with interval",
-    held_out="paper",
+    own_legend="measured, with interval",
+    published_legend="paper",
     agreeing="published shares, changes and orders agree",
-    interval="An interval is the spread over blocks on this machine. It does not contain other "
-    "machines, kernels or testbeds.",
-    again="The same seeds return the same order of runs and the same requests. The numbers are the "
-    "machine's and differ within the intervals.",
-    nothing="not measured",
+    interval="An interval is the spread over blocks on this machine. It does not contain the "
+    "differences between machines, kernels or testbeds.",
+    repetition="The same seeds return the same order of runs and the same requests. The numbers "
+    "depend on the machine and differ within the intervals.",
+    no_value="not measured",
     is_measured=True,
 )
 

@@ -10,25 +10,26 @@ from collections.abc import Sequence
 from math import inf
 
 from perpacket.analysis.doubts import DOUBTS
-from perpacket.analysis.estimates import Estimates, Rows
+from perpacket.analysis.estimates import Estimates
 from perpacket.analysis.factorial import allocate
 from perpacket.analysis.published import Comparison, judge
-from perpacket.analysis.statistics import DEFAULT_CONFIDENCE, Interval, mean
+from perpacket.analysis.statistics import Interval, mean
 from perpacket.study.designs import TwoLevelDesign
 from perpacket.study.factorial import Design
 from perpacket.study.published import Published
-from perpacket.study.quantities import QUANTITIES
+from perpacket.study.quantities import QUANTITIES, Rows
+from perpacket.study.stopping import DEFAULT_CONFIDENCE
 from perpacket.study.study import Study
 
 PREFIX = "variation."
-"""Begins the name of a share: `variation.PART.RESPONSE`, as `variation.clients.throughput`."""
+"""The start of a share's name: `variation.PART.RESPONSE`, as `variation.clients.throughput`."""
 
 LEAST_BLOCKS = 3
 """Replications below which shares have no interval."""
 
 
 def compare_share(study: Study, row: Published, estimates: Estimates) -> Comparison:
-    """A published share of the variation beside that of this run."""
+    """A published share of the variation beside the share in this run."""
     _, part, response = row.quantity.split(".", 2)
     title = f"Variation by {part}: {QUANTITIES[f'stream.{response}'].title.lower()}"
     share = shares(study.design, estimates, response).get(part) if study.design else None
@@ -37,7 +38,7 @@ def compare_share(study: Study, row: Published, estimates: Estimates) -> Compari
 
 
 def doubts(rows: Rows) -> tuple[str, ...]:
-    """The doubts about runs of the design, each once: all runs are in every share."""
+    """The doubts about runs of the design, each once, because every share uses all runs."""
     found = []
     for name, text in DOUBTS.items():
         about = [
@@ -62,20 +63,19 @@ def shares(design: TwoLevelDesign, estimates: Estimates, response: str) -> dict[
     complete = [[number for number in run if number is not None] for run in found]
     if not blocks or any(len(run) < len(blocks) for run in complete):
         return {}
-    return divided(design.design, complete, estimates.confidence)
+    return shares_of_responses(design.design, complete, estimates.confidence)
 
 
-def divided(
+def shares_of_responses(
     design: Design,
     responses: Sequence[Sequence[float]],
     confidence: float = DEFAULT_CONFIDENCE,
 ) -> dict[str, Interval]:
     """The share of the variation that each part explains, in per cent.
 
-    `responses` has a row for each run of the design. Intervals are those of the jackknife over
-    blocks (Efron and Stein, The Jackknife Estimate of Variance, Annals of Statistics 9, 1981),
-    within 0 and 100. There are none under three blocks: a design of one block has no error to
-    divide.
+    `responses` has a row for each run of the design. The jackknife over blocks gives the intervals
+    (Efron and Stein, The Jackknife Estimate of Variance, Annals of Statistics 9, 1981), cut to 0
+    and 100. Under three blocks there are no intervals, because one block has no error term.
     """
     found = _parts(design, responses)
     blocks = len(responses[0])

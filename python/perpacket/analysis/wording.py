@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 MINUS: Final = "\N{MINUS SIGN}"
 
-# In percentage points: from here on a decimal only pretends to know more.
 WIDE_INTERVAL: Final = 10.0
+"""Percentage points. The value of a wider interval is printed without decimals."""
 
 # Workload-NICconnections-order-load control-selection-MIPS: OSDI 2006, section 5.
 SHORTHAND: Final = re.compile(
@@ -57,7 +57,7 @@ SUFFIX_UNITS: Final = {
 
 
 def points_in_words(points: Sequence[Point]) -> dict[str, str]:
-    """What each point runs, by its name, without the parts that all points have in common."""
+    """Each point's configuration in words, without the parts that all points have in common."""
     parts = {point.name: point_parts(point) for point in points}
     common = set.intersection(*map(set, parts.values())) if len(parts) > 1 else set()
     return {
@@ -67,7 +67,7 @@ def points_in_words(points: Sequence[Point]) -> dict[str, str]:
 
 
 def point_parts(point: Point) -> list[str]:
-    """A point's shorthand spelled out part by part, or its factors where it has none."""
+    """The parts of a point's shorthand in words; the factors of a point without shorthand."""
     match = SHORTHAND.fullmatch(point.configuration)
     if match is None:
         return [factor_in_words(name, level) for name, level in point.factors.items()]
@@ -86,7 +86,7 @@ def point_parts(point: Point) -> list[str]:
 
 
 def selection_in_words(selection: str) -> str:
-    """How connections are chosen; empty for first come, first served, the ordinary case."""
+    """How connections are selected; empty for the default, first come, first served."""
     if selection.startswith("T"):
         return f"handed off at send {selection[1:]}"
     return SELECTIONS.get(selection, "")
@@ -122,7 +122,7 @@ def in_words(name: str) -> str:
 
 
 def sentence_case(text: str) -> str:
-    """The text with its first letter raised and the others as they are."""
+    """The text with a capital first letter and the other letters unchanged."""
     return text[:1].upper() + text[1:]
 
 
@@ -132,7 +132,7 @@ def signed(number: float, unit: str = "%") -> str:
 
 
 def signed_text(number: float, decimals: int) -> str:
-    """A number with its sign, where it has one after rounding."""
+    """A number with its sign, unless it rounds to zero."""
     text = format_number(abs(number), decimals)
     is_zero = float(text.replace(",", "")) == 0
     return text if is_zero else f"{MINUS if number < 0 else '+'}{text}"
@@ -158,7 +158,7 @@ def place(where: str) -> str:
 
 
 def with_unit(text: object, unit: str) -> str:
-    """The text and its unit as a reader knows it, with proper minus signs."""
+    """The text and its printed unit, with minus signs."""
     return f"{typographic(str(text))} {UNITS.get(unit, unit)}".rstrip()
 
 
@@ -168,22 +168,26 @@ def typographic(text: str) -> str:
 
 
 def number(value: float) -> str:
-    """A number in running text: four significant digits, thousands apart."""
+    """A number in running text: four significant digits and thousands separators."""
+    return _significant(value, 4, most_decimals=6)
+
+
+def _significant(value: float, digits: int, most_decimals: int) -> str:
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
-    decimals = max(0, 3 - math.floor(math.log10(abs(value))))
-    text = format_number(value, min(6, decimals))
+    decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    text = format_number(value, min(most_decimals, decimals))
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def verdict_in_words(text: str) -> str:
-    """`differs by -4.0 us` with its minus sign and its unit as a reader knows them."""
+    """`differs by -4.0 us` with a minus sign and the printed unit."""
     start, _, unit = typographic(text).rpartition(" ")
     return f"{start} {UNITS.get(unit, unit)}".strip()
 
 
 def compact(value: object) -> str:
-    """A value of a raw table: six significant digits, nothing for what has no meaning."""
+    """A value of a raw table: six significant digits; empty for None."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -202,17 +206,11 @@ def plural(count: int, one: str, many: str = "") -> str:
 
 
 def number_text(value: object) -> str:
-    """A value for a table of text: numbers with five significant digits, `-` for none."""
+    """A value of a table in the terminal: five significant digits; `-` for None."""
     if value is None:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
         return f"{value:,}"
-    if isinstance(value, float):
-        if value == 0 or not math.isfinite(value):
-            return f"{value:g}"
-        decimals = max(0, 4 - math.floor(math.log10(abs(value))))
-        text = f"{value:,.{min(decimals, 8)}f}"
-        return text.rstrip("0").rstrip(".") if "." in text else text
-    return str(value)
+    return _significant(value, 5, most_decimals=8) if isinstance(value, float) else str(value)

@@ -1,15 +1,15 @@
 """The command line: one file for each verb, each a thin wrapper on the library.
 
-    app.py          the verbs together, and what happens to errors
-    destination.py  whether a file can be written, checked before the work
-    failure.py      exit statuses and how errors are shown
+    app.py          all verbs, and the handling of errors
+    destination.py  checks that output files can be written
+    failure.py      exit statuses and messages of errors
     options.py      options that several verbs share
     output.py       tables and JSON on standard output
     pipes.py        writing to a pipe that the reader may have closed
     progress.py     bars on standard error
     termination.py  SIGTERM, handled like Ctrl-C
 
-Heavy packages are imported by the verbs that need them: help and version are fast.
+The verbs import heavy packages in their functions, so that help and version are fast.
 """
 
 from __future__ import annotations

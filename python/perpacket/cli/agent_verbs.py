@@ -1,7 +1,7 @@
-"""`perpacket serve`, `load`, `link`, `bench`, `route`, `profile`: the verbs of the agent.
+"""`perpacket serve`, `load`, `link`, `bench`, `route`, `profile`, `export`: the verbs of the agent.
 
 The agent defines their options, help and tables, because machines under test may have no Python.
-These verbs replace this process by the agent, which then owns the signals and the terminal. Only a
+These verbs replace this process by the agent, which then handles signals and the terminal. Only a
 profile that prints a table runs as a child, so that a line of advice can follow it.
 """
 
@@ -22,30 +22,31 @@ from perpacket.cli import progress
 
 VERBS = {
     "serve": "Run a server under test in the foreground until a signal.",
-    "load": "Load a server and report what it answered.",
+    "load": "Load a server and report its throughput and latency.",
     "media": "Generate media files to serve.",
     "link": "Join two hosts by a link with latency, bandwidth and loss.",
-    "bench": "Measure what memory and context switches cost on this machine.",
+    "bench": "Measure the cost of memory accesses and context switches on this machine.",
     "route": "Check a router's forwarding and measure its throughput.",
-    "profile": "Report what a packet costs, layer by layer.",
+    "profile": "Report the cost of a packet, layer by layer.",
+    "export": "Serve the cost of packets as counters for Prometheus.",
 }
 """Each verb with its line in `perpacket --help`."""
 
 
 def add_to(app: typer.Typer) -> None:
-    """List the verbs in the help; `become` runs them before they are parsed."""
+    """List the verbs in the help. `run` handles them before typer parses arguments."""
     for verb, summary in VERBS.items():
-        app.command(verb, help=summary)(listed)
+        app.command(verb, help=summary)(never_called)
 
 
-def listed() -> None:
-    """Represent the verb in the help; it is never called."""
+def never_called() -> None:
+    """Represent a verb in the help."""
 
 
 def become(arguments: Sequence[str]) -> NoReturn:
-    """Replace this process by the agent, with the verb and its arguments as they are.
+    """Replace this process by the agent, with unchanged arguments.
 
-    They are not parsed here, not even `--`. Raises `MachineLacks` when there is no agent.
+    Raises `MachineLacks` when there is no agent.
     """
     from perpacket.measure import agent
 
@@ -56,18 +57,18 @@ def become(arguments: Sequence[str]) -> NoReturn:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run a verb of the agent; returns only for a profile that advice follows."""
+    """Run a verb of the agent; returns only after a profile with advice."""
     if arguments[0] == "profile" and prints_table(arguments[1:]):
         return profile(arguments)
     become(arguments)
 
 
 WITHOUT_ADVICE = ("--help", "-h", "--quiet", "-q", "--show-config", "--self-check", "--config")
-"""Options of a profile that prints no table, or nothing else, or that a file can make so."""
+"""Options with which a profile may print no table."""
 
 
 def prints_table(options: Sequence[str]) -> bool:
-    """Whether a profile prints a table of call chains for people."""
+    """Whether a profile prints a table from call chains."""
     own = options[: options.index("--")] if "--" in options else options
     if any(word in WITHOUT_ADVICE or word.startswith(("--config=", "--every")) for word in own):
         return False
@@ -76,9 +77,9 @@ def prints_table(options: Sequence[str]) -> bool:
 
 def value_of(options: Sequence[str], name: str) -> str:
     """The value of `--name VALUE` or `--name=VALUE`; empty without it."""
-    for place, word in enumerate(options):
+    for index, word in enumerate(options):
         if word == name:
-            return options[place + 1] if place + 1 < len(options) else ""
+            return options[index + 1] if index + 1 < len(options) else ""
         if word.startswith(f"{name}="):
             return word.partition("=")[2]
     return ""
@@ -109,9 +110,9 @@ def profile(arguments: Sequence[str]) -> int:
 
 
 def run_child(command: Sequence[str]) -> int:
-    """Run a program that owns the terminal; it receives Ctrl-C itself, and SIGTERM from here.
+    """Run a program on this terminal and return its exit status, 128 + N after signal N.
 
-    A signal that ends it is returned as a shell does, 128 + N.
+    The program receives Ctrl-C from the terminal; this function passes SIGTERM on.
     """
     sys.stdout.flush()
     child = subprocess.Popen(command)

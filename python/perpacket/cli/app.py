@@ -1,4 +1,4 @@
-"""The verbs together, and what happens to errors."""
+"""All verbs, and the handling of errors."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ import typer
 from perpacket.cli import (
     advise,
     agent_verbs,
+    application,
     demo,
     doctor,
+    emulate,
     model,
     pipes,
     renamed,
@@ -30,7 +32,7 @@ from perpacket.errors import PerpacketError
 
 app = typer.Typer(
     name="perpacket",
-    help="What every packet costs your server, layer by layer, and what would make it cheaper.",
+    help="Measures the cost of every packet, layer by layer, and finds changes that reduce it.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -55,7 +57,7 @@ def options(
         typer.Option("--version", help="Print the version.", callback=show_version, is_eager=True),
     ] = False,
 ) -> None:
-    """Declare the options before the verb; typer calls their callbacks."""
+    """Declare the options without a verb; typer calls their callbacks."""
 
 
 demo.add_to(app)
@@ -65,16 +67,18 @@ top.add_to(app)
 advise.add_to(app)
 trial.add_to(app)
 simulate.add_to(app)
+app.add_typer(emulate.app, name="emulate")
 app.add_typer(model.app, name="model")
 app.add_typer(study.app, name="study")
 app.add_typer(trace.app, name="trace")
+app.add_typer(application.app, name="application")
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run one command line, from `sys.argv` unless given, and return its exit status."""
-    if sys.stderr is None:  # only the exit status has a reader
+    """Run one command line, by default `sys.argv`, and return its exit status."""
+    if sys.stderr is None:  # the caller closed it and reads only the exit status
         sys.stderr = io.StringIO()
-    if sys.stdout is None:  # closed by the caller: Python opens nothing in its place
+    if sys.stdout is None:  # the caller closed it
         show("standard output is closed", "send it to a file, or to /dev/null")
         return ExitStatus.FAILED
     given = renamed.replace(sys.argv[1:] if arguments is None else arguments)
@@ -99,16 +103,16 @@ def run_verb(given: Sequence[str]) -> int:
     except SystemExit as error:
         if not isinstance(error.__context__, BrokenPipeError):
             raise
-        pipes.discard(sys.stdout)  # else Python would flush the buffer, and fail
+        pipes.discard(sys.stdout)  # otherwise Python fails when it flushes the buffer
         return ExitStatus.UNREAD
     except (PerpacketError, OSError) as error:
         show_error(error)
         return status_of(error)
-    except Exception as error:  # our fault: print the traceback for the report
+    except Exception as error:  # a fault of perpacket: print the traceback for the report
         traceback.print_exc()
         show(f"perpacket failed: {type(error).__name__}: {error}", "please report the lines above")
         return ExitStatus.FAILED
-    # typer prints nothing after Ctrl-C; the agent does
+    # after Ctrl-C the agent prints a message, typer does not
     if status == ExitStatus.INTERRUPTED and given[0] not in agent_verbs.VERBS:
         show("interrupted")
     return status if isinstance(status, int) else ExitStatus.DONE

@@ -32,14 +32,14 @@ SCHEMA = 2
 """Version of the JSON this verb prints."""
 
 HEADINGS = ("gain, %", "requests/s", "host idle, %", "NIC idle, %", "delay, us")
-"""Short headings of `perpacket.demo.handoff.COLUMNS`: gain in requests/s over no handoff, and the
-median time a host packet takes to be received through the NIC."""
+"""Short headings of `perpacket.demo.handoff.COLUMNS`: the gain in requests/s over no handoff, ...,
+the median delay of received host packets in the NIC."""
 
 ADVICE_WIDTH = 100
-"""Columns of the advice."""
+"""The width of the advice, in columns."""
 
 MOST_DECIMALS = 2
-"""No number of the table is accurate beyond the hundredth of its unit."""
+"""The number of decimals that are accurate in the table."""
 
 EXAMPLE = "Example: perpacket demo --output handoff.html"
 
@@ -73,16 +73,16 @@ def demo(
     check_destination("--output", destination)
     if charts is not None:
         check_folder("--charts", charts)
-    load_core()  # report a missing core before a minute of measuring
+    load_core()  # report a missing simulator before a minute of measurements
     if live:
         progress.note(
-            "First, this machine: our web server over loopback under three loads, profiled. This "
-            "needs no root.",
+            "Measuring this machine: a web server over loopback under three loads, with a profile. "
+            "This needs no root.",
             quiet,
         )
     progress.note(
-        "Then, simulated: six configurations of a web server whose NIC can process connections, on "
-        "a synthesized World Cup workload, five seeds each.",
+        "Simulating six configurations of a web server whose NIC can process connections, with a "
+        "synthesized World Cup workload and five seeds each.",
         quiet,
     )
     with progress.of_study(quiet) as on_progress:
@@ -101,7 +101,7 @@ def demo(
             print_live(found.live)
         print_table(found)
         print_advice(found.advice)
-    for note in (*(found.live.notes if found.live is not None else ()), *found.story.notes):
+    for note in (*(found.live.notes if found.live is not None else ()), *found.simulated.notes):
         progress.note(f"note: {note}", quiet)
     if found.charts:
         progress.note(f"charts: {len(found.charts)} files in {charts}", quiet)
@@ -143,7 +143,7 @@ def live_text(interval: Interval | None) -> str:
 
 
 def print_advice(found: Advised | None) -> None:
-    """The change most worth trying on this machine, and what it gave where it was tried."""
+    """The change most worth trying on this machine, and the effect of its trial if any."""
     from perpacket.show import advice, trial
 
     first = None if found is None else found.report.to_try
@@ -162,14 +162,14 @@ def print_advice(found: Advised | None) -> None:
 
 def print_table(found: Demo) -> None:
     """Two lines for each configuration: the published numbers, then the simulated ones."""
-    from perpacket.demo.handoff import STORY
+    from perpacket.demo.handoff import POLICIES
 
     rows: list[tuple[str, ...]] = []
-    for name, cells in found.story.rows.items():
+    for name, cells in found.simulated.rows.items():
         rows.append((name, "paper", *(paper_text(cell) for cell in cells)))
-        rows.append((f"  {STORY[name]}", "simulated", *(simulated_text(cell) for cell in cells)))
+        rows.append((f"  {POLICIES[name]}", "simulated", *(simulated_text(cell) for cell in cells)))
     title = (
-        "Connection handoff: paper, and simulated with its 95 % interval "
+        "Connection handoff: published, and simulated with 95 % intervals "
         "(c: used to calibrate the simulator).\n"
         "gain: requests/s over no handoff; delay: median time of received host packets in the NIC."
     )
@@ -186,7 +186,7 @@ def paper_text(cell: Cell) -> str:
 
 
 def simulated_text(cell: Cell) -> str:
-    """`23,102 ± 310`, the wider side where the interval is not symmetric."""
+    """`23,102 ± 310`, with the wider side of an asymmetric interval."""
     from perpacket.analysis.statistics import format_number
 
     interval = cell.simulated
@@ -201,7 +201,7 @@ def simulated_text(cell: Cell) -> str:
 
 
 def describe(found: Demo) -> dict[str, object]:
-    """The tables as JSON."""
+    """The demo as a JSON document."""
     from perpacket.show import advice, trial
 
     tried = None if found.advice is None else found.advice.trial
@@ -233,7 +233,7 @@ def describe(found: Demo) -> dict[str, object]:
                     for cell in row
                 },
             }
-            for name, row in found.story.rows.items()
+            for name, row in found.simulated.rows.items()
         ],
-        "notes": list(found.story.notes),
+        "notes": list(found.simulated.notes),
     }

@@ -4,46 +4,43 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import NoReturn
 
 from perpacket.errors import ConfigurationError
 
 
 def check_destination(option: str, file: Path) -> None:
     """Raise `ConfigurationError` naming `option` and `file` when the file cannot be written."""
-    folder = file.absolute().parent
     if file.is_dir():
-        problem, hint = "is a directory", "name a file in it"
+        _refuse(option, file, "is a directory", "use a file in it")
     elif file.exists() and not file.is_file():
-        problem, hint = "is not a regular file", "name another file"
-    elif not folder.exists():
-        problem, hint = f"there is no folder {file.parent}", "make the folder first"
-    elif not folder.is_dir():
-        problem, hint = f"{file.parent} is not a folder", "name a file in a folder"
-    elif not os.access(folder, os.W_OK | os.X_OK):
-        problem, hint = f"{file.parent} cannot be written to", "name a writable folder"
-    elif file.exists() and not os.access(file, os.W_OK):
-        problem, hint = "the file cannot be overwritten", "name another file"
-    else:
-        return
-    raise ConfigurationError(
-        f"{option} {file}: {problem}", parameter=option, value=str(file), hint=hint
-    )
+        _refuse(option, file, "is not a regular file", "use another file")
+    elif not file.absolute().parent.exists():
+        _refuse(option, file, f"there is no folder {file.parent}", "make the folder first")
+    _check_writable(option, file, file.parent)
+    if file.exists() and not os.access(file, os.W_OK):
+        _refuse(option, file, "the file cannot be overwritten", "use another file")
 
 
 def check_folder(option: str, folder: Path) -> None:
     """Raise `ConfigurationError` naming `option` and `folder` when no file can be made in it.
 
-    A folder that is not there will be made, with those above it.
+    A missing folder is no error, because the verb makes it.
     """
     nearest = folder.absolute()
     while not nearest.exists():
         nearest = nearest.parent
-    if not nearest.is_dir():
-        problem, hint = f"{nearest} is not a folder", "name a folder"
-    elif not os.access(nearest, os.W_OK | os.X_OK):
-        problem, hint = f"{nearest} cannot be written to", "name a writable folder"
-    else:
-        return
+    _check_writable(option, folder, nearest)
+
+
+def _check_writable(option: str, path: Path, folder: Path) -> None:
+    if not folder.is_dir():
+        _refuse(option, path, f"{folder} is not a folder", "use a folder")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        _refuse(option, path, f"{folder} cannot be written to", "use a writable folder")
+
+
+def _refuse(option: str, path: Path, problem: str, hint: str) -> NoReturn:
     raise ConfigurationError(
-        f"{option} {folder}: {problem}", parameter=option, value=str(folder), hint=hint
+        f"{option} {path}: {problem}", parameter=option, value=str(path), hint=hint
     )

@@ -1,4 +1,4 @@
-"""`perpacket doctor`: what this machine can and cannot do, and what each lack costs."""
+"""`perpacket doctor`: the capabilities of this machine, and the effect of each missing one."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ SCHEMA = 2
 """Version of the JSON this verb prints: 2 put capabilities into groups."""
 
 WIDEST = 100
-"""Columns at most: longer lines are hard to read. A terminal may have fewer."""
+"""The greatest width, in columns: longer lines are hard to read."""
 
 NARROWEST = 60
 DETAIL_AT = 29
-"""The column where details begin: two for the margin, five for yes or no, the longest name."""
+"""The column of details: after a margin of two, five for yes or no, and the longest name."""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -43,13 +43,14 @@ def doctor(
     ] = None,
     output_format: FormatOption = Format.TABLE,
 ) -> None:
-    """Report what this machine can and cannot do, the cost of each lack, and how to mend it.
+    """Report the capabilities of this machine, the effect of each missing one, and how to get it.
 
-    Changes nothing and needs no root: it opens what it examines and closes it again.
+    Changes nothing and needs no root.
     """
     from perpacket import machine
+    from perpacket.advise import crashed
 
-    found = machine.examine()
+    found = [*machine.examine(), crashed.capability()]
     if output_format is Format.JSON:
         output.write_json({"schema": SCHEMA, "capabilities": [item.as_dict() for item in found]})
     else:
@@ -61,10 +62,10 @@ def doctor(
 
 
 def lines(found: Sequence[Capability], columns: int) -> Iterator[str]:
-    """The table by group: available or not, and for each lack what to do."""
-    lacks = sum(not item.available for item in found)
-    yield f"What this machine can do: {len(found) - lacks} of {len(found)}"
-    for group in dict.fromkeys(item.group for item in sorted(found, key=place)):
+    """The table by group: available or not, and how to get each missing capability."""
+    available = sum(item.available for item in found)
+    yield f"Capabilities of this machine: {available} of {len(found)}"
+    for group in dict.fromkeys(item.group for item in sorted(found, key=group_position)):
         yield ""
         yield group.capitalize()
         for item in found:
@@ -72,7 +73,7 @@ def lines(found: Sequence[Capability], columns: int) -> Iterator[str]:
                 yield from entry(item, columns)
 
 
-def place(item: Capability) -> int:
+def group_position(item: Capability) -> int:
     """The position of a capability's group in the table."""
     return list(type(item.group)).index(item.group)
 

@@ -1,4 +1,4 @@
-"""Where simulated runs go, from the options of `study run` and `study resume`."""
+"""The executor of simulated runs, from the options of `study run`, `resume` and `rerun`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def executor_of(
     choice: ExecutorChoice | None, cluster: str | None, workers: int | None, quiet: bool = False
 ) -> Executor | None:
-    """The executor that the options name; None uses the default.
+    """The executor that the options select; None for the default.
 
     Raises `ConfigurationError` when the options contradict each other.
     """
@@ -23,7 +23,7 @@ def executor_of(
         for option, value in (("--executor", choice), ("--workers", workers)):
             if value is not None:
                 raise ConfigurationError(
-                    f"--cluster has workers of its own and does not use {option} {value}",
+                    f"{option} {value} has no effect with --cluster, which has its own workers",
                     parameter=option,
                     value=str(value),
                     hint=f"leave out {option}, or --cluster",
@@ -31,11 +31,11 @@ def executor_of(
         from perpacket.run.cluster import ClusterExecutor
 
         return ClusterExecutor(cluster, lambda remark: progress.note(f"note: {remark}", quiet))
-    if choice is ExecutorChoice.PROCESSES:
+    if choice == "processes":
         from perpacket.run.processes import ProcessExecutor
 
         return ProcessExecutor(workers)
-    if workers is not None or choice is ExecutorChoice.THREADS:
+    if workers is not None or choice == "threads":
         from perpacket.run.threads import ThreadExecutor
 
         return ThreadExecutor(workers)

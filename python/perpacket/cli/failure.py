@@ -1,4 +1,4 @@
-"""Exit statuses, and errors as the user sees them."""
+"""Exit statuses, and the messages of errors."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ExitStatus(IntEnum):
 
 
 class CheckFailed(PerpacketError):
-    """The verb did its work, and its check failed."""
+    """The verb finished its work, and its check failed."""
 
 
 def status_of(error: Exception) -> ExitStatus:
@@ -57,7 +57,7 @@ def status_of(error: Exception) -> ExitStatus:
 
 
 def show(message: str, hint: str = "") -> None:
-    """An error on standard error: one line, then a blank line and what to do next."""
+    """Print an error on standard error: one line, a blank line and a hint."""
     pipes.write(sys.stderr, f"error: {message}\n")
     if hint:
         pipes.write(sys.stderr, f"\nhint: {hint}\n")
@@ -69,7 +69,7 @@ def show_error(error: Exception) -> None:
         name = f"{error.filename}: " if error.filename else ""
         hint = "check the file and its permissions"
         if error.errno in FULL:
-            hint = "make room there and do it again: `perpacket study resume` goes on with a study"
+            hint = "free some space and try again: `perpacket study resume` continues a study"
         show(f"{name}{error.strerror.lower()}", hint)
     else:
         show(str(error), getattr(error, "hint", ""))

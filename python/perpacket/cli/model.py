@@ -11,6 +11,7 @@ import typer
 
 from perpacket.cli import output, progress
 from perpacket.cli.options import Format, FormatOption, QuietOption
+from perpacket.cli.quantities import seconds
 from perpacket.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ SCHEMA = 1
 """Version of the JSON these verbs print."""
 
 app = typer.Typer(
-    help="Closed forms: what offload can gain, what memory allows.",
+    help="Closed forms: the gain by offload and handoff, and the bounds of memory.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -41,13 +42,55 @@ OffloadedOption = Annotated[
     ),
 ]
 LagOption = Annotated[
-    float, typer.Option(help="NIC's time for work over the host's; 0: the NIC never limits.")
+    float,
+    typer.Option(
+        help="Lag ratio: NIC time over host time for the same work. With 0 the NIC is never the "
+        "limit."
+    ),
 ]
 StructuralOption = Annotated[
-    float, typer.Option(help="Share of the offloaded work that remains for the NIC.")
+    float,
+    typer.Option(help="Structural ratio: share of the offloaded work that the NIC has to do."),
 ]
 WireOption = Annotated[
-    float, typer.Option(help="Share of the wire the unaided host fills; 0: never limits.")
+    float,
+    typer.Option(
+        help="Wire ratio: share of the wire's bandwidth that the host fills without offload. With "
+        "0 the wire is never the limit."
+    ),
+]
+HostTimeOption = Annotated[
+    float,
+    typer.Option(
+        "--host", parser=seconds, metavar="TIME", help="A: host time per request, without handoff."
+    ),
+]
+SavedTimeOption = Annotated[
+    float,
+    typer.Option(
+        "--saved",
+        parser=seconds,
+        metavar="TIME",
+        help="S: host time that handoff saves per request.",
+    ),
+]
+NicHostTimeOption = Annotated[
+    float,
+    typer.Option(
+        "--nic-host",
+        parser=seconds,
+        metavar="TIME",
+        help="n0: NIC time per request of a host connection.",
+    ),
+]
+NicExtraTimeOption = Annotated[
+    float,
+    typer.Option(
+        "--nic-extra",
+        parser=seconds,
+        metavar="TIME",
+        help="n1: additional NIC time per request of a NIC connection.",
+    ),
 ]
 SweepOption = Annotated[
     bool, typer.Option("--sweep", help="Sweep the offloaded share from 0 to 1.")
@@ -64,12 +107,15 @@ def laws(
     sigma: WireOption = 0.0,
     sweep: SweepOption = False,
     published: Annotated[
-        bool, typer.Option("--published", help="The published table beside the computed one.")
+        bool, typer.Option("--published", help="Print the published table with computed gains.")
     ] = False,
     output_format: FormatOption = Format.TABLE,
     quiet: QuietOption = False,
 ) -> None:
-    """How much throughput gains when communication work moves from the host to its NIC."""
+    """Compute the gain in throughput when communication work moves from the host to its NIC.
+
+    By the LAWS model (Shivam and Chase, 2003), an upper bound.
+    """
     from perpacket.models import laws as model
 
     if published:
@@ -86,7 +132,7 @@ def laws(
         print_published(output_format)
         return
     if sweep:
-        refuse_beside("--sweep", {"--offloaded": offloaded}, "a sweep goes over every share p")
+        refuse_beside("--sweep", {"--offloaded": offloaded}, "a sweep has every share p")
     share = share_of(network_share, profile)
     gamma = float(model.gamma_of_share(share))
     shares = (
@@ -111,21 +157,21 @@ def laws(
         (f"{p:.2f}", f"{100 * gain:.2f}", limit or "nothing")
         for p, gain, limit in zip(shares, found.gain, limits, strict=True)
     ]
-    title = f"Network share {100 * share:.3g} %, gamma {gamma:.4g}: throughput gained by offload"
+    title = f"Network share {100 * share:.3g} %, gamma {gamma:.4g}: gain in throughput by offload"
     output.write_table(title, ("p", "gain, %", "limited by"), rows, right=("p", "gain, %"))
     progress.note(
-        "An upper bound: work is divisible, and handing it over costs nothing; see the "
-        "documentation of perpacket.models.laws.",
+        "This is an upper bound: the model assumes that work is divisible and that handoff is "
+        "free. See perpacket.models.laws.",
         quiet,
     )
 
 
 def refuse_beside(option: str, others: Mapping[str, object], why: str) -> None:
-    """Raise `ConfigurationError` on the first of `others` that has a value: it would do nothing."""
+    """Raise `ConfigurationError` on the first of `others` with a value: it would have no effect."""
     for name, value in others.items():
         if value is not None:
             raise ConfigurationError(
-                f"{name} does nothing beside {option}: {why}",
+                f"{name} has no effect with {option}: {why}",
                 parameter=name,
                 value=str(value),
                 hint="use one of them",
@@ -150,8 +196,8 @@ def share_of(network_share: float | None, profile: Path | None) -> float:
     )
     if not share:
         raise ConfigurationError(
-            f"--profile {profile}: its network layers took no processor time, so that there is "
-            "nothing to offload",
+            f"--profile {profile}: its network layers used no processor time, so there is no work "
+            "to offload",
             parameter="--profile",
             value=str(profile),
             hint="profile the server while it is under load",
@@ -183,33 +229,30 @@ def print_published(form: Format) -> None:
 
 @app.command(
     "handoff",
-    epilog="Example: perpacket model handoff --host-us 42 --saved-us 15 --nic-host-us 16 "
-    "--nic-extra-us 30",
+    epilog="Example: perpacket model handoff --host 42us --saved 15us --nic-host 16us "
+    "--nic-extra 30us",
 )
 def handoff(
-    host_us: Annotated[float, typer.Option(help="A: host time of a host connection's request.")],
-    saved_us: Annotated[float, typer.Option(help="S: host time saved by the NIC.")],
-    nic_host_us: Annotated[float, typer.Option(help="n0: NIC time of such a request.")],
-    nic_extra_us: Annotated[float, typer.Option(help="n1: NIC time added when the NIC owns it.")],
+    host: HostTimeOption,
+    saved: SavedTimeOption,
+    nic_host: NicHostTimeOption,
+    nic_extra: NicExtraTimeOption,
     output_format: FormatOption = Format.TABLE,
 ) -> None:
-    """How many of the connections a NIC should own, and the gain."""
+    """Compute the share of connections that a NIC should own, and the gain."""
     from perpacket.models import handoff as model
     from perpacket.models.checks import numbers
 
-    # Checked here, because the model's own error names its parameters instead of the options.
-    numbers("--host-us", host_us, positive=True)
-    numbers("--saved-us", saved_us)
-    numbers("--nic-host-us", nic_host_us)
-    numbers("--nic-extra-us", nic_extra_us)
-    if saved_us > host_us:
+    # Check the options here, because errors of the model name its parameters.
+    numbers("--host", host, positive=True)
+    if saved > host:
         raise ConfigurationError(
-            f"--saved-us {saved_us:g}: expected at most --host-us {host_us:g}",
-            parameter="--saved-us",
-            value=f"{saved_us:g}",
-            hint="a request cannot save more than it costs",
+            f"--saved {1e6 * saved:g}us: expected at most --host {1e6 * host:g}us",
+            parameter="--saved",
+            value=f"{1e6 * saved:g}us",
+            hint="handoff cannot save more than a request costs",
         )
-    costs = model.Costs(*(value / 1e6 for value in (host_us, saved_us, nic_host_us, nic_extra_us)))
+    costs = model.Costs(host, saved, nic_host, nic_extra)
     best = model.best_share(costs)
     shares = sorted({step / SWEEP_STEPS for step in range(SWEEP_STEPS + 1)} | {best})
     rates = model.throughput(costs, shares)
@@ -237,29 +280,31 @@ def handoff(
 @app.command("bounds", epilog="Example: perpacket model bounds --as-printed")
 def bounds(
     catalogue: Annotated[
-        Path | None, typer.Option(help="Paths, transactions and servers of your own (TOML).")
+        Path | None, typer.Option(help="A TOML file with your paths, transactions and servers.")
     ] = None,
     as_printed: Annotated[
-        bool, typer.Option("--as-printed", help="Equation 3.6 as it is printed.")
+        bool, typer.Option("--as-printed", help="Use equation 3.6 as printed.")
     ] = False,
     overlap: Annotated[
-        bool, typer.Option("--overlap", help="Buses work side by side; the busiest limits.")
+        bool,
+        typer.Option("--overlap", help="Buses work in parallel; the busiest one is the limit."),
     ] = False,
     measure: Annotated[
         bool,
-        typer.Option("--measure", help="Add this machine, with its measured memory bandwidth."),
+        typer.Option("--measure", help="Add this machine with its measured memory bandwidth."),
     ] = False,
     bench: Annotated[
         Path | None,
-        typer.Option(help="Add the machine of a report of `bench memory --format json`."),
+        typer.Option(help="Add the machine in a report of `bench memory --format json`."),
     ] = None,
     io_mbytes_per_s: Annotated[
-        float | None, typer.Option(help="That machine's I/O bus, MB/s (--measure or --bench).")
+        float | None,
+        typer.Option(help="Bandwidth of that machine's I/O bus, MB/s (with --measure or --bench)."),
     ] = None,
     output_format: FormatOption = Format.TABLE,
     quiet: QuietOption = False,
 ) -> None:
-    """How fast servers can be when only moving data costs time."""
+    """Compute the greatest throughput of servers if only data movement costs time."""
     from perpacket.models import bounds as model
 
     if io_mbytes_per_s is not None:
@@ -310,7 +355,7 @@ def check_io(io_mbytes_per_s: float, is_described: bool) -> None:
             "--io-mbytes-per-s describes a machine that only --measure or --bench adds",
             parameter="--io-mbytes-per-s",
             value=str(io_mbytes_per_s),
-            hint="use one of them too, or write the server into a --catalogue",
+            hint="add one of them, or write the server into a --catalogue",
         )
 
 
@@ -331,8 +376,8 @@ def measured_server(bench: Path | None, io_mbytes_per_s: float | None, quiet: bo
         buses["io"] = io_mbytes_per_s
     else:
         progress.note(
-            "a machine's I/O bus cannot be measured without a device that fills it: use "
-            "--io-mbytes-per-s for transactions that cross it",
+            "the I/O bus cannot be measured without a device that fills it: use --io-mbytes-per-s "
+            "for transactions that cross it",
             quiet,
         )
     return Described(name=name, buses_mbytes_per_s=buses, source="measured, one core copying")

@@ -39,7 +39,9 @@ PacketsOption = Annotated[int | None, typer.Option("--packets", help="Packets to
 WorkersOption = Annotated[
     int | None,
     typer.Option(
-        "--workers", min=1, help="Runs at once; one a core unless given. Changes no result."
+        "--workers",
+        min=1,
+        help="Runs at the same time, by default one for each core. Changes no result.",
     ),
 ]
 
@@ -66,9 +68,9 @@ def parse_settings(settings: list[str] | None) -> list[tuple[str, str]]:
 
 
 def named_settings(**values: str | float | None) -> list[tuple[str, str]]:
-    """Options that are names for parameters: those given, with `__` in a name for its dot.
+    """The parameters that options set, by name with `__` for a dot; None is left out.
 
-    Whole numbers are written without a point: a parameter may count things.
+    Whole numbers are written without a point, because a parameter may be an integer.
     """
     return [
         (

@@ -24,7 +24,7 @@ def write_json(content: object) -> None:
 
 
 def finite(value: float) -> float | None:
-    """A number for JSON, which has no infinity: None in its place."""
+    """A number for JSON: None if it is not finite."""
     return value if math.isfinite(value) else None
 
 
@@ -50,7 +50,7 @@ def write_table(
     from rich.table import Table
     from rich.text import Text
 
-    heading_line = Text(title, style="bold")  # the table would wrap its own title at its width
+    heading_line = Text(title, style="bold")  # a title of the table would wrap at its width
     table = Table(box=SIMPLE_HEAD)
     for heading in headings:
         is_number = heading in right
@@ -67,7 +67,7 @@ def write_table(
 
 
 def write_text_table(table: TextTable) -> None:
-    """A table of an analysis; its title alone where it has no rows."""
+    """A table of an analysis; only its title if it has no rows."""
     if table.rows:
         write_table(table.title, table.headings, table.rows, table.right)
     else:
@@ -75,5 +75,5 @@ def write_text_table(table: TextTable) -> None:
 
 
 def plain_text(value: object) -> str:
-    """A value as an option accepts it: no separators, `true` and `false` in lower case."""
+    """A value in the form that options accept: no separators, `true` and `false` in lower case."""
     return value if isinstance(value, str) else json.dumps(value)

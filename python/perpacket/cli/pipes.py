@@ -1,7 +1,7 @@
 """Writing to a pipe that the reader may have closed, as `| head` does.
 
-A verb without a reader still does its work and ends with the same status: a check that passes must
-not fail because its table was not read.
+A verb without a reader still finishes its work with the same exit status: a check must not fail
+because nobody read its table.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def write(stream: TextIO, text: str) -> None:
 
 
 def discard(stream: TextIO) -> None:
-    """Discard what is in the buffer of a stream and what is written to it later."""
+    """Discard the buffer of a stream and all later output to it."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(nowhere, stream.fileno())

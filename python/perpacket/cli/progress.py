@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from perpacket.cli import pipes
@@ -12,7 +13,7 @@ from perpacket.cli import pipes
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
-    from perpacket.run.simulated_runs import Progress
+    from perpacket.run.progress import Progress
 
 
 def is_shown(quiet: bool) -> bool:
@@ -28,47 +29,33 @@ def note(text: str, quiet: bool) -> None:
 
 @contextmanager
 def of_packets(quiet: bool) -> Iterator[Callable[[int, int], None]]:
-    """A bar of packets simulated; yields the function to report packets done and in all to."""
-    if not is_shown(quiet):
-        yield lambda done, total: None
-        return
-    with _bar() as bar:
-        task = bar.add_task("simulating", total=None)
-
-        def report(done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total or None)
-
-        yield report
+    """A bar of simulated packets; yields the function that reports finished and all packets."""
+    with _task(quiet, "simulating", None) as update:
+        yield lambda done, total: update(completed=done, total=total or None)
 
 
 @contextmanager
-def of_study(quiet: bool) -> Iterator[Callable[[Progress], None] | None]:
-    """A bar of observations with the latest result and the time to go."""
-    if not is_shown(quiet):
-        yield None
-        return
-    with _bar() as bar:
-        task = bar.add_task("starting", total=1.0)
-
-        def report(state: Progress) -> None:
-            bar.update(task, completed=state.share, description=describe(state))
-
-        yield report
+def of_study(quiet: bool) -> Iterator[Callable[[Progress], None]]:
+    """A bar of observations with the latest result and the remaining time."""
+    with _task(quiet, "starting", 1.0) as update:
+        yield lambda state: update(completed=state.share, description=describe(state))
 
 
 @contextmanager
 def of_share(quiet: bool) -> Iterator[Callable[[str, float], None]]:
-    """A bar of a share done, with a sentence on what is known so far."""
+    """A bar of a share done, with a sentence on the results so far."""
+    with _task(quiet, "starting", 1.0) as update:
+        yield lambda text, share: update(completed=share, description=text)
+
+
+@contextmanager
+def _task(quiet: bool, text: str, total: float | None) -> Iterator[Callable[..., None]]:
+    """A bar; yields the function that updates it, which has no effect if no bar is shown."""
     if not is_shown(quiet):
-        yield lambda text, share: None
+        yield lambda **values: None
         return
     with _bar() as bar:
-        task = bar.add_task("starting", total=1.0)
-
-        def report(text: str, share: float) -> None:
-            bar.update(task, completed=share, description=text)
-
-        yield report
+        yield partial(bar.update, bar.add_task(text, total=total))
 
 
 def describe(state: Progress) -> str:
@@ -86,7 +73,7 @@ def describe(state: Progress) -> str:
 
 
 def _bar() -> Bar:
-    """A bar with the share done, the time taken and the time to go."""
+    """A bar with the finished share, the elapsed and the remaining time."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,

@@ -1,7 +1,7 @@
-"""Values of options: times, sizes, rates and CPU lists, in the grammar that the agent reads too.
+"""Values of options: times, sizes, rates and CPU lists, in the same grammar as the agent's.
 
-A bare number counts seconds, bytes, bits a second or events a second. `tests/quantities.toml` lists
-what both read and refuse.
+A bare number counts seconds, bytes, bits per second or events per second. `tests/quantities.toml`
+lists texts that both accept and texts that both reject.
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ from collections.abc import Callable, Mapping
 
 import typer
 
-CPU_COUNT_LIMIT = 1024
-"""CPUs that the kernel's fixed-size sets can name."""
+from perpacket.measure import cpu_lists
 
 TIME_LIMIT_S = 1e9
-"""Longest time: thirty years and more."""
+"""The longest time, over thirty years."""
 
 EXACT_LIMIT = 2**53
-"""Highest value that a number with a fraction reads exactly."""
+"""Above this, a float does not represent every whole number."""
 
 TIMES = {"": 1, "ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1, "min": 60, "h": 3600}
 SIZES = {"": 1, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "kB": 1e3, "MB": 1e6, "GB": 1e9}
@@ -62,38 +61,31 @@ def bits_per_s(text: str) -> int:
     """A bit rate such as `300000`, `300kb/s` or `1Gb/s`."""
     value = quantity(text, BIT_RATES)
     if value is None or not value.is_integer() or value >= EXACT_LIMIT:
-        raise refused(text, "bits a second or a rate such as 300kb/s or 1Gb/s")
+        raise refused(text, "bits per second or a rate such as 300kb/s or 1Gb/s")
     return int(value)
 
 
 def per_s(text: str) -> float:
-    """A number of events a second such as `2.5`, `1000` or `10k`."""
+    """A number of events per second such as `2.5`, `1000` or `10k`."""
     value = quantity(text, RATES)
     if value is None:
-        raise refused(text, "a number a second, such as 2.5, 1000 or 10k")
+        raise refused(text, "a number per second, such as 2.5, 1000 or 10k")
     return value
 
 
-def cpus(text: str) -> tuple[int, ...]:
-    """A CPU list such as `0` or `0,2-3`, in ascending order."""
-    found: set[int] = set()
-    for part in text.split(","):
-        ends = re.fullmatch(r"\s*([0-9]+)\s*(?:-\s*([0-9]+)\s*)?", part)
-        first, last = (int(ends[1]), int(ends[2] or ends[1])) if ends else (1, 0)
-        if not first <= last < CPU_COUNT_LIMIT:
-            raise refused(text, f"numbers and ranges below {CPU_COUNT_LIMIT}, such as 0,2-3")
-        found.update(range(first, last + 1))
-    return tuple(sorted(found))
-
-
 def cpu_list(text: str) -> str:
-    """A CPU list as it was given, once it is known to be one."""
-    cpus(text)
+    """A CPU list such as `0` or `0,2-3`, unchanged."""
+    try:
+        found = cpu_lists.numbers(text)
+    except ValueError as error:
+        raise refused(text, str(error)) from None
+    if not found:
+        raise refused(text, "a CPU list such as 0,2-3")
     return text
 
 
 def quantity(text: str, units: Mapping[str, float]) -> float | None:
-    """A number with one of these units in their base unit; None if it is no such number."""
+    """A number with one of these units, in the base unit; None if the text is no such number."""
     parts = re.fullmatch(r"([0-9][0-9.e+-]*)([A-Za-z/]*)", str(text))
     if parts is None or parts[2] not in units:
         return None
@@ -105,5 +97,5 @@ def quantity(text: str, units: Mapping[str, float]) -> float | None:
 
 
 def refused(text: str, expected: str) -> typer.BadParameter:
-    """The error that a value is none of what was expected."""
+    """The error of a value in another form than expected."""
     return typer.BadParameter(f"{text!r}: expected {expected}")

@@ -1,4 +1,4 @@
-"""Old names of options. This release reads them; the next will not, and drops this file.
+"""Old names of options. This release accepts them; the next release removes this file.
 
 The agent has such a file for its own verbs: crates/agent/src/renamed.rs.
 """
@@ -11,11 +11,15 @@ RENAMED = {
     ("simulate", "--rate-mbps"): ("--bit-rate", "Mb/s"),
     ("simulate", "--latency-ms"): ("--latency", "ms"),
     ("simulate", "--l2-kb"): ("--l2-size", "KiB"),
+    ("model", "--host-us"): ("--host", "us"),
+    ("model", "--saved-us"): ("--saved", "us"),
+    ("model", "--nic-host-us"): ("--nic-host", "us"),
+    ("model", "--nic-extra-us"): ("--nic-extra", "us"),
     ("trace", "--window-s"): ("--window", ""),
     ("trace", "--sessions-per-s"): ("--sessions-rate", ""),
     ("trace", "--gap-mean-s"): ("--gap-mean", ""),
 }
-"""By verb and old name: the new name, and the unit of a bare number under the old one."""
+"""By verb and old name: the new name, and the unit that the old name implied."""
 
 
 def replace(arguments: Sequence[str]) -> list[str]:
@@ -36,5 +40,5 @@ def replace(arguments: Sequence[str]) -> list[str]:
 
 
 def with_unit(value: str, unit: str) -> str:
-    """A value with the unit that its old name implied, if it has none of its own."""
+    """A value with a unit: its own, or else that of its old name."""
     return f"{value}{unit}" if value[-1:].isdigit() else value

@@ -39,6 +39,12 @@ EXAMPLE = (
 
 TIMELINE_SUFFIXES = (".csv", ".json", ".parquet")
 
+EXPLANATION_TITLES = {
+    "host": "the host's operations, a {unit}",
+    "nic": "the NIC's work, a {unit}",
+    "queues": "what waits where (jobs a {unit})",
+}
+
 LAYER_EVENTS = (
     "cycles_per_packet",
     "instructions_per_packet",
@@ -69,10 +75,16 @@ CacheOption = Annotated[
 ]
 PrefetchOption = Annotated[
     str | None,
-    typer.Option(help="Prefetch connection structures: none, or how many packets ahead."),
+    typer.Option(help="Prefetch connection structures: none, or a number of packets ahead."),
 ]
 TimelineOption = Annotated[
     Path | None, typer.Option(help="Write the state over time: .csv, .json or .parquet.")
+]
+ExplainOption = Annotated[
+    bool,
+    typer.Option(
+        "--explain", help="Print where host cycles and NIC instructions go, and what waits where."
+    ),
 ]
 ShowConfigOption = Annotated[
     bool, typer.Option("--show-config", help="Print every parameter and do not run.")
@@ -98,6 +110,7 @@ def simulate(
     packets: PacketsOption = None,
     settings: SetOption = None,
     timeline: TimelineOption = None,
+    explain: ExplainOption = False,
     show_config: ShowConfigOption = False,
     output_format: FormatOption = Format.TABLE,
     quiet: QuietOption = False,
@@ -108,7 +121,7 @@ def simulate(
 
     - WORKLOAD: W (World Cup), I (IBM), D (SPECweb99), S (its static part)
 
-    - CONNECTIONS: the most the NIC may own; 0 is no handoff
+    - CONNECTIONS: the most that the NIC may own; 0 is no handoff
 
     - ORDER: P (host packets first) or N (order of arrival)
 
@@ -116,7 +129,7 @@ def simulate(
 
     - SELECTION: FCFS, Tn (at the n-th enqueue), LIFETIME or ORACLE
 
-    - MIPS: the NIC's million instructions a second
+    - MIPS: the NIC's million instructions per second
     """
     from perpacket.simulation import Simulation, run_cancellable
 
@@ -150,11 +163,14 @@ def simulate(
     if timeline is not None:
         write_timeline(timeline, simulation.timeline())
         progress.note(f"timeline: {timeline}", quiet)
-    if output_format is Format.JSON:
+    run = f"{configuration}, seed {seed}"
+    if explain:
+        print_explanation(run, simulation.explanation(), output_format)
+    elif output_format is Format.JSON:
         output.write_text(text if text.endswith("\n") else text + "\n")
     else:
         print_result(result)
-    check_conserved(result, f"{configuration}, seed {seed}")
+    check_conserved(result, run)
 
 
 def check_conserved(result: Mapping[str, object], run: str) -> None:
@@ -163,7 +179,8 @@ def check_conserved(result: Mapping[str, object], run: str) -> None:
 
     if result.get("conserved") is False:
         raise CheckFailed(
-            f"{run}: packets sent are not those delivered, dropped and in flight", hint=REPORT_HINT
+            f"{run}: the packets sent are not the sum of those delivered, dropped and in flight",
+            hint=REPORT_HINT,
         )
 
 
@@ -180,12 +197,12 @@ def print_parameters(configuration: str, parameters: list[Parameter], form: Form
     rows = [
         (item.name, output.plain_text(item.value), item.unit, item.source) for item in parameters
     ]
-    title = f"What {configuration} runs with"
+    title = f"Parameters of {configuration}"
     output.write_table(title, ("parameter", "value", "unit", "source"), rows, right=("value",))
 
 
 def print_result(result: Mapping[str, object]) -> None:
-    """The result for people: its numbers, then the layers. Units are in the names."""
+    """The result as tables: its numbers, then the layers. Units are in the names."""
     from perpacket.analysis.wording import number_text
     from perpacket.study.quantities import flatten
 
@@ -204,8 +221,31 @@ def print_result(result: Mapping[str, object]) -> None:
         output.write_table(title, ("layer", *LAYER_EVENTS), table, right=LAYER_EVENTS)
 
 
+def print_explanation(run: str, explanation: Mapping[str, object], form: Format) -> None:
+    """Where cycles and instructions of a run went, and what waited: a table each."""
+    from perpacket.analysis.wording import number_text
+
+    if form is Format.JSON:
+        output.write_json(explanation)
+        return
+    for key, title in EXPLANATION_TITLES.items():
+        rows = explanation[key]
+        if isinstance(rows, list) and rows:
+            names = tuple(rows[0])
+            texts = [
+                [
+                    row[name] if isinstance(row[name], str) else number_text(row[name])
+                    for name in names
+                ]
+                for row in rows
+            ]
+            numbers = [name for name in names if not isinstance(rows[0][name], str)]
+            full_title = f"{run}: {title.format(unit=explanation['unit'])}"
+            output.write_table(full_title, names, texts, right=numbers)
+
+
 def check_timeline(file: Path) -> None:
-    """Raise `ConfigurationError` before anything runs when the file cannot be written as asked."""
+    """Raise `ConfigurationError` when the timeline cannot be written to this file."""
     if file.suffix not in TIMELINE_SUFFIXES:
         raise ConfigurationError(
             f"--timeline {file}: no format for the suffix {file.suffix!r}",

@@ -1,18 +1,15 @@
 """`perpacket study`: list, show, run, resume, rerun and report.
 
-The other verbs are in other modules.
-
-One verb runs simulated and measured studies. Some options are for one kind alone: for the other
-kind they are errors.
+`study_files` and `study_compare` have the other verbs. One verb runs simulated and measured
+studies. Options for one kind of study are errors for the other kind.
 """
 
 from __future__ import annotations
 
 import time
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -47,7 +44,6 @@ from perpacket.cli.study_options import (
     SeedsOption,
     ServerHostOption,
     ServerOption,
-    TestbedChoice,
     TestbedOption,
     TraceOption,
     UrlOption,
@@ -64,10 +60,10 @@ if TYPE_CHECKING:
     from perpacket.study.study import Study
 
 SHORT_S = 90.0
-"""The remaining time is printed in seconds below this, in minutes above."""
+"""Below this, the remaining time is printed in seconds, above it in minutes."""
 
 app = typer.Typer(
-    help="Run whole studies and compare them with what was published.", no_args_is_help=True
+    help="Run whole studies and compare them with published values.", no_args_is_help=True
 )
 
 app.command("new", epilog=study_files.NEW_EPILOG)(study_files.new)
@@ -76,20 +72,13 @@ app.command("export", epilog=study_files.EXPORT_EPILOG)(study_files.export)
 
 OutputOption = Annotated[
     Path | None,
-    typer.Option("--output", help="Directory of the run; runs/STUDY-TIME unless given."),
+    typer.Option("--output", help="Directory of the run, by default runs/STUDY-TIME."),
 ]
-
-
-class Theme(StrEnum):
-    """The theme of charts in files."""
-
-    LIGHT = "light"
-    DARK = "dark"
 
 
 @app.command("list", epilog="Example: perpacket study list")
 def list_studies(output_format: FormatOption = Format.TABLE, quiet: QuietOption = False) -> None:
-    """List the studies there are."""
+    """List the studies that come with perpacket."""
     from perpacket.show import json
     from perpacket.study import library
 
@@ -153,7 +142,7 @@ def run(
     seed: FirstSeedOption = None,
     duration_s: DurationOption = None,
     warmup_s: WarmupSecondsOption = None,
-    testbed: TestbedOption = TestbedChoice.AUTO,
+    testbed: TestbedOption = "auto",
     server_host: ServerHostOption = None,
     client_hosts: ClientHostsOption = None,
     server: ServerOption = None,
@@ -163,10 +152,10 @@ def run(
     output_format: FormatOption = Format.TABLE,
     quiet: QuietOption = False,
 ) -> None:
-    """Run a study, write its report and print its results, beside published figures if any.
+    """Run a study, write its report and print its results, with published figures if any.
 
-    A study is one of `perpacket study list`, or your own file that ends in .toml: `perpacket study
-    new` prints one.
+    A study is a name from `perpacket study list`, or a file of yours that ends in .toml: `perpacket
+    study new` prints an example.
     """
     from perpacket.run import start
 
@@ -174,7 +163,7 @@ def run(
     of_measurement = named_settings(
         run__duration_s=duration_s,
         run__warmup_s=warmup_s,
-        testbed__kind=None if testbed is TestbedChoice.AUTO else testbed.value,
+        testbed__kind=None if testbed == "auto" else testbed,
         testbed__server_host=server_host,
         testbed__client_hosts=",".join(client_hosts) if client_hosts else None,
         server__command=server,
@@ -195,10 +184,10 @@ def run(
     path = directory or fresh_path(study)
     overrides = tuple(of_simulation + of_measurement + parse_settings(settings))
     start.check(study, path, blocks, overrides)
-    to_go = time_to_go(study, blocks, overrides) if study.is_measured else ""
+    remaining = remaining_time(study, blocks, overrides) if study.is_measured else ""
     progress.note(f"run directory: {path}", quiet)
-    if to_go:
-        progress.note(to_go, quiet)
+    if remaining:
+        progress.note(remaining, quiet)
     with progress.of_study(quiet) as on_progress:
         made = start.run(
             study, path, seeds=blocks, overrides=overrides, executor=where, on_progress=on_progress
@@ -207,7 +196,7 @@ def run(
 
 
 def length_of(quick: bool, full: bool) -> Length:
-    """The length that the options ask for; raises `ConfigurationError` when both are given."""
+    """The length by the options; raises `ConfigurationError` when both are given."""
     if quick and full:
         raise ConfigurationError(
             "--quick and --full exclude each other", parameter="--quick", hint="use one of them"
@@ -218,7 +207,7 @@ def length_of(quick: bool, full: bool) -> Length:
 def chosen(name: str, length: Length, only: str | None, plane: str | None) -> Study:
     """The study of that name or file, at that length and with those experiments.
 
-    A simulated study has one length: `run` refuses the options that ask for another.
+    A simulated study has only one length; `run` refuses options for others.
     """
     from perpacket.run import parameter_check
     from perpacket.study import library
@@ -239,14 +228,14 @@ def chosen(name: str, length: Length, only: str | None, plane: str | None) -> St
 def over_plane(
     name: str, experiments: tuple[str, ...], only: tuple[str, ...], plane: str
 ) -> tuple[str, ...]:
-    """The experiments over a router's plane: their names end with it.
+    """The experiments with a router's forwarding plane, whose names end with the plane.
 
-    `--only tcp` is `tcp-xdp` there. Raises `ConfigurationError` when there are none.
+    With `--plane xdp`, `--only tcp` is `tcp-xdp`. Raises `ConfigurationError` when there are none.
     """
     found = tuple(one for one in experiments if one.endswith(f"-{plane}"))
     if not found:
         raise ConfigurationError(
-            f"study {name} has no --plane {plane}: that is for routers",
+            f"study {name} has no --plane {plane}: only router studies have planes",
             parameter="--plane",
             value=plane,
             hint="leave it out, or run study router",
@@ -254,7 +243,7 @@ def over_plane(
     wanted = {f"{one.removesuffix(f'-{plane}')}-{plane}" for one in only}
     if wanted - set(found):
         raise ConfigurationError(
-            f"--only {','.join(only)} over --plane {plane}: no such experiment",
+            f"--only {','.join(only)} with --plane {plane}: no such experiment",
             parameter="--only",
             value=",".join(only),
             hint=f"study {name} has {', '.join(experiments)}",
@@ -291,7 +280,7 @@ def refuse(
     given += [names.get(parameter, parameter) for parameter, _ in settings]
     if given:
         raise ConfigurationError(
-            f"study {name} has no {given[0]}: that is for {kind} studies",
+            f"study {name} has no {given[0]}: it is an option of {kind} studies",
             parameter=given[0],
             hint="`perpacket study run --help` lists the options of each kind",
         )
@@ -306,22 +295,22 @@ def refuse_simulated(
 ) -> None:
     """Raise `ConfigurationError` on options of simulated studies that a measured one cannot have.
 
-    A study that also simulates accepts `parallel` and `settings`: where simulations run, and how.
+    A study that also simulates accepts `parallel` and `settings`, for its simulations.
     """
     wrong = dict(options) if study.is_simulated else {**options, **parallel}
     refuse(name, "simulated", wrong, [] if study.is_simulated else settings)
 
 
 def existing(trace: Path) -> str:
-    """The trace's whole path; raises `OSError` naming it when it cannot be read."""
+    """The trace's absolute path; raises `OSError` naming it when it cannot be read."""
     with trace.open("rb"):
         return str(trace.resolve())
 
 
 def blocks_of(study: Study, replications: int | None, seed: int | None) -> tuple[int, ...]:
-    """The seeds of the blocks: from the first one on, as many as asked for.
+    """The seeds of the blocks, from the first one on.
 
-    Raises `ConfigurationError` where the study has a rule for how many there are.
+    Raises `ConfigurationError` when the study has a rule for the number of blocks.
     """
     if replications is not None and study.stopping is not None:
         raise ConfigurationError(
@@ -329,13 +318,13 @@ def blocks_of(study: Study, replications: int | None, seed: int | None) -> tuple
             "replications",
             parameter="replications",
             value=str(replications),
-            hint="change replications_most in its file, or leave out until",
+            hint="change replications_most in its file, or remove until",
         )
     first = study.seeds[0] if seed is None else seed
     return tuple(range(first, first + (replications or len(study.seeds))))
 
 
-def time_to_go(
+def remaining_time(
     study: Study, blocks: tuple[int, ...], overrides: tuple[tuple[str, str], ...]
 ) -> str:
     """The expected time of a measured study, with its numbers of points and blocks."""
@@ -350,7 +339,7 @@ def time_to_go(
     most = "at most " if study.stopping is not None else ""
     times = "once each" if len(blocks) == 1 else f"{most}{len(blocks)} times each"
     return (
-        f"{most or 'about '}{about} to go: {len(measured)} points, {times}, "
+        f"{most or 'about '}{about} of measurement: {len(measured)} points, {times}, "
         f"plus set-up{' and simulation' if study.is_simulated else ''}"
     )
 
@@ -364,15 +353,16 @@ def resume(
     output_format: FormatOption = Format.TABLE,
     quiet: QuietOption = False,
 ) -> None:
-    """Run what an interrupted run is missing, then report as `study run` does."""
+    """Run the missing points of an interrupted run, then report as `study run` does."""
+    from perpacket.analysis.wording import plural
     from perpacket.run import start
 
     where = executor_of(executor, cluster, workers, quiet)
     found, study = reopen(directory)
     with progress.of_study(quiet) as on_progress:
         count = start.resume(study, found, executor=where, on_progress=on_progress)
-    complete = f"{found.path} was complete: nothing was run"
-    progress.note(f"{count} observations were missing" if count else complete, quiet)
+    complete = f"{found.path} was complete: there was no run"
+    progress.note(plural(count, "new observation") if count else complete, quiet)
     finish(found, output_format, quiet)
 
 
@@ -386,9 +376,9 @@ def rerun(
     output_format: FormatOption = Format.TABLE,
     quiet: QuietOption = False,
 ) -> None:
-    """Run the same points and seeds again into a new directory, then report as `study run` does.
+    """Repeat a run with the same points and seeds in a new directory, then report.
 
-    `perpacket study compare` then reports what changed.
+    `perpacket study compare` then compares the two runs.
     """
     from perpacket.run import start
 
@@ -409,10 +399,12 @@ def report(
     directory: DirectoryArgument,
     destination: Annotated[
         Path | None,
-        typer.Option("--output", help="The HTML file; report.html in the run unless given."),
+        typer.Option("--output", help="The HTML file, by default report.html in the run."),
     ] = None,
     charts: ChartsOption = None,
-    theme: Annotated[Theme, typer.Option(help="Theme of those charts.")] = Theme.LIGHT,
+    theme: Annotated[Literal["light", "dark"], typer.Option(help="Theme of these charts.")] = (
+        "light"
+    ),
     output_format: FormatOption = Format.TABLE,
     quiet: QuietOption = False,
 ) -> None:
@@ -427,7 +419,7 @@ def report(
     found, study = reopen(directory)
     analysis = analyze(study, found)
     if charts is not None:
-        files = html.write_charts(analysis, charts, dark=theme is Theme.DARK)
+        files = html.write_charts(analysis, charts, dark=theme == "dark")
         progress.note(f"charts: {len(files)} files in {charts}", quiet)
     conclude(analysis, destination or found.report_path, output_format, quiet)
 

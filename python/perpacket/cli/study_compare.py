@@ -1,4 +1,4 @@
-"""`perpacket study compare`: two runs of a study compared."""
+"""`perpacket study compare`: compares two runs of a study."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def compare(
         list[str] | None,
         typer.Option(
             metavar="RULE",
-            help='A ratio B/A that fails, as "requests_per_s < 0.97": the exit status is then 1. '
-            "May be repeated. It fails at each point of A where the whole interval of the ratio "
-            "satisfies it, or where there is no ratio.",
+            help='End with status 1 if the rule matches a ratio B/A, as "requests_per_s < 0.97". '
+            "It matches if the whole interval of the ratio satisfies it, or if a point of A has no "
+            "ratio. May be repeated.",
         ),
     ] = None,
     output_format: FormatOption = Format.TABLE,

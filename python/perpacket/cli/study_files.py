@@ -1,11 +1,10 @@
-"""`perpacket study new` and `study export`: a study's file, and a run's table."""
+"""`perpacket study new` and `study export`: the file of a study, and the table of a run."""
 
 from __future__ import annotations
 
 import tomllib
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -18,21 +17,15 @@ NEW_EPILOG = "Example: perpacket study new --kind simulated > my.toml"
 EXPORT_EPILOG = "Example: perpacket study export osdi06-run --output observations.parquet"
 
 
-class Kind(StrEnum):
-    """The kinds of studies."""
-
-    MEASURED = "measured"
-    SIMULATED = "simulated"
-
-
 def new(
     kind: Annotated[
-        Kind, typer.Option(help="The kind of its runs: a real server, or the simulator.")
-    ] = (Kind.MEASURED),
+        Literal["measured", "simulated"],
+        typer.Option(help="The kind of its runs: a real server, or the simulator."),
+    ] = "measured",
     output_format: FormatOption = Format.TABLE,
     quiet: QuietOption = False,
 ) -> None:
-    """Print an example of a study of your own, with every key explained."""
+    """Print an example of a study's file, with every key explained."""
     from perpacket.study import library
 
     text = library.example(kind)

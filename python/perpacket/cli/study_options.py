@@ -1,38 +1,21 @@
-"""Options of `study run`; the help lists those of measured and simulated studies apart."""
+"""Options of `study run`, in a panel of the help for each kind of study."""
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from perpacket.cli.quantities import seconds, seconds_from
-
-SIMULATED_SEEDS = 5
-"""The default replications of a simulated study."""
 
 SIMULATED = "Simulated studies"
 MEASURED = "Measured studies"
 """Panels of the help."""
 
 
-class PlaneChoice(StrEnum):
-    """Who forwards in a router study."""
-
-    KERNEL = "kernel"
-    XDP = "xdp"
-
-
-class TestbedChoice(StrEnum):
-    """Where a measured study runs."""
-
-    AUTO = "auto"
-    LOOPBACK = "loopback"
-    NAMESPACES = "namespaces"
-    SSH = "ssh"
-
+ExecutorChoice = Literal["threads", "processes"]
+"""How simulated runs execute on this machine."""
 
 NameArgument = Annotated[
     str,
@@ -41,19 +24,12 @@ NameArgument = Annotated[
 DirectoryArgument = Annotated[Path, typer.Argument(help="The directory of a run.")]
 
 
-class ExecutorChoice(StrEnum):
-    """How simulated runs execute on this machine."""
-
-    THREADS = "threads"
-    PROCESSES = "processes"
-
-
 ExecutorOption = Annotated[
     ExecutorChoice | None,
     typer.Option(
         "--executor",
-        help="Runs in threads, or in processes, where one that dies is done again; threads unless "
-        "given. Changes no result.",
+        help="Runs in threads (the default), or in processes, where a run that dies is repeated. "
+        "Changes no result.",
         rich_help_panel=SIMULATED,
     ),
 ]
@@ -62,7 +38,7 @@ ClusterOption = Annotated[
     typer.Option(
         "--cluster",
         metavar="ADDRESS",
-        help="Runs on the workers of this Dask scheduler, as tcp://127.0.0.1:8786. Changes no "
+        help="Run on the workers of this Dask scheduler, as tcp://127.0.0.1:8786. Changes no "
         "result.",
         rich_help_panel=SIMULATED,
     ),
@@ -71,7 +47,7 @@ SeedsOption = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="Replications, from the first seed on; what the study's file says unless given.",
+        help="Number of replications, by default that of the study's file.",
         rich_help_panel=SIMULATED,
     ),
 ]
@@ -87,7 +63,7 @@ FullOption = Annotated[
     bool,
     typer.Option(
         "--full",
-        help="All levels, published where a document states them, and longer runs.",
+        help="All levels, those of the document if it states them, and longer runs.",
         rich_help_panel=MEASURED,
     ),
 ]
@@ -95,21 +71,23 @@ OnlyOption = Annotated[
     str | None,
     typer.Option(
         metavar="EXPERIMENTS",
-        help="Some experiments by commas; an unknown name lists those of a study.",
+        help="Run only these experiments, separated by commas. An unknown name lists them.",
         rich_help_panel=MEASURED,
     ),
 ]
 PlaneOption = Annotated[
-    PlaneChoice | None,
+    Literal["kernel", "xdp"] | None,
     typer.Option(
         "--plane",
-        help="Study router: the experiments over the kernel or over XDP alone.",
+        help="Run only the experiments of study router with this forwarding plane.",
         rich_help_panel=MEASURED,
     ),
 ]
 ReplicationsOption = Annotated[
     int | None,
-    typer.Option(min=1, help="Blocks: each runs all points once.", rich_help_panel=MEASURED),
+    typer.Option(
+        min=1, help="Number of blocks; a block has every point once.", rich_help_panel=MEASURED
+    ),
 ]
 FirstSeedOption = Annotated[
     int | None,
@@ -126,7 +104,7 @@ DurationOption = Annotated[
         "--duration",
         parser=seconds_from(0.1),
         metavar="TIME",
-        help="Time that each run measures.",
+        help="Measured time of each run.",
         rich_help_panel=MEASURED,
     ),
 ]
@@ -141,7 +119,8 @@ WarmupSecondsOption = Annotated[
     ),
 ]
 TestbedOption = Annotated[
-    TestbedChoice, typer.Option(help="Where the hosts are.", rich_help_panel=MEASURED)
+    Literal["auto", "loopback", "namespaces", "ssh"],
+    typer.Option(help="The hosts of the server and its clients.", rich_help_panel=MEASURED),
 ]
 ServerHostOption = Annotated[
     str | None,
@@ -156,7 +135,7 @@ ClientHostsOption = Annotated[
     typer.Option(
         "--client-host",
         metavar="USER@HOST",
-        help="A machine that sends requests to it; may be repeated.",
+        help="A machine that sends the requests; may be repeated.",
         rich_help_panel=MEASURED,
     ),
 ]
@@ -164,22 +143,22 @@ ServerOption = Annotated[
     str | None,
     typer.Option(
         metavar="COMMAND",
-        help="Another web server than `serve web`, in the foreground; {root}, {address} and {cpus} "
-        "are filled in.",
+        help="A web server to run in the foreground instead of `serve web`; {root}, {address} and "
+        "{cpus} are replaced.",
         rich_help_panel=MEASURED,
     ),
 ]
 UrlOption = Annotated[
     str | None,
     typer.Option(
-        help="Where that server serves {root}, as http://{address}:8080.",
+        help="The URL at which that server serves {root}, as http://{address}:8080.",
         rich_help_panel=MEASURED,
     ),
 ]
 TraceOption = Annotated[
     Path | None,
     typer.Option(
-        help="The trace to replay; a synthesized World Cup unless given.",
+        help="The trace to replay, by default a synthesized World Cup.",
         rich_help_panel=MEASURED,
     ),
 ]

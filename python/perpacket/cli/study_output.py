@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def conclude(analysis: Analysis, destination: Path, form: Format, quiet: bool) -> None:
-    """Write the report and print the results; raises an error where runs failed."""
+    """Write the report and print the results; raises an error if runs failed."""
     from perpacket.show import html, json, terminal
 
     check_observed(analysis)
@@ -25,7 +25,7 @@ def conclude(analysis: Analysis, destination: Path, form: Format, quiet: bool) -
     else:
         tables = terminal.tables_of(analysis)
         if not tables:
-            progress.note("note: nothing published is compared with these points", quiet)
+            progress.note("note: these points have no published values", quiet)
         for table in tables:
             output.write_text_table(table)
     for note in analysis.notes:

@@ -1,6 +1,6 @@
 """SIGTERM interrupts a verb as Ctrl-C does; supervisors and `timeout` send it.
 
-A measured study owns namespaces, links and files. A process that dies at once leaves them behind.
+A measured study has namespaces, links and files, which it must remove before it ends.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ def is_main_thread() -> bool:
 
 
 def _before_fork() -> None:
-    """Let SIGTERM end a forked process from its first instruction on.
+    """Reset SIGTERM, so that it ends a forked process from its first instruction on.
 
-    pyroute2 forks for each namespace and ends the child by SIGTERM. The interpreter of a child
-    drops signals that arrive before it is ready: with a handler, that child would never end.
+    pyroute2 forks for each namespace and ends the child by SIGTERM. A child with a handler would
+    lose a signal that arrives before its interpreter is ready, and would never end.
     """
     if _handlers and is_main_thread():
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -65,7 +65,7 @@ def interrupt_on_sigterm() -> Iterator[Termination]:
     if not is_main_thread():
         yield request
         return
-    # A handler, not SIG_IGN: started programs would inherit SIG_IGN.
+    # A handler, because programs that this process starts would inherit SIG_IGN.
     before = signal.getsignal(signal.SIGTERM)
     request.install()
     _handlers.append(request)

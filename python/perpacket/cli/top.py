@@ -1,4 +1,4 @@
-"""`perpacket top`: what a packet costs now, layer by layer, whatever server runs."""
+"""`perpacket top`: the current cost of a packet, layer by layer, with any server."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ SHORTEST_S = 0.1
 """Shortest window and shortest run, in seconds."""
 
 GLANCE_S = 2.0
-"""Length of the profile that the line of advice at the end comes from."""
+"""Length of the profile for the advice in the last line."""
 
 BAR_WIDTH = 40
-"""Columns of a layer's bar when it is the whole."""
+"""The width of a bar for a share of 1, in columns."""
 
 COLOURS = {
     "user": "green",
@@ -55,19 +55,30 @@ def top(
     cpus: Annotated[
         str | None,
         typer.Option(
-            parser=cpu_list, metavar="LIST", help="CPUs to watch, as 0 or 0-3,6; all unless given."
+            parser=cpu_list, metavar="LIST", help="CPUs to watch, as 0 or 0-3,6; by default all."
         ),
     ] = None,
     requests: Annotated[
         str | None,
         typer.Option(
             metavar="URL",
-            help="Where the server reports its requests: /.perpacket/report of ours, or nginx's "
-            "stub_status.",
+            help="The URL at which the server reports its requests: /.perpacket/report of `serve "
+            "web`, or nginx's stub_status.",
         ),
     ] = None,
     pid: Annotated[
         int | None, typer.Option(help="Count packets in this process's network namespace.")
+    ] = None,
+    cgroup: Annotated[
+        str | None,
+        typer.Option(metavar="PATH", help="Watch a control group and everything below it."),
+    ] = None,
+    unit: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Watch a systemd unit, as nginx.service.")
+    ] = None,
+    container: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="Watch a container, by the beginning of its identifier."),
     ] = None,
     every: Annotated[
         float,
@@ -80,27 +91,28 @@ def top(
         typer.Option(
             parser=seconds_from(SHORTEST_S),
             metavar="TIME",
-            help="Time to run; until Ctrl-C unless given.",
+            help="Time to run, by default until Ctrl-C.",
         ),
     ] = None,
     output_format: FormatOption = Format.TABLE,
 ) -> None:
-    """Show what every packet costs now, layer by layer, refreshed every second.
+    """Show the current cost of a packet, layer by layer, refreshed every second.
 
     Needs the same rights as perf: `perpacket doctor` reports whether this machine grants them.
     """
     from perpacket.advise import glance
     from perpacket.measure import live
 
+    named = {
+        **{"--cpus": cpus, "--requests": requests, "--pid": pid},
+        **{"--cgroup": cgroup, "--unit": unit, "--container": container},
+    }
     options = [
-        part
-        for name, value in (("--cpus", cpus), ("--requests", requests), ("--pid", pid))
-        if value is not None
-        for part in (name, str(value))
+        part for name, value in named.items() if value is not None for part in (name, str(value))
     ]
     end = None if duration is None else time.monotonic() + duration
-    looks = output_format is Format.TABLE
-    advice = glance.Beside(GLANCE_S, pid, requests or "") if looks else None
+    shows_advice = output_format is Format.TABLE
+    advice = glance.Beside(GLANCE_S, pid, requests or "") if shows_advice else None
     try:
         with live.windows(options, every) as found:
             windows = until(found, end)
@@ -113,7 +125,7 @@ def top(
             else:
                 follow(windows)
     except KeyboardInterrupt:
-        pass  # Ctrl-C is how one leaves `top`
+        pass  # Ctrl-C is the usual end of `top`
     if advice is not None:
         print_next(advice)
 
@@ -137,7 +149,7 @@ def until(windows: Iterator[Window], end: float | None) -> Iterator[Window]:
 
 
 def refresh(windows: Iterator[Window]) -> None:
-    """One picture on the terminal, drawn anew for each window."""
+    """Show each window on the terminal, in place of the last one."""
     from rich.console import Console
     from rich.live import Live
 
@@ -147,7 +159,7 @@ def refresh(windows: Iterator[Window]) -> None:
 
 
 def follow(windows: Iterator[Window]) -> None:
-    """A picture a window, one below the other, for a pipe or a file; each note once."""
+    """Print each window below the last one, for a pipe or a file, and each note once."""
     from rich.console import Console
 
     console = Console(width=100, no_color=True, highlight=False)
@@ -159,7 +171,7 @@ def follow(windows: Iterator[Window]) -> None:
 
 
 def picture(window: Window, notes: list[str]) -> RenderableType:
-    """What happened in a window, a line and a bar for each layer, and notes on the numbers."""
+    """The rates of a window, a line and a bar for each layer, and notes on the numbers."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -170,7 +182,7 @@ def picture(window: Window, notes: list[str]) -> RenderableType:
         unit, event = ("cycles", "cycles_per_packet")
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("layer")
-    table.add_column(f"{unit} a packet", justify="right")
+    table.add_column(f"{unit} per packet", justify="right")
     table.add_column("share", justify="right")
     table.add_column("", no_wrap=True)
     for name in layers:
@@ -228,7 +240,7 @@ def number(content: Window, key: str) -> float | None:
 
 
 def amount(value: float | None) -> str:
-    """A number with separators; a dash for a missing one, which is not zero."""
+    """A number with separators; a dash for None."""
     if value is None:
         return "-"
     return f"{value:,.0f}" if value >= 100 else f"{value:,.1f}"

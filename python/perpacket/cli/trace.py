@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -12,28 +11,12 @@ import typer
 from perpacket.cli import output
 from perpacket.cli.options import Format, FormatOption, QuietOption, SeedOption
 from perpacket.cli.quantities import per_s, seconds
+from perpacket.traces import TraceFormat, Workload
 
 LISTED_REJECTS = 10
-"""Rejected lines that the table lists; the JSON has them all."""
+"""Rejected lines that the table lists. The JSON has all of them."""
 
-app = typer.Typer(help="Read, rewrite and make access logs.", no_args_is_help=True)
-
-
-class TraceFormat(StrEnum):
-    """Format of a trace."""
-
-    COMMON = "common"
-    COMBINED = "combined"
-    WORLD_CUP = "world-cup"
-
-
-class Workload(StrEnum):
-    """Workload of a generator."""
-
-    WORLD_CUP = "W"
-    IBM = "I"
-    SPECWEB99_STATIC = "S"
-    SPECWEB99_MIXED = "D"
+app = typer.Typer(help="Read, convert and generate access logs.", no_args_is_help=True)
 
 
 SourceArgument = Annotated[Path, typer.Argument(help="The trace, plain, .gz or .zst.")]
@@ -41,7 +24,8 @@ DestinationArgument = Annotated[
     Path, typer.Argument(help="The file to write; .gz or .zst compresses it.")
 ]
 FromOption = Annotated[
-    TraceFormat | None, typer.Option("--from", help="Format to read; recognized unless given.")
+    TraceFormat | None,
+    typer.Option("--from", help="Format to read, by default recognized by content."),
 ]
 ToOption = Annotated[TraceFormat, typer.Option("--to", help="Format to write.")]
 
@@ -55,7 +39,7 @@ def info(
         typer.Option(
             parser=seconds,
             metavar="TIME",
-            help="Requests of a client within this time of its last share a connection.",
+            help="Requests of a client within this time after its last one share a connection.",
         ),
     ] = 15.0,
     output_format: FormatOption = Format.TABLE,
@@ -64,9 +48,7 @@ def info(
     """Summarize a trace: requests, clients, objects, sessions and rejected lines."""
     from perpacket import traces
 
-    found = traces.info(
-        file, format=None if source_format is None else source_format.value, window_s=window
-    )
+    found = traces.info(file, format=source_format, window_s=window)
     show(str(file), found, output_format, quiet)
 
 
@@ -82,19 +64,19 @@ def convert(
         Path | None, typer.Option(help="Paths of a World Cup trace's objects: number and path.")
     ] = None,
     mappings: Annotated[
-        Path | None, typer.Option(help="Write the paths of the objects a log gets numbers for.")
+        Path | None, typer.Option(help="Write the paths of the objects and their numbers.")
     ] = None,
     output_format: FormatOption = Format.TABLE,
     quiet: QuietOption = False,
 ) -> None:
-    """Rewrite a trace in another format, without the lines that are no requests."""
+    """Convert a trace to another format, without lines that are not requests."""
     from perpacket import traces
 
     done = traces.convert(
         file,
         destination,
-        to=to.value,
-        format=None if source_format is None else source_format.value,
+        to=to,
+        format=source_format,
         object_paths=object_paths,
         mappings=mappings,
     )
@@ -109,12 +91,12 @@ def synthesize(
     destination: DestinationArgument,
     workload: Annotated[
         Workload, typer.Option(help="World Cup, IBM, SPECweb99 static or mixed.")
-    ] = Workload.WORLD_CUP,
-    requests: Annotated[int, typer.Option(min=1, help="Requests to write at least.")] = 100_000,
+    ] = "W",
+    requests: Annotated[int, typer.Option(min=1, help="Least number of requests.")] = 100_000,
     seed: SeedOption = 1,
     sessions_rate: Annotated[
         float,
-        typer.Option(parser=per_s, metavar="RATE", help="Sessions that begin in a second."),
+        typer.Option(parser=per_s, metavar="RATE", help="Sessions that begin per second."),
     ] = 10.0,
     gap_mean: Annotated[
         float,
@@ -128,22 +110,22 @@ def synthesize(
             min=1, max=2**32 - 1, help="Clients of S and D, and the size of their file set."
         ),
     ] = 2048,
-    to: ToOption = TraceFormat.COMMON,
+    to: ToOption = "common",
     output_format: FormatOption = Format.TABLE,
     quiet: QuietOption = False,
 ) -> None:
-    """Write a generated workload as a trace whose sessions are those of the generator."""
+    """Generate a workload and write it as a trace with the same sessions."""
     from perpacket import traces
 
     written = traces.synthesize(
         destination,
-        workload=workload.value,
+        workload=workload,
         requests=requests,
         seed=seed,
         sessions_per_s=sessions_rate,
         gap_mean_s=gap_mean,
         connections=connections,
-        format=to.value,
+        format=to,
     )
     show(str(destination), written, output_format, quiet)
 

@@ -157,7 +157,8 @@ def trial(
     slope: Annotated[
         str,
         typer.Option(
-            metavar="LAYER", help="Add a known cost at a layer: the worth of a nanosecond there."
+            metavar="LAYER",
+            help="Add a known cost in ip, ethernet or user: the worth of a nanosecond there.",
         ),
     ] = "",
     dry_run: Annotated[
@@ -240,7 +241,8 @@ def print_outcome(outcome: Outcome, output_format: Format, quiet: bool) -> None:
             for sentence in shown.slope_lines(outcome.slope):
                 for line in shown.wrapped(sentence, columns):
                     output.write_line(line)
-    for note in dict.fromkeys(note for one in outcome.trials for note in one.notes):
+    notes = (*outcome.notes, *(note for one in outcome.trials for note in one.notes))
+    for note in dict.fromkeys(notes):
         progress.note(f"note: {note}", quiet)
     if not shown.all_restored(outcome):
         for line in shown.undone_lines(outcome):

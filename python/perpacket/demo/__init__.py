@@ -1,9 +1,9 @@
-"""The demonstration: measure this machine and simulate an offload NIC, without root.
+"""The demo: it measures this machine and simulates an offload NIC, without root.
 
-`live.py` measures our web server on this machine at three numbers of connections. `advice.py`
-finds the change that could make its packets cheaper, and tries it. `handoff.py` simulates what
-handing connections to the NIC gains, beside the published figures. The measurement and the
-simulation go into one report.
+`live.py` measures `perpacket serve web` on this machine at three numbers of connections.
+`advice.py` finds the change that could make its packets cheaper, and tries it. `handoff.py`
+simulates the gain of handing connections to the NIC, with the published figures. One report has the
+measurement and the simulation.
 """
 
 from __future__ import annotations
@@ -15,23 +15,24 @@ from pathlib import Path
 
 from perpacket.demo import advice, handoff, live
 from perpacket.demo.advice import Advised
-from perpacket.demo.handoff import Story
+from perpacket.demo.handoff import SimulatedHandoff
 from perpacket.demo.live import Live
 from perpacket.errors import Interrupted, RunFailed
-from perpacket.run.simulated_runs import ProgressFunction
+from perpacket.run.progress import ProgressFunction
 
-KEEPING = "`perpacket study run` keeps finished runs and can be resumed"
+UNFINISHED_HINT = "`perpacket study run` stores finished runs and can be resumed"
 """The hint of a demo that did not finish."""
 
 
 @dataclass(frozen=True, slots=True)
 class Demo:
-    """The results of the demo; `live` is None where the measurement was left out."""
+    """The results of the demo."""
 
     live: Live | None
+    """None without a measurement."""
     advice: Advised | None
-    """None where nothing was measured."""
-    story: Story
+    """None without a measurement."""
+    simulated: SimulatedHandoff
     report: Path
     charts: tuple[Path, ...]
 
@@ -47,10 +48,10 @@ def run(
 ) -> Demo:
     """Measure and simulate, write the report to `destination` and return the tables.
 
-    `measure` is false to leave out the measurement. `charts` is the folder for the charts as SVG
-    and PNG, those of each part in a folder of its own. `overrides` and `workers` apply to the
-    simulation. On a machine that cannot be measured, `live` has the reason and the simulation still
-    runs. Raises what `perpacket.run.start.run` raises; an interrupted demo writes nothing.
+    `measure` is false to omit the measurement. `charts` is the folder for the charts as SVG and
+    PNG, with a folder for each part. `overrides` and `workers` apply to the simulation. On a
+    machine that cannot be measured, `live` has the reason and the simulation still runs. Raises
+    what `perpacket.run.start.run` raises; an interrupted demo writes no file.
     """
     from perpacket.show import html
 
@@ -59,12 +60,14 @@ def run(
             measured = live.run(Path(folder) / "live", on_progress) if measure else None
             can_advise = measured is not None and measured.has_layers
             advised = advice.run(live.FILE_BYTES) if can_advise else None
-            story = handoff.run(Path(folder) / "handoff", overrides, workers, on_progress)
+            simulated = handoff.run(Path(folder) / "handoff", overrides, workers, on_progress)
         except Interrupted:
-            raise Interrupted("interrupted: the demo keeps nothing", hint=KEEPING) from None
+            raise Interrupted(
+                "interrupted: the demo stores no results", hint=UNFINISHED_HINT
+            ) from None
         except RunFailed as error:
-            raise RunFailed(str(error), hint=KEEPING) from error
-        analyses = [story.analysis]
+            raise RunFailed(str(error), hint=UNFINISHED_HINT) from error
+        analyses = [simulated.analysis]
         if measured is not None and measured.analysis is not None:
             analyses.insert(0, measured.analysis)
         files = [
@@ -75,5 +78,5 @@ def run(
             )
         ]
         return Demo(
-            measured, advised, story, html.write_several(analyses, destination), tuple(files)
+            measured, advised, simulated, html.write_several(analyses, destination), tuple(files)
         )

@@ -1,4 +1,4 @@
-"""What would make this machine's packets cheaper: advice on our web server, and a trial.
+"""Advice on `perpacket serve web` on this machine, and a trial of the best change.
 
 The server sends the demo's file over loopback. Advice needs the rights of a profile and no root. If
 the change most worth trying is an option of the server, a short trial tries it on a second server.
@@ -26,28 +26,28 @@ FILE = "file.bin"
 CONNECTIONS = 32
 PROFILE_S = 2.0
 LOAD_S = 30
-"""Longer than the profile: the load is ended with it."""
+"""Longer than the profile; the load ends with the profile."""
 
 END_S = 5.0
-
+"""The time in which a program ends after SIGTERM, before it is killed."""
 
 BLOCKS, WINDOW_S, SETTLE_S = 5, 0.4, 0.1
-"""A short trial: it finds large effects only."""
+"""A short trial, which only finds large effects."""
 
 
 @dataclass(frozen=True, slots=True)
 class Advised:
-    """Advice, and the result of trying the change most worth trying."""
+    """Advice, and the trial of the change most worth trying."""
 
     report: Report
     trial: Trial | None
-    """None if the change is no option of the server, or if the trial failed."""
+    """None if the change is not an option of the server, or if the trial failed."""
 
 
 def run(file_bytes: int) -> Advised | None:
     """Advice on `serve web` under load; None if this machine cannot be profiled."""
     with tempfile.TemporaryDirectory(prefix="perpacket-demo-site-") as folder:
-        Path(folder).chmod(0o755)  # the server becomes another user
+        Path(folder).chmod(0o755)  # the server may run as another user
         (Path(folder) / FILE).write_bytes(bytes(file_bytes))
         try:
             with server(folder) as (pid, address):
@@ -78,13 +78,13 @@ def tried(report: Report, pid: int, url: str) -> Trial | None:
     except (PerpacketError, OSError):
         return None
     if outcome.is_interrupted:
-        raise KeyboardInterrupt  # a trial keeps what it has; the demo keeps nothing
+        raise KeyboardInterrupt  # the demo stores no part of its results
     return outcome.trials[0]
 
 
 @contextmanager
 def server(root: str) -> Iterator[tuple[int, str]]:
-    """`serve web` on a free port: its process and its address, as `http://127.0.0.1:8080`."""
+    """`serve web` on a free port: its process id and its address, as `http://127.0.0.1:8080`."""
     command = [str(agent.find()), "serve", "web", "--root", root, "--listen", "127.0.0.1:0"]
     with running(command, stderr=subprocess.PIPE) as process:
         assert process.stderr is not None

@@ -1,4 +1,4 @@
-"""Handing connections to the NIC, simulated: six configurations that tell what policies are for."""
+"""Six simulated configurations of connection handoff, which show the effect of its policies."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from perpacket.analysis.analysis import Analysis, analyze
 from perpacket.analysis.published_rows import estimate
 from perpacket.analysis.statistics import Interval
 from perpacket.run import start
-from perpacket.run.simulated_runs import ProgressFunction
+from perpacket.run.progress import ProgressFunction
+from perpacket.run.threads import ThreadExecutor
 from perpacket.study import library
 from perpacket.study.published import Published
 from perpacket.study.quantities import QUANTITIES
 from perpacket.study.study import Study
 
-STORY = {
+POLICIES = {
     "W-0-N-N-FCFS-400": "no handoff",
     "W-1024-N-N-FCFS-400": "naive handoff",
     "W-1024-P-N-FCFS-400": "host packets first",
@@ -24,7 +25,7 @@ STORY = {
     "W-4096-P-L-FCFS-400": "load control",
     "W-4096-P-L-FCFS-800": "a NIC twice as fast",
 }
-"""The configurations in the order of the story, and what each stands for."""
+"""The configurations in the order of the table, each with its policy in words."""
 
 COLUMNS = (
     "gain_request_rate",
@@ -38,12 +39,12 @@ COLUMNS = (
 SEEDS = (1, 2, 3, 4, 5)
 
 TIMELINE = "W-4096-P-L-FCFS-400"
-"""The configuration whose state over time is drawn."""
+"""The configuration with a chart of its state over time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One quantity of one configuration: what the paper says of it, and what was simulated."""
+    """One quantity of one configuration: the published and the simulated value."""
 
     quantity: str
     unit: str
@@ -53,8 +54,8 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
-    """What was simulated: a row of cells for each configuration, in the order of the story."""
+class SimulatedHandoff:
+    """The simulated configurations, each with a row of cells, in the order of the table."""
 
     analysis: Analysis
     rows: dict[str, tuple[Cell, ...]]
@@ -62,19 +63,19 @@ class Story:
 
 
 def study() -> Study:
-    """The demo as a study: the story's points of osdi06 and the figures published of them."""
+    """The demo as a study: some points of osdi06 and their published figures."""
     whole = library.find("osdi06")
-    points = tuple(replace(whole.point(name), timeline=name == TIMELINE) for name in STORY)
+    points = tuple(replace(whole.point(name), timeline=name == TIMELINE) for name in POLICIES)
     return replace(
         whole,
         name="handoff",
-        title="What connection handoff gains, and what its policies are for",
+        title="The gain of connection handoff, and the effect of its policies",
         points=points,
         seeds=SEEDS,
         published=tuple(
             row
             for row in whole.published
-            if row.point in STORY and (row.against is None or row.against in STORY)
+            if row.point in POLICIES and (row.against is None or row.against in POLICIES)
         ),
         figures=tuple(
             figure for figure in whole.figures if figure.kind in ("paper-beside", "timeline")
@@ -89,28 +90,34 @@ def run(
     overrides: Sequence[tuple[str, str]] = (),
     workers: int | None = None,
     on_progress: ProgressFunction | None = None,
-) -> Story:
-    """Simulate the story into the new directory `path`.
+) -> SimulatedHandoff:
+    """Simulate the configurations into the new directory `path`.
 
     Raises what `perpacket.run.start.run` raises.
     """
     demo = study()
     directory = start.run(
-        demo, path, overrides=tuple(overrides), workers=workers, on_progress=on_progress
+        demo,
+        path,
+        overrides=tuple(overrides),
+        executor=ThreadExecutor(workers),
+        on_progress=on_progress,
     )
     analysis = analyze(demo, directory)
-    return Story(analysis, table(analysis), tuple(notes(analysis)))
+    return SimulatedHandoff(analysis, table(analysis), tuple(notes(analysis)))
 
 
 def table(analysis: Analysis) -> dict[str, tuple[Cell, ...]]:
     """The demo's table: every quantity of every configuration, published or not."""
-    return {name: tuple(cell(name, quantity, analysis) for quantity in COLUMNS) for name in STORY}
+    return {
+        name: tuple(cell(name, quantity, analysis) for quantity in COLUMNS) for name in POLICIES
+    }
 
 
 def cell(point: str, quantity: str, analysis: Analysis) -> Cell:
-    """One cell. Gains are against the first configuration, which has none itself."""
+    """One cell. Gains are relative to the first configuration, which has no gain."""
     chosen = QUANTITIES[quantity]
-    baseline = next(iter(STORY))
+    baseline = next(iter(POLICIES))
     simulated = None
     if not (chosen.paired and point == baseline):
         simulated, _ = estimate(analysis.estimates, chosen, point, baseline)
@@ -127,7 +134,7 @@ def cell(point: str, quantity: str, analysis: Analysis) -> Cell:
 
 
 def gain_of_rates(own: Published, base: Published, simulated: Interval | None) -> Cell:
-    """The gain that two published rates imply where the paper prints none, to a tenth."""
+    """The gain from two published rates, to a tenth, for configurations without a printed gain."""
     gain = None
     if own.value is not None and base.value:
         gain = round(100 * (own.value / base.value - 1), 1)
@@ -135,7 +142,7 @@ def gain_of_rates(own: Published, base: Published, simulated: Interval | None) -
 
 
 def stated_as(stated: Published, quantity: str) -> float | None:
-    """A published value as `quantity`: the paper prints some gains as losses."""
+    """A published value as `quantity`; a published loss is a negative gain."""
     if stated.value is None:
         return None
     if stated.quantity == quantity:

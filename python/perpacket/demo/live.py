@@ -1,7 +1,7 @@
-"""Measure this machine: our web server at three numbers of connections, over loopback.
+"""Measures `perpacket serve web` on this machine at three numbers of connections, over loopback.
 
-This needs no root. Where the kernel forbids profiling, the kernel's own accounts replace the
-profile: user, kernel and interrupt time, and no layers. A note reports it.
+This needs no root. If the kernel forbids profiles, its accounts replace the layers by user, kernel
+and interrupt time, and a note reports the reason.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from perpacket.analysis.statistics import Interval
 from perpacket.errors import MachineLacks, PerpacketError
 from perpacket.measure.web.runner import WebRunner
 from perpacket.run import start
-from perpacket.run.simulated_runs import ProgressFunction
+from perpacket.run.progress import ProgressFunction
 from perpacket.study.figure import Figure
+from perpacket.study.figures import LAWS
 from perpacket.study.point import Level, Point
 from perpacket.study.study import Study
 
@@ -26,15 +27,15 @@ FILE_BYTES = 10_240
 BLOCKS = tuple(range(1, 13))
 DURATION_S = 0.4
 WARMUP_S = 0.1
-"""Twelve short windows a point, in random order within blocks. They take as long as three windows
-of two seconds, and what disturbs the machine for a second disturbs one of twelve, not one of
-three."""
+"""Each point has twelve short windows, in random order within blocks. Three windows of two seconds
+would take as long, but a disturbance of a second would affect one of three instead of one of
+twelve."""
 
 PROFILING = "perf_cpu_wide"
-"""The capability without which there are no layers."""
+"""The capability that layers need."""
 
 COARSE = "accounts"
-"""The events that need no such right."""
+"""The events that every process may read."""
 
 COLUMNS = ("requests_per_s", "latency_us.service.p99", "server_idle")
 LAYERS = ("user", "syscall", "socket", "tcp", "ip", "ethernet", "driver", "interrupt", "scheduler")
@@ -44,7 +45,7 @@ LAYERS = ("user", "syscall", "socket", "tcp", "ip", "ethernet", "driver", "inter
 class Live:
     """The measured quantities by number of connections.
 
-    Without an `analysis` nothing could be measured, and `notes` has the reason.
+    Without an `analysis` there was no measurement, and `notes` has the reason.
     """
 
     analysis: Analysis | None
@@ -63,9 +64,9 @@ def study(events: str = "best") -> Study:
     runner = WebRunner()
     return Study(
         name="live",
-        title="What a packet costs this machine",
-        question="A 10 KB file from `perpacket serve web` over loopback, to kept-alive connections "
-        "that ask as fast as they are answered: what does each layer cost?",
+        title="The cost of a packet on this machine",
+        question="A 10 KB file from `perpacket serve web` over loopback, on persistent connections "
+        "without think time: what does each layer cost?",
         points=tuple(point(connections, events) for connections in CONNECTIONS),
         seeds=BLOCKS,
         runner=runner,
@@ -96,7 +97,7 @@ def point(connections: int, events: str) -> Point:
 
 
 def figures() -> tuple[Figure, ...]:
-    """What the report draws of it."""
+    """The figures of its report."""
     return (
         Figure(
             "stacked-layers",
@@ -108,7 +109,7 @@ def figures() -> tuple[Figure, ...]:
         ),
         Figure(
             "curve",
-            "Requests a second",
+            "Requests per second",
             "connections",
             "requests_per_s",
             x_title="connections",
@@ -124,32 +125,31 @@ def figures() -> tuple[Figure, ...]:
         ),
         Figure(
             "laws",
-            "What offload could gain here at most",
+            "Upper bound of the gain by offload",
             "",
             "share",
-            caption="By LAWS, which takes a NIC that never limits and a hand-over that costs "
-            "nothing. Over loopback the network's share holds the receiver's work too.",
+            caption=f"{LAWS} Over loopback the network's share includes the receiver's work.",
         ),
     )
 
 
 def run(path: Path, on_progress: ProgressFunction | None) -> Live:
-    """Measure into the new directory `path`; a machine that cannot be measured is a note."""
+    """Measure into the new directory `path`; without a measurement, a note has the reason."""
     try:
-        events, notes = what_can_profile()
+        events, notes = usable_events()
         chosen = study(events)
         directory = start.run(chosen, path, on_progress=on_progress)
     except (MachineLacks, OSError) as error:
-        return Live(None, {}, (f"nothing was measured: {error}", *hint_of(error)))
+        return Live(None, {}, (f"no measurement: {error}", *hint_of(error)))
     analysis = analyze(chosen, directory)
     rows = rows_of(analysis)
     if not rows:
-        return Live(None, {}, (f"nothing was measured: {analysis.run.failures[0].reason}",))
+        return Live(None, {}, (f"no measurement: {analysis.run.failures[0].reason}",))
     return Live(analysis, rows, notes)
 
 
-def what_can_profile() -> tuple[str, tuple[str, ...]]:
-    """The events that this machine lets us profile, and notes on what it forbids."""
+def usable_events() -> tuple[str, tuple[str, ...]]:
+    """The events of the profile on this machine, and notes on missing rights."""
     found = {item.name: item for item in machine.of_the_kernel()}
     profiling = found.get(PROFILING)
     if profiling is None or profiling.available:
@@ -161,7 +161,7 @@ def what_can_profile() -> tuple[str, tuple[str, ...]]:
 
 
 def hint_of(error: Exception) -> tuple[str, ...]:
-    """The hint of an error, where it has one."""
+    """The hint of an error, if it has one."""
     return (error.hint,) if isinstance(error, PerpacketError) and error.hint else ()
 
 

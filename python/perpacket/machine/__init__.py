@@ -4,6 +4,7 @@
     files.py        reads /proc and /sys, of this machine or of a folder that imitates one
     kernel.py       the agent's probes: perf, symbols, namespaces, TUN, io_uring, netem
     disciplines.py  netem and tbf, tried in a namespace
+    emulator.py     QEMU and the plugin of `emulate`
     network.py      segmentation offload, TLS in the kernel
     leftovers.py    namespaces of killed studies
     bpf.py          XDP programs
@@ -20,7 +21,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from perpacket.errors import ConfigurationError, MachineLacks
-from perpacket.machine import bpf, kernel, leftovers, memory, network, processors, programs
+from perpacket.machine import (
+    bpf,
+    emulator,
+    kernel,
+    leftovers,
+    memory,
+    network,
+    processors,
+    programs,
+)
 from perpacket.machine.capability import Capability
 from perpacket.machine.files import Files
 from perpacket.machine.kernel import of_the_kernel
@@ -39,6 +49,7 @@ def examine(files: Files | None = None) -> list[Capability]:
         *processors.capabilities(files),
         *memory.capabilities(files),
         *programs.capabilities(),
+        *emulator.capabilities(),
     ]
 
 

@@ -11,8 +11,8 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 
+from perpacket.executables import find as found
 from perpacket.machine.capability import Capability
-from perpacket.machine.programs import found
 
 OPTIONS = {
     "netem": ("delay", "1ms"),

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from perpacket import executables
 from perpacket.machine.capability import Capability, Group, Question
-
-ADMINISTRATORS_FOLDERS = ("/usr/local/sbin", "/usr/sbin", "/sbin")
-"""Folders of servers, which the path of an ordinary user lacks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +39,8 @@ PROGRAMS = (
 
 def capabilities(find: Callable[[str], str | None] | None = None) -> list[Capability]:
     """Which programs are installed; `find` returns a program's path, or `None`."""
-    look = find or found
+    look = find or executables.find
     return [answer(program, look(program.name)) for program in PROGRAMS]
-
-
-def found(name: str) -> str | None:
-    """The path of a program, in the search path or the administrators' folders."""
-    folders = [*os.environ.get("PATH", os.defpath).split(os.pathsep), *ADMINISTRATORS_FOLDERS]
-    return shutil.which(name, path=os.pathsep.join(folders))
 
 
 def answer(program: Program, place: str | None) -> Capability:

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+
+CPU_COUNT_LIMIT = 1024
+"""The number of CPUs in the kernel's sets of fixed size."""
 
 
 def numbers(text: str) -> list[int]:
-    """The numbers in a list, without the parts that are no numbers."""
-    found: list[int] = []
-    for part in text.split(","):
-        first, _, last = part.strip().partition("-")
-        if first.isdigit() and (last or first).isdigit():
-            found += range(int(first), int(last or first) + 1)
-    return found
+    """The numbers in a list, in ascending order; an empty text has none.
+
+    Raises `ValueError` with the expected form.
+    """
+    found: set[int] = set()
+    for part in text.split(",") if text.strip() else ():
+        ends = re.fullmatch(r"\s*([0-9]+)\s*(?:-\s*([0-9]+)\s*)?", part)
+        first, last = (int(ends[1]), int(ends[2] or ends[1])) if ends else (1, 0)
+        if not first <= last < CPU_COUNT_LIMIT:
+            raise ValueError(f"numbers and ranges below {CPU_COUNT_LIMIT}, such as 0,2-3")
+        found.update(range(first, last + 1))
+    return sorted(found)
 
 
 def ranges(values: Sequence[int]) -> str:

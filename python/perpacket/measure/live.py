@@ -61,12 +61,12 @@ def once(options: Sequence[str]) -> Window:
     command = [str(agent.find()), "profile", "--format", "json", "--quiet", *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise _error(done.returncode, done.stderr)
+        raise error_of(done.returncode, done.stderr)
     window: Window = json.loads(done.stdout)
     return window
 
 
-def _error(status: int, text: str) -> PerpacketError:
+def error_of(status: int, text: str) -> PerpacketError:
     """The agent's error, by its exit status."""
     message, _, hint = text.partition("\n\nhint: ")
     kind = KINDS.get(status, RunFailed)
@@ -85,6 +85,6 @@ def _read(process: subprocess.Popen[str]) -> Iterator[Window]:
     status = process.wait()
     errors = process.stderr.read()
     if status not in (0, 130):
-        raise _error(status, errors)
+        raise error_of(status, errors)
     if errors:
         sys.stderr.write(errors)

@@ -1,6 +1,5 @@
-"""Closed forms: the most that a server can do, and the most that an offload can gain.
+"""Closed forms: bounds of a server's throughput, and of the gain by offload.
 
 Plain functions on numbers or numpy arrays. Each states its formula, units, source and assumptions,
-and rejects inputs outside them. Depends on `perpacket.errors` and
-`perpacket.analysis.statistics`.
+and rejects other inputs. Depends on `perpacket.errors` and `perpacket.analysis.statistics`.
 """

@@ -1,6 +1,6 @@
-"""Memory bandwidth of this machine, measured, for `perpacket.models.bounds`.
+"""The measured memory bandwidth of a machine, for `perpacket.models.bounds`.
 
-This module copies an array, or reads the report of `perpacket bench memory`, which is more precise.
+This module copies an array, or reads a report of `perpacket bench memory`, which is more precise.
 """
 
 from __future__ import annotations
@@ -12,31 +12,31 @@ from perpacket.analysis.statistics import Interval, median
 from perpacket.errors import ConfigurationError
 
 COPY_BYTES = 256 * 2**20
-"""Larger than last-level caches, so that the copy measures memory."""
+"""Larger than last-level caches, so that copying measures memory."""
 
 REPETITIONS = 11
 
 COPY = ("copy", 1)
-"""Operation and stride (in words) of the row of a report of `bench memory` that is used."""
+"""Operation and stride (in words) of the rows that this module uses."""
 
 PAST_CACHES = 2
-"""From this multiple of the last cache on, a set measures memory: at most half is in the cache."""
+"""A working set of this multiple of the last cache measures memory: at most half is cached."""
 
 BENCH_CONFIDENCE = 0.95
-"""What the intervals of `bench memory` aim at."""
+"""The confidence of the intervals of `bench memory`."""
 
 
 def copy_mbytes_per_s() -> Interval:
-    """MB/s (10^6 bytes) that memory moves while one core copies: bytes read and bytes written.
+    """MB/s (10^6 bytes) of memory while one core copies: bytes read plus bytes written.
 
     The median of eleven copies of 256 MiB with its interval. One core does not fill the memory bus
-    of a large server: this is what one server process can have, and a lower bound on the bus.
+    of a large server, so this is the bandwidth of one process and a lower bound for the bus.
     """
     import numpy as np
 
     source = np.ones(COPY_BYTES // 8)
     target = np.empty_like(source)
-    np.copyto(target, source)  # the first touch allocates the pages, which is no part of copying
+    np.copyto(target, source)  # the first access allocates the pages, which takes time too
     rates = []
     for _ in range(REPETITIONS):
         begin = time.perf_counter()
@@ -46,10 +46,10 @@ def copy_mbytes_per_s() -> Interval:
 
 
 def of_bench(report: Mapping[str, object], name: str) -> Interval:
-    """The same from the report of `bench memory`: copying at stride 1, the largest working set.
+    """The same from a report of `bench memory`: copying at stride 1 with the largest working set.
 
-    `name` is what messages call the report. Raises `ConfigurationError` where it has no such row,
-    or none past the last cache: a cache's bandwidth is no bus's.
+    `name` names the report in errors. Raises `ConfigurationError` if it has no such row, or if the
+    working set fits in a cache.
     """
     surface = report.get("surface")
     rows = [
@@ -59,10 +59,10 @@ def of_bench(report: Mapping[str, object], name: str) -> Interval:
     ]
     if not rows:
         raise ConfigurationError(
-            f"{name}: no copy at stride 1: expected the report of `bench memory`",
+            f"{name}: no copy at stride 1, expected a report of `bench memory`",
             parameter="--bench",
             value=name,
-            hint="make it with `perpacket bench memory --format json`",
+            hint="make one with `perpacket bench memory --format json`",
         )
     row = max(rows, key=lambda row: _number(row, "working_set_bytes", name))
     last_cache_bytes = max(
@@ -70,8 +70,8 @@ def of_bench(report: Mapping[str, object], name: str) -> Interval:
     )
     if _number(row, "working_set_bytes", name) < PAST_CACHES * last_cache_bytes:
         raise ConfigurationError(
-            f"{name}: its largest working set is no {PAST_CACHES} times the last cache: what was "
-            "measured is the cache",
+            f"{name}: its largest working set is under {PAST_CACHES} times the last cache, so it "
+            "measures the cache",
             parameter="--bench",
             value=name,
             hint="leave out --largest, or use a larger one",

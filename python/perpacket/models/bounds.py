@@ -1,12 +1,12 @@
-"""The highest rate of a server when only moving data costs time.
+"""The greatest throughput of a server if only data movement costs time.
 
-A transaction of S bytes uses paths through the machine; each path crosses buses a number of times;
-a crossing lasts S over the bus's bandwidth. Source: Isa 2003, chapter 3, equations 3.6 to 3.14 and
-table 3.1. Paths, transactions and servers are data: `data/bounds.toml`, or a user's file.
+A transaction of S bytes uses paths through the machine. Each path crosses buses a number of times,
+and a crossing takes S divided by the bus's bandwidth. Source: Isa 2003, chapter 3, equations 3.6 to
+3.14 and table 3.1. Paths, transactions and servers are data: `data/bounds.toml`, or a user's file.
 
 The source adds the times of all crossings (`overlap=False`). With `overlap=True` buses work in
-parallel and the busiest one limits: an upper bound for machines with
-caches and DMA. Both assume that processing is free.
+parallel and the busiest one is the limit: an upper bound for machines with caches and DMA. Both
+assume that processing takes no time.
 """
 
 from __future__ import annotations
@@ -22,21 +22,22 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from perpacket.errors import ConfigurationError
+from perpacket.study.validation import problem_text
 
 AS_PRINTED_CPU_MEMORY = 1 / 32
 """Equation 3.6 prints S/(32 B_i) for the path from memory to the CPU; its units give S/B_i."""
 
 PRINTED_DIFFERENCE = (
-    "Equation 3.6 divides the CPU's reading by 32 bytes of a cache line although the bandwidth "
-    "already counts bytes; in consistent units the CPU reads S bytes in S/B_i."
+    "Equation 3.6 divides the bytes that the CPU reads by the 32 bytes of a cache line, although "
+    "the bandwidth counts bytes. In consistent units the CPU reads S bytes in S/B_i."
 )
-"""The effect of `as_printed`, for readers."""
+"""The effect of `as_printed`."""
 
 BITS_PER_BYTE = 8
 
 
 class Server(BaseModel):
-    """Bandwidth of each bus in MB/s (10^6 bytes a second), and where it is from."""
+    """The bandwidth of each bus in MB/s (10^6 bytes per second), and its source."""
 
     model_config = ConfigDict(extra="forbid")
     name: str
@@ -45,7 +46,7 @@ class Server(BaseModel):
 
 
 class Transaction(BaseModel):
-    """How often one transaction uses each path with all its data."""
+    """The number of times that a transaction uses each path with all its data."""
 
     model_config = ConfigDict(extra="forbid")
     name: str
@@ -54,7 +55,7 @@ class Transaction(BaseModel):
 
 
 class DataPath(BaseModel):
-    """How often a path crosses each bus."""
+    """The number of times that a path crosses each bus."""
 
     model_config = ConfigDict(extra="forbid")
     name: str
@@ -63,7 +64,7 @@ class DataPath(BaseModel):
 
 
 class Catalogue(BaseModel):
-    """The data that bounds are computed from."""
+    """The data from which bounds are computed."""
 
     model_config = ConfigDict(extra="forbid")
     path: list[DataPath] = Field(min_length=1)
@@ -78,9 +79,9 @@ class Bound:
     server: str
     transaction: str
     mbps: float
-    """10^6 bits a second."""
+    """10^6 bits per second."""
     limiting_bus: str
-    """The bus that is busy longest."""
+    """The bus with the longest busy time."""
 
 
 def read_catalogue(file: Path | None = None) -> Catalogue:
@@ -94,9 +95,7 @@ def read_catalogue(file: Path | None = None) -> Catalogue:
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigurationError(f"{place}: cannot be read: {error}") from None
     except ValidationError as error:
-        problem = error.errors()[0]
-        key = ".".join(str(part) for part in problem["loc"])
-        raise ConfigurationError(f"{place}: {key}: {problem['msg']}") from None
+        raise ConfigurationError(f"{place}: {problem_text(error)}") from None
     check_names(str(place), catalogue)
     return catalogue
 
@@ -137,7 +136,7 @@ def check_numbers(place: str, numbers: Mapping[str, float]) -> None:
         if not (number > 0 and math.isfinite(number)):
             raise ConfigurationError(
                 f"{place} of {name} is {number:g}, expected a finite number above 0",
-                hint="leave out a bus without one",
+                hint="leave out a bus with an unknown bandwidth",
             )
 
 
@@ -151,7 +150,7 @@ def bound(
 ) -> Bound:
     """The bound of one transaction on one server.
 
-    Raises `ConfigurationError` when the transaction crosses a bus the server has no bandwidth of.
+    Raises `ConfigurationError` when the server has no bandwidth for a bus of the transaction.
     """
     times = bus_times(catalogue, server, transaction, as_printed=as_printed)
     total = max(times.values()) if overlap else sum(times.values())
@@ -162,7 +161,7 @@ def bound(
 def bus_times(
     catalogue: Catalogue, server: Server, transaction: Transaction, *, as_printed: bool
 ) -> Mapping[str, float]:
-    """Microseconds each bus works for a byte of the transaction."""
+    """The microseconds for which a byte of the transaction uses each bus."""
     times: dict[str, float] = {}
     for path in catalogue.path:
         uses = transaction.paths.get(path.name, 0.0)
@@ -186,7 +185,7 @@ def bus_times(
 def all_bounds(
     catalogue: Catalogue, *, as_printed: bool = False, overlap: bool = False
 ) -> list[Bound]:
-    """The bound of every transaction on every server that has the buses it crosses."""
+    """The bound of every transaction on every server that has the transaction's buses."""
     found = []
     for server in catalogue.server:
         for transaction in catalogue.transaction:
@@ -198,7 +197,7 @@ def all_bounds(
 
 
 def lacking(catalogue: Catalogue, server: Server, transaction: Transaction) -> set[str]:
-    """The buses that a transaction crosses and a server has no bandwidth of."""
+    """The buses of a transaction for which a server has no bandwidth."""
     crossed = {
         bus for path in catalogue.path if transaction.paths.get(path.name) for bus in path.crossings
     }
@@ -206,7 +205,7 @@ def lacking(catalogue: Catalogue, server: Server, transaction: Transaction) -> s
 
 
 def left_out(catalogue: Catalogue) -> list[str]:
-    """For each server, the transactions that have no bound there, and the buses it lacks."""
+    """For each server, the transactions without a bound, and the buses that it lacks."""
     found = []
     for server in catalogue.server:
         without = {
@@ -216,7 +215,7 @@ def left_out(catalogue: Catalogue) -> list[str]:
         }
         if without:
             found.append(
-                f"{server.name}: no bound for {', '.join(without)}: it has no bandwidth of "
+                f"{server.name}: no bound for {', '.join(without)}: it has no bandwidth for bus "
                 f"{', '.join(sorted(set().union(*without.values())))}"
             )
     return found

@@ -24,7 +24,7 @@ def numbers(
 ) -> Numbers:
     """`values` as an array of finite floats, `low` to `high`; above `low` when `positive`.
 
-    Infinite speed is a time of 0, so that no model needs an infinite number. Raises
+    No model needs an infinite number, because infinite speed is a time of 0. Raises
     `ConfigurationError` with the name, the first wrong value, and the accepted range.
     """
     import numpy as np

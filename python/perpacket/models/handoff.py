@@ -1,13 +1,13 @@
-"""Partial handoff: how many connections a NIC should own.
+"""Partial handoff: the best share of connections for a NIC, and the gain.
 
-A share f of the connections is on the NIC. Host and NIC work in parallel; the slower one limits.
-This is LAWS (`perpacket.models.laws`) where the offloaded work is whole connections, and where the
-NIC also works for connections it does not own:
+A share f of the connections is on the NIC. Host and NIC work in parallel, and the slower one is the
+limit. The model extends LAWS (`perpacket.models.laws`): the offloaded work is whole connections,
+and the NIC also does work for the host's connections.
 
     X(f) = min(1/(A - f S), 1/(n0 + f n1)),  best at f* = (A - n0)/(S + n1), clipped to 0..1.
 
-Assumes that the cost of a request depends only on which processor owns its connection: no queueing,
-no cache effects of the share, and connections that are alike.
+Assumes that the cost of a request depends only on the owner of its connection: there is no
+queueing, the share has no effect on caches, and all connections are alike.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Seconds a request costs the two processors.
+    """The times of a request on the two processors, in seconds.
 
-    `host_s` (A): host time of a request whose connection the host runs; `saved_s` (S): host time
-    saved when the NIC runs it; `nic_host_s` (n0): NIC time of a request of a host connection;
-    `nic_extra_s` (n1): NIC time added when the NIC runs the connection.
+    `host_s` (A): host time for a host connection; `saved_s` (S): host time saved if the NIC owns
+    the connection; `nic_host_s` (n0): NIC time for a host connection; `nic_extra_s` (n1):
+    additional NIC time if the NIC owns the connection.
     """
 
     host_s: float
@@ -38,7 +38,7 @@ class Costs:
     nic_extra_s: float
 
     def __post_init__(self) -> None:
-        """Reject costs that no machine has."""
+        """Raise `ConfigurationError` on impossible costs."""
         numbers("host_s", self.host_s, positive=True)
         numbers("saved_s", self.saved_s)
         numbers("nic_host_s", self.nic_host_s)
@@ -48,12 +48,12 @@ class Costs:
                 f"saved_s = {self.saved_s:g}: expected at most host_s = {self.host_s:g}",
                 parameter="saved_s",
                 value=f"{self.saved_s:g}",
-                allowed="a request cannot save more than it costs",
+                allowed="handoff cannot save more than a request costs",
             )
 
 
 def throughput(costs: Costs, share: ArrayLike) -> NDArray[np.float64]:
-    """Requests a second with a `share` (0 to 1) of the connections on the NIC: X(f)."""
+    """Requests per second with a `share` (0 to 1) of the connections on the NIC: X(f)."""
     import numpy as np
 
     f = numbers("share", share, high=1.0)
@@ -64,9 +64,9 @@ def throughput(costs: Costs, share: ArrayLike) -> NDArray[np.float64]:
 
 
 def best_share(costs: Costs) -> float:
-    """The share f* with the highest throughput, 0 to 1; 0 when the NIC limits from the start.
+    """The share f* with the highest throughput, 0 to 1.
 
-    Where handing over changes neither side (S + n1 = 0) every share is as good, and this is 0.
+    It is 0 if the NIC is the limit even without handoff, or if handoff has no effect (S + n1 = 0).
     """
     change = costs.saved_s + costs.nic_extra_s
     if change == 0:
@@ -75,6 +75,6 @@ def best_share(costs: Costs) -> float:
 
 
 def gain(costs: Costs, share: ArrayLike) -> NDArray[np.float64]:
-    """Throughput with a share on the NIC over that with none, minus 1: a fraction."""
+    """The gain of a share on the NIC over no handoff, as a fraction."""
     gained: NDArray[np.float64] = throughput(costs, share) / throughput(costs, 0.0) - 1.0
     return gained

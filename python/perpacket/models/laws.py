@@ -1,11 +1,11 @@
-"""LAWS: how much throughput gains when communication work moves from the host to its NIC.
+"""LAWS: the gain in throughput when communication work moves from the host to its NIC.
 
-Host and NIC work in parallel, and the slowest of host, NIC and wire limits. Source: Shivam
+Host and NIC work in parallel, and the slowest of host, NIC and wire is the limit. Source: Shivam
 and Chase, *On the Elusive Benefits of Protocol Offload*, 2003, as used by Patwardhan, Lebeck and
 Sorin, *Communication Breakdown*, section 5.
 
-Assumes that work is divisible and proportional to data, that handing work over costs the host
-nothing beyond what `p` leaves it, and that latency and memory never limit.
+Assumes that work is divisible and proportional to data, that offload adds no work on the host, and
+that latency and memory are never the limit.
 """
 
 from __future__ import annotations
@@ -32,28 +32,26 @@ PUBLISHED = (
 """Table 5 of *Communication Breakdown*: workload, network share of CPU (%), gamma, gain (%)."""
 
 COLUMNS_DIFFER = (
-    "The published gamma is rounded, while the published gain follows from the network share "
-    "before rounding, so that 1/gamma and the gain of one row can differ by a point or so."
+    "The published gamma is rounded, but the published gain is computed from the network share "
+    "before rounding. So 1/gamma and the gain of a row can differ by about a point."
 )
-"""Why a gain computed from the published gamma is not the published gain."""
+"""The reason why 1/gamma is not the published gain."""
 
 
 @dataclass(frozen=True, slots=True)
 class Offload:
-    """Throughput with and without offload, in units of the unaided host's own limit."""
+    """The gain by offload, and the limit of throughput with it."""
 
-    without: NDArray[np.float64]
-    with_offload: NDArray[np.float64]
     gain: NDArray[np.float64]
-    """with / without - 1, as a fraction."""
+    """A fraction."""
     limit: NDArray[np.intp]
     """Index into `LIMITS`: the limit with offload."""
 
 
 def gamma_of_share(network_share: ArrayLike) -> NDArray[np.float64]:
-    """Application ratio gamma = (1 - share) / share of a share of CPU spent on communication.
+    """The application ratio gamma = (1 - share) / share for a share of communication.
 
-    `network_share` is a fraction, above 0 and at most 1, of *busy* CPU time.
+    `network_share` is a fraction of *busy* CPU time, above 0 and at most 1.
     """
     share = numbers("network share", network_share, high=1.0, positive=True)
     return (1.0 - share) / share
@@ -67,23 +65,25 @@ def offload(
     beta: ArrayLike = 1.0,
     sigma: ArrayLike = 0.0,
 ) -> Offload:
-    """Gain of offloading; all arguments broadcast against each other.
+    """The gain by offload; all arguments broadcast against each other.
 
-    - `gamma`: application over communication work for a unit of data, at least 0
+    - `gamma`: application ratio, application over communication work, at least 0
     - `p`: share of the communication work that is offloaded, 0 to 1
-    - `alpha`: time the NIC needs for work over the host's; 0 is a NIC that is never the limit
-    - `beta`: share of the offloaded work that remains to be done on the NIC, at least 0
-    - `sigma`: share of the wire the unaided host can fill; 0 is a wire that is never the limit,
-      above 1 the wire was the limit before
+    - `alpha`: lag ratio, NIC time over host time for the same work; with 0 the NIC is never the
+      limit
+    - `beta`: structural ratio, share of the offloaded work that the NIC has to do, at least 0
+    - `sigma`: wire ratio, share of the wire that the host fills without offload; with 0 the wire is
+      never the limit, above 1 it is the limit without offload
 
-    With the unaided host's limit 1/((a+o)X) as unit, a/o = gamma, alpha = Y/X, sigma = 1/B:
+    With the host's limit without offload as unit, 1/((a+o)X), a/o = gamma, alpha = Y/X,
+    sigma = 1/B:
 
         without = min(1/sigma, 1)
         with    = min(1/sigma, (gamma+1)/(gamma+1-p), (gamma+1)/(p beta alpha))
         gain    = with/without - 1
 
-    Where only the host limits this is p/(gamma-p+1), and 1/gamma for p = 1: infinite where all of
-    a host's work is offloaded (gamma = 0) to a NIC that never limits.
+    If only the host is a limit, the gain is p/(gamma-p+1), and 1/gamma for p = 1. It is infinite if
+    all work of the host is offloaded (gamma = 0) to a NIC that is never the limit.
     """
     import numpy as np
 
@@ -99,16 +99,15 @@ def offload(
         wire = 1.0 / wire_share
         host = (application + 1.0) / (application + 1.0 - share)
         nic = (application + 1.0) / (share * structure * lag)
-    paces = np.stack([host, nic, wire])
+    limits = np.stack([host, nic, wire])
     without = np.minimum(wire, 1.0)
-    aided = paces.min(axis=0)
-    return Offload(without, aided, aided / without - 1.0, paces.argmin(axis=0))
+    return Offload(limits.min(axis=0) / without - 1.0, limits.argmin(axis=0))
 
 
 def best_share(gamma: float, alpha: float, beta: float = 1.0) -> float:
-    """The share `p` at which host and NIC are equally busy, at most 1: more gains nothing.
+    """The share `p` at which host and NIC are equally busy, at most 1. More has no further gain.
 
-    From (gamma+1-p) = p beta alpha follows p = (gamma+1)/(1 + beta alpha).
+    p = (gamma+1)/(1 + beta alpha) solves (gamma+1-p) = p beta alpha.
     """
     application = float(numbers("gamma", gamma))
     work = float(numbers("alpha", alpha)) * float(numbers("beta", beta))

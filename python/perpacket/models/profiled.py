@@ -1,4 +1,4 @@
-"""The inputs of a model from a profile."""
+"""The inputs of models from a profile."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from pathlib import Path
 from perpacket.errors import ConfigurationError
 
 NETWORK_LAYERS = ("socket", "tcp", "udp", "ip", "ethernet", "driver", "interrupt")
-"""Layers that count as communication: the stack with its driver, and the interrupts it causes.
+"""Layers that count as communication: the stack, its driver and its interrupts.
 
 *Communication Breakdown* counts stack and driver. System calls and the copy between user and
-socket are what the application asks for; a profile has the copy in `socket`.
+socket belong to the application, but a profile counts the copy in `socket`.
 """
 
 
 def read_document(file: Path, place: str) -> Mapping[str, object]:
-    """A JSON document; raises `ConfigurationError`, which names it `place`, when it is invalid."""
+    """A JSON document; raises `ConfigurationError` when it is invalid. `place` is its name."""
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -36,7 +36,7 @@ def network_share(profile: Mapping[str, object], place: str) -> float:
     if not isinstance(layers, Mapping) or not layers:
         raise ConfigurationError(
             f"{place}: expected layers",
-            hint="write it with `perpacket profile --format json`",
+            hint="make a profile with `perpacket profile --format json`",
         )
     share = 0.0
     for name in NETWORK_LAYERS:

@@ -1,13 +1,14 @@
-"""Throughput against connections: it grows with them until the server is busy.
+"""Throughput against connections: it grows with them until the server is saturated.
 
     X(n) = min(n X(m) / m, X(m) / U(m)),  from throughput X and utilization U at m connections
 
-The asymptotic bounds of a closed system without knowledge of its queues: too few customers never
-wait, and a busy server works at its own rate. Source: Denning and Buzen,
-*The Operational Analysis of Queueing Network Models*, ACM Computing Surveys 10(3), 1978.
+These are the asymptotic bounds of a closed queueing network: few customers never wait, and a
+saturated server works at its service rate. Source: Denning and Buzen, *The Operational Analysis of
+Queueing Network Models*, ACM Computing Surveys 10(3), 1978.
 
-Assumes that the cost of a request does not depend on the number of connections, and that neither
-clients nor the network limit. It is an upper bound: it omits queueing between the two ends.
+Assumes that the cost of a request does not depend on the number of connections, and that clients
+and the network are never the limit. It is an upper bound, because it omits queueing between the two
+cases.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 def relative_throughput(
     connections: ArrayLike, at: float, utilization: float
 ) -> NDArray[np.float64]:
-    """Throughput over that at `at` connections, where the server was busy for `utilization`.
+    """Throughput relative to `at` connections, where the server had that `utilization`.
 
     `connections` are 1 or more, `utilization` is a fraction above 0 and at most 1.
     """

@@ -1,13 +1,13 @@
-"""A request's cost by its segments: a fixed cost, and a cost for each segment.
+"""The cost of a request as a fixed cost and a cost for each segment.
 
-    cost(n) = fixed + each n, through the costs at two numbers of segments
+    cost(n) = fixed + each n, a line through the costs at two numbers of segments
 
 Source: the split of protocol processing into a cost per request and a cost that grows with its
 data, Clark, Jacobson, Romkey and Salwen, *An Analysis of TCP Processing Overhead*, IEEE
 Communications Magazine 27(6), 1989.
 
-Assumes that every segment costs the same: no offload that bundles them, and no cache that large
-responses overflow.
+Assumes that every segment costs the same: there is no segmentation offload, and large responses
+cause no more cache misses.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class Line:
 
 
 def line(first: tuple[float, float], second: tuple[float, float]) -> Line:
-    """The line through two pairs of segments a request and its cost.
+    """The line through two pairs of segments per request and cost.
 
-    Raises `ConfigurationError` unless the numbers of segments differ.
+    Raises `ConfigurationError` if the numbers of segments are equal.
     """
     (few, low), (many, high) = first, second
     numbers("segments", (few, many), positive=True)
@@ -55,6 +55,6 @@ def line(first: tuple[float, float], second: tuple[float, float]) -> Line:
 
 
 def share(part: Line, whole: Line, segments: ArrayLike) -> NDArray[np.float64]:
-    """The share of one part in the whole cost, as a fraction, for numbers of segments."""
+    """The share of a part in the whole cost, as a fraction, for numbers of segments."""
     shares: NDArray[np.float64] = part.cost(segments) / whole.cost(segments)
     return shares

@@ -1,6 +1,6 @@
-"""Carries studies out: run directories, simulated runs in parallel, measured runs one by one.
+"""Runs studies and stores their observations in run directories.
 
-It knows no simulator and no hosts: what runs is a `Runner` or a `MeasuredRunner` of the study.
-`simulated_runs` runs simulated studies in parallel, `measured_runs` runs measured ones one at a
-time, `start` picks between them.
+`start` starts and resumes studies, `simulated_runs` runs simulations in parallel, `measured_runs`
+runs measurements one at a time. This package depends on no simulator and no hosts: it runs what a
+`Runner` or `MeasuredRunner` of the study prepares.
 """

@@ -1,11 +1,11 @@
 """Jobs on the workers of a Dask cluster, for studies too large for one machine.
 
 The scheduler distributes jobs over workers, and repeats the jobs of a dead worker on others.
-Workers need this version of perpacket and write nothing: they return outcomes. Dask cannot stop a
+Workers need this version of perpacket. They return outcomes and write no file. Dask cannot stop a
 run that a worker has begun: after Ctrl-C it runs to its end, and its outcome is lost.
 
-Jobs are pickled. Use a cluster only in a trusted network: anybody who can reach its ports can run
-any code.
+Jobs are pickled. Use a cluster only in a trusted network: whoever reaches its ports can run any
+code.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 import perpacket
 from perpacket.errors import ConfigurationError, MachineLacks, PerpacketError, RunFailed
-from perpacket.run.jobs import POLL_S, Finished, Job, Results, failure, versions_differ
+from perpacket.run.jobs import Finished, Job, Results, failure, polled, versions_differ
 from perpacket.study.runner import Outcome
 
 if TYPE_CHECKING:
     from distributed import Client, Future
 
 ADDRESS = re.compile(r"(tcp|tls|ucx|ws|wss)://\S+:\d+")
-"""Addresses of schedulers, with the transports that Dask has."""
+"""Addresses of schedulers, with the transports of Dask."""
 
 EXTRA = "pip install 'perpacket[cluster]'"
 
@@ -50,9 +50,8 @@ class ClusterExecutor:
     ) -> None:
         """The cluster at `address`, as `tcp://HOST:8786`.
 
-        Raises `ConfigurationError` on other addresses.
-
-        `on_remark` is called when no worker is left, and when there is one again.
+        `on_remark` is called when no worker is left, and when there is one again. Raises
+        `ConfigurationError` on an invalid address.
         """
         if not ADDRESS.fullmatch(address):
             raise ConfigurationError(
@@ -67,10 +66,10 @@ class ClusterExecutor:
         self._threads = 0
 
     def check(self) -> None:
-        """Make sure that the cluster answers, has workers, and that all have this version.
+        """Check that the cluster answers and has workers, all with this version.
 
-        Raises `MachineLacks` where the extra, the scheduler or workers are missing, and
-        `ConfigurationError` naming both versions where one differs.
+        Raises `MachineLacks` when the extra, the scheduler or workers are missing, and
+        `ConfigurationError` naming both versions when they differ.
         """
         with self._connected() as client:
             self._count(client)
@@ -95,15 +94,14 @@ class ClusterExecutor:
                     pending[key] = (job, future)
                     future.add_done_callback(ended.put)
                 worker_check = WorkerCheck(self, client)
-                while pending:
-                    self._left = len(pending)
-                    try:
-                        future = ended.get(timeout=POLL_S)
-                    except Empty:
+                self._left = len(pending)
+                for ended_future in polled(ended, len(pending)):
+                    if ended_future is None:
                         worker_check.check()
                         yield None
                         continue
-                    job, future = pending.pop(future.key)
+                    job, future = pending.pop(ended_future.key)
+                    self._left = len(pending)
                     yield Finished(job, self._outcome(future))
             finally:
                 self._left = 0
@@ -121,7 +119,7 @@ class ClusterExecutor:
 
     @contextmanager
     def _connected(self) -> Iterator[Client]:
-        """A client of the scheduler; raises `MachineLacks` where there is none."""
+        """A client of the scheduler; raises `MachineLacks` when none answers."""
         try:
             import distributed
         except ImportError:
@@ -199,20 +197,20 @@ class WorkerCheck:
 
 
 def perform(job: Job) -> Outcome | PerpacketError:
-    """Run a job on a worker. It returns errors too: a repetition would fail again."""
+    """Run a job on a worker. Errors are returned, because Dask repeats a job that raises one."""
     try:
         return job.prepare().run()
-    except BaseException as error:  # a panic of the core is no Exception
+    except BaseException as error:  # a panic of the simulator is not an Exception
         return failure(error)
 
 
 def check_versions(client: Client) -> None:
-    """Raise `ConfigurationError` naming both versions where a worker or the scheduler has another.
+    """Raise `ConfigurationError` when a worker or the scheduler has another version.
 
-    The scheduler unpickles jobs, so that it needs perpacket too.
+    The scheduler unpickles jobs, so it needs perpacket too.
     """
 
-    # A nested function is pickled by value, so that it runs where perpacket is not installed.
+    # A nested function is pickled by value, so it also runs where perpacket is not installed.
     def version() -> str | None:
         try:
             import perpacket

@@ -1,4 +1,4 @@
-"""`config.toml` of a run directory: what will run, resolved, so that nothing depends on defaults.
+"""`config.toml` of a run directory: the runs of a study, independent of defaults.
 
 schema = 1
 study = "osdi06"
@@ -28,7 +28,7 @@ from perpacket.study import library
 from perpacket.study.point import Point, StudyError, check_points
 from perpacket.study.stopping import DEFAULT_CONFIDENCE, Stopping
 from perpacket.study.study import Order, Study
-from perpacket.study.validation import first_problem
+from perpacket.study.validation import problem_text
 
 SCHEMA = 1
 """Version of the file's layout."""
@@ -36,17 +36,17 @@ SCHEMA = 1
 MOST_SEED = 2**64 - 1
 """The simulator's seeds are 64 bits wide."""
 
-REMEDY = "restore the file from a copy, or run the study anew into another directory"
-"""The hint for a damaged file: no other file lists what to run."""
+REMEDY = "restore the file from a copy, or run the study again into another directory"
+"""The hint for a damaged file. No other file lists the runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunConfiguration:
-    """What a run directory runs: every point with every seed."""
+    """The runs of a run directory: every point with every seed."""
 
     study: str
     perpacket: str
-    """Version that began the run; another one may not continue it."""
+    """The version that began the run. No other version may resume it."""
     seeds: tuple[int, ...]
     points: tuple[Point, ...]
     confidence: float = DEFAULT_CONFIDENCE
@@ -55,8 +55,8 @@ class RunConfiguration:
     stopping: Stopping | None = None
     """With a stopping rule, a point may not need all `seeds`."""
     definition: str = ""
-    """The study, resolved, as the text of its file. The directory stores it as `study.toml`; that
-    of an earlier version lacks it for a built-in study."""
+    """The resolved study as the text of its file, which the directory stores as `study.toml`. A
+    directory of an earlier version lacks it for a built-in study."""
 
 
 class StoppingModel(BaseModel):
@@ -102,11 +102,11 @@ def resolve(
     seeds: tuple[int, ...] = (),
     overrides: tuple[tuple[str, str], ...] = (),
 ) -> RunConfiguration:
-    """What will run: the study's points with `overrides` on top, over `seeds` or its own.
+    """The runs of a study: its points with `overrides` added, with `seeds` or the study's own.
 
-    In a study that measures and simulates, each point gets the parameters it accepts. Raises
-    `ConfigurationError` when a seed is out of range or named twice, or when an override would make
-    the levels of a user's factor the same.
+    In a study that measures and simulates, a point has only the overrides that it accepts. Raises
+    `ConfigurationError` when a seed is out of range or repeated, or when an override would make the
+    levels of a user's factor the same.
     """
     seeds = seeds or study.seeds
     if len(set(seeds)) != len(seeds) or not all(0 <= seed <= MOST_SEED for seed in seeds):
@@ -139,7 +139,7 @@ def resolve(
 
 
 def study_of(configuration: RunConfiguration) -> Study:
-    """The study of a run, with the points of the run; raises what `library.of_run` raises."""
+    """The study of a run, with the points of the run. Raises what `library.of_run` raises."""
     return library.of_run(configuration.study, configuration.definition, configuration.points)
 
 
@@ -148,8 +148,7 @@ def _check_factors(study: Study, names: list[str]) -> None:
     for name in names:
         if len({dict(point.overrides).get(name) for point in study.points}) > 1:
             raise ConfigurationError(
-                f"{name} is a factor of study {study.name}: one value for all points leaves "
-                "nothing to compare",
+                f"{name} is a factor of study {study.name}: its points need different values",
                 parameter=name,
                 hint="change its levels in the study's file",
             )
@@ -168,11 +167,7 @@ def to_toml(configuration: RunConfiguration) -> str:
     if configuration.order != "random":
         content["order"] = configuration.order
     if (rule := configuration.stopping) is not None:
-        content["until"] = {
-            "quantity": rule.quantity,
-            "within": rule.within,
-            "least": rule.least,
-        }
+        content["until"] = {name: getattr(rule, name) for name in StoppingModel.model_fields}
     content["point"] = [_table(point) for point in configuration.points]
     return (
         "# The configuration of this run. Written by perpacket; without it the observations are "
@@ -181,7 +176,7 @@ def to_toml(configuration: RunConfiguration) -> str:
 
 
 def _table(point: Point) -> dict[str, object]:
-    """One `[[point]]`, without the keys that have their default."""
+    """One `[[point]]`, without keys that have their default value."""
     table: dict[str, object] = {"name": point.name, "configuration": point.configuration}
     if point.against is not None:
         table["against"] = point.against
@@ -199,15 +194,10 @@ def read(file: Path) -> RunConfiguration:
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigurationError(f"{file}: cannot be read: {error}", hint=REMEDY) from None
     except ValidationError as error:
-        raise ConfigurationError(f"{file}: {first_problem(error)}", hint=REMEDY) from None
+        raise ConfigurationError(f"{file}: {problem_text(error)}", hint=REMEDY) from None
     points = tuple(
         Point(
-            name=point.name,
-            configuration=point.configuration,
-            factors=point.factors,
-            overrides=tuple((name, value) for name, value in point.overrides),
-            against=point.against,
-            timeline=point.timeline,
+            **dict(point) | {"overrides": tuple((name, value) for name, value in point.overrides)}
         )
         for point in model.point
     )
@@ -215,10 +205,9 @@ def read(file: Path) -> RunConfiguration:
         check_points(model.study, points)
     except StudyError as error:
         raise ConfigurationError(f"{file}: {error}", hint=REMEDY) from None
-    until = model.until
     stopping = None
-    if until is not None:
-        stopping = Stopping(until.quantity, until.within, until.least, model.confidence)
+    if model.until is not None:
+        stopping = Stopping(**dict(model.until), confidence=model.confidence)
     return RunConfiguration(
         model.study,
         model.perpacket,

@@ -1,17 +1,17 @@
-"""The directory that holds everything about one run of a study.
+"""The directory with all files of one run of a study.
 
-    config.toml         what was run, resolved: every point with its overrides, and the seeds
-    study.toml          the study, resolved: nothing else is needed to resume and report it
+    config.toml         the runs: every point with its overrides, and the seeds
+    study.toml          the resolved study, sufficient to resume and report the run
     environment.json    the machine and the versions
-    observations/       one JSON file an observation
-    raw/                timelines, and the complete reports of measured runs' programs
-    failures/           one JSON file a failed measured run, until a repetition succeeds
-    report.html         what `study report` wrote last
-    observations.parquet  the observations as one table, written when a session ends
+    observations/       a JSON file for each observation
+    raw/                timelines, and the complete reports of the programs of measured runs
+    failures/           a JSON file for each failed measured run, until a repetition succeeds
+    report.html         the last output of `study report`
+    observations.parquet  the observations as one table, written when the study ends or stops
 
 A file is written under a temporary name, flushed to disk and renamed, so that it is complete or
-absent: a run killed at any moment loses only the observations in flight. One observation has one
-name, so that none is counted twice.
+absent: a killed study loses only the active runs. Each observation has one file name, so that none
+is counted twice.
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ class Failure:
 
 
 class RunDirectory:
-    """A run directory on disk. Make one with `create`, find one again with `open`."""
+    """A run directory on disk. `create` makes one, `open` reads one."""
 
     def __init__(self, path: Path, configuration: RunConfiguration) -> None:
-        """Not for direct use: see `create` and `open`."""
+        """For `create` and `open` only."""
         self.path = path
         self.configuration = configuration
 
@@ -71,10 +71,10 @@ class RunDirectory:
     def create(
         cls, path: Path, configuration: RunConfiguration, environment: Mapping[str, object]
     ) -> RunDirectory:
-        """Make the directory and write down what will run and where.
+        """Make the directory and write the configuration and the environment.
 
         Raises `ConfigurationError` when `path` exists and is not an empty directory, and when it
-        cannot be made. A directory without a configuration, left by a run that was killed early,
+        cannot be made. The directory of a run that was killed before it wrote the configuration
         counts as empty.
         """
         check_vacant(path)
@@ -83,13 +83,13 @@ class RunDirectory:
         write_whole(path / ENVIRONMENT, json.dumps(environment, indent=2) + "\n")
         if configuration.definition:
             write_whole(path / DEFINITION, configuration.definition)
-        # Last: a directory with a configuration can be resumed.
+        # Write it last, because a directory with a configuration can be resumed.
         write_whole(path / CONFIGURATION, configuration_file.to_toml(configuration))
         return cls(path, configuration)
 
     @classmethod
     def open(cls, path: Path) -> RunDirectory:
-        """Find a run again.
+        """Read the configuration of a run.
 
         Raises `MissingStudy` when `path` is no run directory, and `ConfigurationError` when its
         configuration cannot be read.
@@ -111,7 +111,7 @@ class RunDirectory:
     def locked(self) -> Iterator[None]:
         """Lock the directory for writing; the kernel unlocks it even when the process is killed.
 
-        Makes missing folders again: some archives leave out empty ones. Raises `RunFailed` when
+        Makes missing folders, because some archives omit empty ones. Raises `RunFailed` when
         another process has the lock.
         """
         for folder in (OBSERVATIONS, RAW):
@@ -121,14 +121,14 @@ class RunDirectory:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise RunFailed(
-                    f"{self.path} is being written by another perpacket",
-                    hint="wait until that one has ended, or stop it",
+                    f"another perpacket writes to {self.path}",
+                    hint="wait until it has ended, or stop it",
                 ) from None
             self._remove_leftovers()
             yield
 
     def _remove_leftovers(self) -> None:
-        """Remove files that a killed run left half written."""
+        """Remove the temporary files of a killed run."""
         for folder in (self.path, *(self.path / name for name in (OBSERVATIONS, RAW, FAILURES))):
             for leftover in folder.glob(f"*{TEMPORARY}"):
                 leftover.unlink(missing_ok=True)
@@ -150,7 +150,7 @@ class RunDirectory:
     def study(self) -> Study:
         """The study of the run, with the run's points.
 
-        Raises `ConfigurationError` when the study that the directory keeps lacks one of them.
+        Raises `ConfigurationError` when the stored study lacks one of them.
         """
         return configuration_file.study_of(self.configuration)
 
@@ -171,10 +171,7 @@ class RunDirectory:
         return self.path / FAILURES / f"{point}.seed-{seed}.json"
 
     def record(self, point: Point, seed: int, outcome: Outcome) -> None:
-        """Store one observation.
-
-        The raw parts come first: where the observation exists, they do too.
-        """
+        """Store one observation, after its raw parts, so that it never exists without them."""
         for name, content in outcome.raw.items():
             write_whole(self.raw_path(point.name, seed, name), json.dumps(content) + "\n")
         if outcome.timeline is not None:
@@ -185,7 +182,7 @@ class RunDirectory:
         self.failure_path(point.name, seed).unlink(missing_ok=True)
 
     def record_failure(self, failure: Failure) -> None:
-        """Store why a run has no observation."""
+        """Store the reason why a run has no observation."""
         (self.path / FAILURES).mkdir(exist_ok=True)
         text = json.dumps({"schema": FAILURE_SCHEMA, **asdict(failure)}, indent=2) + "\n"
         write_whole(self.failure_path(failure.point, failure.seed), text)
@@ -193,24 +190,23 @@ class RunDirectory:
     def failures(self) -> list[Failure]:
         """The runs that failed and are still missing, in the order of points and seeds.
 
-        Raises `CorruptObservation` when a file is not what this run wrote.
+        Raises `CorruptObservation` when this run did not write a file.
         """
         found = []
         for point in self.configuration.points:
             for seed in self.configuration.seeds:
                 file = self.failure_path(point.name, seed)
-                # An observation that came after a failure replaces it.
+                # An observation from a repetition replaces the failure.
                 if file.is_file() and not self.observation_path(point.name, seed).exists():
                     reason = read_json(file).get("reason")
                     found.append(Failure(point.name, seed, str(reason)))
         return found
 
     def missing(self) -> list[tuple[Point, int]]:
-        """What is still to run, all points of one seed before those of the next.
+        """The runs that are due, all points with one seed before those with the next.
 
-        In that order an interrupted study still covers every point. With a stopping rule these are
-        the runs that are due now; their results may make others due. Raises `CorruptObservation`
-        when an observation there is damaged.
+        In this order an interrupted study covers every point. With a stopping rule, the results of
+        these runs may make others due. Raises `CorruptObservation` when an observation is damaged.
         """
         have = {(one.point, one.seed): one for one in self.read_observations()}
         due = {point.name: self._due(point, have) for point in self.configuration.points}
@@ -222,22 +218,22 @@ class RunDirectory:
         ]
 
     def _due(self, point: Point, have: Mapping[tuple[str, int], Observation]) -> Collection[int]:
-        """The seeds that a point must have run with, as far as is known now."""
+        """The seeds that a point needs, by the results so far."""
         rule, seeds = self.configuration.stopping, self.configuration.seeds
         if rule is None:
             return seeds
-        unbroken = list(takewhile(lambda seed: (point.name, seed) in have, seeds))
+        finished = list(takewhile(lambda seed: (point.name, seed) in have, seeds))
         values = [
-            observation_file.number(have[point.name, seed], rule.quantity) for seed in unbroken
+            observation_file.number(have[point.name, seed], rule.quantity) for seed in finished
         ]
         if stopping.runs_enough(rule, values) is not None:
             return ()
-        return seeds[: max(rule.least, len(unbroken) + 1)]
+        return seeds[: max(rule.least, len(finished) + 1)]
 
     def planned(self, only: Collection[str] | None = None) -> int:
-        """The number of observations when the run is complete, as far as is known now.
+        """The number of observations of the complete run, by the results so far.
 
-        Of `only` some points if given.
+        `only` names the points that count; by default all do.
         """
         names = {point.name for point in self.configuration.points}
         names &= names if only is None else set(only)
@@ -247,9 +243,9 @@ class RunDirectory:
         return have + sum(point.name in names for point, _ in self.missing())
 
     def read_observations(self) -> list[Observation]:
-        """Every observation there is, in the order of points and seeds.
+        """The observations that exist, in the order of points and seeds.
 
-        Raises `CorruptObservation` naming each file that is not what this run wrote.
+        Raises `CorruptObservation` naming each file that this run did not write.
         """
         found: list[Observation] = []
         damaged: list[str] = []
@@ -269,7 +265,7 @@ class RunDirectory:
         if damaged:
             raise CorruptObservation(
                 "; ".join(damaged),
-                hint="look at the file, then move it away and resume: it will be run again",
+                hint="look at the file, then move it away and resume: perpacket repeats the run",
             )
         return found
 
@@ -282,7 +278,7 @@ class RunDirectory:
         return observation_file.to_table(self.configuration.points, self.read_observations())
 
     def to_polars(self) -> polars.DataFrame:
-        """`observations`, under the name that all results have for their table."""
+        """The same as `observations`: all results have this method."""
         return self.observations()
 
     def timelines(self) -> list[tuple[str, int]]:
@@ -308,7 +304,7 @@ def check_vacant(path: Path) -> None:
             f"{path} exists already",
             parameter="output",
             value=str(path),
-            hint=f"continue it with `perpacket study resume {path}`, or name another --output",
+            hint=f"continue it with `perpacket study resume {path}`, or use another --output",
         )
 
 
@@ -321,7 +317,7 @@ def _make_folder(path: Path, folder: Path) -> None:
             f"the run directory {path} cannot be made: {(error.strerror or str(error)).lower()}",
             parameter="output",
             value=str(path),
-            hint="name with --output a directory that can be made and written to",
+            hint="use --output with a directory that can be made and written to",
         ) from None
 
 
@@ -338,14 +334,14 @@ def _is_vacant(path: Path) -> bool:
     }
     if names - folders - files or any(not (path / name).is_file() for name in names & files):
         return False
-    # `create` makes the folders first: without them the files are not from a run.
+    # `create` makes the folders first, so files without them are not from a run.
     return (not names or OBSERVATIONS in names) and not any(
         not (path / name).is_dir() or any((path / name).iterdir()) for name in folders
     )
 
 
 def read_json(file: Path, hint: str = "") -> dict[str, object]:
-    """The object in a JSON file; raises `CorruptObservation` with the hint when it has none."""
+    """The object in a JSON file; raises `CorruptObservation` with the hint if there is none."""
     try:
         content = observation_file.parse(file.read_bytes())
     except (OSError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""The machine and the versions a study ran on, for `environment.json`.
+"""The machine and the versions of a run, for `environment.json`.
 
 It has no host name and no path, so that a published report does not identify its owner.
 """
@@ -18,14 +18,14 @@ SCHEMA = 1
 """Version of the file's layout."""
 
 GIT_S = 60.0
-"""Time-out of git, which reads every file: long enough for a large checkout on a slow disk."""
+"""Time-out of git, which reads every file. A slow disk may need this long."""
 
 PACKAGES = ("numpy", "polars", "altair", "typer", "pydantic")
 """Packages whose version may matter to a result or its report."""
 
 
 def describe() -> dict[str, object]:
-    """The machine now. What cannot be read is null, with a reason in `lacks`."""
+    """The machine now. Facts that cannot be read are null, with a reason in `lacks`."""
     processor = Path("/sys/devices/system/cpu/cpu0")
     facts: dict[str, object] = {
         "cpu": cpu_model(),
@@ -36,8 +36,8 @@ def describe() -> dict[str, object]:
     reasons = {
         "cpu": "the processor's name is not in /proc/cpuinfo",
         "caches_kib": "cache sizes are not in sysfs",
-        "governor": "there is no frequency governor to read: wall-clock rates may drift",
-        "git": "not a git checkout: the version alone names the code",
+        "governor": "there is no frequency governor in sysfs: wall-clock rates may drift",
+        "git": "not a git checkout: only the version identifies the code",
     }
     return {
         "schema": SCHEMA,
@@ -91,7 +91,7 @@ def caches_kib(folder: Path) -> dict[str, int] | None:
 
 
 def git_state() -> str | None:
-    """`git describe` of the checkout this package is imported from, None outside of one."""
+    """`git describe` of the checkout with this package; None outside a checkout."""
     here = Path(__file__).resolve().parent
     command = ["git", "-C", str(here), "describe", "--always", "--dirty"]
     try:

@@ -1,19 +1,20 @@
-"""What executors run: jobs. A job is one run of one point, and can be pickled.
+"""Jobs and the interface of executors. A job is one run of one point, and can be pickled.
 
-    threads.py      jobs as threads of this process
-    processes.py    jobs in processes of this machine, which may die
-    cluster.py      jobs on the workers of a Dask cluster, which may die too
+    threads.py      runs jobs in threads of this process
+    processes.py    runs jobs in processes of this machine, which may die
+    cluster.py      runs jobs on the workers of a Dask cluster, which may die too
 
-An executor returns the outcome of each job and writes nothing. The process that locks the run
+An executor returns the outcome of each job and writes no file. The process that locks the run
 directory stores the observations, so that a job that ran twice has one observation.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from queue import Empty, SimpleQueue
+from typing import Protocol, TypeVar
 
 import perpacket
 from perpacket.errors import ConfigurationError, PerpacketError, RunFailed
@@ -21,32 +22,22 @@ from perpacket.study.point import Point
 from perpacket.study.runner import Outcome, Run, Runner
 
 POLL_S = 0.2
-"""How often progress is reported, in seconds."""
-
-MOST_DEATHS = 3
-"""After so many deaths of its workers, a job is their cause."""
+"""The interval between reports of progress, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One run to be done.
-
-    It can be pickled if its runner can; a `NamedRunner` is pickled as its name.
-    """
+    """A run to be executed. It can be pickled if its runner can."""
 
     runner: Runner
     point: Point
     seed: int
     timeline: bool
     version: str = perpacket.__version__
-    """The version of perpacket that wants the run: no other version may run it."""
+    """The version of perpacket that started the study; no other version may run the job."""
 
     def prepare(self) -> Run:
-        """The run.
-
-        Raises `ConfigurationError` when the point cannot be run, or needs another version of
-        perpacket.
-        """
+        """The run; raises `ConfigurationError` when the point or the version cannot be run."""
         if self.version != perpacket.__version__:
             raise versions_differ("a worker", perpacket.__version__, self.version)
         return self.runner.prepare(self.point, self.seed, self.timeline)
@@ -61,11 +52,25 @@ class Finished:
 
 
 Results = Generator[Finished | None, None, None]
-"""Each job when it finishes, and None after a `POLL_S` without one."""
+"""Each job when it finishes, and None after each `POLL_S` without one."""
+
+ItemT = TypeVar("ItemT")
+
+
+def polled(finished: SimpleQueue[ItemT], count: int) -> Iterator[ItemT | None]:
+    """`count` items of a queue as they arrive, and None after each `POLL_S` without one."""
+    while count:
+        try:
+            item = finished.get(timeout=POLL_S)
+        except Empty:
+            yield None
+            continue
+        count -= 1
+        yield item
 
 
 class Executor(Protocol):
-    """Runs jobs, some at once."""
+    """Runs jobs, several at the same time."""
 
     def check(self) -> None:
         """Raise `MachineLacks` or `ConfigurationError` when it cannot run any job.
@@ -75,12 +80,10 @@ class Executor(Protocol):
         ...
 
     def run(self, jobs: Sequence[Job]) -> Results:
-        """Yield each job once, when it finishes, and None every `POLL_S`.
+        """Yield each job once, when it finishes, and None at least every `POLL_S`.
 
-        The caller reports progress on None.
-
-        Closing the iterator stops what is running. Raises `RunFailed` when no job can be run any
-        more.
+        The caller then reports progress. Closing the iterator stops the active runs. Raises
+        `RunFailed` when the executor can run no more jobs.
         """
         ...
 
@@ -89,21 +92,21 @@ class Executor(Protocol):
         ...
 
     def describe(self) -> Mapping[str, object]:
-        """What it is, for `environment.json`."""
+        """Its kind and its size, for `environment.json`."""
         ...
 
 
 def failure(error: BaseException) -> PerpacketError:
-    """The error as one with a full message, which can be pickled."""
+    """The error as a `PerpacketError` with a message, which can be pickled."""
     if isinstance(error, PerpacketError):
         return error
     return RunFailed(str(error) or type(error).__name__)
 
 
 def versions_differ(who: str, its_version: str, wanted: str) -> ConfigurationError:
-    """The error where another version of perpacket would have to do a run."""
+    """The error for a worker with another version of perpacket."""
     return ConfigurationError(
-        f"{who} has perpacket {its_version}, this is {wanted}: one table must not mix two",
+        f"{who} has perpacket {its_version}, this is {wanted}: one table must not mix versions",
         parameter="perpacket",
         value=its_version,
         hint=f"install perpacket {wanted} there",
@@ -111,12 +114,12 @@ def versions_differ(who: str, its_version: str, wanted: str) -> ConfigurationErr
 
 
 def default_workers() -> int:
-    """One worker for each core this process may use."""
+    """One worker for each core that this process may use."""
     return len(os.sched_getaffinity(0))
 
 
 def checked_workers(workers: int | None) -> int:
-    """How many runs go at once, one a core unless given; raises `ConfigurationError` below 1."""
+    """The number of workers, by default `default_workers`; raises `ConfigurationError` below 1."""
     workers = default_workers() if workers is None else workers
     if workers < 1:
         raise ConfigurationError(

@@ -1,9 +1,9 @@
-"""Runs a measured study: one run at a time, in random order within blocks, until all are there.
+"""Runs a study that measures: one run at a time, in random order within blocks.
 
-Two measured runs at once would measure each other, so an executor never gets them. A block is every
-point once, with one seed. The seed shuffles the block, so that drift during a study (the machine's
-temperature, a neighbour) affects every point alike, and points are compared within a block. The
-order depends on the seed alone: a resumed study continues in the same order.
+Two measured runs at the same time would disturb each other, so no executor runs them. A block has
+every point once, with one seed. The seed shuffles the block, so that drift during a study (the
+machine's temperature, other tenants) affects all points alike, and points are compared within a
+block. The order depends only on the seed, so a resumed study continues in the same order.
 
 A run that fails is recorded and the study continues: one dead server must not end the other runs.
 Several failures in a row end it, because then all runs have the same problem.
@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import random
 import sys
-import time
 import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from perpacket.analysis.estimates import rows_of
 from perpacket.errors import (
     ConfigurationError,
     Interrupted,
@@ -27,61 +27,71 @@ from perpacket.errors import (
     PerpacketError,
     RunFailed,
 )
-from perpacket.run import environment
+from perpacket.run import environment, simulated_runs
 from perpacket.run.configuration_file import RunConfiguration
 from perpacket.run.directory import Failure, RunDirectory
-from perpacket.run.simulated_runs import POLL_S, Progress, ProgressFunction, interrupted
+from perpacket.run.jobs import POLL_S, Executor
+from perpacket.run.progress import Batch, Progress, ProgressFunction, interrupted
 from perpacket.run.ticking import ticking
 from perpacket.study.point import Point
-from perpacket.study.runner import MeasuredRunner, Outcome, Run, SetupDescription
+from perpacket.study.runner import MeasuredRunner, Outcome, Run, SecondStage, SetupDescription
+from perpacket.study.study import Order, Study
 
 MOST_FAILURES_IN_A_ROW = 5
 """After this many failed runs in a row, the study ends: the others would fail too."""
 
 TESTBED = "testbed"
-"""The key of `environment.json` with what the runner set up."""
+"""The key of `environment.json` with the runner's setup."""
 
 
 def begin(
-    runner: MeasuredRunner,
+    study: Study,
     path: Path,
     configuration: RunConfiguration,
+    executor: Executor,
     on_progress: ProgressFunction | None = None,
 ) -> RunDirectory:
     """Run every point of `configuration` that can run here into the new directory `path`.
 
-    Raises `ConfigurationError` when a point cannot run with its parameters, `MachineLacks` when no
-    point can run here, and what `execute` raises.
+    `executor` runs the simulated points, before the measured ones: at the same time they would
+    disturb each other. Raises `MachineLacks` when no point can run here, and what `execute` and
+    `simulated_runs.execute` raise.
     """
-    for point in configuration.points:
-        runner.prepare(point, configuration.seeds[0], timeline=False)
-    with runner.set_up(configuration.points) as setup:
+    runner = study.measured_runner
+    assert runner is not None
+    measured = tuple(point for point in configuration.points if point.name not in study.simulated)
+    with _set_up(runner, measured, is_required=not study.simulated) as setup:
         possible = tuple(
             point for point in configuration.points if point.name not in setup.left_out
         )
         if not possible:
-            raise MachineLacks(f"nothing of this study can run here: {_reasons(setup)[0]}")
-        directory = RunDirectory.create(
-            path, replace(configuration, points=possible), described(setup)
-        )
-        execute(directory, runner, on_progress)
+            raise MachineLacks(f"no point of this study can run here: {_reasons(setup)[0]}")
+        facts = described(setup)
+        if study.simulated:
+            facts |= {"executor": executor.describe()}
+        directory = RunDirectory.create(path, replace(configuration, points=possible), facts)
+        _simulate(study, directory, executor, on_progress)
+        execute(directory, runner, on_progress, study.simulated, setup.second_stage)
     return directory
 
 
 def resume(
+    study: Study,
     directory: RunDirectory,
-    runner: MeasuredRunner,
+    executor: Executor,
     on_progress: ProgressFunction | None = None,
-    only: Collection[str] | None = None,
 ) -> int:
     """Run what `directory` is missing; returns the number of new observations.
 
-    `only` names the measured points; by default all are. Raises `ConfigurationError` when this is
-    another testbed than the study's, because one table must not mix two, and what `execute` raises.
+    Raises `ConfigurationError` when the testbed has changed since the first runs, because one table
+    must not mix two testbeds, and what `execute` and `simulated_runs.execute` raise.
     """
-    if not remaining(directory, only):
-        return 0
-    with runner.set_up(measured_points(directory, only)) as setup:
+    runner = study.measured_runner
+    assert runner is not None
+    count = _simulate(study, directory, executor, on_progress)
+    if not remaining(directory, study.simulated):
+        return count
+    with runner.set_up(measured_points(directory, study.simulated)) as setup:
         began = directory.environment().get(TESTBED)
         before = began if isinstance(began, Mapping) else {}
         for name, now in setup.identity.items():
@@ -90,13 +100,45 @@ def resume(
                     f"{directory.path} was begun with {name} {before[name]}, here it is {now}",
                     parameter=name,
                     value=str(now),
-                    hint="resume it where it was begun, or run the study anew",
+                    hint="resume it where it was begun, or run the study again",
                 )
         if setup.left_out:
             raise MachineLacks(
-                f"{directory.path} was begun where more could be run: {_reasons(setup)[0]}"
+                f"{directory.path} was begun where more points could run: {_reasons(setup)[0]}"
             )
-        return execute(directory, runner, on_progress, only)
+        count += execute(directory, runner, on_progress, study.simulated, setup.second_stage)
+    return count
+
+
+def _simulate(
+    study: Study,
+    directory: RunDirectory,
+    executor: Executor,
+    on_progress: ProgressFunction | None,
+) -> int:
+    if not study.simulated:
+        return 0
+    return simulated_runs.execute(directory, study.runner, executor, on_progress, study.simulated)
+
+
+@contextmanager
+def _set_up(
+    runner: MeasuredRunner, points: tuple[Point, ...], *, is_required: bool
+) -> Iterator[SetupDescription]:
+    """Set up the runner's machines.
+
+    If they lack something, raise `MachineLacks` or, unless `is_required`, leave out all points.
+    """
+    with ExitStack() as stack:
+        setup = SetupDescription({})
+        try:
+            if points:
+                setup = stack.enter_context(runner.set_up(points))
+        except MachineLacks as error:
+            if is_required:
+                raise
+            setup = SetupDescription({}, left_out={point.name: str(error) for point in points})
+        yield setup
 
 
 def described(setup: SetupDescription) -> dict[str, object]:
@@ -107,39 +149,38 @@ def described(setup: SetupDescription) -> dict[str, object]:
 
 
 def _reasons(setup: SetupDescription) -> list[str]:
-    """Why points are left out, each reason once with its points."""
+    """The reasons why points are left out, each once with its points."""
     about: dict[str, list[str]] = {}
     for name, reason in setup.left_out.items():
         about.setdefault(reason, []).append(name)
     return [f"{', '.join(names)}: {reason}" for reason, names in about.items()]
 
 
-def order(points: Sequence[Point], seed: int) -> list[Point]:
+def order(points: Sequence[Point], seed: int, kind: Order = "random") -> list[Point]:
     """The points of one block in the order in which they run."""
     shuffled = list(points)
-    random.Random(seed).shuffle(shuffled)
+    if kind != "as-written":
+        random.Random(seed).shuffle(shuffled)
+    if kind == "grouped":
+        groups = list(dict.fromkeys(point.configuration for point in shuffled))
+        shuffled.sort(key=lambda point: groups.index(point.configuration))
     return shuffled
 
 
-def measured_points(
-    directory: RunDirectory, only: Collection[str] | None = None
-) -> tuple[Point, ...]:
-    """The points of a run that are measured: all, or `only` those of these names."""
-    points = directory.configuration.points
-    return points if only is None else tuple(point for point in points if point.name in only)
+def measured_points(directory: RunDirectory, simulated: Collection[str] = ()) -> tuple[Point, ...]:
+    """The points of a run that are not `simulated`."""
+    return tuple(point for point in directory.configuration.points if point.name not in simulated)
 
 
-def remaining(
-    directory: RunDirectory, only: Collection[str] | None = None
-) -> list[tuple[Point, int]]:
-    """What is due now, block after block, each in its own order."""
+def remaining(directory: RunDirectory, simulated: Collection[str] = ()) -> list[tuple[Point, int]]:
+    """The measured runs that are due now, block after block, each in its own order."""
     missing = {(point.name, seed) for point, seed in directory.missing()}
-    points = measured_points(directory, only)
-    is_random = directory.configuration.order == "random"
+    points = measured_points(directory, simulated)
+    kind = directory.configuration.order
     return [
         (point, seed)
         for seed in directory.configuration.seeds
-        for point in (order(points, seed) if is_random else points)
+        for point in order(points, seed, kind)
         if (point.name, seed) in missing
     ]
 
@@ -148,28 +189,43 @@ def execute(
     directory: RunDirectory,
     runner: MeasuredRunner,
     on_progress: ProgressFunction | None = None,
-    only: Collection[str] | None = None,
+    simulated: Collection[str] = (),
+    second_stage: SecondStage | None = None,
 ) -> int:
-    """Run what is missing on machines that are set up; returns the number of new observations.
+    """Run the missing points that are not `simulated`, on machines that are set up.
 
-    `only` names the measured points; by default all are. A failed run is recorded and is no error
-    here; it is not repeated. Raises `RunFailed` when too many fail in a row, `ConfigurationError`
-    when a point cannot run with its parameters, `CorruptObservation` for a damaged observation, and
-    `Interrupted`, with the command that resumes, after Ctrl-C.
+    The points of `second_stage` run last. Returns the number of new observations. A failed run is
+    recorded and not repeated; it is no error here. Raises `RunFailed` when too many fail in a row,
+    `ConfigurationError` when a point cannot run with its parameters, `CorruptObservation` for a
+    damaged observation, and `Interrupted`, with the command that resumes, after Ctrl-C.
     """
     finished = 0
     tried: set[tuple[str, int]] = set()
     failed_in_a_row: list[Failure] = []
+    names = [point.name for point in measured_points(directory, simulated)]
     with directory.locked():
         # With a stopping rule, the results of these runs may make others due.
         while due := [
-            run for run in remaining(directory, only) if (run[0].name, run[1]) not in tried
+            run for run in remaining(directory, simulated) if (run[0].name, run[1]) not in tried
         ]:
+            due = _of_one_stage(directory, due, second_stage)
             tried |= {(point.name, seed) for point, seed in due}
             finished += _run_all(
-                directory, runner, due, on_progress, directory.planned(only), failed_in_a_row
+                directory, runner, due, on_progress, directory.planned(names), failed_in_a_row
             )
     return finished
+
+
+def _of_one_stage(
+    directory: RunDirectory, due: list[tuple[Point, int]], second: SecondStage | None
+) -> list[tuple[Point, int]]:
+    """The runs of the first stage. If none is left, begin the second stage, with its runs."""
+    if second is None:
+        return due
+    if first := [run for run in due if run[0].name not in second.points]:
+        return first
+    second.begin(rows_of(directory))
+    return due
 
 
 def _run_all(
@@ -187,7 +243,7 @@ def _run_all(
     runs = [
         _Planned(point, seed, runner.prepare(point, seed, timeline=False)) for point, seed in due
     ]
-    batch = _Batch(directory, runs, total - len(runs), total, failed_in_a_row)
+    batch = _MeasuredBatch(directory, total, runs, failed_in_a_row)
     try:
         with _ticking(on_progress, batch.progress):
             for planned in runs:
@@ -203,7 +259,7 @@ def _ticking(
 ) -> Iterator[None]:
     """Report progress from a second thread.
 
-    The runs stay in the main thread: a child may be set to die with the thread that started it.
+    The runs stay in the main thread, because children may end with the thread that started them.
     """
     if on_progress is None:
         yield
@@ -223,12 +279,12 @@ class _Planned:
 
     @property
     def expected_ms(self) -> int:
-        """How long the run will take."""
+        """The expected duration of the run."""
         return self.run.progress()[1]
 
 
 def _outcome(run: Run) -> Outcome:
-    """The outcome of a run; a fault of ours fails that run alone, with its traceback on stderr."""
+    """The outcome of a run. A fault of perpacket fails only that run; stderr has its traceback."""
     try:
         return run.run()
     except PerpacketError:
@@ -238,39 +294,25 @@ def _outcome(run: Run) -> Outcome:
         raise RunFailed(f"{type(error).__name__}: {error}: this is a fault of perpacket") from error
 
 
-class _Batch:
-    """The progress of one start or resumption of the study."""
-
+class _MeasuredBatch(Batch):
     def __init__(
         self,
         directory: RunDirectory,
-        runs: Sequence[_Planned],
-        before: int,
         total: int,
+        runs: Sequence[_Planned],
         failed_in_a_row: list[Failure],
     ) -> None:
-        self.directory, self.before, self.total = directory, before, total
-        self.finished = 0
-        self._began_s = time.monotonic()
+        super().__init__(directory, total, len(runs))
         self._planned_ms = sum(planned.expected_ms for planned in runs) or 1
         self._done_ms = 0
         self._failed_in_a_row = failed_in_a_row
         self._current: _Planned | None = None
-        self._latest: tuple[Point, int, Outcome] | None = None
-
-    @property
-    def kept(self) -> int:
-        """Observations on disk, with those of earlier batches."""
-        return self.before + self.finished
 
     def observe(self, planned: _Planned) -> None:
         """Run one point once, and record the observation or the failure."""
         self._current = planned
         try:
-            outcome = _outcome(planned.run)
-            self.directory.record(planned.point, planned.seed, outcome)
-            self.finished += 1
-            self._latest = (planned.point, planned.seed, outcome)
+            self.record(planned.point, planned.seed, _outcome(planned.run))
             self._failed_in_a_row.clear()
         except (ConfigurationError, Interrupted):
             raise
@@ -292,14 +334,7 @@ class _Batch:
             ) from error
 
     def progress(self) -> Progress:
-        """The state now."""
+        """The progress now."""
         current = self._current
         within_ms = min(current.run.progress()) if current is not None else 0
-        return Progress(
-            finished=self.kept,
-            total=self.total,
-            running=int(current is not None),
-            share=min(1.0, (self._done_ms + within_ms) / self._planned_ms),
-            elapsed_s=time.monotonic() - self._began_s,
-            latest=self._latest,
-        )
+        return self.state(int(current is not None), (self._done_ms + within_ms) / self._planned_ms)

@@ -1,4 +1,4 @@
-"""One observation on disk: the point and the seed, the result and, separately, the timing."""
+"""The file of one observation: the point, the seed, the result and, separately, the timing."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Observation:
 
 
 def to_json(study: str, point: Point, seed: int, outcome: Outcome) -> str:
-    """The text of the file. All but `timing` depends on the point and the seed alone."""
+    """The text of the file. Everything except `timing` depends only on the point and the seed."""
     content = {
         "schema": SCHEMA,
         "study": study,
@@ -69,8 +69,8 @@ def read(file: Path, study: str, point: Point, seed: int) -> Observation:
         raise CorruptObservation(f"{file}: damaged: expected a JSON object")
     if content.get("schema", SCHEMA) != SCHEMA:
         raise CorruptObservation(
-            f"{file}: of another version: its schema is {content['schema']!r}, this perpacket "
-            f"reads {SCHEMA}"
+            f"{file}: another version wrote it: its schema is {content['schema']!r}, this "
+            f"perpacket reads {SCHEMA}"
         )
     expected = {"schema": SCHEMA, "study": study, **identity(point, seed)}
     for key, value in expected.items():
@@ -87,8 +87,8 @@ def read(file: Path, study: str, point: Point, seed: int) -> Observation:
 def parse(text: bytes) -> object:
     """The content of a JSON file; raises `ValueError` on a number that is invalid or not finite.
 
-    Python reads `NaN` and `Infinity`, which are no JSON, and makes `1e999` infinite: they would
-    reach averages and the report.
+    By default, Python accepts `NaN` and `Infinity`, which are not JSON, and reads `1e999` as
+    infinity. Averages would contain them.
     """
     return json.loads(text, parse_constant=_finite, parse_float=_finite)
 
@@ -96,16 +96,16 @@ def parse(text: bytes) -> object:
 def _finite(digits: str) -> float:
     number = float(digits)
     if not math.isfinite(number):
-        raise ValueError(f"{digits} is no finite number")
+        raise ValueError(f"{digits} is not a finite number")
     return number
 
 
 def texts_for_numbers(
     observations: Sequence[Observation],
 ) -> Iterator[tuple[Observation, str]]:
-    """The observations that have a text where other runs of their point have a number.
+    """The observations with a text where other runs of the point have a number, and the problem.
 
-    Each comes with the problem. Otherwise every mean would silently leave out such a run.
+    Without this check, means would silently omit such a run.
     """
     numbers: dict[str, set[str]] = {}
     for one in observations:
@@ -126,7 +126,7 @@ def number(observation: Observation, name: str) -> float | None:
 
 
 def to_row(point: Point, observation: Observation) -> dict[str, object]:
-    """One row: which run it was, its factors, its result, its timing.
+    """The row of an observation: the run, its factors, its result and its timing.
 
     Numbers of the result are floats, so that a column has one type.
     """
@@ -143,7 +143,7 @@ def to_row(point: Point, observation: Observation) -> dict[str, object]:
 
 
 def to_table(points: Sequence[Point], observations: Sequence[Observation]) -> polars.DataFrame:
-    """The observations as a table, one row each; empty columns are of numbers."""
+    """The observations as a table, a row for each. Empty columns have the type of numbers."""
     import polars
 
     by_name = {point.name: point for point in points}

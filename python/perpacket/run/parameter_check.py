@@ -1,4 +1,4 @@
-"""Checks the parameters of a user's study before it runs: names, and what its runner accepts."""
+"""Checks the names and values of the parameters of a user's study before it runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from perpacket.study.study import Study
 
 
 def found(name: str, length: Length = "default", only: tuple[str, ...] = ()) -> Study:
-    """The study of that name; the parameters of one in a user's file are checked.
+    """The study of that name. Checks the parameters of a study in a user's file.
 
     Raises what `library.find` and `check` raise.
     """
@@ -35,7 +35,10 @@ def check(study: Study, where: Path) -> None:
 
 
 def _check(study: Study) -> None:
-    """Prepare a run of each measured point, and of one simulated point: all have its parameters."""
+    """Prepare a run of each measured point and of one simulated point.
+
+    All simulated points have the same parameters.
+    """
     for point in study.points:
         runner = study.measured_runner
         if runner is None or point.name in study.simulated:

@@ -1,9 +1,9 @@
 """Runs jobs in processes of this machine: a crash in one run does not end the study.
 
 Each worker is a process with a pipe. It receives one job at a time, and sends its progress and its
-outcome. When a worker dies (the kernel kills a process that uses too much memory), another one
-repeats its job. After `MOST_DEATHS` deaths the job has failed. When this process dies, the pipe of
-each worker breaks and the worker ends.
+outcome. When a worker dies (the kernel kills a process that uses too much memory), another worker
+repeats its job. After `MOST_DEATHS` deaths the job has failed. When this process dies, the pipes of
+the workers close and the workers end.
 """
 
 from __future__ import annotations
@@ -20,12 +20,15 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
 from perpacket.errors import PerpacketError, RunFailed
-from perpacket.run.jobs import MOST_DEATHS, POLL_S, Finished, Job, Results, checked_workers, failure
+from perpacket.run.jobs import POLL_S, Finished, Job, Results, checked_workers, failure
 from perpacket.run.ticking import ticking
 from perpacket.study.runner import Outcome, Run
 
+MOST_DEATHS = 3
+"""After this many deaths of workers with the same job, the job is the likely cause."""
+
 STOPPING_S = 5.0
-"""The time in which a worker ends after SIGTERM, before it is killed."""
+"""The time between SIGTERM and SIGKILL to a worker."""
 
 Message = tuple[int, int] | Outcome | PerpacketError
 """A message of a worker: its progress, or the outcome of its job."""
@@ -45,10 +48,7 @@ class ProcessExecutor:
     """Runs jobs in processes, and starts a process when a job needs it."""
 
     def __init__(self, workers: int | None = None) -> None:
-        """At most `workers` processes, one a core unless given.
-
-        Raises `ConfigurationError` below 1.
-        """
+        """At most `workers` processes, as `checked_workers`."""
         self.workers = checked_workers(workers)
         self._pool: list[_Worker] = []
         self._deaths: dict[tuple[str, int], int] = {}
@@ -73,9 +73,9 @@ class ProcessExecutor:
             self._end_all()
 
     def _send_jobs(self, waiting: deque[Job]) -> Iterator[Finished]:
-        """Send a job to each idle worker.
+        """Send a job to each idle worker, and start workers while jobs wait.
 
-        Start workers while jobs wait. Yields the jobs that cannot be pickled.
+        Yields the jobs that cannot be pickled.
         """
         while waiting:
             idle = next((worker for worker in self._pool if worker.job is None), None)
@@ -89,14 +89,14 @@ class ProcessExecutor:
             try:
                 idle.channel.send(job)
             except OSError:
-                # It died while idle: `_receive` sees the end of its pipe and requeues the job.
+                # The worker died. `_receive` finds its closed pipe and requeues the job.
                 continue
-            except Exception as error:  # pickle raises any error of the objects in the job
+            except Exception as error:  # pickle raises every kind of error
                 idle.job = None
                 yield Finished(job, failure(error))
 
     def _receive(self, worker: _Worker, waiting: deque[Job]) -> Finished | None:
-        """Receive the message of a worker; if it has died, its job comes first in the queue."""
+        """Receive the message of a worker. The job of a dead worker is the next in the queue."""
         try:
             message: Message = worker.channel.recv()
         except (EOFError, OSError):
@@ -123,8 +123,8 @@ class ProcessExecutor:
         return Finished(
             job,
             RunFailed(
-                f"{MOST_DEATHS} processes died of it, the last one {how}",
-                hint="the kernel kills a process that uses too much memory: see its log, or use "
+                f"{MOST_DEATHS} processes with this run died, the last one {how}",
+                hint="the kernel kills a process that uses too much memory: read its log, or use "
                 "fewer --workers",
             ),
         )
@@ -148,14 +148,14 @@ class ProcessExecutor:
 
 
 def _started() -> _Worker:
-    # Spawned, because a process with threads must not be forked, and this one may have some.
+    # Spawn, because a process with threads must not be forked.
     context = multiprocessing.get_context("spawn")
-    ours, its = context.Pipe()
-    process = context.Process(target=work, args=(its,), name="run", daemon=True)
+    channel, worker_end = context.Pipe()
+    process = context.Process(target=work, args=(worker_end,), name="run", daemon=True)
     process.start()
-    # Close our copy of the worker's end, so that the worker's death closes the pipe.
-    its.close()
-    return _Worker(process, ours)
+    # Close this copy of the worker's end, so that the worker's death closes the pipe.
+    worker_end.close()
+    return _Worker(process, channel)
 
 
 def _end(process: BaseProcess) -> None:
@@ -175,7 +175,7 @@ def _how_it_ended(status: int | None) -> str:
 
 def work(channel: Connection) -> None:
     """Run jobs one after another until the pipe ends; the main function of a worker."""
-    # Ctrl-C goes to every process of the terminal; the one that began the study ends its workers.
+    # Ctrl-C signals every process of the terminal. The process of the study ends its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sender = _Sender(channel)
     while True:
@@ -185,15 +185,11 @@ def work(channel: Connection) -> None:
             return
         try:
             run = job.prepare()
-            with ticking(POLL_S, partial(_send_progress, sender, run)):
+            with ticking(POLL_S, partial(sender.send_progress, run)):
                 message: Message = run.run()
-        except BaseException as error:  # a panic of the core is no Exception
+        except BaseException as error:  # a panic of the simulator is not an Exception
             message = failure(error)
         sender.send(message)
-
-
-def _send_progress(sender: _Sender, run: Run) -> None:
-    sender.send(run.progress())
 
 
 @dataclass
@@ -204,9 +200,13 @@ class _Sender:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def send(self, message: Message) -> None:
-        """Send a message; end the process if the pipe is broken, because then the study is gone."""
+        """Send a message; end this process if the pipe is closed, because the study has ended."""
         try:
             with self.lock:
                 self.channel.send(message)
         except OSError:
             os._exit(1)
+
+    def send_progress(self, run: Run) -> None:
+        """Send the progress of a run."""
+        self.send(run.progress())

@@ -1,18 +1,17 @@
-"""Starts and resumes studies: simulated runs in parallel, measured ones one by one."""
+"""Starts and resumes studies."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import perpacket
 from perpacket.errors import ConfigurationError
-from perpacket.run import configuration_file, environment, measured_runs, mixed_runs
+from perpacket.run import configuration_file, environment, measured_runs, simulated_runs
 from perpacket.run.configuration_file import RunConfiguration
 from perpacket.run.directory import RunDirectory, check_vacant
 from perpacket.run.jobs import Executor
-from perpacket.run.simulated_runs import ProgressFunction, execute
+from perpacket.run.progress import ProgressFunction
 from perpacket.run.threads import ThreadExecutor
 from perpacket.study.study import Study
 
@@ -23,25 +22,24 @@ def run(
     *,
     seeds: tuple[int, ...] = (),
     overrides: tuple[tuple[str, str], ...] = (),
-    workers: int | None = None,
     executor: Executor | None = None,
     on_progress: ProgressFunction | None = None,
 ) -> RunDirectory:
     """Run every point of `study` with every seed into the new directory `path`.
 
     `seeds` replaces the study's own; `overrides` are added to every point. `executor` runs the
-    simulated points; by default `workers` threads do, one a core. Neither changes a result or
-    affects measured points. Raises what `RunDirectory.create`, `execute`, the executor's `check`
-    and `measured_runs.begin` raise.
+    simulated points, by default in one thread for each core. It changes no result. Raises what
+    `RunDirectory.create`, the executor's `check`, `simulated_runs.execute` and
+    `measured_runs.begin` raise.
     """
     configuration = configuration_file.resolve(study, perpacket.__version__, seeds, overrides)
-    return _begin(study, path, configuration, executor, workers, on_progress)
+    return _begin(study, path, configuration, executor, on_progress)
 
 
 def check(
     study: Study, path: Path, seeds: tuple[int, ...], overrides: tuple[tuple[str, str], ...]
 ) -> None:
-    """Raise what `run` would raise about its arguments, before anything is set up or written."""
+    """Raise the errors of `run` about its arguments, before anything is set up or written."""
     configuration_file.resolve(study, perpacket.__version__, seeds, overrides)
     check_vacant(path)
 
@@ -51,17 +49,16 @@ def rerun(
     directory: RunDirectory,
     path: Path,
     *,
-    workers: int | None = None,
     executor: Executor | None = None,
     on_progress: ProgressFunction | None = None,
 ) -> RunDirectory:
-    """Run what `directory` ran again, with this version and into the new directory `path`.
+    """Repeat the runs of `directory` with this version, into the new directory `path`.
 
-    Points, overrides and seeds are those of `directory`, even if the study has changed since.
-    Arguments and errors as `run`.
+    Points, overrides and seeds are those of `directory`, even if the study has changed since then.
+    Arguments and errors are those of `run`.
     """
     configuration = replace(directory.configuration, perpacket=perpacket.__version__)
-    return _begin(study, path, configuration, executor, workers, on_progress)
+    return _begin(study, path, configuration, executor, on_progress)
 
 
 def _begin(
@@ -69,27 +66,17 @@ def _begin(
     path: Path,
     configuration: RunConfiguration,
     executor: Executor | None,
-    workers: int | None,
     on_progress: ProgressFunction | None,
 ) -> RunDirectory:
-    if study.measured_runner is not None and not study.simulated:
-        refuse_executor(study, executor)
-        return measured_runs.begin(study.measured_runner, path, configuration, on_progress)
+    executor = _checked_executor(study, executor)
     # Find the points that cannot run before anything is written.
-    where = executor or ThreadExecutor(workers)
-    where.check()
-    if study.measured_runner is not None:
-        return mixed_runs.begin(
-            study, study.measured_runner, path, configuration, where, on_progress
-        )
     for point in configuration.points:
-        study.runner.prepare(point, configuration.seeds[0], timeline=False)
-    facts = environment.describe() | {"executor": where.describe()}
+        study.runner_of(point).prepare(point, configuration.seeds[0], timeline=False)
+    if study.measured_runner is not None:
+        return measured_runs.begin(study, path, configuration, executor, on_progress)
+    facts = environment.describe() | {"executor": executor.describe()}
     directory = RunDirectory.create(path, configuration, facts)
-    _until_enough(
-        directory,
-        lambda: execute(directory, study.runner, on_progress=on_progress, executor=where),
-    )
+    _simulate(study, directory, executor, on_progress)
     return directory
 
 
@@ -97,11 +84,10 @@ def resume(
     study: Study,
     directory: RunDirectory,
     *,
-    workers: int | None = None,
     executor: Executor | None = None,
     on_progress: ProgressFunction | None = None,
 ) -> int:
-    """Run what `directory` is missing; returns how many observations that were.
+    """Run what `directory` is missing; returns the number of new observations.
 
     Raises `ConfigurationError` when another version of perpacket began the run, because one table
     must not mix two simulators, and what `run` raises.
@@ -112,36 +98,42 @@ def resume(
             f"{directory.path} was begun by perpacket {began}, this is {perpacket.__version__}",
             parameter="perpacket",
             value=began,
-            hint=f"install perpacket {began} again, or run the study anew",
+            hint=f"install perpacket {began} again, or run the study again",
         )
-    if study.measured_runner is not None and not study.simulated:
-        refuse_executor(study, executor)
-        return measured_runs.resume(directory, study.measured_runner, on_progress)
-    where = executor or ThreadExecutor(workers)
-    where.check()
+    executor = _checked_executor(study, executor)
     if study.measured_runner is not None:
-        return mixed_runs.resume(study, study.measured_runner, directory, where, on_progress)
-    return _until_enough(
-        directory,
-        lambda: execute(directory, study.runner, on_progress=on_progress, executor=where),
-    )
+        return measured_runs.resume(study, directory, executor, on_progress)
+    return _simulate(study, directory, executor, on_progress)
 
 
-def _until_enough(directory: RunDirectory, execute_due: Callable[[], int]) -> int:
-    """Run what is due until nothing is; without a stopping rule everything is due at once."""
-    count = execute_due()
-    if directory.configuration.stopping is not None:
-        while ran := execute_due():
-            count += ran
+def _simulate(
+    study: Study,
+    directory: RunDirectory,
+    executor: Executor,
+    on_progress: ProgressFunction | None,
+) -> int:
+    """Run the simulations that are due until none is; returns the number of new observations."""
+    count = 0
+    while ran := simulated_runs.execute(directory, study.runner, executor, on_progress):
+        count += ran
+        if directory.configuration.stopping is None:
+            break
     return count
 
 
-def refuse_executor(study: Study, executor: Executor | None) -> None:
-    """Raise `ConfigurationError` when an executor is given for runs that measure a machine."""
-    if executor is not None:
+def _checked_executor(study: Study, executor: Executor | None) -> Executor:
+    """The executor of the simulated points, threads by default.
+
+    Raises what its `check` raises, and `ConfigurationError` when one is given for a study that
+    only measures.
+    """
+    if executor is not None and not study.is_simulated:
         raise ConfigurationError(
-            f"study {study.name} is measured: its runs go one at a time on its own hosts, never "
-            "through an executor or a cluster",
+            f"study {study.name} is measured: it runs one point at a time on its own hosts, "
+            "without an executor or a cluster",
             parameter="--cluster",
-            hint="leave out --cluster, --executor and --workers: --testbed chooses where it runs",
+            hint="leave out --cluster, --executor and --workers: --testbed selects the hosts",
         )
+    executor = executor or ThreadExecutor()
+    executor.check()
+    return executor

@@ -1,12 +1,12 @@
-"""Decides when a point has enough runs: its interval is narrow, or the most runs are reached.
+"""Decides when a point has enough runs: when its interval is narrow.
 
-The rule looks at runs in the order of their seeds, at the first `least` of them at the earliest. A
-point stops at the first number of runs whose interval is narrow enough. So it depends on results
-alone: a study that was killed and resumed stops where an uninterrupted one does.
+The rule uses the runs in the order of their seeds, from the first `least` runs on. A point stops at
+the first number of runs whose interval is narrow enough. This depends only on results, so a study
+that was killed and resumed stops after the same runs as an uninterrupted one.
 
-Stopping at the first narrow interval favours intervals that are narrow by chance: they contain the
-true value a little less often than they claim (Law and Kelton, *Simulation Modeling and Analysis*,
-section 9.4.1). The effect shrinks as more runs come before the first check.
+Such a rule prefers intervals that are narrow by chance: they contain the true value a little less
+often than stated (Law and Kelton, *Simulation Modeling and Analysis*, section 9.4.1). The effect is
+smaller with more runs before the first check.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from perpacket.study.stopping import Stopping
 
 
 def is_narrow(rule: Stopping, values: Sequence[float | None]) -> bool:
-    """Whether these runs are enough; never when a run lacks the number."""
+    """Whether these runs are enough. They are not when a run lacks the number."""
     numbers = [value for value in values if value is not None]
     if len(numbers) < len(values) or len(numbers) < max(2, rule.least):
         return False
@@ -27,6 +27,6 @@ def is_narrow(rule: Stopping, values: Sequence[float | None]) -> bool:
 
 
 def runs_enough(rule: Stopping, values: Sequence[float | None]) -> int | None:
-    """The smallest number of first runs that are enough; None if all together are not."""
+    """The number of runs after which the interval is narrow; None if it never is."""
     counts = range(rule.least, len(values) + 1)
     return next((count for count in counts if is_narrow(rule, values[:count])), None)

@@ -25,8 +25,8 @@ VERSION_KEY = "perpacket.version"
 def write(directory: RunDirectory, destination: Path) -> polars.DataFrame:
     """Write the table of a run and return it; the file is complete or absent.
 
-    Raises `ConfigurationError` when there is no observation, `CorruptObservation` naming what is
-    damaged, and `OSError` naming `destination` when it cannot be written.
+    Raises `ConfigurationError` when there is no observation, `CorruptObservation` naming damaged
+    files, and `OSError` naming `destination` when it cannot be written.
     """
     table = directory.observations()
     if not table.height:
@@ -41,7 +41,7 @@ def write(directory: RunDirectory, destination: Path) -> polars.DataFrame:
         STUDY_KEY: directory.configuration.study,
         VERSION_KEY: directory.configuration.perpacket,
     }
-    # Made in memory first: an error of the disk is then an `OSError` with the file's name.
+    # Polars writes to memory, so that an error of the disk is an `OSError` with the file's name.
     content = io.BytesIO()
     table.write_parquet(content, metadata=metadata)
     temporary = destination.with_name(destination.name + TEMPORARY)

@@ -1,14 +1,14 @@
-"""Jobs as threads of this process: the core runs outside the interpreter's lock."""
+"""Runs jobs in threads of this process. The simulator runs without the interpreter's lock."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 
 from perpacket.errors import Interrupted
-from perpacket.run.jobs import POLL_S, Finished, Job, Results, checked_workers, failure
+from perpacket.run.jobs import Finished, Job, Results, checked_workers, failure, polled
 from perpacket.study.runner import Outcome, Run
 
 
@@ -16,10 +16,7 @@ class ThreadExecutor:
     """Runs jobs in threads of this process. Jobs need not be pickled; a crash ends all runs."""
 
     def __init__(self, workers: int | None = None) -> None:
-        """At most `workers` threads, one a core unless given.
-
-        Raises `ConfigurationError` below 1.
-        """
+        """At most `workers` threads, as `checked_workers`."""
         self.workers = checked_workers(workers)
         self._lock = threading.Lock()
         self._active: list[Run] = []
@@ -36,15 +33,7 @@ class ThreadExecutor:
             try:
                 for job in jobs:
                     pool.submit(self._perform, job, finished)
-                left = len(jobs)
-                while left:
-                    try:
-                        one = finished.get(timeout=POLL_S)
-                    except Empty:
-                        yield None
-                        continue
-                    left -= 1
-                    yield one
+                yield from polled(finished, len(jobs))
             finally:
                 self._stop()
                 pool.shutdown(wait=True, cancel_futures=True)
@@ -52,14 +41,13 @@ class ThreadExecutor:
     def _perform(self, job: Job, finished: SimpleQueue[Finished]) -> None:
         try:
             finished.put(Finished(job, self._outcome(job)))
-        except BaseException as error:  # a panic of the core is no Exception
-            # A failure ends the study: stop the other runs before the caller reads of it.
-            # Report it before the runs that it stopped: it is the reason.
+        except BaseException as error:  # a panic of the simulator is not an Exception
+            # A failure ends the study. Report it before the runs that it stops.
             finished.put(Finished(job, failure(error)))
             self._stopped = True
 
     def _outcome(self, job: Job) -> Outcome:
-        """Prepare a run and run it, where `_stop` and `active` can reach it."""
+        """Prepare a run and run it. `_active` has it meanwhile, for `_stop` and `active`."""
         run = job.prepare()
         with self._lock:
             if self._stopped:
@@ -72,7 +60,7 @@ class ThreadExecutor:
                 self._active.remove(run)
 
     def _stop(self) -> None:
-        """Cancel the runs under way and let no other begin."""
+        """Cancel the active runs and start no other."""
         with self._lock:
             self._stopped = True
             active = list(self._active)

@@ -22,7 +22,7 @@ INDENT = "     "
 
 def lines(report: Report, columns: int) -> Iterator[str]:
     """The changes that apply, then those that do not, wrapped at a width."""
-    yield headline(report)
+    yield from textwrap.wrap(headline(report), columns, break_on_hyphens=False)
     yield ""
     if report.advice:
         yield "Worth trying, the most promising first:"
@@ -59,11 +59,12 @@ def reasons(rows: Sequence[NotApplicable], columns: int) -> Iterator[str]:
 
 
 def headline(report: Report) -> str:
-    """As `5.0 s of nginx on eth0, 1,204 samples; nothing was changed`."""
+    """As `5.0 s of nginx on eth0, 1,204 samples, 62 % on the packet's path, of which ...`."""
     server = f" of {report.server}" if report.server else ""
     places = ", ".join(report.interfaces) or "no interface with packets"
     return (
-        f"{report.window_s:.1f} s{server} on {places}, {report.samples:,} samples; "
+        f"{report.window_s:.1f} s{server} on {places}, {report.samples:,} samples, "
+        f"{100 * report.path_share:.0f} % of them on the packet's path, of which shares are; "
         "nothing was changed."
     )
 
@@ -145,6 +146,7 @@ def document(report: Report) -> dict[str, object]:
         "schema": SCHEMA,
         "window_s": report.window_s,
         "samples": report.samples,
+        "path_share": report.path_share,
         "interfaces": list(report.interfaces),
         "server": report.server or None,
         "advice": [_advice(one) for one in report.advice],

@@ -7,6 +7,8 @@ from dataclasses import asdict
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
+from perpacket.show import changes
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -50,6 +52,8 @@ def analysis(found: Analysis, report: Path) -> dict[str, object]:
         content["results"] = [row.as_dict() for row in found.summary.rows]
         content["effects"] = [each.as_dict() for each in found.summary.effects]
         content["remarks"] = list(found.summary.remarks)
+    if found.changes:
+        content["changes"] = [row for one in found.changes for row in changes.documents(one)]
     if found.methods:
         content["contrasts"] = [method_comparison(row) for row in found.methods]
     if found.contests:

@@ -59,8 +59,8 @@ def crossing_table(contests: Sequence[ContestResult]) -> Table:
     """The crossings of leaders; a contest without one has a row with `NO_CROSSING`."""
     return Table(
         identifier="crossings",
-        caption="Crossings of leaders: one leads the other at the first level, and the other leads "
-        "at the second. The position is shown where every block has the crossing.",
+        caption="Crossings: one competitor leads at the first level, the other at the second. The "
+        "position is shown if every block has the crossing.",
         columns=("Contest", "Leads before", "Leads after", "Between", "Crossing", "The winner"),
         numeric=(False, False, False, False, True, False),
         rows=tuple(row for one in contests for row in _crossing_rows(one)),
@@ -101,8 +101,8 @@ def method_table(analysis: Analysis) -> Table | None:
     columns = ("Scenario", "Quantity", "Method", "%", "Other method", "%", "Difference", "Verdict")
     return Table(
         "methods-table",
-        "Two methods for each number, in per cent; differences in percentage points. Intervals "
-        f"are at {percent_text(analysis)}; a model is paired with the runs it is computed from.",
+        "Two methods for each number, in per cent; differences in percentage points, with "
+        f"{percent_text(analysis)} intervals. A model is paired with its input runs.",
         columns,
         tuple(name in ("%", "Difference") for name in columns),
         tuple(_method_row(row) for row in analysis.methods),

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from perpacket.analysis.statistics import Interval
 
 MOST_RAW_CELLS: Final = 30_000
-"""The most cells that a browser on a phone scrolls smoothly."""
+"""The largest table that a browser on a phone scrolls smoothly."""
 
 VERDICT_SIGNS: Final = {
     Verdict.AGREES: "\N{CHECK MARK}",
@@ -66,7 +66,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table whose first column heads the rows; numeric columns are aligned to the right."""
+    """A table. The first column has the row headings; numeric columns are right-aligned."""
 
     identifier: str
     caption: str
@@ -86,7 +86,7 @@ LAYER_SUMS: Final = (
 
 
 def comparison_table(analysis: Analysis) -> Table:
-    """Published values beside the run's own, in the document's order.
+    """Published values beside those of the run, in the document's order.
 
     Simulated runs have a role in the last column: used to calibrate, or held out.
     """
@@ -107,7 +107,7 @@ def _comparison_row(row: Comparison, terms: Terms) -> tuple[Cell, ...]:
     published = row.published
     text = verdict_in_words(row.verdict_text)
     if row.verdict is Verdict.NOT_SIMULATED:
-        text = terms.nothing
+        text = terms.no_value
     paper = published.value if published.value is not None else published.maximum
     verdict = Cell(
         f"{VERDICT_SIGNS[row.verdict]} {text}",
@@ -224,11 +224,11 @@ def raw_table(observations: pl.DataFrame, terms: Terms = SIMULATED) -> Table:
 
 
 def environment_table(environment: Mapping[str, object]) -> Table:
-    """The machine and the versions of a run, nested names joined by dots; `unknown` for none."""
+    """The machine and the versions of a run. Dots join nested names."""
     leaves = _leaves(environment) or [("machine and versions", "unknown")]
     return Table(
         identifier="environment",
-        caption="Where this ran",
+        caption="The machine and the versions of this run",
         columns=("Item", "Value"),
         numeric=(False, False),
         rows=tuple((Cell(name), Cell(text)) for name, text in leaves),

@@ -1,4 +1,4 @@
-"""The tables that the command line prints of an analysis, as rows of text."""
+"""The tables of an analysis that the command line prints, as rows of text."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from perpacket.analysis.wording import number_text
+from perpacket.show import changes
 from perpacket.show.result_tables import winner_text
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ METHOD_HEADINGS = ("scenario", "method, %", "other, %", "difference, points", "v
 
 @dataclass(frozen=True, slots=True)
 class TextTable:
-    """A table of texts; `right` names the headings of columns with numbers."""
+    """A table of texts; `right` has the headings of the right-aligned columns."""
 
     title: str
     headings: tuple[str, ...]
@@ -33,6 +34,8 @@ class TextTable:
 def tables_of(analysis: Analysis) -> list[TextTable]:
     """The main results of a run: its summary, its methods, or its comparisons and contests."""
     percent = f"{100 * analysis.confidence:g} %"
+    if analysis.changes:
+        return changes.text_tables(analysis, percent)
     if analysis.summary is not None:
         return [*_summary_tables(analysis.study.title, analysis.summary, percent)]
     if analysis.methods:
@@ -87,7 +90,7 @@ def _effects_table(effects: Effects, percent: str) -> TextTable:
 
 
 def _comparison_table(analysis: Analysis, percent: str) -> TextTable:
-    """Published values beside the run's own; `c` marks those used to calibrate."""
+    """Published values beside those of the run; `c` marks values used to calibrate."""
     study, terms = analysis.study, analysis.terms
     names = [point.configuration for point in study.points]
     rows = tuple(
@@ -98,7 +101,7 @@ def _comparison_table(analysis: Analysis, percent: str) -> TextTable:
             row.published.unit,
             row.published.text + (" c" if row.published.calibration else ""),
             row.simulated_text,
-            row.verdict_text if row.simulated is not None else terms.nothing,
+            row.verdict_text if row.simulated is not None else terms.no_value,
         )
         for row in analysis.comparisons
     )
@@ -113,7 +116,7 @@ def _comparison_table(analysis: Analysis, percent: str) -> TextTable:
 
 
 def quantity_text(row: Comparison) -> str:
-    """The quantity of a comparison; a change names the point it starts from."""
+    """The quantity of a comparison; for a change, also the point where it starts."""
     published = row.published
     return f"{row.title} from {published.against}" if published.judged == "direction" else row.title
 

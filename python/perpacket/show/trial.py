@@ -8,7 +8,7 @@ from dataclasses import asdict
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from perpacket.advise.effect import GOAL, Effect, Effects, Verdict
+from perpacket.advise.effect import ALL, GOAL, PATH, Effect, Effects, Verdict
 from perpacket.advise.journal import Outcome as StepOutcome
 from perpacket.show.terminal import TextTable
 
@@ -24,6 +24,10 @@ MOST_WINDOWS = 3000
 
 SMALLEST_LAYER = 0.005
 """Layers below this share of the cost are in the JSON document alone."""
+
+
+COUNTED = {PATH: "the layers of the packet's path", ALL: "all programs"}
+"""The processor time that is a cost, in words."""
 
 
 def headline(trial: Trial) -> str:
@@ -71,7 +75,7 @@ def table(trial: Trial) -> TextTable:
     )
     return TextTable(
         f"{trial.change}: {len(trial.windows)} windows in {found.blocks} blocks, "
-        f"paired [95 % interval]{corrected}",
+        f"paired [95 % interval]; processor time of {COUNTED[found.counted]}{corrected}",
         ("", "unit", "before", "changed", "change", "interval", ""),
         tuple(rows),
         ("before", "changed", "change"),
@@ -148,6 +152,9 @@ def factorial_table(allocation: Allocation, unit: str) -> TextTable:
 def slope_lines(slope: Slope) -> Iterator[str]:
     """What a nanosecond at a layer is worth."""
     worth = slope.rate_change_per_ns
+    largest = slope.amounts[-1]
+    cost_ns = slope.ns_of_amount.map(lambda ns: ns * largest)
+    yield f"{largest:,} {slope.what}: {cost_ns.text(0)} ns a packet in {slope.layer}, measured."
     yield (
         f"A nanosecond more a packet in {slope.layer} changes {slope.rate_title} by "
         f"{1e2 * worth.value:+.4f} % [{1e2 * worth.low:+.4f}, {1e2 * worth.high:+.4f}]."
@@ -184,8 +191,25 @@ def document(outcome: Outcome) -> dict[str, object]:
         ],
         "combinations": [asdict(window) for window in outcome.combinations],
         "changes": list(outcome.changes),
+        "slope": None if outcome.slope is None else slope_document(outcome.slope),
+        "notes": list(outcome.notes),
         "settings": [asdict(one) for one in outcome.undone],
         "interrupted": outcome.is_interrupted,
+    }
+
+
+def slope_document(slope: Slope) -> dict[str, object]:
+    """The worth of a nanosecond for programs."""
+    late = slope.p99_change_per_ns
+    return {
+        "layer": slope.layer,
+        "layer_ns": slope.layer_ns,
+        "amounts": list(slope.amounts),
+        "amount_unit": slope.what,
+        "ns_of_amount": slope.ns_of_amount.as_dict(),
+        "rate_change_per_ns": slope.rate_change_per_ns.as_dict(),
+        "p99_change_per_ns": None if late is None else late.as_dict(),
+        "rate_change_by_removal": slope.removal.as_dict(),
     }
 
 
@@ -193,6 +217,7 @@ def effects_document(found: Effects) -> dict[str, object]:
     """The quantities of a trial for programs."""
     return {
         "unit": found.unit,
+        "counted": found.counted,
         "blocks": found.blocks,
         "floor": found.floor,
         "blocks_for_2_percent": found.blocks_for_goal,

@@ -1,4 +1,4 @@
-"""A comparison of competitors along a factor, as a study asks for it."""
+"""The definition of a contest: competitors compared along a factor."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from perpacket.study.point import Level
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """What is compared: a quantity of competitors (levels of one factor) along another factor."""
+    """A quantity of competitors (the levels of one factor), compared along another factor."""
 
     title: str
     competitor: str
@@ -18,7 +18,7 @@ class Contest:
     quantity: str
     """Name of a quantity of the study."""
     where: Mapping[str, Level] = field(default_factory=dict)
-    """Levels of other factors that the points compared have."""
+    """The levels of other factors at the compared points."""
     lower_wins: bool = False
     along_title: str = ""
-    """The axis in words, with its unit; the factor's name where empty."""
+    """The axis in words, with its unit; if empty, the factor's name."""

@@ -1,13 +1,13 @@
-"""Which combinations of the factors' levels a study runs.
+"""The combinations of the factors' levels that a study runs.
 
 | design | runs |
 |---|---|
 | `full` | every combination |
 | `two-level` | every combination of two levels each: 2^k, from which effects are computed |
-| `fraction` | a part of those, 2^(k-p): `generators` makes some factors products of others |
-| `sweeps` | one factor after another over its levels, the others at their first |
+| `fraction` | a part of these, 2^(k-p): `generators` makes some factors products of others |
+| `sweeps` | one factor after another over its levels, the others at their first level |
 
-Replications come on top: `two-level` with r of them is the 2^k r design.
+Each combination is replicated: `two-level` with r replications is the 2^k r design.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from itertools import product
 from typing import Literal
 
 from perpacket.study import factorial
-from perpacket.study.point import Level, StudyError
+from perpacket.study.point import Level, StudyError, first_names
 
 DesignKind = Literal["full", "two-level", "fraction", "sweeps"]
 
 MOST_POINTS = 4096
-"""More points than this are a mistake in the factors: they would run for weeks."""
+"""More points would run for weeks, so the factors have a mistake."""
 
 MOST_CONFOUNDED = 4
-"""The number of confounded effects that a sentence names; the rest are higher interactions."""
+"""The number of confounded effects that a sentence names. The others are higher interactions."""
 
 FINEST_RESOLUTION = 3
 """At this resolution a factor is confounded with an interaction of two others."""
@@ -52,16 +52,16 @@ class TwoLevelDesign:
         resolution = self.design.resolution
         if resolution is not None:
             found.append(
-                f"this is a part of the design, of resolution {resolution}: each effect is the sum "
-                f"of those it is confounded with: {'; '.join(confounding(self.design))}"
+                f"this fraction has resolution {resolution}, so some effects cannot be separated "
+                f"and an effect is their sum: {'; '.join(confounding(self.design))}"
             )
             if resolution < FINEST_RESOLUTION:
                 found.append(
-                    "some factors always change together here and cannot be separated: give each "
-                    "a generator of its own"
+                    "some factors always change together and cannot be separated: use a different "
+                    "generator for each"
                 )
             elif resolution == FINEST_RESOLUTION:
-                found.append("a factor cannot be separated from interactions of two others here")
+                found.append("a factor cannot be separated from interactions of two others")
         return tuple(found)
 
 
@@ -71,16 +71,9 @@ def effect_text(effect: factorial.Effect) -> str:
 
 
 def confounding(design: factorial.Design) -> list[str]:
-    """The effects that a fraction cannot separate, a line for each group; none of a full design."""
+    """The effects that a fraction cannot separate, grouped; empty for full designs."""
     groups = [[effect_text(effect) for effect in group] for group in design.confounded()]
-    return [first_of(group, " = ") for group in groups if len(group) > 1]
-
-
-def first_of(names: Sequence[str], joint: str) -> str:
-    """The first names, joined, and how many more there are."""
-    rest = len(names) - MOST_CONFOUNDED
-    text = joint.join(names[:MOST_CONFOUNDED])
-    return f"{text} and {rest} more" if rest > 0 else text
+    return [first_names(group, MOST_CONFOUNDED, " = ") for group in groups if len(group) > 1]
 
 
 def combinations(
@@ -90,8 +83,8 @@ def combinations(
 ) -> tuple[tuple[Combination, ...], factorial.Design | None]:
     """The combinations of a design, and the two-level design if there is one.
 
-    Without factors there is one combination, of nothing. Raises `StudyError` naming the factor and
-    what the design needs.
+    Without factors there is one empty combination. Raises `StudyError` naming the factor and what
+    the design needs.
     """
     if generators and kind != "fraction":
         raise StudyError(f"generators are for the design fraction, not for {kind}")
@@ -114,7 +107,7 @@ def _two_level(
     factors: Mapping[str, Sequence[Level]],
     generators: Mapping[str, Sequence[str]],
 ) -> tuple[tuple[Combination, ...], factorial.Design]:
-    """Both levels of each factor: all combinations, or the part that the generators leave."""
+    """All combinations of two levels, or the fraction that the generators define."""
     for name, levels in factors.items():
         if len(levels) != 2:
             raise StudyError(
@@ -143,7 +136,7 @@ def _two_level(
 
 
 def _sweeps(factors: Mapping[str, Sequence[Level]]) -> tuple[Combination, ...]:
-    """The first levels, and then each factor's others."""
+    """The first levels of all factors, then the other levels of each factor."""
     first = {name: levels[0] for name, levels in factors.items()}
     others = [first | {name: level} for name, levels in factors.items() for level in levels[1:]]
     return (first, *others)

@@ -1,5 +1,5 @@
-"""Thresholds past which a run's own numbers cast doubt on it."""
+"""The thresholds of doubts about runs."""
 
 CLIENT_IDLE_LEAST = 0.10
-"""Share of the clients' processor time that must be idle for the server to be the limit. Below it
-the result includes the client's own queueing."""
+"""The least idle share of the clients' processor time. Below it, the clients may be the limit, and
+the result includes queueing in the client."""

@@ -1,7 +1,7 @@
-"""Two-level factorial designs: which runs to make, and which effects they cannot separate.
+"""Two-level factorial designs: their runs, and the effects that they cannot separate.
 
 A 2^k r design runs every combination of k factors at two levels, r times each. A 2^(k-p) design
-runs a fraction, in which effects are confounded: what is measured is their sum. Source: Jain, *The
+runs a fraction, in which effects are confounded: only their sum can be measured. Source: Jain, *The
 Art of Computer Systems Performance Analysis*, 1991, chapters 17 to 19.
 
 A tuple of factors names an effect: `("memory", "cache")` is their interaction, in the order of the
@@ -26,7 +26,7 @@ Signs = tuple[int, ...]
 """The level of each factor in one run: -1 or +1."""
 
 MOST_FACTORS = 16
-"""65,536 combinations: past this a design has an error in it."""
+"""65,536 combinations. A larger design is a mistake."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Design:
     """The runs of a two-level design.
 
     `runs` has the signs of all factors for each run, with the first factor changing fastest.
-    `generators` maps each added factor of a fraction to the product of factors it equals.
+    `generators` maps each added factor of a fraction to the factors whose product it equals.
     """
 
     factors: tuple[str, ...]
@@ -43,15 +43,15 @@ class Design:
 
     def column(self, effect: Effect) -> tuple[int, ...]:
         """The sign of an effect in each run: the product of its factors' signs."""
-        places = [self.factors.index(factor) for factor in effect]
-        return tuple(math.prod(signs[place] for place in places) for signs in self.runs)
+        indices = [self.factors.index(factor) for factor in effect]
+        return tuple(math.prod(signs[index] for index in indices) for signs in self.runs)
 
     def confounded(self) -> tuple[tuple[Effect, ...], ...]:
-        """Groups of effects that cannot be separated, simplest first; single in a full design."""
+        """Groups of effects that cannot be separated, simplest first; one each in full designs."""
         base = [factor for factor in self.factors if factor not in self.generators]
-        masks = {factor: 1 << place for place, factor in enumerate(base)}
-        # A factor squared is the mean: products of factors are exclusive ors of their bits, and
-        # two effects with the same bits have the same signs in every run.
+        masks = {factor: 1 << index for index, factor in enumerate(base)}
+        # A factor times itself is the mean, so a product of factors is the exclusive or of their
+        # bits. Two effects with the same bits have the same signs in every run.
         for added, parts in self.generators.items():
             masks[added] = reduce(xor, (masks[part] for part in parts))
         groups: dict[int, list[Effect]] = {}
@@ -62,9 +62,10 @@ class Design:
 
     @property
     def resolution(self) -> int | None:
-        """Factors in the shortest effect confounded with the mean; None of a full design.
+        """The number of factors in the shortest effect confounded with the mean.
 
-        At resolution 3 main effects are confounded with interactions of two factors, at 4 not.
+        At resolution 3 main effects are confounded with interactions of two factors, at 4 they are
+        not. None for a full design.
         """
         with_mean = next(group for group in self.confounded() if () in group)
         return min((len(effect) for effect in with_mean if effect), default=None)
@@ -85,8 +86,8 @@ def full(factors: Sequence[str]) -> Design:
 def fraction(factors: Sequence[str], generators: Mapping[str, Sequence[str]]) -> Design:
     """Every combination of `factors`, with added factors that equal products of them.
 
-    `fraction(["A", "B", "C"], {"D": ["A", "B", "C"]})` is a 2^(4-1) design. Raises
-    `StudyError` when a name is used twice, unknown, or a product is empty.
+    `fraction(["A", "B", "C"], {"D": ["A", "B", "C"]})` is a 2^(4-1) design. Raises `StudyError` on
+    a repeated or unknown name and on a product of fewer than two factors.
     """
     base = tuple(factors)
     names = (*base, *generators)

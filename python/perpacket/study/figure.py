@@ -20,6 +20,7 @@ FigureKind = Literal[
     "comparisons-beside",
     "heat-map",
     "effects",
+    "changes",
 ]
 
 
@@ -29,27 +30,28 @@ class Figure:
 
     | kind | x | y | series |
     |---|---|---|---|
-    | `paper-beside` | ignored: one mark a configuration | quantity of the comparisons, as
+    | `paper-beside` | ignored; a mark for each configuration | quantity of the comparisons, as
       `request_rate` | |
     | `stacked-layers` | factor | event of the layers, as `cycles_per_packet` | |
-    | `curve` | factor (numeric) | columns of the observations, comma-separated, one line each |
-      factor, one line a level |
+    | `curve` | factor (numeric) | columns of the observations, comma-separated, a line for each |
+      factor, a line for each level |
     | `timeline` | `time_s` | columns of the timeline, comma-separated | |
-    | `relative` | factor (numeric) | quantities, comma-separated, one line each: each value over
-      that at the first level, paired by seed | |
-    | `quantities-beside` | ignored: one mark a quantity | quantities of one point's comparisons,
-      comma-separated | |
-    | `ways` | factor (numeric) | question of the contrasts, one line each way | |
-    | `laws` | ignored: one mark a point | `share`, the layers' shares of the busy processor | |
-    | `comparisons-beside` | ignored: one mark a comparison | quantities of the comparisons,
-      comma-separated; those that belong to the whole study, not to a run, are drawn so | |
+    | `relative` | factor (numeric) | quantities, comma-separated, a line for each: the ratio to
+      the first level, paired by seed | |
+    | `quantities-beside` | ignored; a mark for each quantity | quantities of one point's
+      comparisons, comma-separated | |
+    | `ways` | factor (numeric) | question of the method comparisons, a line for each method | |
+    | `laws` | ignored; a mark for each point | `share`, of the busy processor, by layer | |
+    | `comparisons-beside` | ignored; a mark for each comparison | quantities of the comparisons,
+      comma-separated, for those of a whole study instead of a run | |
     | `heat-map` | factor (numeric) | column of the observations, as colour | factor
       (numeric): the rows |
-    | `effects` | ignored: one bar an effect | quantity that the effects of a two-level design are
-      on | |
+    | `effects` | ignored; a bar for each effect | response of the two-level design | |
+    | `changes` | factor, a row for each level | quantity at each point over that at its baseline |
+      factor: the loads |
 
-    `where` keeps the observations whose factor (or `configuration`, or `point`) has that level.
-    `title` is what the figure shows, `caption` what to look at.
+    `where` selects the points whose factor (or `configuration`, or `point`) has that level.
+    `title` describes the content, `caption` explains it.
     """
 
     kind: FigureKind
@@ -60,22 +62,22 @@ class Figure:
     where: Mapping[str, Level] = field(default_factory=dict)
     x_title: str = ""
     y_title: str = ""
-    """Axis titles with units; empty where the column's name says it."""
+    """Axis titles with units; if empty, the column's name in words."""
     caption: str = ""
 
-    def keeps(self, point: Point) -> bool:
-        """Whether the figure is about a point."""
+    def selects(self, point: Point) -> bool:
+        """Whether the figure shows a point."""
         levels = _levels(point)
         return all(levels.get(key) == level for key, level in self.where.items())
 
     def has_enough(self, points: tuple[Point, ...]) -> bool:
         """Whether these points are enough to draw it: an axis needs two levels."""
-        kept = [point for point in points if self.keeps(point)]
+        selected = [point for point in points if self.selects(point)]
         if self.kind in ("curve", "relative", "stacked-layers", "ways"):
-            return len({_levels(point).get(self.x) for point in kept}) > 1
-        return bool(kept)
+            return len({_levels(point).get(self.x) for point in selected}) > 1
+        return bool(selected)
 
 
 def _levels(point: Point) -> Mapping[str, Level]:
-    """What `where` and `x` may name."""
+    """The names and levels that `where` and `x` may use."""
     return {"point": point.name, "configuration": point.configuration, **point.factors}

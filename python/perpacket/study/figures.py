@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
+from typing import Any
 
 from perpacket.errors import ConfigurationError
 from perpacket.study.contest import Contest
 from perpacket.study.figure import Figure
 from perpacket.study.file import ContestTable, FigureTable, Kind, StudyFile
-from perpacket.study.point import Level, Point
+from perpacket.study.point import Point
 from perpacket.study.points import WORD, inserted
 from perpacket.study.quantities import is_column
 
@@ -19,69 +20,45 @@ Words = Mapping[str, object]
 
 def figures_of(file: StudyFile) -> tuple[Figure, ...]:
     """The figures that the file describes, in its order."""
-    found = []
-    for table in file.figure:
-        y = table.y if isinstance(table.y, str) else ",".join(table.y)
-        for words in _every(file, table):
-            found.append(
-                Figure(
-                    kind=table.kind,
-                    title=inserted(table.title, words),
-                    x=inserted(table.x, words),
-                    y=inserted(y, words),
-                    series=None if table.series is None else inserted(table.series, words),
-                    where=_where(table.where, words),
-                    x_title=inserted(table.x_title, words),
-                    y_title=inserted(table.y_title, words),
-                    caption=inserted(table.caption, words),
-                )
-            )
-    return tuple(found)
+    return tuple(Figure(**values) for table in file.figure for values in _filled(file, table))
 
 
 def contests_of(file: StudyFile) -> tuple[Contest, ...]:
     """The contests that the file describes, in its order."""
-    return tuple(
-        Contest(
-            title=inserted(table.title, words),
-            competitor=table.competitor,
-            along=inserted(table.along, words),
-            quantity=inserted(table.quantity, words),
-            where=_where(table.where, words),
-            lower_wins=bool(_value(table.lower_wins, words)),
-            along_title=inserted(table.along_title, words),
-        )
-        for table in file.contest
-        for words in _every(file, table)
-    )
+    return tuple(Contest(**values) for table in file.contest for values in _filled(file, table))
 
 
-def _every(file: StudyFile, table: FigureTable | ContestTable) -> Iterator[Words]:
-    """The words of each combination of the entries of a table's lists; the first varies slowest."""
+def _filled(file: StudyFile, table: FigureTable | ContestTable) -> Iterator[dict[str, Any]]:
+    """The table's values with words inserted, for each combination of entries of its lists.
+
+    The first list varies slowest. Raises `ConfigurationError` naming a list that does not exist.
+    """
     for name in table.each:
         if name not in file.lists:
             raise ConfigurationError(
                 f"{table.title}: each: no list {name!r}; there are {', '.join(file.lists)}"
             )
     for entries in product(*(file.lists[name] for name in table.each)):
-        yield {key: value for entry in entries for key, value in entry.items()}
-
-
-def _where(where: object, words: Words) -> dict[str, Level]:
-    found = _value(where, words)
-    assert isinstance(found, dict)
-    return {name: _value(level, words) for name, level in found.items()}  # type: ignore[misc]
+        words = {key: value for entry in entries for key, value in entry.items()}
+        values = {name: getattr(table, name) for name in type(table).model_fields if name != "each"}
+        if isinstance(values.get("y"), list):
+            values["y"] = ",".join(values["y"])
+        yield {name: _value(value, words) for name, value in values.items()}
 
 
 def _value(value: object, words: Words) -> object:
-    """The value, or the entry of a text that is one `{word}`, with the entry's type."""
+    """The value with words inserted; a text that is one `{word}` has the type of its entry."""
+    if isinstance(value, dict):
+        return {name: _value(level, words) for name, level in value.items()}
     if not isinstance(value, str):
         return value
     whole = WORD.fullmatch(value)
-    return words[whole[1]] if whole and whole[1] in words else inserted(value, words)
+    if whole and whole[1] in words:
+        return _value(words[whole[1]], {})
+    return inserted(value, words)
 
 
-LAWS = "By LAWS, which assumes a NIC that never limits and a hand-over that costs nothing."
+LAWS = "By LAWS, which assumes a NIC that is never the limit and a handoff without cost."
 
 COSTS = {
     "simulated": ("cycles_per_packet", "host cycles per packet"),
@@ -90,18 +67,18 @@ COSTS = {
 """The cost of a layer, and the title of its axis."""
 
 EFFECTS = (
-    "Half the change from the lower to the upper level, with its interval. In a fraction of a "
-    "design a bar is the sum of the effects that are confounded: the table of effects names them."
+    "Half the change from the lower to the upper level, with its interval. In a fractional design, "
+    "a bar is the sum of confounded effects; the table of effects names them."
 )
 
 
-def usual_figures(
+def default_figures(
     kind: Kind, points: Sequence[Point], summary: Sequence[str]
 ) -> tuple[Figure, ...]:
-    """For each factor a figure of the first quantity and one of the cost by layer.
+    """For each factor, a figure of the first quantity and a figure of the cost by layer.
 
-    The other factors are at their first level. A measured study also draws what offload could
-    gain.
+    The other factors are at their first level. A measured study also has the upper bound of the
+    gain by offload.
     """
     columns = [name for name in summary if is_column(kind, name)][:1]
     cost, cost_title = COSTS[kind]
@@ -118,7 +95,9 @@ def usual_figures(
         title = f"Cost by layer {along}"
         found.append(Figure("stacked-layers", title, factor, cost, None, where, factor, cost_title))
     if kind == "measured":
-        found.append(Figure("laws", "What offload could gain at most", "", "share", caption=LAWS))
+        found.append(
+            Figure("laws", "Upper bound of the gain by offload", "", "share", caption=LAWS)
+        )
     return tuple(figure for figure in found if figure.has_enough(tuple(points)))
 
 

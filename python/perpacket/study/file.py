@@ -1,7 +1,7 @@
-"""The file of a study, checked; nothing here looks at the machine.
+"""The file of a study: its keys and their checks, independent of the machine.
 
-Studies that come with perpacket and those of users have the same keys; docs/studies.md describes
-them. Errors name the file, the key and what was expected.
+The studies of perpacket and those of users have the same keys; docs/studies.md describes them.
+Errors name the file, the key and what was expected.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import os.path
 import re
 import tomllib
 from collections.abc import Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -26,6 +25,7 @@ from perpacket.study.lengths import Length, at_length, is_by_length
 from perpacket.study.point import Level
 from perpacket.study.published_file import PublishedRow
 from perpacket.study.stopping import DEFAULT_CONFIDENCE, LEAST_RUNS
+from perpacket.study.validation import problem_text
 
 SCHEMA = 1
 """Version of the file's layout."""
@@ -36,12 +36,18 @@ Scalar = str | bool | int | float
 Kind = Literal["measured", "simulated"]
 
 Condition = dict[str, Scalar | list[Scalar]]
-"""Levels of factors: a point matches when each of its levels is the one given, or in the list."""
+"""Levels of factors. A point matches if each of its levels equals the value or is in the list."""
 
 PERCENT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*%\s*")
 
 TRACE = "load.trace"
 """The parameter that is a path, relative to the study's file."""
+
+EXPECTED = {
+    "scenario": "expected a text, a number or a switch",
+    "factors": "expected a list of texts, numbers or switches: the factor's levels",
+}
+"""Tables with values of several types, and their values in words."""
 
 EXAMPLE_HINT = "`perpacket study new` prints an example with every key"
 
@@ -53,7 +59,7 @@ class Table(BaseModel):
 
 
 class Rule(Table):
-    """`[[when]]`: what changes at the points that match a condition."""
+    """`[[when]]`: levels and parameters of the points that match a condition."""
 
     condition: Condition = Field(alias="if")
     scenario: dict[str, Scalar] = Field(default_factory=dict)
@@ -61,15 +67,15 @@ class Rule(Table):
 
 
 class Experiment(Table):
-    """`[[experiment]]`: some of the points, which `--only` can choose by name."""
+    """`[[experiment]]`: a part of the points, which `--only` selects by name."""
 
     name: str = ""
     kind: Kind | None = None
-    """The file's kind, unless this experiment is simulated in a study that measures."""
+    """By default the kind of the file. A measured study may have simulated experiments."""
     point: str = ""
     """The name of each point, with `{factor}` for levels."""
     against: str = ""
-    """The name of the point that gains are paired with."""
+    """The name of the baseline."""
     lengths: list[Length] = Field(default_factory=list)
     """The lengths that include it; all if empty."""
     on_request: bool = False
@@ -127,8 +133,9 @@ class StudyFile(Table):
     title: str = ""
     question: str = ""
     kind: Kind
-    runner: Literal["web", "media", "router", "bench"] = "web"
-    """What is measured: a web server or the bulk sender, a media server, a router, the machine."""
+    runner: Literal["web", "media", "router", "bench", "what-if", "emulated"] = "web"
+    """Measures a web server or the bulk sender, a media server, a router, the machine, or catalogue
+    changes under the loads of `web`; `emulated` runs an unmodified kernel on another machine."""
     design: DesignKind = "full"
     generators: dict[str, list[str]] = Field(default_factory=dict)
     quantities: list[str] = Field(default_factory=list)
@@ -141,7 +148,7 @@ class StudyFile(Table):
     until_quantity: str | None = None
     confidence: Annotated[float, Field(ge=0.5, lt=1)] = DEFAULT_CONFIDENCE
     seed: Annotated[int, Field(ge=0, le=2**32)] = 1
-    order: Literal["random", "as-written"] | None = None
+    order: Literal["random", "grouped", "as-written"] | None = None
     source: str = ""
     limits: list[str] = Field(default_factory=list)
     timeline: list[str] = Field(default_factory=list)
@@ -149,7 +156,7 @@ class StudyFile(Table):
     scenario: dict[str, Scalar] = Field(default_factory=dict)
     factors: dict[str, list[Scalar]] = Field(default_factory=dict)
     levels: dict[str, Scalar] = Field(default_factory=dict)
-    """The factors of all points, each with its level in experiments that do not vary it."""
+    """The factors of all points, with the level in experiments that do not vary the factor."""
     labels: dict[str, dict[str, Scalar]] = Field(default_factory=dict)
     """Levels of a factor in the results, by the levels in this file."""
     when: list[Rule] = Field(default_factory=list)
@@ -159,8 +166,8 @@ class StudyFile(Table):
     lists: dict[str, list[dict[str, str | bool | int | float | dict[str, Scalar]]]] = Field(
         default_factory=dict
     )
-    """Tables of words that `{word}` inserts; `each` of a figure or contest names the lists it
-    repeats over."""
+    """Tables of words that `{word}` inserts. `each` of a figure or contest names lists: there is
+    one figure or contest for each combination of their entries."""
     figure: list[FigureTable] = Field(default_factory=list)
     contest: list[ContestTable] = Field(default_factory=list)
     published: list[PublishedRow] = Field(default_factory=list)
@@ -176,7 +183,7 @@ class StudyFile(Table):
         if self.until is not None:
             self._check_stopping()
         if self.order is not None and self.kind == "simulated":
-            raise ValueError("order is for measured studies: simulated runs do not disturb others")
+            raise ValueError("order is for measured studies: simulated runs have no order")
         for name in self.quantities:
             if not quantities.is_known(self.kind, name):
                 raise ValueError(
@@ -215,7 +222,7 @@ class StudyFile(Table):
 
     @property
     def within(self) -> float | None:
-        """The share that `until` names, None without one."""
+        """The share in `until`; None without `until`."""
         share = PERCENT.fullmatch(self.until or "")
         return float(share[1]) / 100 if share else None
 
@@ -249,11 +256,11 @@ def _type_of(level: Scalar) -> str:
 
 
 Content = dict[str, object]
-"""A file's tables as TOML has them."""
+"""The tables of a TOML file."""
 
 
 def read_content(text: str, where: Path) -> Content:
-    """The tables of a file with those that it includes; `where` is its path.
+    """The tables of a file and of the files that it includes; `where` is its path.
 
     Raises `ConfigurationError` naming the file that cannot be read.
     """
@@ -287,7 +294,7 @@ def _read(path: Path) -> str:
 
 
 def _merged(base: Content, own: Content) -> Content:
-    """The included tables with a file's own values on top; limits are those of both."""
+    """The included tables, replaced by a file's values; limits are appended."""
     found = dict(base)
     for key, value in own.items():
         below = found.get(key)
@@ -301,7 +308,7 @@ def _merged(base: Content, own: Content) -> Content:
 
 
 def resolved(content: Content, length: Length, only: tuple[str, ...] = ()) -> Content:
-    """The content at one length with the experiments asked for, or the usual ones.
+    """The content at one length, with the experiments in `only`, or the default ones.
 
     Raises `ConfigurationError` naming an experiment that the study does not have.
     """
@@ -334,7 +341,9 @@ def check(content: Content, where: Path) -> StudyFile:
     try:
         file = StudyFile.model_validate(content)
     except ValidationError as error:
-        raise ConfigurationError(f"{where}: {problem_text(error)}", hint=EXAMPLE_HINT) from None
+        names = [field.alias or name for name, field in StudyFile.model_fields.items()]
+        text = problem_text(error, names, EXPECTED)
+        raise ConfigurationError(f"{where}: {text}", hint=EXAMPLE_HINT) from None
     return _with_whole_paths(file, where)
 
 
@@ -350,27 +359,6 @@ def _flat(table: Mapping[str, object], prefix: str = "") -> dict[str, object]:
         else:
             found[f"{prefix}{key}"] = value
     return found
-
-
-def problem_text(error: ValidationError) -> str:
-    """The first problem as `key: what was expected, not what was found`."""
-    problem = error.errors()[0]
-    # The names of types in a union are ours, not the user's.
-    places = [str(part) for part in problem["loc"] if part not in ("str", "bool", "int", "float")]
-    key = ".".join(places)
-    if problem["type"] == "extra_forbidden":
-        names = [field.alias or name for name, field in StudyFile.model_fields.items()]
-        close = get_close_matches(key, names, n=1)
-        meant = f"did you mean {close[0]}? " if close else ""
-        return f"{key}: no such key: {meant}there are {', '.join(names)}"
-    if problem["type"] == "missing":
-        return f"{key}: it must be given"
-    text = problem["msg"].removeprefix("Value error, ")
-    if places and places[0] == "scenario":
-        text = "expected a text, a number or a switch"
-    elif places and places[0] == "factors":
-        text = "expected a list of texts, numbers or switches: the factor's levels"
-    return f"{key}: {text}, not {problem['input']!r}" if key else text
 
 
 def _with_whole_paths(file: StudyFile, where: Path) -> StudyFile:
@@ -395,7 +383,7 @@ def to_toml(file: StudyFile) -> str:
 
 
 def text_of(value: Scalar) -> str:
-    """A value as text for an override: switches in small letters."""
+    """A value as text for an override; switches are `true` and `false`."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value)

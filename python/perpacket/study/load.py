@@ -1,4 +1,4 @@
-"""Reads the file of a study: one that comes with perpacket, a user's, or a run's."""
+"""Reads the file of a study: of perpacket, of a user, or of a run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from perpacket.errors import ConfigurationError
 from perpacket.study import file as study_file
 from perpacket.study.designs import TwoLevelDesign
 from perpacket.study.factorial import Design
-from perpacket.study.figures import contests_of, effect_figures, figures_of, usual_figures
+from perpacket.study.figures import contests_of, default_figures, effect_figures, figures_of
 from perpacket.study.file import EXAMPLE_HINT, Asked, Content, StudyFile, text_of
 from perpacket.study.lengths import LENGTHS, Length, has_lengths
 from perpacket.study.parameters import options_of
@@ -22,11 +22,11 @@ from perpacket.study.stopping import Stopping
 from perpacket.study.study import Study
 
 SUFFIX = ".toml"
-"""Ends the name of a study's file; names of built-in studies have no suffix."""
+"""The suffix of a study's file. Names of built-in studies have no suffix."""
 
 LIMITS = (
-    "An interval describes the spread of these runs. Another machine, or other parameters of the "
-    "simulator, may differ by more.",
+    "An interval describes the spread of these runs. Results on another machine, or with other "
+    "parameters of the simulator, may differ by more.",
 )
 """The limits of a study whose file has none."""
 
@@ -64,7 +64,7 @@ def build(
     content = study_file.read_content(text, where)
     if length != "default" and not has_lengths(content):
         raise ConfigurationError(
-            f"{where}: the study has one length: --{length} changes nothing",
+            f"{where}: the study has only one length, so --{length} has no effect",
             parameter=f"--{length}",
             hint="write a value for each length, as { quick = 0.5, default = 1.0, full = 10.0 }",
         )
@@ -89,11 +89,11 @@ def of_text(text: str, where: Path) -> Study:
     study = build(text, where)
     if asked is None:
         return study
-    return _as_asked(study, asked)
+    return _with_command(study, asked)
 
 
 def _names(content: Content, where: Path) -> frozenset[str]:
-    """The points of every length and experiment: published rows may be about any of them."""
+    """The points of every length and experiment. A published row may concern any of them."""
     found: set[str] = set()
     experiments = content.get("experiment")
     named = {each.get("name", "") for each in experiments} if isinstance(experiments, list) else {}
@@ -108,12 +108,13 @@ def _study(
 ) -> Study:
     is_measured = file.kind == "measured"
     summary = tuple(file.quantities)
-    if not (summary or file.published or file.contest or file.function):
-        summary = usual_quantities(file.kind, points)
+    shows_changes = any(figure.kind == "changes" for figure in file.figure)
+    if not (summary or file.published or file.contest or file.function or shows_changes):
+        summary = default_quantities(file.kind, points)
     two_level = _two_level(file, points, design)
     figures = figures_of(file)
     if not figures and summary:
-        figures = usual_figures(file.kind, points, summary)
+        figures = default_figures(file.kind, points, summary)
         figures += effect_figures(summary) if two_level is not None else ()
     count = file.replications_most or file.replications
     labels = labels_of([name for each in file.experiments for name in each.factors])
@@ -152,11 +153,11 @@ def _study(
         stopping=_stopping(file, summary),
         definition=study_file.to_toml(file),
     ).limited_to(points)
-    return study if file.asked is None else _as_asked(study, file.asked)
+    return study if file.asked is None else _with_command(study, file.asked)
 
 
-def _as_asked(study: Study, asked: Asked) -> Study:
-    """A built-in study with the command that asks for it at this length."""
+def _with_command(study: Study, asked: Asked) -> Study:
+    """A built-in study with the command that runs it at this length."""
     command = f"perpacket study run {study.name}"
     command += f" --{asked.length}" if asked.length != "default" else ""
     command += f" --only {','.join(asked.only)}" if asked.only else ""
@@ -186,8 +187,8 @@ def _stopping(file: StudyFile, summary: tuple[str, ...]) -> Stopping | None:
     return Stopping(name, file.within, file.replications, file.confidence)
 
 
-def usual_quantities(kind: str, points: tuple[Point, ...]) -> tuple[str, ...]:
-    """The summary of a study whose file names no quantities: throughput, and what it cost."""
+def default_quantities(kind: str, points: tuple[Point, ...]) -> tuple[str, ...]:
+    """The summary of a study whose file names no quantities: throughput and its cost."""
     loads = {point.configuration for point in points}
     if kind == "simulated":
         return ("packets_per_s" if "bulk" in loads else "requests_per_s", "cycles.Stack")

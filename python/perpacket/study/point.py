@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 Level = str | int | float
-"""A value of a factor. All levels of one factor have one type, so that it is one column."""
+"""A value of a factor. All levels of a factor have one type, so that they are one column."""
 
 POINT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=+-]*")
 """Names of points are parts of file names."""
 
+MOST_NAMED = 6
+"""Points that a message names; it counts the others."""
+
 
 class StudyError(ValueError):
-    """A study contradicts itself."""
+    """The parts of a study contradict each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +25,7 @@ class Point:
     """One configuration of a study with the levels of its factors.
 
     `name` is unique in the study. `overrides` are (parameter, value) pairs on top of the
-    configuration. `against` names the point its gains are paired with, seed by seed.
+    configuration. `against` is the name of the baseline; gains over it are paired by seed.
     """
 
     name: str
@@ -54,3 +57,9 @@ def check_points(study: str, points: tuple[Point, ...]) -> None:
             raise StudyError(
                 f"study {study}, point {point.name}: its factors differ from the first point's"
             )
+
+
+def first_names(names: Sequence[str], most: int = MOST_NAMED, separator: str = ", ") -> str:
+    """The first names, and how many more there are."""
+    text = separator.join(names[:most])
+    return f"{text} and {len(names) - most} more" if len(names) > most else text

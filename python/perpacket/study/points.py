@@ -1,7 +1,7 @@
 """The points of a study's file: a name, factors and parameters for each combination of levels.
 
-A factor is a parameter of the runs. A factor that the scenario inserts as `{factor}` is no
-parameter: the scenario computes parameters from its level.
+A factor is a parameter of the runs, unless the scenario inserts it as `{factor}`. Then the scenario
+computes parameters from its level.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ LONGEST_NAME = 120
 LATENCY, NETWORK = "network.latency_ms", "network.kind"
 
 CONFIGURATION = "configuration"
-"""The entry of a scenario that names the point's configuration: the simulated machine and workload.
-For a measured point the default is its load."""
+"""The entry of a scenario with the point's configuration: the simulated machine and workload. For a
+measured point the default is its load."""
 
 RESERVED = ("point", "seed", "packets")
-"""Columns of a table of runs that a factor's short name would hide."""
+"""Columns of a table of runs. A factor's short name must differ from them."""
 
 WORD = re.compile(r"\{(\w+)\}")
 
@@ -72,7 +72,7 @@ def simulated_points(file: StudyFile) -> frozenset[str]:
 
 
 def labels_of(parameters: Sequence[str]) -> dict[str, str]:
-    """A short name for each factor: the last word of its parameter where that is enough."""
+    """A short name for each factor: the last word of its parameter, if no other factor has it."""
     last = [parameter.rpartition(".")[2] for parameter in parameters]
     return {
         parameter: (
@@ -94,16 +94,16 @@ def _points(
         for case in experiment.cases or [{}]
         for combination in varied
     ]
-    kept = [
+    runnable = [
         (combination, all_levels)
         for combination, all_levels in chosen
         if not any(_matches(condition, all_levels) for condition in file.without)
     ]
-    names = [_name(experiment, combination, levels, labels) for combination, levels in kept]
+    names = [_name(experiment, combination, levels, labels) for combination, levels in runnable]
     if len(set(names)) != len(names) or max(map(len, names), default=0) > LONGEST_NAME:
         names = [f"point-{number:04d}" for number in range(1, len(names) + 1)]
     points = []
-    for name, (combination, all_levels) in zip(names, kept, strict=True):
+    for name, (combination, all_levels) in zip(names, runnable, strict=True):
         parameters = _parameters(file, experiment, all_levels)
         parameters |= {
             parameter: text_of(level)
@@ -121,7 +121,7 @@ def _levels(
     combination: Combination,
     labels: Mapping[str, str],
 ) -> dict[str, Scalar]:
-    """The level of every factor of a point, as the file has them."""
+    """The level of every factor of a point, as in the file."""
     named = {labels[name]: level for name, level in combination.items()}
     levels: dict[str, Scalar] = {**file.levels, **experiment.levels, **case, **named}
     for rule in file.when:
@@ -152,7 +152,7 @@ def inserted(text: str, words: Mapping[str, object]) -> str:
 def _parameters(
     file: StudyFile, experiment: Experiment, levels: Mapping[str, Scalar]
 ) -> dict[str, str]:
-    """The scenario of a point: the file's, the experiment's, and what rules add."""
+    """The scenario of a point, from the file, the experiment and the rules."""
     scenario = {**file.scenario, **experiment.scenario}
     for rule in file.when:
         if _matches(rule.condition, levels):
@@ -170,7 +170,7 @@ def _name(
     levels: Mapping[str, Scalar],
     labels: Mapping[str, str],
 ) -> str:
-    """The name that the file gives, or one made of the levels that vary."""
+    """The name in the file, or a name from the levels that vary."""
     if experiment.point:
         return inserted(experiment.point, levels)
     return point_name({labels[name]: level for name, level in combination.items()})
@@ -197,12 +197,12 @@ def _point(
     configuration = parameters.pop(CONFIGURATION, "")
     if kind_of(file, experiment) == "measured":
         if file.runner == "web" and NETWORK not in parameters and _has_latency(file):
-            # All points use the delayed path, so that they differ in latency alone.
+            # All points use the delayed path, so that they differ only in latency.
             parameters[NETWORK] = "delayed"
         configuration = configuration or parameters.get("load.kind", "")
     elif not configuration:
         raise ConfigurationError(
-            "scenario.configuration: it must be given for a simulated study",
+            "scenario.configuration: a simulated study requires this key",
             parameter="scenario.configuration",
             hint='as configuration = "W-1024-P-N-FCFS-400", or "bulk"',
         )

@@ -1,4 +1,4 @@
-"""A figure that a document states, and how the same number is computed from a run."""
+"""A figure that a document states, with the quantity of a run that it is compared with."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from typing import Literal
 
 Judged = Literal["value", "direction"]
-"""What is compared: the value of a figure, or only the direction of a change."""
+"""Whether the value of a figure is compared, or only the direction of a change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
     """One figure that a document states, with the points and the quantity that it is compared with.
 
-    `value` or one or both of `minimum` and `maximum` are given, in `unit`. `resolution` is the
-    step of the last printed digit. `point` names the point of the study it is compared with, and
-    `against`, for gains and ratios, the point it is paired with.
+    It has a `value`, or a `minimum`, a `maximum` or both, in `unit`. `resolution` is the step of
+    the last printed digit. `point` is the name of the study's point, and `against` that of the
+    baseline of a gain or ratio.
     """
 
     figure: str
@@ -34,7 +34,7 @@ class Published:
     resolution: float = 0.0
     against: str | None = None
     calibration: bool = False
-    """Whether the simulator may be calibrated on this figure: agreement then predicts nothing."""
+    """Whether the simulator may be calibrated on this figure. Agreement then predicts nothing."""
     note: str = ""
     judged: Judged = "value"
     widest: float = math.inf

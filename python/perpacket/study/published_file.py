@@ -1,4 +1,4 @@
-"""The figures of a document that a study is compared with, as a file has them.
+"""The file of a document's figures, with which a study is compared.
 
     source = "H. Kim and S. Rixner, Connection Handoff Policies, OSDI 2006"
 
@@ -13,8 +13,8 @@
     calibration = true
 
 `configuration` is the name of a point. A figure has a `value`, or a `min`, a `max` or both.
-`resolution` is the step of the last printed digit; without it, that of the value as written.
-`judged = "direction"` compares the sign of a change alone: `min = 0` is a rise, `max = 0` a fall.
+`resolution` is the step of the last printed digit; the default is the last digit in the file.
+`judged = "direction"` compares only the sign of a change: `min = 0` is a rise, `max = 0` a fall.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from perpacket.errors import ConfigurationError
 from perpacket.study.published import Judged, Published
 from perpacket.study.quantities import QUANTITIES
-from perpacket.study.validation import first_problem
+from perpacket.study.validation import problem_text
 
 WIDEST_POINTS = 20.0
 """The widest interval of a share, in percentage points, that can agree with a published value."""
@@ -66,7 +66,7 @@ class PublishedRow(BaseModel):
         if quantity.unit != self.unit:
             raise ValueError(f"{self.quantity} is in {quantity.unit!r}, not {self.unit!r}")
         if quantity.paired != (self.against is not None):
-            raise ValueError(f"{self.quantity}: against is for gains and increases alone")
+            raise ValueError(f"{self.quantity}: only gains and increases have against")
         return self
 
 
@@ -79,7 +79,7 @@ class PublishedFile(BaseModel):
 
 
 def read(path: Path) -> tuple[str, list[dict[str, object]]]:
-    """The document's citation and its checked rows, as the study's file would have them.
+    """The document's citation and its checked rows, in the layout of a study's file.
 
     Raises `ConfigurationError` naming the file, the key and what was expected.
     """
@@ -88,7 +88,7 @@ def read(path: Path) -> tuple[str, list[dict[str, object]]]:
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigurationError(f"{path}: cannot be read: {error}") from None
     except ValidationError as error:
-        raise ConfigurationError(f"{path}: {first_problem(error)}") from None
+        raise ConfigurationError(f"{path}: {problem_text(error)}") from None
     return file.source, [row.model_dump(exclude_unset=True) for row in file.figure]
 
 

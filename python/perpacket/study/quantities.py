@@ -1,9 +1,9 @@
 """Every quantity of a result and of a document, as `quantities.toml` lists them.
 
-A quantity turns one observation, a flat row with dotted names, into one number. Two kinds have
-names. A *column* is a number of the result under its own key (`layers.tcp.cpu_ns_per_segment`). A
-*named quantity* is computed from columns (`busy_share.TCP`), and may compare an observation with
-that of a baseline (`gain_request_rate`).
+A quantity is a number that is computed from one observation, a flat row with dotted names. A
+*column* is a number of the result, named by its key (`layers.tcp.cpu_ns_per_segment`). A *named
+quantity* is computed from columns (`busy_share.TCP`), and may compare an observation with that of a
+baseline (`gain_request_rate`).
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ from perpacket.errors import CorruptObservation
 Row = Mapping[str, object]
 """One observation: `point`, `configuration`, `seed`, factors and the result's numbers."""
 
+Rows = Mapping[str, Mapping[int, Row]]
+"""Observations by point and seed."""
+
 Value = Callable[[Row], float | None]
 """A quantity of an observation; None where it has no meaning."""
 
@@ -33,7 +36,7 @@ BOUNDS: Final[Mapping[str, tuple[float, float]]] = {
     "percent": (0.0, 100.0),
     "change": (-math.inf, math.inf),
 }
-"""The least and the most that a quantity of each kind can be."""
+"""The least and the greatest value of a quantity of each kind."""
 
 REGIONS: Final = {
     "User": ("user",),
@@ -45,17 +48,17 @@ REGIONS: Final = {
     "Other": ("udp", "interrupt", "scheduler", "other"),
     "Stack": ("syscall", "socket", "tcp", "ip", "ethernet", "driver", "bypass"),
 }
-"""The layers of each region of TR05-450 (section 3; its "stack" is five of the seven regions), as
-`Layer::region` in crates/cost has them, without the idle processor."""
+"""The layers of each region of TR05-450 (section 3; its "stack" is five of the seven regions),
+without the idle processor. `Layer::region` in crates/cost is the same table."""
 
 SEVEN: Final = tuple(region for region in REGIONS if region != "Stack")
-"""The seven regions that the busy processor is divided into."""
+"""The seven regions of the busy processor."""
 
 NETWORK: Final = ("socket", "tcp", "udp", "ip", "ethernet")
 """The layers of the network code of Communication Breakdown (2004), without the NIC's driver."""
 
 BUSY: Final = tuple(dict.fromkeys(layer for region in SEVEN for layer in REGIONS[region]))
-"""Every layer but the idle processor."""
+"""Every layer except the idle processor."""
 
 CPU_LAYERS: Final[Mapping[str, Sequence[str]]] = {
     "network": NETWORK,
@@ -73,10 +76,10 @@ EVENTS: Final = {
     "l2_misses": ("l2_misses_per_packet", "l2 misses", "misses/packet"),
     "ns": ("cpu_ns_per_segment", "processor time", "ns/segment"),
 }
-"""The events of a layer by their names in quantities: the result's name, the title, the unit."""
+"""The events of a layer by their name in quantities: the name in results, the title, the unit."""
 
 REGION_TITLES: Final = {"SystemCall": "System call", "Stack": "Whole stack"}
-"""Titles of regions whose name is not a title."""
+"""Titles of regions that differ from the region's name."""
 
 STATISTICS: Final = {
     "p50": "median",
@@ -90,7 +93,7 @@ STATISTICS: Final = {
 """Parts of a key in words."""
 
 PLACEHOLDERS: Final = {"LAYER": r"\w+", "PART": r"\w+", "EVENT": r"\w+"}
-"""The names that replace a key's capitals. GROUP is one of `GROUPS`."""
+"""The placeholders in keys, with their regular expressions. GROUP is one of `GROUPS`."""
 
 GROUPS: Final = ("layers", "kinds", "regions", "categories", "host_stack")
 """The ways in which a profile divides the processor's time."""
@@ -98,10 +101,10 @@ GROUPS: Final = ("layers", "kinds", "regions", "categories", "host_stack")
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A number of one observation: what it is, its unit and its bounds.
+    """A number of one observation: its title, its unit and its bounds.
 
-    With `of_ratio` the number is compared with that of a baseline's row: the ratio of the two goes
-    through that function.
+    With `of_ratio` the number is compared with a baseline: the function converts the ratio of the
+    two numbers.
     """
 
     name: str
@@ -116,7 +119,7 @@ class Quantity:
     measured: str = ""
     """How it is measured."""
     column: str = ""
-    """The key of the result that it equals; empty where it is computed or scaled."""
+    """The key of the result that it equals; empty if it is computed or scaled."""
     runs: tuple[str, ...] = ()
     """The kinds of studies whose results always have it."""
     in_table: bool = False
@@ -129,12 +132,12 @@ class Quantity:
 
     @property
     def least(self) -> float:
-        """The least that it can be."""
+        """Its least possible value."""
         return BOUNDS[self.kind][0]
 
     @property
     def most(self) -> float:
-        """The most that it can be."""
+        """Its greatest possible value."""
         return BOUNDS[self.kind][1]
 
     @property
@@ -154,7 +157,7 @@ class Quantity:
 
 
 UNITS: Final = {"us": "\N{MICRO SIGN}s", "req/s": "requests/s"}
-"""Units as a reader knows them, where keys and documents write them in another way."""
+"""The printed form of units that keys and documents write in another way."""
 
 
 def flatten(content: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
@@ -167,7 +170,7 @@ def flatten(content: Mapping[str, object], prefix: str = "") -> Iterator[tuple[s
 
 
 def number(row: Row, name: str) -> float | None:
-    """A number of the result, None where it has no meaning (nor has, then, a group it is in).
+    """A number of the result; None if it, or a group that contains it, is null.
 
     Raises `CorruptObservation` when the result has no such number.
     """
@@ -185,7 +188,7 @@ def number(row: Row, name: str) -> float | None:
 
 
 def present(row: Row, name: str) -> float | None:
-    """A number of the result, None where the result has none of that name."""
+    """A number of the result; None if the result has no such number."""
     value = row.get(name)
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return float(value) if is_number else None  # type: ignore[arg-type]
@@ -202,7 +205,7 @@ def scaled(value: Value, scale: float) -> Value:
 
 
 def layers(event: str, names: Sequence[str]) -> Value:
-    """The sum of an event over layers; a layer that the run did not have adds nothing."""
+    """The sum of an event over layers; a layer that the run lacks adds nothing."""
     columns = [f"layers.{name}.{EVENTS[event][0]}" for name in names]
 
     def value(row: Row) -> float | None:
@@ -213,7 +216,7 @@ def layers(event: str, names: Sequence[str]) -> Value:
 
 
 def instructions_per_cycle(names: Sequence[str]) -> Value:
-    """Instructions over cycles of the layers together."""
+    """The instructions of all these layers over their cycles."""
 
     def value(row: Row) -> float | None:
         cycles, instructions = layers("cycles", names)(row), layers("instructions", names)(row)
@@ -223,7 +226,7 @@ def instructions_per_cycle(names: Sequence[str]) -> Value:
 
 
 def kernel_share(row: Row) -> float | None:
-    """`host_cycles.kernel` in per cent of all host cycles, whatever unit the three are in."""
+    """`host_cycles.kernel` in per cent of all host cycles. The unit of the three cancels out."""
     parts = {part: number(row, f"host_cycles.{part}") for part in ("user", "kernel", "idle")}
     total = sum(part for part in parts.values() if part is not None)
     own = parts["kernel"]
@@ -231,10 +234,10 @@ def kernel_share(row: Row) -> float | None:
 
 
 def host_packet_delay_mean_us(row: Row) -> float | None:
-    """Mean crossing time of host packets, both directions weighted alike.
+    """The mean crossing time of host packets, with equal weights for both directions.
 
-    Every segment is acknowledged (delayed acknowledgement is off), so nearly as many packets are
-    received as sent.
+    Every segment is acknowledged (delayed acknowledgement is off), so the numbers of received and
+    sent packets are nearly equal.
     """
     ways = [number(row, f"host_packet_delay_us.{way}.mean") for way in ("send", "receive")]
     found = [way for way in ways if way is not None]
@@ -242,7 +245,7 @@ def host_packet_delay_mean_us(row: Row) -> float | None:
 
 
 def active_on_nic(row: Row) -> float | None:
-    """Per cent of the concurrent connections that the NIC owns, averaged over the run."""
+    """The share (%) of the concurrent connections that the NIC owns, averaged over the run."""
     on_nic, active = number(row, "connections_on_nic.mean"), number(row, "clients")
     return 100 * on_nic / active if on_nic is not None and active else None
 
@@ -266,7 +269,7 @@ def busy_share(names: Sequence[str]) -> Value:
 def cpu_share(names: Sequence[str]) -> Value:
     """Processor time of some layers in per cent of all processor time, busy or idle.
 
-    A layer's `share` is of all that ran, other programs included.
+    A layer's `share` is a fraction of the busy time, which includes other programs.
     """
 
     def value(row: Row) -> float | None:
@@ -293,16 +296,16 @@ def category_share(name: str) -> Value:
 
 
 def offload_gain(row: Row) -> float | None:
-    """The most (%) that throughput can gain if network code and driver leave the processor.
+    """The upper bound (%) of the gain if network code and driver leave the processor.
 
-    LAWS with everything offloaded and nothing slower: share / (1 - share).
+    LAWS with all communication offloaded to a NIC that is never the limit: share / (1 - share).
     """
     share = cpu_share(CPU_LAYERS["network and driver"])(row)
     return 100 * share / (100 - share) if share is not None and share < 100 else None
 
 
 def of_no_single_run(row: Row) -> float | None:
-    """The value of a quantity that only a whole design has."""
+    """None: only a whole design has a value of the quantity."""
     return None
 
 
@@ -337,7 +340,7 @@ def read_entries() -> list[dict[str, object]]:
 
 
 def expanded(entry: Mapping[str, object]) -> Iterator[dict[str, object]]:
-    """An entry for each combination of its `each` lists, their words inserted in key and title."""
+    """An entry for each combination of its `each` lists, with words inserted in key and title."""
     each = entry.get("each", {})
     assert isinstance(each, dict)
     for parts in product(*each.values()):
@@ -353,7 +356,7 @@ def expanded(entry: Mapping[str, object]) -> Iterator[dict[str, object]]:
 
 
 def of_entry(entry: Mapping[str, object]) -> list[Quantity]:
-    """The quantity of an entry, and its change where it has one."""
+    """The quantity of an entry, and its change if the entry has one."""
     key, value, name = str(entry["key"]), value_of(entry), entry.get("from")
     plain = Quantity(
         name=key,
@@ -376,7 +379,7 @@ def of_entry(entry: Mapping[str, object]) -> list[Quantity]:
 
 
 def value_of(entry: Mapping[str, object]) -> Value:
-    """How the quantity of an entry is computed from a row."""
+    """The function that computes the quantity of an entry."""
     if "compute" in entry:
         return COMPUTED[str(entry["compute"])]
     if "cpu_layers" in entry:
@@ -448,7 +451,7 @@ COLUMNS: Final = {
     if not {"from", "compute", "cpu_layers", "category"} & entry.keys()
     for one in of_entry(entry)
 }
-"""Every number of a result by its key; capitals in a key stand for names."""
+"""Every number of a result by its key. Words in capitals are placeholders for names."""
 
 QUANTITIES: Final = {
     one.name: one
@@ -462,7 +465,7 @@ QUANTITIES: Final = {
 
 
 def pattern_of(key: str) -> re.Pattern[str]:
-    """The pattern of all keys that a key with capitals describes."""
+    """The regular expression of a key with placeholders."""
     text = re.escape(key).replace("GROUP", f"(?:{'|'.join(GROUPS)})")
     for name, instead in PLACEHOLDERS.items():
         text = text.replace(name, instead)
@@ -475,7 +478,7 @@ PATTERNS: Final = [
 
 
 def column(name: str) -> Quantity:
-    """The number of the result of that key; one that no entry describes has no unit."""
+    """The number of the result with that key. Without an entry for the key it has no unit."""
     found = COLUMNS.get(name)
     if found is not None:
         return found
@@ -491,7 +494,7 @@ def column(name: str) -> Quantity:
 
 
 def quantity(name: str) -> Quantity:
-    """The named quantity without a baseline, or else the number of the result."""
+    """The named quantity, or else the number of the result; paired quantities are excluded."""
     found = QUANTITIES.get(name)
     return found if found is not None and not found.paired else column(name)
 
@@ -503,14 +506,14 @@ def is_known(runs: str, name: str) -> bool:
 
 
 def is_column(runs: str, name: str) -> bool:
-    """Whether the results of that kind have the number as it is."""
+    """Whether the name is a key of results of that kind."""
     return runs in column(name).runs or any(
         runs in entry.runs and pattern.fullmatch(name) for pattern, entry in PATTERNS
     )
 
 
 def known(runs: str) -> str:
-    """The keys that results of that kind have, in words, for messages."""
+    """The keys of results of that kind, as text for messages."""
     plain = [key for key, entry in COLUMNS.items() if runs in entry.runs]
     return f"{', '.join(plain)}; a quantity, as ns.TCP or busy_share.TCP"
 

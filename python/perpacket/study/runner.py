@@ -1,24 +1,25 @@
-"""The interfaces that carry out a study's runs; `run` and `measure` implement them.
+"""The interfaces of the runners of a study. `run` and `measure` implement them.
 
-A test passes a runner that invents its numbers.
+Tests use runners that invent their numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Protocol
 
 from perpacket.study.point import Point
+from perpacket.study.quantities import Rows
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """The outcome of one run.
 
-    `result` depends on the point and the seed alone. `timing` also depends on the machine
+    `result` depends only on the point and the seed. `timing` also depends on the machine
     (wall-clock seconds and rates); it is separate so that results can be compared byte by byte.
     `timeline` maps a column to its values over time, with `time_s` among the columns. `raw` has the
     complete reports of the programs of a measured run, by the name of their file.
@@ -55,16 +56,26 @@ class Runner(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class SetupDescription:
-    """What a measured runner set up: facts for `environment.json`, and what it cannot run.
+class SecondStage:
+    """The points that run after all others, because they depend on the others' results."""
 
-    `identity` must be the same when a run is resumed: two testbeds must not share one table.
-    `facts` describe the setup further. `left_out` maps a point's name to why it cannot run here.
+    points: frozenset[str]
+    begin: Callable[[Rows], None]
+    """Called with all observations before the first of their runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetupDescription:
+    """The setup of a measured runner, for `environment.json`, and the points that cannot run.
+
+    `identity` must not change when a run is resumed, because one table must not mix two testbeds.
+    `facts` are further facts. `left_out` maps a point's name to the reason why it cannot run.
     """
 
     identity: Mapping[str, object]
     facts: Mapping[str, object] = field(default_factory=dict)
     left_out: Mapping[str, str] = field(default_factory=dict)
+    second_stage: SecondStage | None = None
 
 
 class MeasuredRunner(Runner, Protocol):
@@ -76,9 +87,9 @@ class MeasuredRunner(Runner, Protocol):
         ...
 
     def set_up(self, points: tuple[Point, ...]) -> AbstractContextManager[SetupDescription]:
-        """Set up what `points` need; prepared runs run inside the context.
+        """Set up the machines for `points`; prepared runs run inside the context.
 
-        Raises `MachineLacks` when none of them can run here.
+        Raises `MachineLacks` when no point can run on them.
         """
         ...
 
@@ -86,8 +97,8 @@ class MeasuredRunner(Runner, Protocol):
 class NamedRunner:
     """The runner at `package.module:Class`, imported when it is first used.
 
-    A study names its runner this way, so that reading a study imports neither the simulator nor
-    the measurement. It can be pickled: the other process imports the runner itself.
+    So reading a study imports neither the simulator nor the measurement. It can be pickled: the
+    other process imports the runner.
     """
 
     def __init__(self, name: str) -> None:
@@ -117,7 +128,7 @@ class NamedRunner:
         return self._resolved.prepare(point, seed, timeline)
 
     def set_up(self, points: tuple[Point, ...]) -> AbstractContextManager[SetupDescription]:
-        """Set up what `points` need, as a `MeasuredRunner` does."""
+        """Set up the machines, as a `MeasuredRunner` does."""
         return self._resolved.set_up(points)
 
 
@@ -128,5 +139,7 @@ MEASURED_RUNNERS = {
     "media": "perpacket.measure.media.runner:MediaRunner",
     "router": "perpacket.measure.router.runner:RouterRunner",
     "bench": "perpacket.measure.bench.runner:BenchRunner",
+    "emulated": "perpacket.emulate.runner:EmulatedRunner",
+    "what-if": "perpacket.advise.what_if:WhatIfRunner",
 }
 """The runners of measured studies, by the value of `runner` in the file."""

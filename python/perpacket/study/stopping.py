@@ -1,21 +1,22 @@
-"""When a point has enough runs, as a study asks for it."""
+"""The rule of a study for the number of runs of a point."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 DEFAULT_CONFIDENCE = 0.95
-"""Confidence of every interval that asks for no other."""
+"""The default confidence of intervals."""
 
 LEAST_RUNS = 3
-"""Two runs give an interval, but one that is narrow by chance far too often."""
+"""The interval of two runs is too often narrow by chance."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stopping:
-    """Repeat until the mean of `quantity`, a number of the result, is known to within a share.
+    """Repeat until the interval of the mean of `quantity`, a number of the result, is narrow.
 
-    `within` is half the interval's width over the mean. `least` runs come before the first check.
+    `within` is the limit of half the interval's width over the mean. The first check follows after
+    `least` runs.
     """
 
     quantity: str

@@ -1,7 +1,7 @@
-"""What a study asks: its points, how often each runs, its figures and its comparisons.
+"""A study as data: its points, the runs of each, its figures and its comparisons.
 
-A study is data. It names the runner of its points and, where it compares methods, the function that
-does so; `run` and `analysis` call them.
+It names the runner of its points and, if it compares methods, the function that does so. `run` and
+`analysis` call them.
 """
 
 from __future__ import annotations
@@ -21,16 +21,14 @@ from perpacket.study.stopping import DEFAULT_CONFIDENCE, Stopping
 if TYPE_CHECKING:
     from perpacket.study.quantities import Quantity
 
-Order = Literal["random", "as-written"]
-"""The order of a block's points: shuffled by the block's seed, or as in the file."""
-
-Length = Literal["quick", "default", "full"]
-"""How much of a study runs: levels, windows of a point and their duration."""
+Order = Literal["random", "grouped", "as-written"]
+"""The order of a block's points: shuffled by the block's seed; shuffled with points of one
+configuration together, so that they are near in time; or as in the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """A question, the points that answer it, and what they are compared with."""
+    """A question, the points that answer it, and the values with which they are compared."""
 
     name: str
     title: str
@@ -44,7 +42,7 @@ class Study:
     published: tuple[Published, ...] = ()
     """The rows of the document that a run is compared with."""
     contests: tuple[Contest, ...] = ()
-    """The competitors to compare, and along which factor."""
+
     summary: tuple[str, ...] = ()
     """The quantities that summarize a run at each point, the most important first."""
     design: TwoLevelDesign | None = None
@@ -59,40 +57,40 @@ class Study:
     source: str = ""
     """The citation of the document behind `published`."""
     limits: tuple[str, ...] = ()
-    """What this study cannot answer, in sentences."""
+    """Sentences on questions that this study cannot answer."""
     command: str = ""
     """The command that runs it again."""
     options: Mapping[str, str] = field(default_factory=dict)
-    """The option of that command that sets a parameter."""
+    """The options of that command, by the parameter that they set."""
     quantities: Mapping[str, Quantity] = field(default_factory=dict)
-    """The quantities that its figures may draw besides columns."""
+    """The quantities, besides columns, that its figures may draw."""
     measured_runner: MeasuredRunner | None = None
     """Runs the measured points; None in a study that only simulates."""
     simulated: frozenset[str] = frozenset()
     """The points that `runner` simulates in a study that also measures."""
     remarks: tuple[str, ...] = ()
-    """Remarks on its design, printed before it runs; sentences without a full stop."""
+    """Remarks on its design, printed before it runs, without a full stop."""
     confidence: float = DEFAULT_CONFIDENCE
     order: Order = "random"
     stopping: Stopping | None = None
-    """When a point has enough runs before all seeds are used."""
+    """The rule for the number of runs; None to run all seeds."""
     definition: str = ""
     """The resolved file of the study, as a run directory stores it."""
     is_built_in: bool = False
     """Whether it comes with perpacket; its defaults may be overridden for all points."""
 
     def __post_init__(self) -> None:
-        """Refuse points that contradict each other."""
+        """Raise `StudyError` on points that contradict each other."""
         check_points(self.name, self.points)
 
     @property
     def is_measured(self) -> bool:
-        """Whether some of its runs need machines to themselves."""
+        """Whether some of its runs are measured."""
         return self.measured_runner is not None
 
     @property
     def is_simulated(self) -> bool:
-        """Whether some of its runs are simulations, which an executor may run anywhere."""
+        """Whether some of its runs are simulated."""
         return self.measured_runner is None or bool(self.simulated)
 
     def runner_of(self, point: Point) -> Runner:
@@ -113,7 +111,7 @@ class Study:
         return is_measured != (point.name in self.simulated)
 
     def limited_to(self, points: tuple[Point, ...]) -> Study:
-        """The same study of these points, with the figures and rows that are about them."""
+        """The study of only these points, with the figures and published rows that concern them."""
         names = {point.name for point in points}
         published = tuple(
             row

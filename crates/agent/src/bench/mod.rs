@@ -14,7 +14,7 @@ use perpacket_microbench::memory::{self, Operation, Progress};
 use perpacket_microbench::switch::{self, Kind};
 use serde::Serialize;
 
-use crate::options::{Size, Time};
+use crate::options::{Named, Size, Switch, Time, one_of};
 use crate::output::Shared;
 use crate::status::{Failure, Status};
 use crate::stop;
@@ -41,15 +41,16 @@ MB/s are 10^6 bytes a second.";
 const SWITCH_EXAMPLE: &str = "\
 Example: threads on processor 1 without a working set:
 
-  perpacket-agent bench switch --kinds threads --working-sets 0 --pinned yes --cpu 1";
+  perpacket-agent bench switch --kinds threads --working-sets 0 --pinned on --cpu 1";
 
 /// Options of `bench memory`.
 #[derive(Debug, clap::Args, Serialize)]
 #[command(after_help = MEMORY_EXAMPLE)]
 pub struct MemoryArguments {
     /// Operations on memory, separated by commas.
-    #[arg(long, value_enum, value_delimiter = ',', default_values = ["load", "store", "copy"])]
-    operations: Vec<OperationName>,
+    #[arg(long, value_parser = one_of(OPERATIONS), value_delimiter = ',',
+          default_values = ["load", "store", "copy"])]
+    operations: Vec<Operation>,
     /// Words of 8 bytes from one access to the next, separated by commas: powers of two from 1 to 256.
     #[arg(long, value_name = "WORDS", value_delimiter = ',', default_values_t = memory::STRIDES)]
     strides: Vec<usize>,
@@ -72,8 +73,9 @@ pub struct MemoryArguments {
 #[command(after_help = SWITCH_EXAMPLE)]
 pub struct SwitchArguments {
     /// Kinds of members that pass the token, separated by commas.
-    #[arg(long, value_enum, value_delimiter = ',', default_values = ["threads", "processes"])]
-    kinds: Vec<KindName>,
+    #[arg(long, value_parser = one_of(KINDS), value_delimiter = ',',
+          default_values = ["threads", "processes"])]
+    kinds: Vec<Kind>,
     /// Numbers of members, separated by commas, each from 2 to 4096.
     #[arg(long, value_name = "N", value_delimiter = ',',
           default_values_t = [2, 4, 8, 16, 32, 64, 128])]
@@ -82,9 +84,9 @@ pub struct SwitchArguments {
     #[arg(long, value_name = "SIZE", value_delimiter = ',',
           default_values_t = [0, 4 << 10, 16 << 10, 64 << 10].map(Size))]
     working_sets: Vec<Size>,
-    /// Whether all members are pinned to one processor; `yes,no` measures both.
-    #[arg(long, value_enum, value_delimiter = ',', default_values = ["yes", "no"])]
-    pinned: Vec<YesOrNo>,
+    /// Whether all members are pinned to one processor; `on,off` measures both.
+    #[arg(long, value_enum, value_delimiter = ',', default_values = ["on", "off"])]
+    pinned: Vec<Switch>,
     #[command(flatten)]
     #[serde(flatten)]
     repeating: Repeating,
@@ -110,28 +112,17 @@ struct Repeating {
     shared: Shared,
 }
 
-#[derive(Clone, Copy, Debug, clap::ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum OperationName {
-    Load,
-    Store,
-    Copy,
-    Triad,
-}
+const OPERATIONS: &[Named<Operation>] = &[
+    ("load", Operation::Load, ""),
+    ("store", Operation::Store, ""),
+    ("copy", Operation::Copy, ""),
+    ("triad", Operation::Triad, ""),
+];
 
-#[derive(Clone, Copy, Debug, clap::ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum KindName {
-    Threads,
-    Processes,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum YesOrNo {
-    Yes,
-    No,
-}
+const KINDS: &[Named<Kind>] = &[
+    ("threads", Kind::Threads, ""),
+    ("processes", Kind::Processes, ""),
+];
 
 /// Runs a verb.
 pub fn run(verb: Verb) -> Result<Status, Failure> {
@@ -144,11 +135,7 @@ pub fn run(verb: Verb) -> Result<Status, Failure> {
 fn run_memory(arguments: &MemoryArguments) -> Result<Status, Failure> {
     let defaults = memory::Settings::default();
     let settings = memory::Settings {
-        operations: arguments
-            .operations
-            .iter()
-            .map(|name| name.value())
-            .collect(),
+        operations: arguments.operations.clone(),
         strides: arguments.strides.clone(),
         smallest_bytes: arguments.smallest.as_usize(),
         largest_bytes: arguments.largest.map(Size::as_usize),
@@ -169,7 +156,7 @@ fn run_memory(arguments: &MemoryArguments) -> Result<Status, Failure> {
 fn run_switch(arguments: &SwitchArguments) -> Result<Status, Failure> {
     let defaults = switch::Settings::default();
     let settings = switch::Settings {
-        kinds: arguments.kinds.iter().map(|name| name.value()).collect(),
+        kinds: arguments.kinds.clone(),
         members: arguments.members.clone(),
         working_sets_bytes: arguments
             .working_sets
@@ -179,7 +166,7 @@ fn run_switch(arguments: &SwitchArguments) -> Result<Status, Failure> {
         pinned: arguments
             .pinned
             .iter()
-            .map(|&pinned| pinned == YesOrNo::Yes)
+            .map(|&pinned| pinned == Switch::On)
             .collect(),
         precision: arguments.repeating.precision,
         point_limit: arguments.repeating.limit(defaults.point_limit),
@@ -227,26 +214,6 @@ impl Repeating {
         } else {
             Status::Interrupted
         })
-    }
-}
-
-impl OperationName {
-    fn value(self) -> Operation {
-        match self {
-            Self::Load => Operation::Load,
-            Self::Store => Operation::Store,
-            Self::Copy => Operation::Copy,
-            Self::Triad => Operation::Triad,
-        }
-    }
-}
-
-impl KindName {
-    fn value(self) -> Kind {
-        match self {
-            Self::Threads => Kind::Threads,
-            Self::Processes => Kind::Processes,
-        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! The results of `bench` for people and for spreadsheets.
+//! The reports of `bench` as text and as comma-separated values.
 
 use std::fmt::Write as _;
 
@@ -82,7 +82,7 @@ fn machine_lines(machine: &Machine) -> String {
     )
 }
 
-/// What `bench memory` prints for people.
+/// The report of `bench memory` as text.
 pub fn memory_table(report: &memory::Report) -> String {
     let mut text = machine_lines(&report.machine);
     let _ = writeln!(text, "counted: {}", report.counting);
@@ -164,7 +164,7 @@ fn surface_table(text: &mut String, report: &memory::Report, operation: Operatio
     }
 }
 
-/// What `bench switch` prints for people.
+/// The report of `bench switch` as text.
 pub fn switch_table(report: &switch::Report) -> String {
     let mut text = machine_lines(&report.machine);
     let _ = writeln!(text, "cost of a switch: {}", report.method);

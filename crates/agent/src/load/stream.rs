@@ -8,7 +8,7 @@ use perpacket_load::stream::{self, Direction, FarEnd, FarEndReport, Progress, Re
 use serde::Serialize;
 
 use super::failure;
-use crate::options::{BitRate, RunsOn, Size, Time, Window, refuse_ignored};
+use crate::options::{BitRate, Named, RunsOn, Size, Time, Window, one_of, refuse_ignored};
 use crate::output::Shared;
 use crate::status::{Failure, Status};
 use crate::stop;
@@ -19,17 +19,14 @@ const EXAMPLE: &str = "Examples:
   perpacket-agent load stream --to 127.0.0.1:5001 --connections 2048 --bit-rate 1Gb/s
                                                                (the machine under test)";
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum DirectionName {
-    /// This machine sends.
-    Send,
-    /// The far end sends.
-    Receive,
-}
+const DIRECTIONS: &[Named<Direction>] = &[
+    ("send", Direction::Send, "This machine sends"),
+    ("receive", Direction::Receive, "The far end sends"),
+];
 
-/// Connections and payload bytes of a segment, where they are not given.
+/// Default number of connections.
 const DEFAULT_CONNECTIONS: u32 = 1;
+/// Default payload bytes of a segment.
 const DEFAULT_SEGMENT_BYTES: u32 = 1460;
 
 /// Options of `load stream`.
@@ -56,8 +53,8 @@ pub struct Arguments {
     #[arg(long, value_name = "BIT-RATE")]
     bit_rate: Option<BitRate>,
     /// Who sends [default: send].
-    #[arg(long, value_enum)]
-    direction: Option<DirectionName>,
+    #[arg(long, value_parser = one_of(DIRECTIONS))]
+    direction: Option<Direction>,
     #[command(flatten)]
     #[serde(flatten)]
     window: Window,
@@ -138,7 +135,7 @@ impl Arguments {
         let mut all = self.clone();
         all.connections = Some(settings.connections);
         all.segment_size = Some(Size(settings.segment_bytes.into()));
-        all.direction = Some(self.direction.unwrap_or(DirectionName::Send));
+        all.direction = Some(settings.direction);
         all.window.duration = Some(Time(settings.duration));
         all.window.warmup = Some(Time(settings.warmup));
         // With --cpus, --threads has no effect.
@@ -179,10 +176,7 @@ fn load(arguments: &Arguments, to: SocketAddr, cpus: Vec<usize>) -> Result<Statu
     let settings = Settings {
         segment_bytes: arguments.segment_bytes()?,
         rate_bps: arguments.bit_rate.map(|rate| rate.0 as f64),
-        direction: match arguments.direction {
-            Some(DirectionName::Send) | None => Direction::Send,
-            Some(DirectionName::Receive) => Direction::Receive,
-        },
+        direction: arguments.direction.unwrap_or(Direction::Send),
         duration: arguments
             .window
             .duration

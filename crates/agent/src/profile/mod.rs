@@ -5,8 +5,9 @@ mod table;
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use perpacket_profiler::cgroup::Selector;
 use perpacket_profiler::settings::{
     DEFAULT_DURATION, DEFAULT_FREQUENCY_HZ, Events, checked_duration,
 };
@@ -56,6 +57,33 @@ pub enum EventChoice {
     Accounts,
 }
 
+/// The control groups to profile.
+#[derive(Clone, Debug, clap::Args, Serialize)]
+pub struct Group {
+    /// Control group to profile with everything below it, as a path from the root of its hierarchy:
+    /// counts packets in its network namespace, and separates its work.
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["pid", "unit", "container"])]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cgroup: Option<String>,
+    /// systemd unit to profile, such as `nginx.service`.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["pid", "container"])]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unit: Option<String>,
+    /// Container of Docker, Podman, containerd or CRI-O to profile, by the beginning of its
+    /// identifier.
+    #[arg(long, value_name = "ID", conflicts_with = "pid")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    container: Option<String>,
+}
+
+impl Group {
+    fn selector(&self) -> Option<Selector> {
+        let path = self.cgroup.clone().map(Selector::Path);
+        path.or_else(|| self.unit.clone().map(Selector::Unit))
+            .or_else(|| self.container.clone().map(Selector::Container))
+    }
+}
+
 /// Options of `profile`.
 #[derive(Clone, Debug, clap::Args, Serialize)]
 #[command(after_help = EXAMPLE)]
@@ -73,6 +101,9 @@ pub struct Arguments {
     #[arg(long, value_name = "PID")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pid: Option<u32>,
+    #[command(flatten)]
+    #[serde(flatten)]
+    group: Group,
     /// Grouping that the table shows [default: layers].
     #[arg(long, value_enum)]
     taxonomy: Option<Taxonomy>,
@@ -80,6 +111,11 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE", conflicts_with = "every")]
     #[serde(skip_serializing_if = "Option::is_none")]
     folded: Option<PathBuf>,
+    /// Write the samples to this file for pprof: processor time, and time for each packet, with the
+    /// labels layer, kind and process.
+    #[arg(long, value_name = "FILE", conflicts_with = "every")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pprof: Option<PathBuf>,
     /// Samples a second on each CPU [default: 97].
     #[arg(long, value_name = "HZ")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -109,7 +145,7 @@ pub struct Arguments {
     /// Check the profiler: add a known cost to a server and report whether the profile finds it,
     /// with exit status 1 if not. Takes about 20 s.
     #[arg(long, conflicts_with_all = [
-        "duration", "cpus", "pid", "folded", "frequency", "requests", "every", "events", "event_file",
+        "duration", "cpus", "pid", "cgroup", "unit", "container", "folded", "pprof", "frequency", "requests", "every", "events", "event_file",
         "command", "taxonomy",
     ])]
     self_check: bool,
@@ -144,6 +180,7 @@ impl Arguments {
         refuse_ignored(&[
             (self.rules.is_some() && has_accounts, "rules", why),
             (self.folded.is_some() && has_accounts, "folded", why),
+            (self.pprof.is_some() && has_accounts, "pprof", why),
             (
                 self.frequency.is_some() && has_accounts,
                 "frequency",
@@ -186,12 +223,13 @@ impl Arguments {
             duration: length.transpose()?.or(default),
             cpus: self.cpus.clone().map(|list| list.0),
             pid: self.pid,
+            selector: self.group.selector(),
             command: self.command.clone(),
             frequency_hz: self.frequency.unwrap_or(DEFAULT_FREQUENCY_HZ),
             requests: self.requests.clone(),
             rules: self.rules.clone(),
             events,
-            keeps_offsets: self.folded.is_some(),
+            keeps_offsets: self.folded.is_some() || self.pprof.is_some(),
             ..Settings::default()
         })
     }
@@ -232,11 +270,8 @@ fn once(
     stop: &std::sync::atomic::AtomicBool,
 ) -> Result<End, Failure> {
     // Created before the run, so that a wrong name fails at once.
-    let folded = arguments
-        .folded
-        .as_ref()
-        .map(|path| File::create(path).map_err(|error| unwritable(path, &error)))
-        .transpose()?;
+    let folded = StackFile::create("folded", arguments.folded.as_deref())?;
+    let pprof = StackFile::create("pprof", arguments.pprof.as_deref())?;
     if arguments.shared.shows_progress() && arguments.command.is_empty() {
         let length = arguments.duration.map_or(DEFAULT_DURATION, |time| time.0);
         eprintln!(
@@ -245,12 +280,11 @@ fn once(
         );
     }
     let (report, end) = profiler.run(stop)?;
-    if let (Some(file), Some(path)) = (folded, &arguments.folded) {
-        let mut out = BufWriter::new(file);
-        profiler
-            .write_folded(&mut out)
-            .and_then(|()| out.flush())
-            .map_err(|error| unwritable(path, &error))?;
+    if let Some(file) = folded {
+        file.write(|out| profiler.write_folded(out))?;
+    }
+    if let Some(file) = pprof {
+        file.write(|out| profiler.write_pprof(out))?;
     }
     let taxonomy = arguments.taxonomy.unwrap_or(Taxonomy::Layers);
     arguments
@@ -264,8 +298,34 @@ fn once(
     Ok(end)
 }
 
-fn unwritable(path: &std::path::Path, error: &io::Error) -> Failure {
-    Failure::usage(format!("--folded {}: {error}", path.display()))
+/// A file of stacks that an option names.
+struct StackFile {
+    option: &'static str,
+    path: PathBuf,
+    file: File,
+}
+
+impl StackFile {
+    /// Creates the file, if the option has one.
+    fn create(option: &'static str, path: Option<&Path>) -> Result<Option<Self>, Failure> {
+        let Some(path) = path else { return Ok(None) };
+        let path = path.to_owned();
+        match File::create(&path) {
+            Ok(file) => Ok(Some(Self { option, path, file })),
+            Err(error) => Err(unwritable(option, &path, &error)),
+        }
+    }
+
+    fn write(self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
+        let mut out = BufWriter::new(self.file);
+        write(&mut out)
+            .and_then(|()| out.flush())
+            .map_err(|error| unwritable(self.option, &self.path, &error))
+    }
+}
+
+fn unwritable(option: &str, path: &Path, error: &io::Error) -> Failure {
+    Failure::usage(format!("--{option} {}: {error}", path.display()))
 }
 
 /// Prints a report as one line and flushes it.

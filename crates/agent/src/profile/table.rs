@@ -40,6 +40,10 @@ pub fn render(report: &Report, taxonomy: Taxonomy) -> String {
     {
         columns.row(&mut text, "user: the server", &server.user);
     }
+    if let Some(group) = &report.group {
+        columns.row(&mut text, "the group's own", &group.own);
+        columns.row(&mut text, "shared by groups", &group.shared);
+    }
     footer(&mut text, report);
     text
 }

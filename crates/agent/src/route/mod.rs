@@ -15,11 +15,11 @@ use perpacket_router::plane::{self, Attached};
 use perpacket_router::probe::{CaseResult, Port, Probe};
 use perpacket_router::receiver::{self, Receiver};
 use perpacket_router::search::{self, Found, KnownDropper, Step};
-use perpacket_router::trial::Wire;
+use perpacket_router::trial::TrafficTrial;
 use perpacket_router::{RouterError, Stream};
 use serde::Serialize;
 
-use crate::options::{Rate, Size, Time, Until};
+use crate::options::{Named, Rate, Size, Time, Until, one_of};
 use crate::output::Shared;
 use crate::status::{Failure, Status};
 use crate::stop;
@@ -93,8 +93,8 @@ pub struct ThroughputArguments {
     #[arg(long, value_name = "SIZE", default_value_t = Size(64))]
     frame_size: Size,
     /// How frames are sent: in batches through a packet socket, or as live frames of BPF.
-    #[arg(long, value_enum, default_value = "socket")]
-    generator: GeneratorName,
+    #[arg(long, value_parser = one_of(GENERATORS), default_value = "socket")]
+    generator: generator::Method,
     /// How frames are counted: in XDP, in a packet socket, or in XDP if the machine allows it.
     #[arg(long, value_enum, default_value = "auto")]
     receiver: ReceiverName,
@@ -177,12 +177,10 @@ struct SearchOptions {
     confirmations: u32,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum GeneratorName {
-    Socket,
-    Live,
-}
+const GENERATORS: &[Named<generator::Method>] = &[
+    ("socket", generator::Method::Socket, ""),
+    ("live", generator::Method::Live, ""),
+];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -192,7 +190,7 @@ enum ReceiverName {
     Xdp,
 }
 
-/// What `route check` prints.
+/// The report of `route check`.
 #[derive(Serialize)]
 struct CheckReport {
     schema: u32,
@@ -201,7 +199,7 @@ struct CheckReport {
     cases: Vec<CaseResult>,
 }
 
-/// What `route throughput` and `route self-test` print.
+/// The report of `route throughput` and of `route self-test`.
 #[derive(Serialize)]
 struct ThroughputReport {
     schema: u32,
@@ -218,7 +216,7 @@ struct ThroughputReport {
     found: Found,
 }
 
-/// What `route plane` prints.
+/// The report of `route plane`.
 #[derive(Serialize)]
 struct PlaneReport {
     schema: u32,
@@ -294,12 +292,9 @@ fn throughput(arguments: &ThroughputArguments) -> Result<Status, Failure> {
     let _accepting =
         plane::accept_redirected(&interfaces(&arguments.take_redirected)?).map_err(failure)?;
     let (mut receiver, counted) = open_receiver(&to, &stream, arguments)?;
-    let method = match arguments.generator {
-        GeneratorName::Socket => generator::Method::Socket,
-        GeneratorName::Live => generator::Method::Live,
-    };
+    let method = arguments.generator;
     let mut generator = Generator::open(&from, &stream, method).map_err(failure)?;
-    let mut wire = Wire {
+    let mut trial = TrafficTrial {
         generator: &mut generator,
         receiver: &mut receiver,
         duration,
@@ -307,13 +302,13 @@ fn throughput(arguments: &ThroughputArguments) -> Result<Status, Failure> {
     };
     let may_continue = || !stop.load(Ordering::Relaxed);
     let found = if arguments.rates.is_empty() {
-        search::throughput(&settings, &mut wire, may_continue).map_err(failure)?
+        search::throughput(&settings, &mut trial, may_continue).map_err(failure)?
     } else {
         Found {
             throughput_pps: None,
             failed_pps: None,
             generator_limited: false,
-            steps: search::loss_curve(&settings, &rates_pps, &mut wire, may_continue)
+            steps: search::loss_curve(&settings, &rates_pps, &mut trial, may_continue)
                 .map_err(failure)?,
         }
     };
@@ -526,7 +521,7 @@ fn addresses(interface: &Interface) -> Result<(Mac, Ipv4Addr), Failure> {
 
 const NEEDS_ROOT: &str = "run as root; without BPF, use --generator socket --receiver socket";
 
-fn failure(error: RouterError) -> Failure {
+pub fn failure(error: RouterError) -> Failure {
     match error {
         RouterError::Setting { .. } | RouterError::Interface(InterfaceError::Syntax { .. }) => {
             Failure::usage(error)

@@ -1,4 +1,4 @@
-//! The results of `route` for people.
+//! The reports of `route` as text.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use perpacket_router::search::Step;
 
 use super::{CheckReport, PlaneReport, ThroughputReport};
 
-/// What `route check` prints for people.
+/// The report of `route check` as text.
 pub fn check_table(report: &CheckReport) -> String {
     let mut text = format!("{:<5}{:<38}{:<34}result\n", "port", "case", "expected");
     for case in &report.cases {
@@ -35,7 +35,7 @@ pub fn check_table(report: &CheckReport) -> String {
     text
 }
 
-/// What `route throughput` and `route self-test` print for people.
+/// The report of `route throughput` or `route self-test` as text.
 pub fn throughput_table(report: &ThroughputReport) -> String {
     let mut text = format!(
         "{:>12}{:>12}{:>12}{:>12}{:>9}  {}\n",
@@ -55,10 +55,10 @@ pub fn throughput_table(report: &ThroughputReport) -> String {
             outcome.received,
             outcome.not_counted,
             loss * 100.0,
-            match (passed, outcome.kept_rate()) {
+            match (passed, outcome.achieved_rate()) {
                 (true, _) => "yes",
                 (false, true) => "no",
-                (false, false) => "no: the generator did not keep the rate",
+                (false, false) => "no: the generator did not achieve the rate",
             }
         );
     }
@@ -89,7 +89,7 @@ pub fn throughput_table(report: &ThroughputReport) -> String {
     text
 }
 
-/// What `route plane` prints for people.
+/// The report of `route plane` as text.
 pub fn plane_table(report: &PlaneReport) -> String {
     let mut text = String::new();
     for (interface, mode) in &report.attached.interfaces {

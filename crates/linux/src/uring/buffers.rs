@@ -13,7 +13,7 @@ use crate::memory::map;
 /// Number of buffers: a power of two.
 const BUFFERS: u16 = 256;
 
-/// Bytes of one buffer. More bytes take another buffer.
+/// Bytes of one buffer. Further bytes use another buffer.
 pub const BUFFER_BYTES: usize = 16_384;
 
 /// The group of these buffers: the only one.

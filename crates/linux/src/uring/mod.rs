@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use io_uring::types::{Fd, Fixed, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
+
 mod buffers;
 
 use buffers::{BUFFER_BYTES, Buffers, GROUP};
@@ -25,10 +26,10 @@ const SLOTS: u64 = 16_384;
 /// Most bytes of a file that are read and sent at a time.
 const PART_BYTES: usize = 1 << 18;
 
-/// Most buffers of file parts kept for reuse.
+/// Most buffers of file parts that are stored for reuse.
 const SPARE_PARTS: usize = 16;
 
-/// Most messages kept for reuse.
+/// Most messages that are stored for reuse.
 const SPARES: usize = 256;
 
 /// What a ring sends: pieces in memory and parts of files.
@@ -36,13 +37,13 @@ pub trait Outgoing: 'static {
     /// The part of a file that comes next: file, offset and length. `None` if memory comes next.
     fn next_file_part(&self) -> Option<(Arc<OwnedFd>, u64, u64)>;
 
-    /// Passes the pieces in memory up to the next file, as many as one message takes. They borrow
-    /// from `self`, so they stay where they are while nobody changes it.
-    fn with_slices<'a, T>(&'a self, take: impl FnOnce(&[IoSlice<'a>]) -> T) -> T;
+    /// Calls `action` with the pieces in memory up to the next file, as many as fit one message. They
+    /// borrow from `self`, so their addresses are valid until something changes it.
+    fn with_slices<'a, T>(&'a self, action: impl FnOnce(&[IoSlice<'a>]) -> T) -> T;
 }
 
-/// The result of an operation. `u64` is the token of the connection; the last `bool` is whether the
-/// operation stays armed.
+/// The result of an operation. The `u64` is the token of the connection; the last `bool` is true if
+/// the operation stays armed.
 #[derive(Debug)]
 pub enum Completion<O> {
     /// A connection.
@@ -53,7 +54,7 @@ pub enum Completion<O> {
     Received(u64, io::Result<usize>, bool),
     /// This many bytes were sent.
     Sent(u64, Box<O>, io::Result<usize>),
-    /// The part of a file that comes next.
+    /// This part of a file was read.
     Read(u64, Box<O>, io::Result<Vec<u8>>),
 }
 
@@ -102,7 +103,7 @@ enum Operation<O> {
     SendPart(u64, Box<FilePart<O>>),
 }
 
-/// Pieces in memory, as the kernel reads them. One that is kept for reuse has no pieces.
+/// Pieces in memory, as the kernel reads them. A message that is stored for reuse has no output.
 struct Message<O> {
     out: Option<Box<O>>,
     pieces: Vec<libc::iovec>,
@@ -119,8 +120,8 @@ impl<O: Outgoing> Message<O> {
         })
     }
 
-    /// Adds what comes next. The slices borrow from what the box owns, which moving the box does
-    /// not move, and nobody changes it before the operation completes.
+    /// Adds the pieces of an output. They borrow from what the box owns. Moving the box does not move
+    /// that, and nothing changes it before the operation completes.
     fn fill(&mut self, out: Box<O>) {
         self.pieces.clear();
         out.with_slices(|slices| {
@@ -229,7 +230,8 @@ impl<O: Outgoing> Ring<O> {
         self.submit(Operation::Receive(token), entry);
     }
 
-    /// Receives from a connection whenever bytes arrive, until its end, an error or [`Self::stop`].
+    /// Receives from a connection each time that bytes arrive, until its end, an error or
+    /// [`Self::stop`].
     pub fn receive_always(&mut self, token: u64, socket: Target<'_>) -> Multishot {
         let entry = on!(socket, |socket| opcode::RecvMulti::new(socket, GROUP)).build();
         Multishot(self.submit(Operation::Receive(token), entry))
@@ -242,7 +244,7 @@ impl<O: Outgoing> Ring<O> {
         self.submit(Operation::Stop, entry);
     }
 
-    /// Sends what comes next: pieces in memory. If a part of a file comes next, reads it instead, for
+    /// Sends the next pieces in memory. If a part of a file comes next, reads that part instead, for
     /// [`Self::send_part`].
     pub fn send(&mut self, token: u64, socket: Target<'_>, out: Box<O>) {
         if let Some((file, offset, length)) = out.next_file_part() {
@@ -284,7 +286,7 @@ impl<O: Outgoing> Ring<O> {
             bytes,
             _file: None,
         });
-        // Sends all of it: what a short send left would be read from the file again.
+        // MSG_WAITALL: after a short send, the ring would read the rest from the file again.
         let entry = on!(socket, |socket| opcode::Send::new(socket, start, length))
             .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL)
             .build();
@@ -452,8 +454,9 @@ fn build() -> io::Result<IoUring> {
         .or_else(|_| plain.build(ENTRIES))
 }
 
-/// Slots for sockets. None before Linux 6.13, which keeps a released slot as long as any operation
-/// is under way (`io_uring/rsrc.c`). The first newer feature that a process can ask for is of 6.15.
+/// Slots for sockets. There are none before Linux 6.13, which frees a released slot only when no
+/// operation at all is under way (`io_uring/rsrc.c`). The first newer feature that a process can test
+/// for is of 6.15.
 fn slots(uring: &IoUring) -> Vec<Registered> {
     if !uring.params().is_feature_no_iowait() {
         return Vec::new();
@@ -486,8 +489,8 @@ fn unless_broken(result: io::Result<usize>) -> io::Result<()> {
 /// # Errors
 /// The kernel's reason.
 pub fn is_available() -> io::Result<()> {
-    // SAFETY: the null pointer takes the place of a structure that the kernel checks before use: it
-    // returns EFAULT or EINVAL where the call exists.
+    // SAFETY: the kernel checks the null pointer before it uses it: it returns EFAULT or EINVAL where
+    // the call exists.
     let result = unsafe {
         libc::syscall(
             libc::SYS_io_uring_setup,
@@ -503,115 +506,4 @@ pub fn is_available() -> io::Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use perpacket_requirements::skip;
-    use std::io::{Read, Write};
-    use std::os::fd::AsFd;
-    use std::os::unix::net::UnixStream;
-
-    /// A limit far beyond what a test takes: this many waits of [`WAIT`].
-    const WAITS: usize = 600;
-    const WAIT: Duration = Duration::from_secs(1);
-
-    /// Bytes in memory.
-    #[derive(Debug)]
-    struct Bytes(Vec<Vec<u8>>);
-
-    impl Outgoing for Bytes {
-        fn next_file_part(&self) -> Option<(Arc<OwnedFd>, u64, u64)> {
-            None
-        }
-
-        fn with_slices<'a, T>(&'a self, take: impl FnOnce(&[IoSlice<'a>]) -> T) -> T {
-            let slices: Vec<_> = self.0.iter().map(|bytes| IoSlice::new(bytes)).collect();
-            take(&slices)
-        }
-    }
-
-    /// A ring; `None` if the kernel refuses one.
-    fn ring() -> Option<Ring<Bytes>> {
-        Ring::new()
-            .inspect_err(|error| skip("io_uring", error))
-            .ok()
-    }
-
-    /// The next completion of a read: how many bytes or which error, and whether more come.
-    fn received(ring: &mut Ring<Bytes>) -> (Result<usize, Option<i32>>, bool) {
-        for _ in 0..WAITS {
-            match ring.next_completion() {
-                Some(Completion::Received(7, result, more)) => {
-                    return (result.map_err(|error| error.raw_os_error()), more);
-                }
-                Some(other) => panic!("{other:?}"),
-                None => ring.wait(WAIT).unwrap(),
-            }
-        }
-        panic!("nothing came");
-    }
-
-    #[test]
-    fn a_multishot_receive_stays_armed_until_it_is_stopped() {
-        let Some(mut ring) = ring() else { return };
-        let (mut client, socket) = UnixStream::pair().unwrap();
-        let multishot = ring.receive_always(7, Target::Descriptor(socket.as_fd()));
-        for text in ["one", "three"] {
-            client.write_all(text.as_bytes()).unwrap();
-            assert_eq!(received(&mut ring), (Ok(text.len()), true));
-            assert_eq!(ring.received(), text.as_bytes());
-        }
-        ring.stop(multishot);
-        let canceled = Some(libc::ECANCELED);
-        assert_eq!(received(&mut ring), (Err(canceled), false));
-        client.write_all(b"again").unwrap();
-        ring.receive(7, Target::Descriptor(socket.as_fd()));
-        assert_eq!(received(&mut ring), (Ok(5), false));
-    }
-
-    #[test]
-    fn a_message_of_several_pieces_is_sent_whole_and_returned() {
-        let Some(mut ring) = ring() else { return };
-        let (mut client, socket) = UnixStream::pair().unwrap();
-        for pieces in [
-            vec![b"one".to_vec()],
-            vec![b"one".to_vec(), b"two".to_vec()],
-        ] {
-            let text = pieces.concat();
-            let out = Box::new(Bytes(pieces));
-            ring.send(9, Target::Descriptor(socket.as_fd()), out);
-            ring.wait(WAIT).unwrap();
-            let Some(Completion::Sent(9, _, Ok(sent))) = ring.next_completion() else {
-                panic!("nothing was sent");
-            };
-            assert_eq!(sent, text.len());
-            let mut received = vec![0; sent];
-            client.read_exact(&mut received).unwrap();
-            assert_eq!(received, text);
-        }
-    }
-
-    #[test]
-    fn a_socket_in_a_slot_is_usable_and_closes_when_the_slot_is_released() {
-        let Some(mut ring) = ring() else { return };
-        let (mut client, socket) = UnixStream::pair().unwrap();
-        let Some(registered) = ring.register(socket.as_fd()) else {
-            skip("uring_slots", "the kernel is older than 6.15");
-            return;
-        };
-        let slots = ring.slots.len();
-        ring.receive(7, Target::Registered(registered));
-        client.write_all(b"ask").unwrap();
-        assert_eq!(received(&mut ring), (Ok(3), false));
-        drop(socket);
-        client.set_nonblocking(true).unwrap();
-        let error = client.read(&mut [0]).unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::WouldBlock, "the ring owns it");
-        ring.release(registered);
-        ring.flush().unwrap();
-        client.set_nonblocking(false).unwrap();
-        client.set_read_timeout(Some(WAIT * 600)).unwrap();
-        assert_eq!(client.read(&mut [0]).unwrap(), 0, "closed");
-        assert!(ring.next_completion().is_none());
-        assert_eq!(ring.slots.len(), slots + 1);
-    }
-}
+mod tests;

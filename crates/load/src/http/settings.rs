@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use perpacket_workload::Stream;
+use serde::Serialize;
 
 use super::target::Target;
 use crate::error::LoadError;
@@ -164,7 +165,8 @@ impl Arrivals {
 }
 
 /// Arrival process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Process {
     /// Equal times between arrivals.
     Fixed,
@@ -229,7 +231,8 @@ impl Workload {
 }
 
 /// When the requests of a log start within their second: log times are whole seconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Spread {
     /// All at its start.
     None,
@@ -240,16 +243,19 @@ pub enum Spread {
 }
 
 /// HTTP version.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Version {
     /// HTTP/1.0
+    #[serde(rename = "1.0")]
     Http10,
     /// HTTP/1.1
+    #[serde(rename = "1.1")]
     Http11,
 }
 
 /// What to check of a body.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Check {
     /// Only that it is complete.
     None,

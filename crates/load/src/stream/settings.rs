@@ -3,12 +3,15 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use serde::Serialize;
+
 use super::greeting::SEGMENT_LIMIT_BYTES;
 use crate::error::LoadError;
 use crate::sources::SourceAddresses;
 
 /// Who sends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Direction {
     /// This machine: the one under test.
     Send,

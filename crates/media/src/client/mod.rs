@@ -29,7 +29,7 @@ use stream::ReceivedStream;
 /// Default port of RTSP (RFC 2326, section 3.2).
 const RTSP_PORT: u16 = 554;
 
-/// The part of a URL that is replaced by the number of the medium.
+/// The part of a URL that the number of the medium replaces.
 pub const PLACEHOLDER: &str = "{}";
 
 /// The lower transport of RTP.
@@ -229,7 +229,7 @@ pub fn run(
     if options.distribution == Distribution::Multiple && !options.url.contains(PLACEHOLDER) {
         return Err(Error::Url {
             url: options.url.clone(),
-            expected: "`{}` in it, which the number of the medium replaces",
+            expected: "a URL with `{}`, which the number of the medium replaces",
         });
     }
     let server = server_of(&options.url)?;
@@ -244,7 +244,7 @@ pub fn run(
     let end_ns = window_ns + nanoseconds(options.duration);
     let total_s = (end_ns - run.started_ns) as f64 / 1e9;
     let mut progress_ns = run.started_ns;
-    run.until(window_ns, stop, &mut |run, now_ns| {
+    run.run_until(window_ns, stop, &mut |run, now_ns| {
         report_progress(run, now_ns, &mut progress_ns, total_s, on_progress);
     })?;
     run.lateness.reset();
@@ -252,7 +252,7 @@ pub fn run(
         .iter_mut()
         .for_each(|client| client.received.start_window());
     let opened_ns = monotonic_ns();
-    run.until(end_ns, stop, &mut |run, now_ns| {
+    run.run_until(end_ns, stop, &mut |run, now_ns| {
         report_progress(run, now_ns, &mut progress_ns, total_s, on_progress);
     })?;
     let window_s = (monotonic_ns() - opened_ns) as f64 / 1e9;
@@ -314,7 +314,7 @@ impl<'a> Run<'a> {
     }
 
     /// Runs until a time on the monotonic clock.
-    fn until(
+    fn run_until(
         &mut self,
         end_ns: u64,
         stop: &AtomicBool,
@@ -326,7 +326,7 @@ impl<'a> Run<'a> {
             if now >= end_ns || stop.load(Ordering::Relaxed) {
                 return Ok(());
             }
-            self.begin(now)?;
+            self.start_due_clients(now)?;
             let next_ns = end_ns
                 .min(self.next_start_ns())
                 .min(self.swept_ns + SWEEP_NS);
@@ -350,7 +350,7 @@ impl<'a> Run<'a> {
     }
 
     /// Starts the clients whose start time has come.
-    fn begin(&mut self, now: u64) -> Result<(), Error> {
+    fn start_due_clients(&mut self, now: u64) -> Result<(), Error> {
         for _ in 0..STARTS_PER_TURN {
             if self.next_start_ns() > now {
                 return Ok(());
@@ -414,7 +414,7 @@ impl<'a> Run<'a> {
     fn sweep(&mut self, now: u64) {
         self.swept_ns = now;
         for client in &mut self.clients {
-            client.keep(now);
+            client.send_due(now);
             if client.is_overdue(now) {
                 client.fail(Outcome::TimedOut);
             }

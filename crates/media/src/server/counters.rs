@@ -60,7 +60,7 @@ pub(super) fn count(counter: &AtomicU64) {
 pub struct Report {
     /// Version of this format.
     pub schema: u32,
-    /// How media are brought from the disk to the sender.
+    /// How media get from the disk to the sender.
     pub buffering: Buffering,
     /// Packets in a buffer of `single` and `double`.
     pub buffer_packets: u32,
@@ -157,7 +157,7 @@ pub struct PageFaults {
 pub struct ContextSwitches {
     /// Because a thread waited.
     pub voluntary: u64,
-    /// Because the scheduler took the CPU away.
+    /// Because the scheduler preempted a thread.
     pub involuntary: u64,
 }
 

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::io::{self, ErrorKind, Read};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 
@@ -106,11 +106,9 @@ impl EventLoop {
         let level = epoll::EventFlags::IN;
         let watch =
             |source, token| epoll::add(&poll, source, epoll::EventData::new_u64(token), level);
-        watch(rustix::fd::AsFd::as_fd(&listener), LISTENER).map_err(io::Error::from)?;
-        watch(rustix::fd::AsFd::as_fd(&reports), REPORTS).map_err(io::Error::from)?;
-        let descriptor = mailbox.descriptor();
-        watch(rustix::fd::AsFd::as_fd(&descriptor), MAILBOX).map_err(io::Error::from)?;
-        drop(descriptor);
+        watch(listener.as_fd(), LISTENER).map_err(io::Error::from)?;
+        watch(reports.as_fd(), REPORTS).map_err(io::Error::from)?;
+        watch(mailbox.descriptor(), MAILBOX).map_err(io::Error::from)?;
         let now_ns = monotonic_ns();
         let descriptors = descriptors::limit();
         Ok(Self {
@@ -201,8 +199,8 @@ impl EventLoop {
         }
     }
 
-    /// Removes a connection from its slot, to change it and the loop at the same time.
-    pub(super) fn take(&mut self, token: u64) -> Option<Box<Connection>> {
+    /// Removes a connection from its slot, so that its handler can also change the loop.
+    pub(super) fn remove(&mut self, token: u64) -> Option<Box<Connection>> {
         let slot = self.connections.get_mut(token as u32 as usize)?;
         if u64::from(slot.generation) != token >> 32 {
             return None;
@@ -210,12 +208,12 @@ impl EventLoop {
         slot.connection.take()
     }
 
-    /// Returns a connection to its slot.
-    pub(super) fn put(&mut self, token: u64, connection: Box<Connection>) {
+    /// Puts a connection back into its slot.
+    pub(super) fn put_back(&mut self, token: u64, connection: Box<Connection>) {
         self.connections[token as u32 as usize].connection = Some(connection);
     }
 
-    /// Closes a connection that [`Self::take`] removed.
+    /// Closes a connection that [`Self::remove`] removed.
     pub(super) fn discard(&mut self, token: u64, connection: Box<Connection>) {
         let index = token as u32 as usize;
         self.timers.cancel(token as u32);
@@ -240,7 +238,7 @@ impl EventLoop {
             let (socket, peer) = match self.listener.accept() {
                 Ok(accepted) => accepted,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                // The peer has closed, or no descriptor is free. Streams run before the next try.
+                // The peer has closed, or no descriptor is free. The next try is after the timers.
                 Err(_) => return count(&counters.connections_refused),
             };
             // The other descriptors are for files.
@@ -298,13 +296,13 @@ impl EventLoop {
 
     /// Reads, handles and writes what is possible without waiting.
     fn serve(&mut self, token: u64, flags: epoll::EventFlags) {
-        let Some(mut connection) = self.take(token) else {
+        let Some(mut connection) = self.remove(token) else {
             return;
         };
         let is_broken = flags.intersects(epoll::EventFlags::ERR | epoll::EventFlags::HUP);
         let is_open = !is_broken && self.read(token, &mut connection);
         if is_open && lock(&connection.outgoing).flush().is_ok() {
-            self.put(token, connection);
+            self.put_back(token, connection);
         } else {
             self.discard(token, connection);
         }
@@ -393,19 +391,19 @@ impl EventLoop {
                     block,
                 } => self.receive_block(token, index, block),
                 Event::Opened { token, result } => {
-                    let Some(mut connection) = self.take(token) else {
+                    let Some(mut connection) = self.remove(token) else {
                         continue;
                     };
                     let request = connection.waiting.take();
                     if let Some(request) = request {
                         self.handle_opened(&mut connection, &request, result);
                     }
-                    self.put(token, connection);
+                    self.put_back(token, connection);
                     self.serve(token, epoll::EventFlags::empty());
                 }
                 Event::ReadAgain { token } => self.serve(token, epoll::EventFlags::empty()),
                 Event::Ended { token, run, failed } => {
-                    let Some(mut connection) = self.take(token) else {
+                    let Some(mut connection) = self.remove(token) else {
                         continue;
                     };
                     let session = connection.session.as_deref();
@@ -416,7 +414,7 @@ impl EventLoop {
                     if is_current {
                         self.finish(&mut connection, failed);
                     }
-                    self.put(token, connection);
+                    self.put_back(token, connection);
                 }
             }
         }
@@ -439,7 +437,7 @@ impl EventLoop {
                 _ => None,
             });
             let Some((token, mut connection)) =
-                token.and_then(|token| Some((token, self.take(token)?)))
+                token.and_then(|token| Some((token, self.remove(token)?)))
             else {
                 continue;
             };
@@ -448,7 +446,7 @@ impl EventLoop {
                 connection.last_message_ns = monotonic_ns();
                 self.read_report(&buffer[..bytes], &mut connection);
             }
-            self.put(token, connection);
+            self.put_back(token, connection);
         }
     }
 
@@ -499,7 +497,7 @@ impl EventLoop {
             };
             if now.saturating_sub(connection.last_message_ns) >= timeout_ns {
                 count(&self.shared.counters.timed_out);
-                if let Some(connection) = self.take(token) {
+                if let Some(connection) = self.remove(token) {
                     self.discard(token, connection);
                 }
                 continue;

@@ -40,7 +40,7 @@ pub(super) struct Medium {
 /// The last medium of a name. While no stream uses the file it is closed, but the cache may still
 /// own blocks for its next stream.
 #[derive(Debug)]
-struct Known {
+struct Entry {
     identity: Identity,
     layout: PacketLayout,
     medium: Weak<Medium>,
@@ -76,7 +76,7 @@ pub(super) enum OpenError {
 pub(super) struct Library {
     root: OwnedFd,
     maps_files: bool,
-    known: Mutex<HashMap<String, Known>>,
+    known: Mutex<HashMap<String, Entry>>,
 }
 
 impl Library {
@@ -153,11 +153,11 @@ impl Library {
 
     fn remember(&self, identity: Identity, medium: &Arc<Medium>) {
         let mut known = lock(&self.known);
-        // Cleaning up at powers of two keeps the mean cost of an opening constant.
+        // Cleaning up only at powers of two makes the mean cost of an opening constant.
         if known.len() >= 64 && known.len().is_power_of_two() {
             known.retain(|_, known| known.blocks.strong_count() > 0);
         }
-        let entry = Known {
+        let entry = Entry {
             identity,
             layout: medium.layout,
             medium: Arc::downgrade(medium),
@@ -167,7 +167,7 @@ impl Library {
     }
 }
 
-/// What the library knows of a file: the medium and the blocks only while something uses them.
+/// The medium and the blocks of a file, if something uses them, and its layout.
 type Found = (Option<Arc<Medium>>, PacketLayout, Option<Arc<BlockTable>>);
 
 /// Detects the layout of a file from its two ends.

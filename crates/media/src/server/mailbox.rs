@@ -4,7 +4,7 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::event::{EventfdFlags, eventfd};
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use super::block::Block;
 use super::library::{Medium, OpenError};
@@ -72,13 +72,13 @@ impl Mailbox {
     }
 
     /// Readable when there are events.
-    pub(super) fn descriptor(&self) -> impl AsFd + '_ {
-        &self.descriptor
+    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
     }
 }
 
-/// Locks a mutex. Every change under the server's locks is complete before anything can panic, so
-/// data of a poisoned lock are valid.
+/// Locks a mutex. Under the server's locks, nothing can panic in the middle of a change, so the data
+/// of a poisoned lock are valid.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,7 +1,7 @@
 //! A server of stored media: RTSP for control, RTP in datagrams or on the RTSP connection.
 //!
-//! [`Buffering`] selects how media are brought from the disk to the sender. The rest is the same in
-//! all four: an event loop per CPU answers RTSP (`event_loop`, `protocol`, `session`), a pool of
+//! [`Buffering`] selects how media get from the disk to the sender. Everything else is the same in all
+//! four modes: an event loop per CPU answers RTSP (`event_loop`, `protocol`, `session`), a pool of
 //! threads opens and reads files (`readers`, `library`, `block`), and `stream` makes and sends
 //! packets. In `shared` and `mapped` the event loop paces the streams (`pacing`). In `single` and
 //! `double`, the published designs, each stream has threads of its own (`threads`).
@@ -74,15 +74,15 @@ pub struct Options {
     pub buffer_packets: u32,
     /// CPUs, with an event loop on each. Empty: one event loop on any CPU.
     pub cores: Vec<usize>,
-    /// Highest number of sessions; SETUP of another is answered 453.
+    /// Highest number of sessions; the response to another SETUP is 453.
     pub max_sessions: u64,
-    /// Highest payload rate of all streams; PLAY of another is answered 453.
+    /// Highest payload rate of all streams; the response to a PLAY above it is 453.
     pub max_rate_bps: u64,
-    /// PLAY is answered 453 while more than 1 % of the packets leave later than this.
+    /// The response to PLAY is 453 while more than 1 % of the packets leave later than this.
     pub max_lateness: Duration,
     /// Sessions and connections end after this time without a message.
     pub session_timeout: Duration,
-    /// Emulates a slow disk: every read takes this much longer.
+    /// Emulates a slow disk: additional time of every read.
     pub read_delay: Duration,
     /// Reader threads of `shared` and `mapped`.
     pub readers: usize,
@@ -187,7 +187,7 @@ const DESCRIPTORS_PER_SESSION: u64 = 3;
 const OTHER_DESCRIPTORS: u64 = 64;
 
 impl Server {
-    /// Starts a server. A process of root becomes another user for good.
+    /// Starts a server. A process of root becomes another user for ever.
     ///
     /// # Errors
     /// The folder, the address, the user or a CPU cannot be used, or the system has no more threads.

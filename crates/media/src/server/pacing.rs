@@ -1,9 +1,10 @@
 //! Sending from the event loop. Every packet has an absolute due time, and the timing wheel returns
 //! the streams whose next packet is due.
 //!
-//! The system call is most of the cost of a packet, so packets of one client are sent together: all
+//! The system call is most of the cost of a packet, so one call sends several packets of a client: all
 //! that are due, and at high rates also those that are due soon. The rate of all streams determines
-//! how many. Few streams are sent evenly, many streams in bursts of bounded time.
+//! their number. The packets of few streams leave evenly, those of many streams in bursts of bounded
+//! length.
 
 use std::sync::Arc;
 
@@ -29,7 +30,7 @@ const MAX_BLOCKS: u64 = 8;
 /// A stream reads ahead by this many mean read times, because reads wait for one another.
 const READ_TIME_FACTOR: u64 = 4;
 
-/// The state of a stream after it sent what is due.
+/// The state of a stream after its due packets were sent.
 enum Pace {
     /// The next packet is due at this time.
     Later(u64),
@@ -37,7 +38,7 @@ enum Pace {
     Starved,
     /// The stream is at its end, or the file cannot be read.
     Over { failed: bool },
-    /// The client does not receive any more.
+    /// The client receives no more packets.
     Gone,
 }
 
@@ -48,16 +49,16 @@ impl EventLoop {
         batch.clamp(1, BATCH_LIMIT)
     }
 
-    /// Sends what is due of a stream and sets its timer.
+    /// Sends the due packets of a stream and sets its timer.
     pub(super) fn pace(&mut self, token: u64) {
-        let Some(mut connection) = self.take(token) else {
+        let Some(mut connection) = self.remove(token) else {
             return;
         };
         let Some(session) = &mut connection.session else {
-            return self.put(token, connection);
+            return self.put_back(token, connection);
         };
         if session.state != State::Playing {
-            return self.put(token, connection);
+            return self.put_back(token, connection);
         }
         match self.send_due(token, session) {
             Pace::Later(due_ns) => self.timers.set(token as u32, due_ns),
@@ -68,10 +69,10 @@ impl EventLoop {
             }
             Pace::Gone => return self.discard(token, connection),
         }
-        self.put(token, connection);
+        self.put_back(token, connection);
     }
 
-    /// Sends what is due.
+    /// Sends the due packets.
     fn send_due(&mut self, token: u64, session: &mut Session) -> Pace {
         let batch = self.batch();
         let ahead_ns = u64::try_from(self.shared.options.ahead.as_nanos()).unwrap_or(u64::MAX);
@@ -190,7 +191,7 @@ impl EventLoop {
 
     /// Adds a block to its stream. `None` is a failed read.
     pub(super) fn receive_block(&mut self, token: u64, index: u64, block: Option<Arc<Block>>) {
-        let Some(mut connection) = self.take(token) else {
+        let Some(mut connection) = self.remove(token) else {
             return;
         };
         let mut resumes = false;
@@ -204,7 +205,7 @@ impl EventLoop {
                 ahead.truncate(position);
                 if position == 0 {
                     self.finish(&mut connection, true);
-                    return self.put(token, connection);
+                    return self.put_back(token, connection);
                 }
                 session.cut_short = true;
                 session.with(|stream| {
@@ -217,7 +218,7 @@ impl EventLoop {
                 self.start_if_ready(token, session);
             }
         }
-        self.put(token, connection);
+        self.put_back(token, connection);
         if resumes {
             self.pace(token);
         }

@@ -1,8 +1,8 @@
 //! Responses to RTSP requests (RFC 2326).
 //!
 //! A connection has one session, and a session has one stream. The session ends with its connection.
-//! A connection's requests are answered in order: DESCRIBE and SETUP wait until a reader has opened
-//! the file.
+//! The server answers the requests of a connection in order. DESCRIBE and SETUP wait until a reader
+//! has opened the file.
 
 use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr};
@@ -92,6 +92,13 @@ fn random<const N: usize>() -> [u8; N] {
     bytes
 }
 
+/// A path or URI without the part that names the stream.
+fn without_track(uri: &str) -> &str {
+    let uri = uri.trim_end_matches('/');
+    uri.strip_suffix(TRACK)
+        .map_or(uri, |uri| uri.trim_end_matches('/'))
+}
+
 /// The decoded file name of a URI, without the stream's part. `None` if the URI has no file name.
 fn file_name(uri: &str) -> Option<String> {
     let scheme = uri
@@ -99,11 +106,7 @@ fn file_name(uri: &str) -> Option<String> {
         .filter(|scheme| scheme.eq_ignore_ascii_case("rtsp://"))?;
     let (_, path) = uri[scheme.len()..].split_once('/')?;
     let path = path.split_once('?').map_or(path, |(path, _)| path);
-    let path = path.trim_end_matches('/');
-    let path = path
-        .strip_suffix(TRACK)
-        .map_or(path, |path| path.trim_end_matches('/'));
-    let name = String::from_utf8(percent_decode(path.as_bytes())?).ok()?;
+    let name = String::from_utf8(percent_decode(without_track(path).as_bytes())?).ok()?;
     (!name.is_empty() && !name.contains('\0')).then_some(name)
 }
 
@@ -114,51 +117,33 @@ impl EventLoop {
         if let Some(session) = &mut connection.session {
             session.with(Stream::reset_refusals);
         }
-        let reply = self
-            .check(&request)
-            .unwrap_or_else(|| match &*request.method {
-                "OPTIONS" => Some(Reply::new(Status::Ok).with("Public", METHODS)),
-                "DESCRIBE" | "SETUP" => match file_name(&request.uri) {
-                    Some(name) => {
-                        let requester = Requester {
-                            mailbox: self.mailbox(),
-                            token,
-                        };
-                        self.shared.readers.open(name, requester);
-                        connection.waiting = Some(request.clone());
-                        None
-                    }
-                    None => Some(Reply::new(Status::NotFound)),
-                },
-                "PLAY" | "PAUSE" | "TEARDOWN" => Some(self.control(token, connection, &request)),
-                "GET_PARAMETER" | "SET_PARAMETER" => Some(match request.message.session() {
-                    Some(_) if !names_session(connection, &request.message) => {
-                        Reply::new(Status::SessionNotFound)
-                    }
-                    _ => Reply::new(Status::Ok),
-                }),
-                _ => Some(Reply::new(Status::MethodNotAllowed).with("Allow", METHODS)),
-            });
-        if let Some(reply) = reply {
-            self.answer(connection, &request.message, reply);
+        if let Some(refusal) = refusal(&request) {
+            return self.answer(connection, &request.message, refusal);
         }
-    }
-
-    /// Checks the parts that every request has. Returns the response to a wrong request.
-    fn check(&self, request: &Request) -> Option<Option<Reply>> {
-        let message = &request.message;
-        let required = message
-            .header("Require")
-            .or(message.header("Proxy-Require"));
-        if message.sequence().is_none() {
-            Some(Some(Reply::new(Status::BadRequest)))
-        } else if !request.version_is_known {
-            Some(Some(Reply::new(Status::VersionNotSupported)))
-        } else {
-            required.map(|option| {
-                Some(Reply::new(Status::OptionNotSupported).with("Unsupported", option))
-            })
-        }
+        let reply = match &*request.method {
+            "OPTIONS" => Reply::new(Status::Ok).with("Public", METHODS),
+            "DESCRIBE" | "SETUP" => match file_name(&request.uri) {
+                Some(name) => {
+                    let requester = Requester {
+                        mailbox: self.mailbox(),
+                        token,
+                    };
+                    self.shared.readers.open(name, requester);
+                    connection.waiting = Some(request);
+                    return;
+                }
+                None => Reply::new(Status::NotFound),
+            },
+            "PLAY" | "PAUSE" | "TEARDOWN" => self.control(token, connection, &request),
+            "GET_PARAMETER" | "SET_PARAMETER" => match request.message.session() {
+                Some(_) if !names_session(connection, &request.message) => {
+                    Reply::new(Status::SessionNotFound)
+                }
+                _ => Reply::new(Status::Ok),
+            },
+            _ => Reply::new(Status::MethodNotAllowed).with("Allow", METHODS),
+        };
+        self.answer(connection, &request.message, reply);
     }
 
     fn answer(&self, connection: &mut Connection, request: &Message, mut reply: Reply) {
@@ -354,21 +339,21 @@ impl EventLoop {
         let Some(session) = &mut connection.session else {
             return Reply::new(Status::SessionNotFound);
         };
-        let asked = match request.message.header("Range").map(Range::parse) {
+        let range = match request.message.header("Range").map(Range::parse) {
             Some(Ok(range)) => Some(range),
             Some(Err(_)) => return Reply::new(Status::InvalidRange),
             None => None,
         };
         let (medium, position) = session.with(|stream| (Arc::clone(&stream.medium), stream.next));
         let layout = &medium.layout;
-        let start = asked.and_then(|range| range.start_ns);
+        let start = range.and_then(|range| range.start_ns);
         let first = start.map_or(position, |start_ns| layout.packet_at(start_ns));
-        let end = asked.and_then(|range| range.end_ns);
+        let end = range.and_then(|range| range.end_ns);
         let end = end.map_or(layout.packets(), |end_ns| layout.packet_at(end_ns));
         if first >= end {
             return Reply::new(Status::InvalidRange);
         }
-        if session.is_playing() && asked.is_none() {
+        if session.is_playing() && range.is_none() {
             return playing(session, request);
         }
         let rate_bps = layout.rate_bps();
@@ -471,6 +456,21 @@ impl EventLoop {
     }
 }
 
+/// The response to a request without a number, of an unknown version or with an unknown option.
+fn refusal(request: &Request) -> Option<Reply> {
+    let message = &request.message;
+    if message.sequence().is_none() {
+        return Some(Reply::new(Status::BadRequest));
+    }
+    if !request.version_is_known {
+        return Some(Reply::new(Status::VersionNotSupported));
+    }
+    let option = message
+        .header("Require")
+        .or(message.header("Proxy-Require"))?;
+    Some(Reply::new(Status::OptionNotSupported).with("Unsupported", option))
+}
+
 /// Packets a second of a medium.
 fn packet_rate(medium: &Medium) -> f64 {
     medium.layout.rate_bps() as f64 / 8.0 / f64::from(medium.layout.packet_bytes)
@@ -514,10 +514,7 @@ fn describe(connection: &Connection, request: &Request, medium: &Medium) -> Repl
 
 /// The response to PLAY: the range, and the first packet (RTP-Info; RFC 2326, section 12.33).
 fn playing(session: &mut Session, request: &Request) -> Reply {
-    let uri = request.uri.trim_end_matches('/');
-    let uri = uri
-        .strip_suffix(TRACK)
-        .map_or(uri, |uri| uri.trim_end_matches('/'));
+    let uri = without_track(&request.uri);
     session.with(|stream| {
         let layout = &stream.medium.layout;
         let end_ns = layout.time_ns(stream.end).min(layout.duration_ns());

@@ -1,8 +1,8 @@
 //! Threads that open media and read blocks, and the cache of blocks.
 //!
-//! Readers process the job with the earliest due time first, so a slow disk serves the stream that
-//! would otherwise run out of data first. Streams share a block while any of them owns it. The
-//! cache owns blocks after that, for later viewers.
+//! Readers process the job with the earliest due time first: a slow disk serves the stream that has
+//! the least data left. Streams share a block while any of them owns it. The cache owns blocks after
+//! that, for later viewers.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -87,7 +87,7 @@ impl ReadCounts {
 }
 
 impl Readers {
-    /// Starts `count` threads. Every read takes `delay` longer.
+    /// Starts `count` threads. `delay` is an additional time of every read.
     pub(super) fn start(
         count: usize,
         library: Arc<Library>,

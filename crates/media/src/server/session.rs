@@ -94,8 +94,12 @@ impl Session {
                 ahead.clear();
                 *starved = false;
             }
-            // Dropping them stops the threads.
-            Sender::Threads { threads, .. } => *threads = None,
+            Sender::Threads { stream, threads } => {
+                // Dropping them stops the threads. The lock waits for a send under way, so that no
+                // packet follows the response to PAUSE.
+                *threads = None;
+                drop(lock(stream));
+            }
         }
         self.state = State::Ready;
     }

@@ -58,7 +58,7 @@ pub(super) enum Destination {
 pub(super) enum SendOutcome {
     /// The packets were sent, or dropped because the socket was full.
     Done,
-    /// The client does not receive any more.
+    /// The client receives no more packets.
     Gone,
     /// The mapped file shrank.
     Broken,

@@ -127,6 +127,15 @@ impl Control {
         self.stopped.load(Ordering::Relaxed)
     }
 
+    /// Calls a function with the stream. `None` if the threads have been stopped.
+    ///
+    /// A session locks the stream after it stops the threads ([`super::session::Session::halt`]), so
+    /// they neither send nor change the stream after that.
+    fn with_stream<R>(&self, act: impl FnOnce(&mut Stream) -> R) -> Option<R> {
+        let mut stream = lock(&self.stream);
+        (!self.is_stopped()).then(|| act(&mut stream))
+    }
+
     /// Sleeps until a time on the monotonic clock or until the threads stop.
     fn sleep_until(&self, due_ns: u64) {
         let mut pair = lock(&self.pair);
@@ -155,14 +164,18 @@ impl Control {
         block
     }
 
-    /// Sends each packet of a buffer at its due time. Returns false at the end of the stream.
+    /// Sends each packet of a buffer at its due time. Returns false at the end of the stream, or if the
+    /// threads have been stopped.
     fn send(&self, block: &Block, buffers: &mut SendBuffers) -> Result<bool, SendOutcome> {
         let layout = &self.medium.layout;
         loop {
-            let stream = lock(&self.stream);
-            let (next, end) = (stream.next, stream.end);
-            let due_ns = stream.due_ns(next);
-            drop(stream);
+            let position = self.with_stream(|stream| {
+                let next = stream.next;
+                (next, stream.end, stream.due_ns(next))
+            });
+            let Some((next, end, due_ns)) = position else {
+                return Ok(false);
+            };
             if next >= end {
                 // The goodbye follows after the time of the last packet.
                 self.sleep_until(due_ns);
@@ -172,12 +185,10 @@ impl Control {
                 return Ok(true);
             }
             self.sleep_until(due_ns);
-            if self.is_stopped() {
-                return Ok(false);
-            }
-            match lock(&self.stream).send(block, 1, monotonic_ns(), buffers) {
-                SendOutcome::Done => {}
-                sent => return Err(sent),
+            match self.with_stream(|stream| stream.send(block, 1, monotonic_ns(), buffers)) {
+                None => return Ok(false),
+                Some(SendOutcome::Done) => {}
+                Some(sent) => return Err(sent),
             }
         }
     }
@@ -192,7 +203,7 @@ impl Control {
                 return Some(true);
             };
             if !started {
-                lock(&self.stream).start(monotonic_ns());
+                self.with_stream(|stream| stream.start(monotonic_ns()))?;
                 started = true;
             }
             match self.send(&block, &mut buffers) {
@@ -266,7 +277,7 @@ impl Control {
                 return Some(true);
             };
             if !started {
-                lock(&self.stream).start(monotonic_ns());
+                self.with_stream(|stream| stream.start(monotonic_ns()))?;
                 started = true;
             }
             match self.send(&block, &mut buffers) {
@@ -279,5 +290,84 @@ impl Control {
             self.changed.notify_all();
             next = 1 - next;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::net::{TcpListener, TcpStream};
+    use std::path::Path;
+
+    use super::super::library::Library;
+    use super::super::outgoing::Outgoing;
+    use super::super::readers::Readers;
+    use super::super::stream::{Destination, RtpStart};
+    use super::*;
+    use crate::wire::synthesis;
+
+    /// A stream whose packets are due every 5 ms, and the socket of its client.
+    fn stream(root: &Path, counters: &Arc<Counters>) -> (Arc<Mutex<Stream>>, TcpStream) {
+        let source = synthesis::Stream {
+            seed: 1,
+            file: 0,
+            rate_bps: 2_000_000,
+        };
+        let bytes: Vec<u8> = (0..700).flat_map(|index| source.packet(index)).collect();
+        fs::write(root.join("a.ts"), bytes).unwrap();
+        let medium = Library::new(root, false).unwrap().open("a.ts").unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (socket, _) = listener.accept().unwrap();
+        let frames = Destination::Frames {
+            outgoing: Arc::new(Mutex::new(Outgoing::new(Arc::new(socket)))),
+            channels: (0, 1),
+        };
+        let start = RtpStart {
+            ssrc: 1,
+            sequence: 0,
+            timestamp: 0,
+        };
+        let stream = Stream::new(medium, frames, start, Arc::clone(counters));
+        (Arc::new(Mutex::new(stream)), client)
+    }
+
+    #[test]
+    fn a_stopped_thread_that_waits_for_the_stream_sends_nothing() {
+        let name = format!("perpacket-threads-{}", std::process::id());
+        let root = std::env::temp_dir().join(name);
+        fs::create_dir_all(&root).unwrap();
+        let library = Arc::new(Library::new(&root, false).unwrap());
+        let readers = Readers::start(0, library, 0, Duration::ZERO).unwrap();
+        let counters = Arc::new(Counters::new(u64::MAX));
+        for prefetches in [false, true] {
+            let (stream, _client) = stream(&root, &counters);
+            let task = StreamTask {
+                stream: Arc::clone(&stream),
+                buffer_packets: 10,
+                readers: readers.queue(),
+                counters: Arc::clone(&counters),
+                mailbox: Arc::new(Mailbox::new().unwrap()),
+                token: 0,
+                run: 1,
+            };
+            let threads = StreamThreads::start(task, prefetches).unwrap();
+            while lock(&stream).next == 0 {
+                std::thread::yield_now();
+            }
+            let mut locked = lock(&stream);
+            // Meanwhile the next packet becomes due, and its thread waits for the stream.
+            std::thread::sleep(Duration::from_millis(50));
+            drop(threads);
+            let end = locked.end;
+            locked.seek(0, end);
+            drop(locked);
+            // The threads own the stream until they end.
+            while Arc::strong_count(&stream) > 1 {
+                std::thread::yield_now();
+            }
+            assert_eq!(lock(&stream).next, 0, "{prefetches}");
+        }
+        fs::remove_dir_all(root).unwrap();
     }
 }

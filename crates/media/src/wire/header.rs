@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-/// Bytes of the header that every packet of ours has: no contributing sources, no extension.
+/// Bytes of a header without contributing sources and extension: that of the packets sent here.
 pub const HEADER_BYTES: usize = 12;
 
 /// The version of RTP that RFC 3550 defines, in the two highest bits of every packet.
@@ -85,8 +85,8 @@ impl Header {
         let mut payload = packet.get(start..).ok_or(short)?;
         if fixed[0] & 0x20 != 0 {
             let padding = usize::from(payload.last().copied().unwrap_or(0));
-            let kept = payload.len().checked_sub(padding).filter(|_| padding > 0);
-            payload = &payload[..kept.ok_or(HeaderError::Padding {
+            let length = payload.len().checked_sub(padding).filter(|_| padding > 0);
+            payload = &payload[..length.ok_or(HeaderError::Padding {
                 padding,
                 payload: payload.len(),
             })?];

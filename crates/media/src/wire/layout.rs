@@ -285,7 +285,7 @@ fn wave(name: &str, length_bytes: u64, head: &[u8]) -> Result<PacketLayout, Layo
     if !is_audio || frame != sample_bytes * u64::from(channels) {
         return Err(mismatch);
     }
-    // A truncated file has fewer samples than its header says.
+    // A truncated file has fewer samples than its header states.
     let available = format
         .data_bytes
         .min(length_bytes.saturating_sub(format.data_offset));

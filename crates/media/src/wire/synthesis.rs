@@ -6,7 +6,7 @@
 //! the position from any data packet.
 //!
 //! Tables repeat about every 0.4 s and clock references about every 40 ms. ISO/IEC 13818-1 allows
-//! 0.1 s between clock references, which rates from 46 kb/s meet.
+//! at most 0.1 s between clock references. Rates from 46 kb/s conform.
 
 use crate::wire::transport_stream::{CLOCK_HZ, PACKET_BYTES, PACKETS_PER_RTP, SYNC, clock_field};
 

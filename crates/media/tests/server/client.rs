@@ -20,7 +20,7 @@ pub const STREAM: Stream = Stream {
 };
 
 /// Time limit of every step on a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+pub const STEP_LIMIT: Duration = Duration::from_secs(120);
 
 /// A temporary folder.
 pub struct Folder(pub PathBuf);
@@ -68,7 +68,7 @@ pub fn wait_for(server: &Server, what: impl Fn(&Report) -> bool) -> Report {
     let started = Instant::now();
     loop {
         let report = server.report();
-        if what(&report) || started.elapsed() > PATIENCE {
+        if what(&report) || started.elapsed() > STEP_LIMIT {
             assert!(what(&report), "{report:?}");
             return report;
         }
@@ -76,13 +76,13 @@ pub fn wait_for(server: &Server, what: impl Fn(&Report) -> bool) -> Report {
     }
 }
 
-pub struct Answer {
+pub struct Response {
     pub code: u16,
     pub headers: HashMap<String, String>,
     pub body: String,
 }
 
-impl Answer {
+impl Response {
     /// The Session header for requests.
     pub fn session(&self) -> String {
         let name = self.headers["session"].split(';').next().unwrap();
@@ -113,7 +113,7 @@ pub struct Client {
 impl Client {
     pub fn new(server: &Server) -> Self {
         let socket = TcpStream::connect(server.address()).unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(STEP_LIMIT)).unwrap();
         Self {
             socket: BufReader::new(socket),
             address: server.address(),
@@ -126,19 +126,19 @@ impl Client {
         self.socket.get_mut().write_all(text.as_bytes()).unwrap();
     }
 
-    pub fn ask(&mut self, method: &str, path: &str, headers: &str) -> Answer {
+    pub fn request(&mut self, method: &str, path: &str, headers: &str) -> Response {
         self.sequence += 1;
         let uri = format!("rtsp://{}/{path}", self.address);
         let sequence = self.sequence;
         self.send(&format!(
             "{method} {uri} RTSP/1.0\r\nCSeq: {sequence}\r\n{headers}\r\n"
         ));
-        let answer = self.answer();
-        assert_eq!(answer.headers["cseq"], self.sequence.to_string());
-        answer
+        let response = self.response();
+        assert_eq!(response.headers["cseq"], self.sequence.to_string());
+        response
     }
 
-    pub fn answer(&mut self) -> Answer {
+    pub fn response(&mut self) -> Response {
         while self.socket.fill_buf().unwrap().first() == Some(&b'$') {
             let frame = self.read_frame();
             self.frames.push_back(frame);
@@ -158,7 +158,7 @@ impl Client {
             .map_or(0, |length| length.parse().unwrap());
         let mut body = vec![0; length];
         self.socket.read_exact(&mut body).unwrap();
-        Answer {
+        Response {
             code,
             headers,
             body: String::from_utf8(body).unwrap(),
@@ -198,16 +198,16 @@ impl Client {
             "Transport: RTP/AVP;unicast;client_port={port}-{}\r\n",
             port + 1
         );
-        let answer = self.ask("SETUP", path, &transport);
-        assert_eq!(answer.code, 200);
-        answer.session()
+        let response = self.request("SETUP", path, &transport);
+        assert_eq!(response.code, 200);
+        response.session()
     }
 
     /// Sets up and plays a session to a new socket.
     pub fn play(&mut self, path: &str) -> (UdpSocket, String) {
         let (socket, port) = receiver();
         let session = self.set_up(path, port);
-        assert_eq!(self.ask("PLAY", path, &session).code, 200);
+        assert_eq!(self.request("PLAY", path, &session).code, 200);
         (socket, session)
     }
 }
@@ -218,7 +218,7 @@ pub fn receiver() -> (UdpSocket, u16) {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let port = socket.local_addr().unwrap().port();
         if port < u16::MAX {
-            socket.set_read_timeout(Some(PATIENCE)).unwrap();
+            socket.set_read_timeout(Some(STEP_LIMIT)).unwrap();
             return (socket, port);
         }
     }

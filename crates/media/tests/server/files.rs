@@ -22,11 +22,11 @@ fn files_of_unknown_format_are_refused_with_the_reason() {
     let server = serve(&folder, |_| {});
     let mut client = Client::new(&server);
     for name in ["empty.ts", "text.ts", "text.wav", "short.ts"] {
-        let answer = client.ask("DESCRIBE", name, "");
-        assert_eq!(answer.code, 415, "{name}");
-        assert!(answer.body.starts_with(name), "{}", answer.body);
+        let response = client.request("DESCRIBE", name, "");
+        assert_eq!(response.code, 415, "{name}");
+        assert!(response.body.starts_with(name), "{}", response.body);
     }
-    assert_eq!(client.ask("DESCRIBE", "folder.ts", "").code, 404);
+    assert_eq!(client.request("DESCRIBE", "folder.ts", "").code, 404);
 }
 
 #[test]

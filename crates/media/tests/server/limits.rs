@@ -21,14 +21,14 @@ fn sessions_above_the_limit_are_refused() {
     let mut clients: Vec<Client> = (0..60).map(|_| Client::new(&server)).collect();
     let codes: Vec<u16> = clients
         .iter_mut()
-        .map(|client| client.ask("SETUP", "a.ts", INTERLEAVED).code)
+        .map(|client| client.request("SETUP", "a.ts", INTERLEAVED).code)
         .collect();
     assert!(codes[..20].iter().all(|&code| code == 200), "{codes:?}");
     assert!(codes[20..].iter().all(|&code| code == 453), "{codes:?}");
     // After one session ends, another is admitted.
     drop(clients.remove(0));
     wait_for(&server, |report| report.sessions_open == 19);
-    assert_eq!(clients[30].ask("SETUP", "a.ts", INTERLEAVED).code, 200);
+    assert_eq!(clients[30].request("SETUP", "a.ts", INTERLEAVED).code, 200);
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn a_server_limited_to_1000_sessions_admits_1000_of_10000() {
     let mut kept = Vec::new();
     for number in 0..10_000 {
         let mut client = Client::new(&server);
-        match client.ask("SETUP", "a.ts", INTERLEAVED).code {
+        match client.request("SETUP", "a.ts", INTERLEAVED).code {
             200 => kept.push(client),
             code => assert_eq!((code, kept.len()), (453, 1000), "session {number}"),
         }
@@ -63,7 +63,7 @@ fn a_server_limited_to_1000_sessions_admits_1000_of_10000() {
         (1000, 1000, 9000)
     );
     // The admitted sessions still work.
-    assert_eq!(kept[999].ask("GET_PARAMETER", "a.ts", "").code, 200);
+    assert_eq!(kept[999].request("GET_PARAMETER", "a.ts", "").code, 200);
 }
 
 #[test]
@@ -73,10 +73,10 @@ fn a_stream_above_the_rate_is_refused_until_another_pauses() {
     let (mut first, mut second) = (Client::new(&server), Client::new(&server));
     let ((_a, a), (_b, b)) = (receiver(), receiver());
     let (first_session, second_session) = (first.set_up("a.ts", a), second.set_up("a.ts", b));
-    assert_eq!(first.ask("PLAY", "a.ts", &first_session).code, 200);
-    assert_eq!(second.ask("PLAY", "a.ts", &second_session).code, 453);
-    assert_eq!(first.ask("PAUSE", "a.ts", &first_session).code, 200);
-    assert_eq!(second.ask("PLAY", "a.ts", &second_session).code, 200);
+    assert_eq!(first.request("PLAY", "a.ts", &first_session).code, 200);
+    assert_eq!(second.request("PLAY", "a.ts", &second_session).code, 453);
+    assert_eq!(first.request("PAUSE", "a.ts", &first_session).code, 200);
+    assert_eq!(second.request("PLAY", "a.ts", &second_session).code, 200);
 }
 
 #[test]
@@ -117,8 +117,8 @@ fn a_client_that_does_not_read_loses_frames_and_delays_no_other() {
     folder.write("fast.ts", &synthesized(fast, 1.5));
     let server = serve(&folder, |_| {});
     let mut slow = Client::new(&server);
-    let session = slow.ask("SETUP", "fast.ts", INTERLEAVED).session();
-    assert_eq!(slow.ask("PLAY", "fast.ts", &session).code, 200);
+    let session = slow.request("SETUP", "fast.ts", INTERLEAVED).session();
+    assert_eq!(slow.request("PLAY", "fast.ts", &session).code, 200);
     let mut client = Client::new(&server);
     let (socket, _) = client.play("a.ts");
     receive(&socket, STREAM, 0, 50);

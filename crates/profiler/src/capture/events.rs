@@ -6,12 +6,11 @@ use std::fs;
 use std::path::Path;
 
 use perf_event_open_sys::bindings;
-use perpacket_cost::EventKind;
+use perpacket_cost::{EventKind, Source};
 use serde::Deserialize;
 use toml::Spanned;
 
 use crate::error::ProfileError;
-use crate::rules::Source;
 
 const CLOCK: &str = include_str!("../../data/events/clock.toml");
 const COUNTERS: &str = include_str!("../../data/events/counters.toml");
@@ -126,7 +125,9 @@ impl EventSet {
         let source = Source { name, text };
         let document: Document = source.parse()?;
         if document.passes.is_empty() {
-            return Err(source.error_at(0, "no [[passes]]; expected at least one".to_owned()));
+            return Err(source
+                .error_at(0, "no [[passes]]; expected at least one".to_owned())
+                .into());
         }
         let event = |name: &Spanned<String>| {
             let countable = || {

@@ -30,6 +30,8 @@ pub struct Sample<'a> {
     pub tid: u32,
     /// Amount of the event that it represents.
     pub weight: u64,
+    /// The number of the control group; `None` on kernels that do not report it.
+    pub cgroup: Option<u64>,
     /// Whether the processor was in user mode.
     pub user: bool,
     /// The instruction.
@@ -81,6 +83,13 @@ pub enum Record<'a> {
         /// Offset in the file of the first address.
         offset: u64,
         /// The file.
+        path: String,
+    },
+    /// A control group was made.
+    ControlGroup {
+        /// Its number.
+        number: u64,
+        /// Its path.
         path: String,
     },
     /// A process was forked.

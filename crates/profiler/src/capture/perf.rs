@@ -92,6 +92,18 @@ fn attributes(event: EventKind, rate: Option<Rate>) -> io::Result<perf_event_att
     Ok(attr)
 }
 
+/// Opens a sampled event with control groups where the kernel knows them (Linux 5.7).
+fn open_sampled(mut attr: perf_event_attr, cpu: usize) -> io::Result<Event> {
+    let fields = attr.sample_type;
+    attr.sample_type |= bindings::PERF_SAMPLE_CGROUP as u64;
+    attr.set_cgroup(1);
+    Event::open(&attr, cpu, None).or_else(|_| {
+        attr.sample_type = fields;
+        attr.set_cgroup(0);
+        Event::open(&attr, cpu, None)
+    })
+}
+
 /// The events of a pass on some processors.
 #[derive(Debug)]
 struct PerfSource {
@@ -140,7 +152,7 @@ impl CpuEvents {
     fn open(pass: &Pass, cpu: usize) -> Result<Self, ProfileError> {
         let failed = |event: EventKind| move |source| open_error(event, cpu, source);
         let leader = attributes(pass.sample, Some(pass.rate))
-            .and_then(|attr| Event::open(&attr, cpu, None))
+            .and_then(|attr| open_sampled(attr, cpu))
             .map_err(failed(pass.sample))?;
         let members = pass
             .count
@@ -224,7 +236,7 @@ impl EventSource for PerfSource {
         for events in &mut self.cpus {
             events
                 .ring
-                .take(&mut self.bytes)
+                .drain(&mut self.bytes)
                 .map_err(|source| ProfileError::Kernel {
                     what: "reading the ring of samples",
                     source,

@@ -7,7 +7,8 @@ use perf_event_open_sys::bindings;
 use crate::capture::ring::HEADER_BYTES;
 use crate::capture::{Record, Sample};
 
-/// The fields of a sample: instruction, thread, time, processor, weight and call chain.
+/// The fields of a sample: instruction, thread, time, processor, weight and call chain, and on
+/// newer kernels the control group after them.
 pub const SAMPLE_FIELDS: u64 = (bindings::PERF_SAMPLE_IP
     | bindings::PERF_SAMPLE_TID
     | bindings::PERF_SAMPLE_TIME
@@ -94,6 +95,10 @@ pub fn parse<'a>(record: &[u8], chain: &'a mut Vec<u64>) -> Option<Record<'a>> {
             })
         }
         bindings::PERF_RECORD_MMAP2 => mapped(&mut cursor),
+        bindings::PERF_RECORD_CGROUP => Some(Record::ControlGroup {
+            number: cursor.u64()?,
+            path: cursor.text(),
+        }),
         bindings::PERF_RECORD_FORK => {
             let (pid, parent) = (cursor.u32()?, cursor.u32()?);
             Some(Record::Forked { pid, parent })
@@ -122,6 +127,7 @@ fn sample<'a>(cursor: &mut Cursor<'_>, mode: u16, chain: &'a mut Vec<u64>) -> Op
             _ => {}
         }
     }
+    let cgroup = cursor.u64();
     let user = mode & MODE_MASK == USER_MODE;
     if user {
         chain.clear();
@@ -134,6 +140,7 @@ fn sample<'a>(cursor: &mut Cursor<'_>, mode: u16, chain: &'a mut Vec<u64>) -> Op
         pid,
         tid,
         weight,
+        cgroup,
         user,
         address,
         chain,
@@ -190,6 +197,7 @@ mod tests {
             0x22,
             user_mark,
             0x33,
+            4711,
         ];
         let bytes = record(bindings::PERF_RECORD_SAMPLE, 1, &words);
         let mut chain = Vec::new();
@@ -201,7 +209,10 @@ mod tests {
             (sample.time_ns, sample.weight, sample.user),
             (123, 1000, false)
         );
-        assert_eq!(sample.chain, [0x11, 0x22]);
+        assert_eq!(
+            (sample.chain, sample.cgroup),
+            (&[0x11, 0x22][..], Some(4711))
+        );
         assert_eq!(time_ns(&bytes), Some(123));
     }
 

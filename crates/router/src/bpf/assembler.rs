@@ -103,6 +103,11 @@ impl Assembler {
         self.push(0x0f, to, from, 0, 0)
     }
 
+    /// Subtracts a register from another.
+    pub fn subtract_register(&mut self, to: Register, from: Register) -> &mut Self {
+        self.push(0x1f, to, from, 0, 0)
+    }
+
     /// Clears all bits of a register except `bits`.
     pub fn and(&mut self, to: Register, bits: i32) -> &mut Self {
         self.push(0x57, to, Register::R0, 0, bits)

@@ -1,4 +1,4 @@
-//! The XDP programs. They process a frame before the kernel's network stack does.
+//! The programs. Those of XDP process a frame before the kernel's network stack does.
 
 use super::{Assembler, Condition, Numbers, Register, Width};
 use crate::error::RouterError;
@@ -6,12 +6,15 @@ use crate::frame::{ETHERNET_BYTES, IPV4_BYTES, Mac};
 use crate::stream::{MARK_AT, Stream};
 
 use Condition::{Above, AtLeast, Below, Equal, NotEqual};
-use Register::{R0, R1, R2, R3, R4, R6, R7, R8, R10};
+use Register::{R0, R1, R2, R3, R4, R6, R7, R8, R9, R10};
 use Width::{Byte, Double, Half, Word};
 
 /// Results of a program (linux/bpf.h, `xdp_action`).
 const DROP: i32 = 1;
 const PASS: i32 = 2;
+
+/// Continue with the next program, and then with the stack (linux/bpf.h, `tcx_action_base`).
+const NEXT: i32 = -1;
 
 /// Helper functions of the kernel (linux/bpf.h, `bpf_func_id`).
 const MAP_LOOKUP: i32 = 1;
@@ -55,13 +58,13 @@ pub fn pass() -> Assembler {
     program
 }
 
-/// Most readings of the clock for one frame, about 100 us. After them a frame is sent early.
+/// Most readings of the clock for one frame, about 100 us. After them a frame goes on early.
 const MOST_CLOCK_READINGS: i32 = 4096;
 
-/// Sends every frame by an interface, with the headers of a stream, each at its time. The numbers of
-/// `pace` are in nanoseconds: when the next frame is due (monotonic), the time between frames, and
+/// Sends every frame through an interface at its due time, with the headers of a stream. The numbers
+/// of `pace` are in nanoseconds: when the next frame is due (monotonic), the time between frames, and
 /// when the program sent the latest frame. The program paces itself, because a call that runs it
-/// takes milliseconds to set up, and the kernel's duration of a call leaves out preempted time.
+/// needs milliseconds of set-up, and the kernel's duration of a call leaves out preempted time.
 ///
 /// The program writes all headers of each frame, because the kernel reuses pages, and a router has
 /// changed addresses, TTL and checksum in them.
@@ -121,6 +124,36 @@ fn find_numbers(program: &mut Assembler, numbers: &Numbers, otherwise: &'static 
         .add(R2, -4)
         .call(MAP_LOOKUP)
         .jump_if(R0, Equal, 0, otherwise);
+}
+
+/// Spends processor time on every packet and passes it on, in traffic control. The numbers of `cost`
+/// are the nanoseconds to spend, the packets so far, and the nanoseconds spent on them.
+#[must_use]
+pub fn add_cost(cost: &Numbers) -> Assembler {
+    let mut program = Assembler::default();
+    find_numbers(&mut program, cost, "next");
+    program
+        .copy(R6, R0)
+        .load(Double, R7, R6, 0)
+        .jump_if(R7, Equal, 0, "next")
+        .call(TIME_NS)
+        .copy(R8, R0)
+        .add_register(R7, R0)
+        .set(R9, 0)
+        .label("early")
+        .call(TIME_NS)
+        .jump_if_register(R0, AtLeast, R7, "due")
+        .add(R9, 1)
+        .jump_if(R9, Below, MOST_CLOCK_READINGS, "early")
+        .label("due")
+        .subtract_register(R0, R8)
+        .set(R1, 1)
+        .add_atomically(R6, 8, R1)
+        .add_atomically(R6, 16, R0)
+        .label("next")
+        .set(R0, NEXT)
+        .exit();
+    program
 }
 
 /// Counts the frames and bytes of a stream and drops them. Passes other frames to the kernel.

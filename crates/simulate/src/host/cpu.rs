@@ -1,35 +1,55 @@
 //! The host's processor: it runs operations, accesses their lines in the caches and charges layers.
 
-use perpacket_cost::{Layer, PerLayer};
+use perpacket_cost::Layer;
 use perpacket_memory::{Hierarchy, Line};
 
 use super::address::{Array, Layout, PageTable, Placed, shuffled};
 use super::footprint::{Footprint, Operation, Structure, Structures};
+use super::front_end::{FrontEnd, FrontEndCost};
 use crate::connection::ConnectionId;
 use crate::error::ConfigurationError;
 use crate::settings::Machine;
 use crate::time::{Clock, Time};
 
-/// The cost of a layer.
+/// The cost of an operation, or of the operations of a layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LayerCost {
+pub struct Cost {
+    pub calls: u64,
     pub cycles: u64,
     pub instructions: u64,
     pub l1d_misses: u64,
     pub l2_misses: u64,
+    pub fetch_misses: u64,
+    pub tlb_misses: u64,
 }
 
-impl LayerCost {
+impl Cost {
     /// What was added since `before`.
     pub const fn since(&self, before: &Self) -> Self {
         Self {
+            calls: self.calls - before.calls,
             cycles: self.cycles - before.cycles,
             instructions: self.instructions - before.instructions,
             l1d_misses: self.l1d_misses - before.l1d_misses,
             l2_misses: self.l2_misses - before.l2_misses,
+            fetch_misses: self.fetch_misses - before.fetch_misses,
+            tlb_misses: self.tlb_misses - before.tlb_misses,
         }
     }
+
+    pub const fn add(&mut self, other: &Self) {
+        self.calls += other.calls;
+        self.cycles += other.cycles;
+        self.instructions += other.instructions;
+        self.l1d_misses += other.l1d_misses;
+        self.l2_misses += other.l2_misses;
+        self.fetch_misses += other.fetch_misses;
+        self.tlb_misses += other.tlb_misses;
+    }
 }
+
+/// The cost of each operation, by `Operation as usize`.
+pub type Costs = [Cost; Operation::ALL.len()];
 
 /// A buffer that the NIC writes received frames to; numbers count on.
 #[derive(Clone, Copy, Debug, Default)]
@@ -201,6 +221,7 @@ pub struct Population {
 pub struct Cpu {
     clock: Clock,
     memory: Hierarchy,
+    front_end: FrontEnd,
     /// By `Operation as usize`.
     plans: Box<[Plan]>,
     /// Room for the lines of the current operation.
@@ -222,12 +243,18 @@ pub struct Cpu {
     /// Cycles since the start of the run.
     now: u64,
     started: (Time, u64),
-    costs: PerLayer<LayerCost>,
+    costs: Costs,
 }
 
 /// The machine's caches, empty, or the parameter that is impossible.
 pub fn hierarchy(machine: &Machine) -> Result<Hierarchy, ConfigurationError> {
-    Hierarchy::new(&machine.hierarchy()).map_err(|error| {
+    let memory = Hierarchy::new(&machine.hierarchy());
+    let memory = if machine.l1i.size_kib > 0 {
+        memory.and_then(|memory| memory.with_instruction_cache(machine.l1i))
+    } else {
+        memory
+    };
+    memory.map_err(|error| {
         // The memory crate counts levels; the data files name them.
         let name = error
             .parameter
@@ -271,6 +298,7 @@ impl Cpu {
         Ok(Self {
             clock: Clock::from_mhz(machine.clock_mhz),
             memory,
+            front_end: FrontEnd::new(machine, footprints)?,
             plans,
             lines: vec![Line(0); most].into(),
             device_access_cycles: u64::from(machine.device_access_cycles),
@@ -290,7 +318,7 @@ impl Cpu {
             received: 0,
             now: 0,
             started: (Time::ZERO, 0),
-            costs: PerLayer::default(),
+            costs: [Cost::default(); Operation::ALL.len()],
         })
     }
 
@@ -307,9 +335,14 @@ impl Cpu {
         time + self.clock.span(self.now - cycles)
     }
 
-    /// The costs of the layers so far.
-    pub const fn costs(&self) -> &PerLayer<LayerCost> {
+    /// The costs of the operations so far.
+    pub const fn costs(&self) -> &Costs {
         &self.costs
+    }
+
+    /// The layer of an operation.
+    pub fn layer(&self, operation: Operation) -> Layer {
+        self.plans[operation as usize].layer
     }
 
     /// Cycles a second.
@@ -329,23 +362,33 @@ impl Cpu {
             lines[rotated.first..rotated.end]
                 .copy_from_slice(self.rotating[rotated.rotation].next(count));
         }
-        let tally = self.memory.access_all(lines, self.now);
-        let cycles = tally.stall_cycles + plan.base_cycles;
+        let front = if self.front_end.is_free() {
+            FrontEndCost::default()
+        } else {
+            self.front_end
+                .run(operation, lines, &mut self.memory, self.now)
+        };
+        let tally = self.memory.access_all(lines, self.now + front.stall_cycles);
+        let cycles = front.stall_cycles + tally.stall_cycles + plan.base_cycles;
         self.now += cycles;
-        let cost = &mut self.costs[plan.layer];
+        let cost = &mut self.costs[operation as usize];
+        cost.calls += 1;
         cost.cycles += cycles;
         cost.instructions += plan.instructions;
         cost.l1d_misses += tally.misses[0];
         cost.l2_misses += tally.misses[1];
+        cost.fetch_misses += front.fetch_misses;
+        cost.tlb_misses += front.tlb_misses;
     }
 
-    /// Charges what every frame costs besides its layers: device registers, background, the profiler.
-    pub fn run_per_frame(&mut self) {
+    /// Charges what every frame costs besides its layers: device registers in the driver's operation
+    /// `driver`, the background, the profiler.
+    pub fn run_per_frame(&mut self, driver: Operation) {
         self.now += self.device_access_cycles;
-        self.costs[Layer::Driver].cycles += self.device_access_cycles;
+        self.costs[driver as usize].cycles += self.device_access_cycles;
         self.run(Operation::Background);
         self.now += self.profiler_instructions;
-        let other = &mut self.costs[Layer::Other];
+        let other = &mut self.costs[Operation::Background as usize];
         other.cycles += self.profiler_instructions;
         other.instructions += self.profiler_instructions;
     }
@@ -358,7 +401,8 @@ impl Cpu {
             self.memory.prefetch(line, self.now);
         }
         self.now += plan.base_cycles;
-        let cost = &mut self.costs[plan.layer];
+        let cost = &mut self.costs[operation as usize];
+        cost.calls += 1;
         cost.cycles += plan.base_cycles;
         cost.instructions += plan.instructions;
     }

@@ -5,24 +5,8 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 
 use crate::error::ConfigurationError;
+use crate::named::named;
 use crate::parameters::ParameterSet;
-
-/// An enum whose variants have names in the data files.
-macro_rules! named {
-    ($(#[$doc:meta])* $visibility:vis enum $name:ident { $($variant:ident = $text:literal),+ $(,)? }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        $visibility enum $name { $($variant),+ }
-
-        impl $name {
-            pub const ALL: &[Self] = &[$(Self::$variant),+];
-
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$variant => $text),+ }
-            }
-        }
-    };
-}
 
 named! {
     /// The structures in memory.

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use super::bypass::Bypass;
 use super::cpu::{Cpu, Mbuf, Places, ReceiveBuffer};
 use super::footprint::Operation;
-use super::{Jobs, KernelJob, UserJob};
+use super::{Jobs, KernelJob, Since, UserJob};
 use crate::connection::{ConnectionId, ConnectionTable, TimedEndpoint};
 use crate::context::{CommandKind, Context, Event, Frame};
 use crate::error::ConfigurationError;
@@ -133,7 +133,10 @@ impl Kernel {
             None => return,
             Some(0) => current,
             Some(distance) => match self.jobs.kernel.get(distance - 1) {
-                Some(KernelJob::Frame { frame, .. }) => frame.connection,
+                Some(Since {
+                    job: KernelJob::Frame { frame, .. },
+                    ..
+                }) => frame.connection,
                 _ => return,
             },
         };
@@ -158,7 +161,7 @@ impl Kernel {
         let socket = &mut self.sockets[id];
         cpu.at_received(buffer);
         cpu.at_connection(&socket.places);
-        cpu.run_per_frame();
+        cpu.run_per_frame(Operation::DriverReceive);
         cpu.run(Operation::DriverReceive);
         cpu.run(Operation::EthernetInput);
         if socket.is_offloaded {
@@ -262,7 +265,7 @@ impl Kernel {
                 cpu.at_mbuf(buffer.mbuf);
             }
             cpu.at_next_send();
-            cpu.run_per_frame();
+            cpu.run_per_frame(Operation::DriverSend);
             for operation in DOWN {
                 cpu.run(operation);
             }
@@ -298,7 +301,8 @@ impl Kernel {
         if !socket.is_ready && !socket.is_unwatched {
             socket.is_ready = true;
             let connections = &mut context.connections;
-            self.jobs.user.push(UserJob::Ready(id), connections);
+            let job = Since::new(UserJob::Ready(id), context.now);
+            self.jobs.user.push(job, connections);
         }
     }
 

@@ -9,6 +9,7 @@ mod bulk_sender;
 mod bypass;
 pub mod cpu;
 pub mod footprint;
+mod front_end;
 mod kernel;
 pub mod selection;
 mod web_server;
@@ -19,7 +20,9 @@ pub use web_server::WebServer;
 
 use crate::connection::{ConnectionId, TimedEndpoint, Work, WorkQueue};
 use crate::context::{Command, CommandKind, Context, Event, Frame};
+use crate::measure::Queue;
 use crate::nic::{HostMemory, Message};
+use crate::time::Time;
 use cpu::{Cpu, ReceiveBuffer};
 
 /// Work for the kernel.
@@ -66,11 +69,30 @@ impl Work for UserJob {
     }
 }
 
+/// A job and when it arrived.
+#[derive(Clone, Copy, Debug)]
+struct Since<J> {
+    job: J,
+    since: Time,
+}
+
+impl<J> Since<J> {
+    const fn new(job: J, since: Time) -> Self {
+        Self { job, since }
+    }
+}
+
+impl<J: Work> Work for Since<J> {
+    fn connection(&self) -> Option<ConnectionId> {
+        self.job.connection()
+    }
+}
+
 /// What waits for the processor.
 #[derive(Default)]
 struct Jobs {
-    kernel: WorkQueue<KernelJob>,
-    user: WorkQueue<UserJob>,
+    kernel: WorkQueue<Since<KernelJob>>,
+    user: WorkQueue<Since<UserJob>>,
 }
 
 /// The server's program.
@@ -105,7 +127,7 @@ impl Host {
 
     /// Frames that wait for the processor.
     pub fn waiting_frames(&self) -> u64 {
-        let is_frame = |job: &&KernelJob| matches!(job, KernelJob::Frame { .. });
+        let is_frame = |waiting: &&Since<KernelJob>| matches!(waiting.job, KernelJob::Frame { .. });
         self.kernel.jobs.kernel.iter().filter(is_frame).count() as u64
     }
 
@@ -130,7 +152,8 @@ impl Host {
     /// The bulk sender's next segment is due.
     pub fn bulk_due(&mut self, context: &mut Context) {
         let connections = &mut context.connections;
-        self.kernel.jobs.user.push(UserJob::Write, connections);
+        let job = Since::new(UserJob::Write, context.now);
+        self.kernel.jobs.user.push(job, connections);
         self.wake(context);
     }
 
@@ -142,6 +165,7 @@ impl Host {
     }
 
     fn add_kernel_job(&mut self, job: KernelJob, context: &mut Context) {
+        let job = Since::new(job, context.now);
         self.kernel.jobs.kernel.push(job, &mut context.connections);
         self.wake(context);
     }
@@ -155,12 +179,16 @@ impl Host {
     /// The processor takes its next job, kernel jobs first.
     pub fn job_done(&mut self, context: &mut Context) {
         self.kernel.cpu.begin(context.now);
-        if let Some(job) = self.kernel.jobs.kernel.pop() {
-            self.kernel.run(job, context);
-            context.connections.release(&job);
-        } else if let Some(job) = self.kernel.jobs.user.pop() {
-            self.run_user(job, context);
-            context.connections.release(&job);
+        if let Some(waiting) = self.kernel.jobs.kernel.pop() {
+            let waited = context.now.since(waiting.since);
+            context.measure.waited(Queue::HostKernel, waited);
+            self.kernel.run(waiting.job, context);
+            context.connections.release(&waiting);
+        } else if let Some(waiting) = self.kernel.jobs.user.pop() {
+            let waited = context.now.since(waiting.since);
+            context.measure.waited(Queue::HostUser, waited);
+            self.run_user(waiting.job, context);
+            context.connections.release(&waiting);
         } else {
             self.is_busy = false;
             return;

@@ -7,6 +7,7 @@
 pub mod load_control;
 mod offload;
 mod tasks;
+pub mod work;
 
 use std::collections::VecDeque;
 
@@ -19,6 +20,7 @@ use crate::wire::Link;
 use load_control::LoadControl;
 use offload::Offloaded;
 use tasks::{Task, TaskQueues, Waiting};
+use work::{Work, WorkCounts};
 
 /// What the NIC reports to the host about a connection; grows until the host reads it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -52,10 +54,12 @@ pub trait HostMemory {
 /// The NIC's processor.
 struct Processor {
     clock: Clock,
+    instructions: NicInstructions,
     is_busy: bool,
     /// When the current task began, and its instructions so far.
     began: Time,
     spent: u64,
+    work: WorkCounts,
 }
 
 impl Processor {
@@ -65,8 +69,10 @@ impl Processor {
         self.spent = 0;
     }
 
-    fn spend(&mut self, instructions: u32) {
-        self.spent += u64::from(instructions);
+    fn spend(&mut self, work: Work) {
+        let instructions = self.instructions.of(work);
+        self.work.add(work, instructions);
+        self.spent += instructions;
     }
 
     fn time(&self) -> Time {
@@ -74,19 +80,26 @@ impl Processor {
     }
 }
 
-/// A host packet that the current task passes on when it ends, and when the packet arrived.
+/// A host packet on its way through the NIC, and when it arrived.
 #[derive(Clone, Copy, Debug)]
 enum Passing {
+    /// To the host's memory.
     ToHost(Frame, Time),
+    /// From the host's memory, for the second pass.
+    Fetched(Frame, Time),
     ToWire(Frame, Time),
 }
 
 /// The NIC.
 pub struct Nic {
     processor: Processor,
-    instructions: NicInstructions,
     tasks: TaskQueues,
+    /// What the current task passes on when it ends.
     passing: Option<Passing>,
+    /// What is being moved to or from the host's memory, in order.
+    moving: VecDeque<Passing>,
+    /// The host's frames pass the processor twice, and moving takes this long. `None`: once, no time.
+    staged: Option<Span>,
     send_ring_packets: usize,
     /// The host's frames that wait for room in the send ring.
     interface_queue: VecDeque<(Frame, Time)>,
@@ -112,10 +125,13 @@ impl Nic {
                 is_busy: false,
                 began: Time::ZERO,
                 spent: 0,
+                instructions: nic.instructions.clone(),
+                work: WorkCounts::default(),
             },
-            instructions: nic.instructions.clone(),
             tasks: TaskQueues::new(nic.host_first, nic.receive_ring_packets, nic.queue_packets),
             passing: None,
+            moving: VecDeque::new(),
+            staged: nic.is_staged.then(|| Span::from_ns(u64::from(nic.dma_ns))),
             send_ring_packets: nic.send_ring_packets as usize,
             interface_queue: VecDeque::new(),
             interface_queue_packets: settings.host.interface_queue_packets as usize,
@@ -130,6 +146,11 @@ impl Nic {
             soft_limit_delay: Span::from_us(u64::from(settings.host.soft_limit_delay_us)),
             has_active_restore: nic.active_restore,
         }
+    }
+
+    /// The work that its processor has done.
+    pub const fn work(&self) -> &WorkCounts {
+        &self.processor.work
     }
 
     /// Connections on the NIC.
@@ -154,10 +175,11 @@ impl Nic {
     pub fn frames(&self) -> [u64; 2] {
         let [mut to_server, mut to_client] = self.tasks.frames();
         to_client += self.interface_queue.len() as u64;
-        match self.passing {
-            Some(Passing::ToHost(..)) => to_server += 1,
-            Some(Passing::ToWire(..)) => to_client += 1,
-            None => {}
+        for passing in self.passing.iter().chain(&self.moving) {
+            match passing {
+                Passing::ToHost(..) => to_server += 1,
+                Passing::Fetched(..) | Passing::ToWire(..) => to_client += 1,
+            }
         }
         [to_server, to_client]
     }
@@ -234,22 +256,46 @@ impl Nic {
 
     /// The processor has finished its task.
     pub fn task_done(&mut self, host: &mut impl HostMemory, context: &mut Context) {
-        match self.passing.take() {
-            None => {}
-            Some(Passing::ToHost(frame, since)) => {
-                context.measure.receive_delay(context.now.since(since));
-                host.write_frame(frame, context);
-                context.connections.release(&frame);
-            }
-            Some(Passing::ToWire(frame, since)) => {
+        match (self.passing.take(), self.staged) {
+            (None, _) => {}
+            (Some(Passing::ToWire(frame, since)), _) => {
                 context.measure.send_delay(context.now.since(since));
                 context.measure.packet();
                 let arrival = self.to_client.send(&frame.segment, context.now);
                 context.at(arrival, Event::AtClient(frame));
                 context.connections.release(&frame);
             }
+            (Some(passing), Some(span)) => {
+                self.moving.push_back(passing);
+                context.after(span, Event::NicMoved);
+            }
+            (Some(passing), None) => self.arrive(passing, host, context),
         }
         self.begin_next(host, context);
+    }
+
+    /// The packet that has been moved for longest has arrived.
+    pub fn moved(&mut self, host: &mut impl HostMemory, context: &mut Context) {
+        if let Some(passing) = self.moving.pop_front() {
+            self.arrive(passing, host, context);
+            self.wake(host, context);
+        }
+    }
+
+    /// A packet has been moved to the host's memory or from there.
+    fn arrive(&mut self, passing: Passing, host: &mut impl HostMemory, context: &mut Context) {
+        match passing {
+            Passing::ToHost(frame, since) => {
+                context.measure.receive_delay(context.now.since(since));
+                host.write_frame(frame, context);
+                context.connections.release(&frame);
+            }
+            Passing::Fetched(frame, since) | Passing::ToWire(frame, since) => {
+                let connections = &mut context.connections;
+                self.tasks.push(Task::Transmit(frame), since, connections);
+                connections.release(&frame);
+            }
+        }
     }
 
     fn begin_next(&mut self, host: &mut impl HostMemory, context: &mut Context) {
@@ -267,6 +313,9 @@ impl Nic {
 
     fn begin(&mut self, waiting: Waiting, host: &mut impl HostMemory, context: &mut Context) {
         let Waiting { task, since } = waiting;
+        context
+            .measure
+            .waited(task.queue(), context.now.since(since));
         match task {
             Task::Received(frame) => self.look_up(frame, since, host, context),
             Task::Classified(frame) => self.process(frame, since, host, context),
@@ -276,7 +325,15 @@ impl Nic {
                     self.tasks.push(Task::Send(frame), since, connections);
                     connections.release(&frame);
                 }
-                self.processor.spend(self.instructions.host_send);
+                self.processor.spend(Work::HostSend);
+                if self.staged.is_some() {
+                    return self.pass(Passing::Fetched(frame, since), context);
+                }
+                self.processor.spend(Work::HostTransmit);
+                self.pass(Passing::ToWire(frame, since), context);
+            }
+            Task::Transmit(frame) => {
+                self.processor.spend(Work::HostTransmit);
                 self.pass(Passing::ToWire(frame, since), context);
             }
             Task::Command(command) => self.run_command(command, host, context),
@@ -286,7 +343,8 @@ impl Nic {
 
     /// Passes a host packet on when the task ends.
     fn pass(&mut self, passing: Passing, context: &mut Context) {
-        let (Passing::ToHost(frame, _) | Passing::ToWire(frame, _)) = &passing;
+        let (Passing::ToHost(frame, _) | Passing::Fetched(frame, _) | Passing::ToWire(frame, _)) =
+            &passing;
         context.connections.add(frame);
         self.passing = Some(passing);
     }
@@ -298,7 +356,7 @@ impl Nic {
         host: &mut impl HostMemory,
         context: &mut Context,
     ) {
-        self.processor.spend(self.instructions.lookup);
+        self.processor.spend(Work::Lookup);
         if !self.tasks.is_host_first() || !self.runs(frame.connection) {
             return self.process(frame, since, host, context);
         }
@@ -319,7 +377,7 @@ impl Nic {
     ) {
         // A connection may have been restored while its frame waited.
         if !self.runs(frame.connection) {
-            self.processor.spend(self.instructions.host_receive);
+            self.processor.spend(Work::HostReceive);
             return self.pass(Passing::ToHost(frame, since), context);
         }
         context.measure.frames.to_server.delivered += 1;

@@ -1,5 +1,6 @@
 //! TCP on the NIC: the connections it runs, the host's commands, load control.
 
+use super::work::Work;
 use super::{HostMemory, Message, Nic};
 use crate::connection::{ConnectionId, TimedEndpoint};
 use crate::context::{Command, CommandKind, Context, Event, Frame};
@@ -26,7 +27,7 @@ impl Nic {
         host: &mut impl HostMemory,
         context: &mut Context,
     ) {
-        self.processor.spend(self.instructions.tcp_receive);
+        self.processor.spend(Work::TcpReceive);
         let now = self.processor.time();
         let offloaded = &mut self.offloaded[id];
         let Some(end) = &mut offloaded.end else {
@@ -44,7 +45,7 @@ impl Nic {
         if is_closed {
             self.remove_open(id, context);
             self.message(id, host, context, |message| message.ended = true);
-            self.processor.spend(self.instructions.connection_end);
+            self.processor.spend(Work::ConnectionEnd);
             self.control_load(context);
         }
     }
@@ -81,11 +82,11 @@ impl Nic {
     ) {
         if host.write_message(id, add) {
             context.measure.messages += 1;
-            self.processor.spend(self.instructions.message);
+            self.processor.spend(Work::Message);
             context.at(self.processor.time(), Event::MessageAtHost(id));
         } else {
             context.measure.merged += 1;
-            self.processor.spend(self.instructions.message_merge);
+            self.processor.spend(Work::MessageMerge);
         }
     }
 
@@ -97,7 +98,7 @@ impl Nic {
         };
         while let Some(segment) = end.tcp.transmit(&self.tcp, self.processor.time()) {
             offloaded.packets += 1;
-            self.processor.spend(self.instructions.tcp_send);
+            self.processor.spend(Work::TcpSend);
             context.measure.packet();
             context.measure.nic_packet();
             context.measure.frames.to_client.sent += 1;
@@ -128,13 +129,12 @@ impl Nic {
         context: &mut Context,
     ) {
         let id = command.connection;
-        let costs = &self.instructions;
-        self.processor.spend(match command.kind {
-            CommandKind::Handoff => costs.handoff,
-            CommandKind::Restore => costs.restore,
-            CommandKind::Forward(_) => 0,
-            CommandKind::Send { .. } | CommandKind::Close => costs.command,
-        });
+        match command.kind {
+            CommandKind::Handoff => self.processor.spend(Work::Handoff),
+            CommandKind::Restore => self.processor.spend(Work::Restore),
+            CommandKind::Forward(_) => {}
+            CommandKind::Send { .. } | CommandKind::Close => self.processor.spend(Work::Command),
+        }
         host.command_taken(&command);
         let end = self.offloaded.entry(id).end.as_mut();
         match (command.kind, end) {
@@ -217,7 +217,7 @@ impl Nic {
         };
         let before = control.soft_limit();
         let changed = control.evaluate(queue, connections);
-        self.processor.spend(self.instructions.load_control);
+        self.processor.spend(Work::LoadControl);
         if let Some(limit) = changed {
             context.after(self.soft_limit_delay, Event::SoftLimitAtHost(limit));
             if self.has_active_restore && limit < before {

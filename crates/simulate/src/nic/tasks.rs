@@ -2,6 +2,7 @@
 
 use crate::connection::{ConnectionId, Connections, Work, WorkQueue};
 use crate::context::{Command, CommandKind, Frame};
+use crate::measure::Queue;
 use crate::time::Time;
 
 /// A piece of work for the NIC's processor.
@@ -11,12 +12,28 @@ pub enum Task {
     Received(Frame),
     /// A frame from the wire that belongs to a NIC connection.
     Classified(Frame),
-    /// A frame that the host sends.
+    /// A frame that the host sends, in the host's memory.
     Send(Frame),
+    /// A frame that the host sends, in the NIC's memory.
+    Transmit(Frame),
     /// A command from the host about a connection.
     Command(Command),
     /// A TCP timer of a NIC connection has run out.
     Timer(ConnectionId),
+}
+
+impl Task {
+    /// Where it waits.
+    pub const fn queue(&self) -> Queue {
+        match self {
+            Self::Received(_) => Queue::NicReceive,
+            Self::Classified(_) => Queue::NicSecond,
+            Self::Send(_) => Queue::NicSend,
+            Self::Transmit(_) => Queue::NicTransmit,
+            Self::Command(_) => Queue::NicCommands,
+            Self::Timer(_) => Queue::NicTimers,
+        }
+    }
 }
 
 /// A task and when it arrived.
@@ -29,7 +46,10 @@ pub struct Waiting {
 impl Work for Waiting {
     fn connection(&self) -> Option<ConnectionId> {
         Some(match self.task {
-            Task::Received(frame) | Task::Classified(frame) | Task::Send(frame) => frame.connection,
+            Task::Received(frame)
+            | Task::Classified(frame)
+            | Task::Send(frame)
+            | Task::Transmit(frame) => frame.connection,
             Task::Command(command) => command.connection,
             Task::Timer(id) => id,
         })
@@ -48,6 +68,7 @@ pub struct TaskQueues {
     in_ring: usize,
     classified: usize,
     sends: usize,
+    transmits: usize,
 }
 
 impl TaskQueues {
@@ -61,6 +82,7 @@ impl TaskQueues {
             in_ring: 0,
             classified: 0,
             sends: 0,
+            transmits: 0,
         }
     }
 
@@ -69,7 +91,7 @@ impl TaskQueues {
         self.is_host_first
     }
 
-    /// The host's frames that wait.
+    /// The host's frames that wait to be fetched from its memory.
     pub const fn sends(&self) -> usize {
         self.sends
     }
@@ -107,6 +129,10 @@ impl TaskQueues {
                 self.sends += 1;
                 &mut self.first
             }
+            Task::Transmit(_) => {
+                self.transmits += 1;
+                &mut self.first
+            }
             // Behind the NIC's packets a restore would come too late.
             Task::Command(Command {
                 kind: CommandKind::Restore,
@@ -127,6 +153,7 @@ impl TaskQueues {
             Task::Received(_) => self.in_ring -= 1,
             Task::Classified(_) => self.classified -= 1,
             Task::Send(_) => self.sends -= 1,
+            Task::Transmit(_) => self.transmits -= 1,
             Task::Command(_) | Task::Timer(_) => {}
         }
         Some(waiting)
@@ -134,6 +161,8 @@ impl TaskQueues {
 
     /// Frames that wait, to the server and to the clients.
     pub fn frames(&self) -> [u64; 2] {
-        [(self.in_ring + self.classified) as u64, self.sends as u64]
+        let to_server = self.in_ring + self.classified;
+        let to_client = self.sends + self.transmits;
+        [to_server as u64, to_client as u64]
     }
 }

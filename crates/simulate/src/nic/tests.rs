@@ -51,7 +51,15 @@ struct Pair {
 impl Pair {
     /// A NIC, and a connection on the host whose client has sent its SYN.
     fn new() -> Self {
-        let parameters = parameters::resolve("W-16-N-N-FCFS-400", &[]).unwrap();
+        Self::with(&[])
+    }
+
+    fn with(overrides: &[(&str, &str)]) -> Self {
+        let overrides: Vec<(String, String)> = overrides
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect();
+        let parameters = parameters::resolve("W-16-N-N-FCFS-400", &overrides).unwrap();
         let settings = Settings::read(&parameters).unwrap();
         let mut context = Context::new();
         let connection = context.connections.open();
@@ -93,8 +101,10 @@ impl Pair {
     fn finish_tasks(&mut self) {
         while let Some((time, event)) = self.context.events.pop() {
             self.context.now = time;
-            if matches!(event, Event::NicDone) {
-                self.nic.task_done(&mut self.host, &mut self.context);
+            match event {
+                Event::NicDone => self.nic.task_done(&mut self.host, &mut self.context),
+                Event::NicMoved => self.nic.moved(&mut self.host, &mut self.context),
+                _ => {}
             }
             self.context.connections.release(&event);
         }
@@ -123,4 +133,48 @@ fn a_restore_returns_the_connection_and_the_commands_behind_it() {
     pair.command(CommandKind::Close);
     assert_eq!(pair.host.returned.len(), 1);
     assert_eq!(pair.nic.connections(), 0);
+}
+
+/// OSDI 2006, sections 2 and 4.1: packets are in the host's memory. A sent one passes the processor
+/// before and after its transfer, a received one before.
+#[test]
+fn a_sent_packet_passes_the_processor_twice_and_a_received_one_once() {
+    let instructions = [
+        ("nic.instructions.host_pass", "400"),
+        ("nic.instructions.lookup", "100"),
+    ];
+    // 400 million instructions a second: 2.5 ns each.
+    for (staged, sent_ns, received_ns) in [
+        ("true", 2 * 1_000 + 700, 1_250 + 700),
+        ("false", 2_000, 1_250),
+    ] {
+        let mut pair = Pair::with(&[
+            instructions[0],
+            instructions[1],
+            ("nic.dma_ns", "700"),
+            ("nic.is_staged", staged),
+        ]);
+        let frame = Frame {
+            connection: pair.connection,
+            segment: pair.segment,
+        };
+        pair.nic.receive(frame, &mut pair.host, &mut pair.context);
+        pair.finish_tasks();
+        let [_, receive, _] = pair.context.measure.summaries();
+        pair.nic.post(frame, &mut pair.host, &mut pair.context);
+        pair.finish_tasks();
+        let [send, _, _] = pair.context.measure.summaries();
+        let (sent, received) = (send.unwrap().mean, receive.unwrap().mean);
+        // The histogram has three significant digits.
+        assert!(
+            (sent / f64::from(sent_ns) - 1.0).abs() < 0.002,
+            "{staged}: {sent}"
+        );
+        assert!(
+            (received / f64::from(received_ns) - 1.0).abs() < 0.002,
+            "{staged}: {received}"
+        );
+        assert_eq!(pair.host.frames.len(), 1);
+        assert_eq!(pair.nic.frames(), [0, 0]);
+    }
 }

@@ -62,6 +62,19 @@ class Gone(RunFailed):
     """The interface or the namespace of a setting no longer exists."""
 
 
+SEPARATOR = ";"
+"""Between the values of the parts of a setting, such as the queues of an interface, if they
+differ."""
+
+MASK = "mask:"
+"""Before a mask, because `3` is also a list of processors."""
+
+
+def parts(value: str) -> list[str]:
+    """The value of each part; one for all if they are equal."""
+    return value.removeprefix(MASK).split(SEPARATOR)
+
+
 KINDS = {
     "ethtool-feature": "ethtool:Feature",
     "ethtool-coalesce": "ethtool:Coalescing",

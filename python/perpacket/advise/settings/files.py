@@ -7,14 +7,9 @@ from glob import glob
 from pathlib import Path
 
 from perpacket.advise.place import Place
+from perpacket.advise.settings import MASK, SEPARATOR
 from perpacket.advise.settings.refusals import refusals
 from perpacket.errors import ConfigurationError, MachineLacks
-
-SEPARATOR = ";"
-"""Between the values of several files, if they differ."""
-
-MARK = "mask:"
-"""Before a mask, because `3` is also a list of processors."""
 
 CONGESTION_CONTROL = "net.ipv4.tcp_congestion_control"
 
@@ -189,11 +184,11 @@ class Masks(Files):
 
     def normal(self, value: str) -> str:
         """The mask as the kernel writes it: groups of eight digits."""
-        if SEPARATOR in value or value.startswith(MARK):
+        if SEPARATOR in value or value.startswith(MASK):
             return value
         try:
             named = {"all": list(range(os.cpu_count() or 1)), "none": []}
-            return MARK + mask_of(named[value] if value in named else cpus_of(value))
+            return MASK + mask_of(named[value] if value in named else cpus_of(value))
         except ValueError:
             raise ConfigurationError(
                 f"{self.title()} = {value}: expected all, none or a list as 0,2-3", value=value
@@ -202,11 +197,11 @@ class Masks(Files):
     def read(self) -> str:
         """The mask, marked as such because a mask such as `3` is also a list."""
         found = super().read()
-        return found if SEPARATOR in found else MARK + found
+        return found if SEPARATOR in found else MASK + found
 
     def written(self, value: str) -> str:
         """The mask alone."""
-        return self.normal(value).removeprefix(MARK)
+        return self.normal(value).removeprefix(MASK)
 
     def check(self, value: str) -> None:
         """Refuse what is no list of processors, and a lack of rights."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import socket
+import struct
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any, TypeVar
 
@@ -14,8 +17,25 @@ T = TypeVar("T")
 
 TABLE = "perpacket_trial"
 
-HOOKS = ("input", "output")
-"""The hooks that see the packets of local sockets; each has a chain of its name."""
+HOOKS = {1: "input", 3: "output"}
+"""The hooks that see the packets of local sockets; each has a chain of its name
+(include/uapi/linux/netfilter.h)."""
+
+NETLINK_NETFILTER, NFNL_SUBSYS_NFTABLES = 12, 10
+"""The protocol, and its part for nftables (include/uapi/linux/netfilter/nfnetlink.h)."""
+
+NFNL_MSG_BATCH_BEGIN, NFNL_MSG_BATCH_END = 16, 17
+"""Between them, all messages take effect or none."""
+
+NLM_F_REQUEST, NLM_F_ACK = 0x1, 0x4
+NLM_F_EXCL, NLM_F_CREATE, NLM_F_APPEND = 0x200, 0x400, 0x800
+"""Flags of include/uapi/linux/netlink.h."""
+
+SO_SNDBUFFORCE = 32
+"""A batch of thousands of rules is longer than a socket's usual buffer."""
+
+LONGEST_S = 10.0
+"""The kernel needs less for a batch."""
 
 NEVER = "192.0.2.1"
 """A source address that no packet has: a documentation address of RFC 5737."""
@@ -73,13 +93,16 @@ class Rules:
             return self.place.inside(inside)
 
     def command(self, value: str) -> str:
-        """`nft`, for one hook and one rule."""
+        """A loop of `nft` over hooks and rules; perpacket sends them all in one batch."""
         if value == "0":
             return self.place.shell(f"nft delete table ip {TABLE}")
-        rule = f"nft add rule ip {TABLE} HOOK ip saddr {NEVER} accept"
-        chain = f"nft add chain ip {TABLE} HOOK '{{ type filter hook HOOK priority 0; }}'"
-        hooks = " and ".join(HOOKS)
-        return f"nft add table ip {TABLE}; for HOOK {hooks}: {chain}; {value} times: {rule}"
+        rule = f"nft add rule ip {TABLE} $hook ip saddr {NEVER} accept"
+        chain = f'nft add chain ip {TABLE} $hook "{{ type filter hook $hook priority 0; }}"'
+        rules = f"for n in $(seq {value}); do {rule}; done"
+        hooks = " ".join(HOOKS.values())
+        return self.place.shell(
+            f"nft add table ip {TABLE}; for hook in {hooks}; do {chain}; {rules}; done"
+        )
 
     def permanent(self, value: str) -> str | None:
         """A known cost is not kept."""
@@ -100,23 +123,93 @@ def _count(tables: Any) -> int:
         for rule in tables.get_rules()
         if rule.get_attr("NFTA_RULE_TABLE") == TABLE
     ]
-    counts = {own.count(hook) for hook in HOOKS}
+    counts = {own.count(hook) for hook in HOOKS.values()}
     # A rule of somebody else makes the hooks differ, or is in a chain of its own.
     return max(counts) if len(counts) == 1 and len(own) == 2 * max(counts) else len(own)
 
 
 def _replace(tables: Any, count: int) -> None:
-    from pyroute2.nftables.expressions import ipv4addr, verdict
-
+    """Remove the table, or make it with that many rules, in one step of the kernel."""
     if _present(tables):
         tables.table("del", name=TABLE)
-    if not count:
-        return
-    tables.begin()
-    tables.table("add", name=TABLE)
-    for hook in HOOKS:
-        tables.chain("add", table=TABLE, name=hook, hook=hook, type="filter", policy=ACCEPT)
+    if count:
+        send_batch(list(_messages(count)))
+
+
+def _messages(count: int) -> Iterator[Any]:
+    """The messages that make the table, its chains and their rules."""
+    from pyroute2.netlink.nfnetlink import nftsocket
+    from pyroute2.nftables.expressions import ipv4addr, verdict
+
+    create = NLM_F_REQUEST | NLM_F_CREATE
+    yield _message(
+        nftsocket.nft_table_msg,
+        nftsocket.NFT_MSG_NEWTABLE,
+        create | NLM_F_EXCL,
+        [("NFTA_TABLE_NAME", TABLE)],
+    )
+    expressions = [*ipv4addr(src=NEVER), *verdict(code=ACCEPT)]
+    for number, hook in HOOKS.items():
+        point = [("NFTA_HOOK_HOOKNUM", number), ("NFTA_HOOK_PRIORITY", 0)]
+        yield _message(
+            nftsocket.nft_chain_msg,
+            nftsocket.NFT_MSG_NEWCHAIN,
+            create,
+            [
+                ("NFTA_CHAIN_TABLE", TABLE),
+                ("NFTA_CHAIN_NAME", hook),
+                ("NFTA_CHAIN_HOOK", {"attrs": point}),
+                ("NFTA_CHAIN_TYPE", "filter"),
+                ("NFTA_CHAIN_POLICY", ACCEPT),
+            ],
+        )
         for _ in range(count):
-            rule = (ipv4addr(src=NEVER), verdict(code=ACCEPT))
-            tables.rule("add", table=TABLE, chain=hook, expressions=rule)
-    tables.commit()
+            yield _message(
+                nftsocket.nft_rule_msg,
+                nftsocket.NFT_MSG_NEWRULE,
+                create | NLM_F_APPEND,
+                [
+                    ("NFTA_RULE_TABLE", TABLE),
+                    ("NFTA_RULE_CHAIN", hook),
+                    ("NFTA_RULE_EXPRESSIONS", expressions),
+                ],
+            )
+
+
+def _message(kind: Any, number: int, flags: int, attributes: list[tuple[str, object]]) -> Any:
+    message = kind()
+    message["header"]["type"] = NFNL_SUBSYS_NFTABLES << 8 | number
+    message["header"]["flags"] = flags
+    message["nfgen_family"] = NFPROTO_IPV4
+    message["attrs"] = attributes
+    return message
+
+
+def send_batch(messages: list[Any]) -> None:
+    """Send messages that the kernel carries out together or not at all.
+
+    The batches of pyroute2 0.9 send each message by itself. Raises `OSError` with the kernel's
+    first error.
+    """
+    from pyroute2.netlink.nfnetlink import nfgen_msg
+
+    edges = []
+    for number in (NFNL_MSG_BATCH_BEGIN, NFNL_MSG_BATCH_END):
+        edge = nfgen_msg()
+        edge["header"]["type"], edge["header"]["flags"] = number, NLM_F_REQUEST
+        edge["res_id"] = NFNL_SUBSYS_NFTABLES
+        edges.append(edge)
+    messages[-1]["header"]["flags"] |= NLM_F_ACK
+    content = b""
+    for sequence, message in enumerate((edges[0], *messages, edges[1])):
+        message["header"]["sequence_number"] = sequence
+        message.encode()
+        content += bytes(message.data)
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_NETFILTER) as channel:
+        channel.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, 2 * len(content))
+        channel.settimeout(LONGEST_S)
+        channel.send(content)
+        # A message of type NLMSG_ERROR: a header of 16 bytes, then 0 or the error, negative.
+        (number,) = struct.unpack_from("=i", channel.recv(65536), 16)
+    if number:
+        raise OSError(-number, os.strerror(-number))

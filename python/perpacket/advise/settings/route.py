@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from perpacket.advise.place import Place
-from perpacket.advise.settings import iproute
+from perpacket.advise.settings import SEPARATOR, iproute
 from perpacket.errors import ConfigurationError, MachineLacks
 
-SEPARATOR = ";"
 UNSET = "0"
 
 

@@ -1,12 +1,12 @@
 """Measurement, simulation and models compared: the function that `agreement/study.toml` names.
 
-    costs.py        the cost of a request in one observation, of either method
-    pairs.py        two methods side by side
+    costs.py        the cost of a request in one measured or simulated observation
+    scenario.py     two methods in one scenario
     share.py        the network stack's share of the processor against file size
     throughput.py   throughput against connections
     handoff.py      the gain of handoff: simulated, by partial handoff, by LAWS
 
-Models have no points of their own: they are computed from the runs that feed them, seed by seed.
+Models have no points. They are computed from measured or simulated runs, seed by seed.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from collections.abc import Sequence
 
 from perpacket.analysis.agreement import handoff, share, throughput
 from perpacket.analysis.agreement.costs import METHODS, SIMULATED
-from perpacket.analysis.estimates import Rows
 from perpacket.analysis.methods import MethodComparison
 from perpacket.study.point import Point
+from perpacket.study.quantities import Rows
 
 AXES = {
     share.QUESTION: "size_bytes",

@@ -1,8 +1,8 @@
 """The gain of handing connections to the NIC: simulated, by partial handoff, and by LAWS.
 
-Both models are computed from the simulation's own costs, without handoff and with few connections
-on the NIC; for more connections they predict. The NIC's share of the work is its share of the
-packets, as simulated.
+The inputs of both models are the simulated costs without handoff and with few connections on the
+NIC. The models predict the gain with more connections. The NIC's share of the work is its simulated
+share of the packets.
 """
 
 from __future__ import annotations
@@ -12,36 +12,38 @@ from dataclasses import dataclass
 
 from perpacket.analysis.agreement import costs
 from perpacket.analysis.agreement.costs import SIMULATED
-from perpacket.analysis.agreement.pairs import NOTABLY_IDLE, Axis
-from perpacket.analysis.estimates import Rows
+from perpacket.analysis.agreement.scenario import NOTABLY_IDLE, Scenario
 from perpacket.analysis.methods import MethodComparison, MethodValue
 from perpacket.errors import ConfigurationError
 from perpacket.models import handoff, laws
-from perpacket.study.quantities import Row, number
+from perpacket.study.quantities import Row, Rows, number
 
 QUESTION = "handoff"
 TITLE = "Gain in requests by handoff"
 PARTIAL = "partial handoff"
 LAWS = "LAWS"
 
-FEEDING = 512
-"""Connections on the NIC of the run that feeds the models: so few that the NIC is not the limit, so
-many that their costs show."""
+INPUT_CONNECTIONS = 512
+"""Connections on the NIC in the run that is an input of the models: few enough that the NIC is not
+the limit, and enough to show the costs of handoff."""
 
 
 @dataclass(frozen=True, slots=True)
-class Fed:
-    """What one seed's runs without handoff and with few connections on the NIC say."""
+class ModelInputs:
+    """The inputs of the models, from the runs of one seed."""
 
     costs: handoff.Costs
     stack_share: float
-    """Of the host's busy time without handoff."""
-    lag: float
-    """NIC's time for the stack's work over the host's (LAWS's alpha)."""
+    """The stack's share of the host's busy time without handoff."""
+    lag_ratio: float
+    """The NIC's time for the stack's work over the host's time (alpha of LAWS)."""
 
 
-def fed(none: Row, few: Row) -> Fed | None:
-    """The models' inputs; None where the runs have none that a machine can have."""
+def model_inputs(none: Row, few: Row) -> ModelInputs | None:
+    """The inputs from a run without handoff and one with few connections on the NIC.
+
+    None where the costs are not those of a possible machine.
+    """
     share = number(few, "nic_packet_share")
     host = [costs.host_us(row) for row in (none, few)]
     nic = [costs.nic_us(row) for row in (none, few)]
@@ -58,28 +60,30 @@ def fed(none: Row, few: Row) -> Fed | None:
         found = handoff.Costs(*(us / 1e6 for us in (host_us, saved_us, nic_us, extra_us)))
     except ConfigurationError:
         return None
-    return Fed(found, stack, extra_us / (stack * host_us))
+    return ModelInputs(found, stack, extra_us / (stack * host_us))
 
 
 def compare(rows: Rows, names: Mapping[int, str]) -> list[MethodComparison]:
-    """Every number of connections on the NIC: simulated beside either model.
+    """For each number of connections on the NIC: simulated and both models.
 
-    The one that feeds partial handoff is no prediction, and left out of it.
+    Partial handoff has no prediction for the run that is its input.
     """
     found = []
     for level in sorted(names)[1:]:
-        axis = Axis(QUESTION, TITLE, f"{level:,} connections on the NIC", level)
+        scenario = Scenario(QUESTION, TITLE, f"{level:,} connections on the NIC", level)
         simulated = gain(rows, names, level)
-        if level != FEEDING:
+        if level != INPUT_CONNECTIONS:
             partial = modelled(PARTIAL, rows, names, level)
-            found.append(axis.beside(simulated, partial, _why_not_partial(rows, names, level)))
+            found.append(scenario.compare(simulated, partial, _why_not_partial(rows, names, level)))
         offload = modelled(LAWS, rows, names, level)
-        found.append(axis.beside(simulated, offload, _why_not_laws(rows.get(names[level], {}))))
+        found.append(
+            scenario.compare(simulated, offload, _why_not_laws(rows.get(names[level], {})))
+        )
     return found
 
 
 def gain(rows: Rows, names: Mapping[int, str], level: int) -> MethodValue:
-    """What was simulated, over no handoff with the same seed, in per cent."""
+    """The simulated gain over no handoff with the same seed, in per cent."""
     none, own = names.get(0, ""), names.get(level, "")
     values = {}
     for seed in costs.seeds_of(rows, none, own):
@@ -90,11 +94,11 @@ def gain(rows: Rows, names: Mapping[int, str], level: int) -> MethodValue:
 
 
 def modelled(model: str, rows: Rows, names: Mapping[int, str], level: int) -> MethodValue:
-    """What a model says of a level, seed by seed, in per cent."""
-    none, few, own = (names.get(n, "") for n in (0, FEEDING, level))
+    """The gain that a model predicts at a level, by seed, in per cent."""
+    none, few, own = (names.get(n, "") for n in (0, INPUT_CONNECTIONS, level))
     values = {}
     for seed in costs.seeds_of(rows, none, few, own):
-        inputs = fed(rows[none][seed], rows[few][seed])
+        inputs = model_inputs(rows[none][seed], rows[few][seed])
         share = number(rows[own][seed], "nic_packet_share")
         if inputs is None or share is None:
             continue
@@ -102,54 +106,54 @@ def modelled(model: str, rows: Rows, names: Mapping[int, str], level: int) -> Me
             gained = handoff.gain(inputs.costs, share)
         else:
             gamma = laws.gamma_of_share(inputs.stack_share)
-            gained = laws.offload(gamma, share, alpha=inputs.lag).gain
+            gained = laws.offload(gamma, share, alpha=inputs.lag_ratio).gain
         values[seed] = 100 * float(gained)
     return MethodValue(model, SIMULATED, values)
 
 
 def _why_not_partial(rows: Rows, names: Mapping[int, str], level: int) -> str:
-    """Which assumption of partial handoff a run did not keep."""
+    """The assumption of partial handoff that a run violates."""
     own = rows.get(names[level], {})
-    if _of(own, "host_idle") > NOTABLY_IDLE:
-        return f"that nothing queues: {_waiting(own)}"
-    saved = [_saved_us(rows, names, at) for at in (FEEDING, level)]
+    if _mean(own, "host_idle") > NOTABLY_IDLE:
+        return f"that no packet waits in a queue: {_waiting(own)}"
+    saved = [_saved_us(rows, names, at) for at in (INPUT_CONNECTIONS, level)]
     return (
-        "that costs depend on nothing but where a connection is: the host saves "
-        f"{saved[0]:.1f} us a request on the NIC at {FEEDING} connections, {saved[1]:.1f} us at "
-        f"{level:,}"
+        "that costs depend only on the owner of a connection: the host saves "
+        f"{saved[0]:.1f} us per request on the NIC at {INPUT_CONNECTIONS} connections, "
+        f"{saved[1]:.1f} us at {level:,}"
     )
 
 
 def _saved_us(rows: Rows, names: Mapping[int, str], level: int) -> float:
-    """Host time saved a request that the NIC has, on average over the runs."""
+    """The host time saved per request on the NIC, on average over the runs."""
     none, own = rows.get(names.get(0, ""), {}), rows.get(names.get(level, ""), {})
-    share = _of(own, "nic_packet_share")
+    share = _mean(own, "nic_packet_share")
     saved_us = costs.mean_of(none, costs.host_us) - costs.mean_of(own, costs.host_us)
     return saved_us / share if share else 0.0
 
 
 def _why_not_laws(rows: Mapping[int, Row]) -> str:
-    """Which assumption of LAWS a run did not keep, by who had time left."""
-    if _of(rows, "host_idle") > NOTABLY_IDLE:
+    """The assumption of LAWS that a run violates; idle time shows which."""
+    if _mean(rows, "host_idle") > NOTABLY_IDLE:
         return (
-            "that a NIC does nothing but what is offloaded: it also moves every frame of the "
-            f"others; {_waiting(rows)}"
+            "that the NIC does only offloaded work: it also moves every frame of the other "
+            f"connections; {_waiting(rows)}"
         )
     share = 100 * costs.mean_of(rows, lambda row: costs.share_of(row, ("bypass",)))
     return (
-        "that handing work over costs the host nothing: commands and messages take "
+        "that handoff has no cost on the host: commands and messages use "
         f"{share:.0f} % of its busy time"
     )
 
 
 def _waiting(rows: Mapping[int, Row]) -> str:
-    """Who waits for whom."""
+    """The idle time of the host and of the NIC."""
     return (
-        f"the NIC has {100 * _of(rows, 'nic_idle'):.0f} % of its time left and drops "
-        f"{_of(rows, 'drops'):,.0f} packets, the host waits {100 * _of(rows, 'host_idle'):.0f} % "
-        "of its own"
+        f"the NIC is idle for {100 * _mean(rows, 'nic_idle'):.0f} % and drops "
+        f"{_mean(rows, 'drops'):,.0f} packets, the host is idle for "
+        f"{100 * _mean(rows, 'host_idle'):.0f} %"
     )
 
 
-def _of(rows: Mapping[int, Row], column: str) -> float:
+def _mean(rows: Mapping[int, Row], column: str) -> float:
     return costs.mean_of(rows, lambda row: number(row, column))

@@ -1,7 +1,7 @@
 """The network stack's share of the busy processor against the size of files.
 
-Measured, simulated, and, for sizes between the smallest and the largest, by a line through those
-two (`perpacket.models.segments`), computed from the same method's runs.
+The methods are measurement, simulation and, for sizes between the smallest and the largest, a line
+through these two sizes (`perpacket.models.segments`). The line uses the runs of the same method.
 """
 
 from __future__ import annotations
@@ -11,33 +11,33 @@ from functools import partial
 
 from perpacket.analysis.agreement import costs
 from perpacket.analysis.agreement.costs import MEASURED, METHODS, SIMULATED
-from perpacket.analysis.agreement.pairs import Axis
-from perpacket.analysis.estimates import Rows
+from perpacket.analysis.agreement.scenario import Scenario
 from perpacket.analysis.methods import MethodComparison, MethodValue
 from perpacket.errors import ConfigurationError
 from perpacket.models import segments
-from perpacket.study.quantities import BUSY, Row, number
+from perpacket.study.quantities import BUSY, Row, Rows, number
 
 QUESTION = "share"
 TITLE = "Network stack in the busy processor"
 MODEL = "line through two sizes, {}"
 
 GROUPS = {
-    "the server's code has": (("user",), "a server's own code costs what it did in 2003"),
-    "system calls have": (("syscall", "socket"), "system calls cost what they did in 2003"),
-    "interrupts, scheduling and the rest have": (
+    "the server's code": (("user",), "the server's code costs the same as in 2003"),
+    "system calls": (("syscall", "socket"), "system calls cost the same as in 2003"),
+    "interrupts, scheduling and the rest": (
         ("interrupt", "scheduler", "other"),
-        "nothing but the server and its stack takes time, neither interrupts nor scheduling",
+        "only the server and its stack use the processor, not interrupts or scheduling",
     ),
 }
-"""What the busy processor has beside the stack, and what the simulation assumes of each part."""
+"""The parts of the busy processor beside the stack: their layers, and the simulation's assumption.
+"""
 
-BUNDLED = 1.1
-"""Segments a frame may differ by this ratio before offload is what bends a line."""
+MOST_FRAME_RATIO = 1.1
+"""Above this ratio of segments per frame, offload is the likely cause of a curved line."""
 
 
 def compare(rows: Rows, names: Mapping[str, Mapping[int, str]]) -> list[MethodComparison]:
-    """Every size: measured beside simulated, and each beside its line where it has one.
+    """For each size: measured and simulated, and each with its line where it has one.
 
     `names` has the point of each method and size.
     """
@@ -49,14 +49,16 @@ def compare(rows: Rows, names: Mapping[str, Mapping[int, str]]) -> list[MethodCo
             method: costs.estimated(method, method, runs[method], costs.stack_share)
             for method in runs
         }
-        axis = Axis(QUESTION, TITLE, f"files of {size:,} B", size)
-        why = apart(runs[MEASURED], runs[SIMULATED])
-        found.append(axis.beside(by_method[MEASURED], by_method[SIMULATED], why, runs[MEASURED]))
+        scenario = Scenario(QUESTION, TITLE, f"files of {size:,} B", size)
+        why = _differing_part(runs[MEASURED], runs[SIMULATED])
+        found.append(
+            scenario.compare(by_method[MEASURED], by_method[SIMULATED], why, runs[MEASURED])
+        )
         if sizes[0] < size < sizes[-1]:
             for method in METHODS:
                 line = predicted(rows, method, names[method], size)
                 why = _why_not_a_line(rows, method, names[method], size)
-                found.append(axis.beside(by_method[method], line, why, runs[method]))
+                found.append(scenario.compare(by_method[method], line, why, runs[method]))
     return found
 
 
@@ -74,7 +76,7 @@ def predicted(rows: Rows, method: str, names: Mapping[int, str], size: int) -> M
 
 
 def _share_between(ends: list[Row], row: Row) -> float | None:
-    """The share at a run's segments a request, by what the two ends cost."""
+    """The share at a run's segments per request, from the costs at the two ends."""
     at = costs.segments_per_request(row)
     stack, whole = ([_cost(end, names) for end in ends] for names in (costs.STACK, BUSY))
     if at is None:
@@ -92,15 +94,15 @@ def _share_between(ends: list[Row], row: Row) -> float | None:
 
 
 def _cost(row: Row, names: tuple[str, ...]) -> tuple[float, float] | None:
-    """Segments a request and what they cost in some layers."""
+    """Segments per request, and their cost in some layers."""
     count, each = costs.segments_per_request(row), costs.per_packet(row, names)
     return (count, count * each) if count is not None and each is not None else None
 
 
-def apart(measured: Mapping[int, Row], simulated: Mapping[int, Row]) -> str:
-    """Which other part of the processor differs most, and what the simulation assumes of it.
+def _differing_part(measured: Mapping[int, Row], simulated: Mapping[int, Row]) -> str:
+    """The part of the processor beside the stack that differs most, and the assumption on it.
 
-    What the stack does not have, another part has.
+    If the stack's share differs, another part's share differs too.
     """
     found = {}
     for group, (names, _) in GROUPS.items():
@@ -108,23 +110,23 @@ def apart(measured: Mapping[int, Row], simulated: Mapping[int, Row]) -> str:
         found[group] = [100 * costs.mean_of(runs, part) for runs in (measured, simulated)]
     group = max(found, key=lambda name: abs(found[name][1] - found[name][0]))
     here, there = found[group]
-    return f"that {GROUPS[group][1]}: {group} {here:.0f} % measured, {there:.0f} % simulated"
+    return f"that {GROUPS[group][1]}: {group}: {here:.0f} % measured, {there:.0f} % simulated"
 
 
 def _why_not_a_line(rows: Rows, method: str, names: Mapping[int, str], size: int) -> str:
-    """What bends the line: bundles of segments, or caches."""
+    """Why the line is curved: segments per frame, or caches."""
     own = rows.get(names.get(size, ""), {})
     most = rows.get(names.get(max(names, default=0), ""), {})
     if method == MEASURED:
         bundles = [costs.mean_of(runs, _segments_per_frame) for runs in (own, most)]
-        if min(bundles) > 0 and max(bundles) / min(bundles) > BUNDLED:
+        if min(bundles) > 0 and max(bundles) / min(bundles) > MOST_FRAME_RATIO:
             return (
-                "that every segment costs the same: segmentation offload puts "
-                f"{bundles[0]:.1f} in a frame here, {bundles[1]:.1f} for the largest file"
+                "that every segment costs the same: with segmentation offload a frame has "
+                f"{bundles[0]:.1f} segments here, {bundles[1]:.1f} for the largest file"
             )
     return (
-        "that every segment costs the same: the first ones of a response are handshake, request "
-        "and small frames, those of a large file are full and stream through the caches"
+        "that every segment costs the same: the first segments of a response are the handshake, "
+        "the request and small frames; the segments of a large file are full"
     )
 
 

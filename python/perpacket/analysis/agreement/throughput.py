@@ -1,7 +1,8 @@
-"""Throughput against connections, over that at the fewest.
+"""Throughput against connections, relative to throughput with the fewest connections.
 
-Measured, simulated, and by the bounds of a server that is the only limit
-(`perpacket.models.saturation`), computed from the same method's run at the fewest connections.
+The methods are measurement, simulation, and the bounds of a server that is the only limit
+(`perpacket.models.saturation`). The bounds use the run of the same method with the fewest
+connections.
 """
 
 from __future__ import annotations
@@ -10,44 +11,45 @@ from collections.abc import Mapping
 
 from perpacket.analysis.agreement import costs
 from perpacket.analysis.agreement.costs import MEASURED, METHODS, SIMULATED
-from perpacket.analysis.agreement.pairs import NOTABLY_IDLE, Axis
-from perpacket.analysis.estimates import Rows
+from perpacket.analysis.agreement.scenario import NOTABLY_IDLE, Scenario
 from perpacket.analysis.methods import MethodComparison, MethodValue
 from perpacket.errors import ConfigurationError
 from perpacket.models import saturation
 from perpacket.study.doubts import CLIENT_IDLE_LEAST
-from perpacket.study.quantities import Row, number
+from perpacket.study.quantities import Row, Rows, number
 
 QUESTION = "connections"
-TITLE = "Throughput over that at {} connections"
+TITLE = "Throughput relative to {} connections"
 MODEL = "bound by the server, {}"
 
 
 def compare(rows: Rows, names: Mapping[str, Mapping[int, str]]) -> list[MethodComparison]:
-    """Every level above the fewest connections: both methods, and each beside its bound."""
+    """At each level above the fewest connections: both methods, and each with its bound."""
     levels = sorted({level for of_method in names.values() for level in of_method})
     found = []
     for level in levels[1:]:
-        axis = Axis(QUESTION, TITLE.format(levels[0]), f"{level:,} connections", level)
+        scenario = Scenario(QUESTION, TITLE.format(levels[0]), f"{level:,} connections", level)
         by_method = {method: relative(rows, method, names[method], level) for method in METHODS}
         runs = {method: rows.get(names[method].get(level, ""), {}) for method in METHODS}
         why = _why_methods_differ(rows, names, level)
-        found.append(axis.beside(by_method[MEASURED], by_method[SIMULATED], why, runs[MEASURED]))
+        found.append(
+            scenario.compare(by_method[MEASURED], by_method[SIMULATED], why, runs[MEASURED])
+        )
         for method in METHODS:
             limit = bound(rows, method, names[method], level)
             why = _why_not_the_bound(rows, method, names[method], level)
-            found.append(axis.beside(by_method[method], limit, why, runs[method]))
+            found.append(scenario.compare(by_method[method], limit, why, runs[method]))
     return found
 
 
 def _ends(rows: Rows, names: Mapping[int, str], level: int) -> list[tuple[int, Row, Row]]:
-    """The runs at the fewest connections and at a level, with each seed that both have."""
+    """Each common seed, with its runs at the fewest connections and at a level."""
     first, own = names.get(min(names, default=0), ""), names.get(level, "")
     return [(seed, rows[first][seed], rows[own][seed]) for seed in costs.seeds_of(rows, first, own)]
 
 
 def relative(rows: Rows, method: str, names: Mapping[int, str], level: int) -> MethodValue:
-    """Throughput over that of the same seed at the fewest connections, in per cent."""
+    """Throughput relative to the same seed at the fewest connections, in per cent."""
     values = {}
     for seed, first, own in _ends(rows, names, level):
         base, rate = (number(row, "requests_per_s") for row in (first, own))
@@ -57,7 +59,7 @@ def relative(rows: Rows, method: str, names: Mapping[int, str], level: int) -> M
 
 
 def bound(rows: Rows, method: str, names: Mapping[int, str], level: int) -> MethodValue:
-    """The same by the model, from how busy the server was at the fewest connections."""
+    """The model's bound, from the busy share of the server at the fewest connections."""
     values = {}
     for seed, first, _ in _ends(rows, names, level):
         utilization = costs.busy(first)
@@ -72,14 +74,14 @@ def bound(rows: Rows, method: str, names: Mapping[int, str], level: int) -> Meth
 
 
 def _why_methods_differ(rows: Rows, names: Mapping[str, Mapping[int, str]], level: int) -> str:
-    """What the two machines do not have in common."""
+    """The assumption that the two machines violate most likely."""
     of_measured = names[MEASURED]
     both = [rows.get(of_measured.get(n, ""), {}) for n in (min(of_measured, default=0), level)]
     client_idle = min(costs.mean_of(runs, lambda row: number(row, "client_idle")) for runs in both)
     if client_idle < CLIENT_IDLE_LEAST:
         return (
-            "that the server alone limits: the measured clients had "
-            f"{100 * client_idle:.0f} % of their processors left, the simulated ones need none"
+            "that only the server is a limit: the measured clients were idle for "
+            f"{100 * client_idle:.0f} %, simulated clients use no processor"
         )
     changes = [
         _growth(rows, names[method], level, "measured" if method == MEASURED else "simulated")
@@ -89,7 +91,7 @@ def _why_methods_differ(rows: Rows, names: Mapping[str, Mapping[int, str]], leve
 
 
 def _growth(rows: Rows, names: Mapping[int, str], level: int, method: str = "") -> str:
-    """How the host's time a request changes from the fewest connections on, in words."""
+    """The change of the host's time per request from the fewest connections, in words."""
     first, own = (
         costs.mean_of(rows.get(names.get(n, ""), {}), costs.host_us)
         for n in (min(names, default=0), level)
@@ -99,14 +101,14 @@ def _growth(rows: Rows, names: Mapping[int, str], level: int, method: str = "") 
 
 
 def _why_not_the_bound(rows: Rows, method: str, names: Mapping[int, str], level: int) -> str:
-    """Which of the model's assumptions the run did not keep."""
+    """The assumption of the model that the run violates."""
     idle = 1 - costs.mean_of(rows.get(names.get(level, ""), {}), costs.busy)
     if idle > NOTABLY_IDLE:
         return (
-            f"that nothing but the server limits: its processors were idle for {100 * idle:.0f} % "
+            f"that only the server is a limit: its processors were idle for {100 * idle:.0f} % "
             f"at {level} connections"
         )
     return (
-        "that a request costs the same whatever the number of connections: it costs "
+        "that the cost of a request does not depend on the number of connections: it changes by "
         f"{_growth(rows, names, level)} at {level}"
     )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shutil
+import socket
 import tempfile
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from perpacket.measure import agent
@@ -37,12 +38,13 @@ class LocalHost(ProcessHost):
         """A host of a run; `namespace` is an open descriptor of its network namespace."""
         super().__init__(name, address, cpus)
         self._run = run
-        self._namespace = namespace
+        self.namespace = namespace
+        """An open descriptor of its network namespace; None for that of this process."""
 
     def open(self, command: Sequence[str], cpus: Sequence[int] | None) -> LocalProcess:
         """Start a process without recording it."""
         return LocalProcess(
-            command, run=self._run, cpus=cpus or self.cpus, namespace=self._namespace
+            command, run=self._run, cpus=cpus or self.cpus, namespace=self.namespace
         )
 
     def agent(self) -> str:
@@ -110,3 +112,15 @@ class Loopback(LocalTestbed):
         self.limits = (*limits, *LOOPBACK_LIMITS, *division.limits)
         self.server = LocalHost("server", "127.0.0.1", division.server, self._record.run)
         self.clients = (LocalHost("client", "127.0.0.1", division.clients, self._record.run),)
+
+
+def free_ports(count: int) -> list[int]:
+    """Different TCP ports that are free on this machine, and probably on others.
+
+    A server that finds its port taken fails.
+    """
+    with ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("", 0))
+        return [int(probe.getsockname()[1]) for probe in probes]

@@ -146,9 +146,9 @@ def remove_leftovers() -> list[str]:
     return [record.run for record in removed]
 
 
-def remove_folders(prefix: str) -> None:
-    """Remove this machine's folders for temporary files whose owner has ended."""
-    for place in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
+def remove_folders(prefix: str, parent: Path | None = None) -> None:
+    """Remove the folders of dead owners with that prefix, in `parent` or among temporary files."""
+    for place in (parent or Path(tempfile.gettempdir())).glob(f"{prefix}*"):
         owner = re.match("([0-9]+-[0-9]+)-", place.name.removeprefix(prefix))
         if owner is None or is_alive(owner[1]):
             continue

@@ -37,10 +37,12 @@ def serve(host: Host, plan: MediaPlan, root: str, read_delay_ms: int) -> list[st
     command = [
         *(host.agent(), "serve", "media", "--root", root, "--listen", f"{host.address}:0"),
         *("--cpus", cpu_list(host.cpus), "--buffering", plan.buffering),
-        *("--buffer-packets", str(plan.buffer_packets), "--read-delay", f"{read_delay_ms}ms"),
-        *("--readers", str(plan.readers), "--max-lateness", f"{ADMIT_ALL_MS}ms"),
+        *("--read-delay", f"{read_delay_ms}ms", "--max-lateness", f"{ADMIT_ALL_MS}ms"),
         *("--max-sessions", str(plan.clients + SESSIONS_SPARE), "--format", "json"),
     ]
+    if plan.buffering in ("single", "double"):
+        return [*command, "--buffer-packets", str(plan.buffer_packets)]
+    command += ["--readers", str(plan.readers)]
     if plan.distribution == "multiple":
         command += ["--cache-size", str(plan.cache_bytes)]
     return command

@@ -8,7 +8,6 @@ They run in the foreground, so that the run can stop them.
 
 from __future__ import annotations
 
-import socket
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Literal
 
 from perpacket.errors import RunFailed
 from perpacket.measure.hosts.contract import Host
+from perpacket.measure.hosts.local import free_ports
 from perpacket.measure.web.plan import Plan
 
 PeerKind = Literal["nginx", "apache"]
@@ -50,7 +50,10 @@ worker_rlimit_nofile {descriptors};
 user nobody {group};
 pid {folder}/nginx.pid;
 error_log stderr crit;
-events {{ worker_connections {descriptors}; use epoll; }}
+events {{
+    worker_connections {descriptors};
+    use epoll;
+}}
 http {{
     access_log off;
     sendfile on;
@@ -106,6 +109,10 @@ DocumentRoot {root}
 """
 
 
+BLOCKS = {"worker_processes": "", "multi_accept": "events", "accept_mutex": "events"}
+"""The block of a directive of nginx; the others are in `http`."""
+
+
 def lack(host: Host, kind: PeerKind) -> str:
     """Why a server cannot run on a host; empty when it can."""
     if find(host, kind):
@@ -131,7 +138,7 @@ def prepare(
     found = find(host, kind)
     if not found:
         raise RunFailed(lack(host, kind))
-    port = free_port()
+    (port,) = free_ports(1)
     file = f"{folder}/{kind}.conf"
     text = _CONFIGURATIONS[kind](host, plan, root, folder, port, found)
     with tempfile.NamedTemporaryFile("w", suffix=".conf") as local:
@@ -145,15 +152,20 @@ def prepare(
     return command, f"http://{host.address}:{port}"
 
 
-def free_port() -> int:
-    """A port that is free on this machine, and probably on others: a server fails if it is not."""
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        return int(probe.getsockname()[1])
+def with_directives(configuration: str, directives: str) -> str:
+    """Our configuration of nginx with directives, each ended by `;`, instead of its own."""
+    lines = configuration.splitlines()
+    for directive in filter(None, (each.strip() for each in directives.split(";"))):
+        name = directive.split()[0]
+        lines = [line for line in lines if line.split()[:1] != [name]]
+        block = BLOCKS.get(name, "http")
+        at = lines.index(f"{block} {{") + 1 if block else 0
+        lines.insert(at, f"{directive};")
+    return "\n".join(lines) + "\n"
 
 
-def _nginx(host: Host, _plan: Plan, root: str, folder: str, port: int, _found: list[str]) -> str:
-    return NGINX.format(
+def _nginx(host: Host, plan: Plan, root: str, folder: str, port: int, _found: list[str]) -> str:
+    text = NGINX.format(
         workers=len(host.cpus),
         masks=" ".join(f"{1 << cpu:b}" for cpu in host.cpus),
         descriptors=DESCRIPTORS,
@@ -163,6 +175,7 @@ def _nginx(host: Host, _plan: Plan, root: str, folder: str, port: int, _found: l
         port=port,
         root=root,
     )
+    return with_directives(text, plan.server_options.replace("{folder}", folder))
 
 
 def _apache(host: Host, plan: Plan, root: str, folder: str, port: int, found: list[str]) -> str:

@@ -12,7 +12,7 @@ LoadKind = Literal["stream", "file", "trace", "specweb99", "surge"]
 ServerKind = Literal["perpacket", "nginx", "apache"]
 
 SEGMENT_BYTES = 1460
-"""Segments of the bulk sender: TR05-450, section 5.1."""
+"""Writes of the bulk sender, a segment each: TR05-450, section 5.1."""
 
 
 class Plan(RunPlan):
@@ -22,6 +22,8 @@ class Plan(RunPlan):
     connections: int = Field(alias="load.connections", default=1, ge=1)
     rate_mbps: float = Field(alias="load.rate_mbps", default=0, ge=0)
     size_bytes: int = Field(alias="load.size_bytes", default=0, ge=0)
+    write_bytes: int = Field(alias="load.write_bytes", default=SEGMENT_BYTES, ge=1)
+    """Bytes that the bulk sender writes at a time."""
     users: int = Field(alias="load.users", default=0, ge=0)
     keep_alive: bool = Field(alias="load.keep_alive", default=True)
     file_set_connections: int = Field(alias="load.file_set_connections", default=0, ge=0)
@@ -39,6 +41,9 @@ class Plan(RunPlan):
     """`perpacket.measure.web.peers` configures nginx and Apache."""
     server_threads: int = Field(alias="server.threads", default=0, ge=0)
     """Threads or processes in the pool of `serve web`; 0 for its own default."""
+    server_options: str = Field(alias="server.options", default="")
+    """Options of `serve web` as on its command line, or directives of nginx, each with its `;`.
+    They replace those that perpacket sets. `{folder}` is the study's folder on the server."""
     architecture: str = Field(alias="server.architecture", default="events")
 
     @model_validator(mode="after")
@@ -53,6 +58,10 @@ class Plan(RunPlan):
                 f"{named('server.command')} and server.kind {self.server_kind} exclude each other: "
                 "this study has servers of its own"
             )
+        if self.server_options and (
+            self.server_command or self.server_kind == "apache" or not self.is_web
+        ):
+            raise ValueError("expected server.options only for nginx or `serve web`")
         if self.latency_ms and self.network == "direct":
             raise ValueError("expected network.kind delayed where network.latency_ms is not 0")
         if self.kind == "surge" and not self.users:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 
 from perpacket.errors import ConfigurationError
 from perpacket.measure.hosts.contract import Host
 from perpacket.measure.plan import named
 from perpacket.measure.programs import bulk_sender, cpu_list
-from perpacket.measure.web.plan import SEGMENT_BYTES, Plan
+from perpacket.measure.web.plan import Plan
 
 REPORT_PATH = "/.perpacket/report"
 """The path at which `serve web` returns its own counts."""
@@ -18,12 +19,19 @@ def serve_web(host: Host, plan: Plan, root: str) -> list[str]:
     """The server under test, on a port of its own choice."""
     # Outside the root, so that posted data is not served.
     posts = ("--routes", "--post-log", f"{root}.posts") if plan.kind == "specweb99" else ()
-    return [
+    command = [
         *(host.agent(), "serve", "web", "--root", root, "--listen", f"{host.address}:0"),
         *("--cpus", cpu_list(host.cpus), "--architecture", plan.architecture),
         *(("--threads", str(plan.server_threads)) if plan.server_threads else ()),
         *(*posts, "--format", "json"),
     ]
+    options = words_of(plan.server_options, "server.options")
+    # Each replaces one of ours: a repeated option is an error.
+    while options:
+        following = [word for word in options[1:2] if word[:2] != "--"]
+        command = [*without(command, [options[0].partition("=")[0]]), options[0], *following]
+        options = options[1 + len(following) :]
+    return command
 
 
 def foreign_server(host: Host, plan: Plan, root: str) -> list[str]:
@@ -31,16 +39,30 @@ def foreign_server(host: Host, plan: Plan, root: str) -> list[str]:
     return [_filled(word, host, root) for word in words_of(plan.server_command)]
 
 
-def words_of(command: str) -> list[str]:
+def words_of(command: str, parameter: str = "server.command") -> list[str]:
     """The words of a server's command; raises `ConfigurationError` for an unclosed quote."""
     try:
         return shlex.split(command)
     except ValueError as error:
         raise ConfigurationError(
-            f"{named('server.command')} {command}: {str(error).lower()}",
-            parameter="server.command",
+            f"{named(parameter)} {command}: {str(error).lower()}",
+            parameter=parameter,
             value=command,
         ) from None
+
+
+def without(command: Sequence[str], names: Sequence[str]) -> list[str]:
+    """A command line without some options and their values."""
+    kept = []
+    skip = False
+    for word in command:
+        if skip:
+            skip = False
+        elif word in names:
+            skip = True
+        elif not any(word.startswith(f"{name}=") for name in names):
+            kept.append(word)
+    return kept
 
 
 def foreign_url(host: Host, plan: Plan) -> str:
@@ -117,7 +139,7 @@ def stream_sender(host: Host, plan: Plan, to: str, part: tuple[int, int]) -> lis
     connections = _part_of(plan.connections, index, count)
     rate_bps = round(plan.rate_mbps * 1e6 * connections / plan.connections)
     return [
-        *bulk_sender(host, to, connections, SEGMENT_BYTES),
+        *bulk_sender(host, to, connections, plan.write_bytes),
         *(("--bit-rate", str(rate_bps)) if rate_bps else ()),
         *_window(plan, host),
     ]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import resource
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import ClassVar
 
 from perpacket.errors import ConfigurationError, MachineLacks
 from perpacket.measure.host_files import QUICK_S
@@ -45,7 +46,8 @@ OpenTestbed = Callable[[Plan], AbstractContextManager[Testbed]]
 class WebRunner(MeasuredRunner[WebSetup]):
     """Prepares runs of web servers and the bulk sender."""
 
-    plan_type, run_type = Plan, WebRun
+    plan_type: ClassVar[type[Plan]] = Plan
+    run_type: ClassVar[type[WebRun]] = WebRun
 
     def __init__(self, open_testbed: OpenTestbed = open_testbed) -> None:
         """A runner that opens its testbeds with `open_testbed`."""
@@ -59,7 +61,7 @@ class WebRunner(MeasuredRunner[WebSetup]):
         Raises `MachineLacks` when there is no testbed, `RunFailed` when the files cannot be made,
         and `ConfigurationError` when the parameters of a point are wrong.
         """
-        plans = {point.name: validated(Plan, point) for point in points}
+        plans = {point.name: validated(self.plan_type, point) for point in points}
         with ExitStack() as stack:
             first = next(iter(plans.values())).model_copy(update={"network": "direct"})
             direct = stack.enter_context(self._open(first))

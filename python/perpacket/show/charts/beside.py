@@ -1,9 +1,9 @@
-"""The chart of published values beside a run's own, a row for each point or quantity."""
+"""The chart of published values beside those of a run, a row for each point or quantity."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import altair as alt
 import polars as pl
@@ -37,8 +37,8 @@ SCHEMA: Final = {
 
 
 def points_beside(figure: Figure, analysis: Analysis) -> Plot | None:
-    """The comparisons of one quantity, a row per point; losses count as negative gains."""
-    kept = {point.name: point for point in figure_points(analysis.study, figure)}
+    """The comparisons of one quantity, a row per point. A loss is a negative gain."""
+    selected = {point.name: point for point in figure_points(analysis.study, figure)}
     signs = {figure.y: 1}
     if figure.y in PUBLISHED_GAINS:
         signs = {name: PUBLISHED_GAINS[figure.y] * sign for name, sign in PUBLISHED_GAINS.items()}
@@ -47,8 +47,8 @@ def points_beside(figure: Figure, analysis: Analysis) -> Plot | None:
         for row in analysis.comparisons
         if row.published.quantity in signs
         and row.simulated is not None
-        and row.published.point in kept
-        and row.published.against in (None, kept[row.published.point].against)
+        and row.published.point in selected
+        and row.published.against in (None, selected[row.published.point].against)
     ]
     records = [
         record_of(row.published.point, row.simulated, row, signs[row.published.quantity])
@@ -119,8 +119,7 @@ def record_of(
     return {
         "configuration": name,
         "simulated": simulated.value,
-        "low": simulated.low if simulated.is_bounded else None,
-        "high": simulated.high if simulated.is_bounded else None,
+        **simulated.bounds(),
         "published_low": min(stated, default=None),
         "published_high": max(stated, default=None),
         "calibrated": published.calibration if published is not None else None,
@@ -138,7 +137,7 @@ def plot_of(records: list[dict[str, object]], x_title: str, description: str, te
 def paper_beside(
     frame: pl.DataFrame, *, x_title: str, width: int = WIDE, terms: Terms = SIMULATED
 ) -> alt.LayerChart:
-    """Published values beside the runs' own, a row per configuration in the table's order.
+    """Published values beside those of the runs, a row per configuration in the table's order.
 
     Columns: `configuration` (text; repeated where several values were published), `simulated`,
     `low`, `high` (the mean and the ends of its interval; ends are null after a single run),
@@ -180,27 +179,22 @@ def paper_beside(
 def _source_points(
     runs: pl.DataFrame, papers: pl.DataFrame, scale: alt.Scale, y: alt.Y, width: int, terms: Terms
 ) -> list[alt.Chart]:
-    """Circles for the runs' values and, on top and smaller, the marks of published ones.
+    """Circles for values of the run; above them, smaller marks for published values.
 
     Both layers share one legend, which lists only the marks of the chart.
     """
-    looks = {
-        terms.own_mark: ("circle", palette.BLUE.light, palette.BLUE.light),
-        terms.held_out: ("diamond", palette.VERMILLION.light, palette.VERMILLION.light),
+    styles = {
+        terms.own_legend: ("circle", palette.BLUE.light, palette.BLUE.light),
+        terms.published_legend: ("diamond", palette.VERMILLION.light, palette.VERMILLION.light),
         CALIBRATED: ("square", palette.PAPER.light, palette.VERMILLION.light),
     }
     simulated = runs.select("configuration", pl.col("simulated").alias("value"),
-                            pl.lit(terms.own_mark).alias("source"))  # fmt: skip
+                            pl.lit(terms.own_legend).alias("source"))  # fmt: skip
     published = papers.select("configuration", pl.col("published").alias("value"), "source")
     present = {*simulated["source"].to_list(), *published["source"].to_list()}
-    sources = [source for source in looks if source in present]
+    shown = {source: style for source, style in styles.items() if source in present}
     legend = chart_style.legend(width, columns=3 if width >= WIDE else 1)
-    channels: dict[str, Any] = {}
-    for channel, index in ((alt.Shape, 0), (alt.Fill, 1), (alt.Stroke, 2)):
-        values = alt.Scale(domain=sources, range=[looks[source][index] for source in sources])
-        channels[channel.__name__.lower()] = channel(
-            "source:N", scale=values, title=None, legend=legend
-        )
+    channels = chart_style.mark_channels("source", shown, legend)
     x = alt.X("value:Q", scale=scale)
     return [
         alt.Chart(marks)
@@ -213,11 +207,11 @@ def _source_points(
 
 def source_of(terms: Terms) -> pl.Expr:
     """The legend of a published value's mark."""
-    return pl.when("calibrated").then(pl.lit(CALIBRATED)).otherwise(pl.lit(terms.held_out))
+    return pl.when("calibrated").then(pl.lit(CALIBRATED)).otherwise(pl.lit(terms.published_legend))
 
 
 def _padded_extent(frame: pl.DataFrame, columns: tuple[str, ...]) -> list[float]:
-    """From the least to the greatest number of the columns and 3 % beyond at either side."""
+    """The least and the greatest number of the columns, with a margin of 3 % on both sides."""
     found = frame.select(pl.col(*columns)).unpivot()["value"].drop_nulls().to_list()
     least, greatest = (min(found), max(found)) if found else (0.0, 1.0)
     margin = 0.03 * (greatest - least) or 0.05 * abs(greatest) or 1.0

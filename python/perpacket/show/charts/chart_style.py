@@ -1,12 +1,12 @@
 """The style of all charts: widths, fonts, dashes, legends and axes.
 
-A chart is drawn at two widths, `WIDE` for a screen or paper and `NARROW` for a phone, with text of
-the same size. Shape, dashes or order repeat what a colour shows.
+A chart has two widths, `WIDE` for a screen or paper and `NARROW` for a phone, with text of the same
+size. A shape, a dash or the order always shows the same as a colour.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
 from textwrap import wrap
@@ -59,11 +59,11 @@ class Plot:
 
 
 Select = Callable[["Figure", "Analysis"], Plot | None]
-"""Selects the rows of a figure from an analysis; None where the run has nothing to draw."""
+"""Makes the plot of a figure from an analysis; None where the run has no data for it."""
 
 
 def level_of(point: Point, name: str) -> Level | None:
-    """A point's level of a factor, or its name or configuration where no factor has the name."""
+    """A point's level of a factor; `point` and `configuration` are names of factors too."""
     levels = {"configuration": point.configuration, "point": point.name, **point.factors}
     return levels.get(name)
 
@@ -92,7 +92,7 @@ def row_axis(width: int, *, grid: bool = True) -> alt.Axis:
 
 
 def cycled(items: Sequence[ItemT], count: int) -> list[ItemT]:
-    """The first `count` items, from the start again when they run out."""
+    """`count` items; after the last item, the first follows again."""
     return list(islice(cycle(items), count))
 
 
@@ -119,25 +119,39 @@ def legend(width: int, columns: int, **options: Any) -> alt.Legend:
     )
 
 
+def mark_channels(
+    field: str, styles: Mapping[str, tuple[str, str, str]], legend: alt.Legend
+) -> dict[str, Any]:
+    """The encodings of marks with one legend: shape, fill and stroke by the values of a field."""
+    names = list(styles)
+    found: dict[str, Any] = {}
+    for index, channel in enumerate((alt.Shape, alt.Fill, alt.Stroke)):
+        scale = alt.Scale(domain=names, range=[style[index] for style in styles.values()])
+        found[channel.__name__.lower()] = channel(
+            f"{field}:N", sort=names, title=None, scale=scale, legend=legend
+        )
+    return found
+
+
 def line_legend(width: int, columns: int) -> alt.Legend:
-    """A legend for lines: pieces long enough to show their dashes, whatever the band's opacity."""
+    """A legend for lines. Its opaque symbols are long enough to show the dashes."""
     line = {"symbolType": "stroke", "symbolSize": 500, "symbolStrokeWidth": 2, "symbolOpacity": 1}
     return legend(width, columns, **line)
 
 
 def layered(*charts: alt.Chart) -> alt.LayerChart:
-    """The charts over each other, the first one lowest."""
+    """The charts as layers, the first at the bottom."""
     return cast("alt.LayerChart", alt.layer(*charts))
 
 
 def fitted(chart: alt.LayerChart, width: int, height: int) -> alt.LayerChart:
     """The chart at its outer width, labels included; `height` is that of the inner rectangle."""
     sizing = alt.AutoSizeParams(type="fit-x", contains="padding")
-    return dressed(chart.properties(width=width, height=height, autosize=sizing))
+    return styled(chart.properties(width=width, height=height, autosize=sizing))
 
 
-def dressed(chart: ChartT) -> ChartT:
-    """The chart in the report's fonts and lines."""
+def styled(chart: ChartT) -> ChartT:
+    """The chart with the report's fonts and colours of lines."""
     text = {
         "labelColor": palette.INK.light,
         "titleColor": palette.MUTED.light,
@@ -150,7 +164,7 @@ def dressed(chart: ChartT) -> ChartT:
         "domainColor": palette.MUTED.light,
         "tickColor": palette.MUTED.light,
     }
-    dressed_chart: ChartT = (
+    styled_chart: ChartT = (
         chart.configure(background="transparent", font=FONT, padding=PADDING_PX)
         .configure_view(stroke=None)
         .configure_axis(titlePadding=10, **text, **lines)
@@ -159,4 +173,4 @@ def dressed(chart: ChartT) -> ChartT:
             anchor="start", color=palette.INK.light, fontSize=TITLE_SIZE_PX, offset=14, dy=-2
         )
     )
-    return dressed_chart
+    return styled_chart

@@ -1,4 +1,4 @@
-"""Lines along a factor: a number of the result, a quantity over one level, or two methods."""
+"""Lines along a factor: a number of the result, a ratio to one level, or two methods."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from perpacket.study.point import Point
 
 LOGARITHMIC_FROM_RATIO: Final = 50.0
-"""Beyond this ratio of largest to smallest x, equal steps hide the small end."""
+"""From this ratio of largest to smallest x, small levels overlap on a linear axis."""
 
 LOGARITHMIC_Y_FROM_RATIO: Final = 100.0
-"""Beyond this ratio of largest to smallest y, lines overlap at their low end."""
+"""From this ratio of largest to smallest y, low lines overlap on a linear axis."""
 
 WIDEST_BAND: Final = 3.0
 """Bands are drawn up to this multiple of the largest value."""
@@ -49,7 +49,7 @@ SCHEMA: Final = {
 
 
 def curves(figure: Figure, analysis: Analysis) -> Plot | None:
-    """A column's mean and interval per point; levels in words are rows instead of a line."""
+    """A column's mean and interval per point; levels that are text are rows instead of a line."""
     if "," in figure.y:
         return _several_columns(figure, analysis)
     means = analysis.estimates.column_means(figure.y)
@@ -89,7 +89,7 @@ def _several_columns(figure: Figure, analysis: Analysis) -> Plot | None:
 
 
 def relative_curves(figure: Figure, analysis: Analysis) -> Plot | None:
-    """Quantities along an axis over one level, with the published changes as marks."""
+    """The ratios of quantities to one level of an axis, with published changes as marks."""
     points = figure_points(analysis.study, figure)
     found = relative.lines(figure, points, analysis.estimates, analysis.comparisons)
     records = [
@@ -101,8 +101,8 @@ def relative_curves(figure: Figure, analysis: Analysis) -> Plot | None:
         for line in found
         for step in line.steps
     ]
-    ends = [f"{line.title}: {number(line.steps[-1].ratio.value)} times" for line in found]
-    description = f"At the last level, of the first: {'; '.join(ends)}."
+    ends = [f"{line.title}: {number(line.steps[-1].ratio.value)}" for line in found]
+    description = f"The last level over the first: {'; '.join(ends)}."
     return _plot(records, figure, analysis.terms, description)
 
 
@@ -123,8 +123,7 @@ def record_at(x: float, interval: Interval, series: str) -> dict[str, object]:
     return {
         "x": x,
         "y": interval.value,
-        "low": interval.low if interval.is_bounded else None,
-        "high": interval.high if interval.is_bounded else None,
+        **interval.bounds(),
         "series": series,
         "published": None,
         "calibrated": None,
@@ -152,17 +151,17 @@ def _plot(
     x_title, y_title = titles_of(figure)
     return Plot(
         lambda width: curve(frame, x_title=x_title, y_title=y_title, width=width, terms=terms),
-        (description or _courses(frame)) + remark,
+        (description or _ends_of_lines(frame)) + remark,
     )
 
 
 def _column_series(column: str, point: Point, figure: Figure) -> str:
-    """A line's name where there are several columns: the column, then the level of the series."""
+    """The name of a line if there are several columns: the column and the level of the series."""
     return ", ".join(filter(None, (statistic_in_words(column), _series(point, figure))))
 
 
 def _row_name(point: Point, figure: Figure) -> str:
-    """The level, and that of the series where there is one."""
+    """The level, and the level of the series if there is one."""
     names = [str(level_of(point, figure.x))]
     return ", ".join(names + ([_series(point, figure)] if figure.series else []))
 
@@ -174,22 +173,23 @@ def _series(point: Point, figure: Figure) -> str:
     return factor_in_words(figure.series, level_of(point, figure.series))
 
 
-def _courses(frame: pl.DataFrame) -> str:
+def _ends_of_lines(frame: pl.DataFrame) -> str:
     """The first and the last value of each line."""
-    courses = []
+    texts = []
     for (name,), line in frame.group_by("series", maintain_order=True):
         first, last = line.row(0, named=True), line.row(-1, named=True)
-        course = f"{number(first['y'])} at {number(first['x'])}"
+        ends = f"{number(first['y'])} at {number(first['x'])}"
         if line.height > 1:
-            course += f", {number(last['y'])} at {number(last['x'])}"
-        courses.append(f"{name}: {course}" if name else course.capitalize())
-    return sentence_case("; ".join(courses)) + "."
+            ends += f", {number(last['y'])} at {number(last['x'])}"
+        texts.append(f"{name}: {ends}" if name else ends)
+    return sentence_case("; ".join(texts)) + "."
 
 
 def _cut(frame: pl.DataFrame) -> tuple[pl.DataFrame, str]:
-    """The rows with bands of a drawable width, and a remark if one was cut.
+    """The rows with bands cut to `WIDEST_BAND`, and a remark if one was cut.
 
-    Few or noisy runs have intervals of many times their values, which would flatten every line.
+    The intervals of few or noisy runs are many times their values. Without the cut, every line
+    would look flat.
     """
     sizes = [abs(value) for name in ("y", "published") for value in frame[name].drop_nulls()]
     most = WIDEST_BAND * max(sizes, default=0.0)
@@ -215,12 +215,12 @@ def curve(
     width: int = WIDE,
     terms: Terms = SIMULATED,
 ) -> alt.LayerChart:
-    """One line per series with its interval as a band, and published points where there are any.
+    """One line per series, with its interval as a band, and the published points.
 
     Columns: `x` (number), `y`, `low`, `high` (the mean and its interval, whose ends may be null),
-    `series` (text); and, both or none, `published` (null where nothing was published) and
-    `calibrated` (true where that value was used to calibrate). x is logarithmic when it is
-    positive and spans a ratio of 50, y when it is positive and spans one of 100.
+    `series` (text). The frame may also have `published` (null where nothing was published) and
+    `calibrated` (true where that value was used to calibrate). An axis with positive values is
+    logarithmic if they span a ratio of 50 (x) or 100 (y).
     """
     frame, y_scale = _y_scale(frame)
     frame = frame.with_columns(
@@ -255,23 +255,17 @@ def curve(
 def _published_points(
     base: alt.Chart, color_scale: alt.Scale, width: int, terms: Terms
 ) -> list[alt.Chart]:
-    """Outlined marks with a dot of the series' colour: squares where it was used to calibrate."""
+    """Outlined marks with a dot in the series' colour; squares were used to calibrate."""
     frame = base.data.drop_nulls("published").with_columns(source=source_of(terms))
-    sources = (terms.held_out, CALIBRATED)
-    present = [name for name in sources if name in set(frame["source"].to_list())]
-    shapes = {terms.held_out: "diamond", CALIBRATED: "square"}
-    legend = chart_style.legend(width, columns=2 if width >= WIDE else 1)
-    styles = (
-        (alt.Shape, [shapes[name] for name in present]),
-        (alt.Fill, [palette.PAPER.light] * len(present)),
-        (alt.Stroke, [palette.INK.light] * len(present)),
-    )
-    channels: dict[str, Any] = {
-        channel.__name__.lower(): channel(
-            "source:N", title=None, legend=legend, scale=alt.Scale(domain=present, range=values)
-        )
-        for channel, values in styles
+    sources = (terms.published_legend, CALIBRATED)
+    shapes = {terms.published_legend: "diamond", CALIBRATED: "square"}
+    styles = {
+        name: (shapes[name], palette.PAPER.light, palette.INK.light)
+        for name in sources
+        if name in set(frame["source"].to_list())
     }
+    legend = chart_style.legend(width, columns=2 if width >= WIDE else 1)
+    channels = chart_style.mark_channels("source", styles, legend)
     placed = alt.Chart(frame).encode(x=base.encoding.x, y="published:Q")
     outlines = placed.mark_point(size=90, strokeWidth=1.5, opacity=1).encode(**channels)
     color = alt.Color("series:N", legend=None, scale=color_scale)
@@ -290,7 +284,7 @@ def _numeric_x(values: pl.Series, title: str) -> alt.X:
 
 
 def _y_scale(frame: pl.DataFrame) -> tuple[pl.DataFrame, alt.Scale]:
-    """The scale of a curve's values, and the rows with bands that it can show: none at zero."""
+    """The scale of a curve's values, and the rows; on a logarithmic scale bands end above zero."""
     columns = [name for name in ("y", "published") if name in frame.columns]
     values = [value for name in columns for value in frame[name].drop_nulls().to_list()]
     least, most = min(values, default=0.0), max(values, default=0.0)

@@ -1,4 +1,4 @@
-"""A chart as SVG: inside a page, which defines the colours, or in a file of its own."""
+"""A chart as SVG: inline in a page, which defines the colours, or in a separate file."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ PNG_SCALE: Final = 2.0
 LEGENDS_BELOW_EACH_OTHER: Final = {"top": {"direction": "vertical", "anchor": "start", "margin": 4}}
 
 # Attributes that Vega adds for interactive use; a still picture does not need them.
-_NOISE: Final = re.compile(
+_INTERACTIVE: Final = re.compile(
     r' (?:class|role|aria-[a-z]+|pointer-events|font-family|stroke-miterlimit)="[^"]*"'
     r'| (?:opacity="1"|font-weight="normal")'
 )
-_EMPTY: Final = re.compile(
+_EMPTY_ELEMENTS: Final = re.compile(
     r'<path[^>]*(?:display="none"|d="M0,0h0v0h0Z")[^>]*/>|<g></g>|<g transform="[^"]*"></g>'
 )
 
@@ -32,14 +32,14 @@ _EMPTY: Final = re.compile(
 def svg(chart: Chart, *, identifier: str, title: str, description: str) -> str:
     """The chart as inline SVG, `role="img"`, scaling with its container.
 
-    `title` names it and `description` is the text for readers who do not see it; both are plain
-    text. `identifier` must be unique in the page and fit for an `id` attribute.
+    `title` and `description` (for readers who do not see the chart) are plain text. `identifier`
+    must be unique in the page and valid in an `id` attribute.
     """
     opening, body = _rendered(chart, "transparent").split(">", 1)
     view_box = re.search(r'viewBox="([^"]*)"', opening)
     if view_box is None:
         raise ValueError(f"chart {identifier}: the renderer returned an SVG without a viewBox")
-    body = _EMPTY.sub("", _EMPTY.sub("", _NOISE.sub("", body)))
+    body = _EMPTY_ELEMENTS.sub("", _EMPTY_ELEMENTS.sub("", _INTERACTIVE.sub("", body)))
     body = re.sub(r'(id="|url\(#)(?=clip|gradient)', rf"\g<1>{identifier}-", body)
     width = view_box[1].split()[2]
     return (
@@ -54,8 +54,8 @@ def svg(chart: Chart, *, identifier: str, title: str, description: str) -> str:
 def standalone(chart: Chart, *, title: str, description: str, dark: bool = False) -> str:
     """The chart as a complete SVG file, with a background, a visible title and named fonts.
 
-    The first font of each list is the one that the renderer measured with; the others are for
-    machines without it.
+    The renderer measures text with the first font of each list. The others are for machines
+    without that font.
     """
     from perpacket.show.charts import chart_style
 
@@ -68,7 +68,7 @@ def standalone(chart: Chart, *, title: str, description: str, dark: bool = False
 
 
 def png(svg_file: str) -> bytes:
-    """A whole SVG file as PNG, at `PNG_SCALE` pixels a CSS pixel, with the renderer's own fonts."""
+    """An SVG file as PNG, with `PNG_SCALE` pixels per CSS pixel and the renderer's fonts."""
     import vl_convert
 
     pixels: bytes = vl_convert.svg_to_png(svg_file, scale=PNG_SCALE)
@@ -76,7 +76,7 @@ def png(svg_file: str) -> bytes:
 
 
 def _rendered(chart: Chart, background: str) -> str:
-    """The renderer's SVG. Nothing is fetched: Vega and the fonts are the renderer's own."""
+    """The renderer's SVG. The renderer contains Vega and the fonts and uses no network."""
     import vl_convert
 
     specification = chart.to_dict()

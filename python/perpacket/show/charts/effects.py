@@ -28,7 +28,7 @@ SHOWN: Final = "interval excludes zero"
 NOT_SHOWN: Final = "may be zero"
 
 MOST_BARS: Final = 16
-"""The effects that explain most; the table has them all."""
+"""The number of effects in the chart. The table has all effects."""
 
 
 def bars_of(figure: Figure, analysis: Analysis) -> Plot | None:
@@ -53,8 +53,7 @@ def rows_of(rows: Sequence[EffectRow]) -> pl.DataFrame:
             {
                 "effect": row.effect,
                 "value": row.interval.value,
-                "low": row.interval.low if row.interval.is_bounded else None,
-                "high": row.interval.high if row.interval.is_bounded else None,
+                **row.interval.bounds(),
                 "verdict": SHOWN if row.is_significant else NOT_SHOWN,
             }
             for row in rows[:MOST_BARS]
@@ -66,15 +65,15 @@ def rows_of(rows: Sequence[EffectRow]) -> pl.DataFrame:
 def described(rows: Sequence[EffectRow]) -> str:
     """The effects that the chart shows, and how many are not drawn."""
     shown = [f"{row.effect} {row.interval}" for row in rows[:MOST_BARS] if row.is_significant]
-    text = "No effect is shown."
+    text = "No interval excludes zero."
     if shown:
         text = f"Effects whose interval excludes zero: {'; '.join(shown)}."
     rest = len(rows) - MOST_BARS
-    return f"{text} {rest} smaller ones are in the table only." if rest > 0 else text
+    return f"{text} The table has {rest} smaller effects." if rest > 0 else text
 
 
 def effect_bars(frame: pl.DataFrame, *, x_title: str, width: int = WIDE) -> alt.LayerChart:
-    """A bar from zero for each effect, filled where its interval leaves out zero, open elsewhere.
+    """A bar from zero for each effect, filled if its interval excludes zero, else open.
 
     Columns: `effect` (text, in the order of the table), `value`, `low`, `high` (the interval's
     ends, null where it has none), `verdict` (`SHOWN` or `NOT_SHOWN`).

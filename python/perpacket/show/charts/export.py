@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def export(analysis: Analysis, folder: Path, *, dark: bool = False) -> list[Path]:
-    """Write every chart that has data into `folder`, made if missing, and return the files.
+    """Write every chart that has data into `folder`, create it if missing, and return the files.
 
     They are numbered as in the report: `02-cost-of-a-packet.svg`, and the same as `.png`. Raises
     `OSError` naming the file that cannot be written.

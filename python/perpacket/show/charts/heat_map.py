@@ -1,8 +1,7 @@
-"""A column over two factors: a cell for each pair of levels, its colour the value.
+"""A column over two factors: a cell for each pair of levels, coloured by its value.
 
-The scale of colours is cividis (Nuñez, Anderton and Renslow, PLoS ONE 2018), which grows lighter
-with the value for every reader, colour-blind or not, and in print. A table of the same cells is
-beside each chart.
+The colour scale is cividis (Nuñez, Anderton and Renslow, PLoS ONE 2018). Its lightness grows with
+the value, also for colour-blind readers and in print. Each chart has a table of the same cells.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 SCHEME: Final = "cividis"
 
 LOGARITHMIC_FROM_RATIO: Final = 8.0
-"""Beyond this ratio of largest to smallest value, equal steps of colour hide the small end."""
+"""From this ratio of largest to smallest value, a linear scale shows small values as one colour."""
 
 ROW_PX: Final = 22
 LEGEND_PX: Final = 220
@@ -37,7 +36,7 @@ PREFIXES: Final = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 
 
 def level_text(name: str, level: float) -> str:
-    """A level as an axis names it: bytes with a binary prefix where that is exact."""
+    """A level as an axis label: bytes have a binary prefix if it is exact."""
     whole = int(level) if level == int(level) else level
     if name.endswith("_bytes") and isinstance(whole, int):
         for size, prefix in PREFIXES:
@@ -71,14 +70,13 @@ def cells_of(figure: Figure, analysis: Analysis) -> Plot | None:
             if (down, across) in cells
         ]
     )
-    best = max(cells, key=lambda place: cells[place].value)
-    worst = min(cells, key=lambda place: cells[place].value)
+    best, worst = (choose(cells, key=lambda cell: cells[cell].value) for choose in (max, min))
     x_title, value_title = titles_of(figure)
     # The levels name their unit.
     row_title = in_words(name.removesuffix("_bytes"))
     ends = [
-        f"{word} {number(cells[place].value)} at {row_of[place[0]]} and {column_of[place[1]]}"
-        for word, place in (("highest", best), ("lowest", worst))
+        f"{word} {number(cells[cell].value)} at {row_of[cell[0]]} and {column_of[cell[1]]}"
+        for word, cell in (("highest", best), ("lowest", worst))
     ]
     table = cell_table(
         "",
@@ -121,7 +119,7 @@ def heat_map(
         format=".2~s" if most >= 1000 else ".2~r",
         title=value_title,
         titleLimit=width,
-        # The ends, and the middle of the colours.
+        # The ends and the middle of the scale.
         values=[least, math.sqrt(least * most) if logarithmic else (least + most) / 2, most],
     )
     axis = alt.Axis(labelAngle=0, labelOverlap="greedy", ticks=False, domain=False, grid=False)

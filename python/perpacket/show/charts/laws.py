@@ -1,4 +1,4 @@
-"""The chart of what offload could gain at most, with a run's points on the model's curve."""
+"""The upper bound of the gain by offload, with a run's points on the model's curve."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ SCHEMA: Final = {
 """Columns of the chart's table: shares of the busy processor, as fractions."""
 
 OFFLOADED: Final = {"all of it offloaded (p = 1)": 1.0, "half of it offloaded (p = 0.5)": 0.5}
-"""The lines: how much of the communication work moves to the NIC."""
+"""The lines, by the part of the communication work that moves to the NIC."""
 
 PUBLISHED: Final = "published, 2004"
 """The workloads of *Communication Breakdown*, table 5."""
 
 LEAST_TOP_PERCENT: Final = 100.0
-"""The gain axis extends at least this far, so that small gains look small."""
+"""The lowest upper end of the gain axis, so that small gains look small."""
 MOST_SHAPES: Final = 6
-"""More points than shapes share one shape and one entry of the legend."""
+"""If there are more points, all have one shape and one entry of the legend."""
 SHAPES: Final = ("circle", "square", "triangle-up", "cross", "triangle-down", "triangle-right")
 STEPS: Final = 200
 HEIGHT_PX: Final = 320
@@ -50,8 +50,7 @@ def points_on_curve(figure: Figure, analysis: Analysis) -> Plot | None:
         {
             "name": words[point.name] or point.name,
             "share": share.value,
-            "low": share.low if share.is_bounded else None,
-            "high": share.high if share.is_bounded else None,
+            **share.bounds(),
         }
         for point in figure_points(analysis.study, figure)
         if (share := analysis.network_shares.get(point.name)) is not None
@@ -60,7 +59,8 @@ def points_on_curve(figure: Figure, analysis: Analysis) -> Plot | None:
         return None
     frame = pl.DataFrame(records, schema=SCHEMA)
     ends = [
-        f"{name}: a share of {100 * share:.0f} % could gain {gain_percent(share):.0f} % at most"
+        f"{name}: with a share of {100 * share:.0f} %, the gain is at most "
+        f"{gain_percent(share):.0f} %"
         for name, share, _, _ in (frame.row(0), frame.row(-1))
     ]
     return Plot(
@@ -72,11 +72,10 @@ def points_on_curve(figure: Figure, analysis: Analysis) -> Plot | None:
 def laws_curve(
     frame: pl.DataFrame, *, width: int = chart_style.WIDE, terms: Terms = MEASURED
 ) -> alt.LayerChart:
-    """The gain by the network's share of the busy processor, and each point at its own share.
+    """The gain by the network's share of the busy processor, with a mark for each point.
 
     Columns: `name` (the point in words), `share`, `low`, `high` (a fraction and the ends of its
-    interval; ends are null after a single run). `perpacket.models.laws` has the assumptions of
-    a gain.
+    interval; ends are null after a single run). `perpacket.models.laws` states the assumptions.
     """
     points = _placed(frame, terms).with_columns(
         pl.col("name").map_elements(
@@ -131,7 +130,7 @@ def _curves(top: float, width: int) -> alt.Chart:
 
 
 def _placed(frame: pl.DataFrame, terms: Terms) -> pl.DataFrame:
-    """The points in per cent with their gains, after those that were published."""
+    """The published points, then the run's points, in per cent, with their gains."""
     own = frame.select(pl.col(name).cast(kind) for name, kind in SCHEMA.items())
     if own.height > MOST_SHAPES:
         own = own.with_columns(name=pl.lit(terms.adjective))
@@ -148,22 +147,12 @@ def _marks(points: pl.DataFrame, width: int) -> alt.Chart:
     """The published workloads as open diamonds and this run's points, a shape each."""
     names = points["name"].unique(maintain_order=True).to_list()
     own = [name for name in names if name != PUBLISHED]
-    shapes = ["diamond", *chart_style.cycled(SHAPES, len(own))]
-    fills = [palette.PAPER.light, *[palette.VERMILLION.light] * len(own)]
-    strokes = [palette.MUTED.light, *[palette.INK.light] * len(own)]
-    legend = chart_style.legend(
-        width, columns=min(chart_style.legend_columns(width, names), len(names))
-    )
-    channels = {
-        channel.__name__.lower(): channel(
-            "name:N",
-            title=None,
-            sort=names,
-            legend=legend,
-            scale=alt.Scale(domain=names, range=values),
-        )
-        for channel, values in ((alt.Shape, shapes), (alt.Fill, fills), (alt.Stroke, strokes))
+    styles = {PUBLISHED: ("diamond", palette.PAPER.light, palette.MUTED.light)} | {
+        name: (shape, palette.VERMILLION.light, palette.INK.light)
+        for name, shape in zip(own, chart_style.cycled(SHAPES, len(own)), strict=True)
     }
+    columns = min(chart_style.legend_columns(width, names), len(names))
+    channels = chart_style.mark_channels("name", styles, chart_style.legend(width, columns))
     marked: alt.Chart = (
         alt.Chart(points).mark_point(size=90, opacity=1, strokeWidth=1.25).encode(**channels)
     )

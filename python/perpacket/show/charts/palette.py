@@ -1,9 +1,9 @@
-"""The colours of a report: one name, one value for light pages and one for dark ones.
+"""The colours of a report. Each has a name, a value for light pages and a value for dark pages.
 
-Hues are those of Okabe and Ito, "Color Universal Design" (2008), which stay apart for the common
-kinds of colour blindness; the dark values are lightened where the original would fall under 3:1
-against the dark page. Charts are drawn with the light values, so a chart is complete by itself;
-`with_variables` then swaps each for a CSS variable, so that the page decides which one is seen.
+The hues are those of Okabe and Ito, "Color Universal Design" (2008), which readers with the common
+kinds of colour blindness can distinguish. Dark values are lighter where the contrast of the
+original with a dark page is under 3:1. Charts are drawn with the light values. `with_variables`
+replaces them by CSS variables, so that the page selects the values.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ def with_dark_tones(svg: str) -> str:
 
 
 def _with_tones(svg: str, tones: Mapping[str, str]) -> str:
-    def other(match: re.Match[str]) -> str:
+    def replaced(match: re.Match[str]) -> str:
         tone = tones.get(match["colour"].lower())
         return f'{match["property"]}="{tone}"' if tone else match[0]
 
-    return re.sub(r'(?P<property>fill|stroke)="(?P<colour>#[0-9A-Fa-f]{6})"', other, svg)
+    return re.sub(r'(?P<property>fill|stroke)="(?P<colour>#[0-9A-Fa-f]{6})"', replaced, svg)

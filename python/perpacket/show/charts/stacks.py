@@ -1,4 +1,4 @@
-"""The chart of what a packet costs in each layer."""
+"""The chart of the cost of a packet by layer."""
 
 from __future__ import annotations
 
@@ -54,12 +54,11 @@ def layers_of(figure: Figure, analysis: Analysis) -> Plot | None:
 def stacked_layers(
     frame: pl.DataFrame, *, x_title: str, y_title: str, width: int = chart_style.WIDE
 ) -> alt.LayerChart:
-    """Events per packet by layer, a bar per level of a factor, with the sum at each bar's end.
+    """Events per packet by layer, a bar per level of a factor, with the sum at the bar's end.
 
     Columns: `x` (the level; a number or text, drawn in the table's order), `layer` (a layer of
     the design's vocabulary), `value` (events per packet in the unit of `y_title`; not all zero).
-    Layers are stacked from the user's code to the wire's end. Bars are horizontal where names are
-    long.
+    Layers are stacked from the user's code to the driver. Bars with long names are horizontal.
     """
     levels = [level_text(value) for value in frame["x"].unique(maintain_order=True).to_list()]
     rows = frame.filter(pl.col("value") > 0).with_columns(

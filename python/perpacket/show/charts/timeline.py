@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Trace(NamedTuple):
-    """How a column of a timeline is drawn: its name in words, its unit, its colour."""
+    """The name in words, the unit and the colour of a column of a timeline."""
 
     name: str
     unit: str
@@ -40,8 +40,8 @@ PANEL_PX: Final = 150
 
 def state_over_time(figure: Figure, analysis: Analysis) -> Plot | None:
     """The first recorded timeline among the figure's points."""
-    kept = {point.name for point in figure_points(analysis.study, figure)}
-    pair = next((pair for pair in analysis.timelines if pair[0] in kept), None)
+    selected = {point.name for point in figure_points(analysis.study, figure)}
+    pair = next((pair for pair in analysis.timelines if pair[0] in selected), None)
     if pair is None:
         return None
     frame = analysis.timelines[pair]
@@ -65,8 +65,8 @@ def timeline(
     """The NIC's state over time, a panel per unit, one above the other.
 
     Columns: `time_s` and those named in `columns`; values may be null (no soft limit without load
-    control). Long runs are thinned to one value a pixel column: the line is the mean, the band
-    goes from the lowest to the highest, so that no peak is lost.
+    control). Long runs are reduced to one value per pixel: the line is the mean, and the band
+    goes from the lowest to the highest value, so that every peak is visible.
     """
     inner_width = width - AXIS_PX
     rows = _thinned(frame, columns, inner_width)
@@ -79,13 +79,13 @@ def timeline(
     stacked: alt.VConcatChart = alt.vconcat(*panels, spacing=12).resolve_scale(
         color="independent", strokeDash="independent"
     )
-    return chart_style.dressed(stacked)
+    return chart_style.styled(stacked)
 
 
 def _panel(
     rows: pl.DataFrame, columns: list[str], unit: str, width: int, *, last: bool
 ) -> alt.LayerChart:
-    """A line and a band for each column; only the last panel names the time."""
+    """A line and a band for each column; only the last panel has a title of its time axis."""
     names = [trace_of(column).name for column in columns]
     frame = rows.filter(pl.col("quantity").is_in(columns)).with_columns(
         pl.col("quantity").replace_strict(columns, names)
@@ -132,7 +132,7 @@ def _thinned(frame: pl.DataFrame, columns: Sequence[str], pixels: int) -> pl.Dat
 
 
 def trace_of(column: str) -> Trace:
-    """How the column is drawn; one that is not known has a panel of its own."""
+    """The trace of a column; an unknown column has its own unit, so its own panel."""
     name = column.replace("_", " ")
     return TRACES.get(column, Trace(name, name, palette.PURPLE))
 

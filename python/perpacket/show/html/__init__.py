@@ -1,10 +1,10 @@
-"""A run as one HTML file that needs nothing else.
+"""A run as one self-contained HTML file.
 
     page.py      the page, with page.html.j2, style.css and sort.js
     data.py      the data inside the page
 
-Renders `perpacket.analysis`. Importing this package is fast: charts and tables are imported when a
-report is written.
+It renders `perpacket.analysis`. The import of this package is fast, because charts and tables are
+imported when a report is written.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["write", "write_charts", "write_several"]
 def write(analysis: Analysis, destination: Path) -> Path:
     """Write the report of a run to `destination` and return its path.
 
-    The file is there whole or not at all. Raises `OSError` when it cannot be written.
+    The file is written completely or not at all. Raises `OSError` when it cannot be written.
     """
     return write_several([analysis], destination)
 
@@ -42,7 +42,7 @@ def write_several(analyses: Sequence[Analysis], destination: Path) -> Path:
 def write_charts(analysis: Analysis, folder: Path, *, dark: bool = False) -> list[Path]:
     """Write the charts of a run as SVG and PNG into `folder` and return the files.
 
-    Light unless `dark`; figures without data are left out.
+    `dark` selects the dark colours. Figures without data have no file.
     """
     from perpacket.show.charts.export import export
 

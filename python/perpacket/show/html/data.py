@@ -1,4 +1,4 @@
-"""The data inside the page, as JSON that a reader's script can extract."""
+"""The data in the page, as JSON that scripts of readers can extract."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOST_TIMELINE_BYTES: Final = 250_000
 
 
 def embedded(analysis: Analysis) -> tuple[str, list[str]]:
-    """JSON for a script element, and what was left out of it, in sentences."""
+    """JSON for a script element, and sentences on the data that it lacks."""
     left_out: list[str] = []
     content: dict[str, object] = {
         "schema": SCHEMA,
@@ -36,24 +36,25 @@ def embedded(analysis: Analysis) -> tuple[str, list[str]]:
     if len(text.encode()) > MOST_OBSERVATION_BYTES:
         content["observations"] = None
         left_out.append(
-            "The page is too small for all runs: they are in `observations/` of the run directory."
+            "The data of all runs are too large for the page: see `observations/` of the run "
+            "directory."
         )
     frames = {f"{point}.seed-{seed}": frame for (point, seed), frame in analysis.timelines.items()}
     step = _timeline_step(frames)
     content["timelines"] = {name: table_of(frame[::step]) for name, frame in frames.items()}
     if step > 1:
-        left_out.append(f"The page has every {step}th instant of the timelines.")
+        left_out.append(f"The page has one in {step} instants of the timelines.")
     return script_json(content), left_out
 
 
 def _timeline_step(frames: dict[str, pl.DataFrame]) -> int:
-    """The smallest step between the instants to keep that makes the timelines fit."""
+    """The smallest step between instants with which the timelines fit in the page."""
     whole = script_json({name: table_of(frame) for name, frame in frames.items()})
     return max(1, math.ceil(len(whole.encode()) / MOST_TIMELINE_BYTES))
 
 
 def table_of(frame: pl.DataFrame) -> dict[str, object]:
-    """A table by columns' names and rows of values; a number that is not finite becomes null."""
+    """A table as column names and rows of values; numbers that are not finite become null."""
     rows = [[_plain(value) for value in row] for row in frame.iter_rows()]
     return {"columns": frame.columns, "rows": rows}
 
@@ -76,6 +77,6 @@ def comparison_record(row: Comparison) -> dict[str, object]:
 
 
 def script_json(content: object) -> str:
-    """JSON in which no text can end a script element or open a comment."""
+    """JSON whose texts cannot end a script element or open a comment."""
     text = json.dumps(content, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")

@@ -19,7 +19,7 @@ from perpacket.analysis.wording import (
     verdict_in_words,
     with_unit,
 )
-from perpacket.show import advice, result_tables, tables
+from perpacket.show import advice, changes, result_tables, tables
 from perpacket.show.charts import figures, palette
 from perpacket.show.html import data
 
@@ -52,16 +52,16 @@ class Page:
     data: str
     """JSON for a script element."""
     left_out: list[str]
-    """What the data lack, in sentences."""
+    """Sentences on the data that `data` lacks."""
     notation: list[tuple[str, str]]
-    """Parts of a configuration's name and their meanings; empty where names are no shorthand."""
+    """The parts of a configuration's shorthand and their meanings; empty without shorthand."""
     prefix: str = ""
     """The start of this page's `id` attributes, where a file has several pages."""
     version: str = __version__
 
     @property
     def limits(self) -> list[str]:
-        """The limits of the run, and what the data lack."""
+        """The limits of the run and of the data in the page."""
         return [*self.analysis.limits, *self.left_out]
 
     @property
@@ -83,7 +83,7 @@ def page_of(analysis: Analysis, prefix: str = "") -> Page:
         means=tables.means_table(analysis),
         environment=tables.environment_table(analysis.run.environment),
         raw=tables.raw_table(analysis.observations, analysis.terms),
-        summary=result_tables.summary_tables(analysis),
+        summary=[*changes.tables_of(analysis), *result_tables.summary_tables(analysis)],
         contests=result_tables.contest_tables(analysis.contests),
         cheaper=advice.run_table(analysis),
         data=payload,
@@ -99,9 +99,9 @@ def with_code(text: str) -> Markup:
 
 
 def render(*pages: Page) -> str:
-    """The pages as one HTML file; each has a prefix of its own where there are several.
+    """The pages as one HTML file. Several pages must have different prefixes.
 
-    Every text is escaped; only our own drawings and data are markup.
+    Every text is escaped, except drawings, data, style and script.
     """
     folder = files(__package__)
     environment = Environment(

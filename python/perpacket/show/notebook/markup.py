@@ -14,11 +14,11 @@ LEFT, RIGHT = (
     for side in ("left", "right")
 )
 MOST_ROWS = 20
-"""What is read in a notebook; `to_polars()` has all of them."""
+"""Rows that a notebook shows. `to_polars()` has all rows."""
 
 
-def of_table(content: Table) -> str:
-    """A table of the report, its first rows where it is long."""
+def report_table(content: Table) -> str:
+    """The first rows of a table of the report."""
     rows = [
         [f"{cell.text}\n{cell.remark}".strip() for cell in row] for row in content.rows[:MOST_ROWS]
     ]
@@ -30,9 +30,9 @@ def of_table(content: Table) -> str:
 def table(
     caption: str, headings: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[bool]
 ) -> str:
-    """A table of texts, all of them escaped; columns of numbers are set to the right.
+    """A table of texts, all escaped; numeric columns are right-aligned.
 
-    A text's second line is a remark, set smaller.
+    The second line of a text is a remark in a smaller font.
     """
     styles = [RIGHT if right else LEFT for right in numeric]
     top = "".join(
@@ -59,12 +59,12 @@ def _cell(text: str) -> str:
 
 
 def heading(text: str) -> str:
-    """A heading of the result's own."""
+    """The heading of a result."""
     return f"<h3>{escape(text)}</h3>"
 
 
-def listed(texts: Sequence[str]) -> str:
-    """A list; nothing for none."""
+def bullet_list(texts: Sequence[str]) -> str:
+    """A list; empty without texts."""
     items = "".join(f"<li>{escape(text)}</li>" for text in texts)
     return f"<ul>{items}</ul>" if items else ""
 

@@ -1,4 +1,4 @@
-"""A measured profile in a notebook, and the gain that offload could reach."""
+"""A measured profile in a notebook, with the upper bound of the gain by offload."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Profile:
 
     document: Mapping[str, object]
     place: str
-    """Its file, for errors and captions."""
+    """The name of its file, for errors and captions."""
 
     @property
     def layers(self) -> Mapping[str, Mapping[str, object]]:
@@ -36,8 +36,8 @@ class Profile:
             isinstance(layer, Mapping) for layer in layers.values()
         ):
             raise ConfigurationError(
-                f"{self.place}: no layers in it",
-                hint="write it with `perpacket profile --format json`",
+                f"{self.place}: a profile has `layers`, this document has none",
+                hint="make a profile with `perpacket profile --format json`",
             )
         return layers
 
@@ -101,9 +101,9 @@ class Profile:
         from perpacket.analysis.offload import gain_percent
 
         caption = (
-            f"{self.place}: {self.document.get('backend', 'profile')}; the network has "
-            f"{100 * self.network_share:.1f} % of the busy processor, and offload could gain "
-            f"{gain_percent(self.network_share):.0f} % at most"
+            f"{self.place}: {self.document.get('backend', 'profile')}; the network uses "
+            f"{100 * self.network_share:.1f} % of the busy processor, so the gain by offload is "
+            f"at most {gain_percent(self.network_share):.0f} %"
         )
         names = ("layer", "share (%)", "per packet (ns)")
         return markup.table(caption, names, rows, (False, True, True))
@@ -120,6 +120,6 @@ def read_profile(file: str | Path) -> Profile:
     """Read a profile; raises `ConfigurationError` naming a file that is not one."""
     content = profiled.read_document(Path(file), str(file))
     profile = Profile(content, str(file))
-    # A profile without shares is an error here, where the file is known.
+    # Check the shares here, so that the error names the file.
     profiled.network_share(content, str(file))
     return profile

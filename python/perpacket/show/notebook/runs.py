@@ -76,7 +76,7 @@ class StudyRun:
         return Comparisons(self)
 
     def report(self, destination: Path | None = None) -> Path:
-        """Write the report, to `report.html` in the run directory unless named."""
+        """Write the report to `destination`, by default `report.html` in the run directory."""
         from perpacket.show import html
 
         return html.write(self.analysis, destination or self.analysis.run.report_path)
@@ -94,8 +94,8 @@ class StudyRun:
             (
                 markup.heading(study.title),
                 *map(markup.paragraph, parts),
-                markup.listed(found),
-                markup.of_table(tables.means_table(self.analysis)),
+                markup.bullet_list(found),
+                markup.report_table(tables.means_table(self.analysis)),
                 markup.paragraph(f"Charts, by plot(): {'; '.join(self.figures)}"),
             )
         )
@@ -103,13 +103,13 @@ class StudyRun:
 
 @dataclass(frozen=True)
 class Comparisons(Sequence["Comparison"]):
-    """Published values beside those of a run, in the order of the document."""
+    """Published values beside those of a run, in the document's order."""
 
     run: StudyRun
 
     @property
     def rows(self) -> tuple[Comparison, ...]:
-        """All of them."""
+        """All rows."""
         return self.run.analysis.comparisons
 
     def __getitem__(self, index: int) -> Comparison:  # type: ignore[override]
@@ -135,13 +135,13 @@ class Comparisons(Sequence["Comparison"]):
     def plot(self, quantity: str = "", *, width: int = 800) -> Chart:
         """One quantity's published values beside the run's, a row for each point.
 
-        The default is the first quantity with a value. Raises `ConfigurationError` on one without.
+        The default is the first such quantity. Raises `ConfigurationError` if there is none.
         """
         compared = [row.published.quantity for row in self.rows if row.simulated is not None]
         chosen = quantity or next(iter(compared), "")
         if chosen not in compared:
             raise ConfigurationError(
-                f"nothing published is compared in {chosen!r}",
+                f"no published value of {chosen!r} is compared with this run",
                 parameter="quantity",
                 value=chosen,
                 allowed=_one_of(compared),
@@ -153,7 +153,7 @@ class Comparisons(Sequence["Comparison"]):
         from perpacket.show import tables
 
         analysis = self.run.analysis
-        table = markup.of_table(tables.comparison_table(analysis))
+        table = markup.report_table(tables.comparison_table(analysis))
         return markup.paragraph(analysis.headline) + table
 
 
@@ -188,7 +188,7 @@ class TwoRuns(Sequence["Ratio"]):
     def plot(self, quantity: str = "", *, width: int = 800) -> Chart:
         """One quantity's ratios with their intervals, a row for each point; 1 is no change.
 
-        The default is the first quantity with a ratio. Raises `ConfigurationError` on one without.
+        The default is the first such quantity. Raises `ConfigurationError` if there is none.
         """
         from perpacket.show.charts.ratios import ratio_chart
 

@@ -80,7 +80,7 @@ class SimulatedRun(dict[str, object]):
         )
 
     def cycles(self) -> dict[str, float]:
-        """Host cycles per packet of each layer but the idle processor."""
+        """Host cycles per packet of each layer, without the idle processor."""
         layers = self["layers"]
         assert isinstance(layers, Mapping)
         return {name: float(layer[CYCLES]) for name, layer in layers.items() if name != "idle"}

@@ -1,8 +1,8 @@
 """The studies that come with perpacket: one folder for each published document.
 
-A folder has `study.toml`, the study, and `published.toml`, the document's figures that a run is
-compared with. `common/` has what several studies include. `agreement` compares methods with each
-other instead of with a document; its Python files are the function that it names.
+A folder has `study.toml`, the study, and `published.toml`, the document's figures. `common/` has
+tables that several studies include. `agreement` has no document: it compares methods with each
+other, by a function of `perpacket.analysis.agreement`.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ HERE = Path(__file__).parent
 
 FILES = {
     "osdi06": "osdi06/study.toml",
+    "osdi06-ablation": "osdi06_ablation/study.toml",
     "tr05-450": "tr05_450/study.toml",
     "tr05-450-simulated": "tr05_450_simulated/study.toml",
+    "tr05-450-emulated": "tr05_450_emulated/study.toml",
     "breakdown": "breakdown/study.toml",
     "web-servers": "web_servers/study.toml",
     "agreement": "agreement/study.toml",
@@ -32,6 +34,7 @@ FILES = {
     "router": "router/study.toml",
     "memory-surface": "memory_surface/study.toml",
     "switch-cost": "switch_cost/study.toml",
+    "what-if": "what_if/study.toml",
 }
 """The file of each study, by the study's name."""
 
@@ -42,9 +45,9 @@ def names() -> list[str]:
 
 
 def find(name: str, length: Length = "default", only: tuple[str, ...] = ()) -> Study:
-    """The study of that name, or in the file of that name where it ends in `.toml`.
+    """The built-in study of that name, or the study in a file whose name ends in `.toml`.
 
-    `only` names the experiments to run; without it, all but those that run on request. Raises
+    `only` names the experiments to run; by default, all except those that run on request. Raises
     `MissingStudy` listing the names, `ConfigurationError` for a length or an experiment that the
     study does not have, and what `load.load` raises.
     """
@@ -56,12 +59,12 @@ def find(name: str, length: Length = "default", only: tuple[str, ...] = ()) -> S
 
 
 def is_file(name: str) -> bool:
-    """Whether a name is that of a user's file."""
+    """Whether a name is the path of a file."""
     return name.endswith(load.SUFFIX)
 
 
 def experiments(name: str) -> tuple[str, ...]:
-    """The names of a built-in study's experiments, those that run on request included."""
+    """The names of a built-in study's experiments, including those that run on request."""
     path = _path(name)
     tables = read_content(path.read_text(encoding="utf-8"), path).get("experiment")
     found = [table.get("name", "") for table in tables] if isinstance(tables, list) else []
@@ -76,16 +79,16 @@ def example(kind: str) -> str:
 def of_run(study: str, definition: str, points: tuple[Point, ...]) -> Study:
     """The study of a run, with the points of the run.
 
-    `definition` is the resolved study that the run directory keeps. A directory of an earlier
-    version has none for a built-in study: then it is the shortest length that has all its points.
+    `definition` is the resolved study in the run directory. A directory of an earlier version has
+    none for a built-in study; the result is then the shortest length that has all points.
     """
     if definition:
         return _limited(load.of_text(definition, Path("study.toml")), study, points)
     if study not in FILES:
         raise MissingStudy(
-            f"the run is of study {study}, which does not come with perpacket, and it has no "
-            "study.toml",
-            hint="restore that file from a copy, or run the study anew into another directory",
+            f"the run directory of study {study} has no study.toml, and perpacket has no built-in "
+            "study of that name",
+            hint="restore that file from a copy, or run the study again into another directory",
         )
     wanted = {point.name for point in points}
     every = experiments(study)
@@ -99,17 +102,17 @@ def of_run(study: str, definition: str, points: tuple[Point, ...]) -> Study:
 def _limited(found: Study, study: str, points: tuple[Point, ...]) -> Study:
     """The study with the points of a run; raises `ConfigurationError` when it lacks one."""
     names = {point.name for point in points}
-    kept = tuple(point for point in found.points if point.name in names)
-    lacking = sorted(names - {point.name for point in kept})
+    points_of_run = tuple(point for point in found.points if point.name in names)
+    lacking = sorted(names - {point.name for point in points_of_run})
     if found.name != study or lacking:
         raise ConfigurationError(
             f"study.toml of this run defines study {found.name} without "
             f"{', '.join(lacking) or 'its name'}",
             parameter="study",
             value=study,
-            hint="restore the file from a copy, or run the study anew into another directory",
+            hint="restore the file from a copy, or run the study again into another directory",
         )
-    return found.limited_to(kept)
+    return found.limited_to(points_of_run)
 
 
 def _path(name: str) -> Path:

@@ -5,11 +5,11 @@ mod table;
 
 use std::path::PathBuf;
 
-use perpacket_load::http::{Progress, Report, run as run_load};
+use perpacket_load::http::{Check, Process, Progress, Report, Spread, Version, run as run_load};
 use serde::Serialize;
 
 use super::failure;
-use crate::options::{BitRate, Rate, RunsOn, Seed, Time, Window};
+use crate::options::{BitRate, Named, Rate, RunsOn, Seed, Switch, Time, Window, one_of};
 use crate::output::{ResultFile, Shared};
 use crate::status::{Failure, Status};
 use crate::stop;
@@ -44,48 +44,32 @@ enum WorkloadName {
     Trace,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum ArrivalName {
-    Fixed,
-    Poisson,
-}
+const ARRIVALS: &[Named<Process>] = &[
+    ("fixed", Process::Fixed, ""),
+    ("poisson", Process::Poisson, ""),
+];
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum SpreadName {
-    None,
-    Uniform,
-    Poisson,
-}
+const SPREADS: &[Named<Spread>] = &[
+    ("none", Spread::None, ""),
+    ("uniform", Spread::Uniform, ""),
+    ("poisson", Spread::Poisson, ""),
+];
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum CheckName {
-    /// Its length, which must be that of the workload's file.
-    Length,
-    /// Its length, and that every body of an object is the same.
-    Digest,
-    /// Nothing.
-    None,
-}
+const CHECKS: &[Named<Check>] = &[
+    (
+        "length",
+        Check::Length,
+        "Its length, which must be that of the workload's file",
+    ),
+    (
+        "digest",
+        Check::Digest,
+        "Its length, and that every body of an object is the same",
+    ),
+    ("none", Check::None, "Nothing"),
+];
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum Switch {
-    On,
-    Off,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
-enum VersionName {
-    #[value(name = "1.0")]
-    #[serde(rename = "1.0")]
-    Http10,
-    #[value(name = "1.1")]
-    #[serde(rename = "1.1")]
-    Http11,
-}
+const VERSIONS: &[Named<Version>] = &[("1.0", Version::Http10, ""), ("1.1", Version::Http11, "")];
 
 /// Options of `load http`.
 #[derive(Clone, Debug, clap::Args, Serialize)]
@@ -110,8 +94,8 @@ pub struct Arguments {
     )]
     sessions_rate: Option<Rate>,
     /// Distribution of the times between arrivals [default: fixed].
-    #[arg(long, value_enum, help_heading = "Load")]
-    arrivals: Option<ArrivalName>,
+    #[arg(long, value_parser = one_of(ARRIVALS), help_heading = "Load")]
+    arrivals: Option<Process>,
     #[command(flatten)]
     #[serde(flatten)]
     window: Window,
@@ -143,8 +127,8 @@ pub struct Arguments {
     #[arg(long, help_heading = "Workload")]
     repeat: bool,
     /// When the requests of a log start within their second [default: uniform].
-    #[arg(long, value_enum, help_heading = "Workload")]
-    spread: Option<SpreadName>,
+    #[arg(long, value_parser = one_of(SPREADS), help_heading = "Workload")]
+    spread: Option<Spread>,
     /// Include the dynamic operations of SPECweb99.
     #[arg(long, help_heading = "Workload")]
     dynamic: bool,
@@ -167,8 +151,8 @@ pub struct Arguments {
     seed: Seed,
 
     /// HTTP version.
-    #[arg(long, value_enum, default_value = "1.1", help_heading = "Protocol")]
-    http: VersionName,
+    #[arg(long, value_parser = one_of(VERSIONS), default_value = "1.1", help_heading = "Protocol")]
+    http: Version,
     /// Share of requests on persistent connections, 0 to 1.
     #[arg(long, value_name = "SHARE", help_heading = "Protocol")]
     keep_alive: Option<f64>,
@@ -187,8 +171,8 @@ pub struct Arguments {
     )]
     timeout: Time,
     /// What to check of a body.
-    #[arg(long, value_enum, default_value = "length", help_heading = "Protocol")]
-    check: CheckName,
+    #[arg(long, value_parser = one_of(CHECKS), default_value = "length", help_heading = "Protocol")]
+    check: Check,
     /// Resume TLS sessions [default: on].
     #[arg(long, value_enum, help_heading = "Protocol")]
     tls_resumption: Option<Switch>,

@@ -5,13 +5,12 @@ use std::time::Duration;
 
 use perpacket_load::SourceAddresses;
 use perpacket_load::http::{
-    Arrivals, Check, Process, RequestsPerConnection, Settings, Shard, Spread, Target, Version,
-    Workload, threads,
+    Arrivals, Process, RequestsPerConnection, Settings, Shard, Spread, Target, Workload, threads,
 };
 
-use super::{Arguments, ArrivalName, CheckName, SpreadName, Switch, VersionName, WorkloadName};
+use super::{Arguments, WorkloadName};
 use crate::load::failure;
-use crate::options::{BitRate, Ignored, Rate, Time, Window, refuse_ignored};
+use crate::options::{BitRate, Ignored, Rate, Switch, Time, Window, refuse_ignored};
 use crate::status::Failure;
 
 /// Line speed of SPECweb99's clients, in bits per second.
@@ -56,20 +55,13 @@ impl Arguments {
             threads: self.threads,
             cpus: self.runs_on.list(),
             spin: self.spin.map_or(default_spin, |time| time.0),
-            version: match self.http {
-                VersionName::Http10 => Version::Http10,
-                VersionName::Http11 => Version::Http11,
-            },
+            version: self.http,
             keep_alive_share: self.keep_alive,
             requests_per_connection: self.requests_per_connection()?,
             conditional_share: self.conditional,
             line_speed_bps,
             timeout: self.timeout.0,
-            check: match self.check {
-                CheckName::Length => Check::Length,
-                CheckName::Digest => Check::Digest,
-                CheckName::None => Check::None,
-            },
+            check: self.check,
             tls_resumption: self.tls_resumption != Some(Switch::Off),
             insecure: self.insecure,
             trusted: self.ca.clone(),
@@ -101,11 +93,11 @@ impl Arguments {
             all.spin = Some(Time(settings.spin));
         }
         if let Arrivals::Recorded { .. } = settings.arrivals {
-            all.spread = Some(self.spread.unwrap_or(SpreadName::Uniform));
+            all.spread = Some(self.spread.unwrap_or(Spread::Uniform));
             all.speed = Some(self.speed.clone().unwrap_or_else(|| "1".to_owned()));
         }
         if self.rate.or(self.sessions_rate).is_some() {
-            all.arrivals = Some(self.arrivals.unwrap_or(ArrivalName::Fixed));
+            all.arrivals = Some(self.arrivals.unwrap_or(Process::Fixed));
         }
         all.workload = match (&self.replay, &self.trace) {
             (Some(_), _) => None,
@@ -232,20 +224,13 @@ impl Arguments {
         Workload::Trace {
             file: file.to_owned(),
             objects: self.object_mappings.clone(),
-            spread: match self.spread {
-                Some(SpreadName::None) => Spread::None,
-                Some(SpreadName::Uniform) | None => Spread::Uniform,
-                Some(SpreadName::Poisson) => Spread::Poisson,
-            },
+            spread: self.spread.unwrap_or(Spread::Uniform),
             repeats,
         }
     }
 
     fn arrivals(&self) -> Result<Arrivals, Failure> {
-        let process = match self.arrivals {
-            Some(ArrivalName::Fixed) | None => Process::Fixed,
-            Some(ArrivalName::Poisson) => Process::Poisson,
-        };
+        let process = self.arrivals.unwrap_or(Process::Fixed);
         if self.replay.is_some() {
             return match self.speed.as_deref().unwrap_or("1") {
                 MAX_SPEED => Ok(Arrivals::Closed),

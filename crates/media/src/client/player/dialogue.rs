@@ -17,7 +17,8 @@ use super::{Action, Client, Outcome, Phase, REPORT_INTERVAL_NS, sockets};
 const EXPLANATION_CHARS: usize = 160;
 
 impl Client {
-    pub(super) fn ask(&mut self, method: &str, uri: &str, headers: &str, now_ns: u64) {
+    /// Sends a request.
+    pub(super) fn request(&mut self, method: &str, uri: &str, headers: &str, now_ns: u64) {
         self.sequence += 1;
         let session = self.session.as_ref();
         let session = session.map_or(String::new(), |name| format!("Session: {name}\r\n"));
@@ -26,11 +27,12 @@ impl Client {
             self.sequence
         );
         self.outgoing.extend_from_slice(request.as_bytes());
-        self.asked_ns = now_ns;
+        self.requested_ns = now_ns;
         // The read side closes a failed connection.
         let _ = self.flush();
     }
 
+    /// Writes as much as the socket accepts.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         let Some(control) = &self.control else {
             return Ok(());
@@ -47,7 +49,7 @@ impl Client {
     }
 
     /// Reads and writes what is possible without waiting.
-    pub(super) fn work(
+    pub(super) fn handle_control(
         &mut self,
         now_ns: u64,
         buffer: &mut [u8],
@@ -65,7 +67,7 @@ impl Client {
             }
             self.phase = Phase::Describing;
             let url = self.url.clone();
-            self.ask("DESCRIBE", &url, "Accept: application/sdp\r\n", now_ns);
+            self.request("DESCRIBE", &url, "Accept: application/sdp\r\n", now_ns);
         }
         self.flush().map_err(broken)?;
         loop {
@@ -204,7 +206,7 @@ impl Client {
             }
         };
         self.phase = Phase::SettingUp;
-        self.ask(
+        self.request(
             "SETUP",
             &uri,
             &format!("Transport: {transport}\r\n"),
@@ -217,7 +219,7 @@ impl Client {
         let message = &response.message;
         let session = message.session();
         let (name, timeout_s) =
-            session.ok_or_else(|| Outcome::Failed("answer to setup without a session".into()))?;
+            session.ok_or_else(|| Outcome::Failed("response to setup without a session".into()))?;
         self.session = Some(name.to_owned());
         if let Some(timeout_s) = timeout_s {
             // Two requests per time-out: one of them can be late.
@@ -244,7 +246,7 @@ impl Client {
                 Ok(())
             }
             _ => Err(Outcome::Failed(format!(
-                "transport `{transport}` in the answer to setup"
+                "transport `{transport}` in the response to setup"
             ))),
         }
     }
@@ -252,7 +254,7 @@ impl Client {
     pub(super) fn play(&mut self, now_ns: u64) {
         self.phase = Phase::Starting;
         let base = self.base.clone();
-        self.ask("PLAY", &base, "Range: npt=0-\r\n", now_ns);
+        self.request("PLAY", &base, "Range: npt=0-\r\n", now_ns);
     }
 }
 

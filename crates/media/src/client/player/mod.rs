@@ -1,4 +1,4 @@
-//! A client: it sets up a stream, receives it, sends reports and keeps its session alive.
+//! A client: it sets up a stream, receives it and sends reports and keep-alive requests.
 //!
 //! A stream that ends during the run is played again from its start. `dialogue` has the RTSP
 //! requests, and `sockets` opens the sockets.
@@ -31,7 +31,7 @@ const DATAGRAM_BYTES: usize = 65_536;
 /// The canonical name in reports.
 const CANONICAL_NAME: &str = "perpacket-load";
 
-/// The phase of a client: what it waits for.
+/// The phase of a client. Each is described by what the client waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// Its start in the ramp.
@@ -99,7 +99,7 @@ pub(super) struct Client {
     ended: Option<Outcome>,
     connected_ns: u64,
     first_packet_ns: Option<u64>,
-    asked_ns: u64,
+    requested_ns: u64,
     report_ns: u64,
     keep_alive_ns: u64,
     keep_alive_interval_ns: u64,
@@ -140,7 +140,7 @@ impl Client {
             ended: None,
             connected_ns: 0,
             first_packet_ns: None,
-            asked_ns: 0,
+            requested_ns: 0,
             report_ns: 0,
             keep_alive_ns: 0,
             keep_alive_interval_ns: KEEP_ALIVE_INTERVAL_NS,
@@ -169,7 +169,7 @@ impl Client {
             Ok(control) => {
                 self.control = Some(control);
                 self.phase = Phase::Connecting;
-                (self.connected_ns, self.asked_ns) = (now_ns, now_ns);
+                (self.connected_ns, self.requested_ns) = (now_ns, now_ns);
             }
             Err(error) => self.fail(Outcome::Failed(format!("connect: {error}"))),
         }
@@ -195,7 +195,7 @@ impl Client {
         if self.session.is_some() && self.control.is_some() {
             self.phase = Phase::TearingDown;
             let base = self.base.clone();
-            self.ask("TEARDOWN", &base, "", now_ns);
+            self.request("TEARDOWN", &base, "", now_ns);
         } else {
             self.close();
         }
@@ -220,8 +220,8 @@ impl Client {
                 Action::Nothing
             }
             SocketKind::Control => {
-                let worked = self.work(now_ns, buffer, ports, late);
-                worked.unwrap_or_else(|outcome| {
+                let handled = self.handle_control(now_ns, buffer, ports, late);
+                handled.unwrap_or_else(|outcome| {
                     if self.phase == Phase::TearingDown {
                         self.close();
                     } else {
@@ -279,7 +279,7 @@ impl Client {
     }
 
     /// Sends the report and the keep-alive request that are due.
-    pub(super) fn keep(&mut self, now_ns: u64) {
+    pub(super) fn send_due(&mut self, now_ns: u64) {
         if self.phase != Phase::Playing {
             return;
         }
@@ -289,10 +289,10 @@ impl Client {
         }
         if now_ns >= self.keep_alive_ns {
             let base = self.base.clone();
-            let asked_ns = self.asked_ns;
-            self.ask("GET_PARAMETER", &base, "", now_ns);
+            let requested_ns = self.requested_ns;
+            self.request("GET_PARAMETER", &base, "", now_ns);
             // The time limit of responses does not apply to keep-alive requests.
-            self.asked_ns = asked_ns;
+            self.requested_ns = requested_ns;
             self.keep_alive_ns = now_ns + self.keep_alive_interval_ns;
         }
     }
@@ -335,9 +335,9 @@ impl Client {
             Phase::Waiting | Phase::Over => false,
             Phase::Playing => {
                 self.first_packet_ns.is_none()
-                    && now_ns.saturating_sub(self.asked_ns) > RESPONSE_LIMIT_NS
+                    && now_ns.saturating_sub(self.requested_ns) > RESPONSE_LIMIT_NS
             }
-            _ => now_ns.saturating_sub(self.asked_ns) > RESPONSE_LIMIT_NS,
+            _ => now_ns.saturating_sub(self.requested_ns) > RESPONSE_LIMIT_NS,
         }
     }
 }

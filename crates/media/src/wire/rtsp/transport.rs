@@ -26,7 +26,7 @@ pub enum LowerTransport {
 pub struct Transport {
     /// The lower transport.
     pub lower: LowerTransport,
-    /// False is multicast.
+    /// Whether the transport is unicast; otherwise it is multicast.
     pub unicast: bool,
     /// Address of the receiver, if not the client.
     pub destination: Option<String>,
@@ -124,7 +124,7 @@ impl Transport {
     }
 }
 
-/// Parses `A-B` with A below B, or `A`, which is A and the next.
+/// Parses `A-B` with A below B. `A` alone is the pair of A and the next number.
 fn pair<N: std::str::FromStr + Copy + PartialOrd + TryFrom<u32> + Into<u32>>(
     text: &str,
 ) -> Option<(N, N)> {

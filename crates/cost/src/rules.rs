@@ -5,18 +5,30 @@
 //! Comments in the files explain the tables.
 
 use std::collections::HashMap;
-use std::fs;
-use std::path::Path;
 
-use perpacket_cost::{Category, Kind, Layer};
 use serde::Deserialize;
 use toml::Spanned;
 
-use crate::error::ProfileError;
+use crate::category::Category;
+use crate::direction::Direction;
+use crate::event::Kind;
+use crate::layer::Layer;
 
 const LAYERS: &str = include_str!("../data/layers.toml");
 const KINDS: &str = include_str!("../data/kinds.toml");
 const PROGRAMS: &str = include_str!("../data/programs.toml");
+
+/// A mistake in a file of rules or events.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{file}, line {line}: {message}")]
+pub struct RuleError {
+    /// The file, or the name of a compiled-in one.
+    pub file: String,
+    /// The line, from 1.
+    pub line: usize,
+    /// What is wrong and what was expected.
+    pub message: String,
+}
 
 /// The layer and the category that a rule assigns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +39,20 @@ pub struct Owner {
     pub category: Category,
 }
 
+impl Owner {
+    /// Code that a driver's caller calls, and the modules of network interfaces.
+    pub const DRIVER: Self = Self {
+        layer: Layer::Driver,
+        category: Category::NicDriver,
+    };
+
+    /// Code from an interrupt's entry on.
+    pub const INTERRUPT: Self = Self {
+        layer: Layer::Interrupt,
+        category: Category::KernelInterrupt,
+    };
+}
+
 /// What the rules state about one function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FunctionClass {
@@ -34,6 +60,8 @@ pub struct FunctionClass {
     pub owner: Option<Owner>,
     /// What it does.
     pub kind: Option<Kind>,
+    /// The direction of the packet that it works for.
+    pub direction: Option<Direction>,
     /// Whether a timer's samples of other code land here.
     pub skid: bool,
     /// Whether an interrupt or softirq begins here.
@@ -55,7 +83,7 @@ impl Rules {
     ///
     /// # Errors
     /// A compiled-in file has a mistake; a test excludes this.
-    pub fn builtin() -> Result<Self, ProfileError> {
+    pub fn builtin() -> Result<Self, RuleError> {
         let files = [
             ("layers.toml", LAYERS),
             ("kinds.toml", KINDS),
@@ -69,16 +97,13 @@ impl Rules {
         })
     }
 
-    /// The rules of a file, followed by the compiled-in ones.
+    /// The rules of a file's text, followed by the compiled-in ones. `name` is for errors.
     ///
     /// # Errors
-    /// The file cannot be read, or a line of it has a mistake.
-    pub fn with_file(path: &Path) -> Result<Self, ProfileError> {
-        let text = fs::read_to_string(path).map_err(ProfileError::option_file("rules", path))?;
+    /// A line of the text has a mistake.
+    pub fn with_file(name: &str, text: &str) -> Result<Self, RuleError> {
         let mut rules = Self::builtin()?;
-        rules
-            .files
-            .insert(0, RuleFile::parse(&path.display().to_string(), &text)?);
+        rules.files.insert(0, RuleFile::parse(name, text)?);
         Ok(rules)
     }
 
@@ -101,6 +126,11 @@ impl Rules {
                 .files
                 .iter()
                 .find_map(|file| file.kinds.find(name))
+                .copied(),
+            direction: self
+                .files
+                .iter()
+                .find_map(|file| file.directions.find(name))
                 .copied(),
             skid: found(|file| &file.skid),
             interrupt_entry: found(|file| &file.interrupt_entry),
@@ -180,6 +210,7 @@ struct RuleFile {
     layers: Patterns<Owner>,
     modules: Patterns<Owner>,
     kinds: Patterns<Kind>,
+    directions: Patterns<Direction>,
     skid: Patterns<()>,
     interrupt_entry: Patterns<()>,
     driver_callers: Patterns<()>,
@@ -196,6 +227,8 @@ struct Document {
     layers: Vec<LayerTable>,
     #[serde(default)]
     boundaries: BoundaryTable,
+    #[serde(default)]
+    directions: DirectionTable,
     #[serde(default)]
     kinds: Vec<KindTable>,
     #[serde(default)]
@@ -223,6 +256,14 @@ struct BoundaryTable {
     dead_ends: Names,
 }
 
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct DirectionTable {
+    send: Names,
+    receive: Names,
+    neither: Names,
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct KindTable {
@@ -244,22 +285,31 @@ struct ProgramTable {
 }
 
 /// A file's name and text, for errors with a line number.
-pub(crate) struct Source<'a> {
+#[derive(Clone, Copy, Debug)]
+pub struct Source<'a> {
+    /// The name.
     pub name: &'a str,
+    /// The text.
     pub text: &'a str,
 }
 
 impl Source<'_> {
-    pub fn error_at(&self, offset: usize, message: String) -> ProfileError {
+    /// The error of the line at a byte offset of the text.
+    #[must_use]
+    pub fn error_at(&self, offset: usize, message: String) -> RuleError {
         let before = self.text.as_bytes().iter().take(offset);
-        ProfileError::Rules {
+        RuleError {
             file: self.name.to_owned(),
             line: 1 + before.filter(|&&byte| byte == b'\n').count(),
             message,
         }
     }
 
-    pub fn parse<T: for<'de> Deserialize<'de>>(&self) -> Result<T, ProfileError> {
+    /// Parses the text as TOML.
+    ///
+    /// # Errors
+    /// The text is no TOML or not of that type.
+    pub fn parse<T: for<'de> Deserialize<'de>>(&self) -> Result<T, RuleError> {
         toml::from_str(self.text).map_err(|error| {
             let offset = error.span().map_or(0, |span| span.start);
             self.error_at(offset, error.message().to_owned())
@@ -267,13 +317,16 @@ impl Source<'_> {
     }
 
     /// Finds a name in a fixed set.
+    ///
+    /// # Errors
+    /// The name is not in the set.
     pub fn one_of<T>(
         &self,
         name: &Spanned<String>,
         what: &str,
         find: impl Fn(&str) -> Option<T>,
         all: impl Iterator<Item = &'static str>,
-    ) -> Result<T, ProfileError> {
+    ) -> Result<T, RuleError> {
         find(name.get_ref()).ok_or_else(|| {
             let expected: Vec<_> = all.collect();
             self.error_at(
@@ -292,7 +345,7 @@ impl Source<'_> {
         patterns: &mut Patterns<T>,
         names: &Names,
         value: T,
-    ) -> Result<(), ProfileError> {
+    ) -> Result<(), RuleError> {
         for name in names {
             patterns
                 .add(name.get_ref(), value)
@@ -302,14 +355,14 @@ impl Source<'_> {
         Ok(())
     }
 
-    fn category(&self, name: &Spanned<String>) -> Result<Category, ProfileError> {
+    fn category(&self, name: &Spanned<String>) -> Result<Category, RuleError> {
         let all = Category::ALL.iter().map(|one| one.name());
         self.one_of(name, "category", Category::from_name, all)
     }
 }
 
 impl RuleFile {
-    fn parse(name: &str, text: &str) -> Result<Self, ProfileError> {
+    fn parse(name: &str, text: &str) -> Result<Self, RuleError> {
         let source = Source { name, text };
         let document: Document = source.parse()?;
         let mut file = Self::default();
@@ -332,6 +385,14 @@ impl RuleFile {
         for table in &document.programs {
             let category = source.category(&table.category)?;
             source.add_all(&mut file.programs, &table.objects, category)?;
+        }
+        let directions = &document.directions;
+        for (direction, functions) in [
+            (Direction::Send, &directions.send),
+            (Direction::Receive, &directions.receive),
+            (Direction::Neither, &directions.neither),
+        ] {
+            source.add_all(&mut file.directions, functions, direction)?;
         }
         let boundaries = &document.boundaries;
         source.add_all(&mut file.skid, &document.skid.functions, ())?;

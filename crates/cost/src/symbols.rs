@@ -1,12 +1,7 @@
-//! Reads `/proc/kallsyms`, modules included: `address type name [module]`, one a line.
+//! Parses `/proc/kallsyms`, modules included: `address type name [module]`, one a line.
 //!
 //! The module identifies a driver's functions; existing parsers drop it. All names share one
 //! buffer, because a kernel has some hundred thousand of them.
-
-use std::fs;
-use std::path::Path;
-
-use crate::error::ProfileError;
 
 /// The index of a kernel function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -48,15 +43,6 @@ struct Function {
 }
 
 impl KernelSymbols {
-    /// Reads the symbols in a file.
-    ///
-    /// # Errors
-    /// The file cannot be read.
-    pub fn read(path: &Path) -> Result<Self, ProfileError> {
-        let bytes = fs::read(path).map_err(|source| ProfileError::file(path, source))?;
-        Ok(Self::parse(&String::from_utf8_lossy(&bytes)))
-    }
-
     /// Parses the text of such a file. Other lines are ignored.
     #[must_use]
     pub fn parse(text: &str) -> Self {
@@ -116,6 +102,19 @@ impl KernelSymbols {
         let function = &self.functions[id.index()];
         let start = function.name_start as usize;
         &self.names[start..start + function.name_length as usize]
+    }
+
+    /// A function's first address.
+    #[must_use]
+    pub fn address(&self, id: SymbolId) -> u64 {
+        self.functions[id.index()].address
+    }
+
+    /// The name of the function of that [index](SymbolId::index), if there is one.
+    #[must_use]
+    pub fn name_at(&self, index: usize) -> Option<&str> {
+        let id = SymbolId(u32::try_from(index).ok()?);
+        (index < self.functions.len()).then(|| self.name(id))
     }
 
     /// The module of a function; `None` if it is built in.

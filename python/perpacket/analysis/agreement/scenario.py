@@ -1,4 +1,4 @@
-"""Two methods compared at one level of an axis, with the doubts about their runs."""
+"""Two methods compared in one scenario, with the doubts about their runs."""
 
 from __future__ import annotations
 
@@ -6,39 +6,32 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from perpacket.analysis.doubts import doubt_warnings, replication_warnings
-from perpacket.analysis.methods import MethodComparison, MethodValue, compare_methods
+from perpacket.analysis.methods import MethodComparison, MethodValue
 from perpacket.study.quantities import Row
 
 NOTABLY_IDLE = 0.05
-"""A host that is idle for more than this share waits for another: it alone is not the limit."""
+"""A host that is idle for a larger share is not the only limit of throughput."""
 
 
 @dataclass(frozen=True, slots=True)
-class Axis:
-    """One level of one question's axis."""
+class Scenario:
+    """One level of the factor that a question varies."""
 
     question: str
     title: str
-    scenario: str
+    name: str
     level: float
 
-    def beside(
+    def compare(
         self,
         first: MethodValue,
         second: MethodValue,
         assumption: str,
         runs: Mapping[int, Row] | None = None,
     ) -> MethodComparison:
-        """Two methods at this level; `runs` are those of `first`."""
+        """Compare two methods; `runs` are those of `first`."""
         values = [first.values[seed] for seed in sorted(first.values)]
         warnings = (*replication_warnings(values, "%"), *doubt_warnings(runs or {}))
-        return compare_methods(
-            self.question,
-            self.title,
-            self.scenario,
-            self.level,
-            first,
-            second,
-            assumption,
-            warnings,
+        return MethodComparison(
+            self.question, self.title, self.name, self.level, first, second, assumption, warnings
         )

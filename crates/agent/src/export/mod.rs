@@ -1,0 +1,165 @@
+//! `export`: the cost of packets as counters for a monitoring system.
+//!
+//! One thread samples and adds up, one reads the number of requests, and one answers scrapes from
+//! the last sums, so that a slow client delays no sample.
+
+mod metrics;
+mod request_total;
+mod scrape;
+
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use perpacket_profiler::Settings;
+use perpacket_profiler::settings::DEFAULT_FREQUENCY_HZ;
+use perpacket_profiler::watch::{Watch, WatchSettings};
+use serde::Serialize;
+
+use crate::options::{CpuList, Until};
+use crate::output::Shared;
+use crate::status::{Failure, Status};
+use crate::stop;
+use request_total::RequestTotal;
+use scrape::Endpoint;
+
+const EXAMPLE: &str = "\
+Examples:
+  perpacket-agent export
+  perpacket-agent export --listen 0.0.0.0:9430 --requests http://127.0.0.1/nginx_status
+  perpacket-agent export --requests http://127.0.0.1:8080/stats#/server/requests
+  perpacket-agent export --by cgroup --names 50
+
+A scrape: curl http://127.0.0.1:9430/metrics";
+
+/// Time between two steps. A scrape reports sums that are at most this old.
+const STEP: Duration = Duration::from_millis(500);
+
+/// Largest number of names with series of their own.
+const NAME_LIMIT: usize = 1000;
+
+/// What the processor time is divided by, besides layers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Grouping {
+    /// Control groups.
+    Cgroup,
+}
+
+/// Options of `export`.
+#[derive(Clone, Debug, clap::Args, Serialize)]
+#[command(after_help = EXAMPLE)]
+pub struct Arguments {
+    /// Address, port and path to serve [default: 127.0.0.1:9430/metrics].
+    #[arg(long, value_name = "ADDRESS:PORT[/PATH]")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    listen: Option<Endpoint>,
+    /// CPUs to profile, such as `0-3,8` [default: all that are online].
+    #[arg(long, value_name = "LIST")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cpus: Option<CpuList>,
+    /// Samples a second on each CPU [default: 97].
+    #[arg(long, value_name = "HZ")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    frequency: Option<u32>,
+    /// URL of the number of answered requests: JSON with `requests`, nginx's stub_status, or other
+    /// JSON with the number's JSON pointer after a `#`.
+    #[arg(long, value_name = "URL")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    requests: Option<String>,
+    /// TOML file of rules that override the built-in ones, as for `profile`.
+    #[arg(long, value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rules: Option<PathBuf>,
+    /// Divide the processor time by control group too: containers and systemd units by name.
+    #[arg(long, value_enum, value_name = "GROUPING")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    by: Option<Grouping>,
+    /// Most interfaces, and most control groups, with series of their own; the series `other` has
+    /// the rest.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    names: usize,
+    #[command(flatten)]
+    until: Until,
+    #[command(flatten)]
+    #[serde(skip)]
+    shared: Shared,
+}
+
+impl Arguments {
+    fn settings(&self) -> Result<WatchSettings, Failure> {
+        let frequency_hz = self.frequency.unwrap_or(DEFAULT_FREQUENCY_HZ);
+        Settings {
+            frequency_hz,
+            ..Settings::default()
+        }
+        .check()?;
+        if self.names == 0 || self.names > NAME_LIMIT {
+            return Err(Failure::usage(format!(
+                "--names {}: expected 1 to {NAME_LIMIT}",
+                self.names
+            )));
+        }
+        Ok(WatchSettings {
+            cpus: self.cpus.clone().map(|list| list.0),
+            frequency_hz,
+            rules: self.rules.clone(),
+            by_cgroup: self.by.is_some(),
+            names: self.names,
+            ..WatchSettings::default()
+        })
+    }
+
+    /// The same options with all defaults.
+    fn resolved(&self) -> Self {
+        Self {
+            listen: Some(self.listen.clone().unwrap_or_default()),
+            frequency: Some(self.frequency.unwrap_or(DEFAULT_FREQUENCY_HZ)),
+            ..self.clone()
+        }
+    }
+}
+
+/// Serves the counters until a signal or the duration ends it.
+pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
+    if arguments.shared.shows_config(&arguments.resolved())? {
+        return Ok(Status::Done);
+    }
+    let settings = arguments.settings()?;
+    let requests = arguments.requests.as_deref().map(RequestTotal::start);
+    let requests = requests.transpose()?;
+    let stop = stop::on_signals()?;
+    let endpoint = arguments.listen.clone().unwrap_or_default();
+    // Bound before the symbols are read, so that a wrong address fails at once.
+    let listener = endpoint.bind()?;
+    let mut watch = Watch::new(settings)?;
+    let current = Arc::new(Mutex::new(watch.step().clone()));
+    let shown = Arc::clone(&current);
+    let counted = requests.clone();
+    let by_cgroup = arguments.by.is_some();
+    let text = move || {
+        let totals = shown.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        metrics::text(&totals, counted.as_ref().map(RequestTotal::now), by_cgroup)
+    };
+    let address = scrape::serve(listener, &endpoint, text)?;
+    if !arguments.shared.quiet {
+        eprintln!("serving http://{address}{}", endpoint.path());
+        for limit in &watch.step().limits {
+            eprintln!("note: {}", limit.meaning);
+        }
+    }
+    let began = Instant::now();
+    while !stop.load(Ordering::Relaxed) {
+        if let Some(duration) = arguments.until.duration()
+            && began.elapsed() >= duration
+        {
+            break;
+        }
+        thread::sleep(STEP);
+        let totals = watch.step().clone();
+        *current.lock().unwrap_or_else(PoisonError::into_inner) = totals;
+    }
+    Ok(Status::Done)
+}

@@ -1,0 +1,257 @@
+//! `guest`: an emulated machine's part of `perpacket emulate`, hidden because only its init runs it.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use perpacket_linux::emulator::{DATA_BYTES, Emulator};
+use perpacket_linux::interface::{self, Offload};
+
+use crate::status::{Failure, Status};
+
+/// Time between two questions for work. It passes in the guest's time alone.
+const POLL: Duration = Duration::from_millis(10);
+
+/// Time between two looks at the counters of a window.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// The longest time without a frame. The emulator skips idle time, so it costs little.
+const STALL: Duration = Duration::from_secs(30);
+
+/// Operations of the plugin, as in `crates/emulate-plugin`.
+const START: u32 = 1;
+const STOP: u32 = 2;
+const STORE: u32 = 3;
+const MARK: u32 = 4;
+const WORK: u32 = 5;
+const CARD: u32 = 6;
+const ATTACH: u32 = 7;
+const IS_COMPLETE: u32 = 8;
+
+/// What the guest does.
+#[derive(Debug, clap::Subcommand)]
+pub enum Verb {
+    /// Turn an offload of an interface on or off.
+    Offload {
+        /// The interface.
+        interface: String,
+        /// What to turn on or off.
+        offload: Name,
+        /// `on` or `off`.
+        state: State,
+    },
+    /// Report that the guest has reached a point.
+    Mark {
+        /// The name of the point.
+        name: String,
+    },
+    /// Send a file to the emulator.
+    Store {
+        /// The file.
+        file: PathBuf,
+    },
+    /// Wait for work from the emulator, and print it.
+    Work,
+    /// Let the emulator count frames of a card: first a warm-up, then a window.
+    Count {
+        /// The interface of the card.
+        interface: String,
+        /// Frames before the window, both directions.
+        warmup: u64,
+        /// Frames of the window, both directions.
+        frames: u64,
+    },
+}
+
+/// An offload as ethtool abbreviates it.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub enum Name {
+    Tso,
+    Gso,
+    Gro,
+    Tx,
+    Rx,
+    Sg,
+}
+
+/// The state of an offload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum State {
+    On,
+    Off,
+}
+
+/// Runs one of the guest's verbs.
+pub fn run(verb: Verb) -> Result<Status, Failure> {
+    match verb {
+        Verb::Offload {
+            interface,
+            offload,
+            state,
+        } => set(&interface, offload, state),
+        Verb::Mark { name } => call(MARK, format!("{name}\0").as_bytes()).map(drop),
+        Verb::Store { file } => store(&file),
+        Verb::Work => work(),
+        Verb::Count {
+            interface,
+            warmup,
+            frames,
+        } => count(&interface, warmup, frames),
+    }?;
+    Ok(Status::Done)
+}
+
+fn set(interface: &str, name: Name, state: State) -> Result<(), Failure> {
+    let offload = match name {
+        Name::Tso => Offload::Tso,
+        Name::Gso => Offload::Gso,
+        Name::Gro => Offload::Gro,
+        Name::Tx => Offload::SendChecksum,
+        Name::Rx => Offload::ReceiveChecksum,
+        Name::Sg => Offload::ScatterGather,
+    };
+    interface::control_socket()
+        .and_then(|socket| interface::set_offload(socket, interface, offload, state == State::On))
+        .map_err(|error| Failure::failed(format!("{interface}: {name:?} {state:?}: {error}")))
+}
+
+fn call(operation: u32, data: &[u8]) -> Result<Vec<u8>, Failure> {
+    request(operation, 0, data)
+}
+
+fn request(operation: u32, argument: u64, data: &[u8]) -> Result<Vec<u8>, Failure> {
+    Emulator::new()
+        .and_then(|mut emulator| emulator.call(operation, [argument, 0, 0, 0, 0, 0], data))
+        .map_err(refused)
+}
+
+fn refused(error: io::Error) -> Failure {
+    Failure::failed(format!("the emulator's plugin: {error}"))
+}
+
+fn store(file: &Path) -> Result<(), Failure> {
+    let failed = |error: io::Error| Failure::failed(format!("{}: {error}", file.display()));
+    let mut content = File::open(file).map_err(failed)?;
+    let mut emulator = Emulator::new().map_err(failed)?;
+    let mut part = [0; DATA_BYTES];
+    loop {
+        // An empty part ends the file.
+        let length = content.read(&mut part).map_err(failed)?;
+        emulator
+            .call(STORE, [0; 6], &part[..length])
+            .map_err(failed)?;
+        if length == 0 {
+            return Ok(());
+        }
+    }
+}
+
+fn work() -> Result<(), Failure> {
+    loop {
+        let found = whole_work()?;
+        if !found.is_empty() {
+            return io::stdout()
+                .write_all(&found)
+                .map_err(|error| Failure::failed(format!("standard output: {error}")));
+        }
+        thread::sleep(POLL);
+    }
+}
+
+/// The work as a whole; empty if there is none yet.
+fn whole_work() -> Result<Vec<u8>, Failure> {
+    let mut found = Vec::new();
+    loop {
+        let part = request(WORK, found.len() as u64, &[])?;
+        if part.is_empty() {
+            return Ok(found);
+        }
+        found.extend(part);
+    }
+}
+
+fn count(interface: &str, warmup: u64, frames: u64) -> Result<(), Failure> {
+    if request(CARD, registers(interface)?, &[])?.is_empty() {
+        return Err(Failure::failed(format!(
+            "{interface}: the emulator cannot read the rings of this card"
+        )));
+    }
+    call(ATTACH, &[])?;
+    let card = Counters {
+        folder: format!("/sys/class/net/{interface}/statistics").into(),
+    };
+    let begun = card.frames()?;
+    card.wait(|now| Ok(now >= begun + warmup))?;
+    request(START, frames, b"window\0")?;
+    let from = [card.read("tx_packets")?, card.read("rx_packets")?];
+    let started = Instant::now();
+    card.wait(|_| Ok(!call(IS_COMPLETE, &[])?.is_empty()))?;
+    let values = [
+        started.elapsed().as_nanos() as u64,
+        card.read("tx_packets")? - from[0],
+        card.read("rx_packets")? - from[1],
+    ];
+    stop(values)
+}
+
+/// Ends the window. The values are those of `guest.values` in the plugin's output: nanoseconds,
+/// and packets sent and received by the interface's counters, until the end was noticed.
+fn stop([window_ns, sent, received]: [u64; 3]) -> Result<(), Failure> {
+    Emulator::new()
+        .and_then(|mut emulator| emulator.call(STOP, [window_ns, sent, received, 0, 0, 0], &[]))
+        .map(drop)
+        .map_err(refused)
+}
+
+/// The physical address of the card's registers: the first resource of its PCI device.
+fn registers(interface: &str) -> Result<u64, Failure> {
+    let file = format!("/sys/class/net/{interface}/device/resource");
+    let text =
+        fs::read_to_string(&file).map_err(|error| Failure::failed(format!("{file}: {error}")))?;
+    text.split_whitespace()
+        .next()
+        .and_then(|word| u64::from_str_radix(word.trim_start_matches("0x"), 16).ok())
+        .ok_or_else(|| Failure::failed(format!("{file}: expected an address")))
+}
+
+/// An interface's counters.
+struct Counters {
+    folder: PathBuf,
+}
+
+impl Counters {
+    fn read(&self, name: &str) -> Result<u64, Failure> {
+        let file = self.folder.join(name);
+        fs::read_to_string(&file)
+            .ok()
+            .and_then(|text| text.trim().parse().ok())
+            .ok_or_else(|| Failure::failed(format!("{}: expected a count", file.display())))
+    }
+
+    /// Packets sent and received.
+    fn frames(&self) -> Result<u64, Failure> {
+        Ok(self.read("tx_packets")? + self.read("rx_packets")?)
+    }
+
+    /// Waits until a condition on the packets is true.
+    fn wait(&self, mut is_done: impl FnMut(u64) -> Result<bool, Failure>) -> Result<(), Failure> {
+        let mut last = (self.frames()?, Instant::now());
+        loop {
+            let now = self.frames()?;
+            if is_done(now)? {
+                return Ok(());
+            }
+            if now != last.0 {
+                last = (now, Instant::now());
+            } else if last.1.elapsed() > STALL {
+                return Err(Failure::failed(format!(
+                    "no frame for {} s after {now} frames: the server does not answer",
+                    STALL.as_secs()
+                )));
+            }
+            thread::sleep(LOOK);
+        }
+    }
+}

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! QEMU's plugin interface, version 4, and four functions of QEMU's own that Debian's and Ubuntu's
+//! executables export. Facts from QEMU's documentation of TCG plugins and its public header.
+
+use std::ffi::{c_char, c_int, c_uint, c_void};
+
+/// The version of the interface.
+pub const VERSION: c_int = 4;
+
+/// The identity of a plugin.
+pub type PluginId = u64;
+
+/// Size, direction and kind of one memory access, in a form of QEMU's own.
+pub type MemoryInfo = u32;
+
+/// A block that QEMU translates.
+#[repr(C)]
+pub struct TranslatedBlock {
+    _opaque: [u8; 0],
+}
+
+/// An instruction of such a block.
+#[repr(C)]
+pub struct TranslatedInstruction {
+    _opaque: [u8; 0],
+}
+
+/// The physical address of an access.
+#[repr(C)]
+pub struct HardwareAddress {
+    _opaque: [u8; 0],
+}
+
+/// The value that an access moved: its type and two words.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct MemoryValue {
+    kind: c_int,
+    /// The lower 64 bits.
+    pub low: u64,
+    high: u64,
+}
+
+/// A callback does not use the processor's registers.
+pub const NO_REGISTERS: c_int = 0;
+
+/// A callback for loads and stores.
+pub const LOADS_AND_STORES: c_int = 3;
+
+/// Runs when a block or an instruction is executed.
+pub type ExecuteCallback = extern "C" fn(c_uint, *mut c_void);
+
+/// Runs after a load or store.
+pub type MemoryCallback = extern "C" fn(c_uint, MemoryInfo, u64, *mut c_void);
+
+/// Runs once.
+pub type SimpleCallback = extern "C" fn(PluginId);
+
+unsafe extern "C" {
+    pub fn qemu_plugin_register_vcpu_tb_trans_cb(
+        id: PluginId,
+        callback: extern "C" fn(PluginId, *mut TranslatedBlock),
+    );
+    pub fn qemu_plugin_register_vcpu_tb_exec_cb(
+        block: *mut TranslatedBlock,
+        callback: ExecuteCallback,
+        flags: c_int,
+        data: *mut c_void,
+    );
+    pub fn qemu_plugin_register_vcpu_insn_exec_cb(
+        instruction: *mut TranslatedInstruction,
+        callback: ExecuteCallback,
+        flags: c_int,
+        data: *mut c_void,
+    );
+    pub fn qemu_plugin_register_vcpu_mem_cb(
+        instruction: *mut TranslatedInstruction,
+        callback: MemoryCallback,
+        flags: c_int,
+        access: c_int,
+        data: *mut c_void,
+    );
+    pub fn qemu_plugin_register_flush_cb(id: PluginId, callback: SimpleCallback);
+    pub fn qemu_plugin_register_atexit_cb(
+        id: PluginId,
+        callback: extern "C" fn(PluginId, *mut c_void),
+        data: *mut c_void,
+    );
+    pub fn qemu_plugin_reset(id: PluginId, callback: SimpleCallback);
+
+    pub fn qemu_plugin_tb_n_insns(block: *const TranslatedBlock) -> usize;
+    pub fn qemu_plugin_tb_vaddr(block: *const TranslatedBlock) -> u64;
+    pub fn qemu_plugin_tb_get_insn(
+        block: *const TranslatedBlock,
+        index: usize,
+    ) -> *mut TranslatedInstruction;
+    pub fn qemu_plugin_insn_data(
+        instruction: *const TranslatedInstruction,
+        into: *mut c_void,
+        length: usize,
+    ) -> usize;
+    pub fn qemu_plugin_insn_size(instruction: *const TranslatedInstruction) -> usize;
+    pub fn qemu_plugin_insn_vaddr(instruction: *const TranslatedInstruction) -> u64;
+    pub fn qemu_plugin_insn_haddr(instruction: *const TranslatedInstruction) -> *mut c_void;
+
+    pub fn qemu_plugin_mem_size_shift(info: MemoryInfo) -> c_uint;
+    pub fn qemu_plugin_mem_is_store(info: MemoryInfo) -> bool;
+    pub fn qemu_plugin_mem_get_value(info: MemoryInfo) -> MemoryValue;
+    pub fn qemu_plugin_get_hwaddr(info: MemoryInfo, address: u64) -> *mut HardwareAddress;
+    pub fn qemu_plugin_hwaddr_is_io(address: *const HardwareAddress) -> bool;
+    pub fn qemu_plugin_hwaddr_phys_addr(address: *const HardwareAddress) -> u64;
+
+    pub fn qemu_get_cpu(index: c_int) -> *mut c_void;
+    pub fn cpu_exit(processor: *mut c_void);
+    pub fn cpu_physical_memory_map(address: u64, length: *mut u64, is_write: bool) -> *mut c_void;
+    pub fn cpu_physical_memory_rw(address: u64, bytes: *mut c_void, length: u64, is_write: bool);
+}
+
+/// What QEMU states about itself when it loads a plugin.
+#[repr(C)]
+pub struct Information {
+    target: *const c_char,
+    version_least: c_int,
+    version_current: c_int,
+    is_system: bool,
+    processors: c_int,
+    processors_most: c_int,
+}
+
+impl Information {
+    /// Whether a whole machine is emulated, and not one process.
+    #[must_use]
+    pub const fn is_system(&self) -> bool {
+        self.is_system
+    }
+
+    /// Processors of the machine.
+    #[must_use]
+    pub const fn processors(&self) -> c_int {
+        self.processors
+    }
+
+    /// The architecture's name.
+    ///
+    /// # Safety
+    ///
+    /// QEMU passed this record to the install function, which has not returned.
+    #[must_use]
+    pub unsafe fn target(&self) -> String {
+        // SAFETY: QEMU passes a C string that lives as long as the call.
+        let name = unsafe { std::ffi::CStr::from_ptr(self.target) };
+        name.to_string_lossy().into_owned()
+    }
+}

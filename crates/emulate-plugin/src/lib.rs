@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! QEMU's plugin: watches processor 0 of an emulated machine for `perpacket emulate`.
+//!
+//! QEMU loads this library and calls it for every block that it translates, for every load and store of
+//! processor 0, and at the guest's requests. The caches, layers and counts are in the crates `memory` and
+//! `emulate`; nothing of perpacket links with this crate, which has QEMU's licence.
+//!
+//! QEMU must run all processors in one thread (`-accel tcg,thread=single`): then one callback runs at a
+//! time, and [`Plugin`](plugin::Plugin) needs no lock.
+
+mod api;
+mod machine;
+mod plugin;
+mod requests;
+mod translate;
+
+use std::ffi::{CStr, c_char, c_int};
+
+use perpacket_emulate::Options;
+
+use crate::api::{Information, PluginId, VERSION};
+use crate::plugin::Plugin;
+
+/// The version of the interface, for QEMU.
+#[unsafe(no_mangle)]
+pub static qemu_plugin_version: c_int = VERSION;
+
+/// Reports an error for people.
+fn report(error: &str, hint: &str) {
+    eprintln!("perpacket-emulate: error: {error}\nhint: {hint}");
+}
+
+/// QEMU calls this once, before the machine starts. Another result than 0 ends QEMU.
+///
+/// # Safety
+///
+/// QEMU passes a valid record and `count` C strings.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn qemu_plugin_install(
+    id: PluginId,
+    information: *const Information,
+    count: c_int,
+    arguments: *const *const c_char,
+) -> c_int {
+    let argument = |index: c_int| {
+        // SAFETY: QEMU passes `count` C strings.
+        unsafe { CStr::from_ptr(*arguments.add(index as usize)) }.to_string_lossy()
+    };
+    let arguments: Vec<_> = (0..count).map(argument).collect();
+    // SAFETY: QEMU passes a valid record.
+    let information = unsafe { &*information };
+    // SAFETY: this is the install function.
+    let target = unsafe { information.target() };
+    if target != "x86_64" || !information.is_system() {
+        report(
+            &format!("the emulated machine is `{target}`, expected a whole x86_64 machine"),
+            "use qemu-system-x86_64",
+        );
+        return 1;
+    }
+    let options = match Options::parse(arguments.iter().map(AsRef::as_ref)) {
+        Ok(options) => options,
+        Err(error) => {
+            report(
+                &error.to_string(),
+                "docs/emulation.md has the plugin's options",
+            );
+            return 1;
+        }
+    };
+    match Plugin::new(id, options) {
+        Ok(plugin) => {
+            translate::install(plugin);
+            0
+        }
+        Err(failure) => {
+            report(&failure.error, failure.hint);
+            1
+        }
+    }
+}

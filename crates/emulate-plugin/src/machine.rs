@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! The emulated machine: its processors and its memory.
+//!
+//! Every function here runs in the one thread that emulates all processors (`thread=single`).
+
+use std::ffi::{c_int, c_void};
+use std::ptr;
+
+use perpacket_emulate::card::Bus;
+
+use crate::api::{cpu_exit, cpu_physical_memory_map, cpu_physical_memory_rw, qemu_get_cpu};
+
+/// A processor, as QEMU's pointer to its state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Processor(*mut c_void);
+
+/// Bytes at the beginning of a processor's state among which QEMU's `tcg_cflags` is.
+const STATE_BYTES: usize = 4096;
+
+/// The word has this form in 10.0: no cluster in its upper byte, then flags below bit 20.
+const FLAGS: std::ops::Range<u32> = 0xff00_0001..0xff10_0000;
+
+/// A bit of the number of the processor's cluster. Processors share translated blocks only if all these
+/// flags agree, so a processor with another number has blocks of its own.
+const CLUSTER_BIT: u32 = 1 << 24;
+
+/// The emulated machine.
+#[derive(Debug)]
+pub struct Machine {
+    /// Where QEMU stores the processor that runs.
+    running: *const Processor,
+    /// Processor 0.
+    pub first: Processor,
+    /// The memory's first byte.
+    memory: *const u8,
+    memory_bytes: u64,
+}
+
+impl Machine {
+    /// The machine, once its processors exist; called by the thread that emulates them.
+    ///
+    /// An error states what this QEMU lacks.
+    pub fn find() -> Result<Self, &'static str> {
+        // SAFETY: dlsym reads a C string; for a variable of a thread it returns its address in this one.
+        let running = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"current_cpu".as_ptr()) };
+        if running.is_null() {
+            return Err("exports no `current_cpu`");
+        }
+        // SAFETY: QEMU returns the state of a processor, or null.
+        let first = Processor(unsafe { qemu_get_cpu(0) });
+        if first.0.is_null() {
+            return Err("has no processor 0");
+        }
+        let mut memory_bytes = u64::MAX;
+        // SAFETY: the length is a valid number; QEMU returns memory for at most that many bytes.
+        let memory = unsafe { cpu_physical_memory_map(0, &raw mut memory_bytes, false) };
+        if memory.is_null() {
+            return Err("has no memory at address 0");
+        }
+        Ok(Self {
+            running: running.cast(),
+            first,
+            memory: memory.cast_const().cast(),
+            memory_bytes: MEMORY_LIMIT,
+        })
+    }
+
+    /// The processor that runs now.
+    #[inline]
+    pub fn running(&self) -> Processor {
+        // SAFETY: the address of QEMU's variable for this thread, which lives as long as the thread.
+        unsafe { *self.running }
+    }
+
+    /// Ends the turn of the processor that runs.
+    pub fn end_turn(&self) {
+        // SAFETY: the running processor's state is valid while it runs.
+        unsafe { cpu_exit(self.running().0) }
+    }
+
+    /// Makes every processor but the first translate blocks of its own; returns whether it does.
+    pub fn separate_processors(&self) -> bool {
+        // SAFETY: QEMU returns the state of a processor, or null.
+        let others = (1..).map(|index: c_int| Processor(unsafe { qemu_get_cpu(index) }));
+        let others: Vec<_> = others
+            .take_while(|processor| !processor.0.is_null())
+            .collect();
+        others.iter().all(|other| self.separate(*other))
+    }
+
+    fn separate(&self, other: Processor) -> bool {
+        let word = |processor: Processor, offset: usize| {
+            // SAFETY: a processor's state is longer than STATE_BYTES, and aligned.
+            unsafe { processor.0.byte_add(offset).cast::<u32>().read() }
+        };
+        let is_separate = |offset: &usize| {
+            let flags = word(self.first, *offset);
+            FLAGS.contains(&flags) && word(other, *offset) == flags & !CLUSTER_BIT
+        };
+        let is_shared = |offset: &usize| {
+            let flags = word(self.first, *offset);
+            FLAGS.contains(&flags) && word(other, *offset) == flags
+        };
+        let offsets = || (0..STATE_BYTES).step_by(4);
+        if offsets().any(|offset| is_separate(&offset)) {
+            return true;
+        }
+        let mut found = offsets().filter(is_shared);
+        let (Some(offset), None) = (found.next(), found.next()) else {
+            return false;
+        };
+        let flags = word(other, offset) & !CLUSTER_BIT;
+        // SAFETY: as above; the other processor does not run, because all run in this thread.
+        unsafe { other.0.byte_add(offset).cast::<u32>().write(flags) };
+        true
+    }
+
+    /// The physical address of a byte of the machine's memory that QEMU's translator read.
+    pub fn physical(&self, host: *const c_void) -> Option<u64> {
+        let offset = (host as u64).wrapping_sub(self.memory as u64);
+        (offset < self.memory_bytes).then_some(offset)
+    }
+
+    /// Reads or writes physical memory or a device's register.
+    fn transfer(address: u64, bytes: *mut c_void, length: usize, is_write: bool) {
+        // SAFETY: the callers pass memory of that length. QEMU checks the guest's address.
+        unsafe { cpu_physical_memory_rw(address, bytes, length as u64, is_write) }
+    }
+
+    /// Reads physical memory.
+    pub fn read(&self, address: u64, into: &mut [u8]) {
+        Self::transfer(address, into.as_mut_ptr().cast(), into.len(), false);
+    }
+
+    /// Writes physical memory.
+    pub fn write(&self, address: u64, bytes: &[u8]) {
+        Self::transfer(
+            address,
+            ptr::from_ref(bytes).cast_mut().cast(),
+            bytes.len(),
+            true,
+        );
+    }
+}
+
+/// The memory below the devices' addresses of QEMU's machine `pc`, which is one block of the host's.
+const MEMORY_LIMIT: u64 = 3 << 30;
+
+/// The registers of a card at an address.
+#[derive(Clone, Copy, Debug)]
+pub struct CardBus<'a> {
+    /// The machine.
+    pub machine: &'a Machine,
+    /// The physical address of the card's registers.
+    pub registers: u64,
+}
+
+impl Bus for CardBus<'_> {
+    fn descriptor(&self, address: u64) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        self.machine.read(address, &mut bytes);
+        bytes
+    }
+
+    fn register(&self, offset: u64) -> u32 {
+        let mut bytes = [0; 4];
+        self.machine.read(self.registers + offset, &mut bytes);
+        u32::from_le_bytes(bytes)
+    }
+}

@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! The plugin's state: options, observer, card, the turn of the running processor.
+
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+use perpacket_cost::{KernelSymbols, Rules};
+use perpacket_emulate::card::{Card, CardEvents, SEND_TAIL};
+use perpacket_emulate::recording::{RecordFilter, Recorder};
+use perpacket_emulate::{Block, Functions, Observer, ObserverSettings, Options};
+use perpacket_memory::{Line, Side};
+
+use crate::api::{
+    MemoryInfo, PluginId, qemu_plugin_get_hwaddr, qemu_plugin_hwaddr_is_io,
+    qemu_plugin_hwaddr_phys_addr, qemu_plugin_mem_get_value, qemu_plugin_mem_is_store,
+    qemu_plugin_mem_size_shift,
+};
+use crate::machine::{CardBus, Machine};
+use crate::report;
+
+/// Exit status of QEMU after an error of the plugin.
+const FAILED: i32 = 71;
+
+/// Pages whose physical address is stored.
+const PAGES: usize = 4096;
+
+/// Bytes of a line.
+const LINE_BYTES: u64 = 64;
+/// Bytes of the longest access of a processor without AVX.
+const ACCESS_BYTES: u64 = 16;
+/// Bytes of a card's registers.
+const REGISTER_BYTES: u64 = 0x2_0000;
+
+/// An error with the next step.
+#[derive(Debug)]
+pub struct Failure {
+    /// What is wrong.
+    pub error: String,
+    /// What to do.
+    pub hint: &'static str,
+}
+
+/// The physical address of a virtual page.
+#[derive(Clone, Copy, Debug)]
+struct Page {
+    number: u64,
+    /// Number of the physical line less that of the virtual line.
+    difference: u64,
+}
+
+/// No page has this number.
+const NO_PAGE: Page = Page {
+    number: u64::MAX,
+    difference: 0,
+};
+
+/// Counts of the run for people; no result depends on them.
+#[derive(Debug, Default)]
+pub struct Diagnosis {
+    /// Whether other processors have blocks of their own.
+    pub separate: bool,
+    /// Processor time of this process at the start of the window.
+    pub began_s: f64,
+    /// Watched blocks that another processor ran.
+    pub foreign_blocks: u64,
+}
+
+/// The plugin.
+#[derive(Debug)]
+pub struct Plugin {
+    pub id: PluginId,
+    pub options: Options,
+    pub functions: Functions,
+    pub observer: Observer,
+    /// The machine, once its processors run.
+    pub machine: Option<Machine>,
+    /// The physical address of the card's registers.
+    pub registers: Option<u64>,
+    pub card: Option<Card>,
+    pub out: File,
+    pub dump: Option<BufWriter<File>>,
+    pub diagnosis: Diagnosis,
+    /// Whether the block that runs is one of processor 0 and is watched.
+    pub is_active: bool,
+    /// Whether processor 0 had the last turn.
+    first_runs: bool,
+    /// Instructions left in this turn.
+    turn_left: i64,
+    pages: Box<[Page; PAGES]>,
+    /// The block after a hypercall's mark begins here, if the mark ended its block.
+    pub after_mark: Option<u64>,
+}
+
+impl Plugin {
+    /// Reads and opens the files of the options.
+    pub fn new(id: PluginId, options: Options) -> Result<Self, Failure> {
+        let symbols = match &options.symbols {
+            Some(path) => KernelSymbols::parse(&String::from_utf8_lossy(&read(path)?)),
+            None => KernelSymbols::default(),
+        };
+        if options.symbols.is_some() && symbols.is_empty() {
+            return Err(Failure {
+                error: "symbols: the file has no function with an address".to_owned(),
+                hint: "read /proc/kallsyms as root in the guest",
+            });
+        }
+        let rules = match &options.rules {
+            Some(path) => {
+                let text = String::from_utf8_lossy(&read(path)?).into_owned();
+                Rules::with_file(&path.display().to_string(), &text)
+            }
+            None => Rules::builtin(),
+        };
+        let rules = rules.map_err(|error| Failure {
+            error: error.to_string(),
+            hint: "the file's format is in the documentation of `--rules`",
+        })?;
+        let recorder = match &options.record {
+            Some(path) => {
+                let filter = if options.filters_recording {
+                    RecordFilter::LinesAndPages
+                } else {
+                    RecordFilter::None
+                };
+                Some(Recorder::new(Box::new(create(path)?), filter))
+            }
+            None => None,
+        };
+        let settings = ObserverSettings {
+            model: options.model.clone(),
+            by_function: options.by_function,
+            filters_recording: options.filters_recording,
+            turn_instructions: options.turn_instructions,
+        };
+        let observer = Observer::new(settings, recorder).map_err(|error| Failure {
+            error: error.to_string(),
+            hint: "change l1, l2 or tlb",
+        })?;
+        Ok(Self {
+            id,
+            out: create(&options.out)?,
+            dump: None,
+            functions: Functions::new(symbols, rules),
+            observer,
+            machine: None,
+            registers: None,
+            card: None,
+            diagnosis: Diagnosis::default(),
+            is_active: false,
+            first_runs: true,
+            turn_left: 0,
+            pages: Box::new([NO_PAGE; PAGES]),
+            after_mark: None,
+            options,
+        })
+    }
+
+    /// Ends QEMU after an error that makes every result wrong.
+    pub fn fail(&mut self, error: &str, hint: &str) -> ! {
+        report(error, hint);
+        let line = serde_json::json!({"version": 1, "error": error, "hint": hint});
+        // The error was reported; a file that cannot be written either changes nothing.
+        let _ = writeln!(self.out, "{line}");
+        // SAFETY: ends the process at once. QEMU's own exit would wait for the thread that runs this.
+        unsafe { libc::_exit(FAILED) }
+    }
+
+    /// The machine's processors and memory; finds them at the first call.
+    pub fn machine(&mut self) -> &Machine {
+        let machine = match self.machine.take() {
+            Some(machine) => machine,
+            None => match Machine::find() {
+                Ok(machine) => machine,
+                Err(lacks) => self.fail(
+                    &format!("this QEMU {lacks}"),
+                    "use QEMU 10.0 or newer from packages of Debian or Ubuntu",
+                ),
+            },
+        };
+        self.machine.insert(machine)
+    }
+
+    /// A processor runs that many instructions; returns whether it is processor 0.
+    #[inline]
+    pub fn turn(&mut self, instructions: u32) -> bool {
+        let Some(machine) = &self.machine else {
+            return false;
+        };
+        let is_first = machine.running() == machine.first;
+        if is_first != self.first_runs {
+            self.change_turn(is_first);
+        }
+        self.turn_left -= i64::from(instructions);
+        if self.turn_left < 0 {
+            self.end_turn();
+        }
+        is_first
+    }
+
+    #[inline(never)]
+    fn change_turn(&mut self, is_first: bool) {
+        self.first_runs = is_first;
+        self.turn_left = self.options.turn_instructions as i64;
+        if is_first {
+            self.look_at_card();
+        }
+    }
+
+    #[inline(never)]
+    fn end_turn(&mut self) {
+        self.turn_left = self.options.turn_instructions as i64;
+        if self.options.turn_instructions > 0 {
+            if let Some(machine) = &self.machine {
+                machine.end_turn();
+            }
+        } else {
+            self.turn_left = i64::MAX;
+        }
+    }
+
+    /// A watched block begins.
+    #[inline]
+    pub fn block(&mut self, block: &mut Block) {
+        let is_first = self.turn(block.instructions());
+        self.is_active = is_first && self.observer.is_watching();
+        if self.is_active {
+            self.observer.block(block);
+        } else if !is_first {
+            self.diagnosis.foreign_blocks += 1;
+        }
+    }
+
+    /// A load or store of processor 0.
+    #[inline]
+    pub fn data(&mut self, info: MemoryInfo, address: u64) {
+        if !self.observer.data_repeats(address / LINE_BYTES) {
+            self.access(info, address);
+        }
+        // Only longer accesses than those of the emulated processor could begin earlier and end later.
+        let offset = address % LINE_BYTES;
+        if offset > LINE_BYTES - ACCESS_BYTES {
+            // SAFETY: a query about an access that QEMU reports.
+            let bytes = 1 << unsafe { qemu_plugin_mem_size_shift(info) };
+            let next = address - offset + LINE_BYTES;
+            if offset + bytes > LINE_BYTES && !self.observer.data_repeats(next / LINE_BYTES) {
+                self.access(info, next);
+            }
+        }
+    }
+
+    /// An access to a line that does not repeat.
+    #[inline]
+    fn access(&mut self, info: MemoryInfo, address: u64) {
+        let number = address >> 12;
+        let page = self.pages[number as usize % PAGES];
+        if page.number == number {
+            let line = (address / LINE_BYTES).wrapping_add(page.difference);
+            self.observer.access(Side::Data, Line(line as u32));
+        } else {
+            self.translate(info, address);
+        }
+    }
+
+    #[inline(never)]
+    fn translate(&mut self, info: MemoryInfo, address: u64) {
+        // SAFETY: queries about an access that QEMU reports, within its callback.
+        let (is_device, physical) = unsafe {
+            let found = qemu_plugin_get_hwaddr(info, address);
+            if found.is_null() {
+                return;
+            }
+            (
+                qemu_plugin_hwaddr_is_io(found),
+                qemu_plugin_hwaddr_phys_addr(found),
+            )
+        };
+        if is_device {
+            self.device(info, physical);
+            return;
+        }
+        let number = address >> 12;
+        let line = physical / LINE_BYTES;
+        self.pages[number as usize % PAGES] = Page {
+            number,
+            difference: line.wrapping_sub(address / LINE_BYTES),
+        };
+        self.observer.access(Side::Data, Line(line as u32));
+    }
+
+    /// Processor 0 accessed a device's register.
+    fn device(&mut self, info: MemoryInfo, physical: u64) {
+        let Some(registers) = self.registers else {
+            return;
+        };
+        let offset = physical.wrapping_sub(registers);
+        if offset >= REGISTER_BYTES {
+            return;
+        }
+        // SAFETY: queries about an access that QEMU reports, within its callback.
+        let (is_store, value) = unsafe {
+            (
+                qemu_plugin_mem_is_store(info),
+                qemu_plugin_mem_get_value(info).low,
+            )
+        };
+        if is_store && offset == SEND_TAIL {
+            self.with_card(|card, bus, events| card.send(value & 0xFFFF, bus, events));
+        }
+        self.look_at_card();
+    }
+
+    /// Reports what the card has received.
+    fn look_at_card(&mut self) {
+        if self.observer.is_watching() {
+            self.with_card(|card, bus, events| card.receive(bus, events));
+        }
+    }
+
+    fn with_card(&mut self, act: impl FnOnce(&mut Card, &CardBus<'_>, &mut Seen<'_>)) {
+        if let (Some(card), Some(machine), Some(registers)) =
+            (&mut self.card, &self.machine, self.registers)
+        {
+            act(
+                card,
+                &CardBus { machine, registers },
+                &mut Seen(&mut self.observer),
+            );
+        }
+    }
+
+    /// Virtual addresses may have another meaning.
+    pub fn forget_pages(&mut self) {
+        self.pages.fill(NO_PAGE);
+        self.observer.forget_addresses();
+    }
+}
+
+/// What the card did, for the observer.
+struct Seen<'a>(&'a mut Observer);
+
+impl CardEvents for Seen<'_> {
+    fn wrote(&mut self, address: u64, bytes: u64) {
+        self.0.device_write(address, bytes);
+    }
+
+    fn moved(&mut self, sent: u64, received: u64) {
+        self.0.moved(sent, received);
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+    fs::read(path).map_err(|error| Failure {
+        error: format!("{}: {error}", path.display()),
+        hint: "name a file that can be read",
+    })
+}
+
+fn create(path: &Path) -> Result<File, Failure> {
+    File::create(path).map_err(|error| Failure {
+        error: format!("{}: {error}", path.display()),
+        hint: "name a file that can be written",
+    })
+}

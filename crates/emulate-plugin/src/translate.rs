@@ -1,0 +1,407 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! What QEMU calls: at the translation of a block, and when its code runs.
+//!
+//! Only plain callbacks are registered. QEMU 10.0 corrupts the guest's registers with inline operations
+//! and conditional callbacks at the beginning of blocks where one thread runs two processors.
+
+use std::ffi::{c_uint, c_void};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use perpacket_emulate::{Block, Function, Instruction, Work};
+use perpacket_memory::Line;
+
+use crate::api::{
+    ExecuteCallback, LOADS_AND_STORES, MemoryCallback, MemoryInfo, NO_REGISTERS, PluginId,
+    TranslatedBlock, TranslatedInstruction, qemu_plugin_insn_data, qemu_plugin_insn_haddr,
+    qemu_plugin_insn_size, qemu_plugin_insn_vaddr, qemu_plugin_mem_is_store,
+    qemu_plugin_register_atexit_cb, qemu_plugin_register_flush_cb,
+    qemu_plugin_register_vcpu_insn_exec_cb, qemu_plugin_register_vcpu_mem_cb,
+    qemu_plugin_register_vcpu_tb_exec_cb, qemu_plugin_register_vcpu_tb_trans_cb, qemu_plugin_reset,
+    qemu_plugin_tb_get_insn, qemu_plugin_tb_n_insns, qemu_plugin_tb_vaddr,
+};
+use crate::plugin::Plugin;
+
+/// Longest instruction.
+const INSTRUCTION_BYTES: usize = 15;
+
+/// The plugin, from QEMU's call of the install function on.
+static PLUGIN: AtomicPtr<Plugin> = AtomicPtr::new(ptr::null_mut());
+
+/// Every block that QEMU's code has the address of, in pieces that never move. Blocks beside each other
+/// in memory cost fewer misses than blocks in allocations of their own.
+struct Blocks(Vec<Vec<Block>>);
+
+/// Blocks of a piece.
+const PIECE: usize = 4096;
+
+impl Blocks {
+    /// Stores a block; its address is valid until the blocks are dropped.
+    fn push(&mut self, block: Block) -> *mut Block {
+        if self.0.last().is_none_or(|piece| piece.len() == PIECE) {
+            self.0.push(Vec::with_capacity(PIECE));
+        }
+        match self.0.last_mut() {
+            Some(piece) => {
+                piece.push(block);
+                piece.last_mut().map_or(ptr::null_mut(), ptr::from_mut)
+            }
+            None => ptr::null_mut(),
+        }
+    }
+}
+
+static BLOCKS: Mutex<Blocks> = Mutex::new(Blocks(Vec::new()));
+
+/// Gives the plugin to QEMU.
+pub fn install(plugin: Plugin) {
+    let id = plugin.id;
+    PLUGIN.store(Box::into_raw(Box::new(plugin)), Ordering::Release);
+    // SAFETY: registrations from the install function, of functions that live as long as the library.
+    unsafe {
+        register(id);
+        qemu_plugin_register_atexit_cb(id, at_exit, ptr::null_mut());
+    }
+}
+
+/// Registers what QEMU always calls.
+unsafe fn register(id: PluginId) {
+    // SAFETY: the functions live as long as the library.
+    unsafe {
+        qemu_plugin_register_vcpu_tb_trans_cb(id, translated);
+        qemu_plugin_register_flush_cb(id, flushed);
+    }
+}
+
+/// Makes QEMU translate all code again.
+pub fn translate_again(id: PluginId) {
+    // SAFETY: the function lives as long as the library.
+    unsafe { qemu_plugin_reset(id, was_reset) }
+}
+
+extern "C" fn was_reset(id: PluginId) {
+    // SAFETY: QEMU has dropped all registrations and expects new ones here.
+    unsafe {
+        register(id);
+        qemu_plugin_register_atexit_cb(id, at_exit, ptr::null_mut());
+    }
+}
+
+/// QEMU dropped all translated code, and with it the addresses of all blocks.
+extern "C" fn flushed(_id: PluginId) {
+    if let Ok(mut blocks) = BLOCKS.lock() {
+        blocks.0.clear();
+    }
+}
+
+extern "C" fn at_exit(_id: PluginId, _data: *mut c_void) {
+    // SAFETY: QEMU has stopped the processors.
+    let plugin = unsafe { plugin() };
+    if let Err(error) = plugin.observer.finish() {
+        plugin.fail_recording(&error);
+    }
+}
+
+/// The plugin.
+///
+/// # Safety
+///
+/// No other reference to it is in use: the caller is a callback, and one runs at a time.
+unsafe fn plugin<'a>() -> &'a mut Plugin {
+    // SAFETY: set before the first callback, and never freed.
+    unsafe { &mut *PLUGIN.load(Ordering::Acquire) }
+}
+
+extern "C" fn translated(_id: PluginId, block: *mut TranslatedBlock) {
+    // SAFETY: a callback of the thread that runs processors.
+    let plugin = unsafe { plugin() };
+    let instructions = instructions(block);
+    watch_requests(plugin, &instructions);
+    if !plugin.observer.is_attached() {
+        return;
+    }
+    let is_first = {
+        let machine = plugin.machine();
+        machine.running() == machine.first
+    };
+    if is_first || !plugin.diagnosis.separate {
+        watch(plugin, block, &instructions);
+    } else {
+        let number = instructions.len() as *mut c_void;
+        // SAFETY: QEMU is translating this block.
+        unsafe {
+            qemu_plugin_register_vcpu_tb_exec_cb(block, other_runs, NO_REGISTERS, number);
+        }
+    }
+}
+
+/// The instructions of a block with what they do.
+fn instructions(block: *const TranslatedBlock) -> Vec<(*mut TranslatedInstruction, Instruction)> {
+    // SAFETY: QEMU is translating this block.
+    let number = unsafe { qemu_plugin_tb_n_insns(block) };
+    let one = |index| {
+        let mut bytes = [0; INSTRUCTION_BYTES];
+        // SAFETY: as above, and the index is below the number of instructions.
+        let (instruction, length) = unsafe {
+            let instruction = qemu_plugin_tb_get_insn(block, index);
+            let into = bytes.as_mut_ptr().cast();
+            let length = qemu_plugin_insn_data(instruction, into, bytes.len());
+            (instruction, length)
+        };
+        (
+            instruction,
+            Instruction::of(&bytes[..length.min(INSTRUCTION_BYTES)]),
+        )
+    };
+    (0..number).map(one).collect()
+}
+
+/// Registers the guest's requests: loads right after the mark.
+fn watch_requests(plugin: &mut Plugin, all: &[(*mut TranslatedInstruction, Instruction)]) {
+    for (index, (instruction, what)) in all.iter().enumerate() {
+        // SAFETY: QEMU is translating this instruction.
+        let address = unsafe { qemu_plugin_insn_vaddr(*instruction) };
+        let follows = match index.checked_sub(1) {
+            Some(before) => all[before].1 == Instruction::Hypercall,
+            None => plugin.after_mark == Some(address),
+        };
+        if follows {
+            on_access(*instruction, request, plugin);
+        }
+        if *what == Instruction::Hypercall && index + 1 == all.len() {
+            plugin.after_mark = Some(address + perpacket_emulate::HYPERCALL.len() as u64);
+        }
+    }
+}
+
+/// Registers everything that a block of processor 0 does.
+fn watch(
+    plugin: &mut Plugin,
+    block: *mut TranslatedBlock,
+    all: &[(*mut TranslatedInstruction, Instruction)],
+) {
+    // SAFETY: QEMU is translating this block.
+    let address = unsafe { qemu_plugin_tb_vaddr(block) };
+    let (function, work) = plugin.functions.at(address);
+    let lines = lines(plugin, all);
+    for (instruction, what) in all {
+        on_access(*instruction, access_callback(*what, &work), plugin);
+        let callback: ExecuteCallback = match what {
+            Instruction::TranslationControl => translations_dropped,
+            Instruction::PageInvalidation => page_dropped,
+            Instruction::InterruptReturn if !work.is_user() => interrupt_returns,
+            _ => continue,
+        };
+        let data = ptr::from_mut(plugin).cast();
+        // SAFETY: QEMU is translating this instruction.
+        unsafe {
+            qemu_plugin_register_vcpu_insn_exec_cb(*instruction, callback, NO_REGISTERS, data);
+        }
+    }
+    let block_data = keep((function, work), all.len() as u32, &lines);
+    // SAFETY: QEMU is translating this block; the data lives until QEMU drops its code.
+    unsafe { qemu_plugin_register_vcpu_tb_exec_cb(block, block_runs, NO_REGISTERS, block_data) }
+}
+
+/// The lines of a block's code, each once in a row.
+fn lines(plugin: &mut Plugin, all: &[(*mut TranslatedInstruction, Instruction)]) -> Vec<Line> {
+    let machine = plugin.machine();
+    let mut lines: Vec<Line> = Vec::new();
+    for (instruction, _) in all {
+        // SAFETY: QEMU is translating this instruction.
+        let (host, length) = unsafe {
+            (
+                qemu_plugin_insn_haddr(*instruction),
+                qemu_plugin_insn_size(*instruction) as u64,
+            )
+        };
+        let Some(begin) = machine.physical(host) else {
+            continue;
+        };
+        // The end of an instruction on the next page has another physical address. It is left out here;
+        // the block's next instruction is there too.
+        let end = (begin + length - 1).min(begin | 0xFFF);
+        for number in begin / 64..=end / 64 {
+            let line = Line(number as u32);
+            if lines.last() != Some(&line) {
+                lines.push(line);
+            }
+        }
+    }
+    lines
+}
+
+/// Stores a block until QEMU drops its code; returns its address.
+fn keep(function: (Function, Work), instructions: u32, lines: &[Line]) -> *mut c_void {
+    let block = Block::new(function, instructions, lines);
+    // A callback that panics ends QEMU, so no thread can have left the lock poisoned.
+    let mut blocks = BLOCKS.lock().unwrap_or_else(PoisonError::into_inner);
+    blocks.push(block).cast()
+}
+
+const fn access_callback(what: Instruction, work: &Work) -> MemoryCallback {
+    match what {
+        _ if work.is_user() => accesses,
+        Instruction::Call if work.is_hardware_entry => enters_and_calls,
+        _ if work.is_hardware_entry => enters,
+        Instruction::Call if work.calls_drivers() => calls_driver,
+        Instruction::Call => calls,
+        Instruction::Return => returns,
+        Instruction::InterruptReturn => interrupt_loads,
+        _ => accesses,
+    }
+}
+
+fn on_access(
+    instruction: *mut TranslatedInstruction,
+    callback: MemoryCallback,
+    plugin: *mut Plugin,
+) {
+    // SAFETY: QEMU is translating this instruction; the plugin lives as long as QEMU.
+    unsafe {
+        qemu_plugin_register_vcpu_mem_cb(
+            instruction,
+            callback,
+            NO_REGISTERS,
+            LOADS_AND_STORES,
+            plugin.cast(),
+        );
+    }
+}
+
+/// The plugin from a callback's data.
+///
+/// # Safety
+///
+/// The data is the plugin's address, and no other reference to it is in use.
+unsafe fn of<'a>(data: *mut c_void) -> &'a mut Plugin {
+    // SAFETY: as the caller promises.
+    unsafe { &mut *data.cast() }
+}
+
+fn is_store(info: MemoryInfo) -> bool {
+    // SAFETY: a query about an access that QEMU reports.
+    unsafe { qemu_plugin_mem_is_store(info) }
+}
+
+extern "C" fn block_runs(_processor: c_uint, data: *mut c_void) {
+    // SAFETY: the data of `keep`, which lives as long as the code that calls this; one callback at a time.
+    let (plugin, block) = unsafe { (plugin(), &mut *data.cast::<Block>()) };
+    plugin.block(block);
+}
+
+extern "C" fn other_runs(_processor: c_uint, number: *mut c_void) {
+    // SAFETY: a callback; one runs at a time.
+    let plugin = unsafe { plugin() };
+    plugin.turn(number as usize as u32);
+}
+
+extern "C" fn accesses(_processor: c_uint, info: MemoryInfo, address: u64, data: *mut c_void) {
+    // SAFETY: the data of `on_access`; one callback at a time.
+    let plugin = unsafe { of(data) };
+    if plugin.is_active {
+        plugin.data(info, address);
+    }
+}
+
+extern "C" fn calls(_processor: c_uint, info: MemoryInfo, address: u64, data: *mut c_void) {
+    // SAFETY: as in `accesses`.
+    let plugin = unsafe { of(data) };
+    if plugin.is_active {
+        plugin.data(info, address);
+        if is_store(info) {
+            plugin.observer.call(address, false);
+        }
+    }
+}
+
+extern "C" fn calls_driver(_processor: c_uint, info: MemoryInfo, address: u64, data: *mut c_void) {
+    // SAFETY: as in `accesses`.
+    let plugin = unsafe { of(data) };
+    if plugin.is_active {
+        plugin.data(info, address);
+        if is_store(info) {
+            plugin.observer.call(address, true);
+        }
+    }
+}
+
+extern "C" fn returns(_processor: c_uint, info: MemoryInfo, address: u64, data: *mut c_void) {
+    // SAFETY: as in `accesses`.
+    let plugin = unsafe { of(data) };
+    if plugin.is_active {
+        plugin.data(info, address);
+        plugin.observer.ret(address);
+    }
+}
+
+extern "C" fn enters(_processor: c_uint, info: MemoryInfo, address: u64, data: *mut c_void) {
+    // SAFETY: as in `accesses`.
+    let plugin = unsafe { of(data) };
+    if plugin.is_active {
+        plugin.data(info, address);
+        if is_store(info) {
+            plugin.observer.interrupt_store(address);
+        }
+    }
+}
+
+extern "C" fn enters_and_calls(
+    processor: c_uint,
+    info: MemoryInfo,
+    address: u64,
+    data: *mut c_void,
+) {
+    enters(processor, info, address, data);
+    // SAFETY: as in `accesses`.
+    let plugin = unsafe { of(data) };
+    if plugin.is_active && is_store(info) {
+        plugin.observer.call(address, false);
+    }
+}
+
+extern "C" fn interrupt_returns(_processor: c_uint, data: *mut c_void) {
+    // SAFETY: as in `accesses`.
+    let plugin = unsafe { of(data) };
+    if plugin.is_active {
+        plugin.observer.interrupt_return_begins();
+    }
+}
+
+extern "C" fn interrupt_loads(
+    _processor: c_uint,
+    info: MemoryInfo,
+    address: u64,
+    data: *mut c_void,
+) {
+    // SAFETY: as in `accesses`.
+    let plugin = unsafe { of(data) };
+    if plugin.is_active {
+        plugin.data(info, address);
+        plugin.observer.interrupt_return(address);
+    }
+}
+
+extern "C" fn translations_dropped(_processor: c_uint, data: *mut c_void) {
+    // SAFETY: as in `accesses`.
+    let plugin = unsafe { of(data) };
+    if plugin.is_active {
+        plugin.forget_pages();
+        plugin.observer.flush_translations();
+    }
+}
+
+extern "C" fn page_dropped(_processor: c_uint, data: *mut c_void) {
+    // SAFETY: as in `accesses`.
+    let plugin = unsafe { of(data) };
+    if plugin.is_active {
+        plugin.forget_pages();
+    }
+}
+
+extern "C" fn request(_processor: c_uint, info: MemoryInfo, address: u64, data: *mut c_void) {
+    // SAFETY: as in `accesses`.
+    let plugin = unsafe { of(data) };
+    plugin.answer(info, address);
+}

@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! Small kernels with known answers, run by QEMU with the plugin.
+#![allow(missing_docs, clippy::expect_used, clippy::unwrap_used, clippy::panic)]
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+const QEMU: &str = "qemu-system-x86_64";
+/// QEMU's exit status after the guest wrote 0 to its port for the end.
+const ENDED: i32 = 1;
+/// A guest needs a second; one that hangs ends after these.
+const LIMIT_S: &str = "60";
+
+/// The plugin's library, built now unless `PERPACKET_EMULATE_PLUGIN` names one.
+fn plugin() -> &'static Path {
+    static PLUGIN: OnceLock<PathBuf> = OnceLock::new();
+    PLUGIN.get_or_init(|| {
+        if let Some(path) = env::var_os("PERPACKET_EMULATE_PLUGIN") {
+            return PathBuf::from(path);
+        }
+        let built = Command::new(env!("CARGO"))
+            .args([
+                "build",
+                "--quiet",
+                "--locked",
+                "--profile",
+                "test",
+                "--package",
+            ])
+            .arg(env!("CARGO_PKG_NAME"))
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .status();
+        assert!(built.expect("cargo runs").success());
+        let test = env::current_exe().unwrap();
+        let folder = test.parent().and_then(Path::parent).unwrap();
+        folder.join("libperpacket_emulate_plugin.so")
+    })
+}
+
+/// Whether QEMU is here, in a version with the plugin's interface; else the test is skipped.
+fn has_qemu() -> bool {
+    let version = match Command::new(QEMU).arg("--version").output() {
+        Ok(output) => String::from_utf8_lossy(&output.stdout).into_owned(),
+        Err(error) => {
+            perpacket_requirements::skip("qemu", format!("{QEMU}: {error}"));
+            return false;
+        }
+    };
+    let major = version
+        .split("version ")
+        .nth(1)
+        .and_then(|rest| rest.split('.').next());
+    let is_new = major
+        .and_then(|number| number.parse().ok())
+        .is_some_and(|major: u32| major >= 10);
+    if !is_new {
+        perpacket_requirements::skip(
+            "qemu",
+            format!("{}: expected 10.0 or newer", version.trim()),
+        );
+    }
+    is_new
+}
+
+fn succeed(command: &mut Command) -> Vec<u8> {
+    let output = command.output().expect("the program runs");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {errors}");
+    output.stdout
+}
+
+/// A guest's image and symbols in a folder.
+fn build(folder: &Path, source: &str, definitions: &[&str]) {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/guests");
+    let elf = folder.join("guest.elf");
+    succeed(
+        Command::new("gcc")
+            .args([
+                "-O1",
+                "-nostdlib",
+                "-static",
+                "-no-pie",
+                "-ffreestanding",
+                "-fno-pic",
+                "-mno-red-zone",
+            ])
+            .args([
+                "-mcmodel=kernel",
+                "-mgeneral-regs-only",
+                "-fno-stack-protector",
+            ])
+            .args([
+                "-fcf-protection=none",
+                "-fno-asynchronous-unwind-tables",
+                "-Wl,--build-id=none",
+            ])
+            .args([
+                "-Wl,-z,noexecstack",
+                "-Wl,--no-warn-rwx-segments",
+                "-Wno-main",
+            ])
+            .args(definitions.iter().map(|name| format!("-D{name}")))
+            .arg("-o")
+            .arg(&elf)
+            .arg("-T")
+            .arg(sources.join("guest.ld"))
+            .arg(sources.join("boot.S"))
+            .arg(sources.join(source)),
+    );
+    let image = folder.join("guest.bin");
+    succeed(
+        Command::new("objcopy")
+            .args(["-O", "binary"])
+            .arg(&elf)
+            .arg(image),
+    );
+    let symbols = succeed(Command::new("nm").arg(&elf));
+    fs::write(folder.join("symbols"), symbols).unwrap();
+}
+
+fn run(folder: &Path, processors: &str, options: &str) -> Output {
+    let file = |name: &str| folder.join(name).display().to_string();
+    let plugin = format!(
+        "{},out={},symbols={},{options}",
+        plugin().display(),
+        file("out"),
+        file("symbols")
+    );
+    Command::new("timeout")
+        .args([
+            "--signal=KILL",
+            LIMIT_S,
+            QEMU,
+            "-M",
+            "pc",
+            "-accel",
+            "tcg,thread=single",
+        ])
+        .args([
+            "-icount",
+            "shift=10,sleep=off",
+            "-cpu",
+            "qemu64",
+            "-m",
+            "128",
+            "-smp",
+            processors,
+        ])
+        .args([
+            "-nodefaults",
+            "-no-user-config",
+            "-display",
+            "none",
+            "-no-reboot",
+        ])
+        .args(["-device", "isa-debug-exit,iobase=0xf4,iosize=4"])
+        .args([
+            "-netdev",
+            "hubport,id=a,hubid=0",
+            "-netdev",
+            "hubport,id=b,hubid=0",
+        ])
+        .args(["-device", "e1000,netdev=a,addr=4,romfile="])
+        .args(["-device", "e1000,netdev=b,addr=5,romfile="])
+        .arg("-kernel")
+        .arg(file("guest.bin"))
+        .arg("-plugin")
+        .arg(plugin)
+        .stdin(Stdio::null())
+        .output()
+        .expect("QEMU runs")
+}
+
+/// The window that a guest counted.
+fn window(source: &str, definitions: &[&str], options: &str) -> Value {
+    let folder = TempDir::new().unwrap();
+    build(folder.path(), source, definitions);
+    let output = run(folder.path(), "2", options);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(ENDED), "{errors}");
+    let text = fs::read_to_string(folder.path().join("out")).unwrap();
+    assert_eq!(text.lines().count(), 1, "{text}\n{errors}");
+    serde_json::from_str(&text).unwrap()
+}
+
+/// The sum of a count over the rows of a function; for misses in the first configuration.
+fn of_function(window: &Value, function: &str, name: &str, configuration: usize) -> u64 {
+    let rows = window["counts"].as_array().unwrap();
+    let own = rows.iter().filter(|row| row["function"] == function);
+    own.map(|row| match &row[name] {
+        Value::Array(by_configuration) => by_configuration[configuration].as_u64().unwrap(),
+        number => number.as_u64().unwrap(),
+    })
+    .sum()
+}
+
+#[test]
+fn loops_over_memory_miss_what_does_not_fit() {
+    if !has_qemu() {
+        return;
+    }
+    let window = window(
+        "sweep.S",
+        &[],
+        "by=function,l1=64:2,l2=128:16+512:16,tlb=64:4",
+    );
+    let count = |function, name, configuration| of_function(&window, function, name, configuration);
+    let small = 0;
+    let large = 1;
+    // 4096 lines of 64 bytes are 256 KiB: more than the first level and the small second level.
+    assert_eq!(count("tcp_ack", "instructions", 0), 4 * 4096 + 1);
+    assert_eq!(count("tcp_ack", "l1d_misses", small), 4096);
+    assert_eq!(count("tcp_ack", "l2d_misses", small), 4096);
+    assert_eq!(count("tcp_ack", "l2d_misses", large), 4096);
+    assert_eq!(count("tcp_ack", "dtlb_misses", 0), 64);
+    assert_eq!(count("ip_output", "l1d_misses", small), 4096);
+    assert_eq!(count("ip_output", "l2d_misses", small), 4096);
+    assert_eq!(count("ip_output", "l2d_misses", large), 0);
+    assert_eq!(count("ip_output", "dtlb_misses", 0), 0);
+    // A chain of 1000 nodes in as many lines: the second round finds them in the first level.
+    assert_eq!(count("__dev_queue_xmit", "instructions", 0), 3 * 1000 + 1);
+    assert_eq!(count("__dev_queue_xmit", "l1d_misses", small), 1000);
+    assert_eq!(count("do_syscall_64", "l1d_misses", small), 0);
+    assert_eq!(count("do_syscall_64", "l1i_misses", small), 1);
+}
+
+/// Instructions by layer and kind that `calls.S` runs below its first call.
+const CALLS: [(&str, &str, u64); 8] = [
+    ("syscall", "other", 10 + 3),
+    ("socket", "protocol", 20 + 3),
+    // Its own, and those of the helper: five, the interrupt, five, two calls, one, the return.
+    ("tcp", "protocol", 30 + 3 + 5 + 1 + 5 + 2 + 1 + 1),
+    ("tcp", "copy", 7 + 1),
+    ("ip", "protocol", 40 + 3),
+    ("ethernet", "protocol", 50 + 1),
+    ("interrupt", "other", 1 + 3 + 1 + 2 + 11 + 1),
+    ("driver", "protocol", 0),
+];
+
+fn check_calls(window: &Value) {
+    for (layer, kind, expected) in CALLS {
+        let rows = window["counts"].as_array().unwrap().iter();
+        let own = rows.filter(|row| row["layer"] == layer && row["kind"] == kind);
+        let counted: u64 = own.map(|row| row["instructions"].as_u64().unwrap()).sum();
+        assert_eq!(counted, expected, "{layer} {kind}: {window:#}");
+    }
+    assert_eq!(window["returns"]["unmatched"], 0);
+}
+
+#[test]
+fn calls_five_deep_are_charged_to_their_layers() {
+    if has_qemu() {
+        check_calls(&window("calls.S", &[], "turn=0"));
+    }
+}
+
+#[test]
+fn another_processor_changes_no_count() {
+    if has_qemu() {
+        check_calls(&window("calls.S", &["SECOND"], "turn=500"));
+    }
+}
+
+#[test]
+fn a_frame_of_the_card_invalidates_its_bytes() {
+    if !has_qemu() {
+        return;
+    }
+    // 1000 bytes are 16 lines, the last in part; the buffer has 32.
+    for (dma, l1, l2) in [("invalidate", 16, 16), ("allocate", 16, 0), ("none", 0, 0)] {
+        let options = format!("by=function,l1=64:2,l2=512:16,dma={dma}");
+        let window = window("frames.c", &["FRAME_BYTES=1000"], &options);
+        let count = |function, name| of_function(&window, function, name, 0);
+        assert_eq!(count("tcp_ack", "l1d_misses"), 32, "{dma}");
+        assert_eq!(count("ip_output", "l1d_misses"), 0, "{dma}");
+        assert_eq!(count("sock_sendmsg", "l1d_misses"), l1, "{dma}");
+        assert_eq!(count("sock_sendmsg", "l2d_misses"), l2, "{dma}");
+        assert_eq!(window["frames"]["received"], 1);
+        assert_eq!(window["frames"]["sent"], 0);
+        assert_eq!(window["dma_lines"], 17, "the frame and its descriptor");
+    }
+}
+
+#[test]
+fn an_option_that_is_wrong_ends_the_emulator_with_a_hint() {
+    if !has_qemu() {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    build(folder.path(), "sweep.S", &[]);
+    for (options, expected) in [
+        (
+            "l2=100:16",
+            "error: second[0].ways = 16 is not possible: 100 KiB are 1600 lines",
+        ),
+        (
+            "l3=1:1",
+            "error: option `l3=1:1`: expected out, work, symbols",
+        ),
+        (
+            "record=/nonexistent/file",
+            "error: /nonexistent/file: No such file or directory",
+        ),
+    ] {
+        let output = run(folder.path(), "1", options);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{errors}");
+        assert!(errors.contains(expected), "{errors}");
+        assert!(errors.contains("\nhint: "), "{errors}");
+    }
+}
+
+#[test]
+fn a_full_disk_ends_the_recording_with_an_error() {
+    if !has_qemu() {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    build(folder.path(), "sweep.S", &[]);
+    let output = run(folder.path(), "1", "record=/dev/full");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(71), "{errors}");
+    assert!(
+        errors.contains("error: /dev/full: No space left on device"),
+        "{errors}"
+    );
+    let line = fs::read_to_string(folder.path().join("out")).unwrap();
+    assert!(line.contains("\"error\""), "{line}");
+}

@@ -1,0 +1,35 @@
+/* Addresses of the guests, their requests and their end. */
+#define BASE 0xffffffff80000000
+#define REQUESTS 0xffffffff80200000
+#define STACK 0xffffffff80300000
+#define MEMORY 0xffffffff82000000
+
+#define LOOK_UP_CARD 6
+#define ATTACH 7
+#define START 1
+#define STOP 2
+
+#ifdef __ASSEMBLER__
+    .macro REQUEST operation
+    mov $REQUESTS, %rsi
+    movl $\operation, (%rsi)
+    movl $0, 4(%rsi)
+    .byte 0x0f, 0x1f, 0x80, 0x45, 0x4d, 0x55, 0x31
+    mov (%rsi), %eax
+    .endm
+
+    /* The plugin watches after some thousand instructions. */
+    .macro WATCH
+    REQUEST ATTACH
+    mov $200000, %ecx
+99: dec %ecx
+    jnz 99b
+    REQUEST START
+    .endm
+
+    .macro END
+    REQUEST STOP
+    mov $0, %al
+    out %al, $0xf4
+    .endm
+#endif

@@ -1,0 +1,165 @@
+//! The kernel's functions, and what entering one does to the context.
+
+use perpacket_cost::{Direction, FunctionClass, KernelSymbols, Kind, Layer, Owner, Rules};
+
+use crate::context::Context;
+
+/// Functions that the processor enters by itself, not by a call or a jump of other code.
+const ENTRIES: [&str; 2] = ["asm_exc_", "asm_sysvec_"];
+
+/// Tables of such code, a stub for each interrupt that jumps to `asm_common_interrupt`. Stubs are
+/// aligned, and their second instruction is not.
+const ENTRY_TABLES: [&str; 2] = ["irq_entries_start", "spurious_entries_start"];
+const STUB_ALIGNMENT: u64 = 8;
+
+/// A function by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Function(pub u32);
+
+/// What the rules state about the code at an address.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    is_user: bool,
+    class: FunctionClass,
+    /// Whether the processor enters this code by itself. The context that it interrupts is then
+    /// restored at its return.
+    pub is_hardware_entry: bool,
+}
+
+impl Work {
+    /// User code.
+    pub const USER: Self = Self {
+        is_user: true,
+        class: NO_CLASS,
+        is_hardware_entry: false,
+    };
+
+    /// A kernel function of that class.
+    #[must_use]
+    pub const fn kernel(class: FunctionClass) -> Self {
+        Self {
+            is_user: false,
+            class,
+            is_hardware_entry: false,
+        }
+    }
+
+    /// Whether it is user code.
+    #[must_use]
+    pub const fn is_user(&self) -> bool {
+        self.is_user
+    }
+
+    /// Whether it calls network drivers.
+    #[must_use]
+    pub const fn calls_drivers(&self) -> bool {
+        self.class.driver_caller
+    }
+
+    /// The context of this code where its caller, or the code that jumps to it, has the context
+    /// `current`; `calls_drivers` if the caller is one that calls network drivers.
+    ///
+    /// This is [`charge_chain`](perpacket_cost::charge_chain) for a chain that grows by one call.
+    #[must_use]
+    pub fn enter(&self, current: Context, calls_drivers: bool) -> Context {
+        if self.is_user {
+            return Context::USER;
+        }
+        let class = &self.class;
+        let (owner, direction) = if class.interrupt_entry {
+            (Some(Owner::INTERRUPT), Direction::Neither)
+        } else {
+            let inherited = if self.is_hardware_entry {
+                Direction::Neither
+            } else {
+                current.direction()
+            };
+            let driver = calls_drivers.then_some(Owner::DRIVER);
+            (class.owner.or(driver), class.direction.unwrap_or(inherited))
+        };
+        match owner {
+            Some(Owner { layer, .. }) => {
+                let kind = class.kind.unwrap_or(Kind::default_in(layer));
+                Context::new(layer, kind, direction)
+            }
+            None if class.dead_end => Context::UNCLAIMED,
+            None if current.layer() == Layer::User => {
+                Context::new(Layer::Other, class.kind.unwrap_or(Kind::Other), direction)
+            }
+            None => Context::new(
+                current.layer(),
+                class.kind.unwrap_or(current.kind()),
+                direction,
+            ),
+        }
+    }
+}
+
+const NO_CLASS: FunctionClass = FunctionClass {
+    owner: None,
+    kind: None,
+    direction: None,
+    skid: false,
+    interrupt_entry: false,
+    driver_caller: false,
+    dead_end: false,
+};
+
+/// The functions of a kernel with their rules.
+#[derive(Debug)]
+pub struct Functions {
+    symbols: KernelSymbols,
+    rules: Rules,
+    classes: Vec<Option<FunctionClass>>,
+}
+
+impl Functions {
+    /// User code, as a function.
+    pub const USER: Function = Function(u32::MAX);
+    /// Kernel code in no function.
+    pub const UNKNOWN: Function = Function(u32::MAX - 1);
+
+    /// The functions of these symbols, which may be none.
+    #[must_use]
+    pub fn new(symbols: KernelSymbols, rules: Rules) -> Self {
+        let classes = vec![None; symbols.len()];
+        Self {
+            symbols,
+            rules,
+            classes,
+        }
+    }
+
+    /// The function at an address of code, and its work. The lower half of all addresses is user code.
+    pub fn at(&mut self, address: u64) -> (Function, Work) {
+        if address >> 63 == 0 {
+            return (Self::USER, Work::USER);
+        }
+        let Some(id) = self.symbols.find(address) else {
+            return (Self::UNKNOWN, Work::default());
+        };
+        let name = self.symbols.name(id);
+        let module = self.symbols.module(id);
+        let class =
+            *self.classes[id.index()].get_or_insert_with(|| self.rules.function(name, module));
+        let offset = address - self.symbols.address(id);
+        let begins = |stems: [&str; 2]| stems.iter().any(|stem| name.starts_with(stem));
+        let is_stub = offset.is_multiple_of(STUB_ALIGNMENT) && begins(ENTRY_TABLES);
+        let work = Work {
+            is_user: false,
+            class,
+            is_hardware_entry: offset == 0 && begins(ENTRIES) || is_stub,
+        };
+        (Function(id.index() as u32), work)
+    }
+
+    /// The name of a function.
+    #[must_use]
+    pub fn name(&self, function: Function) -> &str {
+        match function {
+            Self::USER => "user",
+            Self::UNKNOWN => "unknown",
+            Function(index) => self.symbols.name_at(index as usize).unwrap_or("unknown"),
+        }
+    }
+}

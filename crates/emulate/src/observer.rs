@@ -1,0 +1,445 @@
+//! Watches one processor of a running machine.
+
+use std::io;
+
+use perpacket_memory::{Line, LineFilter, PageFilter, ParameterError, Side};
+
+use crate::context::Context;
+use crate::functions::{Function, Functions, Work};
+use crate::model::{Model, ModelParameters};
+use crate::recording::{Mark, Operation, Recorder};
+use crate::rows::Rows;
+use crate::tracker::Tracker;
+use crate::window::{Facts, Frames, Guest, Window};
+
+/// Lines in a page, as a power of two.
+const PAGE_LINES_LOG2: u32 = 6;
+
+/// Lines of a block that are stored in it; most blocks have fewer.
+const OWN_LINES: usize = 4;
+
+/// A block of code that the processor runs from its first to its last instruction.
+///
+/// It fills one line of the real processor's caches: a kernel has more blocks than they have room for.
+#[derive(Clone, Debug)]
+#[repr(align(64))]
+pub struct Block {
+    work: Work,
+    function: Function,
+    instructions: u32,
+    /// The last context the block was entered from, the context it had then, and its row.
+    entered: Option<(Context, Context, u32)>,
+    /// Lines of its code, by physical address: their number, the first ones, and the others.
+    own_lines: u8,
+    lines: [Line; OWN_LINES],
+    #[expect(
+        clippy::box_collection,
+        reason = "a pointer of eight bytes, so that a block is 64"
+    )]
+    further_lines: Option<Box<Vec<Line>>>,
+}
+
+const _: () = assert!(size_of::<Block>() == 64);
+
+impl Block {
+    /// A block of code of one function.
+    #[must_use]
+    pub fn new(function: (Function, Work), instructions: u32, lines: &[Line]) -> Self {
+        let (function, work) = function;
+        let (own, further) = lines.split_at(lines.len().min(OWN_LINES));
+        let mut first = [Line(0); OWN_LINES];
+        first[..own.len()].copy_from_slice(own);
+        Self {
+            work,
+            function,
+            instructions,
+            entered: None,
+            own_lines: own.len() as u8,
+            lines: first,
+            further_lines: (!further.is_empty()).then(|| Box::new(further.to_vec())),
+        }
+    }
+
+    /// Its instructions.
+    #[must_use]
+    pub const fn instructions(&self) -> u32 {
+        self.instructions
+    }
+}
+
+/// What the processor does between the windows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Nothing is modelled.
+    Detached,
+    /// The model runs, and what it counts will be dropped.
+    Warm,
+    /// The model counts.
+    Counting,
+    /// The window has all its frames.
+    Frozen,
+}
+
+/// What is modelled and how it is reported.
+#[derive(Clone, Debug)]
+pub struct ObserverSettings {
+    /// The caches.
+    pub model: ModelParameters,
+    /// Whether functions are counted.
+    pub by_function: bool,
+    /// Whether accesses that cannot change a cache are left out of the recording.
+    pub filters_recording: bool,
+    /// Instructions after which the emulator ends a processor's turn, for the report.
+    pub turn_instructions: u64,
+}
+
+/// The caches, layers and counts of one processor of a running machine.
+///
+/// The emulator reports each block, each load and store, each call and return, and each write of the
+/// network card. Lines are physical; the keys of repeated accesses are virtual, so that most accesses
+/// need no translation.
+#[derive(Debug)]
+pub struct Observer {
+    settings: ObserverSettings,
+    tracker: Tracker,
+    model: Model,
+    rows: Rows,
+    row: usize,
+    /// Instructions by row.
+    instructions: Vec<u64>,
+    lines: [LineFilter; 2],
+    pages: Option<[PageFilter; 2]>,
+    /// Whether a filter may drop an access.
+    filters: bool,
+    data_accesses: u64,
+    dma_lines: u64,
+    frames: Option<Frames>,
+    stage: Stage,
+    label: String,
+    recorder: Option<Recorder>,
+}
+
+impl Observer {
+    /// An observer of a processor that nobody watches yet.
+    ///
+    /// # Errors
+    ///
+    /// Names the first parameter of the caches that is out of its range.
+    pub fn new(
+        settings: ObserverSettings,
+        recorder: Option<Recorder>,
+    ) -> Result<Self, ParameterError> {
+        let model = Model::new(&settings.model)?;
+        let records_all = recorder.is_some() && !settings.filters_recording;
+        let sets = settings
+            .model
+            .translation
+            .map(|buffer| buffer.sets())
+            .transpose()?;
+        let is_exact =
+            settings.model.least_first_sets() >= 64 && sets.is_none_or(|sets| sets >= 16);
+        let pages = sets.is_some() || recorder.is_some();
+        Ok(Self {
+            tracker: Tracker::default(),
+            model,
+            rows: Rows::new(settings.by_function),
+            row: 0,
+            instructions: Vec::new(),
+            lines: Default::default(),
+            pages: pages.then(Default::default),
+            filters: is_exact && !records_all,
+            data_accesses: 0,
+            dma_lines: 0,
+            frames: None,
+            stage: Stage::Detached,
+            label: String::new(),
+            recorder,
+            settings,
+        })
+    }
+
+    fn reserve(&mut self) {
+        let rows = self.rows.len();
+        self.model.reserve(rows);
+        if self.instructions.len() < rows {
+            self.instructions.resize(rows, 0);
+        }
+    }
+
+    /// Whether the processor is watched at all.
+    #[must_use]
+    pub fn is_attached(&self) -> bool {
+        self.stage != Stage::Detached
+    }
+
+    /// Whether events of the processor have an effect.
+    #[must_use]
+    pub fn is_watching(&self) -> bool {
+        matches!(self.stage, Stage::Warm | Stage::Counting)
+    }
+
+    /// Whether a window has counted all its frames.
+    #[must_use]
+    pub fn is_frozen(&self) -> bool {
+        self.stage == Stage::Frozen
+    }
+
+    /// Whether frames are counted, because the card is known.
+    pub fn count_frames(&mut self) {
+        self.frames.get_or_insert_default();
+    }
+
+    /// Begins to model, with empty caches.
+    ///
+    /// # Errors
+    ///
+    /// None where [`new`](Self::new) accepted the parameters.
+    pub fn attach(&mut self) -> Result<(), ParameterError> {
+        self.model.reset()?;
+        self.tracker = Tracker::default();
+        self.clear_filters();
+        self.stage = Stage::Warm;
+        self.mark(Mark::Attach);
+        self.row = self.rows.of(Functions::UNKNOWN, Context::UNCLAIMED);
+        self.reserve();
+        if let Some(recorder) = &mut self.recorder {
+            recorder.instructions(self.row, 0);
+        }
+        self.zero();
+        Ok(())
+    }
+
+    /// Begins a window: zeroes the counts. `limit` is the number of frames at which counting ends.
+    pub fn start(&mut self, label: String, limit: Option<u64>) {
+        self.label = label;
+        self.stage = Stage::Counting;
+        self.mark(Mark::Start);
+        self.zero();
+        if let Some(frames) = &mut self.frames {
+            *frames = Frames {
+                limit,
+                ..Frames::default()
+            };
+        }
+    }
+
+    fn zero(&mut self) {
+        self.model.start_counting();
+        self.instructions.fill(0);
+        self.data_accesses = 0;
+        self.dma_lines = 0;
+    }
+
+    /// Ends the window and the watching; returns the result.
+    pub fn stop(&mut self, guest: Guest, functions: &Functions) -> Window {
+        if self.stage == Stage::Counting {
+            self.mark(Mark::Stop);
+        }
+        self.stage = Stage::Detached;
+        let facts = Facts {
+            label: std::mem::take(&mut self.label),
+            frames: self.frames,
+            guest,
+            turn_instructions: self.settings.turn_instructions,
+            data_accesses: self.data_accesses,
+            returns: self.tracker.returns(),
+            dma_lines: self.dma_lines,
+            rows: self.rows.names(functions),
+        };
+        if let Some(recorder) = &mut self.recorder {
+            recorder.window(&facts);
+        }
+        Window::new(&facts, &self.model, &self.instructions)
+    }
+
+    /// Ends the recording, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// The recording could not be written.
+    pub fn finish(&mut self) -> io::Result<()> {
+        self.recorder.take().map_or(Ok(()), Recorder::finish)
+    }
+
+    /// The first error of the recording, once.
+    pub fn take_error(&mut self) -> Option<io::Error> {
+        self.recorder.as_mut()?.take_error()
+    }
+
+    fn mark(&mut self, mark: Mark) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.mark(mark);
+        }
+    }
+
+    fn clear_filters(&mut self) {
+        self.lines.iter_mut().for_each(LineFilter::clear);
+        self.pages.iter_mut().flatten().for_each(PageFilter::clear);
+    }
+
+    /// The processor begins a block.
+    #[inline]
+    pub fn block(&mut self, block: &mut Block) {
+        if block.work.is_hardware_entry {
+            self.tracker.interrupt();
+        }
+        match block.entered {
+            Some((from, context, row))
+                if from == self.tracker.current() && !self.tracker.is_at_driver_call() =>
+            {
+                self.tracker.set(context);
+                self.row = row as usize;
+            }
+            _ => self.enter(block),
+        }
+        let instructions = u64::from(block.instructions);
+        self.instructions[self.row] += instructions;
+        if let Some(recorder) = &mut self.recorder {
+            recorder.instructions(self.row, instructions);
+        }
+        for line in block.lines.iter().take(usize::from(block.own_lines)) {
+            self.fetch(*line);
+        }
+        if let Some(lines) = &block.further_lines {
+            lines.iter().for_each(|line| self.fetch(*line));
+        }
+    }
+
+    #[inline]
+    fn fetch(&mut self, line: Line) {
+        if !self.repeats(Side::Instruction, u64::from(line.0)) {
+            self.access(Side::Instruction, line);
+        }
+    }
+
+    #[inline(never)]
+    fn enter(&mut self, block: &mut Block) {
+        let from = self.tracker.current();
+        let is_usual = !self.tracker.is_at_driver_call();
+        self.tracker.enter(&block.work);
+        let context = self.tracker.current();
+        self.row = self.rows.of(block.function, context);
+        self.reserve();
+        block.entered = is_usual.then_some((from, context, self.row as u32));
+    }
+
+    /// Whether the caches need not see an access. `key` is the number of its line by virtual address.
+    #[inline]
+    pub fn repeats(&mut self, side: Side, key: u64) -> bool {
+        let line = self.lines[side as usize].repeats(key);
+        let page = match &mut self.pages {
+            Some(pages) => pages[side as usize].repeats(key >> PAGE_LINES_LOG2),
+            None => true,
+        };
+        line && page && self.filters
+    }
+
+    /// A load or store begins; returns whether the caches need not see it. `key` as in
+    /// [`repeats`](Self::repeats).
+    #[inline]
+    pub fn data_repeats(&mut self, key: u64) -> bool {
+        self.data_accesses += 1;
+        self.repeats(Side::Data, key)
+    }
+
+    /// An access that does not repeat.
+    #[inline]
+    pub fn access(&mut self, side: Side, line: Line) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.access(side, line);
+        }
+        if self.model.access(side, line, self.row) {
+            self.clear_filters();
+        }
+    }
+
+    /// A call instruction stored its return address. `calls_drivers` if its function calls network
+    /// drivers.
+    #[inline]
+    pub fn call(&mut self, address: u64, calls_drivers: bool) {
+        if calls_drivers {
+            self.tracker.call_driver(address);
+        } else {
+            self.tracker.call(address);
+        }
+    }
+
+    /// A return instruction loaded its return address.
+    #[inline]
+    pub fn ret(&mut self, address: u64) {
+        self.tracker.ret(address);
+    }
+
+    /// A hardware entry stored for the first time.
+    pub fn interrupt_store(&mut self, address: u64) {
+        self.tracker.interrupt_store(address);
+    }
+
+    /// A return from an interrupt begins.
+    pub const fn interrupt_return_begins(&mut self) {
+        self.tracker.interrupt_return_begins();
+    }
+
+    /// A return from an interrupt loaded from `address`.
+    pub fn interrupt_return(&mut self, address: u64) {
+        self.tracker.interrupt_return(address);
+    }
+
+    /// The processor dropped its translations: virtual addresses may have another meaning.
+    pub fn flush_translations(&mut self) {
+        self.clear_filters();
+        self.model.flush_translations();
+        if let Some(recorder) = &mut self.recorder {
+            recorder.happened(Operation::Flush);
+        }
+    }
+
+    /// Virtual addresses may have another meaning, but the processor has its other translations.
+    pub fn forget_addresses(&mut self) {
+        self.clear_filters();
+    }
+
+    /// The card wrote `bytes` at the physical `address`.
+    pub fn device_write(&mut self, address: u64, bytes: u64) {
+        if bytes == 0 || !self.is_watching() {
+            return;
+        }
+        self.clear_filters();
+        for number in address >> 6..=(address + bytes - 1) >> 6 {
+            let Ok(number) = u32::try_from(number) else {
+                return;
+            };
+            self.dma_lines += 1;
+            self.model.device_write(Line(number));
+            if let Some(recorder) = &mut self.recorder {
+                recorder.device_write(Line(number));
+            }
+        }
+    }
+
+    /// The card moved frames.
+    pub fn moved(&mut self, sent: u64, received: u64) {
+        if !self.is_watching() {
+            return;
+        }
+        let Some(frames) = &mut self.frames else {
+            return;
+        };
+        frames.sent += sent;
+        frames.received += received;
+        if let Some(recorder) = &mut self.recorder {
+            for _ in 0..sent {
+                recorder.happened(Operation::Sent);
+            }
+            for _ in 0..received {
+                recorder.happened(Operation::Received);
+            }
+        }
+        let all = frames.sent + frames.received;
+        if self.stage == Stage::Counting && frames.limit.is_some_and(|limit| all >= limit) {
+            frames.reached = true;
+            self.mark(Mark::Stop);
+            self.stage = Stage::Frozen;
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! The options of the plugin, as `key=value`.
+
+use std::path::PathBuf;
+
+use perpacket_memory::{CacheSize, Policy, TranslationParameters};
+use thiserror::Error;
+
+use crate::model::{DeviceWrites, ModelParameters};
+
+/// Instructions of a processor's turn, if no option names another number.
+const TURN_INSTRUCTIONS: u64 = 20_000;
+
+/// What the plugin does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// File for the results, a line of JSON a window.
+    pub out: PathBuf,
+    /// File that the guest can read.
+    pub work: Option<PathBuf>,
+    /// The guest's `/proc/kallsyms`.
+    pub symbols: Option<PathBuf>,
+    /// A file of rules before the compiled-in ones.
+    pub rules: Option<PathBuf>,
+    /// File that the guest can write.
+    pub dump: Option<PathBuf>,
+    /// File for the recording.
+    pub record: Option<PathBuf>,
+    /// Whether the recording lacks accesses that cannot change a usual cache.
+    pub filters_recording: bool,
+    /// The caches.
+    pub model: ModelParameters,
+    /// Instructions after which a processor's turn ends; 0 for the emulator's own turns.
+    pub turn_instructions: u64,
+    /// Whether functions are counted.
+    pub by_function: bool,
+}
+
+/// An option that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("option `{option}`: expected {expected}")]
+pub struct OptionError {
+    /// The option as it was passed.
+    pub option: String,
+    /// What was expected.
+    pub expected: &'static str,
+}
+
+const KEYS: &str = "out, work, symbols, rules, dump, record, filter, l1, l2, policy, prefetch, tlb, \
+                    dma, turn or by, each with `=` and a value";
+const MODEL_KEYS: &str = "l1, l2, policy, prefetch, tlb or dma, each with `=` and a value";
+const SIZES: &str = "KIB:WAYS, or several joined by `+`";
+
+impl Options {
+    /// Parses options in the form `key=value`.
+    ///
+    /// # Errors
+    ///
+    /// Names the first option that cannot be used, or `out` where it is missing.
+    pub fn parse<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Self, OptionError> {
+        let mut options = Self::default();
+        for argument in arguments {
+            let fail = |expected| OptionError {
+                option: argument.to_owned(),
+                expected,
+            };
+            let (key, value) = argument.split_once('=').ok_or_else(|| fail(KEYS))?;
+            options.set(key, value).map_err(fail)?;
+        }
+        if options.out.as_os_str().is_empty() {
+            return Err(OptionError {
+                option: "out".to_owned(),
+                expected: "the name of a file for the results",
+            });
+        }
+        Ok(options)
+    }
+
+    fn set(&mut self, key: &str, value: &str) -> Result<(), &'static str> {
+        let file = || Some(PathBuf::from(value));
+        match key {
+            "out" => self.out = PathBuf::from(value),
+            "work" => self.work = file(),
+            "symbols" => self.symbols = file(),
+            "rules" => self.rules = file(),
+            "dump" => self.dump = file(),
+            "record" => self.record = file(),
+            "filter" => {
+                self.filters_recording =
+                    one_of(value, &[("lines", true), ("none", false)], "lines or none")?;
+            }
+            "turn" => {
+                self.turn_instructions = value.parse().map_err(|_| "a number of instructions")?;
+            }
+            "by" => {
+                let names = [("layer", false), ("function", true)];
+                self.by_function = one_of(value, &names, "layer or function")?;
+            }
+            _ if self.model.set(key, value)? => {}
+            _ => return Err(KEYS),
+        }
+        Ok(())
+    }
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            out: PathBuf::new(),
+            work: None,
+            symbols: None,
+            rules: None,
+            dump: None,
+            record: None,
+            filters_recording: true,
+            model: ModelParameters::default(),
+            turn_instructions: TURN_INSTRUCTIONS,
+            by_function: false,
+        }
+    }
+}
+
+impl ModelParameters {
+    /// Parses options of the caches alone, in the form `key=value`.
+    ///
+    /// # Errors
+    ///
+    /// Names the first option that cannot be used.
+    pub fn parse<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Self, OptionError> {
+        let mut model = Self::default();
+        for argument in arguments {
+            let fail = |expected| OptionError {
+                option: argument.to_owned(),
+                expected,
+            };
+            let (key, value) = argument.split_once('=').ok_or_else(|| fail(MODEL_KEYS))?;
+            if !model.set(key, value).map_err(fail)? {
+                return Err(fail(MODEL_KEYS));
+            }
+        }
+        Ok(model)
+    }
+
+    /// Sets the option of that key; returns whether there is one.
+    fn set(&mut self, key: &str, value: &str) -> Result<bool, &'static str> {
+        match key {
+            "l1" => self.first = sizes(value)?,
+            "l2" => self.second = sizes(value)?,
+            "policy" => self.policy = policy(value)?,
+            "prefetch" => {
+                let names = [("none", false), ("next-line", true)];
+                self.next_line_prefetch = one_of(value, &names, "none or next-line")?;
+            }
+            "tlb" if value == "none" => self.translation = None,
+            "tlb" => {
+                let (entries, ways) = pair(value).ok_or("ENTRIES:WAYS or none")?;
+                self.translation = Some(TranslationParameters { entries, ways });
+            }
+            "dma" => self.device_writes = device_writes(value)?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+impl Default for ModelParameters {
+    /// First levels of 64 KiB and two ways; second levels of 256 and 512 KiB and 16 ways, as the Athlons
+    /// of TR05-450 had.
+    fn default() -> Self {
+        let size = |size_kib, ways| CacheSize { size_kib, ways };
+        Self {
+            first: vec![size(64, 2)],
+            second: vec![size(256, 16), size(512, 16)],
+            policy: Policy::NonInclusive,
+            next_line_prefetch: false,
+            translation: None,
+            device_writes: DeviceWrites::Invalidate,
+        }
+    }
+}
+
+fn one_of<T: Copy>(
+    value: &str,
+    names: &[(&str, T)],
+    expected: &'static str,
+) -> Result<T, &'static str> {
+    let found = names.iter().find(|(name, _)| *name == value);
+    found.map(|(_, meaning)| *meaning).ok_or(expected)
+}
+
+/// The policy of that name.
+fn policy(value: &str) -> Result<Policy, &'static str> {
+    let names = [
+        ("non-inclusive", Policy::NonInclusive),
+        ("inclusive", Policy::Inclusive),
+        ("exclusive", Policy::Exclusive),
+    ];
+    one_of(value, &names, "non-inclusive, inclusive or exclusive")
+}
+
+/// What a device's write does, by name.
+fn device_writes(value: &str) -> Result<DeviceWrites, &'static str> {
+    let names = [
+        ("none", DeviceWrites::None),
+        ("invalidate", DeviceWrites::Invalidate),
+        ("allocate", DeviceWrites::Allocate),
+    ];
+    one_of(value, &names, "none, invalidate or allocate")
+}
+
+fn pair(value: &str) -> Option<(u32, u32)> {
+    let (first, second) = value.split_once(':')?;
+    Some((first.parse().ok()?, second.parse().ok()?))
+}
+
+fn sizes(value: &str) -> Result<Vec<CacheSize>, &'static str> {
+    let size = |part| {
+        let (size_kib, ways) = pair(part).ok_or(SIZES)?;
+        Ok(CacheSize { size_kib, ways })
+    };
+    value.split('+').map(size).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_option_has_an_effect() {
+        let all = [
+            "out=o",
+            "work=w",
+            "symbols=s",
+            "rules=r",
+            "dump=d",
+            "record=c",
+            "filter=none",
+            "l1=32:8",
+            "l2=256:16+1024:16",
+            "policy=exclusive",
+            "prefetch=next-line",
+            "tlb=64:4",
+            "dma=allocate",
+            "turn=2000",
+            "by=function",
+        ];
+        let options = Options::parse(all).unwrap();
+        for missing in 1..all.len() {
+            let others = all
+                .iter()
+                .enumerate()
+                .filter(|(index, _)| *index != missing);
+            let without = Options::parse(others.map(|(_, option)| *option)).unwrap();
+            assert_ne!(options, without, "{}", all[missing]);
+        }
+        assert_eq!(options.model.configurations().len(), 2);
+    }
+
+    #[test]
+    fn an_error_names_the_option_and_what_was_expected() {
+        let error = |option| Options::parse(["out=o", option]).unwrap_err().to_string();
+        assert_eq!(
+            error("l2=256"),
+            "option `l2=256`: expected KIB:WAYS, or several joined by `+`"
+        );
+        assert_eq!(
+            error("dma=yes"),
+            "option `dma=yes`: expected none, invalidate or allocate"
+        );
+        assert!(error("size=3").starts_with("option `size=3`: expected out, work, "));
+        let error = Options::parse([]).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "option `out`: expected the name of a file for the results"
+        );
+    }
+}

@@ -1,0 +1,102 @@
+//! The stream of an emulated processor's accesses in a file.
+//!
+//! # Format, version 1
+//!
+//! Eight bytes `ppemurec`, the version as `u32`, the filter as `u32` (0 none, 1 lines and pages), then
+//! chunks. Numbers are little-endian. A chunk is its length in bytes as `u32`, the CRC-32 of its bytes as
+//! `u32`, and its bytes. The first byte is its type:
+//!
+//! | type | content |
+//! |---|---|
+//! | `1` | events |
+//! | `2` | a window that has ended: JSON of [`Facts`](crate::Facts) |
+//! | `3` | the end of the recording, without content |
+//!
+//! An event begins with a tag in bits 0 and 1 and a size in bits 2 and 3. Its value is the upper four bits
+//! of this byte, and above them 0, 1, 2 or 4 bytes more, by its size.
+//!
+//! | tag | value |
+//! |---|---|
+//! | 0 | fetch of an instruction: difference from the last line fetched |
+//! | 1 | load or store: difference from the last line of data |
+//! | 2 | the row of the accesses that follow |
+//! | 3 | bits 0 to 2 an [operation](Operation), the rest its argument |
+//!
+//! A difference is in zigzag form: twice a positive one, twice a negative one less one. It is taken from
+//! line 0 at the first of a chunk, so chunks are independent. So is the row, which is 0.
+//!
+//! With the filter, accesses are missing that cannot change a first level of at least 64 sets nor a
+//! translation buffer of at least 16 (see [`Filter`](perpacket_memory::Filter)).
+
+mod read;
+mod write;
+
+pub use read::{Chunk, Event, Events, Recording, RecordingError};
+pub use write::Recorder;
+
+const MAGIC: [u8; 8] = *b"ppemurec";
+const VERSION: u32 = 1;
+
+const EVENTS: u8 = 1;
+const WINDOW: u8 = 2;
+const END: u8 = 3;
+
+/// Bytes of events after which a chunk ends.
+const CHUNK_BYTES: usize = 1 << 18;
+
+const INSTRUCTION: u64 = 0;
+const DATA: u64 = 1;
+const ROW: u64 = 2;
+const OPERATION: u64 = 3;
+
+/// Bytes of an event by its size, and the bits of its value.
+const LENGTHS: [usize; 4] = [1, 2, 3, 5];
+const VALUE_BITS: [u32; 4] = [4, 12, 20, 36];
+
+/// What happened besides accesses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// That many instructions ran in the current row.
+    Instructions = 0,
+    /// A frame arrived.
+    Received = 1,
+    /// A frame left.
+    Sent = 2,
+    /// The processor dropped its translations.
+    Flush = 3,
+    /// A device wrote the line of that number.
+    DeviceLine = 4,
+    /// A device wrote that many lines after the last.
+    DeviceLines = 5,
+    /// A window's mark: see [`Mark`].
+    Mark = 6,
+}
+
+/// Stages of a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// The caches are empty; nothing is counted yet.
+    Attach = 0,
+    /// Counting starts.
+    Start = 1,
+    /// Counting ends.
+    Stop = 2,
+}
+
+/// Which accesses a recording lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordFilter {
+    /// None.
+    None,
+    /// Those that a filter of lines and one of pages drop.
+    LinesAndPages,
+}
+
+/// Twice a positive number, twice a negative one less one.
+const fn zigzag(difference: i64) -> u64 {
+    ((difference << 1) ^ (difference >> 63)) as u64
+}
+
+const fn from_zigzag(value: u64) -> i64 {
+    (value >> 1) as i64 ^ -((value & 1) as i64)
+}

@@ -1,0 +1,268 @@
+//! Reads a recording.
+
+use perpacket_memory::{Line, Side};
+use thiserror::Error;
+
+use super::{
+    DATA, END, EVENTS, INSTRUCTION, LENGTHS, MAGIC, Mark, ROW, RecordFilter, VALUE_BITS, VERSION,
+    WINDOW, from_zigzag,
+};
+use crate::window::Facts;
+
+/// Why a recording cannot be replayed.
+#[derive(Debug, Error)]
+pub enum RecordingError {
+    /// Another file.
+    #[error("no recording of an emulated machine: expected the bytes `ppemurec` at its start")]
+    Format,
+    /// Another version of the format.
+    #[error("recording of format {found}: expected {VERSION}")]
+    Version {
+        /// The version of the file.
+        found: u32,
+    },
+    /// The file ends early.
+    #[error("truncated at byte {offset}: expected a chunk that marks the end")]
+    Truncated {
+        /// Where.
+        offset: usize,
+    },
+    /// A chunk that was changed or is of no known type.
+    #[error("damaged chunk at byte {offset}: expected {expected}")]
+    Damaged {
+        /// Where the chunk begins.
+        offset: usize,
+        /// What was expected.
+        expected: &'static str,
+    },
+    /// A configuration that the recorded accesses are not enough for.
+    #[error("{what}: the recording lacks repeated accesses, expected {expected}")]
+    Filtered {
+        /// What was asked for.
+        what: String,
+        /// What the recording is enough for.
+        expected: &'static str,
+    },
+    /// A parameter out of its range.
+    #[error(transparent)]
+    Parameter(#[from] perpacket_memory::ParameterError),
+}
+
+impl RecordingError {
+    /// The next step.
+    #[must_use]
+    pub const fn next_step(&self) -> &'static str {
+        match self {
+            Self::Format => "name a file that `--record` wrote",
+            Self::Version { .. } | Self::Damaged { .. } => "record again",
+            Self::Truncated { .. } => {
+                "record again; the run was ended, or the disk was full, before it was complete"
+            }
+            Self::Filtered { .. } => "record again with every access (`filter=none`)",
+            Self::Parameter(_) => "change the parameter",
+        }
+    }
+}
+
+/// A recording in memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Recording<'a> {
+    bytes: &'a [u8],
+    filter: RecordFilter,
+}
+
+/// A part of a recording.
+#[derive(Clone, Debug)]
+pub enum Chunk<'a> {
+    /// Events.
+    Events(Events<'a>),
+    /// A window that has ended.
+    Window(Box<Facts>),
+}
+
+const HEAD_BYTES: usize = 16;
+
+impl<'a> Recording<'a> {
+    /// A recording from the bytes of its file.
+    ///
+    /// # Errors
+    ///
+    /// The bytes are no recording, or one of another version.
+    pub fn new(bytes: &'a [u8]) -> Result<Self, RecordingError> {
+        if bytes.get(..8) != Some(&MAGIC) {
+            return Err(RecordingError::Format);
+        }
+        let truncated = RecordingError::Truncated {
+            offset: bytes.len(),
+        };
+        let (Some(found), Some(filter)) = (number(bytes, 8), number(bytes, 12)) else {
+            return Err(truncated);
+        };
+        if found != VERSION {
+            return Err(RecordingError::Version { found });
+        }
+        let filter = match filter {
+            0 => RecordFilter::None,
+            1 => RecordFilter::LinesAndPages,
+            _ => {
+                return Err(RecordingError::Damaged {
+                    offset: 12,
+                    expected: "a known filter",
+                });
+            }
+        };
+        Ok(Self { bytes, filter })
+    }
+
+    /// Which accesses it lacks.
+    #[must_use]
+    pub const fn filter(&self) -> RecordFilter {
+        self.filter
+    }
+
+    /// Its chunks in order. After an error there is none.
+    pub fn chunks(&self) -> impl Iterator<Item = Result<Chunk<'a>, RecordingError>> + use<'a> {
+        let bytes = self.bytes;
+        let mut offset = Some(HEAD_BYTES);
+        std::iter::from_fn(move || {
+            let begin = offset.take()?;
+            match chunk_at(bytes, begin) {
+                Ok(None) => None,
+                Ok(Some((chunk, end))) => {
+                    offset = Some(end);
+                    Some(Ok(chunk))
+                }
+                Err(error) => Some(Err(error)),
+            }
+        })
+    }
+}
+
+fn number(bytes: &[u8], offset: usize) -> Option<u32> {
+    let bytes = bytes.get(offset..offset + 4)?;
+    Some(u32::from_le_bytes(bytes.try_into().ok()?))
+}
+
+/// The chunk at an offset and the offset after it; `None` for the end of the recording.
+fn chunk_at(bytes: &[u8], offset: usize) -> Result<Option<(Chunk<'_>, usize)>, RecordingError> {
+    let truncated = || RecordingError::Truncated {
+        offset: bytes.len(),
+    };
+    let damaged = |expected| RecordingError::Damaged { offset, expected };
+    let length = number(bytes, offset).ok_or_else(truncated)? as usize;
+    let checksum = number(bytes, offset + 4).ok_or_else(truncated)?;
+    let begin = offset + 8;
+    let content = bytes.get(begin..begin + length).ok_or_else(truncated)?;
+    if crc32fast::hash(content) != checksum {
+        return Err(damaged("its checksum"));
+    }
+    let chunk = match content.split_first() {
+        Some((&EVENTS, events)) => Chunk::Events(Events::new(events)),
+        Some((&WINDOW, json)) => {
+            let facts = serde_json::from_slice(json).map_err(|_| damaged("a window as JSON"))?;
+            Chunk::Window(Box::new(facts))
+        }
+        Some((&END, [])) => return Ok(None),
+        _ => return Err(damaged("a known type")),
+    };
+    Ok(Some((chunk, begin + length)))
+}
+
+/// One event of a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// An access.
+    Access(Side, Line),
+    /// The row of the events that follow.
+    Row(usize),
+    /// Instructions of the current row.
+    Instructions(u64),
+    /// A frame arrived.
+    Received,
+    /// A frame left.
+    Sent,
+    /// The processor dropped its translations.
+    Flush,
+    /// A device wrote lines: the first, and how many.
+    DeviceWrite(Line, u32),
+    /// A stage of a window.
+    Mark(Mark),
+}
+
+/// The events of one chunk.
+#[derive(Clone, Debug)]
+pub struct Events<'a> {
+    bytes: &'a [u8],
+    last: [i64; 2],
+    last_device_line: u32,
+}
+
+impl<'a> Events<'a> {
+    const fn new(bytes: &'a [u8]) -> Self {
+        Self {
+            bytes,
+            last: [0; 2],
+            last_device_line: 0,
+        }
+    }
+
+    #[inline]
+    fn access(&mut self, side: Side, value: u64) -> Event {
+        let last = &mut self.last[side as usize];
+        *last = last.wrapping_add(from_zigzag(value));
+        Event::Access(side, Line(*last as u32))
+    }
+
+    fn operation(&mut self, value: u64) -> Option<Event> {
+        let argument = value >> 3;
+        Some(match value & 7 {
+            0 => Event::Instructions(argument),
+            1 => Event::Received,
+            2 => Event::Sent,
+            3 => Event::Flush,
+            4 => {
+                self.last_device_line = argument as u32;
+                Event::DeviceWrite(Line(self.last_device_line), 1)
+            }
+            5 => {
+                let first = self.last_device_line.wrapping_add(1);
+                self.last_device_line = self.last_device_line.wrapping_add(argument as u32);
+                Event::DeviceWrite(Line(first), argument as u32)
+            }
+            6 => Event::Mark(match argument {
+                0 => Mark::Attach,
+                1 => Mark::Start,
+                2 => Mark::Stop,
+                _ => return None,
+            }),
+            _ => return None,
+        })
+    }
+}
+
+impl Iterator for Events<'_> {
+    type Item = Event;
+
+    /// The next event. An event that the checksum covers but that nobody writes ends the chunk.
+    #[inline]
+    fn next(&mut self) -> Option<Event> {
+        // Eight bytes at once wherever there are so many: the usual case needs one check.
+        let word = match self.bytes.first_chunk() {
+            Some(bytes) => u64::from_le_bytes(*bytes),
+            None => {
+                let mut bytes = [0; 8];
+                bytes[..self.bytes.len()].copy_from_slice(self.bytes);
+                u64::from_le_bytes(bytes)
+            }
+        };
+        let size = (word >> 2) as usize & 3;
+        let value = (word >> 4) & ((1 << VALUE_BITS[size]) - 1);
+        self.bytes = self.bytes.get(LENGTHS[size]..)?;
+        match word & 3 {
+            INSTRUCTION => Some(self.access(Side::Instruction, value)),
+            DATA => Some(self.access(Side::Data, value)),
+            ROW => Some(Event::Row(value as usize)),
+            _ => self.operation(value),
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! The context of a processor, by its exact call stack.
+//!
+//! A call instruction stores its return address. The tracker saves the caller's context under the
+//! address of that store, and the return that loads from the same address restores it. So code without
+//! a rule has its caller's context, also after it was switched out and in again, because each thread
+//! has a stack of its own. An interrupt's frame is such an address too.
+
+use crate::context::Context;
+use crate::functions::Work;
+use crate::window::Returns;
+
+/// Return addresses whose contexts are stored. A stack of the kernel is 16 KiB, so 64 whole stacks have
+/// room; a return whose entry was overwritten leaves the context as it is, and is counted.
+const SAVED: usize = 1 << 17;
+
+#[derive(Clone, Copy, Debug)]
+struct Saved {
+    address: u64,
+    context: Context,
+}
+
+/// The context of one processor.
+#[derive(Debug)]
+pub struct Tracker {
+    current: Context,
+    /// Whether a function that calls drivers has just made a call.
+    calls_driver: bool,
+    /// The context that the processor left for a hardware entry, until the address of its frame is known.
+    interrupted: Option<Context>,
+    /// Whether the next load of a return from an interrupt is its first.
+    returns_from_interrupt: bool,
+    saved: Box<[Saved]>,
+    returns: Returns,
+}
+
+impl Default for Tracker {
+    fn default() -> Self {
+        let none = Saved {
+            address: 0,
+            context: Context::UNCLAIMED,
+        };
+        Self {
+            current: Context::UNCLAIMED,
+            calls_driver: false,
+            interrupted: None,
+            returns_from_interrupt: false,
+            saved: vec![none; SAVED].into_boxed_slice(),
+            returns: Returns::default(),
+        }
+    }
+}
+
+impl Tracker {
+    /// The context of the code that runs.
+    #[inline]
+    #[must_use]
+    pub const fn current(&self) -> Context {
+        self.current
+    }
+
+    /// Returns matched and unmatched so far.
+    #[must_use]
+    pub const fn returns(&self) -> Returns {
+        self.returns
+    }
+
+    /// Whether the next [`enter`](Self::enter) depends on more than the current context.
+    #[inline]
+    #[must_use]
+    pub const fn is_at_driver_call(&self) -> bool {
+        self.calls_driver
+    }
+
+    /// Code of that work runs now.
+    pub fn enter(&mut self, work: &Work) {
+        let calls_driver = std::mem::take(&mut self.calls_driver);
+        self.current = work.enter(self.current, calls_driver);
+    }
+
+    /// Sets the context that [`enter`](Self::enter) would compute. The caller has stored it.
+    #[inline]
+    pub const fn set(&mut self, context: Context) {
+        self.current = context;
+    }
+
+    #[inline]
+    fn slot(&mut self, address: u64) -> &mut Saved {
+        &mut self.saved[(address >> 3) as usize & (SAVED - 1)]
+    }
+
+    /// A call instruction stored its return address at `address`.
+    #[inline]
+    pub fn call(&mut self, address: u64) {
+        let context = self.current;
+        *self.slot(address) = Saved { address, context };
+    }
+
+    /// As [`call`](Self::call), from a function that calls network drivers.
+    pub fn call_driver(&mut self, address: u64) {
+        self.call(address);
+        self.calls_driver = true;
+    }
+
+    /// A return instruction loaded its return address from `address`.
+    #[inline]
+    pub fn ret(&mut self, address: u64) {
+        let saved = *self.slot(address);
+        if saved.address == address {
+            self.current = saved.context;
+            self.returns.matched += 1;
+        } else {
+            self.returns.unmatched += 1;
+        }
+    }
+
+    /// The processor is about to run the first instruction of a hardware entry.
+    pub const fn interrupt(&mut self) {
+        self.interrupted = Some(self.current);
+    }
+
+    /// The first store of a hardware entry was to `address`: the number of the interrupt below the
+    /// frame, or a return address one word further below.
+    ///
+    /// The processor aligns the stack to 16 bytes before it stores its frame of five words. So the word
+    /// below the frame, which has the number or the error code, is aligned to 16 bytes.
+    pub fn interrupt_store(&mut self, address: u64) {
+        if let Some(context) = self.interrupted.take() {
+            let below_frame = (address + 15) & !15;
+            let address = below_frame + 8;
+            *self.slot(address) = Saved { address, context };
+        }
+    }
+
+    /// A return from an interrupt begins: its first load is that of the address to return to.
+    pub const fn interrupt_return_begins(&mut self) {
+        self.returns_from_interrupt = true;
+    }
+
+    /// A return from an interrupt loaded from `address`.
+    pub fn interrupt_return(&mut self, address: u64) {
+        if !std::mem::take(&mut self.returns_from_interrupt) {
+            return;
+        }
+        let saved = *self.slot(address);
+        if saved.address == address {
+            self.current = saved.context;
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! Drops repeated accesses that cannot change a cache behind it.
+
+/// The last key for each of `SIZE` indices.
+///
+/// An access repeats if no other key of the same index came since the last access to its own key. A
+/// cache with least-recently-used replacement and at least `SIZE` sets then has that line, as the most
+/// recently used of its set. So the access is a hit that changes nothing, for every such cache. The
+/// keys may be virtual line numbers if the caches use physical ones: both have the low bits of the
+/// offset in a page. [`clear`](Self::clear) is due whenever a line leaves a cache for another reason
+/// than an access of the same processor, and whenever a virtual address changes its meaning.
+#[derive(Clone, Debug)]
+pub struct Filter<const SIZE: usize> {
+    last: [u64; SIZE],
+}
+
+/// Drops accesses to lines; exact for caches of at least 64 sets.
+pub type LineFilter = Filter<64>;
+
+/// Drops accesses to pages; exact for translation buffers of at least 16 sets.
+pub type PageFilter = Filter<16>;
+
+impl<const SIZE: usize> Default for Filter<SIZE> {
+    fn default() -> Self {
+        const { assert!(SIZE.is_power_of_two()) }
+        Self {
+            last: [u64::MAX; SIZE],
+        }
+    }
+}
+
+impl<const SIZE: usize> Filter<SIZE> {
+    /// Whether an access to `key`, which may not be `u64::MAX`, repeats.
+    #[inline]
+    pub fn repeats(&mut self, key: u64) -> bool {
+        let last = &mut self.last[key as usize & (SIZE - 1)];
+        std::mem::replace(last, key) == key
+    }
+
+    /// Forgets all accesses.
+    pub fn clear(&mut self) {
+        self.last = [u64::MAX; SIZE];
+    }
+}

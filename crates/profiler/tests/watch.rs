@@ -1,0 +1,191 @@
+//! A watch continues its sums when processors, permissions and the machine change under it.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use perpacket_cost::{Kind, Layer};
+use perpacket_profiler::ProfileError;
+use perpacket_profiler::capture::events::Pass;
+use perpacket_profiler::capture::{
+    Backend, EventProvider, EventSource, GroupCounts, Record, Sample,
+};
+use perpacket_profiler::watch::{Totals, Watch, WatchSettings};
+
+/// Samples of a machine whose state a test changes.
+#[derive(Clone, Default)]
+struct Machine {
+    online: Arc<Mutex<Vec<usize>>>,
+    /// Whether perf is allowed.
+    allowed: Arc<AtomicBool>,
+    /// Processors of each open.
+    opened: Arc<Mutex<Vec<Vec<usize>>>>,
+}
+
+struct Samples {
+    machine: Machine,
+    cpus: Vec<usize>,
+}
+
+/// The address of `tcp_ack` in the symbols.
+const TCP_ACK: u64 = 0xffff_ffff_8100_0010;
+
+const SAMPLE_NS: u64 = 1_000_000;
+
+impl EventProvider for Machine {
+    fn backend(&self) -> Backend {
+        Backend::CpuClock
+    }
+
+    fn open(&self, _: &Pass, cpus: &[usize]) -> Result<Box<dyn EventSource>, ProfileError> {
+        if !self.allowed.load(Ordering::Relaxed) {
+            return Err(ProfileError::Forbidden {
+                paranoid: "3".to_owned(),
+            });
+        }
+        self.opened.lock().unwrap().push(cpus.to_vec());
+        Ok(Box::new(Samples {
+            machine: self.clone(),
+            cpus: cpus.to_vec(),
+        }))
+    }
+}
+
+impl EventSource for Samples {
+    fn start(&mut self) -> Result<(), ProfileError> {
+        Ok(())
+    }
+
+    /// One sample in TCP on each processor that is still online.
+    fn drain(&mut self, sink: &mut dyn FnMut(&Record<'_>)) -> Result<(), ProfileError> {
+        if !self.machine.allowed.load(Ordering::Relaxed) {
+            return Err(ProfileError::Kernel {
+                what: "reading the ring of samples",
+                source: io::ErrorKind::PermissionDenied.into(),
+            });
+        }
+        let online = self.machine.online.lock().unwrap();
+        for &cpu in self.cpus.iter().filter(|cpu| online.contains(cpu)) {
+            sink(&Record::Sample(Sample {
+                time_ns: 1,
+                cpu: u32::try_from(cpu).unwrap(),
+                pid: 999_999_999,
+                tid: 999_999_999,
+                weight: SAMPLE_NS,
+                cgroup: None,
+                user: false,
+                address: TCP_ACK,
+                chain: &[TCP_ACK],
+            }));
+        }
+        Ok(())
+    }
+
+    fn stop(&mut self) -> Result<GroupCounts, ProfileError> {
+        Ok(GroupCounts::default())
+    }
+}
+
+/// The fallback without samples.
+struct Nothing;
+
+impl EventProvider for Nothing {
+    fn backend(&self) -> Backend {
+        Backend::Accounts
+    }
+
+    fn open(&self, _: &Pass, _: &[usize]) -> Result<Box<dyn EventSource>, ProfileError> {
+        Ok(Box::new(Self))
+    }
+}
+
+impl EventSource for Nothing {
+    fn start(&mut self) -> Result<(), ProfileError> {
+        Ok(())
+    }
+
+    fn drain(&mut self, _: &mut dyn FnMut(&Record<'_>)) -> Result<(), ProfileError> {
+        Ok(())
+    }
+
+    fn stop(&mut self) -> Result<GroupCounts, ProfileError> {
+        Ok(GroupCounts::default())
+    }
+}
+
+/// A watch of two processors, and the machine that it watches.
+fn watch() -> (Watch, Machine, tempfile::TempDir) {
+    let machine = Machine::default();
+    *machine.online.lock().unwrap() = vec![0, 1];
+    machine.allowed.store(true, Ordering::Relaxed);
+    let folder = tempfile::tempdir().unwrap();
+    let kallsyms: PathBuf = folder.path().join("kallsyms");
+    fs::write(&kallsyms, "ffffffff81000000 T tcp_ack\n").unwrap();
+    let online = Arc::clone(&machine.online);
+    let watch = Watch::with_providers(
+        WatchSettings {
+            kallsyms,
+            ..WatchSettings::default()
+        },
+        vec![Box::new(machine.clone()), Box::new(Nothing)],
+        Box::new(move || Ok(online.lock().unwrap().clone())),
+    );
+    (watch.unwrap(), machine, folder)
+}
+
+/// Samples in TCP so far.
+fn in_tcp(totals: &Totals) -> u64 {
+    (totals.cpu_ns[Layer::Tcp][Kind::Protocol] / SAMPLE_NS as f64) as u64
+}
+
+fn has_limit(totals: &Totals, name: &str) -> bool {
+    totals.limits.iter().any(|limit| limit.name == name)
+}
+
+#[test]
+fn events_follow_processors_that_go_offline_and_come_back() {
+    let (mut watch, machine, _folder) = watch();
+    assert_eq!(in_tcp(watch.step()), 2);
+    *machine.online.lock().unwrap() = vec![0];
+    assert_eq!(in_tcp(watch.step()), 3);
+    *machine.online.lock().unwrap() = vec![0, 1];
+    // The events of the processor that came back are opened at the end of this step.
+    assert_eq!(in_tcp(watch.step()), 4);
+    let totals = watch.step();
+    assert_eq!((in_tcp(totals), totals.reopened), (6, 2));
+    let opened = machine.opened.lock().unwrap().clone();
+    assert_eq!(opened, [vec![0, 1], vec![0], vec![0, 1]]);
+}
+
+#[test]
+fn sums_continue_without_perf_and_a_limit_reports_it() {
+    let (mut watch, machine, _folder) = watch();
+    assert!(!has_limit(watch.step(), "no_perf"));
+    machine.allowed.store(false, Ordering::Relaxed);
+    let totals = watch.step();
+    assert_eq!((in_tcp(totals), totals.backend), (2, Backend::Accounts));
+    assert!(has_limit(totals, "no_perf"));
+    let limit = totals.limits.iter().find(|one| one.name == "no_perf");
+    assert!(limit.unwrap().meaning.contains("perf_event_paranoid is 3"));
+    // The processors change: the watch tries perf at once, else every few seconds.
+    machine.allowed.store(true, Ordering::Relaxed);
+    *machine.online.lock().unwrap() = vec![0];
+    let totals = watch.step();
+    assert_eq!(totals.backend, Backend::CpuClock);
+    assert!(!has_limit(totals, "no_perf") && !has_limit(totals, "samples"));
+    assert_eq!(in_tcp(watch.step()), 3);
+}
+
+#[test]
+fn expected_samples_follow_the_number_of_processors() {
+    let (mut watch, machine, _folder) = watch();
+    *machine.online.lock().unwrap() = Vec::new();
+    watch.step();
+    let before = watch.step().expected_samples;
+    let after = watch.step().expected_samples;
+    assert_eq!(before.to_bits(), after.to_bits(), "no processor, no sample");
+}

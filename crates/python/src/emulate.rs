@@ -1,0 +1,41 @@
+//! `emulate replay` for Python: reads the recording and returns JSON.
+
+use std::path::PathBuf;
+
+use perpacket_emulate::recording::{Recording, RecordingError};
+use perpacket_emulate::{ModelParameters, replay};
+use pyo3::create_exception;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::trace::os_error;
+
+create_exception!(
+    perpacket._core,
+    RecordingFailure,
+    PyValueError,
+    "A recording that cannot be replayed, or options of caches that it cannot be replayed with: the \
+     message and the next step."
+);
+
+/// The windows of a recording with other caches, as JSON: a list of what the plugin wrote.
+///
+/// `options` are the plugin's options of caches, in the form `key=value`.
+#[pyfunction]
+pub fn emulate_replay(py: Python<'_>, path: PathBuf, options: Vec<String>) -> PyResult<String> {
+    let parameters =
+        ModelParameters::parse(options.iter().map(String::as_str)).map_err(|error| {
+            RecordingFailure::new_err((error.to_string(), "change the option".to_owned()))
+        })?;
+    py.detach(|| {
+        let name = path.display();
+        let bytes = std::fs::read(&path).map_err(|error| os_error(&path, error))?;
+        let failure = |error: RecordingError| {
+            let next_step = error.next_step().to_owned();
+            RecordingFailure::new_err((format!("{name}: {error}"), next_step))
+        };
+        let recording = Recording::new(&bytes).map_err(failure)?;
+        let windows = replay(recording, &parameters).map_err(failure)?;
+        serde_json::to_string(&windows).map_err(|error| PyValueError::new_err(error.to_string()))
+    })
+}

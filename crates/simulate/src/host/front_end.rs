@@ -1,0 +1,96 @@
+//! What a processor does before it executes an operation: it fetches the code and translates the
+//! addresses of the data.
+
+use perpacket_memory::{Hierarchy, Line, TranslationBuffer, TranslationParameters};
+
+use super::footprint::{Footprint, Operation};
+use crate::error::ConfigurationError;
+use crate::settings::Machine;
+
+/// The physical line where code begins, above all data. Code is one piece, as in a kernel that is
+/// loaded into large pages.
+const CODE: u32 = 1 << 31;
+
+/// Lines of the largest loop-free piece of code: beyond, an operation executes loops.
+const MOST_LINES: f64 = 128.0;
+
+/// Stalls and misses of one operation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FrontEndCost {
+    pub stall_cycles: u64,
+    pub fetch_misses: u64,
+    pub tlb_misses: u64,
+}
+
+/// Code of each operation, and the translation buffer. Either may be absent, and is then free.
+pub struct FrontEnd {
+    /// Lines of code, by `Operation as usize`; empty without an instruction cache.
+    code: Box<[Box<[Line]>]>,
+    translations: Option<TranslationBuffer>,
+    walk_cycles: u64,
+}
+
+impl FrontEnd {
+    pub fn new(machine: &Machine, footprints: &[Footprint]) -> Result<Self, ConfigurationError> {
+        let mut next = CODE;
+        let mut lines = |footprint: &Footprint| -> Box<[Line]> {
+            let bytes = footprint.instructions as f64 * machine.code_bytes_per_instruction;
+            let first = next;
+            next += (bytes / 64.0).ceil().clamp(1.0, MOST_LINES) as u32;
+            (first..next).map(Line).collect()
+        };
+        let has_cache = machine.l1i.size_kib > 0;
+        let code = footprints
+            .iter()
+            .filter(|_| has_cache)
+            .map(&mut lines)
+            .collect();
+        let tlb = machine.tlb;
+        let translations = (tlb.entries > 0)
+            .then(|| {
+                TranslationBuffer::new(TranslationParameters {
+                    entries: tlb.entries,
+                    ways: tlb.ways,
+                })
+            })
+            .transpose()
+            .map_err(|error| {
+                ConfigurationError::new("machine.tlb.ways", error.value, error.allowed)
+            })?;
+        Ok(Self {
+            code,
+            translations,
+            walk_cycles: u64::from(tlb.walk_cycles),
+        })
+    }
+
+    /// Whether fetching and translating are free.
+    pub fn is_free(&self) -> bool {
+        self.code.is_empty() && self.translations.is_none()
+    }
+
+    /// Fetches the code of `operation` and translates the addresses of `data`.
+    pub fn run(
+        &mut self,
+        operation: Operation,
+        data: &[Line],
+        memory: &mut Hierarchy,
+        now: u64,
+    ) -> FrontEndCost {
+        let mut cost = FrontEndCost::default();
+        if let Some(code) = self.code.get(operation as usize) {
+            for &line in code {
+                let access = memory.fetch(line, now + cost.stall_cycles);
+                cost.stall_cycles += u64::from(access.stall_cycles);
+                cost.fetch_misses += u64::from(access.level >= 1);
+            }
+        }
+        if let Some(translations) = &mut self.translations {
+            for &line in data {
+                cost.tlb_misses += u64::from(translations.misses(line));
+            }
+            cost.stall_cycles += cost.tlb_misses * self.walk_cycles;
+        }
+        cost
+    }
+}

@@ -1,0 +1,27 @@
+"""Whether a killed trial left settings changed, as one of a machine's capabilities."""
+
+from __future__ import annotations
+
+from perpacket.advise import journal
+from perpacket.errors import RunFailed
+from perpacket.machine.capability import Capability, Group, Question
+
+NOTHING_CHANGED = Question(
+    "no_open_journal",
+    Group.NETWORK,
+    "settings of a killed trial are still changed, and the next trial is refused",
+    "perpacket trial --undo",
+)
+
+
+def capability() -> Capability:
+    """Whether there is a journal of a trial that was killed together with its guardian."""
+    try:
+        journal.read(journal.path())
+    except RunFailed as error:
+        return NOTHING_CHANGED.answer(False, str(error))
+    left = journal.leftover()
+    if left is None:
+        return NOTHING_CHANGED.answer(True, "no trial left a setting changed")
+    titles = ", ".join(step.title for step in left.steps)
+    return NOTHING_CHANGED.answer(False, f"left by a killed trial: {titles}")

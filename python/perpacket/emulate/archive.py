@@ -1,0 +1,64 @@
+"""The guest's first file system: an archive in the format `newc` of cpio, as the kernel unpacks it.
+
+The layout is that of Documentation/driver-api/early-userspace/buffer-format.rst. Nothing in it
+depends on the time or on the owner of a file, so equal files make equal archives.
+"""
+
+from __future__ import annotations
+
+import stat
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+
+ALIGNMENT = 4
+TRAILER = "TRAILER!!!"
+
+
+@dataclass(slots=True)
+class Archive:
+    """Folders, files and links by their path, without a leading slash."""
+
+    _entries: dict[str, tuple[int, bytes]] = field(default_factory=dict)
+
+    def add(self, path: str, content: bytes, *, executable: bool = False) -> None:
+        """A file, with the folders above it; a second file of that path replaces the first."""
+        self._enter(path, stat.S_IFREG | (0o755 if executable else 0o644), content)
+
+    def link(self, path: str, target: str) -> None:
+        """A symbolic link, with the folders above it."""
+        self._enter(path, stat.S_IFLNK | 0o777, target.encode())
+
+    def folder(self, path: str) -> None:
+        """A folder, with those above it."""
+        self._enter(path, stat.S_IFDIR | 0o755, b"")
+
+    def has(self, path: str) -> bool:
+        """Whether the path is there."""
+        return path.lstrip("/") in self._entries
+
+    def _enter(self, path: str, mode: int, content: bytes) -> None:
+        name = path.lstrip("/")
+        for above in list(PurePosixPath(name).parents)[-2::-1]:
+            self._entries.setdefault(str(above), (stat.S_IFDIR | 0o755, b""))
+        self._entries[name] = (mode, content)
+
+    def pack(self) -> bytes:
+        """The archive."""
+        parts = [
+            _entry(number, name, mode, content)
+            for number, (name, (mode, content)) in enumerate(self._entries.items(), 1)
+        ]
+        return b"".join([*parts, _entry(0, TRAILER, 0, b"")])
+
+
+def _entry(number: int, name: str, mode: int, content: bytes) -> bytes:
+    """One entry: a header of fourteen numbers in hexadecimal, the name, the content."""
+    encoded = name.encode() + b"\0"
+    links = 1
+    numbers = (number, mode, 0, 0, links, 0, len(content), 0, 0, 0, 0, len(encoded), 0)
+    header = b"070701" + b"".join(b"%08x" % value for value in numbers) + encoded
+    return _padded(header) + _padded(content)
+
+
+def _padded(data: bytes) -> bytes:
+    return data + b"\0" * (-len(data) % ALIGNMENT)

@@ -1,0 +1,306 @@
+"""The emulated machine: its command line, its process and its monitor.
+
+Two processors take turns (`thread=single`), a guest nanosecond is one instruction (`shift=0`), and
+idle time is skipped (`sleep=off`): the guest's time depends on nothing outside. Two e1000 cards
+share a hub inside the process, so no frame leaves it.
+
+The process gets its files as memory of ours: work, counts and messages have no name on a disk, and
+vanish with us. The kernel kills it when the thread that started it ends, however that happens.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from perpacket.emulate.qemu import Qemu
+from perpacket.errors import MachineLacks, RunFailed
+
+MEMORY_MIB = 1024
+PROCESSOR = "qemu64"
+"""A processor without fast strings: byte-wise `rep` would be counted byte by byte."""
+
+KERNEL_OPTIONS = (
+    "console=ttyS0 quiet nokaslr mitigations=off nowatchdog tsc=reliable no_timer_check "
+    "random.trust_bootloader=on panic=-1"
+)
+"""Options of the kernel: fixed addresses, which symbols need, and no watchdogs of clocks."""
+
+OPTIONS = (
+    *("-M", "pc", "-accel", "tcg,thread=single", "-smp", "2", "-cpu", PROCESSOR),
+    *("-m", str(MEMORY_MIB), "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
+    *("-icount", "shift=0,sleep=off", "-rtc", "base=2020-01-01,clock=vm"),
+    *("-netdev", "hubport,id=a,hubid=0", "-netdev", "hubport,id=b,hubid=0"),
+    *("-device", "e1000,netdev=a,mac=52:54:00:00:00:01,addr=4,romfile="),
+    *("-device", "e1000,netdev=b,mac=52:54:00:00:00:02,addr=5,romfile="),
+    *("-append", KERNEL_OPTIONS),
+)
+"""The hardware. A snapshot is valid for one set of these."""
+
+PR_SET_PDEATHSIG = 1
+"""Sets the signal at the death of the parent's thread, of include/uapi/linux/prctl.h."""
+
+POLL_S = 0.02
+SETTLED_STATES = ("completed", "failed", "cancelled")
+MESSAGE = "perpacket-emulate: "
+"""What the plugin's messages begin with."""
+
+_libc = ctypes.CDLL(None)
+
+
+class MemoryFile:
+    """A file in memory that the emulator opens by its path."""
+
+    def __init__(self, name: str, content: bytes = b"") -> None:
+        """A file with this content."""
+        self.descriptor = os.memfd_create(name)
+        os.write(self.descriptor, content) if content else None
+
+    @property
+    def path(self) -> str:
+        """The path by which a child that inherits the descriptor opens it."""
+        return f"/proc/self/fd/{self.descriptor}"
+
+    def read(self) -> bytes:
+        """What is in it now."""
+        size = os.fstat(self.descriptor).st_size
+        return os.pread(self.descriptor, size, 0)
+
+    def close(self) -> None:
+        """Forget it."""
+        os.close(self.descriptor)
+
+
+@dataclass(frozen=True, slots=True)
+class Boot:
+    """The files to boot: the kernel and its first file system."""
+
+    kernel: Path
+    archive: Path
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """As options of QEMU."""
+        return ("-kernel", str(self.kernel), "-initrd", str(self.archive))
+
+
+class Machine:
+    """A running emulated machine; a context manager that ends it."""
+
+    def __init__(
+        self,
+        qemu: Qemu,
+        boot: Boot,
+        plugin: Path,
+        arguments: Mapping[str, str],
+        *,
+        incoming: bool = False,
+        work: bytes = b"",
+        terminal: bool = False,
+    ) -> None:
+        """Start it; with `incoming` it waits for `restore`.
+
+        `arguments` are the plugin's, without `out` and `work`. With `terminal` the console is that
+        of this process.
+        """
+        self._files = {
+            name: MemoryFile(name, content)
+            for name, content in (("out", b""), ("console", b""), ("errors", b""), ("work", work))
+        }
+        ours, theirs = socket.socketpair()
+        given = {"out": self._files["out"].path, "work": self._files["work"].path, **arguments}
+        console = (
+            "stdio,id=console,signal=off"
+            if terminal
+            else f"file,id=console,path={self._files['console'].path}"
+        )
+        command = [
+            *(str(qemu.program), *OPTIONS, *boot.options),
+            *("-chardev", console, "-serial", "chardev:console"),
+            *("-chardev", f"socket,id=monitor,fd={theirs.fileno()}"),
+            *("-mon", "chardev=monitor,mode=control"),
+            *("-plugin", ",".join([str(plugin), *(f"{k}={v}" for k, v in given.items())])),
+            *(("-incoming", "defer") if incoming else ()),
+        ]
+        inherited = [theirs.fileno(), *(file.descriptor for file in self._files.values())]
+        self._process = start(command, inherited, self._files["errors"].descriptor, terminal)
+        theirs.close()
+        self._monitor = Monitor(ours, self.check)
+
+    def __enter__(self) -> Machine:
+        """The machine."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End it."""
+        self._process.kill()
+        self._process.wait()
+        self._monitor.close()
+        for file in self._files.values():
+            file.close()
+
+    @property
+    def console(self) -> str:
+        """What the guest printed."""
+        return self._files["console"].read().decode(errors="replace")
+
+    @property
+    def counts(self) -> str:
+        """What the plugin wrote."""
+        return self._files["out"].read().decode()
+
+    @property
+    def messages(self) -> str:
+        """What QEMU and the plugin wrote to standard error."""
+        return self._files["errors"].read().decode(errors="replace")
+
+    def check(self) -> None:
+        """Raise `RunFailed` or `MachineLacks` with the reason when the machine has ended."""
+        if (status := self._process.poll()) is not None:
+            raise self._ended(status)
+
+    def wait(self) -> int:
+        """Wait for its end."""
+        return self._process.wait()
+
+    def wait_for(self, text: str, on_wait: Callable[[str], None] | None = None) -> None:
+        """Wait until the guest has printed `text`.
+
+        Raises `RunFailed` with the guest's error, or the reason why the machine has ended.
+        """
+        while True:
+            status = self._process.poll()
+            printed = self.console
+            if error := after(printed, "perpacket: error: "):
+                raise RunFailed(f"the guest: {error}")
+            if text in printed:
+                return
+            if "Kernel panic" in printed:
+                raise RunFailed(f"the guest's kernel: {after(printed, 'Kernel panic - ')}")
+            if status is not None:
+                raise self._ended(status)
+            if on_wait is not None:
+                on_wait(printed)
+            time.sleep(POLL_S)
+
+    def _ended(self, status: int) -> RunFailed | MachineLacks:
+        said = self.messages.strip()
+        reason = after(said, f"{MESSAGE}error: ") or (said.splitlines() or ["no reason given"])[-1]
+        hint = after(said, f"{MESSAGE}hint: ")
+        if status == -signal.SIGKILL:
+            return RunFailed(
+                "the emulator was killed, perhaps because this machine has no more memory",
+                f"an emulated machine needs up to {MEMORY_MIB + 512} MiB",
+            )
+        if "annot allocate memory" in said or "cannot set up guest memory" in said:
+            return MachineLacks(
+                f"the emulator: {reason}", f"it needs {MEMORY_MIB + 512} MiB of memory"
+            )
+        return RunFailed(f"the emulator ended with status {status}: {reason}", hint)
+
+    def save(self, file: Path) -> None:
+        """Stop the machine and write its state to a file; raises `RunFailed`."""
+        self._monitor.ask("stop")
+        self._monitor.ask("migrate", uri=f"file:{file}")
+        while (state := self._monitor.ask("query-migrate")).get("status") not in SETTLED_STATES:
+            time.sleep(POLL_S)
+        if state.get("status") != "completed":
+            raise RunFailed(
+                f"{file}: the machine's state was not written: {state.get('error-desc', '')}",
+                "make room there",
+            )
+
+    def restore(self, file: Path) -> None:
+        """Read a machine's state and continue it; raises `RunFailed`.
+
+        Cards must not announce themselves: the announcements are sent at times of this machine.
+        """
+        try:
+            self._monitor.ask("migrate-set-parameters", **{"announce-rounds": 0})
+            self._monitor.ask("migrate-incoming", uri=f"file:{file}")
+            while self._monitor.ask("query-status").get("status") == "inmigrate":
+                time.sleep(POLL_S)
+            self._monitor.ask("cont")
+        except RunFailed as error:
+            if MESSAGE in self.messages:
+                raise  # the plugin's own reason
+            raise RunFailed(
+                f"{file}: the machine's state cannot be restored: {error}",
+                f"remove {file.parent}, and it is prepared again",
+            ) from error
+
+
+class Monitor:
+    """QEMU's monitor, in its machine protocol (QMP)."""
+
+    def __init__(self, connection: socket.socket, check: Callable[[], None]) -> None:
+        """`check` raises an error when the process has ended."""
+        self._connection = connection
+        self._lines = connection.makefile("rw")
+        self._check = check
+        self._is_greeted = False
+
+    def close(self) -> None:
+        """Close the connection."""
+        with suppress(OSError):
+            self._lines.close()
+        self._connection.close()
+
+    def ask(self, command: str, **arguments: object) -> Mapping[str, object]:
+        """The answer to a command; raises `RunFailed` with QEMU's error."""
+        if not self._is_greeted:
+            self._is_greeted = True
+            self.ask("qmp_capabilities")
+        try:
+            self._lines.write(json.dumps({"execute": command, "arguments": arguments}) + "\n")
+            self._lines.flush()
+            while line := self._lines.readline():
+                answer = json.loads(line)
+                if "error" in answer:
+                    raise RunFailed(f"the emulator's {command}: {answer['error']['desc']}")
+                if "return" in answer:
+                    return dict(answer["return"])
+        except OSError:
+            pass
+        deadline = time.monotonic() + 1
+        while time.monotonic() < deadline:  # its status is there shortly after its last word
+            self._check()
+            time.sleep(POLL_S)
+        raise RunFailed(f"the emulator does not answer {command}")
+
+
+def start(
+    command: Sequence[str], inherited: Sequence[int], errors: int, terminal: bool
+) -> subprocess.Popen[bytes]:
+    """Start a process that ends when the calling thread does."""
+    parent = os.getpid()
+
+    def before_exec() -> None:
+        _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(127)
+
+    return subprocess.Popen(
+        command,
+        stdin=None if terminal else subprocess.DEVNULL,
+        stdout=None if terminal else subprocess.DEVNULL,
+        stderr=errors,
+        pass_fds=inherited,
+        # Ctrl-C must reach only us.
+        start_new_session=not terminal,
+        preexec_fn=before_exec,  # noqa: PLW1509 - it makes system calls only
+    )
+
+
+def after(text: str, mark: str) -> str:
+    """The rest of the first line with `mark`, after it; empty without one."""
+    return next((line.partition(mark)[2].strip() for line in text.splitlines() if mark in line), "")

@@ -1,0 +1,102 @@
+"""Prepared machines: snapshots of booted guests in the cache folder, one for each set of inputs.
+
+A folder has `state` (the machine, as QEMU migrates it), `symbols` (the guest's /proc/kallsyms),
+`kernel`, `archive` (both needed to start QEMU) and `about.json`. Its name is the digest of
+everything that the state depends on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from perpacket.emulate import folders, qemu
+from perpacket.emulate.kernel import Kernel
+from perpacket.emulate.machine import OPTIONS, Boot, Machine
+from perpacket.emulate.qemu import Qemu
+from perpacket.errors import RunFailed
+
+SCHEMA = 1
+KEY_DIGITS = 20
+READY = "perpacket: ready"
+STAGES = ("perpacket: ready",)
+KALLSYMS_LEAST = 1000
+"""Lines of a kernel with symbols, at least."""
+
+OnStage = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A machine whose guest has booted and waits for work."""
+
+    folder: Path
+    kernel: str
+    """The kernel's version."""
+
+    @property
+    def boot(self) -> Boot:
+        """The files that it was booted from."""
+        return Boot(self.folder / "kernel", self.folder / "archive")
+
+    @property
+    def state(self) -> Path:
+        """The machine's state."""
+        return self.folder / "state"
+
+    @property
+    def symbols(self) -> Path:
+        """The kernel's symbols with their addresses in this guest."""
+        return self.folder / "symbols"
+
+    @property
+    def key(self) -> str:
+        """The digest of everything that the state depends on."""
+        return self.folder.name
+
+
+def key(emulator: Qemu, kernel: Kernel, archive: bytes) -> str:
+    """The name of the folder of a machine."""
+    inputs = {
+        "schema": SCHEMA,
+        "qemu": emulator.version,
+        "options": OPTIONS,
+        "kernel": qemu.digest(kernel.image),
+        "archive": qemu.digest(archive),
+    }
+    return qemu.digest(json.dumps(inputs, sort_keys=True).encode())[:KEY_DIGITS]
+
+
+def find(emulator: Qemu, kernel: Kernel, archive: bytes) -> Prepared | None:
+    """The prepared machine of these inputs, if there is one."""
+    folder = folders.cache() / "machines" / key(emulator, kernel, archive)
+    return Prepared(folder, kernel.version) if folder.is_dir() else None
+
+
+def prepare(
+    emulator: Qemu, plugin: Path, kernel: Kernel, archive: bytes, on_stage: OnStage
+) -> Prepared:
+    """The machine of these inputs, booted now if it is not there.
+
+    Raises `RunFailed` when the guest does not boot. Nothing is left behind then.
+    """
+    if ready := find(emulator, kernel, archive):
+        return ready
+    folder = folders.cache() / "machines" / key(emulator, kernel, archive)
+    with folders.made(folder) as new:
+        made = Prepared(new, kernel.version)
+        made.boot.kernel.write_bytes(kernel.image)
+        made.boot.archive.write_bytes(archive)
+        arguments = {"dump": str(made.symbols)}
+        with Machine(emulator, made.boot, plugin, arguments) as machine:
+            on_stage(f"booting Linux {kernel.version}")
+            machine.wait_for(READY)
+            on_stage("storing the machine")
+            machine.save(made.state)
+        if made.symbols.read_bytes().count(b"\n") < KALLSYMS_LEAST:
+            raise RunFailed(f"Linux {kernel.version}: the kernel has no symbols")
+        about = {"kernel": kernel.version, "qemu": emulator.version, "options": OPTIONS}
+        (new / "about.json").write_text(json.dumps(about, indent=2) + "\n")
+    return Prepared(folder, kernel.version)

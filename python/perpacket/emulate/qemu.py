@@ -1,0 +1,90 @@
+"""The search for QEMU and for our plugin."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import subprocess
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+from perpacket import executables
+from perpacket.errors import MachineLacks
+
+PROGRAM = "qemu-system-x86_64"
+OLDEST = (10, 0)
+"""The first version whose plugins report the values of stores, which the card's model needs."""
+
+PROBE_S = 30.0
+
+PLUGIN = "libperpacket_emulate_plugin.so"
+VARIABLE = "PERPACKET_EMULATE_PLUGIN"
+"""Environment variable that names a plugin to use instead of the one installed."""
+
+INSTALL = (
+    "`perpacket emulate prepare --install` on Debian, elsewhere your system's QEMU 10 or newer"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Qemu:
+    """QEMU on this machine."""
+
+    program: Path
+    version: str
+    """As it prints it, with the package's revision."""
+
+
+def find() -> Qemu:
+    """QEMU of this machine; raises `MachineLacks` when there is none, or an old one."""
+    path = executables.find(PROGRAM)
+    if path is None:
+        raise MachineLacks(f"{PROGRAM}: not found", INSTALL)
+    done = subprocess.run(
+        [path, "--version"], capture_output=True, text=True, check=False, timeout=PROBE_S
+    )
+    numbers = re.search(r"version ((\d+)\.(\d+)\S*(?: \([^)]*\))?)", done.stdout)
+    if done.returncode or numbers is None:
+        raise MachineLacks(f"{path}: it does not print its version: {done.stderr.strip()}", INSTALL)
+    if (int(numbers[2]), int(numbers[3])) < OLDEST:
+        expected = ".".join(map(str, OLDEST))
+        raise MachineLacks(
+            f"{path}: version {numbers[2]}.{numbers[3]} is too old, expected {expected} or newer",
+            INSTALL,
+        )
+    return Qemu(Path(path), numbers[1])
+
+
+def plugin() -> Path:
+    """The plugin's library of this installation; raises `MachineLacks`."""
+    named = os.environ.get(VARIABLE)
+    path = Path(named) if named else Path(str(resources.files("perpacket"))) / "emulate" / PLUGIN
+    if not path.is_file():
+        source = f"{VARIABLE} names no file" if named else "it is not installed"
+        raise MachineLacks(
+            f"{path}: the emulator's plugin: {source}",
+            "build it with `cargo build --release -p perpacket-emulate-plugin` and name it in "
+            f"{VARIABLE}",
+        )
+    return path.absolute()
+
+
+def check_plugin(qemu: Qemu, library: Path) -> None:
+    """Load the plugin into QEMU without a machine; raises `MachineLacks` when QEMU refuses it."""
+    command = [
+        *(str(qemu.program), "-M", "none", "-nodefaults", "-display", "none", "-accel", "tcg"),
+        *("-S", "-monitor", "stdio", "-plugin", f"{library},out=/dev/null"),
+    ]
+    done = subprocess.run(
+        command, input="quit\n", capture_output=True, text=True, check=False, timeout=PROBE_S
+    )
+    if done.returncode:
+        reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        raise MachineLacks(f"{library}: QEMU {qemu.version} refuses the plugin: {reason}")
+
+
+def digest(content: bytes) -> str:
+    """The digest by which equal content is recognized."""
+    return hashlib.sha256(content).hexdigest()

@@ -1,0 +1,37 @@
+"""Other caches for a recording: the counts that the emulation would have had with them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from perpacket.emulate import report
+from perpacket.emulate.settings import Memory, Settings
+from perpacket.errors import ConfigurationError
+from perpacket.simulation import load_core
+
+
+def replay(file: Path, memory: Memory) -> dict[str, Any]:
+    """The document of a recording's window with these caches.
+
+    Raises `ConfigurationError` when the file is no whole recording, or lacks accesses that these
+    caches depend on, and `OSError` when it cannot be read.
+    """
+    core = load_core()
+    options = [f"{name}={value}" for name, value in memory.arguments.items()]
+    try:
+        windows = json.loads(core.emulate_replay(str(file), options))
+    except core.RecordingFailure as failure:
+        message, hint = failure.args
+        raise ConfigurationError(message, parameter="FILE", hint=hint) from None
+    if not windows:
+        raise ConfigurationError(
+            f"{file}: the recording has no window", parameter="FILE", hint="record it again"
+        )
+    settings = Settings(
+        memory=memory, variants=1, turn_instructions=windows[-1]["turn_instructions"]
+    )
+    document = report.report(settings, windows[-1:], {"recording": str(file)})
+    modelled = ("policy", "tlb_entries", "dma", "prefetch", "turn_instructions")
+    return document | {"settings": {name: settings.as_dict()[name] for name in modelled}}

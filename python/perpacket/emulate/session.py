@@ -1,0 +1,91 @@
+"""From options to a document: find the machine, prepare it when needed, run, report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from perpacket.emulate import files, kernel, prepared, qemu, report, runs
+from perpacket.emulate.prepared import Prepared
+from perpacket.emulate.qemu import Qemu
+from perpacket.emulate.settings import Settings
+from perpacket.errors import ConfigurationError
+
+OnProgress = Callable[[str, float], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Guest:
+    """The inputs of a guest: its kernel, and the files of a server that is none of ours."""
+
+    kernel: Path | None = None
+    modules: Path | None = None
+    server: Sequence[str] = ()
+    server_files: Sequence[Path] = field(default=())
+    newest: bool = False
+    """Whether to look for a newer package of the kernel."""
+
+    def __post_init__(self) -> None:
+        """Raise `ConfigurationError` for options that do not fit."""
+        if self.modules and not self.kernel:
+            raise ConfigurationError("--modules: it belongs to --kernel", parameter="--modules")
+        for path in self.server_files:
+            if not path.exists():
+                raise ConfigurationError(
+                    f"--server-files {path}: no such file", parameter="--server-files"
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """QEMU, the plugin and a prepared machine."""
+
+    emulator: Qemu
+    plugin: Path
+    machine: Prepared
+
+    def emulate(
+        self,
+        settings: Settings,
+        on_progress: OnProgress = lambda text, share: None,
+        *,
+        workers: int = 0,
+        record: Path | None = None,
+    ) -> dict[str, object]:
+        """The document of one emulation; raises `RunFailed` when the guest does not get there."""
+        counts = runs.emulate(
+            self.emulator,
+            self.plugin,
+            self.machine,
+            settings,
+            workers=workers,
+            record=record,
+            on_progress=on_progress,
+        )
+        return report.report(settings, counts, self.facts)
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """What the result depends on besides its settings."""
+        return {
+            "kernel": self.machine.kernel,
+            "qemu": self.emulator.version,
+            "machine": self.machine.key,
+        }
+
+
+def open_session(guest: Guest, on_stage: Callable[[str], None]) -> Session:
+    """The session of a guest, prepared now when it is not yet.
+
+    Raises `MachineLacks` when QEMU, the plugin or a program of the guest is missing, and what
+    `prepared.prepare` raises.
+    """
+    emulator, plugin = qemu.find(), qemu.plugin()
+    source = (
+        kernel.from_file(guest.kernel, guest.modules)
+        if guest.kernel
+        else kernel.from_package(newest=guest.newest)
+    )
+    content = files.archive(source, guest.server, guest.server_files)
+    return Session(emulator, plugin, prepared.prepare(emulator, plugin, source, content, on_stage))

@@ -1,0 +1,145 @@
+"""What the guest runs after it is restored, as a script for its shell.
+
+The server runs on processor 0. Its clients, in the namespace of card B, and the program that starts
+and ends the window run on processor 1. The delay of both ways is in the queue of card B, so that
+the server's processor has no work from it.
+"""
+
+from __future__ import annotations
+
+import shlex
+
+from perpacket.emulate.settings import Scenario, Settings
+
+SERVER = "10.0.0.1"
+CLIENT = "10.0.0.2"
+WEB_PORT = 80
+BULK_PORT = 5001
+FILE = "file"
+FOREVER_S = 100_000_000
+QUEUE_FRAMES = 1_000_000
+"""Frames that wait in the delay; more than all windows of all connections."""
+
+PHASE_FRAMES = 977
+"""Frames by which the window of each variant starts later."""
+
+LAYOUT_KIB = 372
+"""Memory that stays in use before the server of each variant starts, so that its pages differ."""
+
+OFFLOADS = ("tso", "gso", "gro")
+
+
+def script(settings: Settings, variant: int) -> bytes:
+    """The script of one variant, from 0."""
+    scenario = settings.scenario
+    lines = [
+        "exec 2>/tmp/errors",
+        'inside="nsenter -n -t $(cat /run/client)"',
+        *network(scenario),
+        *layout(settings.seed, variant),
+        *server(scenario),
+        *clients(scenario, settings.seed + variant),
+        "clients=$!",
+        f"sleep {0.01 + 0.0037 * variant:.4f}",
+        "kill -0 $clients || exit 1",
+        f"taskset 2 perpacket-agent guest count eth0 {settings.warmup + PHASE_FRAMES * variant} "
+        f"{settings.frames}",
+    ]
+    return ("\n".join(lines) + "\n").encode()
+
+
+def network(scenario: Scenario) -> list[str]:
+    """Offloads, buffers and delay."""
+    lines = []
+    if not scenario.offloads:
+        for inside, card in (("", "eth0"), ("$inside ", "eth1")):
+            lines += [f"{inside}perpacket-agent guest offload {card} {one} off" for one in OFFLOADS]
+            # TCP builds large packets even so: one segment each is the limit of the device.
+            lines.append(f"{inside}/host/ip link set {card} gso_max_segs 1")
+    if size := scenario.socket_buffer_bytes:
+        for inside in ("", "$inside "):
+            for name in ("tcp_wmem", "tcp_rmem"):
+                words = f"4096 {size} {size}"
+                lines.append(f"{inside}sh -c 'echo {words} >/proc/sys/net/ipv4/{name}'")
+    if scenario.latency_ms:
+        lines.append(
+            f"$inside /host/tc qdisc add dev eth1 root netem delay {2 * scenario.latency_ms:g}ms "
+            f"limit {QUEUE_FRAMES} || exit 1"
+        )
+    return lines
+
+
+def layout(seed: int, variant: int) -> list[str]:
+    """Memory in use and random numbers drawn, which differ from variant to variant."""
+    kib = LAYOUT_KIB * variant + seed % 64
+    return [
+        f"dd if=/dev/zero of=/tmp/layout bs=1024 count={kib}",
+        f"dd if=/dev/urandom of=/dev/null bs=64 count={seed + variant}",
+    ]
+
+
+def server(scenario: Scenario) -> list[str]:
+    """Start the server on processor 0 and wait until it listens."""
+    if scenario.is_bulk:  # the clients are the side that listens
+        return []
+    words = {
+        "nginx": ["/host/nginx", "-c", "/etc/nginx.conf", "-e", "stderr"],
+        "web": [
+            *("perpacket-agent", "serve", "web", "--root", "/www", "--quiet"),
+            *("--listen", f"{SERVER}:{WEB_PORT}", "--cpus", "0"),
+        ],
+    }.get(scenario.server)
+    command = shlex.join(words) if words else foreign(scenario.command)
+    return [
+        f"head -c {scenario.bytes} /dev/zero >/www/{FILE}",
+        "chmod -R a+rX /www",
+        f"taskset 1 {command} >/dev/null &",
+        "server=$!",
+        *listening(f"{SERVER}:{WEB_PORT}", "", "the server"),
+    ]
+
+
+def foreign(words: list[str]) -> str:
+    """The command of another server; `{root}`, `{address}` and `{port}` are replaced."""
+    values = {"{root}": "/www", "{address}": SERVER, "{port}": str(WEB_PORT)}
+    filled = []
+    for word in words:
+        for name, value in values.items():
+            word = word.replace(name, value)  # noqa: PLW2901
+        filled.append(word)
+    filled[0] = f"/host/{filled[0].rpartition('/')[2]}"
+    return shlex.join(filled)
+
+
+def listening(address: str, inside: str, who: str) -> list[str]:
+    """Wait until a process listens at an address; fail when it ends or does not."""
+    port = f":{int(address.rpartition(':')[2]):04X} "
+    return [
+        "tries=500",
+        f"until {inside}cat /proc/net/tcp | grep -q '{port}00000000:0000 0A'; do",
+        f"    kill -0 $server 2>/dev/null && [ $((tries -= 1)) -gt 0 ] || {{ echo '{who} does not "
+        f"listen at {address}' >&2; exit 1; }}",
+        "    sleep 0.01",
+        "done",
+    ]
+
+
+def clients(scenario: Scenario, seed: int) -> list[str]:
+    """Start the clients on processor 1, or for the bulk sender its far end and then the sender."""
+    if scenario.is_bulk:
+        rate = f" --bit-rate {scenario.rate_mbps:g}Mb/s" if scenario.rate_mbps else ""
+        to = f"{CLIENT}:{BULK_PORT}"
+        return [
+            f"$inside taskset 2 perpacket-agent load stream --listen {to} --quiet "
+            "--cpus 1 >/dev/null &",
+            "server=$!",
+            *listening(to, "$inside ", "the far end"),
+            f"taskset 1 perpacket-agent load stream --to {to} --connections {scenario.connections} "
+            f"--segment-size {scenario.bytes} --duration {FOREVER_S}s --cpus 0 --quiet{rate} "
+            ">/dev/null &",
+        ]
+    return [
+        f"$inside taskset 2 perpacket-agent load http http://{SERVER}:{WEB_PORT}/{FILE} "
+        f"--connections {scenario.connections} --duration {FOREVER_S}s --seed {seed} --cpus 1 "
+        "--check none --quiet >/dev/null &",
+    ]

@@ -1,0 +1,29 @@
+"""Whether this machine can emulate another one: QEMU, and the plugin that counts in it."""
+
+from __future__ import annotations
+
+from perpacket.emulate import qemu
+from perpacket.errors import MachineLacks
+from perpacket.machine.capability import Capability, Group, Question
+
+QEMU = Question("qemu", Group.PROGRAMS, "`emulate` cannot run an unmodified kernel", qemu.INSTALL)
+PLUGIN = Question(
+    "emulate_plugin",
+    Group.PROGRAMS,
+    "`emulate` cannot count what the emulated machine does",
+    "install perpacket with its plugin: `pip install .` builds it",
+)
+
+
+def capabilities() -> list[Capability]:
+    """QEMU with its version, and whether it loads the plugin."""
+    try:
+        found = qemu.find()
+    except MachineLacks as error:
+        return [QEMU.answer(False, str(error)), PLUGIN.answer(False, "not tried without QEMU")]
+    try:
+        library = qemu.plugin()
+        qemu.check_plugin(found, library)
+    except MachineLacks as error:
+        return [QEMU.answer(True, found.version), PLUGIN.answer(False, str(error))]
+    return [QEMU.answer(True, found.version), PLUGIN.answer(True, f"QEMU loads {library}")]

@@ -1,0 +1,286 @@
+"""The file of an application, `application.toml`: what it needs, how it starts, how it is used."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from perpacket.errors import ConfigurationError
+from perpacket.study.validation import problem_text
+
+LIBRARY = Path(str(resources.files("perpacket.measure.applications"))) / "library"
+"""The folder of our applications, one folder each."""
+
+FILE = "application.toml"
+
+DESCRIPTION = {"title", "stands_for", "session"}
+"""Keys that do not change the prepared folder."""
+
+PLACEHOLDER = re.compile(r"@([a-z_]+)@")
+"""A placeholder in commands and files, like `@folder@`. TOML, nginx and Perl have other braces."""
+
+Part = Literal["web server", "interpreter", "application server", "database"]
+
+
+class Table(BaseModel):
+    """A table of the file; unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class Archive(Table):
+    """A file from a Maven repository."""
+
+    artifact: str = Field(pattern=r"^[^:]+:[^:]+:[^:]+:[^:]+$")
+    """`group:name:version:packaging`."""
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+
+    @property
+    def name(self) -> str:
+        """The name of the file, as Maven gives it."""
+        _, name, version, packaging = self.artifact.split(":")
+        return f"{name}-{version}.{packaging}"
+
+
+class Packages(Table):
+    """What must be installed."""
+
+    debian: list[str] = Field(default_factory=list)
+    maven: list[Archive] = Field(default_factory=list)
+
+
+class Step(Table):
+    """A command of the preparation."""
+
+    command: list[str] = Field(min_length=1)
+    during: list[str] = Field(default_factory=list)
+    """The programs that run meanwhile."""
+
+
+class Program(Table):
+    """A program of the running application, in the order of their starts."""
+
+    name: str
+    part: Part
+    command: list[str] = Field(min_length=1)
+    ready: str
+    """The name of the port that it listens on when it is ready, or the path of its socket."""
+    log: str = ""
+    """The file of its errors in the application's folder; empty: its standard error."""
+
+
+class Extract(Table):
+    """A text of a page that later requests use: what is between two texts."""
+
+    after: str = Field(min_length=1)
+    until: str = Field(min_length=1)
+
+
+class Number(Table):
+    """A random whole number of each request."""
+
+    first: int
+    last: int
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Number:
+        if self.last < self.first:
+            raise ValueError(f"last is {self.last}, expected at least first, {self.first}")
+        return self
+
+
+class Page(Table):
+    """A state of a client: the request of a page, its right answer, the next pages."""
+
+    path: str = Field(pattern="^/")
+    form: dict[str, str] = Field(default_factory=dict)
+    """Fields of a form, sent by POST; a GET if there are none."""
+    status: int = 200
+    contains: str = ""
+    """A text that the right answer has; only redirects may do without."""
+    extract: dict[str, Extract] = Field(default_factory=dict)
+    next: dict[str, float]
+    """The probability of each next page; what is missing to 1 ends the session."""
+
+    @model_validator(mode="after")
+    def _is_checked(self) -> Page:
+        if not self.contains and not 300 <= self.status < 400:
+            raise ValueError("contains is missing, expected a text that the right answer has")
+        return self
+
+    @model_validator(mode="after")
+    def _probabilities(self) -> Page:
+        if any(share < 0 for share in self.next.values()) or sum(self.next.values()) > 1 + 1e-9:
+            raise ValueError("next has probabilities, expected numbers from 0 with a sum up to 1")
+        return self
+
+
+class Session(Table):
+    """What a client does: a random walk through pages."""
+
+    start: str
+    numbers: dict[str, Number] = Field(default_factory=dict)
+    page: dict[str, Page]
+
+    @model_validator(mode="after")
+    def _known_names(self) -> Session:
+        named = {self.start}.union(*(page.next for page in self.page.values()))
+        if unknown := sorted(named - set(self.page)):
+            raise ValueError(f"there is no page {unknown[0]}, expected {', '.join(self.page)}")
+        values = set(self.numbers).union(*(page.extract for page in self.page.values()))
+        for name, page in self.page.items():
+            for text in (page.path, page.contains, *page.form.values()):
+                if unknown := sorted(set(PLACEHOLDER.findall(text)) - values):
+                    raise ValueError(f"page.{name}: no number or extract is named {unknown[0]}")
+        return self
+
+
+class Component(Table):
+    """A part that applications share, such as a database: packages, files, steps, programs."""
+
+    packages: Packages = Field(default_factory=Packages)
+    paths: list[str] = Field(default_factory=list)
+    """Folders of programs, before those of PATH."""
+    environment: dict[str, str] = Field(default_factory=dict)
+    ports: list[str] = Field(default_factory=list)
+    """Names of ports: `web` is the placeholder `@web_port@`."""
+    files: list[str] = Field(default_factory=list)
+    """Files beside this one, written into the application's folder with placeholders replaced."""
+    prepare: list[Step] = Field(default_factory=list)
+    program: list[Program] = Field(default_factory=list)
+
+
+class Application(Component):
+    """An application: its own component, the components that it uses, its sessions."""
+
+    title: str
+    stands_for: str = ""
+    """The application of a document that it replaces."""
+    uses: list[str] = Field(default_factory=list)
+    """Components of the library, which come first."""
+    session: Session
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """An application with its components, in order, and the folder of each."""
+
+    name: str
+    application: Application
+    parts: Sequence[tuple[Path, Component]]
+
+    @property
+    def debian(self) -> list[str]:
+        """The packages of Debian, without repetition."""
+        return list(dict.fromkeys(name for _, part in self.parts for name in part.packages.debian))
+
+    @property
+    def archives(self) -> list[Archive]:
+        """The files from Maven."""
+        return [one for _, part in self.parts for one in part.packages.maven]
+
+    @property
+    def paths(self) -> list[str]:
+        """Folders of programs."""
+        return [path for _, part in self.parts for path in part.paths]
+
+    @property
+    def ports(self) -> list[str]:
+        """Names of ports, in order."""
+        return [name for _, part in self.parts for name in part.ports]
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """Variables of every program and step, with placeholders."""
+        return {name: text for _, part in self.parts for name, text in part.environment.items()}
+
+    @property
+    def programs(self) -> list[Program]:
+        """The programs in the order of their starts."""
+        return [program for _, part in self.parts for program in part.program]
+
+    def steps(self) -> Iterator[tuple[Path, Step]]:
+        """The steps of the preparation, each with the folder of its component."""
+        for folder, part in self.parts:
+            for step in part.prepare:
+                yield folder, step
+
+    def fingerprint(self, versions: str) -> str:
+        """A name for all that the preparation depends on, with the versions of packages.
+
+        It has 16 characters. How the application is described and used is no part of it.
+        """
+        digest = hashlib.sha256(versions.encode())
+        for folder, part in self.parts:
+            digest.update(part.model_dump_json(exclude=DESCRIPTION).encode() + b"\0")
+            for name in part.files:
+                digest.update((folder / name).read_bytes() + b"\0")
+        return digest.hexdigest()[:16]
+
+
+Kind = TypeVar("Kind", bound=Component)
+
+
+def names() -> list[str]:
+    """The applications of the library."""
+    return sorted(file.parent.name.replace("_", "-") for file in LIBRARY.glob(f"*/{FILE}"))
+
+
+def load(name: str) -> Definition:
+    """An application of the library, or of a folder if `name` has a slash.
+
+    Raises `ConfigurationError` with the file, the key and what was expected.
+    """
+    folder = Path(name) if "/" in name else LIBRARY / name.replace("-", "_")
+    if not (folder / FILE).is_file():
+        raise ConfigurationError(
+            f"{name}: there is no application of that name",
+            parameter="NAME",
+            value=name,
+            allowed=f"there are {', '.join(names())}; a path with a slash names a folder",
+        )
+    application = read(folder / FILE, Application)
+    components = [
+        (LIBRARY / used, read(LIBRARY / used / "component.toml", Component))
+        for used in application.uses
+    ]
+    definition = Definition(
+        folder.resolve().name.replace("_", "-"), application, [*components, (folder, application)]
+    )
+    check_ports(folder / FILE, definition)
+    return definition
+
+
+def read(file: Path, kind: type[Kind]) -> Kind:
+    """A file as a table; raises `ConfigurationError` that names the key."""
+    try:
+        return kind.model_validate(tomllib.loads(file.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        raise ConfigurationError(f"uses: there is no component {file.parent.name}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigurationError(f"{file}: {error}") from None
+    except ValidationError as error:
+        raise ConfigurationError(f"{file}: {problem_text(error)}") from None
+
+
+def check_ports(file: Path, definition: Definition) -> None:
+    """Raise `ConfigurationError` for a missing port `web`, or a program on an unknown one."""
+    if "web" not in definition.ports:
+        raise ConfigurationError(f"{file}: ports: expected one of the name web")
+    for program in definition.programs:
+        if "@" not in program.ready and program.ready not in definition.ports:
+            raise ConfigurationError(
+                f"{file}: program {program.name}: ready: there is no port {program.ready}"
+            )
+    known = {program.name for program in definition.programs}
+    for _, step in definition.steps():
+        if unknown := set(step.during) - known:
+            raise ConfigurationError(f"{file}: prepare.during: no program {min(unknown)}")

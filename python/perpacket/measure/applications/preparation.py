@@ -1,0 +1,89 @@
+"""The preparation of an application: its folder, built once and cached.
+
+The cache's key is made of the application's files and the versions of its packages. A folder is
+built under another name and renamed, so that a killed preparation leaves no half one.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from perpacket.errors import MachineLacks
+from perpacket.measure import hosts
+from perpacket.measure.applications import packages
+from perpacket.measure.applications.file import Definition
+from perpacket.measure.applications.folder import Folder
+from perpacket.measure.hosts.local import free_ports
+from perpacket.measure.hosts.record import own_name, remove_folders
+
+ARCHIVES = "archives"
+"""The folder for files from Maven, in the application's folder."""
+
+PARTIAL = "new-"
+"""Start of the name of a folder that is being built; its owner follows."""
+
+
+def cache() -> Path:
+    """The folder of prepared applications, which the user of the programs can read."""
+    if os.geteuid() == 0:
+        return Path("/var/cache/perpacket/applications")
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "perpacket" / "applications"
+
+
+def place_of(definition: Definition) -> Path:
+    """The prepared folder of an application, which may not exist yet."""
+    versions = packages.versions(definition.debian)
+    text = "\n".join(f"{name} {version}" for name, version in sorted(versions.items()))
+    return cache() / f"{definition.name}-{definition.fingerprint(text)}"
+
+
+def require(definition: Definition) -> Path:
+    """The prepared folder; raises `MachineLacks` if the application is not prepared."""
+    place = place_of(definition)
+    if not place.is_dir():
+        raise MachineLacks(
+            f"{definition.name} is not prepared",
+            f"run `perpacket application prepare {definition.name}`",
+        )
+    return place
+
+
+def ports_of(definition: Definition) -> dict[str, int]:
+    """A free port for each of the application's."""
+    names = definition.ports
+    return dict(zip(names, free_ports(len(names)), strict=True))
+
+
+def prepare(definition: Definition, note: Callable[[str], None]) -> Path:
+    """Build the folder of an application if there is none; its packages must be installed.
+
+    `note` receives what is being done. Raises `RunFailed` for a step that fails, with its output.
+    """
+    place = place_of(definition)
+    if place.is_dir():
+        return place
+    root = cache()
+    root.mkdir(parents=True, exist_ok=True)
+    remove_folders(PARTIAL, root)
+    outer = root / f"{PARTIAL}{own_name()}-{definition.name}"
+    partial = outer / definition.name  # of the programs' user; the folder around it is ours
+    partial.mkdir(mode=0o755, parents=True)
+    try:
+        with hosts.loopback() as bed:
+            folder = Folder(definition, partial, bed.server, ports_of(definition))
+            (partial / ARCHIVES).mkdir()
+            for archive in definition.archives:
+                note(f"fetching {archive.name}")
+                packages.fetch([archive], partial / ARCHIVES)
+            folder.write_files()
+            for _, step in definition.steps():
+                note(f"running `{' '.join(step.command)}`")
+                folder.run(step)
+        partial.rename(place)
+    finally:
+        shutil.rmtree(outer, ignore_errors=True)
+    return place

@@ -1,0 +1,138 @@
+"""A running application: a copy of the prepared folder, and its programs on a host.
+
+`started` is a context for studies. `perpacket application start` keeps one open in a process of
+its own, and describes it in a file that `perpacket application stop` reads.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from perpacket.errors import RunFailed
+from perpacket.measure.applications import preparation
+from perpacket.measure.applications.file import Definition
+from perpacket.measure.applications.folder import Folder, own
+from perpacket.measure.hosts.contract import Host
+from perpacket.measure.hosts.record import folder as records
+from perpacket.measure.hosts.record import folder_path, own_name, start_ticks
+from perpacket.whole_file import write_whole
+
+PREFIX = "perpacket-application-"
+"""Start of the name of a running application's folder; the testbed's owner follows."""
+
+SUFFIX = ".application"
+"""Suffix of the file that describes a running application."""
+
+STOP_S = 60.0
+"""Time limit for the end of an application's process."""
+
+
+@contextmanager
+def started(definition: Definition, host: Host, web_port: int | None = None) -> Iterator[Folder]:
+    """Start a prepared application on a host of this machine; leaving the context stops it.
+
+    Raises `MachineLacks` if it is not prepared and `RunFailed` if a program does not start.
+    """
+    prepared = preparation.require(definition)
+    outer = Path(host.make_folder(PREFIX))
+    path = outer / definition.name  # of the programs' user; the folder around it is ours to remove
+    ports = preparation.ports_of(definition)
+    if web_port is not None:
+        ports["web"] = web_port
+    folder = Folder(definition, path, host, ports)
+    try:
+        shutil.copytree(prepared, path, symlinks=True)
+        own(path)
+        folder.write_files()
+        for program in definition.programs:
+            folder.start(program)
+        yield folder
+    finally:
+        folder.stop()
+        shutil.rmtree(outer, ignore_errors=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """A running application, as other processes find it."""
+
+    name: str
+    url: str
+    folder: str
+    owner: str
+    """The process that stops the application at its end, as `own_name` names it."""
+    programs: list[dict[str, str | int]]
+    """Each program's name, part and process id."""
+
+    @property
+    def pid(self) -> int:
+        """The process id of the owner."""
+        return int(self.owner.partition("-")[0])
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the owner runs."""
+        return f"{self.pid}-{start_ticks(self.pid)}" == self.owner
+
+
+def describe(folder: Folder) -> Description:
+    """The description of an application whose owner is this process."""
+    parts = {program.name: program.part for program in folder.definition.programs}
+    programs: list[dict[str, str | int]] = [
+        {"name": name, "part": parts[name], "pid": process.pid}
+        for name, process in folder.running.items()
+    ]
+    return Description(folder.definition.name, folder.url, str(folder.path), own_name(), programs)
+
+
+@contextmanager
+def published(description: Description) -> Iterator[None]:
+    """Within, other processes find the running application."""
+    file = file_of(description.name)
+    records()
+    write_whole(file, json.dumps(asdict(description)))
+    try:
+        yield
+    finally:
+        file.unlink(missing_ok=True)
+
+
+def file_of(name: str) -> Path:
+    """The file that describes the running application of that name."""
+    return folder_path() / f"{name}{SUFFIX}"
+
+
+def find(name: str) -> Description | None:
+    """The running application of that name; removes the file of one whose owner has ended."""
+    file = file_of(name)
+    try:
+        description = Description(**json.loads(file.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
+    if description.is_running:
+        return description
+    file.unlink(missing_ok=True)
+    return None
+
+
+def stop(name: str) -> Description:
+    """Stop a running application; raises `RunFailed` if none runs or it does not end."""
+    description = find(name)
+    if description is None:
+        raise RunFailed(f"{name} does not run", f"start it: perpacket application start {name}")
+    with suppress(ProcessLookupError):
+        os.kill(description.pid, signal.SIGTERM)
+    deadline = time.monotonic() + STOP_S
+    while description.is_running:
+        if time.monotonic() > deadline:
+            raise RunFailed(f"{name}: process {description.pid} still runs after {STOP_S:g} s")
+        time.sleep(0.05)
+    return description

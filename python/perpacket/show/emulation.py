@@ -1,0 +1,88 @@
+"""The tables of an emulation: costs a packet by layer, by kind and by direction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from perpacket.show.terminal import TextTable
+
+PACKETS_OF = {"send": "sent", "receive": "received", "neither": "both"}
+MOST_FUNCTIONS = 20
+
+Costs = Mapping[str, Mapping[str, Any]]
+
+
+def tables(document: Mapping[str, Any]) -> list[TextTable]:
+    """The tables of a document of `perpacket.emulate`."""
+    total = {"total": document["total"]}
+    ways = {
+        f"{way}, a packet {PACKETS_OF[way]}": cost for way, cost in document["directions"].items()
+    }
+    found = [
+        table("By layer, a packet", "layer", {**document["layers"], **total}),
+        table("By kind, a packet", "kind", document["kinds"]),
+        table("By direction", "direction", ways),
+    ]
+    if rows := document.get("functions"):
+        named = {f"{row['function']} ({row['layer']})": row for row in rows[:MOST_FUNCTIONS]}
+        found.append(table("Functions with most misses, a packet", "function", named))
+    return found
+
+
+def table(title: str, first: str, costs: Costs) -> TextTable:
+    """Costs as a table: a column for each event and cache."""
+    columns = columns_of(next(iter(costs.values())))
+    headings = (first, "share", *columns)
+    rows = [
+        (name, f"{100 * cost['share']:.1f} %", *(cell(at(cost, path)) for path in columns.values()))
+        for name, cost in costs.items()
+    ]
+    return TextTable(title, headings, tuple(rows), right=headings[1:])
+
+
+def columns_of(cost: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """The headings of a cost's events, with the keys to each."""
+    found: dict[str, tuple[str, ...]] = {"instructions": ("instructions_per_packet",)}
+    for level, heading in (("l1i", "L1I"), ("l1d", "L1D"), ("l2", "L2")):
+        key = f"{level}_misses_per_packet"
+        found |= {f"{heading} {shape}": (key, shape) for shape in cost.get(key, {})}
+    for level, heading in (("itlb", "ITLB"), ("dtlb", "DTLB")):
+        if (key := f"{level}_misses_per_packet") in cost:
+            found[heading] = (key,)
+    return found
+
+
+def at(cost: Mapping[str, Any], path: tuple[str, ...]) -> Mapping[str, Any]:
+    """The estimate at a path of keys."""
+    found: Any = cost
+    for key in path:
+        found = found[key]
+    return dict(found)
+
+
+def cell(estimate: Mapping[str, Any]) -> str:
+    """A value with half the width of its interval, where it has one."""
+    value = estimate["value"]
+    decimals = 0 if value >= 1000 else 1 if value >= 100 else 2
+    text = f"{value:,.{decimals}f}"
+    if estimate["low"] is None:
+        return text
+    return f"{text} ±{estimate['high'] - value:,.{decimals}f}"
+
+
+def headline(document: Mapping[str, Any]) -> str:
+    """What ran: the server, its clients, the packets and the machine."""
+    settings, packets = document["settings"], document["packets"]
+    counted = (
+        f"{packets['sent']:,} packets sent and {packets['received']:,} received in "
+        f"{document['variants']} variants; turns of {document['turn_instructions']:,} instructions"
+    )
+    if "recording" in document:
+        return f"{document['recording']}: {counted}"
+    connections = settings["connections"]
+    return (
+        f"{settings['server']}, {connections:,} connection{'s' if connections > 1 else ''}, "
+        f"{settings['size_bytes']:,} bytes, latency {settings['latency_ms']:g} ms one way, "
+        f"Linux {document['kernel']}: {counted}"
+    )

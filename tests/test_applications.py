@@ -1,0 +1,237 @@
+"""Applications: their files, their sessions, and one that runs for real."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from perpacket.errors import ConfigurationError
+from perpacket.measure import hosts
+from perpacket.measure.applications import file, packages, preparation, running, sessions
+from perpacket.measure.applications.file import Definition, Session
+from perpacket.measure.applications.folder import Folder
+from requirements import skip
+
+NAME = "public-inbox"
+
+
+@pytest.mark.parametrize("name", file.names())
+def test_every_application_of_the_library_is_complete(name: str) -> None:
+    definition = file.load(name)
+    with hosts.loopback() as bed:
+        folder = Folder(
+            definition, Path("/nowhere"), bed.server, dict.fromkeys(definition.ports, 1)
+        )
+        for place, part in definition.parts:
+            for one in part.files:
+                folder.fill((place / one).read_text(encoding="utf-8"), one)
+        for program in definition.programs:
+            folder.command(program.command)
+        for _, step in definition.steps():
+            folder.command(step.command)
+
+
+SMALL = """
+title = "a small one"
+ports = ["web"]
+
+[[program]]
+name = "server"
+part = "web server"
+command = ["server", "--port", "@web_port@"]
+ready = "web"
+
+[session]
+start = "front"
+page.front = { path = "/", contains = "hello", next = { front = 0.5 } }
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("title", "extra = 1\ntitle", "extra"),
+        ('start = "front"', 'start = "back"', "there is no page back"),
+        ("front = 0.5", "front = 1.5", "probabilities"),
+        ("front = 0.5", "else = 0.5", "there is no page else"),
+        ('ready = "web"', 'ready = "other"', "there is no port other"),
+        ('ports = ["web"]', 'ports = ["database"]', "expected one of the name web"),
+        ('path = "/"', 'path = "front"', "path"),
+        ("title", "uses = ['nosuch']\ntitle", "there is no component nosuch"),
+    ],
+)
+def test_an_error_in_a_file_names_the_key(tmp_path: Path, old: str, new: str, message: str) -> None:
+    (tmp_path / file.FILE).write_text(SMALL.replace(old, new, 1))
+    with pytest.raises(ConfigurationError, match=message):
+        file.load(str(tmp_path))
+
+
+def test_an_unknown_placeholder_is_an_error_that_lists_the_known_ones(tmp_path: Path) -> None:
+    (tmp_path / file.FILE).write_text(SMALL.replace("@web_port@", "@port@"))
+    definition = file.load(str(tmp_path))
+    with (
+        hosts.loopback() as bed,
+        pytest.raises(ConfigurationError, match="no @port@, expected one of @folder@"),
+    ):
+        Folder(definition, tmp_path, bed.server, {"web": 1}).command(definition.programs[0].command)
+
+
+def test_an_unknown_name_lists_the_applications() -> None:
+    with pytest.raises(ConfigurationError, match="nosuch: there is no application") as caught:
+        file.load("nosuch")
+    assert NAME in caught.value.hint
+
+
+class Shop(BaseHTTPRequestHandler):
+    """A page with a token, and a form that wants the token and the cookie back."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        self._answer(200, "<input name=token value='t-17'>", cookie="id=42; Path=/")
+
+    def do_POST(self) -> None:
+        sent = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        right = sent == "token=t-17" and self.headers["Cookie"] == "id=42"
+        self._answer(200 if right else 403, "thank you" if right else f"{sent} is wrong")
+
+    def _answer(self, status: int, text: str, cookie: str = "") -> None:
+        self.send_response(status)
+        if cookie:
+            self.send_header("Set-Cookie", cookie)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Print nothing."""
+
+
+@pytest.fixture
+def shop() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Shop)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+def shopping(form: str = "@token@") -> Session:
+    return Session.model_validate(
+        {
+            "start": "front",
+            "page": {
+                "front": {
+                    "path": "/",
+                    "contains": "token",
+                    "extract": {"token": {"after": "value='", "until": "'"}},
+                    "next": {"order": 1.0},
+                },
+                "order": {
+                    "path": "/order",
+                    "form": {"token": form},
+                    "contains": "thank you",
+                    "next": {},
+                },
+            },
+        }
+    )
+
+
+def test_a_client_returns_cookies_and_hidden_fields(shop: str) -> None:
+    checked = sessions.check(shopping(), shop, seed=1, each=3, most_pages=100)
+    assert checked.pages == {"front": 3, "order": 3}
+    assert checked.wrong_share == 0
+
+
+def test_a_wrong_answer_is_counted_and_described_once_a_page(shop: str) -> None:
+    checked = sessions.check(shopping("old"), shop, seed=1, each=2, most_pages=100)
+    assert checked.wrong == {"order": 2}
+    assert checked.problems == ["order: /order: status 403, expected 200"]
+    assert checked.wrong_share == 0.5
+
+
+def test_a_server_that_does_not_answer_is_a_wrong_answer(shop: str) -> None:
+    checked = sessions.check(shopping(), "http://127.0.0.1:1", seed=1, each=1, most_pages=3)
+    assert checked.requests == checked.wrong["front"] == 3
+
+
+def test_the_key_of_the_cache_is_of_what_the_preparation_depends_on(tmp_path: Path) -> None:
+    def key(old: str = "", new: str = "", versions: str = "apache2 2.4") -> str:
+        (tmp_path / file.FILE).write_text(SMALL.replace(old, new))
+        return file.load(str(tmp_path)).fingerprint(versions)
+
+    (tmp_path / "page").write_text("hello")
+    with_file = ("title", 'files = ["page"]\ntitle')
+    first, other = key(), key(*with_file)
+    assert key("hello", "welcome") == key("small", "large") == first
+    assert len({first, other, key("--port", "--listen"), key(versions="apache2 2.5")}) == 4
+    (tmp_path / "page").write_text("welcome")
+    assert key(*with_file) != other
+
+
+def perpacket(*words: str) -> subprocess.CompletedProcess[str]:
+    """`perpacket application` with arguments."""
+    return subprocess.run(
+        [sys.executable, "-m", "perpacket.cli", "application", *words],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def prepared() -> Definition:
+    definition = file.load(NAME)
+    if missing := packages.missing(definition.debian):
+        skip("peers", f"these packages are missing: {' '.join(missing)}")
+    preparation.prepare(definition, print)
+    return definition
+
+
+@pytest.mark.live
+def test_an_application_starts_answers_right_and_leaves_nothing(prepared: Definition) -> None:
+    started = perpacket("start", NAME, "--format", "json")
+    assert started.returncode == 0, started.stderr
+    try:
+        content = json.loads(started.stdout)
+        (program,) = content["programs"]
+        owner = Path(f"/proc/{program['pid']}").stat().st_uid
+        assert owner != 0 or os.geteuid() != 0
+        again = perpacket("start", NAME)
+        assert again.returncode == 4
+        assert f"runs already, at {content['url']}" in again.stderr
+        checked = perpacket("check", NAME, "--each", "2", "--format", "json")
+        assert checked.returncode == 0, checked.stdout
+        assert all(page["requests"] >= 2 for page in json.loads(checked.stdout)["pages"])
+    finally:
+        stopped = perpacket("stop", NAME)
+    assert stopped.returncode == 0, stopped.stderr
+    assert not Path(f"/proc/{program['pid']}").exists()
+    assert running.find(NAME) is None
+
+
+@pytest.mark.live
+def test_after_a_kill_the_next_start_removes_what_was_left(prepared: Definition) -> None:
+    assert perpacket("start", NAME).returncode == 0
+    description = running.find(NAME)
+    assert description is not None
+    os.kill(description.pid, signal.SIGKILL)
+    deadline = time.monotonic() + 10
+    while description.is_running and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert perpacket("check", NAME, "--each", "1").returncode == 0
+    assert not Path(description.folder).exists()
+    assert not Path(f"/proc/{description.programs[0]['pid']}").exists()
+    assert preparation.place_of(prepared).is_dir()

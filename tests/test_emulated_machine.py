@@ -1,0 +1,178 @@
+"""`perpacket emulate` with a guest: real frames between two cards, counted exactly and repeatably.
+
+The guest is booted once and stays in the cache folder of the user.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import requirements
+from perpacket.cli import app
+from perpacket.emulate import qemu, runs
+from perpacket.emulate.prepared import Prepared
+from perpacket.emulate.session import Guest, Session, open_session
+from perpacket.emulate.settings import Memory, Scenario, Settings
+from perpacket.errors import MachineLacks, PerpacketError, RunFailed
+
+pytestmark = [pytest.mark.live]
+
+SMALL = Settings(Scenario("web", 2), frames=200, warmup_frames=200, variants=1)
+
+
+@pytest.fixture(scope="session")
+def session() -> Session:
+    """A prepared machine; a test without QEMU, its plugin or a kernel is skipped."""
+    try:
+        opened = open_session(Guest(), lambda text: None)
+        qemu.check_plugin(opened.emulator, opened.plugin)
+    except MachineLacks as lack:
+        requirements.skip("qemu", lack)
+    return opened
+
+
+@pytest.fixture
+def busy() -> Iterator[None]:
+    """A process on every processor that never waits."""
+    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
+    yield
+    for loop in loops:
+        loop.kill()
+        loop.wait()
+
+
+def same_bytes(session: Session, times: int) -> None:
+    texts = {json.dumps(session.emulate(SMALL)) for _ in range(times)}
+    assert len(texts) == 1
+
+
+def test_the_same_command_gives_the_same_bytes_beside_a_busy_machine(
+    session: Session, busy: None
+) -> None:
+    same_bytes(session, 2)
+
+
+@pytest.mark.slow
+def test_the_same_command_gives_the_same_bytes_twenty_times(session: Session, busy: None) -> None:
+    same_bytes(session, 20)
+
+
+def test_the_window_has_exactly_the_frames_that_were_asked_for(session: Session) -> None:
+    counts: Any = runs.variant(session.emulator, session.plugin, session.machine, SMALL, 0)
+    frames = counts["frames"]
+    assert frames["sent"] + frames["received"] == SMALL.frames
+    # Every instruction of processor 0 is in one row.
+    assert sum(row["instructions"] for row in counts["counts"]) == counts["instructions"]
+    layers = {row["layer"] for row in counts["counts"]}
+    assert {"user", "syscall", "socket", "tcp", "ip", "ethernet", "driver"} <= layers
+
+
+def test_latency_is_in_the_guests_time(session: Session) -> None:
+    delayed = replace(SMALL, scenario=Scenario("web", 1, latency_ms=20), frames=100)
+    found: Any = session.emulate(delayed)
+    # A response of 10 KiB has 13 frames or fewer, and each request waits for a round trip.
+    window_s = found["guest_window_s"]
+    assert window_s[0] > 100 / 25 * 0.04
+
+
+def test_bulk_data_and_several_caches_in_one_pass(session: Session) -> None:
+    memory = Memory.of("32K:8,64K:2", "256K:16,1M:16", "inclusive", "next-line", 64, "allocate")
+    settings = replace(SMALL, scenario=Scenario("bulk", 4, rate_mbps=50), memory=memory)
+    found: Any = session.emulate(settings)
+    misses = found["total"]["l2_misses_per_packet"]
+    assert list(misses) == ["32K:8 256K:16", "32K:8 1M:16", "64K:2 256K:16", "64K:2 1M:16"]
+    assert misses["64K:2 1M:16"]["value"] <= misses["64K:2 256K:16"]["value"]
+    assert found["packets"]["sent"] > found["packets"]["received"]
+
+
+def test_a_replay_equals_the_emulation_that_was_recorded(session: Session, tmp_path: Path) -> None:
+    from perpacket.emulate.replay import replay
+
+    settings = replace(SMALL, memory=Memory.of("64K:2", "256K:16", "exclusive", "none", 64, "none"))
+    file = tmp_path / "web.rec"
+    live: Any = session.emulate(settings, record=file)
+    again = replay(file, settings.memory)
+    assert [path.name for path in tmp_path.iterdir()] == ["web.rec"]
+    for part in ("packets", "total", "layers", "kinds", "directions"):
+        assert again[part] == live[part]
+
+
+def test_a_server_that_does_not_start_is_an_error_of_the_guest(session: Session) -> None:
+    # The guest has no such program; one that ends at once fails in the same way.
+    settings = replace(SMALL, scenario=Scenario("absent-program --port {port}"))
+    with pytest.raises(RunFailed, match=r"the server does not listen at 10\.0\.0\.1:80"):
+        session.emulate(settings)
+
+
+def test_a_damaged_snapshot_is_an_error_that_names_it(session: Session, tmp_path: Path) -> None:
+    folder = tmp_path / "machine"
+    folder.mkdir()
+    for file in session.machine.folder.iterdir():
+        (folder / file.name).symlink_to(file)
+    (folder / "state").unlink()
+    (folder / "state").write_bytes(session.machine.state.read_bytes()[:1_000_000])
+    damaged = Prepared(folder, session.machine.kernel)
+    with pytest.raises(PerpacketError) as failed:
+        runs.variant(session.emulator, session.plugin, damaged, SMALL, 0)
+    assert "state" in str(failed.value)
+
+
+def children(pid: int) -> list[int]:
+    """The processes that a process started."""
+    found = []
+    for tasks in Path(f"/proc/{pid}/task").glob("*/children"):
+        found += [int(word) for word in tasks.read_text().split()]
+    return found
+
+
+def test_a_killed_emulation_leaves_no_process_and_no_part(session: Session) -> None:
+    before = set(session.machine.folder.parent.iterdir())
+    for delay_s in (0.2, 2.0):
+        command = [sys.executable, "-m", "perpacket.cli", "emulate", "--server", "web", "--quiet"]
+        front = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        emulators: list[int] = []
+        while not (emulators := children(front.pid)):
+            assert front.poll() is None
+            time.sleep(0.05)
+        time.sleep(delay_s)
+        emulators = children(front.pid)
+        assert emulators
+        os.kill(front.pid, signal.SIGKILL)
+        front.wait()
+        end = time.monotonic() + 30
+        while any(is_alive(pid) for pid in emulators):
+            assert time.monotonic() < end, "an emulator outlives its front"
+            time.sleep(0.05)
+    assert set(session.machine.folder.parent.iterdir()) == before
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; one that nobody has waited for does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_the_verb_prints_its_table_and_its_notes(
+    session: Session, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert session.plugin.is_file()
+    options = "--server web --connections 2 --frames 200 --warmup-frames 200 --variants 2 --quiet"
+    assert app.run(["emulate", *options.split()]) == 0
+    printed = capsys.readouterr()
+    assert "turns of 20,000 instructions" in printed.out
+    assert "By layer, a packet" in printed.out
+    assert "intervals are over 2 variants" in printed.out
+    assert not printed.err

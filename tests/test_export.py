@@ -1,0 +1,266 @@
+"""`export` under a real Prometheus: scrapes, rules and the queries of the dashboard."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from patience import PATIENCE_S, eventually
+from perpacket.errors import MachineLacks
+from perpacket.measure import agent
+from requirements import skip
+
+pytestmark = pytest.mark.live
+
+MONITORING = Path(__file__).parents[1] / "monitoring"
+
+SCRAPE_S = 0.5
+"""Time between two scrapes of the test."""
+
+FIRST_SCRAPE_S = 2.0
+"""The documented time from the start to the first scrape. Tests do not assert it."""
+
+REQUESTS_S = 400
+"""Requests a second of the load."""
+
+
+def program(name: str) -> str:
+    """The path of a program of Debian's package `prometheus`."""
+    found = shutil.which(name)
+    if found is None:
+        skip("peers", f"{name} is not installed")
+    return found
+
+
+def free_port() -> int:
+    """A port of loopback that no program uses."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def page(url: str) -> str:
+    """The text of a page."""
+    with urllib.request.urlopen(url, timeout=PATIENCE_S) as response:
+        return str(response.read().decode())
+
+
+def responds(url: str) -> bool:
+    """Whether a page can be read."""
+    try:
+        page(url)
+    except (OSError, urllib.error.URLError):
+        return False
+    return True
+
+
+@contextmanager
+def started(*command: str) -> Iterator[subprocess.Popen[str]]:
+    """A program that is ended with the context."""
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.communicate(timeout=PATIENCE_S)
+
+
+def own_agent() -> str:
+    """The agent of this installation."""
+    try:
+        return str(agent.find())
+    except MachineLacks as error:
+        skip("agent", error)
+
+
+@contextmanager
+def exporting(*options: str) -> Iterator[str]:
+    """An exporter; yields the URL of its page."""
+    with started(own_agent(), "export", "--listen", "127.0.0.1:0", *options) as process:
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        assert line.startswith("serving "), line
+        yield line.split()[1]
+
+
+@dataclass(frozen=True)
+class Monitoring:
+    """An exporter of a loaded machine and the Prometheus that scrapes it."""
+
+    exporter: str
+    prometheus: str
+
+    def query(self, expression: str) -> list[dict[str, object]]:
+        """The result of an instant query."""
+        query = urllib.parse.urlencode({"query": expression})
+        answer = json.loads(page(f"{self.prometheus}/api/v1/query?{query}"))
+        assert answer["status"] == "success", answer
+        result: list[dict[str, object]] = answer["data"]["result"]
+        return result
+
+
+@pytest.fixture(scope="module")
+def monitoring(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Monitoring]:
+    """A server under load, an exporter and Prometheus, all on loopback."""
+    prometheus, own = program("prometheus"), own_agent()
+    folder = tmp_path_factory.mktemp("prometheus")
+    server = f"127.0.0.1:{free_port()}"
+    requests = f"http://{server}/.perpacket/report"
+    with ExitStack() as stack:
+        stack.enter_context(started(own, "serve", "web", "--routes", "--listen", server, "--quiet"))
+        assert eventually(lambda: responds(requests))
+        load = ("load", "http", f"http://{server}/bytes/1000", "--rate", str(REQUESTS_S))
+        stack.enter_context(started(own, *load, "--duration", "3600", "--quiet"))
+        exporter = stack.enter_context(exporting("--by", "cgroup", "--requests", requests))
+        address = urllib.parse.urlsplit(exporter).netloc
+        text = (MONITORING / "prometheus.yml").read_text()
+        text = text.replace("127.0.0.1:9430", address).replace("15s", f"{SCRAPE_S * 1000:.0f}ms")
+        (folder / "prometheus.yml").write_text(text)
+        shutil.copy(MONITORING / "perpacket.rules.yml", folder)
+        listen = f"127.0.0.1:{free_port()}"
+        stack.enter_context(
+            started(
+                *(prometheus, f"--config.file={folder}/prometheus.yml", "--log.level=error"),
+                *(f"--storage.tsdb.path={folder}/data", f"--web.listen-address={listen}"),
+            )
+        )
+        url = f"http://{listen}"
+        assert eventually(lambda: responds(f"{url}/-/ready"))
+        yield Monitoring(exporter, url)
+
+
+def samples(text: str) -> dict[str, float]:
+    """The samples of a page by their names with labels."""
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    pairs = [line.rsplit(" ", 1) for line in lines]
+    return {name: float(value) for name, value in pairs}
+
+
+def test_prometheus_scrapes_and_evaluates_every_rule(monitoring: Monitoring) -> None:
+    def is_healthy() -> bool:
+        answer = json.loads(page(f"{monitoring.prometheus}/api/v1/targets"))
+        targets = answer["data"]["activeTargets"]
+        return bool(targets) and all(target["health"] == "up" for target in targets)
+
+    assert eventually(is_healthy)
+
+    def states() -> list[str]:
+        answer = json.loads(page(f"{monitoring.prometheus}/api/v1/rules"))
+        return [rule["health"] for group in answer["data"]["groups"] for rule in group["rules"]]
+
+    assert eventually(lambda: set(states()) == {"ok"})
+    assert len(states()) == len(re.findall(r"- (record|alert):", rules()))
+
+
+def rules() -> str:
+    """The text of the shipped rules."""
+    return (MONITORING / "perpacket.rules.yml").read_text()
+
+
+def panels() -> list[tuple[str, str]]:
+    """Title and query of everything that the dashboard draws."""
+    board = json.loads((MONITORING / "dashboard.json").read_text())
+    return [
+        (panel["title"], target["expr"]) for panel in board["panels"] for target in panel["targets"]
+    ]
+
+
+@pytest.mark.parametrize(("title", "query"), panels())
+def test_every_query_of_the_dashboard_has_data(
+    monitoring: Monitoring, title: str, query: str
+) -> None:
+    expression = query.replace("$instance", ".*").replace("$__rate_interval", "1m")
+    assert eventually(lambda: bool(monitoring.query(expression))), title
+    for series in monitoring.query(expression):
+        value = series["value"]
+        assert isinstance(value, list)
+        assert float(value[1]) >= 0 or title == "Headroom", (title, series)
+
+
+def test_counters_agree_with_the_load(monitoring: Monitoring) -> None:
+    begin, before = time.monotonic(), samples(page(monitoring.exporter))
+    time.sleep(2)
+    after, end = samples(page(monitoring.exporter)), time.monotonic()
+    grown = {name: after[name] - before.get(name, 0.0) for name in after}
+    # Every request is at least a frame there and a frame back.
+    name = 'perpacket_packets_total{direction="sent",interface="lo"}'
+    assert grown[name] >= 2 * 0.5 * REQUESTS_S * 1.0
+    assert 0 < grown["perpacket_requests_total"] <= 2 * REQUESTS_S * (end - begin)
+    assert grown["perpacket_overhead_seconds_total"] > 0
+    assert all(value >= 0 for name, value in grown.items() if "_total" in name)
+
+
+def test_the_page_is_openmetrics_that_promtool_accepts(monitoring: Monitoring) -> None:
+    text = page(monitoring.exporter)
+    assert text.endswith("# EOF\n")
+    families = re.findall(r"^# TYPE perpacket_(\w+) (\w+)$", text, re.MULTILINE)
+    assert {kind for _, kind in families} <= {"counter", "info", "gauge"}
+    assert [name for name, kind in families if kind == "gauge"] in ([], ["missing_share"])
+    for family, kind in families:
+        suffix = {"counter": "_total", "info": "_info", "gauge": ""}[kind]
+        lines = re.findall(rf"^perpacket_{family}\w*", text, re.MULTILINE)
+        assert all(line.endswith(suffix) for line in lines if line.startswith(family)), family
+
+
+def test_the_shipped_rules_pass_their_own_tests() -> None:
+    promtool = program("promtool")
+    for check in (["check", "rules", "perpacket.rules.yml"], ["test", "rules", "rules_test.yml"]):
+        done = subprocess.run(
+            [promtool, *check], cwd=MONITORING, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_page_needs_no_more_rights_than_the_unit_grants(tmp_path: Path) -> None:
+    if shutil.which("setpriv") is None or Path("/proc/self/loginuid").stat().st_uid != 0:
+        skip("root", "setpriv, and root to change the user")
+    unit = (MONITORING / "perpacket-export.service").read_text()
+    granted = re.findall(r"^AmbientCapabilities=(.*)$", unit, re.MULTILINE)[0].split()
+    capabilities = ",".join(f"+{name.removeprefix('CAP_').lower()}" for name in granted)
+    # Other users may not have access to the folder of the installation.
+    copy = tmp_path / "perpacket-agent"
+    shutil.copy(own_agent(), copy)
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o755)
+    user = ("--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs")
+    rights = tuple(f"--{kind}-caps=-all,{capabilities}" for kind in ("inh", "ambient"))
+    rights = (*rights, f"--bounding-set=-all,{capabilities}")
+    command = (str(copy), "export", "--listen", "127.0.0.1:0")
+    with started("setpriv", *user, *rights, *command) as process:
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        assert line.startswith("serving "), line
+        text = page(line.split()[1])
+    assert 'backend="cpu-clock"' in text
+    assert 'limit="no_symbols"' not in text
+    with started("setpriv", *user, "--bounding-set=-all", "--inh-caps=-all", *command) as process:
+        assert process.stderr is not None
+        text = page(process.stderr.readline().split()[1])
+    if Path("/proc/sys/kernel/perf_event_paranoid").read_text().strip() not in ("-1", "0"):
+        assert 'backend="accounts"' in text
+        assert 'limit="no_perf"' in text
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="peers: no systemd-analyze")
+def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
+    unit = tmp_path / "perpacket-export.service"
+    text = (MONITORING / unit.name).read_text()
+    unit.write_text(text.replace("/usr/local/bin/perpacket-agent", own_agent()))
+    done = subprocess.run(
+        ["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr.strip()

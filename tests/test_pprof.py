@@ -1,0 +1,85 @@
+"""`profile --pprof` as `go tool pprof` reads it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from perpacket.errors import MachineLacks
+from perpacket.measure import agent
+from requirements import skip
+
+pytestmark = pytest.mark.live
+
+
+@pytest.fixture(scope="module")
+def profile(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, object]]:
+    """A file for pprof, and the report of the same window."""
+    try:
+        own = agent.find()
+    except MachineLacks as error:
+        skip("agent", error)
+    file = tmp_path_factory.mktemp("pprof") / "profile.pb.gz"
+    load = "for number in 1 2 3 4 5; do : > /dev/tcp/127.0.0.1/1; done 2> /dev/null; sleep 1"
+    options = ("--pprof", str(file), "--format", "json", "--quiet")
+    done = subprocess.run(
+        [own, "profile", *options, "--", "bash", "-c", load],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode == 3:
+        skip("perf", done.stderr)
+    assert done.returncode == 0, done.stderr
+    return file, json.loads(done.stdout)
+
+
+def pprof(file: Path, *options: str) -> str:
+    """What `go tool pprof` prints of a file."""
+    go = shutil.which("go") or shutil.which("/usr/local/go/bin/go")
+    if go is None:
+        skip("peers", "go is not installed")
+    done = subprocess.run(
+        [go, "tool", "pprof", *options, str(file)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_pprof_reads_both_values_of_every_sample(
+    profile: tuple[Path, dict[str, object]],
+) -> None:
+    file, report = profile
+    text = pprof(file, "-raw")
+    assert "cpu/nanoseconds[dflt] cost/nanoseconds per packet" in text
+    samples = re.findall(r"^ +(\d+) +(\d+): [\d ]+$", text, re.MULTILINE)
+    total, cost = (sum(int(pair[index]) for pair in samples) for index in (0, 1))
+    whole, idle, packets = report["total"], report["idle"], report["packets"]
+    assert isinstance(whole, dict)
+    assert isinstance(idle, dict)
+    assert isinstance(packets, dict)
+    expected_s = whole["cpu_s"] + idle["cpu_s"]
+    assert total == pytest.approx(1e9 * expected_s, rel=1e-6)
+    number = packets["sent"] + packets["received"]
+    assert number > 0
+    assert cost == pytest.approx(total / number, abs=1)
+
+
+def test_pprof_groups_by_the_layers_of_the_report(
+    profile: tuple[Path, dict[str, object]],
+) -> None:
+    file, report = profile
+    text = pprof(file, "-tags", "-unit=ns").partition("layer: ")[2]
+    found = {
+        name: float(seconds)
+        for seconds, name in re.findall(r"([\d.]+)ns \([^)]*\): (\w+)$", text, re.MULTILINE)
+    }
+    layers = report["layers"]
+    assert isinstance(layers, dict)
+    for name in ("user", "tcp", "syscall", "scheduler"):
+        assert found.get(name, 0.0) == pytest.approx(1e9 * layers[name]["cpu_s"], abs=2), name
