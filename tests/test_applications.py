@@ -20,6 +20,7 @@ from perpacket.measure import hosts
 from perpacket.measure.applications import file, packages, preparation, running, sessions
 from perpacket.measure.applications.file import Definition, Session
 from perpacket.measure.applications.folder import Folder
+from perpacket.measure.hosts.record import start_ticks
 from requirements import skip
 
 NAME = "public-inbox"
@@ -218,7 +219,7 @@ def test_an_application_starts_answers_right_and_leaves_nothing(prepared: Defini
     finally:
         stopped = perpacket("stop", NAME)
     assert stopped.returncode == 0, stopped.stderr
-    assert not Path(f"/proc/{program['pid']}").exists()
+    assert start_ticks(program["pid"]) is None
     assert running.find(NAME) is None
 
 
@@ -233,5 +234,5 @@ def test_after_a_kill_the_next_start_removes_what_was_left(prepared: Definition)
         time.sleep(0.05)
     assert perpacket("check", NAME, "--each", "1").returncode == 0
     assert not Path(description.folder).exists()
-    assert not Path(f"/proc/{description.programs[0]['pid']}").exists()
+    assert start_ticks(int(description.programs[0]["pid"])) is None  # ended, reaped or not
     assert preparation.place_of(prepared).is_dir()

@@ -78,7 +78,7 @@ class FakeTestbed(AbstractContextManager["FakeTestbed"]):
 
 
 @dataclass
-class Testbeds:
+class OpenedTestbeds:
     """Opens testbeds and stores them for the test."""
 
     lacks_latency: bool = False
@@ -95,8 +95,8 @@ class Testbeds:
 
 
 @pytest.fixture
-def beds() -> Testbeds:
-    return Testbeds()
+def beds() -> OpenedTestbeds:
+    return OpenedTestbeds()
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ def point(name: str, kind: str, **parameters: object) -> Point:
     return Point(name, kind, {"load": name}, (("load.kind", kind), *pairs, *QUICK))
 
 
-def study_of(beds: Testbeds, *points: Point) -> Study:
+def study_of(beds: OpenedTestbeds, *points: Point) -> Study:
     runner = WebRunner(beds.open)
     return Study("tiny", "A study", "What?", points, (1, 2), runner=runner, measured_runner=runner)
 
@@ -132,7 +132,7 @@ LATE = point("late", "stream", network__kind="delayed", network__latency_ms=5)
 
 
 def test_an_observation_has_the_cost_the_rates_and_the_idle_time_of_both_sides(
-    beds: Testbeds, log: Path, tmp_path: Path
+    beds: OpenedTestbeds, log: Path, tmp_path: Path
 ) -> None:
     directory = start.run(study_of(beds, FILE, BULK), tmp_path / "run")
     assert not directory.failures()
@@ -153,7 +153,7 @@ def test_an_observation_has_the_cost_the_rates_and_the_idle_time_of_both_sides(
 
 
 def test_the_commands_of_server_and_clients_follow_the_point(
-    beds: Testbeds, log: Path, tmp_path: Path
+    beds: OpenedTestbeds, log: Path, tmp_path: Path
 ) -> None:
     start.run(study_of(beds, FILE, SURGE, BULK), tmp_path / "run")
     (serve, *_), bed = asked(log, "serve", "web"), beds.opened[0]
@@ -176,7 +176,7 @@ def test_the_commands_of_server_and_clients_follow_the_point(
     assert urls == {"http://127.0.0.1:8080/.perpacket/report"}
 
 
-def test_each_block_has_its_own_seed(beds: Testbeds, log: Path, tmp_path: Path) -> None:
+def test_each_block_has_its_own_seed(beds: OpenedTestbeds, log: Path, tmp_path: Path) -> None:
     start.run(study_of(beds, FILE, SURGE), tmp_path / "run")
     seeds = [one[one.index("--seed") + 1] for one in asked(log, "load", "http")]
     assert len(seeds) == 4
@@ -185,7 +185,7 @@ def test_each_block_has_its_own_seed(beds: Testbeds, log: Path, tmp_path: Path) 
 
 
 def test_file_sets_are_made_once_and_removed_with_the_trace(
-    beds: Testbeds, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    beds: OpenedTestbeds, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "scratch"))
     (tmp_path / "scratch").mkdir()
@@ -220,7 +220,7 @@ def test_files_of_a_dead_study_are_removed_and_those_of_an_active_one_stay(
 
 
 def test_a_server_that_dies_is_a_failed_run_with_its_last_output(
-    beds: Testbeds, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    beds: OpenedTestbeds, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(fake_agent.SERVER_DIES, "surge")
     directory = start.run(study_of(beds, FILE, SURGE), tmp_path / "run")
@@ -233,7 +233,7 @@ def test_a_server_that_dies_is_a_failed_run_with_its_last_output(
 
 
 def test_points_along_latency_have_separate_hosts(
-    beds: Testbeds, log: Path, tmp_path: Path
+    beds: OpenedTestbeds, log: Path, tmp_path: Path
 ) -> None:
     directory = start.run(study_of(beds, BULK, LATE), tmp_path / "run")
     direct, delayed = beds.opened
@@ -247,7 +247,9 @@ def test_points_along_latency_have_separate_hosts(
 
 
 def test_latency_that_cannot_be_added_leaves_its_points_out(log: Path, tmp_path: Path) -> None:
-    directory = start.run(study_of(Testbeds(lacks_latency=True), BULK, LATE), tmp_path / "run")
+    directory = start.run(
+        study_of(OpenedTestbeds(lacks_latency=True), BULK, LATE), tmp_path / "run"
+    )
     assert [point.name for point in directory.configuration.points] == ["bulk"]
     facts = directory.environment()["testbed"]
     assert isinstance(facts, dict)
@@ -256,13 +258,13 @@ def test_latency_that_cannot_be_added_leaves_its_points_out(log: Path, tmp_path:
 
 def test_more_connections_than_descriptors_are_left_out(log: Path, tmp_path: Path) -> None:
     many = point("many", "stream", load__connections=10**9)
-    directory = start.run(study_of(Testbeds(), BULK, many), tmp_path / "run")
+    directory = start.run(study_of(OpenedTestbeds(), BULK, many), tmp_path / "run")
     assert [point.name for point in directory.configuration.points] == ["bulk"]
     assert "1000000000 connections need more" in json.dumps(directory.environment())
 
 
 def test_another_server_is_started_by_its_command(
-    beds: Testbeds, log: Path, tmp_path: Path
+    beds: OpenedTestbeds, log: Path, tmp_path: Path
 ) -> None:
     own = f"{AGENT} serve web --root {{root}} --listen {{address}} --cpus {{cpus}}"
     foreign = replace(
@@ -297,7 +299,7 @@ def test_another_server_is_started_by_its_command(
     ],
 )
 def test_a_wrong_parameter_is_named_before_anything_starts(
-    beds: Testbeds, tmp_path: Path, name: str, value: str, complaint: str
+    beds: OpenedTestbeds, tmp_path: Path, name: str, value: str, complaint: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=complaint):
         start.run(study_of(beds, BULK), tmp_path / "run", overrides=((name, value),))
@@ -343,7 +345,7 @@ def test_every_doubt_about_a_run_has_a_flag() -> None:
 
 
 def test_a_load_that_ends_within_the_window_is_a_failed_run(
-    beds: Testbeds, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    beds: OpenedTestbeds, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(fake_agent.HOLD_S, "0")
     longer = (("run.duration_s", "0.5"),)
@@ -412,7 +414,7 @@ def stay(run, duration_s, monitored):
     sleep(run, duration_s, monitored)
 
 MeasuredRun.sleep = stay
-start.run(t.study_of(t.Testbeds(), t.FILE, t.SURGE, t.BULK), path)
+start.run(t.study_of(t.OpenedTestbeds(), t.FILE, t.SURGE, t.BULK), path)
 """
 
 
@@ -427,7 +429,7 @@ def test_a_killed_study_leaves_no_server_and_resumes(log: Path, tmp_path: Path) 
         process.wait(timeout=PATIENCE_S)
     directory = RunDirectory.open(path)
     assert len(directory.read_observations()) == 2
-    assert start.resume(study_of(Testbeds(), FILE, SURGE, BULK), directory) == 4
+    assert start.resume(study_of(OpenedTestbeds(), FILE, SURGE, BULK), directory) == 4
     assert directory.missing() == []
     deadline = time.monotonic() + PATIENCE_S
     while agents_alive(log):
@@ -455,7 +457,7 @@ def test_the_published_studies_run_from_end_to_end_with_a_fake_agent(
     log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One load of `breakdown`: its comparisons have verdicts about shares and about changes."""
-    runner = WebRunner(Testbeds().open)
+    runner = WebRunner(OpenedTestbeds().open)
     study = replace(library.find("breakdown", only=("ab",)), runner=runner, measured_runner=runner)
     quick = tuple(pair for pair in QUICK if pair[0] != "testbed.kind")
     directory = start.run(study, tmp_path / "run", seeds=(1, 2), overrides=quick)
@@ -526,7 +528,7 @@ def test_server_load_and_profile_of_the_real_agent_make_an_observation(tmp_path:
 
 
 def test_two_traces_with_the_same_name_are_distinguished(
-    beds: Testbeds, log: Path, tmp_path: Path
+    beds: OpenedTestbeds, log: Path, tmp_path: Path
 ) -> None:
     """Both are called `trace.log`: a trace is its path, not its name."""
     texts = {"one": "the first", "two": "the second"}
@@ -548,7 +550,7 @@ def test_two_traces_with_the_same_name_are_distinguished(
 
 
 def test_a_failed_probe_is_not_repeated_and_leaves_out_no_point(
-    beds: Testbeds, log: Path, monkeypatch: pytest.MonkeyPatch
+    beds: OpenedTestbeds, log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked_hosts: list[Host] = []
 
