@@ -212,6 +212,7 @@ def test_undo_restores_what_a_crash_left_and_another_trial_is_refused_before(net
     assert {one.outcome for one in found} <= {Outcome.RESTORED, Outcome.UNCHANGED}
     assert values(net) == before
     assert not journal.path().exists()
+    assert journal.undo() == []
 
 
 def test_the_doctor_names_what_a_crash_left_and_the_command_that_restores_it(net: Network) -> None:

@@ -293,12 +293,12 @@ def begin(changes: Sequence[tuple[Setting, str]]) -> Iterator[Session]:
 def undo() -> list[Undone]:
     """Restore what a killed trial left, in reverse order, and remove its journal.
 
-    Raises `MachineLacks` while the trial still runs, and `ConfigurationError` without a journal.
+    Empty without a journal. Raises `MachineLacks` while the trial still runs.
     """
     file = path()
     journal = read(file)
     if journal is None:
-        raise ConfigurationError(f"{file}: there is no journal: no trial left anything changed")
+        return []
     if journal.trial_is_alive:
         raise MachineLacks(
             f"{file}: the trial of process {journal.pid} still runs",

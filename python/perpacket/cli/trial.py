@@ -270,6 +270,8 @@ def print_undone(output_format: Format) -> None:
     undone = journal.undo()
     if output_format is Format.JSON:
         output.write_json({"schema": 1, "settings": [asdict(one) for one in undone]})
+    elif not undone:
+        output.write_line(f"nothing to restore: there is no journal {journal.path()}")
     for one in undone if output_format is Format.TABLE else ():
         detail = f" ({one.detail})" if one.detail else ""
         output.write_line(f"{one.title}: {one.outcome}{detail}")
