@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from a_namespace import DEVICE, Network, net_fixture
 from perpacket.advise import catalogue, journal, settings
+from perpacket.advise.facts import FACTS, Facts
 from perpacket.advise.journal import Outcome
 from perpacket.advise.place import Place
 from perpacket.errors import ConfigurationError, MachineLacks, PerpacketError, RunFailed
@@ -119,6 +122,11 @@ def test_an_algorithm_that_the_namespace_does_not_accept_is_refused(net: Network
     for name in set(available) - set(allowed):
         with pytest.raises(MachineLacks, match="is not accepted"):
             setting.check(name)
+
+
+def test_the_control_that_advice_names_is_accepted(net: Network) -> None:
+    seen = cast(Facts, SimpleNamespace(seen=SimpleNamespace(place=net.place())))
+    net.open(CONGESTION).check(str(FACTS["unpaced_control"](seen)))
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from perpacket.advise import links, observation
 from perpacket.advise.catalogue import Change
 from perpacket.advise.expression import Function, NotReadable, Value
 from perpacket.advise.observation import Observation
+from perpacket.advise.settings.files import controls
 
 FREQUENCIES = "/sys/devices/system/cpu"
 
@@ -221,6 +222,12 @@ def _kernel_tls(_: Facts) -> bool:
     return network.KERNEL_TLS.attempt(network.give_tls_to_the_kernel).available
 
 
+def _unpaced_control(facts: Facts) -> str:
+    """A congestion control without pacing timers that the namespace accepts: cubic, else reno."""
+    _, accepted = controls(facts.seen.place)
+    return "cubic" if "cubic" in accepted else "reno"
+
+
 def _rules_text(facts: Facts) -> str:
     try:
         return f"{facts.number('rules'):.0f} nftables rules are in the longest chain"
@@ -275,6 +282,7 @@ FACTS: dict[str, Callable[[Facts], Value]] = {
     "frequency_share": _frequency_share,
     "frequency_percent": lambda facts: 100 * facts.number("frequency_share"),
     "kernel_tls": _kernel_tls,
+    "unpaced_control": _unpaced_control,
     "rules": lambda facts: links.rules(facts.seen.place),
     "rules_text": _rules_text,
 }

@@ -59,13 +59,13 @@ def reasons(rows: Sequence[NotApplicable], columns: int) -> Iterator[str]:
 
 
 def headline(report: Report) -> str:
-    """As `5.0 s of nginx on eth0, 1,204 samples, 62 % on the packet's path, of which ...`."""
+    """As `5.0 s of nginx on eth0: 1,204 samples. Shares are of the 62 % on ...`."""
     server = f" of {report.server}" if report.server else ""
     places = ", ".join(report.interfaces) or "no interface with packets"
     return (
-        f"{report.window_s:.1f} s{server} on {places}, {report.samples:,} samples, "
-        f"{100 * report.path_share:.0f} % of them on the packet's path, of which shares are; "
-        "nothing was changed."
+        f"{report.window_s:.1f} s{server} on {places}: {report.samples:,} samples. "
+        f"Shares are of the {100 * report.path_share:.0f} % on the packet's path. "
+        "Nothing was changed."
     )
 
 

@@ -19,6 +19,14 @@ ALLOWED_CONTROLS = "/proc/sys/net/ipv4/tcp_allowed_congestion_control"
 """A namespace other than the first accepts only these (net/ipv4/tcp_cong.c)."""
 
 
+def controls(place: Place) -> tuple[list[str], list[str]]:
+    """The congestion controls that the kernel has, and those that the namespace accepts."""
+    available, allowed = place.inside(
+        lambda: [Path(file).read_text().split() for file in (AVAILABLE_CONTROLS, ALLOWED_CONTROLS)]
+    )
+    return available, available if place.is_first else allowed
+
+
 class Files:
     """One value in every file that a pattern matches; `{interface}` is the place's."""
 
@@ -131,20 +139,17 @@ class Sysctl(Files):
 
     def _check_control(self, value: str, present: str) -> None:
         """Both the new and the present control must be accepted by the kernel."""
-        available, allowed = self.place.inside(
-            lambda: [
-                Path(file).read_text().split() for file in (AVAILABLE_CONTROLS, ALLOWED_CONTROLS)
-            ]
-        )
+        available, accepted = controls(self.place)
         if value not in available:
             raise ConfigurationError(
                 f"{self.name} = {value}: expected one of {', '.join(available)}", value=value
             )
         for control in (value, present):
-            if not self.place.is_first and control not in allowed:
+            if control not in accepted:
                 problem = "could not be restored" if control == present else "is not accepted"
+                listed = ", ".join(accepted)
                 raise MachineLacks(
-                    f"{self.name}: {control} {problem}: the namespace accepts {', '.join(allowed)}",
+                    f"{self.name}: {control} {problem}: the namespace accepts {listed}",
                     "add it to net.ipv4.tcp_allowed_congestion_control of the machine",
                 )
 
