@@ -216,7 +216,7 @@ def test_a_plain_undo_is_an_option_of_its_own() -> None:
     assert with_plain_undo(["top", "--undo"]) == ["top", "--undo"]
 
 
-def test_the_twin_of_an_nginx_differs_in_one_directive_and_its_address() -> None:
+def test_the_twin_of_an_nginx_differs_in_the_directives_and_its_address() -> None:
     inner = (
         Directive("sendfile", ("on",)),
         Directive("log_format", ("main", '$remote_addr "$request"')),
@@ -232,8 +232,10 @@ def test_the_twin_of_an_nginx_differs_in_one_directive_and_its_address() -> None
     )
     configuration = (Directive("pid", ("/run/nginx.pid",)), Directive("http", (), inner))
     server = Server(NGINX, 1, ("nginx",), configuration=configuration)
-    found = twin.twin_directives(server, "sendfile off;", "127.0.0.1:81", Path("/tmp/x"))
+    options = ["sendfile off;", "multi_accept on;"]
+    found = twin.twin_directives(server, options, "127.0.0.1:81", Path("/tmp/x"))
     text = "".join(one.text for one in found)
+    assert text.count("multi_accept on;") == 0  # there is no block `events`
     assert text.count("sendfile") == 1
     assert "sendfile off;" in text
     assert text.count("listen") == 1
@@ -296,6 +298,22 @@ def test_an_option_of_a_server_is_tried_on_a_twin_that_ends_with_the_trial(tmp_p
         assert found["quantities"]["cpu_us_per_unit"]["before"] > 0
         assert found["layers"] or any("no layers" in note for note in found["notes"])
         assert Path(f"/proc/{pid}/cmdline").read_bytes() == before
+    assert "--sendfile-above 1024GiB" not in processes()
+
+
+@pytest.mark.live
+def test_options_of_a_server_are_combined_on_a_twin_each(tmp_path: Path) -> None:
+    with served(tmp_path) as (pid, url):
+        done = perpacket(
+            *("trial", "sendfile=off", "batch=100us", "--factorial", "--pid", str(pid)),
+            *("--url", url, "--connections", "8", "--blocks", "3", "--window", "0.3s"),
+            *("--format", "json", "--quiet"),
+        )
+        assert done.returncode == 0, done.stderr
+        found = json.loads(done.stdout)["factorial"]
+        both = ["sendfile=off", "batch=100us"]
+        assert [row["changes"] for row in found["effects"]] == [both[:1], both[1:], both]
+        assert all(row["ratio"]["low"] < row["ratio"]["high"] for row in found["effects"])
     assert "--sendfile-above 1024GiB" not in processes()
 
 

@@ -151,11 +151,6 @@ def targets(plan: Plan, place: Place) -> list[Target]:
             f"--factorial with {len(found)} changes: expected 2 to {MOST_COMBINED}",
             parameter="--factorial",
         )
-    if plan.factorial and any(target.option for target in found):
-        raise ConfigurationError(
-            "--factorial: options of servers cannot be combined, as each needs a twin",
-            parameter="--factorial",
-        )
     return found
 
 
@@ -194,6 +189,11 @@ def target_of(text: str, plan: Plan, place: Place) -> Target:
     return Target(text, option=option)
 
 
+def options_of(changes: Sequence[Target]) -> tuple[str, ...]:
+    """The options of a server among some changes."""
+    return tuple(target.option for target in changes if target.option)
+
+
 def run(plan: Plan, report: Report = lambda text, share: None) -> Outcome:
     """Carry out a trial; Ctrl-C ends it with what was measured, after restoring everything."""
     place = Place.of(plan.pid, plan.interface)
@@ -210,7 +210,7 @@ def run(plan: Plan, report: Report = lambda text, share: None) -> Outcome:
         bench = _Bench(plan, place, running, session, (*notes, *windows.limits_of(place, plan.pid)))
         try:
             if plan.factorial:
-                outcome.combinations = bench.combined(len(found), report)
+                outcome.combinations = bench.combined(found, report)
                 outcome.notes = bench.notes
             else:
                 for target in found:
@@ -306,7 +306,7 @@ class _Bench:
             (number for number, (setting, _) in enumerate(steps) if setting is target.setting), None
         )
         found: list[Window] = []
-        with self._twin(target) as url:
+        with self._twin(options_of([target])) as url:
 
             def switch(side: int) -> str:
                 if self.session is not None and index is not None:
@@ -339,30 +339,39 @@ class _Bench:
         notes = (*self.notes, *differences(computed, own_load=self.plan.load is not None))
         return Trial(target.text, computed, tuple(found), notes, decided)
 
-    def combined(self, changes: int, report: Report) -> tuple[Window, ...]:
-        """Try every combination of the changes."""
-        session = self.session
-        assert session is not None
-
-        def switch(side: int) -> str:
-            wanted = {number for number in range(changes) if side >> number & 1}
-            session.restore(set(range(changes)) - wanted)
-            session.apply(sorted(wanted))
-            return ""
-
+    def combined(self, changes: Sequence[Target], report: Report) -> tuple[Window, ...]:
+        """Try every combination of the changes; each one of server options has a twin."""
+        bits = range(len(changes))
+        sides = [
+            [changes[bit] for bit in bits if side >> bit & 1] for side in range(1 << len(bits))
+        ]
+        settings_only = [target for target in changes if target.setting is not None]
         found: list[Window] = []
-        self.blocks(2**changes, switch, found, report, "combinations")
+        with ExitStack() as stack:
+            urls: dict[tuple[str, ...], str] = {}
+            for options in map(options_of, sides):
+                if options not in urls:
+                    urls[options] = stack.enter_context(self._twin(options))
+
+            def switch(side: int) -> str:
+                if self.session is not None:
+                    wanted = {settings_only.index(one) for one in sides[side] if one.setting}
+                    self.session.restore(set(range(len(settings_only))) - wanted)
+                    self.session.apply(sorted(wanted))
+                return urls[options_of(sides[side])]
+
+            self.blocks(len(sides), switch, found, report, "combinations")
         return tuple(found)
 
     @contextmanager
-    def _twin(self, target: Target) -> Iterator[str]:
-        """The URL of the changed server; empty for other changes."""
-        if not target.option:
+    def _twin(self, options: Sequence[str]) -> Iterator[str]:
+        """The URL of the server with these options; empty for none: the server itself."""
+        if not options:
             yield ""
             return
         assert self.plan.pid is not None
         server = servers.find(self.plan.pid)
-        with twin.running(server, target.option, self.plan.url, self.place) as url:
+        with twin.running(server, options, self.plan.url, self.place) as url:
             yield url
 
     def blocks(

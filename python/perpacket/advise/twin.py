@@ -1,4 +1,4 @@
-"""A twin: a second server like the first, with one option changed and an address of its own.
+"""A twin: a second server like the first, with some options changed and an address of its own.
 
 Options of a server are read when it starts. A trial must not restart a server that others use, so
 it starts a twin beside it and loads the two in turn. The twin runs as the same user, on the same
@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -33,8 +34,8 @@ GRACE_S = 5.0
 
 
 @contextmanager
-def running(server: Server, option: str, url: str, place: Place) -> Iterator[str]:
-    """Start the twin of a server with an option; yields the URL at the twin.
+def running(server: Server, options: Sequence[str], url: str, place: Place) -> Iterator[str]:
+    """Start the twin of a server with these options; yields the URL at the twin.
 
     Raises `MachineLacks` for servers whose options perpacket does not know, and `RunFailed` if the
     twin does not listen.
@@ -45,7 +46,7 @@ def running(server: Server, option: str, url: str, place: Place) -> Iterator[str
     port = place.inside(free_port)
     with tempfile.TemporaryDirectory(prefix="perpacket-twin-") as folder:
         os.chmod(folder, 0o755)
-        command = command_of(server, option, parts.hostname, port, Path(folder))
+        command = command_of(server, options, parts.hostname, port, Path(folder))
         process = start(command, server, place)
         try:
             wait_until_it_listens(process, command, parts.hostname, port)
@@ -54,27 +55,29 @@ def running(server: Server, option: str, url: str, place: Place) -> Iterator[str
             stop(process)
 
 
-def command_of(server: Server, option: str, host: str, port: int, folder: Path) -> list[str]:
+def command_of(
+    server: Server, options: Sequence[str], host: str, port: int, folder: Path
+) -> list[str]:
     """The command line of the twin; raises `MachineLacks` for other servers."""
     if server.kind == servers.SERVE_WEB:
-        words = programs.without(server.command, [shlex.split(option)[0], "--listen"])
+        new = [shlex.split(option) for option in options]
+        words = programs.without(server.command, [*(one[0] for one in new), "--listen"])
         program = os.readlink(f"/proc/{server.pid}/exe")
-        listen = ["--listen", f"{host}:{port}"]
-        return [program, *words[1:], *listen, *shlex.split(option)]
+        return [program, *words[1:], "--listen", f"{host}:{port}", *chain.from_iterable(new)]
     if server.kind == servers.NGINX:
-        return nginx_command(server, option, f"{host}:{port}", folder)
+        return nginx_command(server, options, f"{host}:{port}", folder)
     raise MachineLacks(
         f"process {server.pid} is {server.kind}: perpacket starts twins of nginx and `serve web`",
         "try the option with --do and --undo and commands of yours",
     )
 
 
-def nginx_command(server: Server, option: str, address: str, folder: Path) -> list[str]:
-    """Nginx with its own configuration, except for the directive, the address and its pid file."""
+def nginx_command(server: Server, options: Sequence[str], address: str, folder: Path) -> list[str]:
+    """Nginx with its own configuration, except for the options, the address and its pid file."""
     line = [word for part in server.command for word in part.split()]
     prefix = servers.option(line, "-p", "")
     file = folder / "nginx.conf"
-    file.write_text("".join(one.text for one in twin_directives(server, option, address, folder)))
+    file.write_text("".join(one.text for one in twin_directives(server, options, address, folder)))
     program = os.readlink(f"/proc/{server.pid}/exe")
     return [
         *(program, "-c", str(file), "-e", "stderr", "-g", "daemon off;"),
@@ -82,10 +85,12 @@ def nginx_command(server: Server, option: str, address: str, folder: Path) -> li
     ]
 
 
-def twin_directives(server: Server, option: str, address: str, folder: Path) -> list[Directive]:
-    """The configuration of an nginx with a directive replaced, wherever it is."""
-    name, *arguments = shlex.split(option.rstrip(";"))
-    home = peers.BLOCKS.get(name, "http")
+def twin_directives(
+    server: Server, options: Sequence[str], address: str, folder: Path
+) -> list[Directive]:
+    """The configuration of an nginx with some directives replaced, wherever they are."""
+    words = [shlex.split(option.rstrip(";")) for option in options]
+    new = {name: Directive(name, tuple(arguments)) for name, *arguments in words}
 
     def rewritten(directives: Sequence[Directive], block: str) -> Iterator[Directive]:
         listens = [one for one in directives if one.name == "listen"]
@@ -93,12 +98,11 @@ def twin_directives(server: Server, option: str, address: str, folder: Path) -> 
             secure = ["ssl"] if any("ssl" in one.arguments for one in listens) else []
             yield Directive("listen", (address, *secure))
         for one in directives:
-            if one.name in (name, "pid", "daemon", "listen"):
+            if one.name in (*new, "pid", "daemon", "listen"):
                 continue
             inner = None if one.block is None else tuple(rewritten(one.block, one.name))
             yield Directive(one.name, one.arguments, inner)
-        if block == home:
-            yield Directive(name, tuple(arguments))
+        yield from (one for name, one in new.items() if peers.BLOCKS.get(name, "http") == block)
 
     pid = Directive("pid", (str(folder / "nginx.pid"),))
     return [pid, *rewritten(server.configuration, "")]

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from perpacket.advise.slope import Slope
     from perpacket.advise.trial import Outcome, Trial
     from perpacket.analysis.factorial import Allocation
+    from perpacket.analysis.statistics import Interval
 
 SCHEMA = 1
 
@@ -122,23 +123,28 @@ def all_restored(outcome: Outcome) -> bool:
     return all(one.outcome in good for one in outcome.undone)
 
 
+def ratios_of(allocation: Allocation) -> dict[tuple[str, ...], Interval]:
+    """The ratio of the cost that each effect of a factorial trial makes."""
+    # The effect is half the change between the levels, on logarithms.
+    return {
+        effect: interval.map(lambda half: math.exp(2 * half))
+        for effect, interval in allocation.effects.items()
+        if effect
+    }
+
+
 def factorial_table(allocation: Allocation, unit: str) -> TextTable:
     """The effects of a factorial trial on the processor time a unit of work."""
-    rows = []
-    for effect, interval in allocation.effects.items():
-        if not effect:
-            continue
-        # The effect is half the change between the levels, on logarithms.
-        ratio = interval.map(lambda half: math.exp(2 * half))
-        rows.append(
-            (
-                " x ".join(effect),
-                change_text(ratio.value),
-                f"[{change_text(ratio.low)}, {change_text(ratio.high)}]",
-                "*" if allocation.significant(effect) else "",
-                percent(allocation.shares[effect]),
-            )
+    rows = [
+        (
+            " x ".join(effect),
+            change_text(ratio.value),
+            f"[{change_text(ratio.low)}, {change_text(ratio.high)}]",
+            "*" if allocation.significant(effect) else "",
+            percent(allocation.shares[effect]),
         )
+        for effect, ratio in ratios_of(allocation).items()
+    ]
     rows.append(("windows alike", "", "", "", percent(allocation.error_share)))
     return TextTable(
         f"processor time a {unit}: each change, and what two change together beyond both "
@@ -147,6 +153,18 @@ def factorial_table(allocation: Allocation, unit: str) -> TextTable:
         tuple(rows),
         ("effect", "of the variation"),
     )
+
+
+def factorial_document(allocation: Allocation, unit: str) -> dict[str, object]:
+    """The effects of a factorial trial for programs."""
+    return {
+        "unit": unit,
+        "error_share": allocation.error_share,
+        "effects": [
+            {"changes": list(effect), "ratio": ratio.as_dict(), "share": allocation.shares[effect]}
+            for effect, ratio in ratios_of(allocation).items()
+        ],
+    }
 
 
 def slope_lines(slope: Slope) -> Iterator[str]:
@@ -175,6 +193,8 @@ def slope_lines(slope: Slope) -> Iterator[str]:
 
 def document(outcome: Outcome) -> dict[str, object]:
     """The result of a trial for programs."""
+    from perpacket.advise.trial import allocation
+
     return {
         "schema": SCHEMA,
         "trials": [
@@ -189,6 +209,7 @@ def document(outcome: Outcome) -> dict[str, object]:
             }
             for trial in outcome.trials
         ],
+        "factorial": factorial_document(*allocation(outcome)) if outcome.combinations else None,
         "combinations": [asdict(window) for window in outcome.combinations],
         "changes": list(outcome.changes),
         "slope": None if outcome.slope is None else slope_document(outcome.slope),
