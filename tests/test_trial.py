@@ -10,15 +10,16 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
 from a_namespace import DEVICE, network
-from perpacket.advise import added, slope, twin
+from perpacket.advise import added, servers, slope, twin
 from perpacket.advise.effect import ALL, PATH, Verdict, Window, effects
 from perpacket.advise.place import Place
 from perpacket.advise.servers import NGINX, Directive, Server
@@ -245,11 +246,12 @@ def test_the_twin_of_an_nginx_differs_in_the_directives_and_its_address() -> Non
 
 
 @contextmanager
-def served(tmp_path: Path) -> Iterator[tuple[int, str]]:
-    """`serve web` on loopback: its process and the URL of a file."""
+def served(tmp_path: Path, prefix: Sequence[str] = ()) -> Iterator[tuple[int, str]]:
+    """`serve web` on loopback: its process and the URL of a file. `prefix` runs its command."""
     (tmp_path / "file").write_bytes(os.urandom(10_240))
     tmp_path.chmod(0o755)
     command = [
+        *prefix,
         str(agent.find()),
         "serve",
         "web",
@@ -299,6 +301,16 @@ def test_an_option_of_a_server_is_tried_on_a_twin_that_ends_with_the_trial(tmp_p
         assert found["layers"] or any("no layers" in note for note in found["notes"])
         assert Path(f"/proc/{pid}/cmdline").read_bytes() == before
     assert "--sendfile-above 1024GiB" not in processes()
+
+
+@pytest.mark.live
+def test_a_twin_listens_in_the_network_namespace_of_its_server(tmp_path: Path) -> None:
+    with network() as net, served(tmp_path, ["ip", "netns", "exec", net.name]) as (pid, url):
+        place = Place.of(pid, "")
+        with twin.running(servers.find(pid), ["--coalesce 100us"], url, place) as changed:
+            assert urlsplit(changed).port != urlsplit(url).port
+            answered = net.run(str(agent.find()), "load", "http", changed, "--requests", "1")
+            assert "200" in answered
 
 
 @pytest.mark.live

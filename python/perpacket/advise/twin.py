@@ -49,7 +49,7 @@ def running(server: Server, options: Sequence[str], url: str, place: Place) -> I
         command = command_of(server, options, parts.hostname, port, Path(folder))
         process = start(command, server, place)
         try:
-            wait_until_it_listens(process, command, parts.hostname, port)
+            wait_until_it_listens(process, command, (parts.hostname, port), place)
             yield parts._replace(netloc=f"{parts.hostname}:{port}").geturl()
         finally:
             stop(process)
@@ -145,9 +145,12 @@ def identity(server: Server) -> tuple[int | None, int | None]:
 
 
 def wait_until_it_listens(
-    process: subprocess.Popen[bytes], command: Sequence[str], host: str, port: int
+    process: subprocess.Popen[bytes], command: Sequence[str], address: tuple[str, int], place: Place
 ) -> None:
-    """Return once the twin accepts a connection; raises `RunFailed` if it ends or is late."""
+    """Return once the twin accepts a connection in the server's network namespace.
+
+    Raises `RunFailed` if it ends or is late.
+    """
     deadline = time.monotonic() + READY_S
     while time.monotonic() < deadline:
         if process.poll() is not None:
@@ -157,12 +160,12 @@ def wait_until_it_listens(
                 f"the twin `{' '.join(command)}` ended: {words or 'it printed nothing'}"
             )
         try:
-            socket.create_connection((host, port), timeout=1).close()
+            place.inside(lambda: socket.create_connection(address, timeout=1).close())
         except OSError:
             time.sleep(0.05)
         else:
             return
-    raise RunFailed(f"the twin `{' '.join(command)}` does not listen on {host}:{port}")
+    raise RunFailed(f"the twin `{' '.join(command)}` does not listen on {address[0]}:{address[1]}")
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
