@@ -5,20 +5,18 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
-from perpacket.errors import ConfigurationError
+from perpacket.errors import ConfigurationError, RunFailed
 from perpacket.measure import hosts
 from perpacket.measure.applications import file, packages, preparation, running, sessions
-from perpacket.measure.applications.file import Definition, Session
+from perpacket.measure.applications.file import Definition
 from perpacket.measure.applications.folder import Folder
 from perpacket.measure.hosts.record import start_ticks
 from requirements import skip
@@ -62,12 +60,8 @@ page.front = { path = "/", contains = "hello", next = { front = 0.5 } }
     ("old", "new", "message"),
     [
         ("title", "extra = 1\ntitle", "extra"),
-        ('start = "front"', 'start = "back"', "there is no page back"),
-        ("front = 0.5", "front = 1.5", "probabilities"),
-        ("front = 0.5", "else = 0.5", "there is no page else"),
         ('ready = "web"', 'ready = "other"', "there is no port other"),
         ('ports = ["web"]', 'ports = ["database"]', "expected one of the name web"),
-        ('path = "/"', 'path = "front"', "path"),
         ("title", "uses = ['nosuch']\ntitle", "there is no component nosuch"),
     ],
 )
@@ -93,78 +87,21 @@ def test_an_unknown_name_lists_the_applications() -> None:
     assert NAME in caught.value.hint
 
 
-class Shop(BaseHTTPRequestHandler):
-    """A page with a token, and a form that wants the token and the cookie back."""
-
-    protocol_version = "HTTP/1.1"
-
-    def do_GET(self) -> None:
-        self._answer(200, "<input name=token value='t-17'>", cookie="id=42; Path=/")
-
-    def do_POST(self) -> None:
-        sent = self.rfile.read(int(self.headers["Content-Length"])).decode()
-        right = sent == "token=t-17" and self.headers["Cookie"] == "id=42"
-        self._answer(200 if right else 403, "thank you" if right else f"{sent} is wrong")
-
-    def _answer(self, status: int, text: str, cookie: str = "") -> None:
-        self.send_response(status)
-        if cookie:
-            self.send_header("Set-Cookie", cookie)
-        self.send_header("Content-Length", str(len(text)))
-        self.end_headers()
-        self.wfile.write(text.encode())
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Print nothing."""
+@pytest.mark.parametrize("name", file.names())
+def test_the_agent_accepts_the_sessions_of_every_application(name: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        checked, status = sessions.check(file.load(name), url, seed=1, each=1, most=1, limit="1s")
+    assert status != 0
+    (first,) = [page for page in checked["pages"] if page["requests"]]
+    assert first["page"] == file.load(name).application.session["start"]
+    assert first["wrong"] == 1
 
 
-@pytest.fixture
-def shop() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Shop)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
-
-
-def shopping(form: str = "@token@") -> Session:
-    return Session.model_validate(
-        {
-            "start": "front",
-            "page": {
-                "front": {
-                    "path": "/",
-                    "contains": "token",
-                    "extract": {"token": {"after": "value='", "until": "'"}},
-                    "next": {"order": 1.0},
-                },
-                "order": {
-                    "path": "/order",
-                    "form": {"token": form},
-                    "contains": "thank you",
-                    "next": {},
-                },
-            },
-        }
-    )
-
-
-def test_a_client_returns_cookies_and_hidden_fields(shop: str) -> None:
-    checked = sessions.check(shopping(), shop, seed=1, each=3, most_pages=100)
-    assert checked.pages == {"front": 3, "order": 3}
-    assert checked.wrong_share == 0
-
-
-def test_a_wrong_answer_is_counted_and_described_once_a_page(shop: str) -> None:
-    checked = sessions.check(shopping("old"), shop, seed=1, each=2, most_pages=100)
-    assert checked.wrong == {"order": 2}
-    assert checked.problems == ["order: /order: status 403, expected 200"]
-    assert checked.wrong_share == 0.5
-
-
-def test_a_server_that_does_not_answer_is_a_wrong_answer(shop: str) -> None:
-    checked = sessions.check(shopping(), "http://127.0.0.1:1", seed=1, each=1, most_pages=3)
-    assert checked.requests == checked.wrong["front"] == 3
+def test_an_error_in_the_sessions_names_the_page(tmp_path: Path) -> None:
+    (tmp_path / file.FILE).write_text(SMALL.replace("front = 0.5", "back = 0.5"))
+    with pytest.raises(RunFailed, match="there is no page back"):
+        sessions.check(file.load(str(tmp_path)), "http://127.0.0.1:1", seed=1, each=1, most=1)
 
 
 def test_the_key_of_the_cache_is_of_what_the_preparation_depends_on(tmp_path: Path) -> None:
@@ -182,9 +119,9 @@ def test_the_key_of_the_cache_is_of_what_the_preparation_depends_on(tmp_path: Pa
 
 
 def perpacket(*words: str) -> subprocess.CompletedProcess[str]:
-    """`perpacket application` with arguments."""
+    """`perpacket` with arguments."""
     return subprocess.run(
-        [sys.executable, "-m", "perpacket.cli", "application", *words],
+        [sys.executable, "-m", "perpacket.cli", *words],
         capture_output=True,
         text=True,
         timeout=300,
@@ -203,21 +140,29 @@ def prepared() -> Definition:
 
 @pytest.mark.live
 def test_an_application_starts_answers_right_and_leaves_nothing(prepared: Definition) -> None:
-    started = perpacket("start", NAME, "--format", "json")
+    started = perpacket("application", "start", NAME, "--format", "json")
     assert started.returncode == 0, started.stderr
     try:
         content = json.loads(started.stdout)
         (program,) = content["programs"]
         owner = Path(f"/proc/{program['pid']}").stat().st_uid
         assert owner != 0 or os.geteuid() != 0
-        again = perpacket("start", NAME)
+        again = perpacket("application", "start", NAME)
         assert again.returncode == 4
         assert f"runs already, at {content['url']}" in again.stderr
-        checked = perpacket("check", NAME, "--each", "2", "--format", "json")
+        checked = perpacket("application", "check", NAME, "--each", "2", "--format", "json")
         assert checked.returncode == 0, checked.stdout
         assert all(page["requests"] >= 2 for page in json.loads(checked.stdout)["pages"])
+        loaded = perpacket(
+            *("load", "http", "--application", NAME, "--clients", "3", "--requests", "60"),
+            *("--format", "json", "--quiet"),
+        )
+        assert loaded.returncode == 0, loaded.stderr
+        report = json.loads(loaded.stdout)
+        assert report["url"] == content["url"]
+        assert sum(page["requests"] for page in report["pages"]) == 60
     finally:
-        stopped = perpacket("stop", NAME)
+        stopped = perpacket("application", "stop", NAME)
     assert stopped.returncode == 0, stopped.stderr
     assert start_ticks(program["pid"]) is None
     assert running.find(NAME) is None
@@ -225,14 +170,14 @@ def test_an_application_starts_answers_right_and_leaves_nothing(prepared: Defini
 
 @pytest.mark.live
 def test_after_a_kill_the_next_start_removes_what_was_left(prepared: Definition) -> None:
-    assert perpacket("start", NAME).returncode == 0
+    assert perpacket("application", "start", NAME).returncode == 0
     description = running.find(NAME)
     assert description is not None
     os.kill(description.pid, signal.SIGKILL)
     deadline = time.monotonic() + 10
     while description.is_running and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert perpacket("check", NAME, "--each", "1").returncode == 0
+    assert perpacket("application", "check", NAME, "--each", "1").returncode == 0
     assert not Path(description.folder).exists()
     assert start_ticks(int(description.programs[0]["pid"])) is None  # ended, reaped or not
     assert preparation.place_of(prepared).is_dir()

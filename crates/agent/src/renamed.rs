@@ -26,11 +26,7 @@ const TABLE: &[(&str, &[Renamed])] = &[
     ("load files", &[("limit-bytes", "size-limit", "")]),
     (
         "load http",
-        &[
-            ("clients", "shard", ""),
-            ("spin-us", "spin", "us"),
-            ("timeout-s", "timeout", ""),
-        ],
+        &[("spin-us", "spin", "us"), ("timeout-s", "timeout", "")],
     ),
     ("load media", &[("ramp-s", "ramp", "")]),
     (
@@ -155,8 +151,8 @@ mod tests {
             ),
             ("agent load http U --rate 8", "agent load http U --rate 8"),
             (
-                "agent load http U --clients 1/2",
-                "agent load http U --shard 1/2",
+                "agent load http U --clients 8",
+                "agent load http U --clients 8",
             ),
             (
                 "agent profile -- agent link --delay-us 1",

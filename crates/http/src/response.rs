@@ -92,6 +92,15 @@ pub fn parse_response(bytes: &[u8]) -> Result<Option<(Response<'_>, usize)>, Inv
     Ok(None)
 }
 
+/// The values of the fields `Set-Cookie` of a head, with their attributes.
+pub fn set_cookies(head: &[u8]) -> impl Iterator<Item = &[u8]> {
+    head.split(|byte| *byte == b'\n').filter_map(|line| {
+        let (name, value) = line.split_at_checked(b"set-cookie:".len())?;
+        name.eq_ignore_ascii_case(b"set-cookie:")
+            .then(|| value.trim_ascii())
+    })
+}
+
 /// Parses a status line `HTTP/1.x NNN ...`.
 #[inline]
 fn status_line(line: &[u8]) -> Option<Response<'_>> {

@@ -30,6 +30,8 @@ pub struct LatencySummary {
     pub p50: f64,
     /// 90 %.
     pub p90: f64,
+    /// 95 %.
+    pub p95: f64,
     /// 99 %.
     pub p99: f64,
     /// 99.9 %.
@@ -87,6 +89,7 @@ impl Latency {
             mean: (self.0.mean() / 10.0).round() / 100.0,
             p50: self.quantile_us(0.5),
             p90: self.quantile_us(0.9),
+            p95: self.quantile_us(0.95),
             p99: self.quantile_us(0.99),
             p999: self.quantile_us(0.999),
             p9999: self.quantile_us(0.9999),

@@ -60,7 +60,39 @@ def run(arguments: Sequence[str]) -> int:
     """Run a verb of the agent; returns only after a profile with advice."""
     if arguments[0] == "profile" and prints_table(arguments[1:]):
         return profile(arguments)
+    if list(arguments[:2]) == ["load", "http"] and (name := value_of(arguments, APPLICATION)):
+        return load_application(name, arguments)
     become(arguments)
+
+
+APPLICATION = "--application"
+"""The option of `load http` that names an application."""
+
+
+def load_application(name: str, arguments: Sequence[str]) -> int:
+    """Run `load http --application NAME`: the agent's clients on the application.
+
+    The agent receives the file in place of the name. Without a URL, the clients use the application
+    that runs, or one that runs for this load.
+    """
+    from perpacket.measure import agent
+    from perpacket.measure.applications import file, running
+
+    if Path(name).is_file():
+        become(arguments)
+    definition = file.load(name)
+    words = [
+        str(definition.path) if word == name and before == APPLICATION else word
+        for before, word in zip(["", *arguments[:-1]], arguments, strict=True)
+    ]
+    words = [
+        f"{APPLICATION}={definition.path}" if word == f"{APPLICATION}={name}" else word
+        for word in words
+    ]
+    if any(word.startswith(("http://", "https://")) for word in words):
+        become(words)
+    with running.present_or_started(definition) as url:
+        return run_child([str(agent.find()), *words[:2], url, *words[2:]])
 
 
 WITHOUT_ADVICE = ("--help", "-h", "--quiet", "-q", "--show-config", "--self-check", "--config")

@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 SCHEMA = 1
 """Version of the JSON these verbs print."""
 
-WRONG_ALLOWED = 0.001
-"""The largest share of wrong answers with which a run is a result."""
-
 READY = "ready "
 """Start of the line of `start --foreground` once the application answers."""
 
@@ -236,39 +233,32 @@ def check(
     Checks the running application, or starts it for the check. Ends with status 1 if more than one
     answer in a thousand is wrong.
     """
-    from perpacket.measure import hosts
     from perpacket.measure.applications import file, running, sessions
 
     definition = file.load(name)
-    session = definition.application.session
-    if present := running.find(definition.name):
-        checked = sessions.check(session, present.url, seed, each, most)
-    else:
-        with hosts.loopback() as bed, running.started(definition, bed.server) as folder:
-            checked = sessions.check(session, folder.url, seed, each, most)
-    write_checked(definition, checked, output_format)
-    if checked.wrong_share > WRONG_ALLOWED:
+    with running.present_or_started(definition) as url:
+        checked, status = sessions.check(definition, url, seed, each, most)
+    write_checked(definition.name, checked, output_format)
+    if status:
         raise typer.Exit(1)
 
 
-def write_checked(definition: Definition, checked: Checked, output_format: Format) -> None:
+def write_checked(name: str, checked: Checked, output_format: Format) -> None:
     """Print the answers by page."""
-    pages = [
-        {"page": page, "requests": checked.pages[page], "wrong": checked.wrong[page]}
-        for page in definition.application.session.page
-    ]
+    pages = [{key: row[key] for key in ("page", "requests", "wrong")} for row in checked["pages"]]
+    problems = [text for texts in checked["error_examples"].values() for text in texts]
     if output_format is Format.JSON:
-        content = {"schema": SCHEMA, "name": definition.name, "pages": pages}
-        output.write_json({**content, "problems": checked.problems})
+        output.write_json({"schema": SCHEMA, "name": name, "pages": pages, "problems": problems})
         return
-    right = checked.requests - checked.wrong.total()
+    requests = sum(row["requests"] for row in checked["pages"])
+    right = requests - sum(row["wrong"] for row in checked["pages"])
     output.write_table(
-        f"{definition.name}: {right} of {checked.requests} answers are right",
+        f"{name}: {right} of {requests} answers are right",
         ("page", "requests", "wrong"),
         [(str(row["page"]), str(row["requests"]), str(row["wrong"])) for row in pages],
         ("requests", "wrong"),
     )
-    for problem in checked.problems:
+    for problem in problems:
         output.write_line(f"  wrong: {problem}")
 
 

@@ -70,6 +70,8 @@ pub(crate) struct Connection {
     pub head_bytes: Vec<u8>,
     /// The response, once its head is complete.
     pub response: Option<ArrivingResponse>,
+    /// The answer's body, if its content is checked.
+    pub text: Vec<u8>,
     /// Bytes of the response so far, head included.
     pub received_bytes: u64,
     pub intended_ns: u64,
@@ -139,6 +141,7 @@ impl Connection {
             unsent: Vec::new(),
             head_bytes: Vec::new(),
             response: None,
+            text: Vec::new(),
             received_bytes: 0,
             intended_ns: 0,
             sent_ns: 0,
@@ -156,6 +159,7 @@ impl Connection {
     pub(crate) fn reset_response(&mut self) {
         self.head_bytes.clear();
         self.response = None;
+        self.text.clear();
         self.received_bytes = 0;
         self.unsent.clear();
     }

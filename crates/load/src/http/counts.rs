@@ -2,6 +2,7 @@
 
 use super::errors::ErrorCounts;
 use super::exchange::is_redirect;
+use super::pages::PageCounts;
 use super::session::OPERATIONS;
 use crate::error::LoadError;
 use crate::latency::Latency;
@@ -24,6 +25,8 @@ pub(crate) struct Counts {
     pub statuses: Vec<u64>,
     /// Responses by operation.
     pub operations: [u64; OPERATIONS],
+    /// Answers by page of an application.
+    pub pages: Option<PageCounts>,
     /// Failed requests.
     pub errors: ErrorCounts,
     /// Connections opened.
@@ -43,9 +46,10 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Zero counts.
-    pub(crate) fn new() -> Result<Self, LoadError> {
+    /// Zero counts; `pages` is the number of an application's pages, 0 without an application.
+    pub(crate) fn new(pages: usize) -> Result<Self, LoadError> {
         Ok(Self {
+            pages: (pages > 0).then(|| PageCounts::new(pages)).transpose()?,
             requests: 0,
             sound: 0,
             bytes: 0,
@@ -78,6 +82,9 @@ impl Counts {
         self.body_bytes = 0;
         self.statuses.fill(0);
         self.operations = [0; OPERATIONS];
+        if let Some(pages) = &mut self.pages {
+            pages.clear();
+        }
         self.errors = ErrorCounts::default();
         self.opened = 0;
         self.reopened = 0;
@@ -98,6 +105,9 @@ impl Counts {
         }
         for (own, more) in self.operations.iter_mut().zip(other.operations) {
             *own += more;
+        }
+        if let (Some(pages), Some(more)) = (&mut self.pages, &other.pages) {
+            pages.merge(more);
         }
         self.errors.merge(other.errors);
         self.opened += other.opened;

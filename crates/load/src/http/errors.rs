@@ -26,6 +26,8 @@ pub enum RequestError {
     ChangedBody,
     /// The status is neither 2xx nor 304 nor the one in the log.
     UnexpectedStatus,
+    /// A page lacks the text of a right answer, or has another status.
+    WrongContent,
     /// Connecting failed for another reason.
     Connect,
     /// The client has no free port or file descriptor.
@@ -35,7 +37,7 @@ pub enum RequestError {
 }
 
 /// Number of kinds.
-const KINDS: usize = 11;
+const KINDS: usize = 12;
 
 /// Names of the kinds in reports.
 const NAMES: [&str; KINDS] = [
@@ -47,6 +49,7 @@ const NAMES: [&str; KINDS] = [
     "short_body",
     "changed_body",
     "unexpected_status",
+    "wrong_content",
     "connect",
     "no_port",
     "tls",

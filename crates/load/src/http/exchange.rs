@@ -4,7 +4,7 @@ use std::io;
 
 use perpacket_http::body::BodyError;
 use perpacket_http::date::DATE_BYTES;
-use perpacket_http::response::parse_response;
+use perpacket_http::response::{parse_response, set_cookies};
 use rustix::event::epoll::EventFlags;
 
 use super::connection::{ArrivingResponse, State, Wait};
@@ -12,7 +12,7 @@ use super::errors::RequestError;
 use super::request::{RequestContext, shown_advertisement};
 use super::request_log::Entry;
 use super::session::{ANY_SIZE, OPERATION_NAMES, Operation};
-use super::settings::Check;
+use super::settings::{Check, Workload};
 use super::worker::Worker;
 
 /// Bytes per read of a connection with a line speed: the payload of an Ethernet segment.
@@ -115,10 +115,22 @@ impl Worker {
             user: slot,
             last_advertisement: connection.advertisement,
         };
-        let bytes = self
-            .run
-            .writer
-            .bytes(&mut self.scratch, &connection.request, context);
+        let writer = &self.run.writer;
+        let bytes = match &self.run.application {
+            Some(application) => {
+                let client = &connection.session.client;
+                let request = &connection.request;
+                writer.page(
+                    &mut self.scratch,
+                    application,
+                    request,
+                    client,
+                    context.close,
+                );
+                &self.scratch
+            }
+            None => writer.bytes(&mut self.scratch, &connection.request, context),
+        };
         if let Err(error) = connection.write(bytes) {
             return self.connection_lost(slot, &error, now);
         }
@@ -135,7 +147,9 @@ impl Worker {
             } else {
                 buffer.len()
             };
-            let drops = line_speed.is_none() && self.run.settings.check != Check::Digest;
+            let drops = line_speed.is_none()
+                && self.run.settings.check != Check::Digest
+                && self.run.application.is_none();
             let connection = &mut self.connections[slot as usize];
             let was_handshaking = connection
                 .tls
@@ -236,7 +250,11 @@ impl Worker {
                 Err(error) => return Parsed::Invalid(error.to_string()),
             };
             let left = seen.len() - head_bytes;
-            if let Some(shown) = head.set_cookie.and_then(shown_advertisement) {
+            if self.run.application.is_some() {
+                for cookie in set_cookies(&seen[..head_bytes]) {
+                    connection.session.client.store_cookie(cookie);
+                }
+            } else if let Some(shown) = head.set_cookie.and_then(shown_advertisement) {
                 connection.advertisement = shown;
             }
             // A status below 200 announces another response.
@@ -254,6 +272,8 @@ impl Worker {
             return Parsed::Incomplete;
         };
         let digests = self.run.settings.check == Check::Digest;
+        let reads_text = self.run.application.is_some();
+        let text = &mut connection.text;
         let ArrivingResponse {
             body,
             digest,
@@ -262,6 +282,9 @@ impl Worker {
         } = response;
         let read = body.read(rest, |data| {
             *body_bytes += data.len() as u64;
+            if reads_text {
+                text.extend_from_slice(data);
+            }
             if digests {
                 digest.update(data);
             }
@@ -329,6 +352,7 @@ impl Worker {
         let status = response.map_or(0, |response| response.status);
         connection.close();
         self.log_request(slot, now, status, error_kind.name());
+        self.count_page(slot, None);
         self.end_request(slot, now, true);
     }
 
@@ -378,6 +402,7 @@ impl Worker {
             self.store_copy_date(slot, date);
         }
         self.log_request(slot, now, response.status, error);
+        self.count_page(slot, error.is_empty().then_some(response_ns));
         self.end_request(slot, now, false);
     }
 
@@ -389,6 +414,9 @@ impl Worker {
     ) -> Option<(RequestError, String)> {
         let request = self.connections[slot as usize].request;
         let (status, object) = (response.status, request.object);
+        if self.run.application.is_some() {
+            return self.check_page(slot, response);
+        }
         if !is_expected(status, request.logged_status) {
             let mut text = format!("status {status}");
             if let Some(location) = &response.location {
@@ -421,10 +449,52 @@ impl Worker {
         None
     }
 
+    /// The problem with the answer to a page of an application.
+    fn check_page(
+        &mut self,
+        slot: u32,
+        response: &ArrivingResponse,
+    ) -> Option<(RequestError, String)> {
+        let application = self.run.application.as_ref()?;
+        let connection = &mut self.connections[slot as usize];
+        let page = connection.request.object;
+        let expected = application.status(page);
+        let problem = if response.status == expected {
+            let client = &mut connection.session.client;
+            application.accept(page, &connection.text, client).err()?
+        } else {
+            let mut text = format!("status {}, expected {expected}", response.status);
+            if let Some(location) = &response.location {
+                text.push_str(": to ");
+                text.push_str(location);
+            }
+            text
+        };
+        let text = format!("{}: {problem}", application.name(page));
+        Some((RequestError::WrongContent, text))
+    }
+
+    /// Counts the answer to a page of an application, and draws the client's next page. A wrong answer
+    /// has no time.
+    fn count_page(&mut self, slot: u32, right_ns: Option<u64>) {
+        let Some(pages) = &mut self.counts.pages else {
+            return;
+        };
+        let connection = &mut self.connections[slot as usize];
+        pages.count(connection.request.object, right_ns);
+        if let Workload::Application { each, .. } = &self.run.settings.workload
+            && each.is_some_and(|each| pages.fewest() >= each)
+        {
+            self.budget = 0;
+        }
+        self.sessions
+            .next_page(&mut connection.session, right_ns.is_some());
+    }
+
     /// Stores the date of an object for conditional requests.
     fn store_copy_date(&mut self, slot: u32, date: [u8; DATE_BYTES]) {
         let settings = &self.run.settings;
-        let is_trace = matches!(settings.workload, super::settings::Workload::Trace { .. });
+        let is_trace = matches!(settings.workload, Workload::Trace { .. });
         if settings.conditional_share > 0.0 || is_trace {
             self.copies
                 .insert(self.connections[slot as usize].request.object, date);

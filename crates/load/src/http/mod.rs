@@ -4,12 +4,14 @@
 //! its workload into requests and `schedule` into arrival times; `worker` is the loop of a thread,
 //! `exchange` a request and its response; `counts` belong to one thread, `report` sums them up.
 
+mod application;
 mod connection;
 mod counts;
 mod errors;
 mod exchange;
 pub(crate) mod log;
 mod notes;
+mod pages;
 pub(crate) mod paths;
 mod report;
 mod request;
@@ -33,6 +35,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use perpacket_http::date::format_date;
 
 pub use errors::RequestError;
+pub use pages::PageReport;
 pub use report::{Histograms, LatencyPair, Report, TraceReport, Window};
 pub use settings::{
     Arrivals, Check, Process, RequestsPerConnection, Settings, Shard, Spread, Version, Workload,
@@ -126,6 +129,7 @@ pub fn run(
         address,
         writer,
         connector,
+        application: plan.application().cloned(),
         epoch: Instant::now(),
         window_begin_ns,
         window_end_ns,
@@ -153,7 +157,8 @@ pub fn run(
         server_gone_ns,
         interrupted,
     };
-    Report::new(&run.settings, result)
+    let names = plan.application().map(|application| application.names());
+    Report::new(&run.settings, result, names)
 }
 
 /// The most connections at a time.

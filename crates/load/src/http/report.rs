@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::counts::Counts;
 use super::notes::{Unfinished, notes};
+use super::pages::{PageReport, WRONG_ALLOWED};
 use super::session::OPERATION_NAMES;
 use super::settings::Settings;
 use super::thread_result::ThreadResult;
@@ -64,6 +65,8 @@ pub struct Report {
     pub statuses: BTreeMap<u16, u64>,
     /// Responses by operation.
     pub operations: BTreeMap<&'static str, u64>,
+    /// Answers by page of an application; empty without one.
+    pub pages: Vec<PageReport>,
     /// Microseconds to the end of the response.
     pub latency_us: LatencyPair,
     /// Microseconds by which this client started requests late. Empty in a closed loop.
@@ -170,7 +173,12 @@ pub(crate) struct RunResult {
 }
 
 impl Report {
-    pub(crate) fn new(settings: &Settings, run: RunResult) -> Result<Self, LoadError> {
+    /// The report of a run; `pages` are the names of an application's pages.
+    pub(crate) fn new(
+        settings: &Settings,
+        run: RunResult,
+        pages: Option<Vec<String>>,
+    ) -> Result<Self, LoadError> {
         let end_ns = run
             .results
             .iter()
@@ -195,7 +203,8 @@ impl Report {
         let client_cpu_s = sum(|one| one.cpu_ns) as f64 / 1e9;
         let oldest = run.results.iter().map(|one| one.oldest_unfinished_ns).max();
         let conforming = conforming(settings, &run.results, duration_s);
-        let mut counts = Counts::new()?;
+        let pages = pages.unwrap_or_default();
+        let mut counts = Counts::new(pages.len())?;
         run.results
             .into_iter()
             .for_each(|result| counts.merge(result.counts));
@@ -225,6 +234,10 @@ impl Report {
                 .filter(|(_, count)| **count > 0)
                 .map(|(status, count)| (status, *count))
                 .collect(),
+            pages: counts
+                .pages
+                .as_ref()
+                .map_or_else(Vec::new, |counts| counts.report(pages, duration_s)),
             operations: named.filter(|(_, count)| *count > 0).collect(),
             latency_us: LatencyPair {
                 service: counts.service.summary(),
@@ -264,6 +277,14 @@ impl Report {
                 self.url
             ));
         }
+        if self.is_no_result() {
+            return Some(format!(
+                "{}: {} of {} answers are wrong, more than one in a thousand: this is no result",
+                self.url,
+                self.wrong(),
+                self.pages.iter().map(|page| page.requests).sum::<u64>()
+            ));
+        }
         if self.interrupted || self.sound > 0 {
             return None;
         }
@@ -280,6 +301,18 @@ impl Report {
                 self.url, self.duration_s, self.unfinished
             )
         })
+    }
+
+    /// Wrong answers of an application.
+    fn wrong(&self) -> u64 {
+        self.pages.iter().map(|page| page.wrong).sum()
+    }
+
+    /// Whether more than one answer of an application in a thousand is wrong.
+    #[must_use]
+    pub fn is_no_result(&self) -> bool {
+        let requests: u64 = self.pages.iter().map(|page| page.requests).sum();
+        self.wrong() as f64 > WRONG_ALLOWED * requests as f64
     }
 
     /// The errors with their counts and first examples.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use perpacket_workload::specweb99::{FILES_PER_CLASS, FILES_PER_DIRECTORY};
 
+use super::application::{Application, Client};
 use super::paths::Paths;
 use super::session::{Operation, SessionRequest};
 use super::settings::Version;
@@ -97,6 +98,24 @@ impl RequestWriter {
         buffer
     }
 
+    /// The bytes of a client's request for a page.
+    pub(crate) fn page(
+        &self,
+        buffer: &mut Vec<u8>,
+        application: &Application,
+        request: &SessionRequest,
+        client: &Client,
+        close: bool,
+    ) {
+        buffer.clear();
+        let body = application.write(buffer, request.object, client, &self.prefix, &self.fields);
+        if request.operation == Operation::Post {
+            form_fields(buffer, body.len());
+        }
+        buffer.extend_from_slice(self.endings[usize::from(close)]);
+        buffer.extend_from_slice(&body);
+    }
+
     fn write(&self, buffer: &mut Vec<u8>, request: &SessionRequest, context: RequestContext<'_>) {
         let ending = self.endings[usize::from(context.close)];
         match request.operation {
@@ -161,13 +180,19 @@ impl RequestWriter {
         let length = 80 - rest.len();
         let _ = write!(buffer, "POST {}/specweb99/post", self.prefix);
         buffer.extend_from_slice(&self.fields);
-        let _ = write!(
-            buffer,
-            "Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {length}\r\n"
-        );
+        form_fields(buffer, length);
         buffer.extend_from_slice(ending);
         buffer.extend_from_slice(&form[..length]);
     }
+}
+
+/// The fields of a form.
+fn form_fields(buffer: &mut Vec<u8>, length: usize) {
+    // Writing to a vector cannot fail.
+    let _ = write!(
+        buffer,
+        "Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {length}\r\n"
+    );
 }
 
 /// The advertisement that a `Set-Cookie` value names.

@@ -1,11 +1,13 @@
 //! What all threads of a run share: settings, and the counters from which progress is reported.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use perpacket_http::date::DATE_BYTES;
 
+use super::application::Application;
 use super::request::RequestWriter;
 use super::settings::Settings;
 use super::tls::Connector;
@@ -20,6 +22,8 @@ pub(crate) struct RunState {
     pub address: SocketAddr,
     pub writer: RequestWriter,
     pub connector: Option<Connector>,
+    /// The application that the clients walk through, if the workload is one.
+    pub application: Option<Arc<Application>>,
     /// The start: all times are nanoseconds since then.
     pub epoch: Instant,
     pub window_begin_ns: u64,

@@ -1,5 +1,7 @@
 //! The session of a connection: its requests and its position in them.
 
+use super::application::Client;
+
 /// The size of the response is unknown.
 pub(crate) const ANY_SIZE: u32 = u32::MAX;
 
@@ -73,6 +75,8 @@ impl Default for SessionRequest {
 pub(crate) struct Session {
     /// The requests of one round.
     pub requests: Vec<SessionRequest>,
+    /// What a client of an application knows.
+    pub client: Client,
     position: usize,
     rounds: u64,
 }

@@ -7,6 +7,7 @@ use perpacket_workload::{
     SurgeGenerator, SurgeRequest, WebStoneGenerator, specweb99, surge, webstone,
 };
 
+use super::application::Application;
 use super::log::Log;
 use super::paths::Paths;
 use super::session::{ANY_SIZE, Operation, Session, SessionRequest};
@@ -46,6 +47,7 @@ enum Kind {
     Lognormal(LognormalSessions),
     Surge(SurgeGenerator),
     WebStone,
+    Application(Arc<Application>),
     Log {
         log: Arc<Log>,
         recorded: bool,
@@ -96,6 +98,10 @@ impl Plan {
             Workload::WebStone => {
                 let paths = Paths::new(prefix, webstone::FILES.map(|(path, ..)| path));
                 (Kind::WebStone, Arc::new(paths))
+            }
+            Workload::Application { file, .. } => {
+                let kind = Kind::Application(Arc::new(Application::read(file)?));
+                (kind, Arc::new(Paths::new(prefix, [""; 0])))
             }
             Workload::Trace {
                 file,
@@ -155,6 +161,10 @@ impl Plan {
                 page: Vec::new(),
             },
             Kind::WebStone => ThreadSessions::WebStone(WebStoneGenerator::new(seed)),
+            Kind::Application(application) => ThreadSessions::Application {
+                application: Arc::clone(application),
+                chance: Stream::new(seed, "walks of clients"),
+            },
             Kind::Log {
                 log,
                 recorded,
@@ -167,6 +177,14 @@ impl Plan {
                 shard,
             },
         })
+    }
+
+    /// The application, if the workload is one.
+    pub(crate) fn application(&self) -> Option<&Arc<Application>> {
+        match &self.kind {
+            Kind::Application(application) => Some(application),
+            _ => None,
+        }
     }
 
     /// The log, if the workload is one.
@@ -216,6 +234,11 @@ pub(crate) enum ThreadSessions {
     },
     /// Sessions of one request.
     WebStone(WebStoneGenerator),
+    /// Walks of clients through an application.
+    Application {
+        application: Arc<Application>,
+        chance: Stream,
+    },
     /// Sessions of a log: at its times or as fast as possible, once or repeatedly.
     Log {
         log: Arc<Log>,
@@ -276,6 +299,14 @@ impl ThreadSessions {
                     ..SessionRequest::default()
                 });
             }
+            Self::Application {
+                application,
+                chance,
+            } => {
+                let first = application.first(&mut session.client, chance);
+                session.requests.push(first);
+                rounds = ENDLESS;
+            }
             Self::Log {
                 log,
                 recorded,
@@ -298,6 +329,26 @@ impl ThreadSessions {
         }
         session.start(rounds);
         true
+    }
+
+    /// Draws the page after the current one of a client. A wrong answer ends the session: what follows
+    /// needs what it lacks.
+    pub(crate) fn next_page(&mut self, session: &mut Session, is_right: bool) {
+        let Self::Application {
+            application,
+            chance,
+        } = self
+        else {
+            return;
+        };
+        let next = session
+            .current()
+            .filter(|_| is_right)
+            .and_then(|request| application.next(request.object, &mut session.client, chance));
+        match next {
+            Some(next) => session.requests[0] = next,
+            None => session.clear(),
+        }
     }
 
     /// When the next session of a log begins, in nanoseconds since the start of the log.

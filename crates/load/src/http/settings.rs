@@ -195,6 +195,13 @@ pub enum Workload {
     WorldCup,
     /// Sessions like those of IBM's site.
     Ibm,
+    /// Clients of an application that walk through its pages.
+    Application {
+        /// Its file, `application.toml`.
+        file: PathBuf,
+        /// Number of requests of each page after which the run ends.
+        each: Option<u64>,
+    },
     /// The requests of a log.
     Trace {
         /// The log.
@@ -212,7 +219,10 @@ impl Workload {
     /// Whether the workload ends by itself.
     #[must_use]
     pub fn is_finite(&self) -> bool {
-        matches!(self, Self::Trace { repeats: false, .. })
+        matches!(
+            self,
+            Self::Trace { repeats: false, .. } | Self::Application { each: Some(_), .. }
+        )
     }
 
     /// Name in options and reports.
@@ -225,6 +235,7 @@ impl Workload {
             Self::WebStone => "webstone",
             Self::WorldCup => "worldcup",
             Self::Ibm => "ibm",
+            Self::Application { .. } => "application",
             Self::Trace { .. } => "trace",
         }
     }
@@ -402,7 +413,7 @@ impl Settings {
             if !(speed > 0.0 && speed.is_finite()) {
                 return usage(format!("speed: {speed}: expected more than 0, or max"));
             }
-            if !self.workload.is_finite() {
+            if !matches!(self.workload, Workload::Trace { repeats: false, .. }) {
                 return usage(
                     "replay: expected a log that does not repeat: no other workload has times"
                         .to_owned(),
@@ -441,6 +452,12 @@ impl Settings {
         if matches!(self.workload, Workload::Surge { .. }) && self.arrivals != Arrivals::Closed {
             return usage(
                 "rate: has no effect with surge: the think times of its users determine the rate",
+            );
+        }
+        let is_application = matches!(self.workload, Workload::Application { .. });
+        if is_application && (self.conditional_share > 0.0 || self.check == Check::Digest) {
+            return usage(
+                "conditional and check: an application's pages have their own requests and checks",
             );
         }
         let ends_by_itself = self.workload.is_finite();

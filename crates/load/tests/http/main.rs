@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "tests panic on errors")]
 
+mod application;
 mod arrivals;
 mod failures;
 mod logs;

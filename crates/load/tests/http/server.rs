@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-/// Sends the response to a request's head; returns whether the connection stays open.
+/// Sends the response to a request, head and body; returns whether the connection stays open.
 pub type Answer = dyn Fn(&str, &mut TcpStream) -> bool + Send + Sync;
 
 /// A server that stops at the end of its test.
@@ -105,7 +105,7 @@ fn serve(mut stream: TcpStream, shared: &Shared) {
     loop {
         while let Some(end) = seen.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
             let head: Vec<u8> = seen.drain(..end + 4).collect();
-            let head = String::from_utf8(head).unwrap();
+            let mut head = String::from_utf8(head).unwrap();
             let length = head.split("Content-Length: ").nth(1);
             let length = length.map_or(0, |rest| {
                 rest.split("\r\n").next().unwrap().parse().unwrap()
@@ -116,7 +116,8 @@ fn serve(mut stream: TcpStream, shared: &Shared) {
                     Ok(bytes) => seen.extend_from_slice(&buffer[..bytes]),
                 }
             }
-            seen.drain(..length);
+            let body: Vec<u8> = seen.drain(..length).collect();
+            head.push_str(&String::from_utf8_lossy(&body));
             while shared.frozen.load(Ordering::SeqCst) {
                 thread::sleep(Duration::from_millis(1));
             }

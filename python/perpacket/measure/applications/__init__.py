@@ -2,5 +2,6 @@
 
 An application is a folder of `library/`: `application.toml` and the files that it names. `file`
 reads it, `packages` installs what it needs, `preparation` builds its folder once and caches it,
-`running` starts a copy of that folder, and `sessions` requests its pages as a client would.
+`running` starts a copy of that folder, and `sessions` lets the agent's clients walk through its
+pages.
 """

@@ -11,7 +11,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from perpacket.errors import ConfigurationError
 from perpacket.study.validation import problem_text
@@ -77,72 +77,6 @@ class Program(Table):
     """The file of its errors in the application's folder; empty: its standard error."""
 
 
-class Extract(Table):
-    """A text of a page that later requests use: what is between two texts."""
-
-    after: str = Field(min_length=1)
-    until: str = Field(min_length=1)
-
-
-class Number(Table):
-    """A random whole number of each request."""
-
-    first: int
-    last: int
-
-    @model_validator(mode="after")
-    def _in_order(self) -> Number:
-        if self.last < self.first:
-            raise ValueError(f"last is {self.last}, expected at least first, {self.first}")
-        return self
-
-
-class Page(Table):
-    """A state of a client: the request of a page, its right answer, the next pages."""
-
-    path: str = Field(pattern="^/")
-    form: dict[str, str] = Field(default_factory=dict)
-    """Fields of a form, sent by POST; a GET if there are none."""
-    status: int = 200
-    contains: str = ""
-    """A text that the right answer has; only redirects may do without."""
-    extract: dict[str, Extract] = Field(default_factory=dict)
-    next: dict[str, float]
-    """The probability of each next page; what is missing to 1 ends the session."""
-
-    @model_validator(mode="after")
-    def _is_checked(self) -> Page:
-        if not self.contains and not 300 <= self.status < 400:
-            raise ValueError("contains is missing, expected a text that the right answer has")
-        return self
-
-    @model_validator(mode="after")
-    def _probabilities(self) -> Page:
-        if any(share < 0 for share in self.next.values()) or sum(self.next.values()) > 1 + 1e-9:
-            raise ValueError("next has probabilities, expected numbers from 0 with a sum up to 1")
-        return self
-
-
-class Session(Table):
-    """What a client does: a random walk through pages."""
-
-    start: str
-    numbers: dict[str, Number] = Field(default_factory=dict)
-    page: dict[str, Page]
-
-    @model_validator(mode="after")
-    def _known_names(self) -> Session:
-        named = {self.start}.union(*(page.next for page in self.page.values()))
-        if unknown := sorted(named - set(self.page)):
-            raise ValueError(f"there is no page {unknown[0]}, expected {', '.join(self.page)}")
-        values = set(self.numbers).union(*(page.extract for page in self.page.values()))
-        for name, page in self.page.items():
-            for text in (page.path, page.contains, *page.form.values()):
-                if unknown := sorted(set(PLACEHOLDER.findall(text)) - values):
-                    raise ValueError(f"page.{name}: no number or extract is named {unknown[0]}")
-        return self
-
-
 class Component(Table):
     """A part that applications share, such as a database: packages, files, steps, programs."""
 
@@ -166,7 +100,8 @@ class Application(Component):
     """The application of a document that it replaces."""
     uses: list[str] = Field(default_factory=list)
     """Components of the library, which come first."""
-    session: Session
+    session: dict[str, object]
+    """What clients do; the agent reads and checks it (`crates/load/src/http/application`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +111,11 @@ class Definition:
     name: str
     application: Application
     parts: Sequence[tuple[Path, Component]]
+
+    @property
+    def path(self) -> Path:
+        """The file of the application."""
+        return self.parts[-1][0] / FILE
 
     @property
     def debian(self) -> list[str]:

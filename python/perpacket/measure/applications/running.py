@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from perpacket.errors import RunFailed
+from perpacket.measure import hosts
 from perpacket.measure.applications import preparation
 from perpacket.measure.applications.file import Definition
 from perpacket.measure.applications.folder import Folder, own
@@ -58,6 +59,16 @@ def started(definition: Definition, host: Host, web_port: int | None = None) -> 
     finally:
         folder.stop()
         shutil.rmtree(outer, ignore_errors=True)
+
+
+@contextmanager
+def present_or_started(definition: Definition) -> Iterator[str]:
+    """The URL of the running application, or of one that runs until the context ends."""
+    if present := find(definition.name):
+        yield present.url
+        return
+    with hosts.loopback() as bed, started(definition, bed.server) as folder:
+        yield folder.url
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ const EXAMPLE: &str = "Examples:
   perpacket-agent load http http://127.0.0.1:8080/index.html --connections 64 --duration 10
   perpacket-agent load http http://127.0.0.1:8080/ --rate 1000 --duration 10 --format json
   perpacket-agent load http http://127.0.0.1:8080 --workload specweb99 --connections 100
+  perpacket-agent load http http://127.0.0.1:8080 --application application.toml --clients 20
   perpacket-agent load http http://127.0.0.1:8080 --replay access.log --speed 10 --spread uniform
 
 A response time counts from the intended start of its request, a service time from the send.";
@@ -132,6 +133,27 @@ pub struct Arguments {
     /// Include the dynamic operations of SPECweb99.
     #[arg(long, help_heading = "Workload")]
     dynamic: bool,
+    /// Clients that walk through the pages of this application, which check every answer. Here: its file,
+    /// `application.toml`; `perpacket load http` also accepts a name and no URL, and starts it.
+    #[arg(long, value_name = "FILE", help_heading = "Workload",
+          conflicts_with_all = ["workload", "trace", "replay", "connections"])]
+    application: Option<PathBuf>,
+    /// Number of clients of the application [default: 10].
+    #[arg(
+        long,
+        value_name = "N",
+        help_heading = "Workload",
+        requires = "application"
+    )]
+    clients: Option<u32>,
+    /// End when each page of the application was requested this often by each thread.
+    #[arg(
+        long,
+        value_name = "N",
+        help_heading = "Workload",
+        requires = "application"
+    )]
+    each: Option<u64>,
     /// Number of users of Surge [default: 100].
     #[arg(long, value_name = "N", help_heading = "Workload")]
     users: Option<u32>,

@@ -22,6 +22,8 @@ const DEFAULT_OPEN_CONNECTIONS: u32 = 1024;
 const DEFAULT_SPIN: Duration = Duration::from_micros(60);
 /// Default number of users of Surge.
 const DEFAULT_USERS: u32 = 100;
+/// Default number of clients of an application.
+const DEFAULT_CLIENTS: u32 = 10;
 /// Default connections of WebStone: its fewest clients.
 const WEBSTONE_CLIENTS: u32 = 20;
 /// The speed that ignores the times of a log.
@@ -84,6 +86,7 @@ impl Arguments {
         all.threads = Some(threads(settings).map_err(failure)?);
         match &settings.workload {
             Workload::Surge { users } => all.users = Some(*users),
+            Workload::Application { .. } => all.clients = Some(settings.connections),
             _ => all.connections = Some(settings.connections),
         }
         if let Workload::SpecWeb99 { .. } = settings.workload {
@@ -99,7 +102,10 @@ impl Arguments {
         if self.rate.or(self.sessions_rate).is_some() {
             all.arrivals = Some(self.arrivals.unwrap_or(Process::Fixed));
         }
-        all.workload = match (&self.replay, &self.trace) {
+        all.workload = match (
+            self.replay.as_ref().or(self.application.as_ref()),
+            &self.trace,
+        ) {
             (Some(_), _) => None,
             (None, Some(_)) => Some(WorkloadName::Trace),
             (None, None) => Some(self.workload.unwrap_or(WorkloadName::File)),
@@ -179,6 +185,7 @@ impl Arguments {
     fn connections(&self, workload: &Workload, arrivals: Arrivals) -> u32 {
         let default = match (workload, arrivals) {
             (Workload::Surge { users }, _) => return *users,
+            (Workload::Application { .. }, _) => return self.clients.unwrap_or(DEFAULT_CLIENTS),
             (Workload::WebStone, Arrivals::Closed) => WEBSTONE_CLIENTS,
             (_, Arrivals::Closed) => DEFAULT_CONNECTIONS,
             _ => DEFAULT_OPEN_CONNECTIONS,
@@ -187,6 +194,12 @@ impl Arguments {
     }
 
     fn workload(&self) -> Result<Workload, Failure> {
+        if let Some(file) = &self.application {
+            return Ok(Workload::Application {
+                file: file.clone(),
+                each: self.each,
+            });
+        }
         if let Some(file) = &self.replay {
             if !matches!(self.workload, None | Some(WorkloadName::Trace)) {
                 return Err(Failure::usage(

@@ -17,6 +17,11 @@ pub fn table(report: &Report) -> String {
         report.threads,
         report.duration_s
     );
+    if report.is_no_result() {
+        text.push_str("no result: more than one answer in a thousand is wrong\n\n");
+        text.push_str(&pages(report));
+        return text + &problems(report);
+    }
     text.push_str(&rows(&counted(report)));
     text.push('\n');
     let latencies = [
@@ -31,6 +36,40 @@ pub fn table(report: &Report) -> String {
         .collect();
     let names = ["mean", "p50", "p90", "p99", "p99.9", "p99.999", "max"];
     text.push_str(&columns("latency [us]", names, &shown));
+    if !report.pages.is_empty() {
+        text.push('\n');
+        text.push_str(&pages(report));
+    }
+    text + &problems(report)
+}
+
+/// The answers by page of an application; latencies are response times in microseconds.
+fn pages(report: &Report) -> String {
+    let mut text = format!(
+        "{:<22}{:>11}{:>11}{:>11}{:>11}{:>11}{:>11}\n",
+        "pages [us]", "requests", "wrong", "right/s", "p50", "p95", "p99"
+    );
+    for page in &report.pages {
+        let times = &page.response_us;
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "{:<22}{:>11}{:>11}{:>11.1}{:>11.1}{:>11.1}{:>11.1}",
+            page.page,
+            page.requests,
+            page.wrong,
+            page.requests_per_s,
+            times.p50,
+            times.p95,
+            times.p99
+        );
+    }
+    text
+}
+
+/// The errors and notes.
+fn problems(report: &Report) -> String {
+    let mut text = String::new();
     if !report.errors.is_empty() {
         text.push_str("\nerrors\n");
     }
@@ -63,6 +102,7 @@ fn arrivals(report: &Report) -> String {
             }
             _ => format!("at the log's times, {most}"),
         },
+        _ if !report.pages.is_empty() => format!("closed loop, {} clients", report.connections),
         _ => format!("closed loop, {} connections", report.connections),
     }
 }

@@ -1,0 +1,217 @@
+//! The sessions of an application: random walks through its pages, from `application.toml`.
+//!
+//! Each client is a state machine. A page is a state: its request, what a right answer contains, and
+//! the probabilities of the next pages. `client` has what one client knows: cookies, and the texts
+//! that it found in earlier answers.
+
+mod client;
+mod file;
+mod text;
+
+use std::path::Path;
+
+use perpacket_workload::Stream;
+
+pub(crate) use client::Client;
+use text::Text;
+
+use super::session::{Operation, SessionRequest};
+use crate::error::LoadError;
+
+/// The pages of an application, and how its clients walk through them.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Application {
+    /// Number of the first page.
+    start: usize,
+    /// Mean of the exponential pause before each page but the first, in seconds.
+    think_s: f64,
+    /// Ranges of the random numbers, which are the first values of a client.
+    numbers: Vec<(i64, i64)>,
+    /// Number of values of a client: the numbers, then the extracted texts.
+    values: usize,
+    pages: Vec<Page>,
+}
+
+/// A page.
+#[derive(Clone, Debug, PartialEq)]
+struct Page {
+    name: String,
+    path: Text,
+    form: Vec<(String, Text)>,
+    status: u16,
+    /// A text of the right answer.
+    contains: Text,
+    extract: Vec<Extract>,
+    /// Each next page and its probability.
+    next: Vec<(usize, f64)>,
+}
+
+/// A text of an answer that later requests use.
+#[derive(Clone, Debug, PartialEq)]
+struct Extract {
+    value: usize,
+    after: String,
+    until: String,
+}
+
+impl Application {
+    /// Reads the table `[session]` of an application's file.
+    ///
+    /// # Errors
+    /// The file cannot be read, or a key is not as expected; the error names it.
+    pub(crate) fn read(file: &Path) -> Result<Self, LoadError> {
+        let text = std::fs::read_to_string(file).map_err(LoadError::file(file))?;
+        file::parse(&text)
+            .map_err(|problem| LoadError::Usage(format!("{}: {problem}", file.display())))
+    }
+
+    /// The names of the pages.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.pages.iter().map(|page| page.name.clone()).collect()
+    }
+
+    /// The first request of a new client.
+    pub(crate) fn first(&self, client: &mut Client, chance: &mut Stream) -> SessionRequest {
+        client.begin(self.values);
+        self.request(self.start, client, chance, 0.0)
+    }
+
+    /// The request after the page of a client; `None` ends the session.
+    pub(crate) fn next(
+        &self,
+        page: u32,
+        client: &mut Client,
+        chance: &mut Stream,
+    ) -> Option<SessionRequest> {
+        let mut drawn = chance.uniform();
+        for (next, share) in &self.pages[page as usize].next {
+            drawn -= share;
+            if drawn < 0.0 {
+                return Some(self.request(*next, client, chance, self.think_s));
+            }
+        }
+        None
+    }
+
+    fn request(
+        &self,
+        page: usize,
+        client: &mut Client,
+        chance: &mut Stream,
+        think_s: f64,
+    ) -> SessionRequest {
+        client.draw(&self.numbers, chance);
+        let pause_s = if think_s > 0.0 {
+            think_s * chance.exponential()
+        } else {
+            0.0
+        };
+        SessionRequest {
+            object: page as u32,
+            operation: match self.pages[page].form.is_empty() {
+                true => Operation::Get,
+                false => Operation::Post,
+            },
+            due_ns: (pause_s * 1e9) as u64,
+            ..SessionRequest::default()
+        }
+    }
+
+    /// Writes a request up to the end of its cookies: `fields` follow the path. Returns the body.
+    pub(crate) fn write(
+        &self,
+        buffer: &mut Vec<u8>,
+        page: u32,
+        client: &Client,
+        prefix: &str,
+        fields: &[u8],
+    ) -> Vec<u8> {
+        let page = &self.pages[page as usize];
+        let method: &[u8] = if page.form.is_empty() {
+            b"GET "
+        } else {
+            b"POST "
+        };
+        buffer.extend_from_slice(method);
+        buffer.extend_from_slice(prefix.as_bytes());
+        page.path.write(buffer, &client.values, text::path_byte);
+        buffer.extend_from_slice(fields);
+        client.write_cookies(buffer);
+        let mut body = Vec::new();
+        for (name, value) in &page.form {
+            if !body.is_empty() {
+                body.push(b'&');
+            }
+            Text::literal(name).write_encoded(&mut body, &[]);
+            body.push(b'=');
+            value.write_encoded(&mut body, &client.values);
+        }
+        body
+    }
+
+    /// The status of the right answer of a page.
+    pub(crate) fn status(&self, page: u32) -> u16 {
+        self.pages[page as usize].status
+    }
+
+    /// Extracts texts from the answer to a page; the error is what a right answer would have.
+    ///
+    /// # Errors
+    /// The answer lacks the text of a right one.
+    pub(crate) fn accept(
+        &self,
+        page: u32,
+        answer: &[u8],
+        client: &mut Client,
+    ) -> Result<(), String> {
+        let page = &self.pages[page as usize];
+        let mut wanted = Vec::new();
+        page.contains
+            .write(&mut wanted, &client.values, text::as_it_is);
+        if !contains(answer, &wanted) {
+            return Err(format!(
+                "{} bytes without {:?}: {:?}",
+                answer.len(),
+                String::from_utf8_lossy(&wanted),
+                beginning(answer)
+            ));
+        }
+        for place in &page.extract {
+            let Some(found) = between(answer, place.after.as_bytes(), place.until.as_bytes())
+            else {
+                return Err(format!(
+                    "no text between {:?} and {:?}",
+                    place.after, place.until
+                ));
+            };
+            client.values[place.value] = found.to_vec();
+        }
+        Ok(())
+    }
+
+    /// The name of a page.
+    pub(crate) fn name(&self, page: u32) -> &str {
+        &self.pages[page as usize].name
+    }
+}
+
+/// Characters of an answer in an error.
+const SHOWN: usize = 80;
+
+fn beginning(answer: &[u8]) -> String {
+    String::from_utf8_lossy(answer)
+        .chars()
+        .take(SHOWN)
+        .collect()
+}
+
+fn contains(answer: &[u8], wanted: &[u8]) -> bool {
+    memchr::memmem::find(answer, wanted).is_some()
+}
+
+/// The bytes between the first `after` and the next `until`.
+fn between<'a>(answer: &'a [u8], after: &[u8], until: &[u8]) -> Option<&'a [u8]> {
+    let begin = memchr::memmem::find(answer, after)? + after.len();
+    let rest = &answer[begin..];
+    Some(&rest[..memchr::memmem::find(rest, until)?])
+}
