@@ -1,7 +1,7 @@
 """What a trial itself costs while its windows run, and the time it needs to show 2 %.
 
     .venv/bin/python benches/trial_overhead.py
-    .venv/bin/python benches/trial_overhead.py --pairs 60 --blocks 20
+    .venv/bin/python benches/trial_overhead.py --pairs 40 --blocks 20
 
 The first part is that of `profiler_overhead.py`, with `perpacket trial nothing` in the place of the
 profiler: a trial with one long window runs in half of the windows. It samples at a higher rate than
@@ -47,6 +47,9 @@ TRIAL_WINDOW_S, TRIAL_SETTLE_S = 1.0, 0.2
 OWN_SETTLE_S, OWN_S = 4.0, 10.0
 """Until a trial has imported everything, and the length of the measurement of its own time."""
 
+WINDOWS = 5
+"""Windows of one side of a pair: the start of a trial takes longer than a window."""
+
 START_S = 30.0
 """A trial starts its profiler within this time."""
 
@@ -62,7 +65,7 @@ def trial_beside(server: int) -> Iterator[list[int]]:
             if time.monotonic() > deadline or trial.poll() is not None:
                 raise SystemExit("skipped: the trial did not start its profiler")
             time.sleep(0.02)
-        time.sleep(SETTLE_S)
+        time.sleep(OWN_SETTLE_S)
         yield [trial.pid, *profilers]
     finally:
         trial.terminate()
@@ -72,7 +75,6 @@ def trial_beside(server: int) -> Iterator[list[int]]:
 def own_share(server: int) -> float:
     """The processor time of a trial's processes, as a share of a processor."""
     with trial_beside(server) as own:
-        time.sleep(OWN_SETTLE_S)
         before, began_s = sum(map(used_s, own)), time.monotonic()
         time.sleep(OWN_S)
         return (sum(map(used_s, own)) - before) / (time.monotonic() - began_s)
@@ -90,6 +92,15 @@ def children(pid: int) -> list[int]:
     return [int(word) for file in files for word in file.read_text().split()]
 
 
+def mean(server: int) -> Window:
+    """The mean of several windows."""
+    found = [measured(server) for _ in range(WINDOWS)]
+    return Window(
+        sum(one.segments_per_s for one in found) / WINDOWS,
+        sum(one.segments_per_cpu_s for one in found) / WINDOWS,
+    )
+
+
 def in_turn(pairs: int, server: int) -> tuple[list[Window], list[Window]]:
     """Measure windows with the trial and without it."""
     beside: list[Window] = []
@@ -98,10 +109,10 @@ def in_turn(pairs: int, server: int) -> tuple[list[Window], list[Window]]:
         for with_it in (pair % 2 == 0, pair % 2 == 1):
             if with_it:
                 with trial_beside(server):
-                    beside.append(measured(server))
+                    beside.append(mean(server))
             else:
                 time.sleep(SETTLE_S)
-                plain.append(measured(server))
+                plain.append(mean(server))
     return beside, plain
 
 
@@ -132,7 +143,7 @@ def tell(url: str, server: int, options: argparse.Namespace) -> str:
 def main() -> None:
     """Measure and print."""
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    options.add_argument("--pairs", type=int, default=60)
+    options.add_argument("--pairs", type=int, default=20)
     options.add_argument("--blocks", type=int, default=10)
     options.add_argument("--server-cpu", type=int, default=0)
     options.add_argument("--client-cpu", type=int, default=1)

@@ -48,6 +48,15 @@ impl Event {
         crate::check(unsafe { perf::ioctls::ENABLE(self.file.as_raw_fd(), WHOLE_GROUP) }).map(drop)
     }
 
+    /// Sets the counts of the event and its group to zero.
+    ///
+    /// # Errors
+    /// Those of ioctl(2).
+    pub fn reset(&self) -> io::Result<()> {
+        // SAFETY: as for `enable`.
+        crate::check(unsafe { perf::ioctls::RESET(self.file.as_raw_fd(), WHOLE_GROUP) }).map(drop)
+    }
+
     /// Stops the event and its group.
     ///
     /// # Errors

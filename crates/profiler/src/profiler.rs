@@ -17,10 +17,10 @@ use perpacket_linux::clock::process_cpu_ns;
 use perpacket_linux::cpus;
 
 use crate::attribute::Attributor;
-use crate::capture::EventProvider;
 use crate::capture::accounts::Accounts;
 use crate::capture::events::{EventSet, Pass};
 use crate::capture::perf::{self, Kernel};
+use crate::capture::{EventProvider, EventSource};
 use crate::cgroup::Selector;
 use crate::count::Sources;
 use crate::error::ProfileError;
@@ -57,6 +57,8 @@ pub struct Profiler {
     all_cpus: bool,
     events: EventSet,
     provider: Box<dyn EventProvider>,
+    /// The source of the last window, if the next one has the same events: opening costs time.
+    source: Option<Box<dyn EventSource>>,
     sources: Sources,
     requests: Option<RequestCounter>,
     collector: Collector,
@@ -124,6 +126,7 @@ impl Profiler {
             cpus,
             events,
             provider,
+            source: None,
             collector,
             child: None,
             exit_status: None,
@@ -243,7 +246,10 @@ impl Profiler {
         length: Option<Duration>,
         stop: &AtomicBool,
     ) -> Result<(PassResult, End), ProfileError> {
-        let mut source = self.provider.open(pass, &self.cpus)?;
+        let mut source = match self.source.take() {
+            Some(source) => source,
+            None => self.provider.open(pass, &self.cpus)?,
+        };
         self.collector.begin(pass.sample);
         let before = self.sources.read(&self.cpus)?;
         // Last, because the server continues to answer requests.
@@ -266,6 +272,7 @@ impl Profiler {
         let after = self.sources.read(&self.cpus)?;
         let collector = &mut self.collector;
         source.drain(&mut |record| collector.add(record))?;
+        self.source = (self.events.passes.len() == 1).then_some(source);
         let mut activity = before.until(&after, duration_s);
         if let (Some(before), Some(after)) = (requests_before, requests_after) {
             activity.window.requests = Some(before.until(after));

@@ -74,6 +74,7 @@ impl EventProvider for Recording {
 
 impl EventSource for Playing {
     fn start(&mut self) -> Result<(), ProfileError> {
+        self.is_over = false;
         // Sends packets, because costs are divided by them.
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         for _ in 0..50 {

@@ -110,7 +110,7 @@ pub struct GroupCounts {
 
 /// A source of samples.
 pub trait EventSource {
-    /// Begins to sample and count.
+    /// Begins to sample, and to count from zero; possible again after `stop` and a last `drain`.
     ///
     /// # Errors
     /// The kernel refuses.

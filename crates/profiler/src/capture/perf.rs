@@ -142,7 +142,7 @@ impl PerfSource {
             .iter()
             .try_for_each(|events| switch(&events.leader))
             .map_err(|source| ProfileError::Kernel {
-                what: "enabling or disabling the events",
+                what: "resetting, enabling or disabling the events",
                 source,
             })
     }
@@ -228,6 +228,7 @@ fn open_error(event: EventKind, cpu: usize, source: io::Error) -> ProfileError {
 
 impl EventSource for PerfSource {
     fn start(&mut self) -> Result<(), ProfileError> {
+        self.switch(Event::reset)?;
         self.switch(Event::enable)
     }
 
