@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from a_namespace import DEVICE, network
-from perpacket.advise import added, servers, slope, twin
+from perpacket.advise import added, servers, slope, twin, windows
 from perpacket.advise.effect import ALL, PATH, Verdict, Window, effects
 from perpacket.advise.place import Place
 from perpacket.advise.servers import NGINX, Directive, Server
@@ -301,6 +301,24 @@ def test_an_option_of_a_server_is_tried_on_a_twin_that_ends_with_the_trial(tmp_p
         assert found["layers"] or any("no layers" in note for note in found["notes"])
         assert Path(f"/proc/{pid}/cmdline").read_bytes() == before
     assert "--sendfile-above 1024GiB" not in processes()
+
+
+@pytest.mark.live
+def test_a_load_that_does_not_reach_the_server_is_refused_before_it_starts(tmp_path: Path) -> None:
+    with network() as net, served(tmp_path) as (pid, url):
+        windows.HttpLoad(url, 8).check(pid)
+        with pytest.raises(RunFailed, match=f"does not lead to process {net.holder.pid}"):
+            windows.HttpLoad(url, 8).check(net.holder.pid)
+        with pytest.raises(RunFailed, match="1 unexpected_status"):
+            windows.HttpLoad(f"{url}x", 8).check(pid)
+
+
+@pytest.mark.live
+def test_a_change_that_is_there_already_is_refused() -> None:
+    with network() as net:
+        place = net.place()
+        with pytest.raises(ConfigurationError, match="it is so without a change"):
+            targets(Plan(("tso=on",), interface=DEVICE), place)
 
 
 @pytest.mark.live

@@ -168,6 +168,13 @@ def target_of(text: str, plan: Plan, place: Place) -> Target:
         )
     if change.setting is not None:
         setting = settings.open(change.setting, place)
+        if setting.is_readable and setting.read() == setting.normal(value):
+            raise ConfigurationError(
+                f"{text}: it is so without a change",
+                parameter="CHANGE",
+                value=text,
+                hint=f"`{NOTHING}` compares windows without a change",
+            )
         permanent = (setting.permanent(value) or "repeat the command") if plan.keep_if else ""
         return Target(text, setting, value, permanent=permanent)
     if plan.pid is None or not plan.url:
@@ -200,6 +207,8 @@ def run(plan: Plan, report: Report = lambda text, share: None) -> Outcome:
     if plan.slope:
         return run_slope(plan, place, report)
     found = targets(plan, place)
+    if plan.load is not None:
+        plan.load.check(plan.pid)
     outcome = Outcome(changes=tuple(target.text for target in found), counted=plan.counted)
     steps = [(target.setting, target.value) for target in found if target.setting is not None]
     with ExitStack() as stack:
@@ -224,6 +233,8 @@ def run(plan: Plan, report: Report = lambda text, share: None) -> Outcome:
 def run_slope(plan: Plan, place: Place, report: Report) -> Outcome:
     """Measure windows with different amounts of an added cost, and fit the slope."""
     cost = added.cost_at(plan.slope, place, plan.url)
+    if plan.load is not None:
+        plan.load.check(plan.pid)
     amounts = (0, *cost.amounts)
     outcome = Outcome(changes=tuple(f"{amount} {cost.what}" for amount in cost.amounts))
     found: list[Window] = []
@@ -264,9 +275,12 @@ def commands(plan: Plan) -> Iterator[str]:
             yield f"change: {target.setting.command(target.value)}"
             yield f"undo:   {target.setting.command(present)}"
         elif target.option:
-            yield f"start a second server like process {plan.pid}, with: {target.option}"
+            option = target.option.rstrip(";")
+            yield f"start a second server like process {plan.pid}, with `{option}`"
         else:
             yield "change nothing"
+    if plan.url:
+        yield f"load:   {plan.url}, in windows on both sides in turn"
 
 
 def allocation(outcome: Outcome) -> tuple[Allocation, str]:

@@ -73,7 +73,11 @@ class Loaded:
 
 
 class Load(Protocol):
-    """A load that the trial runs anew for each window."""
+    """A load that the trial runs anew for each window, in this process's network namespace."""
+
+    def check(self, pid: int | None) -> None:
+        """Raise `RunFailed` if the load cannot run, or does not reach the server `pid`."""
+        ...
 
     def run(self, settle_s: float, window_s: float, url: str) -> Loaded:
         """Load for a warm-up and a window; `url` replaces the load's own if not empty."""
@@ -87,6 +91,17 @@ class HttpLoad:
     url: str
     connections: int
     cpus: str = ""
+
+    def check(self, pid: int | None) -> None:
+        """One request: an address may lead to another host, which must not get the load."""
+        before = accepted(pid)
+        _report(["load", "http", self.url, "--requests", "1", "--format", "json"])
+        if pid is not None and accepted(pid) == before:
+            raise RunFailed(
+                f"{self.url} does not lead to process {pid}: its network namespace accepted no "
+                "connection",
+                "run the trial in the namespace of the clients: `ip netns exec NAME perpacket ...`",
+            )
 
     def run(self, settle_s: float, window_s: float, url: str) -> Loaded:
         """Raises `RunFailed` if requests fail."""
@@ -116,6 +131,9 @@ class StreamLoad:
     connections: int
     cpus: str = ""
 
+    def check(self, pid: int | None) -> None:
+        """Nothing: only `load stream --listen` accepts the stream."""
+
     def run(self, settle_s: float, window_s: float, url: str) -> Loaded:
         """Raises `RunFailed` if it cannot send."""
         report = _report(
@@ -125,6 +143,18 @@ class StreamLoad:
             ]
         )
         return Loaded(_window(report), None, {})
+
+
+def accepted(pid: int | None) -> int:
+    """TCP connections that a process's network namespace has accepted: `PassiveOpens`, RFC 4022."""
+    if pid is None:
+        return 0
+    try:
+        lines = Path(f"/proc/{pid}/net/snmp").read_text().splitlines()
+    except OSError as error:
+        raise RunFailed(f"process {pid}: {error.strerror}: the server has ended") from None
+    names, counts = (line.split() for line in lines if line.startswith("Tcp:"))
+    return int(counts[names.index("PassiveOpens")])
 
 
 def _times(settle_s: float, window_s: float, cpus: str) -> list[str]:

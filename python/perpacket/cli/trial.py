@@ -71,13 +71,15 @@ def trial(
         list[str] | None,
         typer.Argument(
             metavar="CHANGE...",
-            help="Changes of the catalogue as NAME=VALUE, such as gro=on; `nothing` for none.",
+            help="Changes of the catalogue as NAME=VALUE, such as gro=on; `nothing`: the noise.",
         ),
     ] = None,
     pid: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Process of the server: settings are those of its network namespace."
+            min=1,
+            help="Process of the server. Settings are those of its network namespace; the load "
+            "runs in yours.",
         ),
     ] = None,
     interface: Annotated[str, typer.Option(metavar="IF", help="Interface to change.")] = "",
@@ -130,7 +132,7 @@ def trial(
         typer.Option(
             parser=share,
             metavar="SHARE",
-            help="Go on until half the interval is at most this, such as 2%.",
+            help="Go on until the ratio is known to +- this share, such as 2%.",
         ),
     ] = None,
     most: Annotated[
@@ -171,7 +173,8 @@ def trial(
     """Try changes of settings on live traffic, in interleaved windows, and undo them.
 
     Prints what each change does to processor time by layer, to rates and to latency. Everything is
-    restored, however the trial ends: by itself, by its guardian, or by `perpacket trial --undo`.
+    restored, however the trial ends: by itself, by a process that outlives it, or by
+    `perpacket trial --undo`.
     """
     from perpacket.advise import trial as trials
 
