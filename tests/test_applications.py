@@ -169,6 +169,26 @@ def test_an_application_starts_answers_right_and_leaves_nothing(prepared: Defini
 
 
 @pytest.mark.live
+def test_a_profile_divides_the_user_code_of_an_application(prepared: Definition) -> None:
+    assert perpacket("application", "start", NAME).returncode == 0
+    words = ("load", "http", "--application", NAME, "--clients", "2", "--duration", "30", "--quiet")
+    load = subprocess.Popen([sys.executable, "-m", "perpacket.cli", *words])
+    try:
+        options = ("--duration", "4", "--format", "json", "--quiet")
+        profiled = perpacket("profile", "--application", NAME, *options)
+    finally:
+        load.terminate()
+        load.wait()
+        perpacket("application", "stop", NAME)
+    if profiled.returncode == 3:
+        skip("perf", profiled.stderr)
+    assert profiled.returncode == 0, profiled.stderr
+    parts = json.loads(profiled.stdout)["parts"]
+    assert parts["unclaimed_share"] < 0.02, parts["unclaimed_files"]
+    assert max(parts["costs"], key=lambda name: parts["costs"][name]["share"]) == "perl"
+
+
+@pytest.mark.live
 def test_after_a_kill_the_next_start_removes_what_was_left(prepared: Definition) -> None:
     assert perpacket("application", "start", NAME).returncode == 0
     description = running.find(NAME)

@@ -24,5 +24,5 @@ pub use event::{EventKind, Kind, PerKind};
 pub use host_stack::HostStack;
 pub use layer::{Layer, PerLayer, Region};
 pub use profile::{Directions, Profile, Window};
-pub use rules::{FunctionClass, Owner, RuleError, Rules, Source};
+pub use rules::{Clue, FunctionClass, Owner, RuleError, Rules, Source};
 pub use symbols::{KernelSymbols, SymbolId};

@@ -17,6 +17,7 @@ use crate::layer::Layer;
 const LAYERS: &str = include_str!("../data/layers.toml");
 const KINDS: &str = include_str!("../data/kinds.toml");
 const PROGRAMS: &str = include_str!("../data/programs.toml");
+const PARTS: &str = include_str!("../data/parts.toml");
 
 /// A mistake in a file of rules or events.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -88,6 +89,7 @@ impl Rules {
             ("layers.toml", LAYERS),
             ("kinds.toml", KINDS),
             ("programs.toml", PROGRAMS),
+            ("parts.toml", PARTS),
         ];
         Ok(Self {
             files: files
@@ -139,6 +141,35 @@ impl Rules {
         }
     }
 
+    /// The part of an application that a clue shows, if a rule lists it.
+    #[must_use]
+    pub fn part(&self, clue: Clue<'_>) -> Option<&str> {
+        let find = |file: &'_ RuleFile| -> Option<usize> {
+            let parts = &file.parts;
+            let number = match clue {
+                Clue::Thread(name) => parts.threads.find(name),
+                Clue::Generated(name) => parts.generated.find(name),
+                Clue::Function(name) => parts.functions.find(name),
+                Clue::File(path) => {
+                    let name = path.rsplit('/').next().unwrap_or(path);
+                    let in_folder = || {
+                        let known = parts.folders.iter();
+                        known
+                            .rev()
+                            .find(|(folder, _)| path.contains(folder.as_str()))
+                    };
+                    parts
+                        .objects
+                        .find(name)
+                        .or_else(|| in_folder().map(|(_, number)| number))
+                }
+            };
+            number.copied()
+        };
+        let found = |file| find(file).map(|number| file.parts.names[number].as_str());
+        self.files.iter().find_map(found)
+    }
+
     /// The category of user code in the file of that name, if a rule lists it.
     #[must_use]
     pub fn object(&self, name: &str) -> Option<Category> {
@@ -147,6 +178,19 @@ impl Rules {
             .find_map(|file| file.programs.find(name))
             .copied()
     }
+}
+
+/// How a rule finds the part of an application that user code belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clue<'a> {
+    /// The name of the thread.
+    Thread(&'a str),
+    /// The name of code compiled at run time: a class with its method, or a routine.
+    Generated(&'a str),
+    /// The path of the file.
+    File(&'a str),
+    /// The name of the function.
+    Function(&'a str),
 }
 
 /// Names and prefixes with their values. An exact name precedes the longest prefix.
@@ -172,7 +216,7 @@ impl<T> Patterns<T> {
             Some(stem) => (stem, true),
             None => (pattern, false),
         };
-        if stem.is_empty() || stem.contains(['*', ' ']) {
+        if (stem.is_empty() && !is_prefix) || stem.contains('*') {
             return Err(format!("`{pattern}`: expected a name, or a prefix and `*`"));
         }
         let is_repeated = if is_prefix {
@@ -216,6 +260,19 @@ struct RuleFile {
     driver_callers: Patterns<()>,
     dead_ends: Patterns<()>,
     programs: Patterns<Category>,
+    parts: PartRules,
+}
+
+/// The rules for parts of applications. Values are indices of `names`.
+#[derive(Clone, Debug, Default)]
+struct PartRules {
+    names: Vec<String>,
+    threads: Patterns<usize>,
+    generated: Patterns<usize>,
+    objects: Patterns<usize>,
+    /// Parts of paths.
+    folders: Vec<(String, usize)>,
+    functions: Patterns<usize>,
 }
 
 type Names = Vec<Spanned<String>>;
@@ -235,6 +292,24 @@ struct Document {
     skid: SkidTable,
     #[serde(default)]
     programs: Vec<ProgramTable>,
+    #[serde(default)]
+    parts: Vec<PartTable>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PartTable {
+    part: String,
+    #[serde(default)]
+    threads: Names,
+    #[serde(default)]
+    generated: Names,
+    #[serde(default)]
+    objects: Names,
+    #[serde(default)]
+    folders: Vec<String>,
+    #[serde(default)]
+    functions: Names,
 }
 
 #[derive(Deserialize)]
@@ -386,6 +461,16 @@ impl RuleFile {
             let category = source.category(&table.category)?;
             source.add_all(&mut file.programs, &table.objects, category)?;
         }
+        for (number, table) in document.parts.into_iter().enumerate() {
+            let parts = &mut file.parts;
+            source.add_all(&mut parts.threads, &table.threads, number)?;
+            source.add_all(&mut parts.generated, &table.generated, number)?;
+            source.add_all(&mut parts.objects, &table.objects, number)?;
+            source.add_all(&mut parts.functions, &table.functions, number)?;
+            let folders = table.folders.into_iter();
+            parts.folders.extend(folders.map(|folder| (folder, number)));
+            parts.names.push(table.part);
+        }
         let directions = &document.directions;
         for (direction, functions) in [
             (Direction::Send, &directions.send),
@@ -446,6 +531,41 @@ mod tests {
             .function("_raw_spin_unlock_irqrestore", None);
         assert!(class.skid);
         assert_eq!(class.kind, None);
+    }
+
+    #[test]
+    fn a_clue_shows_the_part_of_an_application() {
+        let rules = Rules::builtin().unwrap();
+        for (clue, part) in [
+            (Clue::Thread("C2 CompilerThre"), Some("jit compiler")),
+            (Clue::Thread("http-nio-exec-1"), None),
+            (Clue::Generated("Interpreter"), Some("jvm interpreter")),
+            (
+                Clue::Generated("org.apache.catalina.core.StandardHost.x"),
+                Some("application server"),
+            ),
+            (Clue::Generated("com.example.Shop.buy"), Some("application")),
+            (Clue::File("/usr/lib/libperl.so.5.36.0"), Some("perl")),
+            (
+                Clue::File("/usr/lib/x86_64-linux-gnu/perl5/5.36/auto/DBI/DBI.so"),
+                Some("perl"),
+            ),
+            (
+                Clue::File("/usr/lib/php/20220829/opcache.so"),
+                Some("php opcache"),
+            ),
+            (
+                Clue::File("/usr/lib/postgresql/15/lib/llvmjit.so"),
+                Some("database"),
+            ),
+            (Clue::File("/opt/shop/shop.so"), None),
+            (
+                Clue::Function("rustls::conn::ConnectionCommon"),
+                Some("tls"),
+            ),
+        ] {
+            assert_eq!(rules.part(clue), part, "{clue:?}");
+        }
     }
 
     #[test]

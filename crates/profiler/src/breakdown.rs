@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 
-use perpacket_cost::{Charge, EventKind, Layer};
+use perpacket_cost::{Charge, Clue, EventKind, Layer};
 
+use crate::folded::{self, Names};
 use crate::passes::{Passes, SECOND_NS, part};
-use crate::process::{GENERATED, file_name};
-use crate::report::{Cost, Named, ProcessTime, SymbolShare};
+use crate::process::{GENERATED, ObjectId, file_name};
+use crate::report::{Cost, Named, Parts, ProcessTime, SymbolShare};
 use crate::tally::{Code, Collector, Tally};
 
 /// Longest list of functions or processes.
@@ -33,19 +34,87 @@ fn module_name(collector: &Collector, code: Code) -> Option<String> {
 }
 
 pub(crate) fn modules(passes: &Passes<'_>, collector: &Collector) -> Named<Cost> {
+    by_name(passes, |tally| {
+        let mut sums = HashMap::new();
+        for (&(pid, code), weight) in &tally.codes {
+            let hidden_idle = pid == 0 && collector.attributor().symbols().is_empty();
+            if let Some(name) = module_name(collector, code).filter(|_| !hidden_idle) {
+                *sums.entry(name).or_insert(0.0) += weight.weight;
+            }
+        }
+        sums
+    })
+}
+
+/// The name of user code that no rule claims.
+const UNCLAIMED: &str = "unclaimed";
+
+/// The server's user code by part of the application.
+pub(crate) fn parts(passes: &Passes<'_>, collector: &Collector) -> Parts {
+    let mut unclaimed: HashMap<String, f64> = HashMap::new();
+    let costs = by_name(passes, |tally| {
+        let names = folded::names(tally, collector);
+        let mut by_thread: HashMap<(u32, Code), f64> = HashMap::new();
+        let mut sums = HashMap::new();
+        for ((pid, code, part), weight) in &tally.threads {
+            *sums.entry(part.clone()).or_insert(0.0) += weight;
+            *by_thread.entry((*pid, *code)).or_default() += weight;
+        }
+        for (key, weight) in &tally.codes {
+            let (Code::User(location), Layer::User) = (key.1, weight.charge.layer) else {
+                continue;
+            };
+            let left = weight.weight - by_thread.get(key).copied().unwrap_or(0.0);
+            let part = part_of(collector, &names, location);
+            if part.is_none() {
+                let module = module_name(collector, key.1).unwrap_or_default();
+                *unclaimed.entry(module).or_default() += left;
+            }
+            let name = part.unwrap_or(UNCLAIMED).to_owned();
+            *sums.entry(name).or_insert(0.0) += left;
+        }
+        sums.retain(|_, weight| *weight > 0.0);
+        sums
+    });
+    let whole: f64 = costs.0.iter().map(|(_, cost)| cost.share).sum();
+    let missing = costs.get(UNCLAIMED).map_or(0.0, |cost| cost.share);
+    let mut files: Vec<_> = unclaimed.into_iter().collect();
+    files.sort_by(|one, other| other.1.total_cmp(&one.1).then(one.0.cmp(&other.0)));
+    Parts {
+        costs,
+        unclaimed_share: part(missing, whole),
+        unclaimed_files: files.into_iter().map(|(name, _)| name).take(TOP).collect(),
+    }
+}
+
+/// The part of the application that user code belongs to, if a rule lists it.
+fn part_of<'a>(
+    collector: &'a Collector,
+    names: &Names,
+    location: Option<(ObjectId, u64)>,
+) -> Option<&'a str> {
+    let rules = collector.attributor().rules();
+    let Some(location) = location else {
+        return rules.part(Clue::File(GENERATED));
+    };
+    let path = collector.processes().object(location.0);
+    let name = names.get(&location).map(String::as_str);
+    if path == GENERATED {
+        let compiled = name.and_then(|name| rules.part(Clue::Generated(name)));
+        return compiled.or_else(|| rules.part(Clue::File(path)));
+    }
+    // A program may contain a library, whose functions are a part of their own.
+    name.and_then(|name| rules.part(Clue::Function(name)))
+        .or_else(|| rules.part(Clue::File(path)))
+}
+
+/// Costs by name, the largest first: `sums` returns those of one pass.
+fn by_name(passes: &Passes<'_>, sums: impl FnMut(&Tally) -> HashMap<String, f64>) -> Named<Cost> {
     let by_name: Vec<HashMap<String, f64>> = passes
         .all
         .iter()
-        .map(|pass| {
-            let mut sums = HashMap::new();
-            for (&(pid, code), weight) in &pass.tally.codes {
-                let hidden_idle = pid == 0 && collector.attributor().symbols().is_empty();
-                if let Some(name) = module_name(collector, code).filter(|_| !hidden_idle) {
-                    *sums.entry(name).or_insert(0.0) += weight.weight;
-                }
-            }
-            sums
-        })
+        .map(|pass| &pass.tally)
+        .map(sums)
         .collect();
     let main_index = passes
         .all
@@ -141,4 +210,85 @@ pub(crate) fn top_leaves(
     });
     rows.truncate(TOP);
     rows
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use perpacket_cost::{KernelSymbols, Rules};
+    use rustix::thread::gettid;
+
+    use super::*;
+    use crate::attribute::Attributor;
+    use crate::capture::{Record, Sample};
+    use crate::count::Activity;
+    use crate::passes::PassResult;
+    use crate::tally::Server;
+
+    /// The only process whose threads a test can name is its own.
+    fn sampled(collector: &mut Collector, address: u64) {
+        collector.add(&Record::Sample(Sample {
+            time_ns: 0,
+            cpu: 0,
+            pid: std::process::id(),
+            tid: gettid().as_raw_nonzero().get().cast_unsigned(),
+            weight: 1,
+            cgroup: None,
+            user: true,
+            address,
+            chain: &[],
+        }));
+    }
+
+    #[test]
+    fn user_code_is_divided_by_thread_and_file() {
+        let rules = Rules::builtin().unwrap();
+        let attributor = Attributor::new(KernelSymbols::default(), rules, BTreeSet::new());
+        let mut collector = Collector::new(attributor, None, true);
+        let pid = std::process::id();
+        collector.set_server(Some(Server { original: pid }));
+        collector.begin(EventKind::CpuNs);
+        for (start, path) in [
+            (0x1000, "/usr/lib/libperl.so.5.36.0"),
+            (0x3000, "/opt/shop/shop.so"),
+            (0x5000, "//anon"),
+        ] {
+            // The maps of the process are read first.
+            sampled(&mut collector, start);
+            collector.add(&Record::Mapped {
+                pid,
+                start,
+                length: 0x1000,
+                offset: 0,
+                path: path.to_owned(),
+            });
+        }
+        collector.begin(EventKind::CpuNs);
+        for address in [0x1010, 0x1010, 0x1020, 0x3010, 0x5010] {
+            sampled(&mut collector, address);
+        }
+        let thread = std::thread::Builder::new().name("GC Thread#0".to_owned());
+        let mut collector = thread
+            .spawn(move || {
+                sampled(&mut collector, 0x1010);
+                collector
+            })
+            .unwrap()
+            .join()
+            .unwrap();
+        let results = [PassResult {
+            tally: collector.end(),
+            activity: Activity::default(),
+            group: crate::capture::GroupCounts::default(),
+        }];
+        let found = parts(&Passes::new(&results).unwrap(), &collector);
+        let share = |name: &str| found.costs.get(name).map_or(0.0, |cost| cost.share * 6.0);
+        assert_eq!(
+            ["perl", "garbage collector", "jit code", "unclaimed"].map(share),
+            [3.0, 1.0, 1.0, 1.0]
+        );
+        assert!((found.unclaimed_share - 1.0 / 6.0).abs() < 1e-12);
+        assert_eq!(found.unclaimed_files, ["shop.so"]);
+    }
 }

@@ -10,6 +10,9 @@ use std::path::Path;
 use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{Input, Symbolizer};
 
+use perpacket_cost::Layer;
+
+use crate::generated::Routines;
 use crate::process::{GENERATED, ObjectId, file_name};
 use crate::tally::{Code, Collector, Tally};
 
@@ -70,6 +73,28 @@ fn clean(name: &str) -> String {
     name.replace([';', '\n'], ":")
 }
 
+/// The names of code that the server's processes compiled at run time. `offsets` of it are addresses.
+fn generated(tally: &Tally, collector: &Collector) -> Names {
+    let processes = collector.processes();
+    let mut names = Names::new();
+    let mut routines: HashMap<u32, Routines> = HashMap::new();
+    for (&(pid, code), weight) in &tally.codes {
+        let Code::User(Some((object, address))) = code else {
+            continue;
+        };
+        if weight.charge.layer != Layer::User || processes.object(object) != GENERATED {
+            continue;
+        }
+        let of_process = routines
+            .entry(pid)
+            .or_insert_with(|| Routines::of(pid, processes.has_code_of(pid, "libjvm.so")));
+        if let Some(name) = of_process.find(address) {
+            names.insert((object, address), name.to_owned());
+        }
+    }
+    names
+}
+
 /// The names of the functions of user code in a tally.
 pub(crate) fn names(tally: &Tally, collector: &Collector) -> Names {
     let mut offsets: HashMap<ObjectId, Vec<u64>> = HashMap::new();
@@ -84,7 +109,7 @@ pub(crate) fn names(tally: &Tally, collector: &Collector) -> Names {
         .enable_code_info(false)
         .enable_inlined_fns(false)
         .build();
-    let mut names = Names::new();
+    let mut names = generated(tally, collector);
     for (object, offsets) in offsets {
         let path = collector.processes().object(object);
         let pid = seen_in.get(&object).copied().unwrap_or(0);

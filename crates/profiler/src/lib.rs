@@ -43,6 +43,7 @@ pub mod cgroup;
 pub mod count;
 mod error;
 pub mod folded;
+mod generated;
 pub mod kernel;
 pub mod limits;
 pub mod passes;

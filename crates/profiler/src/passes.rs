@@ -49,6 +49,8 @@ pub struct Context<'a> {
     pub selector: Option<&'a Selector>,
     /// The server, where one was named.
     pub server_pid: Option<u32>,
+    /// Whether the functions of user code are looked up for the parts of the application.
+    pub names_parts: bool,
     /// Exit status of the command.
     pub exit_status: Option<i32>,
     /// Passes that were to be made.

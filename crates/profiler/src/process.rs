@@ -91,7 +91,7 @@ impl Processes {
                 process.insert(Map {
                     start,
                     end,
-                    offset,
+                    offset: if path == GENERATED { start } else { offset },
                     object,
                 });
             }
@@ -127,7 +127,8 @@ impl Processes {
         process.insert(Map {
             start,
             end: start.saturating_add(length),
-            offset,
+            // Code without a file is known by its address.
+            offset: if path == GENERATED { start } else { offset },
             object,
         });
     }
@@ -174,6 +175,15 @@ impl Processes {
             }
         }
         false
+    }
+
+    /// Whether a process has code of a file whose name begins so.
+    #[must_use]
+    pub fn has_code_of(&self, pid: u32, name: &str) -> bool {
+        let maps = self.known.get(&pid).map(|process| process.maps.as_slice());
+        maps.unwrap_or_default()
+            .iter()
+            .any(|map| file_name(self.object(map.object)).starts_with(name))
     }
 
     /// The file that contains an instruction of a process, and the offset in it.

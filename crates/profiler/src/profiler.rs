@@ -231,6 +231,7 @@ impl Profiler {
             own_cpu_s: own_cpu_s() - cpu_before,
             selector: self.settings.selector.as_ref(),
             server_pid: self.settings.pid.or(self.child.as_ref().map(Child::id)),
+            names_parts: self.settings.keeps_offsets,
             exit_status: self.exit_status,
             planned_passes: passes.len(),
             frequency_hz: self.settings.frequency_hz,

@@ -63,6 +63,17 @@ pub struct Cost {
     pub llc_misses_per_packet: Option<f64>,
 }
 
+/// The server's user code by part of the application: interpreter, database, TLS and others.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Parts {
+    /// Each part, and `unclaimed`.
+    pub costs: Named<Cost>,
+    /// Share of the server's user code that no rule claims.
+    pub unclaimed_share: f64,
+    /// The files with most of that code.
+    pub unclaimed_files: Vec<String>,
+}
+
 /// Packets, counted as frames at the interfaces and as segments and datagrams by the protocols.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Packets {
@@ -225,6 +236,9 @@ pub struct Report {
     pub modules: Named<Cost>,
     /// The eight categories of the SIGCOMM 2021 study.
     pub host_stack: Named<Cost>,
+    /// Parts of the application, if --pid or a command names a server and the profile is one window.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parts: Option<Parts>,
     /// The server's user code, if --pid names a server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<ServerTime>,

@@ -64,7 +64,8 @@ pub struct Settings {
     pub kallsyms: PathBuf,
     /// The measuring process, whose work has a separate sum; `None` if it is itself the subject.
     pub own_pid: Option<u32>,
-    /// Whether offsets of user instructions are stored, for folded stacks.
+    /// Whether offsets of user instructions are stored, for folded stacks and the parts of an
+    /// application.
     pub keeps_offsets: bool,
 }
 

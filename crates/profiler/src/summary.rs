@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use perpacket_cost::{Category, EventKind, HostStack, Kind, Layer, Region};
 
-use crate::breakdown::{modules, processes, top_leaves};
+use crate::breakdown::{modules, parts, processes, top_leaves};
 use crate::capture::Backend;
 use crate::count::TICKS_PER_S;
 use crate::limits;
@@ -54,6 +54,8 @@ pub fn report(context: &Context<'_>, results: &[PassResult]) -> Report {
         regions: regions(&passes),
         categories: categories(&passes),
         modules: modules(&passes, context.collector),
+        parts: (context.names_parts && context.server_pid.is_some())
+            .then(|| parts(&passes, context.collector)),
         host_stack: host_stack(&passes),
         server: context.server_pid.map(|pid| ServerTime {
             pid,

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use perpacket_cost::{Category, Charge, EventKind, Kind, Layer, PerKind, PerLayer};
+use perpacket_cost::{Category, Charge, Clue, EventKind, Kind, Layer, PerKind, PerLayer};
 
 use crate::attribute::{Attributor, ResolvedStack};
 use crate::capture::{Record, Sample};
@@ -89,6 +89,8 @@ pub struct Tally {
     pub groups: HashMap<Group, PerLayer<f64>>,
     /// By process and code.
     pub codes: HashMap<(u32, Code), Weight>,
+    /// The user code of threads that are a part of an application by their names: process, code, part.
+    pub threads: HashMap<(u32, Code, String), f64>,
     /// Kernel samples without the idle loop.
     pub kernel: f64,
     /// Kernel samples that no rule claimed.
@@ -112,6 +114,7 @@ impl Tally {
             slices: BTreeMap::new(),
             groups: HashMap::new(),
             codes: HashMap::new(),
+            threads: HashMap::new(),
             kernel: 0.0,
             unclaimed: 0.0,
             skid: 0.0,
@@ -159,6 +162,8 @@ pub struct Collector {
     selector: Option<Selector>,
     /// Whether each group is chosen.
     is_chosen: HashMap<Group, bool>,
+    /// The part of each thread of the server, if its name shows one.
+    threads: HashMap<u32, Option<String>>,
     /// Whether offsets in files are stored, to find their functions later.
     keeps_offsets: bool,
     tally: Tally,
@@ -178,6 +183,7 @@ impl Collector {
             server: None,
             selector: None,
             is_chosen: HashMap::new(),
+            threads: HashMap::new(),
             keeps_offsets,
             tally: Tally::new(EventKind::CpuNs),
         }
@@ -200,6 +206,7 @@ impl Collector {
         self.processes.forget_ended();
         self.cgroups.forget();
         self.is_chosen.clear();
+        self.threads.clear();
     }
 
     /// Forgets all stacks if there are more than `limit`.
@@ -214,6 +221,7 @@ impl Collector {
         self.numbers.clear();
         // The codes of the tally are indices of stacks.
         self.tally.codes.clear();
+        self.tally.threads.clear();
     }
 
     /// Chooses control groups. Work of others is not a cost of packets.
@@ -345,6 +353,7 @@ impl Collector {
         if has_server && charge.layer == Layer::User {
             slice.server_user += weight;
             self.tally.sums.server_user += weight;
+            self.thread(sample, code, weight);
         }
         self.tally.samples += 1;
         if charge.layer != Layer::Idle {
@@ -361,6 +370,23 @@ impl Collector {
             });
         entry.samples += 1;
         entry.weight += weight;
+    }
+
+    /// Counts a sample of a thread that is a part of the application.
+    fn thread(&mut self, sample: &Sample<'_>, code: Code, weight: f64) {
+        if !self.keeps_offsets {
+            return;
+        }
+        let rules = self.attributor.rules();
+        let part = self.threads.entry(sample.tid).or_insert_with(|| {
+            let (pid, tid) = (sample.pid, sample.tid);
+            let name = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/comm")).ok()?;
+            rules.part(Clue::Thread(name.trim_end())).map(str::to_owned)
+        });
+        if let Some(part) = part {
+            let key = (sample.pid, code, part.clone());
+            *self.tally.threads.entry(key).or_default() += weight;
+        }
     }
 
     fn account(&mut self, time_ns: u64, charge: Charge, weight: f64) {

@@ -25,6 +25,7 @@ from perpacket.advise import servers
 from perpacket.advise.place import Place
 from perpacket.advise.servers import Directive, Server
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
+from perpacket.measure.hosts.local import free_ports
 from perpacket.measure.web import peers, programs
 
 READY_S = 20.0
@@ -43,7 +44,7 @@ def running(server: Server, options: Sequence[str], url: str, place: Place) -> I
     parts = urlsplit(url)
     if not parts.hostname:
         raise ConfigurationError(f"--url {url}: expected http://HOST:PORT/PATH", parameter="--url")
-    port = place.inside(free_port)
+    (port,) = place.inside(lambda: free_ports(1))
     with tempfile.TemporaryDirectory(prefix="perpacket-twin-") as folder:
         os.chmod(folder, 0o755)
         command = command_of(server, options, parts.hostname, port, Path(folder))
@@ -179,10 +180,3 @@ def stop(process: subprocess.Popen[bytes]) -> None:
                 continue
     if process.stderr is not None:
         process.stderr.close()
-
-
-def free_port() -> int:
-    """A port that is free at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        return int(probe.getsockname()[1])

@@ -58,15 +58,35 @@ def become(arguments: Sequence[str]) -> NoReturn:
 
 def run(arguments: Sequence[str]) -> int:
     """Run a verb of the agent; returns only after a profile with advice."""
-    if arguments[0] == "profile" and prints_table(arguments[1:]):
-        return profile(arguments)
+    if arguments[0] == "profile":
+        arguments = with_process(arguments)
+        if prints_table(arguments[1:]):
+            return profile(arguments)
     if list(arguments[:2]) == ["load", "http"] and (name := value_of(arguments, APPLICATION)):
         return load_application(name, arguments)
     become(arguments)
 
 
 APPLICATION = "--application"
-"""The option of `load http` that names an application."""
+"""The option of `load http` and `profile` that names an application."""
+
+
+def with_process(arguments: Sequence[str]) -> Sequence[str]:
+    """The arguments of `profile`, with `--pid PID` in place of `--application NAME`.
+
+    The process is the one that started the application's programs. Raises `RunFailed` if the
+    application does not run.
+    """
+    from perpacket.measure.applications import file, running
+
+    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    name = value_of(own, APPLICATION)
+    if not name:
+        return arguments
+    pid = str(running.require(file.load(name).name).pid)
+    place = next(index for index, word in enumerate(own) if word.startswith(APPLICATION))
+    words = 2 if own[place] == APPLICATION else 1
+    return [*arguments[:place], "--pid", pid, *arguments[place + words :]]
 
 
 def load_application(name: str, arguments: Sequence[str]) -> int:

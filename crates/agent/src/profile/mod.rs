@@ -39,6 +39,8 @@ pub enum Taxonomy {
     Modules,
     /// The categories of Communication Breakdown, with the kernel divided; rows under 1 % are `misc`.
     Categories,
+    /// Parts of the application that --pid names: interpreter, application server, database, TLS.
+    Parts,
     /// The eight categories of the SIGCOMM 2021 study of host network stacks.
     HostStack,
 }
@@ -229,7 +231,9 @@ impl Arguments {
             requests: self.requests.clone(),
             rules: self.rules.clone(),
             events,
-            keeps_offsets: self.folded.is_some() || self.pprof.is_some(),
+            keeps_offsets: self.folded.is_some()
+                || self.pprof.is_some()
+                || self.every.is_none() && (self.pid.is_some() || !self.command.is_empty()),
             ..Settings::default()
         })
     }

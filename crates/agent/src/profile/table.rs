@@ -32,6 +32,7 @@ pub fn render(report: &Report, taxonomy: Taxonomy) -> String {
         Taxonomy::Categories => {
             columns.table(&mut text, "category", &report.categories, Some(MISC_SHARE));
         }
+        Taxonomy::Parts => columns.parts(&mut text, report),
         Taxonomy::HostStack => columns.table(&mut text, "host stack", &report.host_stack, None),
     }
     columns.row(&mut text, "total", &report.total);
@@ -138,6 +139,17 @@ impl Columns {
         }
     }
 
+    /// The parts of the application, and the kernel's work.
+    fn parts(&self, text: &mut String, report: &Report) {
+        let mut rows = Vec::new();
+        if let Some(parts) = &report.parts {
+            rows.extend(parts.costs.0.iter().cloned());
+        }
+        let kernel = report.layers.0.iter();
+        rows.extend(kernel.filter(|(name, _)| name != "user").cloned());
+        self.table(text, "part", &Named(rows), None);
+    }
+
     fn row(&self, text: &mut String, name: &str, cost: &Cost) {
         let interval = match (cost.low, cost.high) {
             (Some(low), Some(high)) => format!("{:.1}-{:.1} %", 100.0 * low, 100.0 * high),
@@ -186,6 +198,19 @@ fn footer(text: &mut String, report: &Report) {
             "no rule claimed {:.2} % of kernel time{}",
             100.0 * report.unclaimed_share,
             listed(&report.unclaimed_top)
+        );
+    }
+    if let Some(parts) = &report.parts {
+        let _ = writeln!(
+            text,
+            "no rule claimed {:.2} % of the application's user code{}{}",
+            100.0 * parts.unclaimed_share,
+            if parts.unclaimed_files.is_empty() {
+                ""
+            } else {
+                ": "
+            },
+            parts.unclaimed_files.join(", ")
         );
     }
     if report.skid_share > 0.0 {

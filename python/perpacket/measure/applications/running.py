@@ -134,11 +134,17 @@ def find(name: str) -> Description | None:
     return None
 
 
-def stop(name: str) -> Description:
-    """Stop a running application; raises `RunFailed` if none runs or it does not end."""
+def require(name: str) -> Description:
+    """The running application of that name; raises `RunFailed` if it does not run."""
     description = find(name)
     if description is None:
         raise RunFailed(f"{name} does not run", f"start it: perpacket application start {name}")
+    return description
+
+
+def stop(name: str) -> Description:
+    """Stop a running application; raises `RunFailed` if none runs or it does not end."""
+    description = require(name)
     with suppress(ProcessLookupError):
         os.kill(description.pid, signal.SIGTERM)
     deadline = time.monotonic() + STOP_S
