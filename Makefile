@@ -1,7 +1,8 @@
 # make demo   set up, measure this machine and simulate; writes perpacket-demo.html (and charts
 #             into the folder CHARTS)
 # make test   set up and run the tests, Rust and Python; `make test-full` runs those that take
-#             minutes or judge a result of chance once
+#             minutes or judge a result of chance once; `make test-applications` installs the
+#             packages of every application and runs it
 # make check  formatting, lints, types, dependency arrows
 # make docs   build the documents as pages, in docs/_build
 # make bench  the benchmarks (see benches/README.md)
@@ -17,7 +18,7 @@ SOURCES := pyproject.toml Cargo.toml Cargo.lock $(shell find crates -name '*.rs'
 export CARGO_PROFILE_RELEASE_LTO ?= thin
 export CARGO_PROFILE_RELEASE_CODEGEN_UNITS ?= 16
 
-.PHONY: setup setup-dev demo test test-full check docs bench fuzz clean
+.PHONY: setup setup-dev demo test test-full test-applications check docs bench fuzz clean
 
 setup: $(VENV)/.installed
 setup-dev: $(VENV)/.installed-dev
@@ -53,6 +54,9 @@ test: setup-dev
 test-full: setup-dev
 	tests/install_peers.sh
 	$(BIN)/python -m pytest -m full
+
+test-applications: setup-dev
+	$(BIN)/python -m pytest --durations=20 -m applications tests/test_applications.py
 
 timed = begin=$$(date +%s); $(2) || exit $$?; echo "$(1): $$(($$(date +%s) - begin)) s"
 

@@ -94,9 +94,7 @@ fn part_of<'a>(
     location: Option<(ObjectId, u64)>,
 ) -> Option<&'a str> {
     let rules = collector.attributor().rules();
-    let Some(location) = location else {
-        return rules.part(Clue::File(GENERATED));
-    };
+    let location = location?;
     let path = collector.processes().object(location.0);
     let name = names.get(&location).map(String::as_str);
     if path == GENERATED {

@@ -119,6 +119,8 @@ impl Processes {
     pub fn record_map(&mut self, pid: u32, start: u64, length: u64, offset: u64, path: &str) {
         let path = if path == "//anon" { GENERATED } else { path };
         let object = self.object_id(path);
+        // A process that started before the window has other maps.
+        self.ensure_known(pid);
         let process = self.known.entry(pid).or_default();
         if process.executable.is_none() && path.starts_with('/') {
             // The kernel maps the program itself first.
@@ -139,6 +141,7 @@ impl Processes {
             return;
         }
         self.parents.insert(pid, parent);
+        self.ensure_known(parent);
         if let Some(process) = self.known.get(&parent) {
             self.known.insert(pid, process.clone());
         }
@@ -283,18 +286,28 @@ mod tests {
     #[test]
     fn an_instruction_is_found_in_its_file() {
         let mut processes = Processes::default();
-        processes.record_map(7, 0x1000, 0x1000, 0x400, "/usr/sbin/server");
-        processes.record_map(7, 0x8000, 0x1000, 0, "/lib/libc.so.6");
-        let (object, offset) = processes.find(7, 0x1010).unwrap();
+        processes.record_map(900_000_007, 0x1000, 0x1000, 0x400, "/usr/sbin/server");
+        processes.record_map(900_000_007, 0x8000, 0x1000, 0, "/lib/libc.so.6");
+        let (object, offset) = processes.find(900_000_007, 0x1010).unwrap();
         assert_eq!(
             (processes.object(object), offset),
             ("/usr/sbin/server", 0x410)
         );
-        assert_eq!(processes.find(7, 0x3000), None);
+        assert_eq!(processes.find(900_000_007, 0x3000), None);
         assert_eq!(
-            processes.get(7).unwrap().executable.as_deref(),
+            processes.get(900_000_007).unwrap().executable.as_deref(),
             Some("/usr/sbin/server")
         );
+    }
+
+    #[test]
+    fn a_new_map_of_a_running_process_is_not_its_only_one() {
+        let mut processes = Processes::default();
+        let own = std::process::id();
+        processes.record_map(own, 0x1000, 0x1000, 0, "/opt/plugin.so");
+        let here = processes.find(own, executable_map as *const () as u64);
+        let (object, _) = here.unwrap();
+        assert_eq!(Some(processes.object(object)), executable(own).as_deref());
     }
 
     #[test]
@@ -312,8 +325,8 @@ mod tests {
     #[test]
     fn fork_copies_the_maps_and_exec_drops_them() {
         let mut processes = Processes::default();
-        processes.record_map(7, 0x1000, 0x1000, 0, "/usr/sbin/server");
-        processes.record_fork(900_000_001, 7);
+        processes.record_map(900_000_007, 0x1000, 0x1000, 0, "/usr/sbin/server");
+        processes.record_fork(900_000_001, 900_000_007);
         assert!(processes.find(900_000_001, 0x1010).is_some());
         processes.record_command(900_000_001, true, "other", true);
         assert!(processes.find(900_000_001, 0x1010).is_none());
@@ -361,9 +374,9 @@ mod tests {
     #[test]
     fn a_later_map_replaces_an_earlier_one() {
         let mut processes = Processes::default();
-        processes.record_map(7, 0x1000, 0x1000, 0, "/a");
-        processes.record_map(7, 0x1800, 0x100, 0, "/b");
-        let (object, _) = processes.find(7, 0x1810).unwrap();
+        processes.record_map(900_000_007, 0x1000, 0x1000, 0, "/a");
+        processes.record_map(900_000_007, 0x1800, 0x100, 0, "/b");
+        let (object, _) = processes.find(900_000_007, 0x1810).unwrap();
         assert_eq!(processes.object(object), "/b");
     }
 
