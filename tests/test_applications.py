@@ -18,6 +18,7 @@ from perpacket.measure import hosts
 from perpacket.measure.applications import file, packages, preparation, running, sessions
 from perpacket.measure.applications.file import Definition
 from perpacket.measure.applications.folder import Folder
+from perpacket.measure.hosts import record
 from perpacket.measure.hosts.record import start_ticks
 from requirements import skip
 
@@ -217,7 +218,15 @@ def test_after_a_kill_the_next_start_removes_what_was_left(prepared: Definition)
     assert not Path(description.folder).exists()
     for program in description.programs:
         assert start_ticks(int(program["pid"])) is None, program  # ended, reaped or not
+    outer = Path(description.folder).parent
+    left = [pid for pid in pids_of_all() if record.works_in(pid, outer)]
+    assert left == []
     assert preparation.place_of(prepared).is_dir()
+
+
+def pids_of_all() -> list[int]:
+    """The processes of this machine."""
+    return [int(process.name) for process in Path("/proc").glob("[0-9]*")]
 
 
 @pytest.mark.live

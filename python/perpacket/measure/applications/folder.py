@@ -9,8 +9,10 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
+import signal
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -151,6 +153,8 @@ class Folder:
     def stop(self) -> None:
         """Stop the programs, the last first."""
         for process in reversed(list(self.running.values())):
+            with suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGTERM)  # MariaDB ignores the first signal of `stop`
             process.stop(STOP_S)
         self.running.clear()
 

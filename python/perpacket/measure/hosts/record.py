@@ -15,9 +15,10 @@ import secrets
 import shutil
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from perpacket.errors import MachineLacks
@@ -147,7 +148,10 @@ def remove_leftovers() -> list[str]:
 
 
 def remove_folders(prefix: str, parent: Path | None = None) -> None:
-    """Remove the folders of dead owners with that prefix, in `parent` or among temporary files."""
+    """Remove the folders of dead owners with that prefix, in `parent` or among temporary files.
+
+    Processes that work there are killed first: a server's workers may outlive its killed master.
+    """
     for place in (parent or Path(tempfile.gettempdir())).glob(f"{prefix}*"):
         owner = re.match("([0-9]+-[0-9]+)-", place.name.removeprefix(prefix))
         if owner is None or is_alive(owner[1]):
@@ -155,14 +159,8 @@ def remove_folders(prefix: str, parent: Path | None = None) -> None:
         # Another process may remove it first, or another user owns it.
         with suppress(OSError):
             if place.lstat().st_uid == os.getuid():
+                end_all(partial(works_in, place=place))
                 shutil.rmtree(place, ignore_errors=True)
-
-
-def marked(run: str) -> Iterator[int]:
-    """The processes of a run and their descendants."""
-    for process in Path("/proc").glob("[0-9]*"):
-        if is_marked(int(process.name), run):
-            yield int(process.name)
 
 
 def is_marked(pid: int, run: str) -> bool:
@@ -175,16 +173,33 @@ def is_marked(pid: int, run: str) -> bool:
 
 
 def end_marked(run: str) -> None:
-    """Kill all processes with the mark.
+    """Kill all processes with the mark."""
+    end_all(lambda pid: is_marked(pid, run))
+
+
+def works_in(pid: int, place: Path) -> bool:
+    """Whether a process works in a folder or below, which may have been removed since."""
+    try:
+        folder = Path(os.readlink(f"/proc/{pid}/cwd").removesuffix(" (deleted)"))
+    except OSError:
+        return False
+    return folder.is_relative_to(place)
+
+
+def end_all(is_chosen: Callable[[int], bool]) -> None:
+    """Kill all other processes that `is_chosen` accepts.
 
     An open descriptor of the process makes sure that the second check and the signal are about the
     same process, even if its id is used again.
     """
-    for pid in list(marked(run)):
+    for process in Path("/proc").glob("[0-9]*"):
+        pid = int(process.name)
+        if pid == os.getpid() or not is_chosen(pid):
+            continue
         with suppress(ProcessLookupError):
             descriptor = os.pidfd_open(pid)
             try:
-                if pid != os.getpid() and is_marked(pid, run):
+                if is_chosen(pid):
                     signal.pidfd_send_signal(descriptor, signal.SIGKILL)
             finally:
                 os.close(descriptor)
