@@ -11,7 +11,7 @@ README = (Path(__file__).parents[1] / "README.md").read_text()
 
 
 def test_the_python_example_prints_the_output_of_the_readme() -> None:
-    block = re.search(r"```python\n(.*?)```\n\nprints\n\n((?:    [^\n]*\n)+)", README, re.DOTALL)
+    block = re.search(r"```python\n(.*?)```\n\n((?:    [^\n]*\n)+)", README, re.DOTALL)
     assert block is not None
     code, expected = block.groups()
     printed = io.StringIO()

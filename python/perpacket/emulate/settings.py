@@ -163,7 +163,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         """Raise `ConfigurationError` for values that cannot be run."""
-        within("--frames", self.frames, 100, 100_000_000)
+        within("--frames", self.frames, 10, 100_000_000)
         within("--warmup-frames", self.warmup_frames, 0, 100_000_000)
         within("--variants", self.variants, 1, 100)
         within("--turn-instructions", self.turn_instructions, 1000, 1_000_000_000)

@@ -11,7 +11,7 @@ PLUGIN = Question(
     "emulate_plugin",
     Group.PROGRAMS,
     "`emulate` cannot count what the emulated machine does",
-    "install perpacket with its plugin: `pip install .` builds it",
+    "build it in a checkout with `make setup`, or install a wheel that has it",
 )
 
 
