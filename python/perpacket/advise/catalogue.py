@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
+from difflib import get_close_matches
 from functools import cache
 from importlib import resources
 from typing import Literal
@@ -192,11 +193,12 @@ def find(text: str) -> tuple[Change, str]:
     name, equals, value = text.partition("=")
     changes = load()
     if name not in changes:
+        close = get_close_matches(name, changes, n=1)
         raise ConfigurationError(
             f"{text}: there is no change {name}",
             parameter="CHANGE",
             value=text,
-            allowed=f"there are {', '.join(changes)}",
+            hint=f"did you mean {close[0]}?" if close else "`perpacket advise` names every change",
         )
     change = changes[name]
     if not equals:
