@@ -14,6 +14,7 @@ from perpacket.cli.app import run
 from perpacket.errors import ConfigurationError, MachineLacks
 from perpacket.machine import (
     Capability,
+    applications,
     bpf,
     disciplines,
     leftovers,
@@ -196,6 +197,14 @@ def test_huge_pages_that_the_kernel_does_not_provide_are_a_missing_capability(
     lack = memory.huge_pages(made_of(tmp_path / "none", none))
     assert not lack.available
     assert "always madvise [never]" in lack.detail
+
+
+def test_an_application_without_its_packages_names_them_and_the_command() -> None:
+    found = applications.capabilities(lambda names: [one for one in names if "maria" in one])
+    lacking = {one.name: one for one in found if not one.available}
+    assert list(lacking) == ["wordpress"]
+    assert lacking["wordpress"].detail == "missing packages: mariadb-server"
+    assert "perpacket application prepare wordpress" in lacking["wordpress"].next_step
 
 
 def test_a_missing_program_is_reported_with_its_package() -> None:

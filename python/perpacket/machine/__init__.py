@@ -11,6 +11,7 @@
     memory.py       huge pages, descriptors
     processors.py   processors, their shared resources, quota and stolen time; the clock
     programs.py     other programs that studies and tests use
+    applications.py the packages of real web applications
 
 Every attempt closes what it opens and changes nothing on the machine, except that the kernel may
 load one of its modules. No attempt needs root, and a failed attempt does not stop the others.
@@ -22,6 +23,7 @@ from collections.abc import Sequence
 
 from perpacket.errors import ConfigurationError, MachineLacks
 from perpacket.machine import (
+    applications,
     bpf,
     emulator,
     kernel,
@@ -49,6 +51,7 @@ def examine(files: Files | None = None) -> list[Capability]:
         *processors.capabilities(files),
         *memory.capabilities(files),
         *programs.capabilities(),
+        *applications.capabilities(),
         *emulator.capabilities(),
     ]
 
