@@ -165,6 +165,7 @@ def test_the_guardian_survives_the_end_of_the_terminal(net: Network) -> None:
     before = values(net)
     pid, terminal = pty.fork()
     if pid == 0:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup leaves it ignored.
         words = command(net, CHANGES)
         os.execv(words[0], words)
     os.write(terminal, b"\n")
