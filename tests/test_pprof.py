@@ -25,7 +25,7 @@ def profile(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, o
     except MachineLacks as error:
         skip("agent", error)
     file = tmp_path_factory.mktemp("pprof") / "profile.pb.gz"
-    load = "for number in 1 2 3 4 5; do : > /dev/tcp/127.0.0.1/1; done 2> /dev/null; sleep 1"
+    load = "for number in {1..10}; do : > /dev/tcp/127.0.0.1/1; sleep 0.1; done 2> /dev/null"
     options = ("--pprof", str(file), "--format", "json", "--quiet")
     done = subprocess.run(
         [own, "profile", *options, "--", "bash", "-c", load],
