@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,13 @@ from requirements import skip
 
 NAME = "public-inbox"
 
-PART = {"public-inbox": "perl", "wordpress": "php", "daytrader": "jit compiler"}
+PART = {
+    "public-inbox": "perl",
+    "wordpress": "php",
+    "daytrader": "jit compiler",
+    "specweb99-tls": "tls",
+    "specweb99-nginx": "tls",
+}
 """A part of each application that is large soon after its start."""
 
 
@@ -94,11 +101,14 @@ def test_an_unknown_name_lists_the_applications() -> None:
 @pytest.mark.parametrize("name", file.names())
 def test_the_agent_accepts_the_sessions_of_every_application(name: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        url = f"http://127.0.0.1:{server.getsockname()[1]}"
-        checked, status = sessions.check(file.load(name), url, seed=1, each=1, most=1, limit="1s")
+        definition = file.load(name)
+        scheme = "https" if definition.application.tls else "http"
+        url = f"{scheme}://127.0.0.1:{server.getsockname()[1]}"
+        checked, status = sessions.check(definition, url, seed=1, each=1, most=1, limit="1s")
     assert status != 0
     (first,) = [page for page in checked["pages"] if page["requests"]]
-    assert first["page"] == file.load(name).application.session["start"]
+    start = tomllib.loads(definition.sessions.read_text(encoding="utf-8"))["session"]["start"]
+    assert first["page"] == start
     assert first["wrong"] == 1
 
 

@@ -96,23 +96,24 @@ def load_application(name: str, arguments: Sequence[str]) -> int:
     that runs, or one that runs for this load.
     """
     from perpacket.measure import agent
-    from perpacket.measure.applications import file, running
+    from perpacket.measure.applications import file, running, sessions
 
     if Path(name).is_file():
         become(arguments)
     definition = file.load(name)
     words = [
-        str(definition.path) if word == name and before == APPLICATION else word
+        str(definition.sessions) if word == name and before == APPLICATION else word
         for before, word in zip(["", *arguments[:-1]], arguments, strict=True)
     ]
     words = [
-        f"{APPLICATION}={definition.path}" if word == f"{APPLICATION}={name}" else word
+        f"{APPLICATION}={definition.sessions}" if word == f"{APPLICATION}={name}" else word
         for word in words
     ]
     if any(word.startswith(("http://", "https://")) for word in words):
         become(words)
     with running.present_or_started(definition) as url:
-        return run_child([str(agent.find()), *words[:2], url, *words[2:]])
+        options = [*words[2:], *sessions.trust(definition)]
+        return run_child([str(agent.find()), *words[:2], url, *options])
 
 
 WITHOUT_ADVICE = ("--help", "-h", "--quiet", "-q", "--show-config", "--self-check", "--config")

@@ -15,7 +15,6 @@ from perpacket.errors import MachineLacks, RunFailed
 
 if TYPE_CHECKING:
     from perpacket.measure.applications.file import Definition
-    from perpacket.measure.applications.folder import Folder
     from perpacket.measure.applications.running import Description
     from perpacket.measure.applications.sessions import Checked
 
@@ -159,21 +158,7 @@ def run_until_stopped(definition: Definition, port: int | None, output_format: F
         write(description, output_format)
         sys.stderr.write(f"{READY}{description.url}\n")
         sys.stderr.flush()
-        wait_for_end(folder)
-
-
-def wait_for_end(folder: Folder) -> None:
-    """Return never; raises `RunFailed` when a program ends by itself."""
-    import time
-
-    while True:
-        for name, process in folder.running.items():
-            status = process.poll()
-            if status is not None:
-                raise RunFailed(
-                    f"{folder.definition.name}: {name} ended with {status}", process.stderr[-300:]
-                )
-        time.sleep(0.5)
+        running.wait_for_end(folder)
 
 
 def start_in_background(name: str, port: int | None) -> None:
@@ -224,7 +209,7 @@ def write(description: Description, output_format: Format) -> None:
 def check(
     name: NameArgument,
     each: Annotated[int, typer.Option(min=1, help="Requests of the rarest page.")] = 5,
-    most: Annotated[int, typer.Option(min=1, help="Requests at most.")] = 1000,
+    most: Annotated[int, typer.Option(min=1, help="Requests at most.")] = 10_000,
     seed: SeedOption = 1,
     output_format: FormatOption = Format.TABLE,
 ) -> None:

@@ -20,6 +20,7 @@ LIBRARY = Path(str(resources.files("perpacket.measure.applications"))) / "librar
 """The folder of our applications, one folder each."""
 
 FILE = "application.toml"
+COMPONENT = "component.toml"
 
 DESCRIPTION = {"title", "stands_for", "session"}
 """Keys that do not change the prepared folder."""
@@ -90,6 +91,8 @@ class Component(Table):
     """Files beside this one, written into the application's folder with placeholders replaced."""
     prepare: list[Step] = Field(default_factory=list)
     program: list[Program] = Field(default_factory=list)
+    session: dict[str, object] = Field(default_factory=dict)
+    """What clients do; the agent reads and checks it (`crates/load/src/http/application`)."""
 
 
 class Application(Component):
@@ -100,8 +103,8 @@ class Application(Component):
     """The application of a document that it replaces."""
     uses: list[str] = Field(default_factory=list)
     """Components of the library, which come first."""
-    session: dict[str, object]
-    """What clients do; the agent reads and checks it (`crates/load/src/http/application`)."""
+    tls: bool = False
+    """Whether clients use TLS on the port `web`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +116,10 @@ class Definition:
     parts: Sequence[tuple[Path, Component]]
 
     @property
-    def path(self) -> Path:
-        """The file of the application."""
-        return self.parts[-1][0] / FILE
+    def sessions(self) -> Path:
+        """The file with the sessions: the application's, or that of a component."""
+        place = next(place for place, part in reversed(self.parts) if part.session)
+        return place / (FILE if place == self.parts[-1][0] else COMPONENT)
 
     @property
     def debian(self) -> list[str]:
@@ -146,6 +150,13 @@ class Definition:
     def programs(self) -> list[Program]:
         """The programs in the order of their starts."""
         return [program for _, part in self.parts for program in part.program]
+
+    @property
+    def uses_agent(self) -> bool:
+        """Whether a command names the agent."""
+        commands = [step.command for _, step in self.steps()]
+        commands += [program.command for program in self.programs]
+        return any("@agent@" in command for command in commands)
 
     def steps(self) -> Iterator[tuple[Path, Step]]:
         """The steps of the preparation, each with the folder of its component."""
@@ -189,13 +200,14 @@ def load(name: str) -> Definition:
         )
     application = read(folder / FILE, Application)
     components = [
-        (LIBRARY / used, read(LIBRARY / used / "component.toml", Component))
-        for used in application.uses
+        (LIBRARY / used, read(LIBRARY / used / COMPONENT, Component)) for used in application.uses
     ]
     definition = Definition(
         folder.resolve().name.replace("_", "-"), application, [*components, (folder, application)]
     )
     check_ports(folder / FILE, definition)
+    if not any(part.session for _, part in definition.parts):
+        raise ConfigurationError(f"{folder / FILE}: session: expected a table")
     return definition
 
 

@@ -35,6 +35,9 @@ LAST_LINES = 5
 STOP_S = 20.0
 """Time limit for the end of a program: databases write what they have in memory."""
 
+AGENT = "perpacket-agent"
+"""The copy of the agent in the folder, for programs of applications."""
+
 LISTENING = "0A"
 """The state of a listening socket in /proc/net/tcp (include/net/tcp_states.h)."""
 
@@ -52,10 +55,11 @@ class Folder:
 
     @property
     def values(self) -> dict[str, str]:
-        """The placeholders: folder, address, user, group and the ports."""
+        """The placeholders: folder, agent, address, user, group and the ports."""
         user, group = identity()
         return {
             "folder": str(self.path),
+            "agent": str(self.path / AGENT),
             "address": self.host.address,
             "user": user,
             "group": group,
@@ -64,8 +68,9 @@ class Folder:
 
     @property
     def url(self) -> str:
-        """The address of the application's first page's server."""
-        return f"http://{self.host.address}:{self.ports['web']}"
+        """The address of the server of the pages."""
+        scheme = "https" if self.definition.application.tls else "http"
+        return f"{scheme}://{self.host.address}:{self.ports['web']}"
 
     def write_files(self) -> None:
         """Write the files of all components, and give the folder to the user of the programs."""
@@ -77,6 +82,9 @@ class Folder:
                 target = self.path / name
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_text(self.fill(source.read_text(encoding="utf-8"), source))
+        if self.definition.uses_agent:
+            # The programs' user may not read the folder of our installation.
+            shutil.copy2(self.host.agent(), self.path / AGENT)
         own(self.path)
 
     def fill(self, text: str, where: object) -> str:

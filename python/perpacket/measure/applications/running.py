@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import NoReturn
 
 from perpacket.errors import RunFailed
 from perpacket.measure import hosts
@@ -59,6 +60,18 @@ def started(definition: Definition, host: Host, web_port: int | None = None) -> 
     finally:
         folder.stop()
         shutil.rmtree(outer, ignore_errors=True)
+
+
+def wait_for_end(folder: Folder) -> NoReturn:
+    """Raise `RunFailed` when a program ends by itself."""
+    while True:
+        for name, process in folder.running.items():
+            status = process.poll()
+            if status is not None:
+                raise RunFailed(
+                    f"{folder.definition.name}: {name} ended with {status}", process.stderr[-300:]
+                )
+        time.sleep(0.5)
 
 
 @contextmanager

@@ -29,6 +29,11 @@ class Checked(TypedDict):
     error_examples: dict[str, list[str]]
 
 
+def trust(definition: Definition) -> list[str]:
+    """Options for the certificate that the preparation makes, which no authority signs."""
+    return ["--insecure"] if definition.application.tls else []
+
+
 def check(
     definition: Definition, url: str, seed: int, each: int, most: int, limit: str = TIME_LIMIT
 ) -> tuple[Checked, int]:
@@ -38,9 +43,10 @@ def check(
     Raises `RunFailed` with the agent's message if no session ran.
     """
     command = [
-        *(str(agent.find()), "load", "http", url, "--application", str(definition.path)),
+        *(str(agent.find()), "load", "http", url, "--application", str(definition.sessions)),
         *("--clients", "1", "--threads", "1", "--each", str(each), "--requests", str(most)),
         *("--seed", str(seed), "--timeout", limit, "--format", "json", "--quiet"),
+        *trust(definition),
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if not done.stdout:

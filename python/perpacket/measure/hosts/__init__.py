@@ -37,10 +37,15 @@ __all__ = [
 
 
 def loopback(
-    server_cpus: Sequence[int] | None = None, client_cpus: Sequence[int] | None = None
+    server_cpus: Sequence[int] | None = None,
+    client_cpus: Sequence[int] | None = None,
+    address: str = "127.0.0.1",
 ) -> Testbed:
-    """The loopback of this machine, which needs no rights and reports its limits."""
-    return Loopback(divide(server_cpus, client_cpus))
+    """The loopback of this machine, which needs no rights and reports its limits.
+
+    In a network namespace, `address` is one that other namespaces reach.
+    """
+    return Loopback(divide(server_cpus, client_cpus), address=address)
 
 
 def namespaces(

@@ -105,13 +105,15 @@ class Loopback(LocalTestbed):
         "use network namespaces, which need root",
     )
 
-    def __init__(self, division: Division, limits: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, division: Division, limits: tuple[str, ...] = (), address: str = "127.0.0.1"
+    ) -> None:
         """Hosts for both sides; `limits` has the reason for loopback in place of namespaces."""
         super().__init__(division)
         self._record.write()
         self.limits = (*limits, *LOOPBACK_LIMITS, *division.limits)
-        self.server = LocalHost("server", "127.0.0.1", division.server, self._record.run)
-        self.clients = (LocalHost("client", "127.0.0.1", division.clients, self._record.run),)
+        self.server = LocalHost("server", address, division.server, self._record.run)
+        self.clients = (LocalHost("client", address, division.clients, self._record.run),)
 
 
 def free_ports(count: int) -> list[int]:

@@ -2,6 +2,8 @@
 
 use perpacket_workload::Stream;
 
+use super::number::Number;
+
 /// A client; a new session begins without cookies and texts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Client {
@@ -19,11 +21,9 @@ impl Client {
     }
 
     /// Draws the numbers of a page.
-    pub(super) fn draw(&mut self, numbers: &[(i64, i64)], chance: &mut Stream) {
-        for ((first, last), value) in numbers.iter().zip(&mut self.values) {
-            let span = (last - first + 1) as f64;
-            let number = first + (chance.uniform() * span) as i64;
-            *value = number.min(*last).to_string().into_bytes();
+    pub(super) fn draw(&mut self, numbers: &[Number], chance: &mut Stream) {
+        for (number, value) in numbers.iter().zip(&mut self.values) {
+            *value = number.draw(chance).to_string().into_bytes();
         }
     }
 

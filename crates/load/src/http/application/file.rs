@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 
+use super::number::Number;
 use super::text::Text;
 use super::{Application, Extract, Page};
 
@@ -22,15 +23,10 @@ struct SessionTable {
     #[serde(default)]
     think_s: f64,
     #[serde(default)]
-    numbers: BTreeMap<String, NumberTable>,
+    numbers: BTreeMap<String, Number>,
+    /// The next pages of a page that names none.
+    next: Option<BTreeMap<String, f64>>,
     page: BTreeMap<String, PageTable>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct NumberTable {
-    first: i64,
-    last: i64,
 }
 
 #[derive(Deserialize)]
@@ -44,7 +40,7 @@ struct PageTable {
     contains: String,
     #[serde(default)]
     extract: BTreeMap<String, ExtractTable>,
-    next: BTreeMap<String, f64>,
+    next: Option<BTreeMap<String, f64>>,
 }
 
 #[derive(Deserialize)]
@@ -70,13 +66,6 @@ pub(super) fn parse(text: &str) -> Result<Application, String> {
             .binary_search(&name)
             .map_err(|_| format!("there is no page {name}, expected one of {page_names:?}"))
     };
-    for (name, NumberTable { first, last }) in &session.numbers {
-        if last < first {
-            return Err(format!(
-                "numbers.{name}: last is {last}, expected at least first, {first}"
-            ));
-        }
-    }
     if !(0.0..=3600.0).contains(&session.think_s) {
         return Err(format!(
             "think_s: {}: expected 0 to 3600 seconds",
@@ -85,17 +74,15 @@ pub(super) fn parse(text: &str) -> Result<Application, String> {
     }
     let value = |name: &str| names.iter().position(|known| *known == name);
     let page = |(name, table): (&String, &PageTable)| {
-        page_of(name, table, &value, &page_number)
+        let next = table.next.as_ref().or(session.next.as_ref());
+        next.ok_or_else(|| "next is missing".to_owned())
+            .and_then(|next| page_of(name, table, next, &value, &page_number))
             .map_err(|problem| format!("page.{name}: {problem}"))
     };
     Ok(Application {
         start: page_number(&session.start).map_err(|problem| format!("start: {problem}"))?,
         think_s: session.think_s,
-        numbers: session
-            .numbers
-            .values()
-            .map(|number| (number.first, number.last))
-            .collect(),
+        numbers: session.numbers.values().cloned().collect(),
         values: names.len(),
         pages: session
             .page
@@ -108,6 +95,7 @@ pub(super) fn parse(text: &str) -> Result<Application, String> {
 fn page_of(
     name: &str,
     table: &PageTable,
+    next: &BTreeMap<String, f64>,
     value: &impl Fn(&str) -> Option<usize>,
     page_number: &impl Fn(&String) -> Result<usize, String>,
 ) -> Result<Page, String> {
@@ -127,8 +115,8 @@ fn page_of(
     if contains.is_empty() && !(300..400).contains(&status) {
         return Err("contains is missing, expected a text that the right answer has".to_owned());
     }
-    let sum: f64 = table.next.values().sum();
-    if table.next.values().any(|share| *share < 0.0) || sum > 1.0 + ROUNDING {
+    let sum: f64 = next.values().sum();
+    if next.values().any(|share| *share < 0.0) || sum > 1.0 + ROUNDING {
         return Err(
             "next has probabilities, expected numbers from 0 with a sum up to 1".to_owned(),
         );
@@ -158,8 +146,7 @@ fn page_of(
             .iter()
             .map(extract)
             .collect::<Result<_, _>>()?,
-        next: table
-            .next
+        next: next
             .iter()
             .map(|(name, share)| Ok((page_number(name)?, *share)))
             .collect::<Result<_, String>>()?,
@@ -184,6 +171,7 @@ mod tests {
             ("start = \"front\"", "start = \"back\"", "no page back"),
             ("front = 0.5", "front = 1.5", "a sum up to 1"),
             ("front = 0.5", "shop = 0.5", "no page shop"),
+            (", next = { front = 0.5 }", "", "next is missing"),
             ("hello", "@user@", "named user"),
             ("contains = \"hello\", ", "", "contains is missing"),
             ("path = \"/\"", "path = \"a\"", "a slash first"),

@@ -6,6 +6,7 @@
 
 mod client;
 mod file;
+mod number;
 mod text;
 
 use std::path::Path;
@@ -13,6 +14,7 @@ use std::path::Path;
 use perpacket_workload::Stream;
 
 pub(crate) use client::Client;
+use number::Number;
 use text::Text;
 
 use super::session::{Operation, SessionRequest};
@@ -25,8 +27,8 @@ pub(crate) struct Application {
     start: usize,
     /// Mean of the exponential pause before each page but the first, in seconds.
     think_s: f64,
-    /// Ranges of the random numbers, which are the first values of a client.
-    numbers: Vec<(i64, i64)>,
+    /// The random numbers, which are the first values of a client.
+    numbers: Vec<Number>,
     /// Number of values of a client: the numbers, then the extracted texts.
     values: usize,
     pages: Vec<Page>,
