@@ -11,13 +11,13 @@ use perpacket_linux::interface::{self, Offload};
 
 use crate::status::{Failure, Status};
 
-/// Time between two questions for work. It passes in the guest's time alone.
+/// Time between two requests for work, in the guest's time.
 const POLL: Duration = Duration::from_millis(10);
 
-/// Time between two looks at the counters of a window.
+/// Time between two reads of the counters of a window.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// The longest time without a frame. The emulator skips idle time, so it costs little.
+/// The longest time without a frame. The emulator skips idle time, so a long wait costs little.
 const STALL: Duration = Duration::from_secs(30);
 
 /// Operations of the plugin, as in `crates/emulate-plugin`.
@@ -42,7 +42,7 @@ pub enum Verb {
         /// `on` or `off`.
         state: State,
     },
-    /// Report that the guest has reached a point.
+    /// Report to the emulator that the guest has reached a point.
     Mark {
         /// The name of the point.
         name: String,
@@ -54,7 +54,7 @@ pub enum Verb {
     },
     /// Wait for work from the emulator, and print it.
     Work,
-    /// Let the emulator count frames of a card: first a warm-up, then a window.
+    /// Have the emulator count a card's frames, first in a warm-up, then in a window.
     Count {
         /// The interface of the card.
         interface: String,

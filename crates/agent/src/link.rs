@@ -37,19 +37,19 @@ pub struct Arguments {
     /// [default of IFNAME: link0].
     #[arg(long, value_name = "NETNS[:IFNAME]")]
     left: String,
-    /// The same of the right host.
+    /// The same for the right host.
     #[arg(long, value_name = "NETNS[:IFNAME]")]
     right: String,
     /// IPv4 address of the left device; without it, the device has none.
     #[arg(long, value_name = "CIDR")]
     left_address: Option<String>,
-    /// The same of the right device.
+    /// The same for the right device.
     #[arg(long, value_name = "CIDR")]
     right_address: Option<String>,
     /// Delay of each frame, one way.
     #[arg(long, value_name = "TIME", default_value = "0s")]
     delay: Time,
-    /// Make each frame's delay uniform from this much less to this much more; the order stays.
+    /// Vary each frame's delay uniformly by up to this time, less or more; frames stay in order.
     #[arg(long, value_name = "TIME", default_value = "0s")]
     jitter: Time,
     /// Bits a second that each direction carries, Ethernet headers included [default: no limit].

@@ -4,7 +4,7 @@ mod command;
 
 use command::{agent, error};
 
-/// Runs `link` between namespaces that do not exist: options are checked first.
+/// Runs `link` between namespaces that do not exist. Options are checked before namespaces.
 fn link(options: &[&str]) -> String {
     let ends = ["link", "--left", "no-such", "--right", "neither"];
     let output = agent(&[&ends, options].concat());

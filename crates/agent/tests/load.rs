@@ -256,7 +256,8 @@ fn a_log_at_speed_max_is_replayed_once_and_its_invalid_lines_are_listed() {
     assert!(table.contains("(line 2: "), "{table}");
 }
 
-/// The port refuses connections: a load before the check of the file would end with 4.
+/// The port refuses connections, so a load that starts before the check of the file ends with
+/// status 4.
 #[test]
 fn a_file_that_cannot_be_written_is_an_error_before_the_load() {
     for option in ["--histograms", "--request-log"] {

@@ -237,7 +237,8 @@ fn is_alive(process: &str) -> bool {
     !state.is_empty() && !state.starts_with(['Z', 'X'])
 }
 
-/// Also if the server became another user, which clears the signal for a parent's death (prctl(2)).
+/// This includes a server that became another user, which clears the signal of a parent's death
+/// (prctl(2)).
 #[test]
 fn a_killed_server_leaves_no_process() {
     let mut server = Command::new(AGENT)

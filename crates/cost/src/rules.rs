@@ -1,7 +1,7 @@
 //! Rules that assign functions and files to layers, kinds and categories: small TOML files.
 //!
-//! A new kernel outdates a list of symbol names, but hardly a few prefixes that are matched along
-//! the call chain. The compiled-in files therefore contain prefixes. A user's file precedes them.
+//! A list of symbol names is outdated by each new kernel. A few prefixes, matched along the call
+//! chain, rarely are, so the compiled-in files contain prefixes. A user's file precedes them.
 //! Comments in the files explain the tables.
 
 use std::collections::HashMap;
@@ -383,7 +383,7 @@ impl Source<'_> {
     /// Parses the text as TOML.
     ///
     /// # Errors
-    /// The text is no TOML or not of that type.
+    /// The text is not valid TOML, or does not have the fields of that type.
     pub fn parse<T: for<'de> Deserialize<'de>>(&self) -> Result<T, RuleError> {
         toml::from_str(self.text).map_err(|error| {
             let offset = error.span().map_or(0, |span| span.start);

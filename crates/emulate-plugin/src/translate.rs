@@ -54,7 +54,7 @@ impl Blocks {
 
 static BLOCKS: Mutex<Blocks> = Mutex::new(Blocks(Vec::new()));
 
-/// Gives the plugin to QEMU.
+/// Registers the plugin's callbacks with QEMU.
 pub fn install(plugin: Plugin) {
     let id = plugin.id;
     PLUGIN.store(Box::into_raw(Box::new(plugin)), Ordering::Release);

@@ -1,7 +1,7 @@
 //! Message bodies: by length, in chunks or until close (RFC 9112, sections 6 and 7.1).
 //!
-//! Chunks are read strictly: each line ends in CR LF. Request smuggling exploits two
-//! servers in a chain that disagree about where a request ends.
+//! Chunks are read strictly: each line ends in CR LF. Where two servers in a chain disagree about
+//! the end of a request, an attacker can smuggle a second request through the first.
 
 use crate::status::Status;
 
@@ -23,7 +23,7 @@ pub enum BodyError {
     TooLong,
     /// Chunk extensions and trailers exceed [`OVERHEAD_BYTES`].
     TooMuchOverhead,
-    /// The byte is not allowed at this place in the frame of a chunk.
+    /// The byte is not allowed at this position in a chunk's size line or end.
     UnexpectedByte(u8),
 }
 

@@ -74,7 +74,7 @@ pub enum ParsedHead<'a> {
     Partial,
     /// The head, and its length in bytes.
     Complete(Request<'a>, usize),
-    /// The input is no valid head; the status says why.
+    /// The input is not a valid head. The server answers with this status.
     Rejected(Status),
 }
 
@@ -173,7 +173,7 @@ fn partial(input: &[u8], limit_bytes: usize) -> ParsedHead<'_> {
     }
 }
 
-/// Fields that only make sense together with others.
+/// Fields whose values are checked after all fields are read.
 #[derive(Default)]
 struct Connection {
     length: Option<u64>,

@@ -10,9 +10,9 @@
 //! ```
 //!
 //! The sender's arguments are a destination, a rate in bits a second of Ethernet frames, bytes a
-//! packet and seconds. It spins between packets, so its own lateness is not part of the measurement.
-//! It does not catch up after a pause: a burst would be another stream. The receiver ends after a
-//! second without packets and prints JSON, times in microseconds.
+//! packet and seconds. It spins between packets, so its own lateness is not part of the
+//! measurement. It does not catch up after a pause, because the stream would then have a burst. The
+//! receiver ends after a second without packets and prints JSON, times in microseconds.
 
 use std::env;
 use std::error::Error;

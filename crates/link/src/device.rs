@@ -1,7 +1,7 @@
 //! A TAP device in the network namespace of a host.
 //!
-//! A thread enters the namespace, creates the device and ends; the descriptor works from any
-//! namespace. The device lives as long as the descriptor, so a killed link leaves none behind.
+//! A thread enters the namespace, creates the device and ends. The descriptor works from any
+//! namespace. The kernel removes the device when the descriptor closes, also if the link is killed.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};

@@ -59,8 +59,8 @@ pub enum LinkError {
 }
 
 impl LinkError {
-    /// Whether another machine or another user could have the link: this process may not create
-    /// devices, or the kernel has no TAP devices.
+    /// Whether the cause is the machine or its permissions: this process may not create devices, or
+    /// the kernel has no TAP devices.
     #[must_use]
     pub fn is_lack_of_machine(&self) -> bool {
         match self {

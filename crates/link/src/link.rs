@@ -1,11 +1,12 @@
 //! The loop that carries frames.
 //!
 //! One thread serves both directions, because a second one would need a second CPU. It first
-//! delivers the frames that are due, in order of their times over both directions, then reads frames
-//! until one is due or there are none. It sleeps until a little before the next frame is due,
-//! because no sleeper wakes on time, and spins for the rest, reading meanwhile. It learns how much
-//! earlier to wake from how late it woke: the mean and twice the mean deviation, as TCP does for its
-//! timer (RFC 6298). Buffers are reused: after its busiest moment a link allocates nothing.
+//! delivers the frames that are due, in order of their times over both directions, then reads
+//! frames until one is due or there are none. It sleeps until a little before the next frame is
+//! due, because a sleeping thread wakes late, and then spins and reads frames. It estimates how
+//! much earlier to wake from its lateness so far: the mean plus twice the mean deviation, similar
+//! to TCP's timer (RFC 6298). Buffers are reused, so a link allocates only when more frames are in
+//! flight than ever before.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -41,25 +42,26 @@ const IN_FLIGHT_BYTES: usize = IN_FLIGHT_FRAMES * BUFFER_BYTES;
 /// Frames read from one device before the other is read.
 const BATCH_FRAMES: usize = 32;
 
-/// Least and most time before the next frame is due that the thread wakes to spin. A sleeping CPU of
-/// a virtual machine takes 100 us to wake, one with other work a tenth of that.
+/// Shortest and longest time before a frame's due time at which the thread wakes to spin. A
+/// sleeping CPU of a virtual machine wakes in 100 us, one that runs other threads in a tenth of
+/// that.
 const LEAD_NS: RangeInclusive<u64> = 5_000..=200_000;
 
-/// Of the time, at most one part in this many is spent spinning. Without a limit a link that wakes
-/// late and has a frame due every 60 us (200 Mb/s) would spin all the time, use the CPU of the hosts
-/// that share it, and never learn to wake earlier.
+/// At most 1/`SPIN_PART` of the time is spent spinning. Without a limit, a link that wakes late
+/// and has a frame due every 60 us (200 Mb/s) would spin all the time. It would use the CPU of the
+/// hosts that share it, and never sleep and so never estimate its lateness.
 const SPIN_PART: u64 = 4;
 
 /// The weight of one wake-up in the mean is one part in this many.
 const WAKE_WEIGHT: u64 = 16;
 
-/// Longest time that a link without sleep goes on before it checks its interrupt.
+/// Longest time between two checks of the interrupt by a link that does not sleep.
 const POLL_INTERVAL_NS: u64 = 10_000_000;
 
 /// Longest error that the histogram resolves: ten seconds.
 const LONGEST_ERROR_NS: u64 = 10_000_000_000;
 
-/// One end of a link: the TAP device to create, and its address if it is to have one.
+/// One end of a link: the TAP device to create, and the address of the device, if any.
 pub type End = (Interface, Option<Address>);
 
 /// A frame in flight.
@@ -96,14 +98,14 @@ pub struct Link {
     devices: [Device; 2],
     /// From device 0 to device 1, and back.
     directions: [Direction; 2],
-    /// A read fills this much at most: one byte more than the longest frame shows truncation.
+    /// The buffer of a read. It has one byte more than the longest frame, to detect truncation.
     read_buffer: Box<[u8]>,
     free_buffers: Vec<Vec<u8>>,
     cpus: Vec<usize>,
     has_priority: bool,
     start_ns: u64,
     spun_ns: u64,
-    /// The time that the link may spin now.
+    /// The allowance: the time that the link may spin now.
     spin_allowance_ns: u64,
     wakes: Wakes,
 }
@@ -116,7 +118,7 @@ struct Wakes {
 }
 
 impl Wakes {
-    /// Learns from one wake-up.
+    /// Updates the estimate after one wake-up.
     fn learn(&mut self, late_ns: u64) {
         // A wake-up that another guest delays by milliseconds does not predict the next.
         let late_ns = late_ns.min(*LEAD_NS.end());
@@ -236,7 +238,7 @@ impl Link {
         Ok(self.report())
     }
 
-    /// Counts time, which earns an allowance to spin, and uses it if it was spun.
+    /// Adds to the allowance to spin for elapsed time, and subtracts time that was spun.
     fn count_spin(&mut self, time_ns: u64, was_spun: bool) {
         let allowance_ns = self.spin_allowance_ns + time_ns / SPIN_PART;
         self.spin_allowance_ns = allowance_ns.min(*LEAD_NS.end());

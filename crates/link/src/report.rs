@@ -1,4 +1,4 @@
-//! What a link carried, what it dropped, and what it could not keep.
+//! What a link carried and dropped, and how exact its delays were.
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
@@ -59,15 +59,15 @@ pub struct OneWay {
 pub struct Dropped {
     /// The queue before the wire was full.
     pub queue: u64,
-    /// Loss, as the settings demand.
+    /// Lost, as configured.
     pub loss: u64,
-    /// The link could not carry them: it did not read in time and the device's queue was full, too
-    /// much was in flight, a frame was too long, or the receiving device refused it.
+    /// The link could not carry them: the device's queue was full because the link read too late,
+    /// too much was in flight, a frame was too long, or the receiving device refused it.
     pub not_kept: u64,
 }
 
-/// Lateness of frames from the time that they were due. The time that a frame waits in the device
-/// until the link reads it is not part of it.
+/// Lateness of frames after their due time. It excludes the time that a frame waits in the device
+/// until the link reads it.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Errors {
     /// Median, in microseconds.

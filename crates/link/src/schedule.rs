@@ -1,9 +1,9 @@
 //! One direction of a link: whether and when it delivers a frame.
 //!
-//! A frame may be lost. Otherwise it waits until the frames before it are on the wire, takes its
-//! length divided by the rate, and then the delay with its jitter. Frames never overtake each other:
-//! a wire does not reorder, and TCP would take it for loss. Nothing here reads a clock, so tests
-//! check the rules to the nanosecond.
+//! A frame may be lost. Otherwise it waits until the frames before it are on the wire, then for its
+//! length divided by the rate, then for the delay with its jitter. Frames never overtake each
+//! other, because a wire does not reorder and TCP would treat reordering as loss. Nothing here
+//! reads a clock, so tests check the rules to the nanosecond.
 
 use std::collections::VecDeque;
 
@@ -19,12 +19,13 @@ const LONGEST_US: f64 = 3_600e6;
 /// Nanoseconds in a second.
 const SECOND_NS: u128 = 1_000_000_000;
 
-/// What one direction of a link does to frames.
+/// The settings of one direction of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Settings {
     /// Time from when a frame is on the wire to its delivery.
     pub delay_us: f64,
-    /// The delay of each frame is uniform from this much less to this much more.
+    /// The delay of each frame is uniform between the delay less this time and the delay plus this
+    /// time.
     pub jitter_us: f64,
     /// Bits a second that the wire carries, with Ethernet headers, without preamble and check
     /// sequence, as netem counts. `None` for a wire without limit.
@@ -113,8 +114,8 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// An empty direction. Losses and jitter have random streams of their own: a change of one does
-    /// not shift the other.
+    /// An empty direction. Losses and jitter have separate random streams, so a change of one
+    /// setting does not change the other's draws.
     pub fn new(settings: &Settings, seed: u64) -> Self {
         Self {
             delay_ns: nanoseconds(settings.delay_us),
@@ -174,7 +175,7 @@ impl Schedule {
     }
 }
 
-/// Microseconds as nanoseconds; [`Settings::check`] has bounded them.
+/// Converts microseconds, which [`Settings::check`] has bounded.
 fn nanoseconds(time_us: f64) -> u64 {
     (time_us * 1e3).round() as u64
 }

@@ -116,7 +116,7 @@ fn join(left_to_right: Settings, right_to_left: Settings) -> Option<Joined> {
     let (send, reports) = mpsc::channel();
     let link = thread::spawn(move || {
         let mut interrupts = 0;
-        // The first interrupt requests a report, the second the end.
+        // The first interrupt requests a report, the second ends the link.
         link.run(None, interrupted.as_fd(), |report| {
             interrupts += 1;
             send.send(report).unwrap();
@@ -137,7 +137,7 @@ fn join(left_to_right: Settings, right_to_left: Settings) -> Option<Joined> {
 }
 
 impl Joined {
-    /// The report of now.
+    /// The report until now.
     fn report(&mut self) -> Report {
         self.interrupt.write_all(b"!").unwrap();
         self.reports.recv().unwrap()

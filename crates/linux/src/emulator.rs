@@ -41,7 +41,7 @@ impl Emulator {
     /// Calls the plugin with up to [`DATA_BYTES`] bytes; returns its answer, empty without a plugin.
     ///
     /// # Errors
-    /// The data is too long, or this is no x86-64 processor.
+    /// The data is too long, or the processor is not an x86-64.
     pub fn call(
         &mut self,
         operation: u32,

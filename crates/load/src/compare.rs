@@ -26,7 +26,7 @@ const ROWS: [(&str, &str); 14] = [
 /// One value of two results.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ComparisonRow {
-    /// Path of the value, with dots.
+    /// The value's keys from the root of the JSON, joined by dots.
     pub name: String,
     /// Unit of the value.
     pub unit: &'static str,
@@ -45,7 +45,7 @@ pub struct Comparison {
     pub schema: u32,
     /// The values that both results have.
     pub rows: Vec<ComparisonRow>,
-    /// Settings that differ. They may explain a difference of the values.
+    /// Settings that differ. They may explain differing values.
     pub differing: Vec<String>,
     /// Notes for the reader.
     pub notes: Vec<String>,
@@ -54,7 +54,7 @@ pub struct Comparison {
 /// Compares two results.
 ///
 /// # Errors
-/// `a` or `b` is no result of `load http`.
+/// `a` or `b` is not a result of `load http`.
 pub fn compare(a: &Value, b: &Value) -> Result<Comparison, LoadError> {
     for (name, value) in [("a", a), ("b", b)] {
         let is_result = value.get("schema") == Some(&1.into()) && value.get("latency_us").is_some();

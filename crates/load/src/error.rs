@@ -14,7 +14,7 @@ pub enum LoadError {
     /// The URL is invalid.
     #[error("{url}: {reason}")]
     Url {
-        /// As given.
+        /// The URL.
         url: String,
         /// What was expected.
         reason: &'static str,
@@ -53,7 +53,7 @@ pub enum LoadError {
     /// The host name has no address.
     #[error("{host}: cannot be resolved: {source}")]
     Resolve {
-        /// Name or address as given.
+        /// Name or address, as in the URL.
         host: String,
         /// Error of the resolver.
         source: io::Error,

@@ -1,8 +1,8 @@
 //! The files of a workload, created on the machine of the server. They have the same bytes on every
 //! machine.
 //!
-//! Contents are random letters, so that they do not compress to nothing. The path of a file is their
-//! seed, so that they do not depend on the order of creation.
+//! Contents are random letters, because files of zeros would compress to nothing. The seed of a
+//! file's letters is its path, so the order of creation does not matter.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
@@ -19,8 +19,8 @@ use crate::http::log::Log;
 
 /// Bytes of the pattern from which files are cut.
 const PATTERN_BYTES: usize = 65_536;
-/// Sessions to generate until every object is requested. On average they request the least popular
-/// object some dozens of times.
+/// Number of sessions to generate, so that every object is requested. On average they request the
+/// least popular object some dozens of times.
 const SEARCHED_SESSIONS: usize = 20_000_000;
 
 /// A set of files.
@@ -65,7 +65,7 @@ pub struct FileSetReport {
     pub files: u64,
     /// Bytes of these files.
     pub bytes: u64,
-    /// Files that existed with the right size.
+    /// Files that already existed with the right size.
     pub kept: u64,
     /// Objects that cannot be files: queries, directories of other objects, long names.
     pub left_out: u64,
@@ -151,7 +151,7 @@ fn list(set: &FileSet) -> Result<Vec<(String, u64)>, LoadError> {
     })
 }
 
-/// The objects of a generator. Only its sessions contain their sizes.
+/// The objects of a generator. Their sizes are only in its sessions.
 fn generated(parameters: &LognormalSessions, seed: u64) -> Result<Vec<(String, u64)>, LoadError> {
     let mut sessions = Sessions::Lognormal(parameters.generator(seed)?);
     let mut sizes = vec![None; parameters.objects as usize];
@@ -190,7 +190,7 @@ fn file_of(into: &Path, path: &str) -> Option<PathBuf> {
     (is_plain && !relative.is_empty() && !path.contains('?')).then(|| into.join(relative))
 }
 
-/// Writes one file unless it exists; false if a directory or a file is in its way.
+/// Writes one file unless it exists; false if its path is a directory, or below a file.
 fn write_file(
     file: &Path,
     path: &str,

@@ -48,7 +48,7 @@ impl Latency {
     /// An empty histogram.
     ///
     /// # Errors
-    /// Never in practice: the bounds are constants that the histogram accepts.
+    /// None in practice: the bounds are constants that the histogram accepts.
     pub fn new() -> Result<Self, LoadError> {
         Histogram::new_with_bounds(1, LONGEST_NS, SIGNIFICANT_DIGITS)
             .map(Self)
@@ -72,7 +72,7 @@ impl Latency {
         self.0.clear();
     }
 
-    /// The time in microseconds that a share of the recorded times does not exceed.
+    /// A quantile of the recorded times, in microseconds.
     #[must_use]
     pub fn quantile_us(&self, share: f64) -> f64 {
         us(self.0.value_at_quantile(share).min(self.0.max()))

@@ -1,4 +1,5 @@
-//! Limits of the machine, checked before the run: a load that reaches a limit measures the limit.
+//! Limits of the machine, checked before the run. A load that reaches a limit would measure it
+//! instead of the server.
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr};

@@ -1,4 +1,4 @@
-//! Source addresses of connections: one client machine can represent many.
+//! Source addresses of connections, so that one client machine can represent many.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -11,7 +11,7 @@ const RANGE_LIMIT: u128 = 65_536;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SourceAddresses(Option<(IpAddr, u32)>);
 
-/// A text that is no range of addresses.
+/// The text is not a range of addresses.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}: expected ADDRESS or FIRST-LAST of one family, with at most 65536 addresses")]
 pub struct SourceError(String);

@@ -72,7 +72,8 @@ fn the_rate_of_all_connections_is_right_in_both_directions() {
             warmup: Duration::from_millis(200),
             ..settings(&far, 20)
         });
-        // A busy machine may carry less, and none more: what was held up is made up for 0.1 s.
+        // A busy machine may send less, but never more: a delayed sender catches up on at most 0.1
+        // s.
         assert!(
             report.bytes > 0 && report.goodput_bps < 1.2 * 40e6,
             "{report:?}"
@@ -88,7 +89,7 @@ fn the_rate_of_all_connections_is_right_in_both_directions() {
     }
     let ended = far.end();
     assert_eq!(ended.connections, 40);
-    // It took the bytes of one load and sent those of the other.
+    // The far end received the bytes of one load and sent those of the other.
     assert!(ended.bytes > 0 && ended.bytes_sent > 0, "{ended:?}");
 }
 
@@ -101,7 +102,7 @@ fn a_load_without_a_rate_is_faster_and_busier() {
     });
     let fast = load(&settings(&far, 2));
     assert!(fast.bytes > 2 * slow.bytes, "{} {}", fast.bytes, slow.bytes);
-    // A sender with a rate sleeps: it takes a small part of what the fast one does.
+    // A sender with a rate sleeps, so it uses a small part of the fast sender's CPU time.
     assert!(
         slow.cpu_s < 0.5 * fast.cpu_s,
         "{} {}",
@@ -128,7 +129,7 @@ fn two_thousand_connections_are_opened_and_served() {
         "{}",
         report.goodput_bps
     );
-    // It ends by itself once the connections have closed.
+    // The far end ends by itself after the connections have closed.
     let ended = far.thread.join().unwrap();
     assert_eq!(ended.connections, 2048);
 }
@@ -182,14 +183,14 @@ fn an_end_that_arrives_with_the_last_bytes_is_noticed() {
     const BYTES: usize = 10_000;
     let far = Far::start(true);
     let mut stream = TcpStream::connect(far.address).unwrap();
-    // A greeting that this end sends segments of 1000 bytes, the bytes, and the end, all at once.
+    // Send at once: a greeting for segments of 1000 bytes from this end, the bytes, and the end.
     let mut words = b"PPS1".to_vec();
     words.extend([0; 4]);
     words.extend(1000_u32.to_be_bytes());
     words.resize(24 + BYTES, 0);
     stream.write_all(&words).unwrap();
     drop(stream);
-    // A far end that misses the end would wait for ever: it is stopped then, and found out.
+    // A far end that misses the end would wait for ever. Then the test stops it and fails.
     let (stop, waited) = (Arc::clone(&far.stop), Arc::new(AtomicBool::new(false)));
     let was_stopped = Arc::clone(&waited);
     let (over, is_over) = mpsc::channel::<()>();

@@ -1,4 +1,4 @@
-//! HTTPS: what is trusted, and whether sessions are resumed.
+//! HTTPS: trusted certificates and session resumption.
 
 #![expect(clippy::unwrap_used, reason = "tests panic on errors")]
 
@@ -13,7 +13,7 @@ use rustls::crypto::ring;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::{HandshakeKind, ServerConfig, ServerConnection, StreamOwned};
 
-/// A server with a certificate of its own for `localhost`; answers one request a connection.
+/// A server with a self-signed certificate for `localhost`. It answers one request per connection.
 struct Server {
     address: SocketAddr,
     certificate: String,

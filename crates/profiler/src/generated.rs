@@ -32,7 +32,7 @@ impl Routines {
         let folder = PathBuf::from(format!("/proc/{pid}/root/tmp"));
         let map = folder.join(format!("perf-{own_pid}.map"));
         let existed = map.exists();
-        let asked = is_java && ask(pid, own_pid, &folder).is_some();
+        let asked = is_java && request_map(pid, own_pid, &folder).is_some();
         let text = fs::read_to_string(&map).unwrap_or_default();
         if asked && !existed {
             // A file that remains misleads nobody.
@@ -88,7 +88,7 @@ fn status(pid: u32, name: &str) -> Option<String> {
 }
 
 /// Asks a Java virtual machine for the map of its code; `None` if it does not answer.
-fn ask(pid: u32, own_pid: u32, folder: &Path) -> Option<()> {
+fn request_map(pid: u32, own_pid: u32, folder: &Path) -> Option<()> {
     let socket = folder.join(format!(".java_pid{own_pid}"));
     if !socket.exists() {
         // Without a handler of its own, SIGQUIT would end the process.

@@ -1,4 +1,4 @@
-//! A known processor time that every packet of an interface costs more, in traffic control.
+//! Adds a known processor time to every packet of an interface, in traffic control.
 
 use perpacket_linux::interface::Interface;
 use serde::Serialize;
@@ -20,9 +20,9 @@ pub struct AddedCost {
 /// What the programs have spent since the last change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Spent {
-    /// Packets that cost more. A packet may be many segments (GSO, GRO).
+    /// Packets with the added time. A packet may be many segments (GSO, GRO).
     pub packets: u64,
-    /// Nanoseconds spent on them, at least the time that was asked for.
+    /// Nanoseconds spent on them, at least the requested time.
     pub spent_ns: u64,
 }
 

@@ -35,7 +35,7 @@ pub enum RouterError {
 }
 
 impl RouterError {
-    /// Makes an error of frames, for `map_err`.
+    /// Makes the error of an action with frames, for `map_err`.
     pub(crate) fn traffic(what: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Traffic { what, source }
     }

@@ -64,8 +64,8 @@ const LONGEST_CALL_S: f64 = 4.0;
 /// Time from the start of a call to its first frame.
 const SET_UP: Duration = Duration::from_millis(1);
 
-/// The time after which a stream stops although frames are left: a little more than planned, because
-/// a machine may be busy for a moment.
+/// The time after which a stream stops even with frames left: a little more than planned, because
+/// the machine may be busy for a moment.
 fn limit(planned_s: f64) -> Duration {
     Duration::from_secs_f64(planned_s * 1.01) + Duration::from_millis(5)
 }

@@ -238,7 +238,7 @@ impl Router {
             && packet
                 .payload()
                 .first()
-                // Echo, router discovery, timestamp, information and mask messages are no errors.
+                // Echo, router discovery, timestamp, information and mask messages are not errors.
                 .is_none_or(|kind| !matches!(kind, 0 | 8 | 9 | 10 | 13..=18));
         let source = packet.source();
         let reachable = self.next_hop(source).is_some();

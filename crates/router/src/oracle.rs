@@ -115,7 +115,7 @@ pub fn check(
 ) -> Result<Verdict, Breach> {
     let verdict = router.decide(ingress, sent);
     match verdict {
-        // A host may respond as it likes to packets for itself.
+        // A router's responses to packets for itself are not checked.
         Verdict::Deliver => Ok(verdict),
         Verdict::Drop(_) if outputs.is_empty() => Ok(verdict),
         Verdict::Drop(_) => Err(Breach::Unexpected {

@@ -1,7 +1,7 @@
 //! The highest rate without loss: RFC 2544, section 26.1, by bisection.
 //!
-//! The search uses no router and no clock, only trials. So it is tested against a dropper with a known
-//! limit ([`KnownDropper`]) before anyone trusts its result about a router.
+//! The search uses no router and no clock, only trials. So a dropper with a known limit
+//! ([`KnownDropper`]) can test it.
 
 use std::convert::Infallible;
 
@@ -121,7 +121,8 @@ pub struct Found {
     pub steps: Vec<Step>,
 }
 
-/// Searches the highest rate without loss. Before each trial, `may_continue` decides whether to go on.
+/// Searches for the highest rate without loss. Before each trial, `may_continue` decides whether to
+/// go on.
 ///
 /// # Errors
 /// The first error of a trial.

@@ -16,7 +16,7 @@ shareable! {
         pub accepted: Counter,
         /// Connections that ended.
         pub closed: Counter,
-        /// Connections rejected for want of descriptors, or above the limit.
+        /// Connections rejected because no descriptor was free or the limit was reached.
         pub shed: Counter,
         /// Connections closed by a time-out.
         pub timed_out: Counter,

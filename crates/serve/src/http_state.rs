@@ -14,7 +14,7 @@ pub struct HttpState {
     pub searched_bytes: usize,
     /// Requests answered, modulo 2^32.
     pub answered: u32,
-    /// The last response is in the output: further input is no request.
+    /// The last response is in the output. Input after it is not parsed.
     pub closing: bool,
     /// CPU time that a `/work` request on a loop has already used, in microseconds.
     pub work_done_us: u64,

@@ -15,7 +15,7 @@ use perpacket_linux::usage::Usage;
 /// Version of the report's form.
 const SCHEMA: u32 = 2;
 
-/// Counts and costs since the server was bound. Requests for the report itself are not counted.
+/// Counts and costs since the server was bound. They exclude requests for the report itself.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
     /// Version of this form.
@@ -36,9 +36,9 @@ pub struct Report {
     pub responses: BTreeMap<u16, u64>,
     /// CPU time of all threads and processes, in seconds.
     pub cpu_s: CpuReport,
-    /// Used by each process before its first connection.
+    /// The part that each process used before its first connection.
     pub startup: StartupReport,
-    /// Means per request, without the start-up; absent before the first request.
+    /// Means per request, start-up excluded; absent before the first request.
     pub per_request: Option<PerRequest>,
     /// Page faults.
     pub page_faults: Faults,
@@ -57,7 +57,7 @@ pub struct ConnectionReport {
     pub accepted: u64,
     /// Open now.
     pub open: u64,
-    /// Rejected for want of descriptors, or above the limit.
+    /// Rejected because no descriptor was free or the limit was reached.
     pub shed: u64,
     /// Closed by a time-out.
     pub timed_out: u64,

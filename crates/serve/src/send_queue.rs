@@ -22,10 +22,10 @@ const COPY_BYTES: usize = 2048;
 /// Size of a new buffer, in bytes: a head and a small body.
 const TEXT_BYTES: usize = 1024;
 
-/// A queue of so many bytes is sent before more requests are answered.
+/// A queue of this many bytes is sent before more requests are answered.
 const FULL_BYTES: u64 = 1 << 20;
 
-/// A queue of so many pieces is sent before more requests are answered.
+/// A queue of this many pieces is sent before more requests are answered.
 const FULL_PIECES: usize = 128;
 
 /// Most slices of one sendmsg. The kernel accepts 1024, but queues rarely have more than 64.
@@ -310,15 +310,15 @@ impl uring::Outgoing for SendQueue {
         self.next_file_part()
     }
 
-    fn with_slices<'a, T>(&'a self, take: impl FnOnce(&[IoSlice<'a>]) -> T) -> T {
+    fn with_slices<'a, T>(&'a self, action: impl FnOnce(&[IoSlice<'a>]) -> T) -> T {
         if self.fits_stack_slices() {
             let mut slices = [IoSlice::new(&[]); STACK_SLICES];
             let count = self.gather(&mut slices);
-            take(&slices[..count])
+            action(&slices[..count])
         } else {
             let mut slices = [IoSlice::new(&[]); MAX_SLICES];
             let count = self.gather(&mut slices);
-            take(&slices[..count])
+            action(&slices[..count])
         }
     }
 }

@@ -87,16 +87,18 @@ pub struct Settings {
     ///
     /// `benches/sendfile_threshold.py` (loopback, Zen 4, Linux 6.18): CPU time by sendfile over
     /// from memory is 0.89 at 64 KiB, 0.70 at 128 KiB, 0.85 at 256 KiB and 0.56 at 1 MiB, and 1.15
-    /// at 10 KB. The default is a little above that threshold because only files in memory are
-    /// searched_bytes for the advertisements of SPECweb99, whose pages have up to 92,160 bytes.
+    /// at 10 KB. The default is a little above that threshold: the server searches only files in
+    /// memory for the advertisements of SPECweb99, whose pages have up to 92,160 bytes.
     ///
     /// An io_uring has no sendfile: it reads such files in parts into a buffer and sends that.
     pub sendfile_above: u64,
-    /// How long a loop waits for more ready clients if few of 64 or more are ready, in microseconds: what
-    /// adaptive interrupt coalescing does in a NIC. Only `events` and `single` wait; 0 turns it off.
+    /// How long a loop with 64 or more clients waits for more ready ones if few are ready, in
+    /// microseconds. A NIC does the same with adaptive interrupt coalescing. Only `events` and
+    /// `single` wait; 0 turns it off.
     ///
-    /// `benches/serve_against_nginx.py` has what it saves for a server that is faster than its clients
-    /// and finds one or two ready at a time. It adds up to this time to the latency.
+    /// It saves CPU time in a server that is faster than its clients and finds one or two of them
+    /// ready at a time; `benches/serve_against_nginx.py` has the figures. It adds up to this time
+    /// to the latency.
     pub coalesce_us: u64,
     /// Memory for files, in bytes: of each loop, each process, or all threads together. Each cache
     /// uses up to a sixteenth more for prebuilt responses.

@@ -28,7 +28,7 @@ pub struct Site {
     pub post_log: Option<PostLog>,
     /// Makes reports.
     pub reporter: Reporter,
-    /// This process has accepted a connection.
+    /// Whether this process has accepted a connection.
     has_begun: AtomicBool,
     /// Connections that this process may still accept.
     available_connections: AtomicI64,
@@ -79,7 +79,7 @@ impl Site {
     /// The file cannot be served.
     pub fn load(&self, path: &[u8], coding: Coding) -> Result<Arc<Entry>, FileError> {
         let root = self.root.as_ref().ok_or(FileError::Missing)?;
-        // A file that does not fit into the cache would be read for each request.
+        // A file that does not fit into the cache would have to be read for each request.
         let limit_bytes = self
             .settings
             .sendfile_above

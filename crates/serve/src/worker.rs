@@ -68,10 +68,10 @@ pub struct Worker {
     pub site: Arc<Site>,
     /// The time.
     pub clock: Clock,
-    /// Requests that are not answered from the cache are deferred: they may take long, and other
-    /// clients wait.
+    /// Whether to defer requests that are not answered from the cache. They may take long, and
+    /// other clients wait.
     pub defers: bool,
-    /// Other connections wait while this worker answers one: it is a loop.
+    /// Whether this worker is a loop: other connections wait while it answers one.
     pub shares_thread: bool,
     cache: CacheHandle,
     slot: usize,
@@ -91,7 +91,7 @@ pub enum BatchEnd {
     NeedsJob(Job),
     /// The next request may take long, see [`Worker::defers`]. Pass the same input again later.
     Deferred,
-    /// Close the connection after the output is sent. `true` if the client may still be sending.
+    /// Close the connection after the output is sent; `true` if the client may still be sending.
     Close(bool),
 }
 
@@ -313,7 +313,7 @@ impl Worker {
                 entry = self.cached_coding(path, coding)?;
             }
         }
-        // If a helper read the file for this request, it was counted as a miss.
+        // A file that a helper read for this request was counted as a miss.
         if self.job_result.is_none() {
             self.counters().cache_hits.add(1);
         }

@@ -217,7 +217,7 @@ fn requests_of_a_client_that_reads_nothing_stay_in_the_kernel() {
             request_timeout_s: 600.0,
             ..settings(architecture)
         });
-        let mut client = server.connect_and_ask();
+        let mut client = server.connect_and_request();
         set_socket_recv_buffer_size(&client.stream, 1 << 16).unwrap();
         set_socket_send_buffer_size(&client.stream, 1 << 16).unwrap();
         client.stream.set_nonblocking(true).unwrap();
@@ -272,7 +272,7 @@ fn clients_that_reset_their_connections_leave_nothing_behind() {
             let mut client = if number < 20 {
                 server.connect()
             } else {
-                server.connect_and_ask()
+                server.connect_and_request()
             };
             match number % 4 {
                 0 => {}
@@ -280,7 +280,7 @@ fn clients_that_reset_their_connections_leave_nothing_behind() {
                 2 => client.send("GET /bytes/50000000 HTTP/1.1\r\nHost: h\r\n\r\n"),
                 _ => client.send("GET /large HTTP/1.1\r\nHost: h\r\n\r\n"),
             }
-            // A linger of no time makes close(2) send a reset.
+            // With a linger of zero seconds, close(2) sends a reset.
             set_socket_linger(&client.stream, Some(Duration::ZERO)).unwrap();
         }
         let report = server
@@ -336,12 +336,12 @@ fn a_changed_file_is_served_with_its_new_content_and_a_deleted_one_is_not_found(
         });
         let path = server.root().join("a.txt");
         assert_eq!(server.get("/a.txt", "").body, pattern(612));
-        // The clock by which the cache looks is as coarse as the kernel's tick.
+        // The cache's clock is as coarse as the kernel's tick.
         let tick = || std::thread::sleep(Duration::from_millis(30));
         tick();
         fs::write(&path, "new").unwrap();
         assert_eq!(server.get("/a.txt", "").text(), "new");
-        // Also a file that is requested often.
+        // The same for a file that is requested often.
         let mut client = server.connect();
         for text in ["new", "newer"] {
             fs::write(&path, text).unwrap();
@@ -393,7 +393,7 @@ fn a_file_deleted_while_it_is_sent_arrives_whole() {
 
 #[test]
 fn a_disk_error_is_500_for_that_request_alone() {
-    // The kernel answers EIO to a read of address 0 of a process: a disk error at will.
+    // A read of address 0 in `/proc/self/mem` fails with EIO, like a failed disk.
     for architecture in WAYS {
         let server = Started::new(Settings {
             root: Some("/proc/self".into()),
@@ -433,7 +433,7 @@ fn clients_above_the_limit_get_503_with_retry_after() {
 fn the_cache_stays_within_its_budget_when_files_do_not_fit() {
     let server = Started::new(Settings {
         cache_bytes: 64 << 10,
-        // One loop: each has a budget of its own.
+        // One loop, because each has a budget of its own.
         cores: vec![first_core()],
         ..settings(Architecture::Events)
     });

@@ -1,4 +1,4 @@
-//! What HTTP says, put to every architecture over loopback.
+//! Requirements of HTTP, checked in every architecture over loopback.
 
 mod started;
 
@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use perpacket_serve::{Architecture, ServeError, Server, Settings};
 use started::{Started, pattern, settings};
 
-/// A server of each architecture that this machine can run in a thread of a test. `processes`
-/// forks, which a test program with many threads should not: it is tested as a program.
+/// A server of each architecture that can run in a thread of a test. `processes` forks, which is
+/// unsafe in a test program with many threads; the agent's tests cover it.
 fn each() -> Vec<Started> {
     each_with(settings)
 }
 
-/// The same with settings for each.
+/// The same, with settings for each architecture.
 fn each_with(settings: impl Fn(Architecture) -> Settings) -> Vec<Started> {
     Architecture::ALL
         .into_iter()
@@ -111,7 +111,7 @@ fn prebuilt_responses_equal_the_others() {
                 assert_eq!(answer.head.len(), first.head.len());
                 assert_eq!(answer.field("ETag"), first.field("ETag"));
             }
-            // Others that need another head get it, also in the same second.
+            // Requests that need another head get it, also in the same second.
             client.send(&get.replace("GET", "HEAD"));
             assert_eq!(client.answer_to("HEAD").status, 200);
             client.send(&format!(
@@ -129,7 +129,7 @@ fn prebuilt_responses_equal_the_others() {
             let kept = client.answer();
             assert_eq!(kept.field("Connection"), Some("keep-alive"));
             assert!(kept.body == first.body, "{target}");
-            let old = server.ask(&format!("GET {target} HTTP/1.0\r\n\r\n"));
+            let old = server.request(&format!("GET {target} HTTP/1.0\r\n\r\n"));
             assert_eq!(old.field("Connection"), Some("close"));
             assert!(old.body == first.body, "{target}");
         }
@@ -217,9 +217,9 @@ fn ranges_and_conditional_requests_follow_the_rfc() {
 }
 
 #[test]
-fn methods_that_a_resource_lacks_get_405_with_allow() {
+fn an_unsupported_method_gets_405_with_allow() {
     let server = Started::new(settings(Architecture::Events));
-    let ask = |method: &str, target: &str| {
+    let request = |method: &str, target: &str| {
         let mut client = server.connect();
         client.send(&format!(
             "{method} {target} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
@@ -228,20 +228,20 @@ fn methods_that_a_resource_lacks_get_405_with_allow() {
         assert!(client.is_ended());
         answer
     };
-    let head = ask("HEAD", "/a.txt");
+    let head = request("HEAD", "/a.txt");
     assert_eq!(
         (head.status, head.field("Content-Length")),
         (200, Some("612"))
     );
     for method in ["POST", "PUT", "DELETE", "OPTIONS"] {
-        let answer = ask(method, "/a.txt");
+        let answer = request(method, "/a.txt");
         assert_eq!(
             (answer.status, answer.field("Allow")),
             (405, Some("GET, HEAD"))
         );
     }
-    assert_eq!(ask("BREW", "/a.txt").status, 501);
-    assert_eq!(ask("GET", "http://elsewhere/a.txt").status, 200);
+    assert_eq!(request("BREW", "/a.txt").status, 501);
+    assert_eq!(request("GET", "http://elsewhere/a.txt").status, 200);
 }
 
 #[test]
@@ -255,7 +255,7 @@ fn precompressed_files_are_sent_to_clients_that_accept_their_coding() {
         client.send(&format!("GET /p.css HTTP/1.1\r\nHost: h\r\n{fields}\r\n"));
         client.answer()
     };
-    // Often enough for each form to be one that many ask for.
+    // Request each variant often enough for a prebuilt response.
     for _ in 0..20 {
         let plain = get("");
         assert_eq!(
@@ -276,7 +276,7 @@ fn precompressed_files_are_sent_to_clients_that_accept_their_coding() {
 }
 
 #[test]
-fn bodies_are_read_also_where_they_have_no_use() {
+fn a_body_that_a_request_does_not_need_is_read_and_discarded() {
     for server in each() {
         let mut client = server.connect();
         client.send("GET /bytes/3 HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhello");
@@ -345,13 +345,14 @@ fn work_uses_the_requested_processor_time() {
     assert_eq!(server.get("/work?us=50000", "").status, 200);
     assert!(
         cpu_s() - before_s >= 0.045,
-        "of CPU time, however long it took"
+        "CPU time, whatever the elapsed time"
     );
     assert_eq!(server.get("/work?us=x", "").status, 400);
 }
 
-/// Two clients ask while the loop is busy, the second for something long: the first has its answer
-/// before that is done. A pause of the machine may hide it once, not every time.
+/// Two clients send a request while the loop is busy. The second request is long; the first client
+/// has its response before the long one is done. A pause of the machine may hide this in one try,
+/// not in all.
 #[test]
 fn a_long_response_does_not_delay_a_short_one_that_is_ready_at_the_same_time() {
     const TRIES: usize = 3;
@@ -414,7 +415,7 @@ fn work_for_some_clients_does_not_delay_others() {
 }
 
 #[test]
-fn computed_routes_are_served_only_on_demand_and_hide_no_file_otherwise() {
+fn computed_routes_are_off_by_default_and_then_hide_no_file() {
     let server = Started::new(Settings {
         routes: false,
         ..settings(Architecture::Events)
@@ -443,7 +444,8 @@ fn computed_routes_are_served_only_on_demand_and_hide_no_file_otherwise() {
     }
 }
 
-/// Architectures differ only in how they wait, or else a comparison compares policies of caching.
+/// All architectures have the same policy of caching; otherwise a comparison of architectures would
+/// compare policies.
 #[test]
 fn every_architecture_sends_the_same_files_from_memory_and_prebuilds_responses() {
     let caches = each_with(|architecture| Settings {
@@ -454,7 +456,7 @@ fn every_architecture_sends_the_same_files_from_memory_and_prebuilds_responses()
     .map(|server| {
         fs::write(server.root().join("small"), pattern(100_000)).unwrap();
         fs::write(server.root().join("medium"), pattern(500_000)).unwrap();
-        // One connection, so one thread or process.
+        // One connection is served by one thread or process.
         let mut client = server.connect();
         for path in ["/small", "/medium", "/large"]
             .into_iter()
@@ -475,7 +477,7 @@ fn every_architecture_sends_the_same_files_from_memory_and_prebuilds_responses()
     );
 }
 
-/// A single active client of many: the loop waits for the others.
+/// Only one of many clients is active: the loop waits for the others up to the configured time.
 #[test]
 fn coalesced_clients_all_get_responses_after_a_wait_of_the_configured_time() {
     const REQUESTS: u32 = 5;

@@ -1,6 +1,6 @@
-//! The POST log on a disk that takes only a part of a record.
+//! The POST log on a disk that accepts only a part of a record.
 //!
-//! This test is a program of its own: the limit of file sizes holds for the whole process.
+//! This test is a program of its own, because the limit of file sizes applies to the whole process.
 #![allow(clippy::unwrap_used, reason = "a failure here is the test's failure")]
 
 mod started;
@@ -35,10 +35,10 @@ fn a_record_that_the_disk_accepts_only_in_part_is_removed() {
         maximum: None,
     };
     setrlimit(Resource::Fsize, limit_bytes(2 * RECORD_BYTES + 50)).unwrap();
-    let statuses = [(); 4].map(|()| server.ask(&request).status);
+    let statuses = [(); 4].map(|()| server.request(&request).status);
     assert_eq!(statuses, [200, 200, 500, 500]);
     assert_eq!(fs::metadata(&log).unwrap().len(), 2 * RECORD_BYTES);
     setrlimit(Resource::Fsize, limit_bytes(1 << 30)).unwrap();
-    assert_eq!(server.ask(&request).status, 200);
+    assert_eq!(server.request(&request).status, 200);
     assert_eq!(fs::metadata(&log).unwrap().len(), 3 * RECORD_BYTES);
 }

@@ -27,7 +27,7 @@ fn server(architecture: Architecture) -> Started {
 }
 
 fn post(server: &Started, body: &str) -> started::Answer {
-    server.ask(&format!(
+    server.request(&format!(
         "POST /specweb99/post HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
     ))

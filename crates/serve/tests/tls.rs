@@ -55,8 +55,8 @@ impl Secured {
         Arc::new(config)
     }
 
-    /// Asks for a file on a new connection; the bytes, and how the handshake went.
-    fn ask(&self, config: &Arc<ClientConfig>, target: &str) -> (Vec<u8>, HandshakeKind) {
+    /// Requests a file on a new connection. Returns its bytes and the kind of handshake.
+    fn request(&self, config: &Arc<ClientConfig>, target: &str) -> (Vec<u8>, HandshakeKind) {
         let name = ServerName::try_from("localhost").unwrap();
         let connection = ClientConnection::new(Arc::clone(config), name).unwrap();
         let socket = TcpStream::connect(self.server.address).unwrap();
@@ -88,8 +88,8 @@ fn files_arrive_whole_over_both_versions() {
         let secured = secured(settings(architecture), true);
         for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
             let config = secured.client(version);
-            assert_eq!(secured.ask(&config, "/a.txt").0, pattern(612));
-            assert!(secured.ask(&config, "/large").0 == pattern(3 << 20));
+            assert_eq!(secured.request(&config, "/a.txt").0, pattern(612));
+            assert!(secured.request(&config, "/large").0 == pattern(3 << 20));
         }
     }
 }
@@ -100,8 +100,8 @@ fn sessions_are_resumed_only_if_resumption_is_on() {
         for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
             let secured = secured(settings(Architecture::Events), resumption);
             let config = secured.client(version);
-            assert_eq!(secured.ask(&config, "/a.txt").1, HandshakeKind::Full);
-            let resumed = secured.ask(&config, "/a.txt").1 == HandshakeKind::Resumed;
+            assert_eq!(secured.request(&config, "/a.txt").1, HandshakeKind::Full);
+            let resumed = secured.request(&config, "/a.txt").1 == HandshakeKind::Resumed;
             assert_eq!(resumed, resumption, "{version:?}");
         }
     }
@@ -121,7 +121,7 @@ fn a_slow_handshake_is_closed_by_the_time_out_of_requests() {
             },
             true,
         );
-        // As many as there are threads: none may be blocked for good.
+        // As many clients as threads: none of them may block a thread for ever.
         let mut slow = [(); 4].map(|()| secured.server.connect());
         // The header of a handshake record of 16,384 bytes.
         let header = [22, 3, 1, 64, 0];
@@ -138,7 +138,7 @@ fn a_slow_handshake_is_closed_by_the_time_out_of_requests() {
         let report = secured.server.until(|report| report.connections.open == 0);
         assert_eq!(report.connections.timed_out, 4);
         let config = secured.client(&rustls::version::TLS13);
-        assert_eq!(secured.ask(&config, "/a.txt").0, pattern(612));
+        assert_eq!(secured.request(&config, "/a.txt").0, pattern(612));
     }
 }
 
@@ -150,6 +150,6 @@ fn input_that_is_no_tls_closes_only_that_connection() {
         plain.send("GET /a.txt HTTP/1.1\r\nHost: h\r\n\r\n");
         assert!(!plain.rest().starts_with(b"HTTP"));
         let config = secured.client(&rustls::version::TLS13);
-        assert_eq!(secured.ask(&config, "/a.txt").0, pattern(612));
+        assert_eq!(secured.request(&config, "/a.txt").0, pattern(612));
     }
 }

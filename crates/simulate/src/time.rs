@@ -115,7 +115,7 @@ impl Sub for Span {
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     mhz: u64,
-    /// Picoseconds of a cycle; zero if they are no whole number.
+    /// Picoseconds of a cycle; zero if that is not a whole number.
     cycle_ps: u64,
 }
 

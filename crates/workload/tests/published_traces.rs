@@ -1,7 +1,7 @@
 //! What is known of the real logs in `../shared/traces` comes out of reading them.
 //!
-//! The logs are no part of the project: without that folder (or the one `PERPACKET_SHARED` names)
-//! these tests say so and pass.
+//! The logs are not part of the project. Without that folder, or the one that `PERPACKET_SHARED`
+//! names, these tests print so and pass.
 
 #![allow(clippy::unwrap_used)]
 

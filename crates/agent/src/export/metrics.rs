@@ -1,6 +1,6 @@
 //! The sums as OpenMetrics text (github.com/OpenObservability/OpenMetrics, version 1.0).
 //!
-//! All but one are counters: a monitoring system computes rates over windows of its choice.
+//! All but one are counters, so that a monitoring system can compute rates over any window.
 
 use std::fmt::{Display, Write};
 
@@ -14,7 +14,7 @@ use super::request_total::Requests;
 /// Nanoseconds of a second.
 const SECOND_NS: f64 = 1e9;
 
-/// Text in the making.
+/// The text so far.
 #[derive(Default)]
 struct Text(String);
 

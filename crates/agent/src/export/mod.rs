@@ -1,7 +1,7 @@
 //! `export`: the cost of packets as counters for a monitoring system.
 //!
-//! One thread samples and adds up, one reads the number of requests, and one answers scrapes from
-//! the last sums, so that a slow client delays no sample.
+//! One thread samples and sums, one reads the number of requests, and one answers scrapes with the
+//! last sums, so that a slow client does not delay samples.
 
 mod metrics;
 mod request_total;
@@ -40,7 +40,7 @@ const STEP: Duration = Duration::from_millis(500);
 /// Largest number of names with series of their own.
 const NAME_LIMIT: usize = 1000;
 
-/// What the processor time is divided by, besides layers.
+/// Further divisions of the processor time, besides layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Grouping {

@@ -26,7 +26,7 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest head of a request, in bytes.
 const HEAD_BYTES: usize = 16_384;
 
-/// Most connections at a time. A monitoring system opens one; others must not use up threads.
+/// Most connections at a time, each of which uses a thread. A monitoring system opens one.
 const CONNECTIONS: usize = 16;
 
 /// Where the page is: an address, a port and a path.
@@ -107,7 +107,7 @@ pub fn serve(
     let accept = move || {
         for stream in listener.incoming() {
             let Ok(stream) = stream else {
-                // Out of descriptors or memory: it passes.
+                // Out of descriptors or memory, which may pass.
                 thread::sleep(Duration::from_millis(100));
                 continue;
             };

@@ -58,7 +58,7 @@ pub struct Arguments {
     /// Paths of the objects of a World Cup 1998 log.
     #[arg(long, value_name = "FILE")]
     object_mappings: Option<PathBuf>,
-    /// Seed of the load that will ask for them, for `worldcup` and `ibm` [default: 1].
+    /// Seed of the load that will request them, for `worldcup` and `ibm` [default: 1].
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     /// Refuse to make more bytes than this.

@@ -239,7 +239,7 @@ impl Arguments {
     }
 }
 
-/// Takes a profile and prints it.
+/// Measures a profile and prints it.
 pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
     arguments.refuse_ignored()?;
     if arguments.shared.shows_config(&arguments.resolved()?)? {

@@ -1,9 +1,10 @@
 //! `--self-check`: adds a known cost, which the profile must find.
 //!
 //! A server answers one client. In half of the windows each request uses a known CPU time in the
-//! server's code (`/work?us=20`), in the other half none. The windows alternate as A B B A, so that
-//! a drift of the machine affects both. The difference of the layer `user` for each request is the
-//! time found. This tests the events, the attribution to the server, and the count of requests.
+//! server's code (`/work?us=20`), in the other half it does not. The windows alternate as A B B A,
+//! so that a drift of the machine affects both. The difference of the layer `user` for each request
+//! is the time found. This tests the events, the attribution to the server, and the count of
+//! requests.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -32,7 +33,8 @@ const PAIRS: usize = 40;
 /// Length of a window.
 const WINDOW: Duration = Duration::from_millis(250);
 
-/// Samples a second on each CPU. One number alone justifies more than a profile's default.
+/// Samples a second on each CPU. The check needs only one number, so it can sample more often than
+/// a profile does by default.
 const FREQUENCY_HZ: u32 = 1999;
 
 /// Tolerance for clock calls, which may be kernel time, and for parsing the number: a few calls of

@@ -392,7 +392,7 @@ fn self_test(arguments: &SelfTestArguments) -> Result<Status, Failure> {
     };
     arguments.shared.print(&report, throughput_table)?;
     let low = known_pps.min(settings.highest_pps) / (1.0 + settings.resolution);
-    // A trial counts whole frames, so a rate may be one frame a trial too high and pass.
+    // A trial counts whole frames, so a rate that is one frame per trial too high may pass.
     let high = known_pps + 1.0 / trial.as_secs_f64();
     match report.found.throughput_pps {
         Some(rate_pps) if (low * 0.999..=high * 1.001).contains(&rate_pps) => Ok(Status::Done),

@@ -57,7 +57,7 @@ impl Buffers {
     }
 
     /// Appends what the kernel received into a buffer, and returns the buffer to the kernel.
-    pub fn take(&mut self, number: u16, count: usize, received: &mut Vec<u8>) {
+    pub fn copy_out(&mut self, number: u16, count: usize, received: &mut Vec<u8>) {
         let offset = usize::from(number % BUFFERS) * BUFFER_BYTES;
         // SAFETY: the buffer is within the pool; the kernel filled `count` bytes of it and does not
         // touch it again before it is provided anew.

@@ -398,7 +398,7 @@ impl<O: Outgoing> Ring<O> {
                 self.received.clear();
                 if let Some(number) = cqueue::buffer_select(entry.flags()) {
                     let count = *result.as_ref().unwrap_or(&0);
-                    self.buffers.take(number, count, &mut self.received);
+                    self.buffers.copy_out(number, count, &mut self.received);
                 }
                 Completion::Received(token, result, more)
             }

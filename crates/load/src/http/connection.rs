@@ -60,7 +60,7 @@ pub(crate) struct Connection {
     pub request: SessionRequest,
     /// Whether the request asks the server to close.
     pub closing: bool,
-    /// Whether the request was sent once more on a new connection.
+    /// Whether the request was sent a second time, on a new connection.
     pub retried: bool,
     /// Whether the peer closed its side.
     pub peer_closed: bool,
@@ -70,13 +70,13 @@ pub(crate) struct Connection {
     pub head_bytes: Vec<u8>,
     /// The response, once its head is complete.
     pub response: Option<ArrivingResponse>,
-    /// The answer's body, if its content is checked.
+    /// The body so far, if the load checks its content.
     pub text: Vec<u8>,
     /// Bytes of the response so far, head included.
     pub received_bytes: u64,
     pub intended_ns: u64,
     pub sent_ns: u64,
-    /// Time of the last byte in either direction.
+    /// Time of the last byte, in either direction.
     pub progress_ns: u64,
     /// Responses on this socket.
     pub served: u32,
@@ -250,7 +250,7 @@ fn read_tls(
             return Ok(0);
         }
         if let Err(error) = tls.process_new_packets() {
-            // Failing to send the alert changes nothing.
+            // The connection closes also if the alert cannot be sent.
             let _ = flush_tls(tls, stream);
             return Err(io::Error::new(io::ErrorKind::InvalidData, error));
         }

@@ -13,9 +13,9 @@ const STATUSES: usize = 1000;
 /// Counts and histograms.
 #[derive(Clone, Debug)]
 pub(crate) struct Counts {
-    /// Complete responses, whatever their status.
+    /// Complete responses of any status.
     pub requests: u64,
-    /// Responses without a problem.
+    /// Responses that are as expected.
     pub sound: u64,
     /// Bytes of all responses, incomplete ones and heads included.
     pub bytes: u64,

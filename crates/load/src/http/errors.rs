@@ -18,7 +18,7 @@ pub enum RequestError {
     TimedOut,
     /// The connection was closed before a response.
     Closed,
-    /// The bytes are no HTTP response.
+    /// The bytes are not an HTTP response.
     BadResponse,
     /// The body has another length than announced, or than the file of the workload.
     ShortBody,

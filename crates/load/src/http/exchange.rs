@@ -25,7 +25,7 @@ enum Parsed {
     Incomplete,
     /// The response is complete.
     Complete,
-    /// The bytes are no HTTP response, for this reason.
+    /// The bytes are not an HTTP response, for this reason.
     Invalid(String),
 }
 
@@ -44,7 +44,7 @@ impl Worker {
             State::Closed => {}
             State::Connecting => self.finish_connecting(slot, now),
             State::Idle => {
-                // Without a request, an end or any byte closes the connection.
+                // Without a request, the peer's end or any byte closes the connection.
                 if connection.peer_closed || flags.contains(EventFlags::IN) {
                     connection.close();
                 }
@@ -215,7 +215,8 @@ impl Worker {
         self.buffer = buffer;
     }
 
-    /// When the line delivers the last of the received bytes; 0 without a line speed.
+    /// When a line of the configured speed would deliver the last of the received bytes; 0 without
+    /// a line speed.
     fn line_until_ns(&self, slot: u32) -> u64 {
         let Some(speed_bps) = self.run.settings.line_speed_bps else {
             return 0;
@@ -474,8 +475,8 @@ impl Worker {
         Some((RequestError::WrongContent, text))
     }
 
-    /// Counts the answer to a page of an application, and draws the client's next page. A wrong answer
-    /// has no time.
+    /// Counts the answer to a page of an application, and draws the client's next page. The time of
+    /// a wrong answer is not counted.
     fn count_page(&mut self, slot: u32, right_ns: Option<u64>) {
         let Some(pages) = &mut self.counts.pages else {
             return;
@@ -521,8 +522,8 @@ impl Worker {
     }
 }
 
-/// Whether a request accepts a status: success, "not modified", or the status that the log has
-/// recorded, where one redirect is as good as another.
+/// Whether a request expects a status: success, "not modified", or the status in the log. All
+/// redirects count as the same status.
 fn is_expected(status: u16, logged: u16) -> bool {
     matches!(status, 200..=299 | 304)
         || status == logged

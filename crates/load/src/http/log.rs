@@ -1,4 +1,4 @@
-//! A log as the work of a client: sessions of requests with their times, and the objects they name.
+//! A log as a workload: sessions of requests with their times, and the requested objects.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -16,7 +16,7 @@ use super::settings::{Shard, Spread};
 use crate::error::LoadError;
 
 const NS_PER_S: f64 = 1e9;
-/// Rejected lines that a report lists; it counts all.
+/// Most rejected lines that a report lists. It counts all.
 const LISTED_LINES: usize = 5;
 
 /// The sessions of a log.
@@ -106,11 +106,11 @@ fn trace_error(path: &Path) -> impl Fn(TraceError) -> LoadError {
     }
 }
 
-/// Sorts the requests by time and sets when each is due within its second.
+/// Sorts the requests by time and sets the due time of each within its second.
 fn set_times(logged: &mut LoggedSessions<SessionRequest>, spread: Spread, seed: u64) {
     let requests = &mut logged.requests;
     requests.sort_by_key(|request| request.time_s);
-    // The name selects the stream of random numbers; another one would change every replay.
+    // The name selects the stream of random numbers. Another name would change every replay.
     let mut stream = Stream::new(seed, "places in a second");
     let begin_s = requests.first().map_or(0, |request| request.time_s);
     let mut fractions = Vec::new();
@@ -136,7 +136,7 @@ fn set_times(logged: &mut LoggedSessions<SessionRequest>, spread: Spread, seed: 
 
 /// The objects that a log names.
 struct Objects {
-    /// Our number of each object, by the reader's number.
+    /// The number of each object here, by its number in the reader.
     numbers: HashMap<u32, u32>,
     paths: Vec<Vec<u8>>,
     size_bytes: Vec<Option<u64>>,
@@ -164,7 +164,7 @@ impl Objects {
         }
     }
 
-    /// Our number of an object, from 0 among those that are requested.
+    /// The number of an object here: from 0, in the order of the first requests.
     fn number(&mut self, request: &Request<'_>) -> u32 {
         if let Some(number) = self.numbers.get(&request.object) {
             return *number;

@@ -56,9 +56,9 @@ use worker::Worker;
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// How often progress is reported.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
-/// A server is gone when it has only refused connections for this long.
+/// The run ends when the server has only refused connections for this long.
 const GONE_NS: u64 = 1_000_000_000;
-/// Older refusals do not count.
+/// Refusals older than this do not count.
 const RECENT_NS: u64 = 400_000_000;
 
 /// Progress of a run, once a second.
@@ -169,7 +169,7 @@ fn concurrency(settings: &Settings) -> u64 {
     }
 }
 
-/// Number of threads of a load on this machine.
+/// Number of threads of a load.
 ///
 /// # Errors
 /// The settings ask for more than 4096.

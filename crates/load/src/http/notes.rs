@@ -1,5 +1,4 @@
-//! Notes of a report: what the load left out or did differently, and which numbers are from general
-//! knowledge.
+//! Notes of a report: what the load omitted or changed, and which numbers have no published source.
 
 use super::counts::Counts;
 use super::errors::RequestError;
@@ -72,7 +71,7 @@ fn about_unsent(settings: &Settings, counts: &Counts, left: Unfinished) -> Strin
     }
 }
 
-/// What was left out of a log, and how much of it was sent.
+/// What the load omitted from a log, and how much of it was sent.
 fn about_log(settings: &Settings, trace: &TraceReport, notes: &mut Vec<String>) {
     if trace.rejected > 0 {
         let mut lines: Vec<String> = trace

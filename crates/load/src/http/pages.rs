@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::error::LoadError;
 use crate::latency::{Latency, LatencySummary};
 
-/// The largest share of wrong answers with which a run is a result.
+/// The largest share of wrong answers that a valid run may have.
 pub(super) const WRONG_ALLOWED: f64 = 0.001;
 
 /// Counts of each page.
@@ -21,7 +21,7 @@ struct PageCount {
 }
 
 impl PageCounts {
-    /// Zero counts of so many pages.
+    /// Zero counts of `pages` pages.
     pub(crate) fn new(pages: usize) -> Result<Self, LoadError> {
         let zero = PageCount {
             right: 0,
@@ -31,7 +31,7 @@ impl PageCounts {
         Ok(Self(vec![zero; pages]))
     }
 
-    /// Counts an answer; a wrong one has no time.
+    /// Counts an answer; the time of a wrong one is not counted.
     pub(crate) fn count(&mut self, page: u32, right_ns: Option<u64>) {
         let page = &mut self.0[page as usize];
         match right_ns {
@@ -43,7 +43,7 @@ impl PageCounts {
         }
     }
 
-    /// The answers to the page with the fewest.
+    /// The number of answers to the page with the fewest.
     pub(crate) fn fewest(&self) -> u64 {
         let answers = self.0.iter().map(|page| page.right + page.wrong);
         answers.min().unwrap_or_default()
@@ -66,7 +66,7 @@ impl PageCounts {
         }
     }
 
-    /// The report of each page, whose names these are.
+    /// The report of each page; `names` has their names.
     pub(crate) fn report(&self, names: Vec<String>, duration_s: f64) -> Vec<PageReport> {
         let named = names.into_iter().zip(&self.0);
         named

@@ -19,7 +19,7 @@ const SCHEMA: u32 = 1;
 /// A connection conforms with at least this share of its line speed (SPECweb99: 320,000 of 400,000
 /// b/s)...
 const CONFORMING_SPEED_SHARE: f64 = 0.8;
-/// ...and less than this share of failed requests.
+/// ...and with less than this share of failed requests.
 const CONFORMING_ERROR_SHARE: f64 = 0.01;
 
 /// The report of the measured window.
@@ -109,7 +109,7 @@ pub struct Report {
     pub lag: Option<Latency>,
 }
 
-/// Service and response times.
+/// Response times from two starts.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct LatencyPair {
     /// From the send of the request.
@@ -279,7 +279,7 @@ impl Report {
         }
         if self.is_no_result() {
             return Some(format!(
-                "{}: {} of {} answers are wrong, more than one in a thousand: this is no result",
+                "{}: {} of {} answers are wrong, more than one in a thousand: the run is not a result",
                 self.url,
                 self.wrong(),
                 self.pages.iter().map(|page| page.requests).sum::<u64>()

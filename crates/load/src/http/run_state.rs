@@ -12,7 +12,7 @@ use super::request::RequestWriter;
 use super::settings::Settings;
 use super::tls::Connector;
 
-/// The time of an event that has not happened.
+/// In place of a time: the event has not happened.
 pub(crate) const NEVER: u64 = u64::MAX;
 
 /// The state of a run.
@@ -28,9 +28,9 @@ pub(crate) struct RunState {
     pub epoch: Instant,
     pub window_begin_ns: u64,
     pub window_end_ns: u64,
-    /// The date that a conditional request has if the client knows none.
+    /// The date of a conditional request for an object that the client has no copy of.
     pub today: [u8; DATE_BYTES],
-    /// Tells the threads to stop.
+    /// Set to stop the threads.
     pub stop: AtomicBool,
     /// One entry per thread.
     pub counters: Vec<Counters>,

@@ -1,6 +1,6 @@
 //! Arrival times of an open loop.
 //!
-//! Arrivals are drawn one by one when they are due. The schedule itself waits for a free connection,
+//! An arrival is drawn when the one before it starts. Without a free connection no arrival starts,
 //! so a backlog of any length uses no memory.
 
 use perpacket_workload::Stream;
@@ -25,8 +25,8 @@ pub(crate) struct Schedule {
 impl Schedule {
     /// One shard of `per_s` arrivals per second.
     ///
-    /// Shards take fixed arrivals in turn, so that all of them together are evenly spaced. Poisson
-    /// processes add up to a Poisson process of the total rate.
+    /// Fixed arrivals go to the shards in turn, so that those of all shards together are evenly
+    /// spaced. Poisson processes add up to a Poisson process of the total rate.
     pub(crate) fn new(per_s: f64, process: Process, shard: Shard, seed: u64) -> Self {
         let mut schedule = Self {
             per_s,
@@ -71,7 +71,7 @@ impl Schedule {
         self.count - before
     }
 
-    /// Computed from the count, so that rounding errors do not add up.
+    /// The time of a fixed arrival, from the count, so that rounding errors do not add up.
     #[inline]
     fn fixed_ns(&self) -> f64 {
         let number = self.count * u64::from(self.shard.shards) + u64::from(self.shard.index);

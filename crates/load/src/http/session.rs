@@ -75,7 +75,7 @@ impl Default for SessionRequest {
 pub(crate) struct Session {
     /// The requests of one round.
     pub requests: Vec<SessionRequest>,
-    /// What a client of an application knows.
+    /// The state of the client, if the workload is an application.
     pub client: Client,
     position: usize,
     rounds: u64,

@@ -196,7 +196,8 @@ impl Plan {
     }
 }
 
-/// Share of sessions on persistent connections for which the share of *requests* is as configured.
+/// The share of sessions on persistent connections that results in the configured share of
+/// *requests*.
 fn kept_sessions(settings: &Settings) -> f64 {
     let share = settings.keep_alive_share.unwrap_or(1.0);
     let mean = settings
@@ -207,7 +208,7 @@ fn kept_sessions(settings: &Settings) -> f64 {
     }
     match mean.is_finite() {
         true => share / mean / (share / mean + 1.0 - share),
-        // An endless session has no successor, so the share counts connections.
+        // Endless sessions: the share is one of connections.
         false => share,
     }
 }
@@ -331,8 +332,8 @@ impl ThreadSessions {
         true
     }
 
-    /// Draws the page after the current one of a client. A wrong answer ends the session: what follows
-    /// needs what it lacks.
+    /// Draws the next page of a client. A wrong answer ends the session, because later requests
+    /// need texts of it.
     pub(crate) fn next_page(&mut self, session: &mut Session, is_right: bool) {
         let Self::Application {
             application,

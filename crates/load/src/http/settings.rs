@@ -20,7 +20,7 @@ pub struct Settings {
     pub connections: u32,
     /// When requests start.
     pub arrivals: Arrivals,
-    /// What the requests ask for.
+    /// What is requested.
     pub workload: Workload,
     /// Length of the measured window; `None` ends with the requests or the log.
     pub duration: Option<Duration>,
@@ -32,8 +32,9 @@ pub struct Settings {
     pub threads: Option<u32>,
     /// CPUs to bind the threads to, in turn.
     pub cpus: Vec<usize>,
-    /// Time before a request is due in which the thread polls. It does not sleep then, because
-    /// waking up takes tens of microseconds. Requests that follow each other more closely keep the CPU busy.
+    /// The thread polls, instead of sleeping, for this time before a request is due, because waking
+    /// up takes tens of microseconds. If requests follow each other more closely, the CPU is always
+    /// busy.
     pub spin: Duration,
     /// HTTP version.
     pub version: Version,
@@ -174,7 +175,7 @@ pub enum Process {
     Poisson,
 }
 
-/// What the requests of a load ask for.
+/// The requests of a load.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Workload {
     /// The URL, repeatedly.
@@ -249,7 +250,8 @@ pub enum Spread {
     None,
     /// At equal distances, in the order of the log.
     Uniform,
-    /// As arrivals of a Poisson process given their number: independent uniform times, sorted.
+    /// As a Poisson process with this number of arrivals has them: independent uniform times,
+    /// sorted.
     Poisson,
 }
 

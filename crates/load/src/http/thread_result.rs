@@ -19,7 +19,7 @@ pub(crate) struct ThreadResult {
     pub end_ns: u64,
     /// Requests (sessions, with session arrivals) that were due and not sent.
     pub unsent: u64,
-    /// Whether some of them found no free connection.
+    /// Whether the last of them found no free connection.
     pub all_busy: bool,
     /// Requests begun, the warm-up included.
     pub begun: u64,

@@ -36,7 +36,7 @@ impl Connector {
     /// A connector for a target.
     ///
     /// # Errors
-    /// The host is no valid TLS name, or no trusted certificate is available.
+    /// The host is not a valid TLS name, or no trusted certificate is available.
     pub(crate) fn new(target: &Target, settings: &Settings) -> Result<Self, LoadError> {
         let failed = |error: &dyn std::fmt::Display| LoadError::Tls(error.to_string());
         let name = ServerName::try_from(target.host.clone())
@@ -97,7 +97,7 @@ fn trusted_certificates(file: Option<&Path>) -> Result<RootCertStore, LoadError>
         }
     }
     match store.is_empty() {
-        true => Err(failed(&"holds no certificate in PEM form")),
+        true => Err(failed(&"contains no certificate in PEM form")),
         false => Ok(store),
     }
 }

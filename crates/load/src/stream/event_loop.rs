@@ -19,8 +19,8 @@ use crate::error::LoadError;
 const EVENTS: usize = 512;
 /// Longest sleep: the delay after which a thread notices the stop flag.
 const LONGEST_SLEEP_NS: u64 = 20_000_000;
-/// Shortest sleep. Timers that expire meanwhile are handled together, so that thousands of slow
-/// connections do not wake the thread one by one.
+/// Shortest sleep. Timers that expire during it are handled together. Otherwise each of thousands
+/// of slow connections would wake the thread.
 const SHORTEST_SLEEP_NS: u64 = 250_000;
 const BUFFER_BYTES: usize = 262_144;
 /// Event data of the listener.
@@ -291,7 +291,8 @@ impl EventLoop {
             Ok(true) => {}
             Ok(false) if drops => self.remove(slot),
             Ok(false) => self.drop_broken(slot, io::ErrorKind::UnexpectedEof.into()),
-            // The near end closes at the end of its run, with data on the way: no error.
+            // The near end closes at the end of its run, with data on the way. That is not an
+            // error.
             Err(_) if drops => self.remove(slot),
             Err(error) => self.drop_broken(slot, error),
         }

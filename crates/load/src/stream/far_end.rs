@@ -46,7 +46,7 @@ pub fn serve(
     stop: &AtomicBool,
     listening: &mut dyn FnMut(SocketAddr),
 ) -> Result<FarEndReport, LoadError> {
-    // The near end decides how many connections there are.
+    // The near end decides the number of connections.
     let capacity = descriptors::raise(CAPACITY).min(CAPACITY) as usize;
     let threads = settings.cpus.len().max(1);
     let mut listeners = Vec::new();

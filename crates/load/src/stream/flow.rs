@@ -10,8 +10,8 @@ use perpacket_linux::tcp::TcpInfo;
 
 /// Segments that a connection without a rate sends before the next connection sends.
 const BATCH_SEGMENTS: u32 = 16;
-/// A sender with a rate wakes at most once in this time and sends all segments that are due. Reports
-/// print it as the burst.
+/// A sender with a rate wakes at most once in this time and sends all due segments. Reports print
+/// this time as the burst.
 pub(crate) const BURST_NS: f64 = 1_000_000.0;
 /// A delayed sender catches up on at most this time, so that the rate is not exceeded for long.
 const CATCH_UP_NS: f64 = 100_000_000.0;

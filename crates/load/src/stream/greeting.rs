@@ -1,4 +1,4 @@
-//! The first bytes of each connection: what the far end has to do with it.
+//! The first bytes of each connection: whether the far end sends on it, and how.
 
 /// Identifies the protocol and its version.
 const MAGIC: [u8; 4] = *b"PPS1";
@@ -29,7 +29,7 @@ impl Greeting {
         bytes
     }
 
-    /// Decodes a greeting; `None` if the bytes are none.
+    /// Decodes a greeting; `None` if the bytes are not one.
     pub(crate) fn decode(bytes: &[u8; GREETING_BYTES]) -> Option<Self> {
         let mut word = [0; 4];
         word.copy_from_slice(&bytes[8..12]);

@@ -1,9 +1,9 @@
 //! `load stream`: bulk TCP on many connections, and its far end.
 //!
-//! The machine under test runs [`run`]. The far end runs [`serve`] and receives the bytes or sends
-//! them, as the first bytes of each connection, the greeting, request. A segment is one write without Nagle
-//! delay, with a maximum segment size to match. The kernel divides segments that are too large for
-//! the path; the report prints the resulting size.
+//! The machine under test runs [`run`]. The far end runs [`serve`]. The greeting, the first bytes
+//! of each connection, selects whether it receives or sends. A segment is one write without Nagle
+//! delay, and the maximum segment size is set to match. The kernel divides segments that are too
+//! large for the path; the report prints the resulting size.
 
 mod event_loop;
 mod far_end;
@@ -46,7 +46,7 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// The most threads.
 const MOST_THREADS: u32 = 4096;
-/// Start of a window that has not started.
+/// In place of a start: the window has not started.
 const NOT_YET: u64 = u64::MAX;
 
 /// Progress of a run, once a second.

@@ -104,7 +104,7 @@ fn a_wrong_answer_ends_the_session_and_the_run_is_no_result() {
         ["order: status 403, expected 200"]
     );
     let failure = report.failure().unwrap();
-    assert!(failure.contains("this is no result"), "{failure}");
+    assert!(failure.contains("the run is not a result"), "{failure}");
 }
 
 #[test]

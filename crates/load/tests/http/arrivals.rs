@@ -133,7 +133,7 @@ fn each_arriving_session_has_its_own_connection() {
         ..settings(&server, 8)
     });
     assert_eq!(report.connections_opened + report.unsent, 40);
-    // Each has three requests, but for those the end cut off.
+    // Each session has three requests, unless the end of the run cut it off.
     assert!(
         (1..=3 * report.connections_opened).contains(&report.requests),
         "{report:?}"

@@ -22,7 +22,7 @@ fn the_report_of_a_server_that_dies_contains_its_earlier_responses() {
             server.kill();
         })
     };
-    // The run ends long before its hour without a server.
+    // Without a server, the run ends long before its hour.
     let report = load(Settings {
         duration: Some(Duration::from_secs(3600)),
         ..settings(&server, 8)
@@ -99,7 +99,7 @@ fn invalid_responses_are_counted_by_kind() {
 fn a_reset_and_a_time_out_are_counted_separately() {
     let server = Server::start(|_, stream| {
         rustix::net::sockopt::set_socket_linger(&*stream, Some(Duration::ZERO)).unwrap();
-        // Dropped with data unread and no linger, a socket sends a reset.
+        // A socket that is dropped with unread data and no linger sends a reset.
         false
     });
     let report = load(Settings {
@@ -154,7 +154,7 @@ fn a_server_that_closes_an_idle_connection_causes_no_error() {
     );
 }
 
-/// Requests to a dead server are not sent, but not because connections are busy.
+/// After the server ended, requests are not sent, and the report does not blame busy connections.
 #[test]
 fn the_notes_name_a_missing_server_instead_of_busy_connections() {
     let server = Arc::new(Server::of_bytes(100));

@@ -76,7 +76,8 @@ fn a_log_is_replayed_at_its_times_with_one_connection_per_session() {
         (report.requests, report.errors.len(), report.unsent),
         (4, 0, 0)
     );
-    // The fifteen-second rule: a's request after 39 s has a connection of its own.
+    // A pause of more than fifteen seconds ends a session: a's request at 39 s has a new
+    // connection.
     assert_eq!(report.connections_opened, 3);
     let seen = seen.lock().unwrap();
     // No request arrives before its time; on a busy machine one may arrive later.

@@ -21,7 +21,7 @@ fn a_file_of_another_size_than_the_workload_s_is_an_error() {
     let short = report.errors.get("short_body").copied().unwrap_or(0);
     // Half of WebStone's requests are for 5 KB.
     assert!((60..140).contains(&short), "{short}");
-    // One request a connection.
+    // One request per connection.
     assert_eq!(report.connections_opened, 200);
 }
 
@@ -84,7 +84,7 @@ fn conditional_requests_have_the_date_that_the_server_sent() {
         conditional_share: 0.5,
         ..settings(&server, 1)
     });
-    // Half of 400 within four standard deviations, less the one that knew no date yet.
+    // Half of 400, within four standard deviations, less the first request, which had no date yet.
     assert!(
         (158..=240).contains(&report.statuses[&304]),
         "{:?}",

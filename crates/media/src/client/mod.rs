@@ -454,7 +454,7 @@ fn watch(
     Ok(epoll::add(poll, socket, token, flags).map_err(io::Error::from)?)
 }
 
-/// Raises the limit of open files for so many clients.
+/// Raises the limit of open files for `clients` clients.
 fn ensure_descriptors(clients: usize) -> Result<(), Error> {
     let needed = clients as u64 * DESCRIPTORS_PER_CLIENT + OTHER_DESCRIPTORS;
     let limit = descriptors::raise(needed);

@@ -80,7 +80,7 @@ pub struct Report {
     pub requests: u64,
     /// Connections closed because of malformed input.
     pub malformed: u64,
-    /// Responses with a status from 400 up, with those of status 453.
+    /// Responses with a status of 400 or more, 453 included.
     pub errors: u64,
     /// Responses with status 453: too many sessions or too high a rate.
     pub refused: u64,

@@ -1,4 +1,4 @@
-//! A histogram of the lateness of packets, which threads update without locks.
+//! A histogram of the lateness of packets. Threads update it without locks.
 //!
 //! The scale is logarithmic with 32 steps per octave, so the error of a percentile is at most 3 %.
 

@@ -26,7 +26,7 @@ const FIRST_PROBE_BYTES: usize = 64 * 1024;
 /// An open file that can be streamed.
 #[derive(Debug)]
 pub(super) struct Medium {
-    /// Path of the file in the root folder.
+    /// Path of the file, relative to the root folder.
     pub(super) name: String,
     /// Packets and their due times.
     pub(super) layout: PacketLayout,

@@ -1,8 +1,8 @@
 //! Threads that open media and read blocks, and the cache of blocks.
 //!
-//! Readers process the job with the earliest due time first: a slow disk serves the stream that has
-//! the least data left. Streams share a block while any of them owns it. The cache owns blocks after
-//! that, for later viewers.
+//! Readers process the job with the earliest due time first, so a slow disk serves the stream that
+//! has the least data left. Streams share a block while any of them owns it. The cache owns blocks
+//! after that, for later viewers.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -50,8 +50,8 @@ struct Queue {
     stopped: bool,
 }
 
-/// Blocks in the order of their reads. The oldest leave first. A block's table belongs to it: the
-/// next viewer of the medium finds the block there.
+/// Cached blocks, in the order of their reads; the oldest are dropped first. Each is stored with
+/// its medium's table, in which the next viewer finds it.
 #[derive(Default)]
 struct Cache {
     blocks: VecDeque<(Arc<BlockTable>, Arc<Block>)>,

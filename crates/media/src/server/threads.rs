@@ -24,7 +24,7 @@ const STACK_BYTES: usize = 128 * 1024;
 
 /// The threads of a stream. Dropping this stops them.
 pub(super) struct StreamThreads {
-    /// Number of the run. A stream has another run after a pause.
+    /// Number of the run: a stream begins another run after a pause.
     pub(super) run: u64,
     control: Arc<Control>,
 }
@@ -356,7 +356,7 @@ mod tests {
                 std::thread::yield_now();
             }
             let mut locked = lock(&stream);
-            // Meanwhile the next packet becomes due, and its thread waits for the stream.
+            // Now the next packet becomes due, and its thread waits for the stream.
             std::thread::sleep(Duration::from_millis(50));
             drop(threads);
             let end = locked.end;

@@ -12,7 +12,7 @@ fn files_of_unknown_format_are_refused_with_the_reason() {
     folder.write("empty.ts", b"");
     folder.write(
         "text.ts",
-        b"this is no transport stream, whatever its name says"
+        b"this is not a transport stream, although its name ends in .ts"
             .repeat(20)
             .as_slice(),
     );
@@ -65,7 +65,7 @@ fn a_replaced_file_plays_on_and_the_next_client_receives_the_new_one() {
     let mut next = Client::new(&server);
     let (next_socket, _) = next.play("a.ts");
     receive(&next_socket, new, 0, 50);
-    // Beyond the blocks of the old file that were read before.
+    // Play past the blocks of the old file that are in memory.
     receive(&socket, STREAM, 7, 450);
 }
 

@@ -1,6 +1,6 @@
 //! Events by name, and sets of them as small text files.
 //!
-//! Only opening an event shows whether a machine has it; its own list is no proof.
+//! Only opening an event shows whether a machine has it. The kernel lists events that fail to open.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! A small assembler of BPF instructions (RFC 9669), as much as the programs here need.
+//! An assembler of the BPF instructions (RFC 9669) that the programs here need.
 
 use std::collections::HashMap;
 
@@ -158,7 +158,7 @@ impl Assembler {
         self
     }
 
-    /// Jumps if the condition holds for a register and a number.
+    /// Jumps if the condition is true for a register and a number.
     pub fn jump_if(
         &mut self,
         left: Register,
@@ -170,7 +170,7 @@ impl Assembler {
         self.push(0x05 | condition.bits(), left, Register::R0, 0, right)
     }
 
-    /// Jumps if the condition holds for two registers.
+    /// Jumps if the condition is true for two registers.
     pub fn jump_if_register(
         &mut self,
         left: Register,

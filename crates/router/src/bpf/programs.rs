@@ -58,7 +58,8 @@ pub fn pass() -> Assembler {
     program
 }
 
-/// Most readings of the clock for one frame, about 100 us. After them a frame goes on early.
+/// Most reads of the clock for one frame, about 100 us. After them the frame leaves before its due
+/// time.
 const MOST_CLOCK_READINGS: i32 = 4096;
 
 /// Sends every frame through an interface at its due time, with the headers of a stream. The numbers

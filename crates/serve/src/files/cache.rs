@@ -47,7 +47,7 @@ struct Slot {
 }
 
 impl Cache {
-    /// An empty cache for so many bytes.
+    /// An empty cache that may use `budget_bytes`.
     pub fn new(budget_bytes: u64) -> Self {
         Self {
             slots_by_path: Default::default(),

@@ -21,7 +21,7 @@ pub struct Entry {
     pub head: Box<[u8]>,
     /// The content.
     pub body: Body,
-    /// The version of the file that the entry has.
+    /// The version of the file in this entry.
     pub version: FileVersion,
     /// Its entity tag, quotes included.
     pub etag: Box<str>,
@@ -55,7 +55,7 @@ pub enum FileError {
     Forbidden,
     /// It is a folder, and the path does not end in a slash.
     Folder,
-    /// There are no descriptors or no memory now.
+    /// Descriptors or memory are exhausted now.
     Exhausted,
     /// The disk failed.
     Failed,
@@ -80,7 +80,7 @@ impl From<io::Error> for FileError {
     }
 }
 
-/// How often a file is read that changes while it is read.
+/// Attempts to read a file that changes while it is read.
 const TRIES: usize = 3;
 
 /// The file that is served for a folder.
@@ -226,8 +226,8 @@ fn siblings_of(root: &Root, path: &[u8]) -> CodingSet {
 /// The content of a file with the length that it had when it was opened. A file that grows, such as a
 /// log, is served up to that length.
 ///
-/// `None` if it became shorter, has no length (procfs), or was overwritten while it was read; the
-/// last is accepted at the last try.
+/// `None` if it became shorter, has no length (procfs), or was overwritten while it was read. The
+/// last attempt accepts an overwritten file.
 fn read_whole(
     file: &File,
     version: FileVersion,
@@ -237,7 +237,7 @@ fn read_whole(
     let content = Content::filled(size, |bytes| {
         file.take(version.size_bytes).read_to_end(bytes).map(|_| ())
     })?;
-    // A byte beyond the end also reveals files whose length the kernel does not keep (procfs).
+    // Read a byte beyond the end, to detect files whose length the kernel does not store (procfs).
     let has_more = file.read_at(&mut [0], version.size_bytes)? > 0;
     let (_, after) = file_version(file)?;
     let has_grown = after.size_bytes > version.size_bytes;

@@ -17,7 +17,7 @@ use crate::routes::cgi::CgiRequest;
 use crate::site::Site;
 use perpacket_http::coding::Coding;
 
-/// The number of helper threads. A disk is fastest with a few requests at a time.
+/// Number of helper threads: a disk is fastest with a few requests at a time.
 pub const HELPER_THREADS: usize = 4;
 
 /// Most jobs in the queue. Further requests get a 503.
@@ -75,7 +75,7 @@ impl JobResults {
     /// No results yet.
     ///
     /// # Errors
-    /// There are no descriptors.
+    /// No descriptor is free.
     pub fn new() -> io::Result<Self> {
         Ok(Self {
             wakeup: eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?,
@@ -164,7 +164,7 @@ impl HelperThreads {
     /// Stops the threads after their current jobs, and waits for them.
     pub fn stop(self) {
         self.queue.stop.store(true, Ordering::Relaxed);
-        // With the lock free, no thread is between checking the flag and waiting.
+        // While the lock is free, no thread is between checking the flag and waiting.
         drop(self.queue.jobs.lock());
         self.queue.filled.notify_all();
         for thread in self.threads {

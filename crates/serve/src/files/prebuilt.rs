@@ -12,7 +12,7 @@ use crate::files::entry::{Body, Entry};
 /// Most files with a prebuilt response at a time.
 const SLOTS: u64 = 64;
 
-/// Requests within a second from which on one copy of the body pays.
+/// From this many requests in a second on, copying the body once saves time.
 const THRESHOLD: u32 = 8;
 
 /// Largest body of a prebuilt response, in bytes. The cost of a head is small beside larger ones.
@@ -25,11 +25,11 @@ pub struct PrebuiltResponses {
     slots: Box<[Slot]>,
 }
 
-/// Belongs to the first file that is requested in a second and hashes to it.
+/// A slot belongs to the first file of a second that hashes to it.
 #[derive(Clone, Debug, Default)]
 struct Slot {
-    /// Holds the entry's address, so that no other entry can have it while it is the key. It does not
-    /// hold the file.
+    /// A weak reference: it reserves the entry's address, which is the key, but does not keep the
+    /// file in memory.
     entry: Weak<Entry>,
     requests: u32,
     response: Option<Arc<Content>>,
@@ -129,7 +129,7 @@ mod tests {
         Arc::new(Entry::load(&root, b"/a", Coding::Identity, 1 << 20).unwrap())
     }
 
-    /// The result of the last of so many requests.
+    /// The result of the last of `times` requests.
     fn requested(
         prebuilt: &mut PrebuiltResponses,
         entry: &Arc<Entry>,

@@ -54,7 +54,7 @@ impl Root {
     /// Opens the folder.
     ///
     /// # Errors
-    /// It is missing, no folder, or not readable.
+    /// It is missing, not a folder, or not readable.
     pub fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::DIRECTORY | OFlags::PATH | OFlags::CLOEXEC;
         let folder = openat(CWD, path, flags, Mode::empty())?;

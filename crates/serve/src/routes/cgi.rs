@@ -1,4 +1,4 @@
-//! CGI (RFC 3875): one process per request, whose cost is what the benchmark measures.
+//! CGI (RFC 3875): one process per request. The benchmark measures the cost of these processes.
 
 use std::io::Read;
 use std::net::IpAddr;

@@ -36,7 +36,7 @@ pub enum Route<'a> {
     Malformed(&'static str),
 }
 
-/// The route of a path and its query; `None` if the path is no route.
+/// The route of a path and its query; `None` if no route has the path.
 #[must_use]
 pub fn route_of<'a>(path: &[u8], query: &'a [u8]) -> Option<Route<'a>> {
     if path == b"/work" {
@@ -53,7 +53,7 @@ pub fn route_of<'a>(path: &[u8], query: &'a [u8]) -> Option<Route<'a>> {
         });
     }
     let name = path.strip_prefix(b"/specweb99/")?;
-    specweb99::Operation::of(name, query).map(|operation| match operation {
+    specweb99::Operation::parse(name, query).map(|operation| match operation {
         Ok(operation) => Route::Specweb(operation),
         Err(expected) => Route::Malformed(expected),
     })
@@ -69,10 +69,10 @@ pub fn number(text: &[u8]) -> Option<u64> {
 /// Fewest rounds between two reads of the clock, which are system calls.
 const MIN_ROUNDS: f64 = 64.0;
 
-/// Share of the remaining time that is used before the next read of the clock, while much remains.
+/// Share of the remaining time to use before the next read of the clock, while much remains.
 const AIM: f64 = 0.95;
 
-/// A remaining time that is used in one step, in nanoseconds.
+/// A remaining time of up to this is used in one step, in nanoseconds.
 const LAST_NS: f64 = 1000.0;
 
 /// Most growth of the estimated duration of a round between two reads of the clock.
@@ -92,7 +92,7 @@ pub fn burn_cpu(microseconds: u64) {
     let end_ns = now_ns + microseconds as f64 * 1000.0;
     while now_ns < end_ns {
         let left_ns = end_ns - now_ns;
-        // Stops a little short of the end, so that the last step cannot overshoot by much.
+        // Stop a little before the end, so that the last step cannot overshoot by much.
         let aim_ns = if left_ns > LAST_NS {
             AIM * left_ns
         } else {
@@ -101,8 +101,8 @@ pub fn burn_cpu(microseconds: u64) {
         let rounds = (aim_ns / ROUND_NS.get()).max(MIN_ROUNDS);
         compute(rounds as u64);
         let then_ns = thread_cpu_ns();
-        // A coarse clock may not have advanced, and few rounds measure the read itself. An interrupt
-        // makes a round seem long; without the limit, all work would become reads of the clock.
+        // A coarse clock may not have advanced. A few rounds would measure the read itself. An
+        // interrupt makes a round seem long; without the limit, the loop would only read the clock.
         let measured_ns = (then_ns - now_ns) / rounds;
         if rounds > MIN_ROUNDS && measured_ns > 0.0 {
             ROUND_NS.set(measured_ns.min(ROUND_NS.get() * MOST_GROWTH));

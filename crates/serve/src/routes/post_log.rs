@@ -58,7 +58,7 @@ impl PostLog {
     /// the client, the file's path, the process again, and the cookie sent back.
     ///
     /// # Errors
-    /// The disk is full or fails.
+    /// The disk is full, or writing failed.
     pub fn append(&self, record: u64, form: &Form) -> io::Result<()> {
         let now_s = SystemTime::now()
             .duration_since(UNIX_EPOCH)
@@ -107,7 +107,7 @@ mod tests {
         let path = folder.path().join("post.log");
         let (log, records) = PostLog::open(&path).unwrap();
         assert_eq!(records, 0);
-        let form = Form::of(b"dir=12&class=3&file=8&client=7").unwrap();
+        let form = Form::parse(b"dir=12&class=3&file=8&client=7").unwrap();
         log.append(0, &form).unwrap();
         log.append(1, &form).unwrap();
         let text = std::fs::read_to_string(&path).unwrap();

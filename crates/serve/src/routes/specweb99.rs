@@ -29,7 +29,7 @@ pub const ADS: u64 = 360;
 /// The placeholder of an advertisement's link, which has the same length.
 pub const AD_MARK: &[u8] = b"<!WEB99CAD><IMG SRC=\"/file_set/dirNNNNN/classX_Y\"><!/WEB99CAD>";
 
-/// One operation.
+/// A dynamic operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation<'a> {
     /// Dynamic GET.
@@ -44,7 +44,7 @@ pub enum Operation<'a> {
 
 impl<'a> Operation<'a> {
     /// The operation of a name, with its file checked.
-    pub fn of(name: &[u8], query: &'a [u8]) -> Option<Result<Self, &'static str>> {
+    pub fn parse(name: &[u8], query: &'a [u8]) -> Option<Result<Self, &'static str>> {
         if name == b"post" {
             return Some(Ok(Self::Post));
         }
@@ -54,7 +54,7 @@ impl<'a> Operation<'a> {
             b"cgi" => Self::Cgi,
             _ => return None,
         };
-        let file = query_value(query, "file").filter(|file| FileName::of(file).is_some());
+        let file = query_value(query, "file").filter(|file| FileName::parse(file).is_some());
         Some(
             file.map(make)
                 .ok_or("expected ?file=/file_set/dirNNNNN/classC_F"),
@@ -76,7 +76,7 @@ pub struct FileName {
 impl FileName {
     /// Parses a path such as `/file_set/dir00000/class1_3`.
     #[must_use]
-    pub fn of(path: &[u8]) -> Option<Self> {
+    pub fn parse(path: &[u8]) -> Option<Self> {
         let rest = path.strip_prefix(b"/file_set/dir")?;
         let (directory, rest) = rest.split_at_checked(5)?;
         let [class, b'_', file] = *rest.strip_prefix(b"/class")? else {
@@ -107,7 +107,7 @@ impl FileName {
     }
 }
 
-/// What a POST's form says.
+/// The form in the body of a POST.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Form {
     /// The file to answer with.
@@ -119,7 +119,7 @@ pub struct Form {
 impl Form {
     /// Reads `dir=0&class=1&file=3&client=7`.
     #[must_use]
-    pub fn of(body: &[u8]) -> Option<Self> {
+    pub fn parse(body: &[u8]) -> Option<Self> {
         let value = |key| number(query_value(body.trim_ascii(), key)?);
         Some(Self {
             file: FileName::new(value("dir")?, value("class")?, value("file")?)?,
@@ -145,9 +145,9 @@ pub fn user_of(cookie: Option<&[u8]>) -> (u64, u64) {
     )
 }
 
-/// The demographics of a user, or of an advertisement's audience: a set of 16 properties, of which each
-/// number has about a quarter and at least one. The bits are those of the number times 2^64 divided by
-/// the golden ratio (Fibonacci hashing), so that neighbours differ.
+/// The demographics of a user, or of an advertisement's audience: at least one of 16 properties,
+/// and about a quarter of them. The bits are those of the number times 2^64 divided by the golden
+/// ratio (Fibonacci hashing), so that neighbours differ.
 #[must_use]
 pub fn demographics(number: u64) -> u16 {
     let mixed = (number + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -205,7 +205,7 @@ pub const PAGE_END: &[u8] = b"\n</pre>\n</body>\n</html>\n";
 /// The query names no file of the file set, or the file cannot be read.
 pub fn cgi_page(root: &std::path::Path, query: &[u8], peer: IpAddr) -> std::io::Result<Vec<u8>> {
     let refused = || std::io::Error::from(std::io::ErrorKind::InvalidInput);
-    let Some(Ok(Operation::Cgi(file))) = Operation::of(b"cgi", query) else {
+    let Some(Ok(Operation::Cgi(file))) = Operation::parse(b"cgi", query) else {
         return Err(refused());
     };
     let path = normalize_path(file).map_err(|_| refused())?;
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn a_file_of_the_file_set_has_one_name() {
-        let name = FileName::of(b"/file_set/dir00012/class3_8").unwrap();
+        let name = FileName::parse(b"/file_set/dir00012/class3_8").unwrap();
         assert_eq!(name, FileName::new(12, 3, 8).unwrap());
         assert_eq!(name.path(), "/file_set/dir00012/class3_8");
         for wrong in [
@@ -233,7 +233,7 @@ mod tests {
             "/file_set/dir00000/class1_33",
             "/../etc/passwd",
         ] {
-            assert_eq!(FileName::of(wrong.as_bytes()), None, "{wrong}");
+            assert_eq!(FileName::parse(wrong.as_bytes()), None, "{wrong}");
         }
     }
 

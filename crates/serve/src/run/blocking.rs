@@ -164,7 +164,7 @@ impl Blocking<'_> {
         let idle_deadline_ms = self.worker.clock.now_ms + self.idle_ms;
         let deadline_ms = request_deadline_ms.unwrap_or(idle_deadline_ms);
         loop {
-            // Checked before each read: a client that sends single bytes is slow too.
+            // Check before each read: a client that sends single bytes is slow too.
             if self.worker.clock.now_ms >= deadline_ms {
                 self.worker.counters().timed_out.add(1);
                 if request_deadline_ms.is_some() && tls.is_none() {

@@ -31,7 +31,7 @@ pub struct Connection {
     pub socket: OwnedFd,
     /// The state of HTTP.
     pub http: HttpState,
-    /// Input that is not answered: a part of a request, or requests that wait.
+    /// Unanswered input: a part of a request, or waiting requests.
     pub input: Vec<u8>,
     /// Responses that are not sent completely.
     pub out: Option<Box<SendQueue>>,
@@ -41,19 +41,20 @@ pub struct Connection {
     pub waiting: Waiting,
     /// When the time-out ends, in milliseconds of the worker's clock.
     pub deadline_ms: u64,
-    /// What the client has acknowledged of a response that it takes slowly.
+    /// Progress of a client that reads a response slowly.
     pub progress: Option<Progress>,
     /// The socket may have more to read.
     pub is_readable: bool,
     /// The input may have complete requests.
     pub has_requests: bool,
-    /// The next of them may take long, and other connections come first.
+    /// The next request may take long, so other connections come first.
     pub is_deferred: bool,
     /// The loop has it in its queue of deferred connections.
     pub is_queued: bool,
     /// The client has shut down its side.
     pub is_half_closed: bool,
-    /// Set if the connection closes after the output is sent: whether the client may still be sending.
+    /// `Some` if the connection closes after the output is sent; true if the client may still be
+    /// sending.
     pub ending: Option<bool>,
     /// The job for a helper thread after the output is sent.
     pub job: Option<Box<Job>>,
@@ -65,7 +66,7 @@ pub struct Connection {
     pub operations: PendingOperations,
 }
 
-/// Bytes that a client has acknowledged, and since when it has acknowledged no more.
+/// How many bytes a client has acknowledged, and since when this number has not grown.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
     /// Since the connection was opened.
@@ -93,7 +94,7 @@ pub enum Receiving {
     Idle,
     /// It completes once.
     Single,
-    /// It completes whenever bytes arrive.
+    /// It completes each time bytes arrive.
     Multishot(Multishot),
 }
 

@@ -1,13 +1,14 @@
 //! An epoll loop: one thread with its own listener and its own cache.
 //!
 //! A request on an open connection costs three system calls: wait, read, send. Connections are
-//! registered once, edge-triggered, for reading and writing. Of all ready connections a loop first
-//! reads the requests and answers those whose files are cached, then sends, then answers the others.
-//! So the kernel's code of one kind stays in the processor's nearest cache, and a long response does
-//! not delay a short one. A loop that is faster than its clients finds one or two ready each time
-//! it wakes, and pays for a wait, and often for a sleep and a wakeup, each time. With `--coalesce` it
-//! waits for more of them. [`super::handler`] serves a ready connection; this file has the events,
-//! the accepts and the time-outs.
+//! registered once, edge-triggered, for reading and writing. A loop serves all ready connections
+//! together, in three steps: it reads the requests and answers those whose files are cached, then
+//! sends, then answers the others. So the kernel's receive code runs for all connections before its
+//! send code, from the processor's nearest cache, and a long response does not delay a short one. A
+//! loop that is faster than its clients finds only one or two ready each time it wakes, and each
+//! time pays for a wait and often for a wakeup. With `--coalesce` it waits for more of them.
+//! [`super::handler`] has the steps for a ready connection, this file the events, the accepts and
+//! the time-outs.
 
 use std::collections::VecDeque;
 use std::io;
@@ -38,16 +39,16 @@ const WAKEUP: u64 = u64::MAX - 1;
 /// Most events of one wait.
 const EVENTS: usize = 256;
 
-/// Most connections accepted for one event of the listener, so that open connections do not wait.
+/// Most connections accepted for one event of the listener. More would delay the open connections.
 const ACCEPTS: usize = 64;
 
 /// Pause in accepting, in milliseconds, when no descriptor is free even to reject a connection.
 const PAUSE_MS: u64 = 100;
 
-/// From this number of ready clients on, a loop does not wait for more: the gain would be small.
+/// With this number of ready clients, a loop does not wait for more: the gain would be small.
 const COALESCE_BELOW: usize = 32;
 
-/// With fewer open connections, a loop does not wait for more ready clients: it would not pay.
+/// With fewer open connections, a loop does not wait for more ready clients: too few would come.
 const COALESCE_CONNECTIONS: usize = 2 * COALESCE_BELOW;
 
 /// How late the kernel may wake a loop from such a wait, in nanoseconds. The default of 50
@@ -111,7 +112,7 @@ pub fn run(
         if let Some(time) =
             coalesce.filter(|_| few && this.connections.len() >= COALESCE_CONNECTIONS)
         {
-            // A signal ends it early, which does no harm.
+            // A signal may end the wait early, which does no harm.
             let _ = nanosleep(&time);
             this.wait(&mut events, Some(&NO_WAIT))?;
         }

@@ -1,6 +1,6 @@
-//! What both kinds of loop do for a connection that is ready: send, answer and read until one of
-//! them has to wait. Responses stay with the connection and are sent in the next step, so that a
-//! loop can first read the requests of all connections.
+//! The steps of both kinds of loop for a ready connection: send, answer and read, until one of them
+//! has to wait. Responses stay in the connection's queue until its next step, so that a loop first
+//! reads the requests of all connections.
 //!
 //! Bytes are read into one buffer of the loop and answered there. A connection has memory of its own
 //! only for a part of a request or response, so an idle connection costs only its slot.
@@ -19,7 +19,7 @@ use crate::worker::{BatchEnd, Worker};
 use perpacket_http::status::Status;
 use perpacket_linux::tcp::TcpInfo;
 
-/// Least size of the loop's buffer, in bytes: room for many pipelined requests.
+/// Smallest buffer of the loop, in bytes: room for many pipelined requests.
 const BUFFER_BYTES: usize = 65_536;
 
 /// How often a loop looks at the progress of a client within the time-out of requests.
@@ -150,7 +150,7 @@ impl ConnectionHandler {
             let Some(connection) = connections.get(token) else {
                 return false;
             };
-            // It waits for this loop, not for its client.
+            // Its next request waits for this loop, not for its client.
             if connection.is_deferred
                 || (connection.waiting == Waiting::Sending && self.has_progress(connection))
             {
@@ -167,7 +167,7 @@ impl ConnectionHandler {
         tokens
     }
 
-    /// A 503 for a client that is rejected.
+    /// A 503 response for a client that is rejected.
     pub fn unavailable(&self) -> Vec<u8> {
         self.rejection(Status::ServiceUnavailable)
     }
@@ -196,8 +196,9 @@ impl ConnectionHandler {
 
     /// Whether a client still acknowledges bytes of a response; if so, sets the next deadline.
     ///
-    /// What [`Self::send`] accepted says little: the kernel reports a socket as writable only when a
-    /// third of its send buffer of up to 4 MiB is free, for which a slow client needs a minute.
+    /// The bytes that [`Self::send`] wrote are no measure of progress: the kernel reports a socket
+    /// as writable only when a third of its send buffer of up to 4 MiB is free, and a slow client
+    /// needs a minute to free that.
     fn has_progress(&mut self, connection: &mut Connection) -> bool {
         let Ok(info) = TcpInfo::of(&connection.socket) else {
             return false;

@@ -62,7 +62,7 @@ pub fn accept(listener: impl AsFd, flags: SocketFlags) -> Result<(OwnedFd, IpAdd
     Ok((socket, peer))
 }
 
-/// A descriptor that is reserved to reject a client with when there are no others.
+/// A reserved descriptor, to accept and reject a client when no other is free.
 #[derive(Debug)]
 pub struct ReserveDescriptor(Option<OwnedFd>);
 
@@ -99,7 +99,7 @@ pub fn has_unread_bytes(socket: &OwnedFd) -> bool {
     ioctl_fionread(socket).is_ok_and(|bytes| bytes > 0)
 }
 
-/// Sends a response to a client whose connection is closed next, as far as the socket accepts it.
+/// Sends a response to a client whose connection is closed next: as much as the socket accepts.
 ///
 /// Reads input first: closing a socket with unread bytes resets the connection, and the client would
 /// lose the response.

@@ -37,7 +37,7 @@ const RESERVED_DESCRIPTORS: u64 = 128;
 /// How often the stop flag is checked if no signal interrupts the wait.
 const STOP_CHECK: Duration = Duration::from_millis(200);
 
-/// A bound server. Clients can connect, and get responses once it runs.
+/// A bound server. Clients can connect now, and get responses after [`Server::run`] starts.
 pub struct Server {
     site: Arc<Site>,
     listeners: Vec<OwnedFd>,
@@ -246,7 +246,7 @@ fn connection_limit(settings: &Settings) -> Result<usize, ServeError> {
             what: "descriptors",
             problem: format!(
                 "{descriptors} allowed, {RESERVED_DESCRIPTORS} are kept for files: raise \
-                 `ulimit -n`, or say how many connections with --max-connections"
+                 `ulimit -n`, or set --max-connections"
             ),
         }),
         None => Ok((descriptors - RESERVED_DESCRIPTORS) as usize),

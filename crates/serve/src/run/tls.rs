@@ -14,7 +14,7 @@ use crate::error::ServeError;
 use crate::send_queue::{SendQueue, SendStatus};
 use crate::settings::TlsSettings;
 
-/// Most plain bytes in a session before it sends: four records.
+/// Most plain bytes that a session encrypts before it sends: four records.
 const BUFFER_BYTES: usize = 65_536;
 
 /// Bytes read from a file at a time. sendfile cannot encrypt.
@@ -60,7 +60,8 @@ pub fn configure(settings: &TlsSettings) -> Result<Arc<ServerConfig>, ServeError
 #[derive(Debug)]
 pub struct TlsSession {
     session: ServerConnection,
-    /// Bytes have arrived that complete neither a record with plain bytes nor the handshake.
+    /// Bytes have arrived, but neither a complete record with plain bytes nor the end of the
+    /// handshake.
     is_within_record: bool,
 }
 

@@ -1,11 +1,12 @@
 //! A loop around an io_uring per core: receives and sends are submitted and complete later.
 //!
-//! One system call submits and waits for the operations of all connections. A request that is not in
-//! the cache is answered after the responses to all others are submitted. A connection has at most
-//! one receive and one send under way. A receive takes its buffer from a pool when bytes arrive, so an
-//! idle connection has none. Connections that have already sent a request have a multishot receive
-//! and a slot in the ring's table, because most of them send another. [`super::handler`] answers and
-//! sets deadlines, as for epoll. The ring reads files above `--sendfile-above` in parts.
+//! One system call submits and waits for the operations of all connections. A request that is not
+//! in the cache is answered after the responses to all others are submitted. A connection has at
+//! most one receive and one send under way. A receive takes its buffer from a pool when bytes
+//! arrive, so an idle connection has none. Connections that have already sent a request have a
+//! multishot receive and a slot in the ring's table, because most of them send another.
+//! [`super::handler`] answers and sets deadlines, as for epoll. The ring reads files above
+//! `--sendfile-above` in parts, because it has no sendfile.
 
 use std::collections::VecDeque;
 use std::io;
@@ -27,17 +28,17 @@ use crate::send_queue::SendQueue;
 use crate::worker::Worker;
 use perpacket_linux::uring::{Completion, Ring};
 
-/// Longest wait when no connection has a deadline.
+/// Longest wait, also when no connection has a deadline.
 const LONG_WAIT: Duration = Duration::from_secs(3600);
 
 /// Pause in accepting, in milliseconds, when no descriptor is free even to reject a connection.
 const PAUSE_MS: u64 = 100;
 
-/// Bytes of waiting requests at which the multishot receive of a connection is stopped. The kernel
-/// may have received more bytes by then.
+/// When this many bytes of requests wait on a connection, its multishot receive is stopped. The
+/// kernel may have received more bytes by then.
 const MOST_WAITING_BYTES: usize = 65_536;
 
-/// Waits for operations under way when the loop ends, of [`LAST_WAIT`] each.
+/// How many times the ending loop waits for operations under way, [`LAST_WAIT`] each time.
 const LAST_WAITS: usize = 20;
 const LAST_WAIT: Duration = Duration::from_millis(20);
 
@@ -197,7 +198,7 @@ impl Loop<'_> {
         self.advance(token);
     }
 
-    /// Rejects the next connection if an accept failed for want of descriptors or memory.
+    /// Rejects the next connection if an accept failed because descriptors or memory ran out.
     fn shed(&mut self, error: &io::Error) {
         let is_out = matches!(
             Errno::from_io_error(error),
@@ -401,8 +402,8 @@ impl Loop<'_> {
     }
 }
 
-/// Arms a receive: a single one for the first request, then a multishot receive and a slot. Both cost
-/// more than they save on a connection with one request.
+/// Arms a receive: a single one for the first request, a multishot receive with a slot for the
+/// later ones. These two cost more than they save on a connection with one request.
 fn receive(ring: &mut Ring<SendQueue>, token: u64, connection: &mut Connection) -> Receiving {
     if connection.http.answered == 0 {
         ring.receive(token, connection.target());

@@ -6,7 +6,7 @@ use rustix::fs::{Access, AtFlags, accessat};
 use crate::error::ServeError;
 use crate::site::Site;
 
-/// Becomes the user of the settings, if this process is root's.
+/// Becomes the user of the settings, if this process runs as root.
 pub fn drop_root(site: &Site) -> Result<(), ServeError> {
     let became = user::drop_root(site.settings.user.as_deref()).map_err(|error| match error {
         UserError::System { action, source } => ServeError::system(action)(source),

@@ -20,7 +20,7 @@ use perpacket_http::status::Status;
 /// The type of SPECweb99's pages.
 const HTML: &str = "text/html; charset=utf-8";
 
-/// CPU time that a loop uses for `/work` before it serves other clients, in microseconds.
+/// CPU time that a loop spends on `/work` before it serves other clients, in microseconds.
 const WORK_SLICE_US: u64 = 1000;
 
 /// The route of SPECweb99's CGI operation.
@@ -96,7 +96,7 @@ impl Worker {
         Handled::Done
     }
 
-    /// Uses CPU time for a request; `false` if some of it is left.
+    /// Uses the requested CPU time, or a part of it; `false` if some is left.
     ///
     /// A loop works in slices, so that other clients wait only for one slice.
     fn work(&self, microseconds: u64, http: &mut HttpState) -> bool {
@@ -118,7 +118,7 @@ impl Worker {
     /// Appends the server's report. It counts neither as a request nor in bytes.
     pub(super) fn send_report(&self, request: &Request<'_>, out: &mut SendQueue) {
         let before_bytes = out.left_bytes();
-        // Serializing fails only for maps whose keys are no strings, and a report has none.
+        // Serializing fails only for maps whose keys are not strings. A report has no such map.
         let mut body = serde_json::to_vec(&self.site.reporter.report()).unwrap_or_default();
         body.push(b'\n');
         let fields = Fields {
@@ -195,7 +195,7 @@ impl Worker {
             self.send_error(request, Status::NotImplemented, why, out);
             return Handled::Done;
         };
-        let Some(form) = Form::of(body) else {
+        let Some(form) = Form::parse(body) else {
             let expected = "expected the body dir=0&class=1&file=3&client=7";
             self.send_error(request, Status::BadRequest, expected, out);
             return Handled::Done;

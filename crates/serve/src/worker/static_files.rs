@@ -17,7 +17,7 @@ use perpacket_http::request::{Conditions, Method, Request};
 use perpacket_http::status::Status;
 use perpacket_http::target::{TargetError, normalize_path, origin_form, split_query};
 
-/// Where the server reports on itself. It is served with and without `--routes`.
+/// The path of the server's report. It is served with and without `--routes`.
 const REPORT: &[u8] = b"/.perpacket/report";
 
 impl Worker {
@@ -281,7 +281,7 @@ fn validators(entry: &Entry) -> String {
     String::from_utf8(lines).unwrap_or_default()
 }
 
-/// The status if a condition excludes the file.
+/// The status of the response if a condition excludes the file.
 fn check_conditions(conditions: &Conditions<'_>, entry: &Entry) -> Option<Status> {
     if let Some(tags) = conditions.if_match {
         if !has_tag(tags, &entry.etag, false) {

@@ -98,7 +98,7 @@ impl Started {
     }
 
     /// A client that has already had a response. An io_uring then uses a multishot receive.
-    pub fn connect_and_ask(&self) -> Client {
+    pub fn connect_and_request(&self) -> Client {
         let mut client = self.connect();
         client.send("GET /a.txt HTTP/1.1\r\nHost: h\r\n\r\n");
         assert_eq!(client.answer().body, pattern(612));
@@ -107,11 +107,11 @@ impl Started {
 
     /// A new client, and one that has already had a response.
     pub fn both(&self) -> [Client; 2] {
-        [self.connect(), self.connect_and_ask()]
+        [self.connect(), self.connect_and_request()]
     }
 
     /// One request on a new connection; the whole response.
-    pub fn ask(&self, request: &str) -> Answer {
+    pub fn request(&self, request: &str) -> Answer {
         let mut client = self.connect();
         client.send(request);
         client.answer()
@@ -119,7 +119,7 @@ impl Started {
 
     /// One GET with further field lines.
     pub fn get(&self, target: &str, fields: &str) -> Answer {
-        self.ask(&format!(
+        self.request(&format!(
             "GET {target} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n{fields}\r\n"
         ))
     }

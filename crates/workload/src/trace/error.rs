@@ -26,16 +26,16 @@ pub enum TraceError {
          name the format world-cup or let it be detected"
     )]
     BinaryAsText {
-        /// Where the first byte stands that no text has, in decompressed bytes.
+        /// Offset of the first byte that no text has, in decompressed bytes.
         offset: u64,
     },
-    /// The World Cup 1998 format was asked for, and the file holds something else.
+    /// The World Cup 1998 format was requested, and the file has another one.
     #[error(
         "byte {offset}: no World Cup 1998 records; for log lines name the format common or \
          combined, or let it be detected"
     )]
     NotRecords {
-        /// Where the first implausible record stands, in decompressed bytes.
+        /// Offset of the first implausible record, in decompressed bytes.
         offset: u64,
     },
     /// The file ends inside a record.
@@ -56,7 +56,7 @@ pub enum TraceError {
         compression: Compression,
         /// How far into the compressed file the damage was noticed.
         offset: u64,
-        /// What the decompressor said.
+        /// The decompressor's error.
         source: io::Error,
     },
     /// The operating system could not read on.
@@ -64,7 +64,7 @@ pub enum TraceError {
     Read {
         /// Decompressed bytes read until then.
         offset: u64,
-        /// What the operating system said.
+        /// The operating system's error.
         source: io::Error,
     },
     /// The destination could not be written.
@@ -93,10 +93,10 @@ pub enum TraceError {
         /// Rejected lines or records.
         rejected: u64,
     },
-    /// The session window is no length of time.
+    /// The session window is out of range.
     #[error("the session window is {window_s} s: it must be from 0 to 1000000 s")]
     Window {
-        /// What was given.
+        /// The value.
         window_s: f64,
     },
     /// A line of an object mappings file is not a number and a path.

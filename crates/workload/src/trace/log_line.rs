@@ -106,7 +106,7 @@ impl<'a> LogLine<'a> {
     }
 
     /// Method, URI and protocol of the request line. The protocol may be missing, which is
-    /// HTTP/0.9; a request that is no request line at all is its own URI.
+    /// HTTP/0.9; a request that is not a request line is its own URI.
     #[inline]
     #[must_use]
     pub fn request_parts(&self) -> (Method, &'a [u8], HttpVersion) {

@@ -133,8 +133,9 @@ pub struct Arguments {
     /// Include the dynamic operations of SPECweb99.
     #[arg(long, help_heading = "Workload")]
     dynamic: bool,
-    /// Clients that walk through the pages of this application, which check every answer. Here: its file,
-    /// `application.toml`; `perpacket load http` also accepts a name and no URL, and starts it.
+    /// Walk through the pages of an application and check every answer. The value
+    /// is its file, `application.toml`. `perpacket load http` also accepts the name of an
+    /// application, without a URL, and starts it.
     #[arg(long, value_name = "FILE", help_heading = "Workload",
           conflicts_with_all = ["workload", "trace", "replay", "connections"])]
     application: Option<PathBuf>,
@@ -246,7 +247,7 @@ pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
         path.as_ref().map(open).transpose()
     };
     let histograms = file("histograms", &arguments.histograms)?;
-    // The load writes this file while it runs; here only its name is tried.
+    // The load writes this file while it runs. This only checks that it can be opened.
     drop(file("request-log", &arguments.request_log)?);
     let stop = stop::on_signals()?;
     let shows_progress = arguments.shared.shows_progress();

@@ -1,4 +1,4 @@
-//! What one client of an application knows: its cookies and its values.
+//! The state of one client of an application: its cookies and its values.
 
 use perpacket_workload::Stream;
 
@@ -13,7 +13,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Forgets everything; there are so many values.
+    /// Removes all cookies and sets `values` empty values.
     pub(super) fn begin(&mut self, values: usize) {
         self.cookies.clear();
         self.values.clear();

@@ -1,4 +1,5 @@
-//! The table `[session]` of `application.toml`. The other tables are for who starts the application.
+//! The table `[session]` of `application.toml`. The other tables are for `perpacket application`,
+//! which starts the servers.
 
 use std::collections::{BTreeMap, BTreeSet};
 

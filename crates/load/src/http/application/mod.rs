@@ -1,8 +1,8 @@
 //! The sessions of an application: random walks through its pages, from `application.toml`.
 //!
-//! Each client is a state machine. A page is a state: its request, what a right answer contains, and
-//! the probabilities of the next pages. `client` has what one client knows: cookies, and the texts
-//! that it found in earlier answers.
+//! Each client is a state machine. A page is a state: its request, the text of a right answer, and
+//! the probabilities of the next pages. `client` has the state of one client: cookies, and texts
+//! extracted from earlier answers.
 
 mod client;
 mod file;
@@ -27,7 +27,7 @@ pub(crate) struct Application {
     start: usize,
     /// Mean of the exponential pause before each page but the first, in seconds.
     think_s: f64,
-    /// The random numbers, which are the first values of a client.
+    /// The random numbers. A client's values begin with these.
     numbers: Vec<Number>,
     /// Number of values of a client: the numbers, then the extracted texts.
     values: usize,
@@ -41,7 +41,7 @@ struct Page {
     path: Text,
     form: Vec<(String, Text)>,
     status: u16,
-    /// A text of the right answer.
+    /// A text that a right answer contains.
     contains: Text,
     extract: Vec<Extract>,
     /// Each next page and its probability.
@@ -156,7 +156,7 @@ impl Application {
         self.pages[page as usize].status
     }
 
-    /// Extracts texts from the answer to a page; the error is what a right answer would have.
+    /// Extracts texts from the answer to a page. The error describes what the answer lacks.
     ///
     /// # Errors
     /// The answer lacks the text of a right one.
@@ -197,7 +197,7 @@ impl Application {
     }
 }
 
-/// Characters of an answer in an error.
+/// Characters of an answer that an error quotes.
 const SHOWN: usize = 80;
 
 fn beginning(answer: &[u8]) -> String {

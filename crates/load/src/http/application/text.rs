@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-/// A text whose placeholders are numbers of values.
+/// A text with placeholders, each of which is the number of a value.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Text(Vec<Part>);
 
@@ -21,7 +21,7 @@ impl Text {
         Self(vec![Part::Literal(text.to_owned())])
     }
 
-    /// Parses a text; `number` is the number of a value.
+    /// Parses a text; `number` returns the number of a value by its name.
     ///
     /// # Errors
     /// The name of a placeholder without a value.

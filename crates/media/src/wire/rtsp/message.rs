@@ -84,7 +84,7 @@ pub enum Malformed {
     },
 }
 
-/// A message. Its start line is parsed by the conversion to [`Request`] or [`Response`].
+/// A message. The conversion to [`Request`] or [`Response`] parses its start line.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Message {
     /// The first line without its line end.
