@@ -1,5 +1,4 @@
-//! Programs of XDP and of traffic control: loading, attaching and running them, and the numbers that
-//! they share.
+//! Loads, attaches and runs programs of XDP and of traffic control, and shares numbers with them.
 //!
 //! The system call is used directly (linux/bpf.h), so that nothing has to be installed. The kernel
 //! removes a program with its [`Program`] and an attachment with its [`Link`], also when the process
@@ -66,8 +65,9 @@ pub enum Mode {
     Generic,
 }
 
-/// The licence that a program declares. All of ours are under MIT, which permits use under the GPL.
-/// The kernel reserves some helper functions for programs that declare both (linux/license.h).
+/// The licence that a program declares. All programs of this workspace are under MIT, which permits
+/// use under the GPL. The kernel reserves some helper functions for programs that declare both
+/// (linux/license.h).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum License {
     /// MIT.
@@ -105,10 +105,10 @@ pub struct TrafficLink {
     _fd: OwnedFd,
 }
 
-/// Number of numbers that a program shares.
+/// How many numbers a program shares.
 const SHARED: usize = 3;
 
-/// Numbers that a program shares with us (a map of one element).
+/// Numbers that a program shares with this process: a map of one element.
 #[derive(Debug)]
 pub struct Numbers {
     fd: OwnedFd,
@@ -293,7 +293,7 @@ impl Program {
     /// the programs that are attached already.
     ///
     /// # Errors
-    /// The kernel cannot, or this process may not.
+    /// The kernel does not support it, or this process may not.
     pub fn attach_to_traffic(
         &self,
         interface_index: u32,

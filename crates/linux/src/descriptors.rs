@@ -8,8 +8,8 @@ pub fn limit() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// Raises the limit to `wanted`, or as far as this process may. Root also raises the hard limit; other
-/// users are limited by it. Returns the new limit, which is never lower.
+/// Raises the limit to `wanted`, or as far as possible: root also raises the hard limit, which
+/// bounds other users. Never lowers the limit. Returns the new limit.
 pub fn raise(wanted: u64) -> u64 {
     let before = getrlimit(Resource::Nofile);
     if before.current.is_none_or(|current| current >= wanted) {

@@ -10,10 +10,10 @@ use rustix::mm::MapFlags;
 
 use crate::memory::map;
 
-/// Bytes that a request carries besides its header.
+/// Most bytes of data in a request, without its header.
 pub const DATA_BYTES: usize = 4000;
 
-/// The request's page; it is smaller than a page, and begins one.
+/// A request. It is at the start of a page, and smaller than one.
 #[repr(C)]
 struct Request {
     operation: u32,

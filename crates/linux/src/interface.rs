@@ -1,4 +1,4 @@
-//! Network interfaces and the namespaces that they are in (netdevice(7)), and TAP devices.
+//! Network interfaces (netdevice(7)), their namespaces, and TAP devices.
 //!
 //! The functions work on interfaces of the calling thread's namespace; [`Interface::inside`] runs
 //! them in another.
@@ -62,7 +62,7 @@ pub enum InterfaceError {
 }
 
 impl InterfaceError {
-    /// Whether another user may have the right to do it.
+    /// Whether the error is a missing permission.
     #[must_use]
     pub fn is_denied(&self) -> bool {
         match self {
@@ -75,7 +75,7 @@ impl InterfaceError {
 }
 
 impl Interface {
-    /// Reads `NETNS[:IFNAME]`, with `default_name` where there is no name.
+    /// Reads `NETNS[:IFNAME]`; without a name, the name is `default_name`.
     ///
     /// # Errors
     /// [`InterfaceError::Syntax`].
@@ -289,7 +289,8 @@ pub enum TapError {
 /// The interface does not exist, or this process may not change it.
 pub fn set_queue(socket: impl AsFd, interface: &str, frames: u32) -> io::Result<()> {
     change(socket, interface, libc::SIOCSIFTXQLEN, |request| {
-        // The kernel reads the queue's length where other requests have an interface's number.
+        // This request has the queue's length in the member in which others have the interface's
+        // number.
         request.ifr_ifru.ifru_ifindex = frames as libc::c_int;
     })
 }
@@ -348,7 +349,8 @@ pub fn bring_up(socket: impl AsFd, interface: &str) -> io::Result<()> {
     })
 }
 
-/// Work that a card or the kernel can do for the stack, which ethtool(8) turns on and off.
+/// Work that a card, or a layer near the driver, does for the stack. ethtool(8) turns it on and
+/// off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offload {
     /// Segmentation of TCP by the card.

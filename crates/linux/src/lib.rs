@@ -1,5 +1,5 @@
-//! Interfaces of the Linux kernel: those that no crate wraps safely, and those that several crates of
-//! the workspace need. Other crates forbid unsafe code; only QEMU's plugin has some too.
+//! Interfaces of the Linux kernel that no crate wraps safely, or that several crates of the
+//! workspace use. All other crates but QEMU's plugin forbid unsafe code.
 //!
 //! A function whose safety depends on its caller is an `unsafe fn` with the contract in its
 //! documentation. The others are safe for every argument.
@@ -53,7 +53,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// The result of a system call, or the error that it left.
+/// The result of a system call, or the error in `errno`.
 fn check(result: c_int) -> io::Result<c_int> {
     match result {
         ..0 => Err(io::Error::last_os_error()),

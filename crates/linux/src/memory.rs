@@ -1,4 +1,4 @@
-//! Memory straight from the kernel: private, or shared with processes that are forked later.
+//! Memory mapped by the kernel: private, or shared with processes that are forked later.
 
 use std::ffi::c_void;
 use std::io;

@@ -66,7 +66,7 @@ impl PacketSocket {
         self.option(libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1)
     }
 
-    /// Sets the room for frames that wait to be read, beyond the system's limit where allowed.
+    /// Sets the size of the receive buffer, beyond the system's limit if this process may.
     ///
     /// # Errors
     /// Those of setsockopt(2).
@@ -147,7 +147,8 @@ impl PacketSocket {
         Ok(())
     }
 
-    /// Frames that found no room since the last call (`PACKET_STATISTICS`).
+    /// Frames that the kernel dropped since the last call because the buffer was full
+    /// (`PACKET_STATISTICS`).
     ///
     /// # Errors
     /// Those of getsockopt(2).

@@ -97,7 +97,7 @@ pub struct SampleRing {
 }
 
 impl SampleRing {
-    /// Maps an event's ring; a smaller one where the user may lock less memory
+    /// Maps an event's ring, a smaller one if the user may not lock so much memory
     /// (/proc/sys/kernel/perf_event_mlock_kb).
     ///
     /// # Errors

@@ -18,8 +18,8 @@ const PANICKED: i32 = 101;
 /// # Errors
 /// No memory, or too many processes.
 pub fn fork(work: impl FnOnce() -> i32) -> io::Result<Pid> {
-    // SAFETY: the child runs `work` alone and ends. It shares no memory with the parent but what
-    // was mapped shared, so nothing that it drops or changes is seen here.
+    // SAFETY: the child runs `work` alone and ends. It shares only shared mappings with the parent,
+    // so the parent does not see what it drops or changes.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => {

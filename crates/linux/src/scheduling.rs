@@ -6,8 +6,8 @@ use std::num::NonZeroU64;
 use rustix::process::setpriority_process;
 use rustix::thread::set_current_timer_slack;
 
-/// Above load generators with the lowest real-time priority, below the kernel's threads for timers
-/// and interrupts.
+/// A real-time priority above load generators, which have the lowest, and below the kernel's
+/// threads for timers and interrupts.
 const PRIORITY: libc::c_int = 10;
 
 /// Makes the calling thread wake on time: timers without slack, and real-time priority

@@ -26,11 +26,11 @@ pub enum UserError {
     },
 }
 
-/// If this process is root, makes it the user `wanted` for ever. `wanted` is a name or a number; the
-/// default is `nobody`. Returns the user, or `None` if this process is not root.
+/// If this process is root, permanently changes its user. `wanted` is a name or a number; the default
+/// is `nobody`. Returns the user, or `None` if this process is not root.
 ///
 /// # Errors
-/// The user does not exist, or only root could become it.
+/// The user does not exist, or this process is not root and `wanted` is set.
 pub fn drop_root(wanted: Option<&str>) -> Result<Option<&str>, UserError> {
     if !geteuid().is_root() {
         return wanted.map_or(Ok(None), |_| Err(UserError::NotRoot));

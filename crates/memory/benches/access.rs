@@ -1,4 +1,4 @@
-//! How many accesses a second the hierarchy answers.
+//! Accesses to the hierarchy per second.
 //!
 //! Each benchmark replays a prepared list of lines through the caches of the simulated web server
 //! (64 KiB 2-way, 1 MiB 16-way, inclusive, next-line prefetch) unless its name says otherwise.
@@ -29,10 +29,9 @@
 //!
 //! # Where the time goes
 //!
-//! A first-level hit takes 1.6 ns whichever of the two ways it is in. Checking the first way with
-//! a branch of its own makes repeated touches of one line faster (940) and random ones slower (185),
-//! since half of the branches go the way that was not foreseen; packets that touch each line once
-//! run equally fast either way.
+//! A first-level hit takes 1.6 ns in either way. A separate branch for the first way makes repeated
+//! accesses to one line faster (940) and random ones slower (185), because half of the branches are
+//! mispredicted. It makes no difference for packets that access each line once.
 #![allow(missing_docs, clippy::expect_used)]
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
@@ -74,7 +73,7 @@ fn random() -> Pcg64Mcg {
     Pcg64Mcg::seed_from_u64(1)
 }
 
-/// Every line below `lines` is as likely as any other.
+/// Uniformly random lines below `lines`.
 fn uniform(lines: u32) -> Vec<Line> {
     let mut random = random();
     (0..ACCESSES)
@@ -87,8 +86,8 @@ fn cyclic(lines: u32) -> Vec<Line> {
     (0..lines).cycle().take(ACCESSES).map(Line).collect()
 }
 
-/// What a network stack does: for each packet, its own 6 lines, the 20 of one of `connections`
-/// connections and 10 that all packets share, each line `touches` times.
+/// The accesses of a network stack. For each packet: 6 lines of its own, 20 lines of one of
+/// `connections` connections, and 10 lines that all packets share, each line `touches` times.
 fn packets(connections: u32, touches: usize) -> Vec<Line> {
     let mut random = random();
     let mut lines = Vec::with_capacity(ACCESSES + 1024);
@@ -118,7 +117,7 @@ fn replay(hierarchy: &mut Hierarchy, lines: &[Line]) -> u64 {
     now
 }
 
-/// As a caller does that knows the lines of an operation in advance.
+/// For a caller that knows the lines of an operation in advance.
 fn replay_at_once(hierarchy: &mut Hierarchy, lines: &[Line]) -> u64 {
     const LINES_OF_AN_OPERATION: usize = 9;
     let mut now = 0;

@@ -145,8 +145,9 @@ impl Pairs<'_> {
 
 /// Makes `line` the first of the two if it is either; returns whether it is.
 ///
-/// A branch would often be mispredicted, so there is none. The product of the differences is zero if
-/// either matches, and the exclusive or of both and `line` is the other.
+/// There is no branch, because it would often be mispredicted. The product of the differences is
+/// zero if either line matches, and the exclusive or of both lines and `line` is then the other
+/// line.
 #[inline(always)]
 fn promote_from_pair(first: &mut Line, second: &mut Line, line: Line) -> bool {
     let differs = u64::from(first.0 ^ line.0) * u64::from(second.0 ^ line.0);
@@ -157,8 +158,8 @@ fn promote_from_pair(first: &mut Line, second: &mut Line, line: Line) -> bool {
     differs == 0
 }
 
-/// Puts `line` first and moves the lines in front of its old way back by one, or all lines if it had
-/// none. Returns the line that leaves, which is `line` itself if it was in the set.
+/// Puts `line` first and moves the lines before its old way back by one, or all lines if it was
+/// absent. Returns the overwritten line, which is `line` itself if it was in the set.
 #[inline]
 fn move_to_front(set: &mut [Line], line: Line) -> Line {
     let mut moving = line;

@@ -7,7 +7,7 @@ pub(crate) struct Dram {
     /// Stall of a read that finds the channel free.
     stall_cycles: u32,
     service_cycles: u32,
-    /// When the channel has carried all lines asked for so far.
+    /// When the channel has carried all requested lines.
     free_at: u64,
 }
 
@@ -23,8 +23,8 @@ impl Dram {
 
     /// Reads one line at `now`; returns the cycles that a processor which needs it stalls.
     ///
-    /// Lines are carried one after another in the order they are asked for: start = max(now, free
-    /// at), and the line occupies the channel from then on for its service time.
+    /// The channel carries one line at a time, in the order of requests. A line starts at max(now,
+    /// free at) and occupies the channel for its service time.
     #[inline]
     pub(crate) fn read(&mut self, now: u64) -> u32 {
         if self.service_cycles == 0 {

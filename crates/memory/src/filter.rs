@@ -1,13 +1,13 @@
-//! Drops repeated accesses that cannot change a cache behind it.
+//! Drops repeated accesses, which cannot change a cache behind the filter.
 
 /// The last key for each of `SIZE` indices.
 ///
-/// An access repeats if no other key of the same index came since the last access to its own key. A
-/// cache with least-recently-used replacement and at least `SIZE` sets then has that line, as the most
-/// recently used of its set. So the access is a hit that changes nothing, for every such cache. The
-/// keys may be virtual line numbers if the caches use physical ones: both have the low bits of the
-/// offset in a page. [`clear`](Self::clear) is due whenever a line leaves a cache for another reason
-/// than an access of the same processor, and whenever a virtual address changes its meaning.
+/// An access repeats if no other key of the same index was accessed since its own key. The line is
+/// then the most recently used of its set in every cache with least-recently-used replacement and
+/// at least `SIZE` sets. So the access is a hit that changes nothing. The keys may be virtual line
+/// numbers although the caches use physical ones, because the index has only bits of the offset in
+/// a page. Call [`clear`](Self::clear) each time a line leaves a cache for another reason than an
+/// access of the same processor, and each time a virtual address is mapped anew.
 #[derive(Clone, Debug)]
 pub struct Filter<const SIZE: usize> {
     last: [u64; SIZE],

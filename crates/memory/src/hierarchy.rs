@@ -10,7 +10,7 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
     /// The level that answered: 0 is the first; the number of levels means DRAM. A line that is
-    /// still on its way counts as answered by the level it will be in.
+    /// still on its way counts for the level that it will be in.
     pub level: u8,
     /// Cycles for which the processor stalled, beyond the latency of the first level: that latency
     /// is part of the processor's rate of one instruction per cycle, so a first-level hit stalls 0.

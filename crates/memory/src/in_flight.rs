@@ -1,8 +1,8 @@
 //! Lines of software prefetches that may not have arrived yet.
 //!
 //! A prefetched line enters the caches at once; this table has the time from which it can be used.
-//! The table is read only while a line is on its way, so a run without software prefetch pays one
-//! comparison an access.
+//! The table is read only while a line is on its way, so without software prefetch it costs one
+//! comparison per access.
 
 use crate::Line;
 use rustc_hash::FxHashMap;
@@ -27,7 +27,7 @@ impl InFlight {
         }
     }
 
-    /// Whether no access at `now` or later has to wait for anything.
+    /// Whether all lines have arrived at `now`.
     #[inline]
     pub(crate) fn all_arrived(&self, now: u64) -> bool {
         now >= self.all_arrived_at
@@ -46,8 +46,8 @@ impl InFlight {
         self.all_arrived_at = self.all_arrived_at.max(arrives_at);
     }
 
-    /// Cycles from `now` until `line` arrives, 0 if it is not on its way. The caller waits for it,
-    /// so afterwards it is not on its way.
+    /// Cycles from `now` until `line` arrives, 0 if it is not on its way. Removes the line, because
+    /// the caller waits for it.
     #[inline(never)]
     pub(crate) fn wait_for(&mut self, line: Line, now: u64) -> u32 {
         let Some(arrives_at) = self.arrives_at.remove(&line) else {

@@ -37,13 +37,13 @@
 //!
 //! # Where the time goes
 //!
-//! A third to a half of the accesses of a network stack miss the first level, and half of those
-//! the second; a hit in the first level is one comparison with both ways of a set,
-//! without a branch, which would often be mispredicted. A set of the first level is an array of
-//! 32-bit line numbers, the most recently used first, so no line has a time stamp. In a set of 16
-//! ways below the first level, lines do not move, and one word has the order of the ways. A caller that knows several lines in advance passes them to
-//! [`Hierarchy::access_all`], which runs the most usual hierarchy in one loop.
-//! `benches/access.rs` has the figures.
+//! A third to a half of the accesses of a network stack miss the first level, and half of those the
+//! second; a hit in the first level is one comparison with both ways of a set, without a branch,
+//! which would often be mispredicted. A set of the first level is an array of 32-bit line numbers,
+//! the most recently used first, so no line has a time stamp. In a set of 16 ways below the first
+//! level, lines do not move, and one word has the order of the ways. A caller that knows several
+//! lines in advance passes them to [`Hierarchy::access_all`], which runs the most usual hierarchy
+//! in one loop. `benches/access.rs` has the figures.
 
 #![forbid(unsafe_code)]
 

@@ -1,16 +1,17 @@
 //! A set-associative cache of 16 ways whose lines stay where they are.
 //!
-//! In levels below the first, lines are found deep in their sets. Moving them to the front would cost
-//! more than finding them. So a line stays in its way until it is evicted, and only the order of the
-//! ways changes. The order is 16 numbers of four bits in one word; to replace the least recently used
-//! line is to rotate that word. A search compares hashes of eight bits, eight in a word, and compares
-//! a line only where its hash agrees. One search in 16 for an absent line compares a wrong line.
-//! Orders and hashes of a cache of 1 MiB are 24 KiB; they fit in the first-level cache of the machine
+//! In levels below the first, most hits are to lines that were not used recently. Moving such a
+//! line to the front of its set would cost more than finding it. So a line stays in its way until
+//! it is evicted, and only the order of the ways changes. The order is one word of 16 numbers of
+//! four bits each. Replacing the least recently used line rotates that word. A search first
+//! compares hashes of eight bits, eight in a word, and then compares only the lines whose hash
+//! matches. In one search of 16 for an absent line, the hash of another line matches. The orders
+//! and hashes of a cache of 1 MiB use 24 KiB, which fit in the first-level cache of the machine
 //! that runs the simulation.
 
 use crate::Line;
 
-/// Ways of a set: as many numbers as an order has room for.
+/// Ways of a set, which is the number of four-bit numbers in a word.
 pub(crate) const WAYS: usize = 16;
 
 /// Bits of one number in an order.
@@ -27,10 +28,10 @@ const HASH_BITS: u32 = 8;
 /// One in each hash of a word.
 const HASH_ONES: u64 = 0x0101_0101_0101_0101;
 
-/// What a search and a replacement in a set need.
+/// The data of a set that searches and replacements use.
 #[derive(Clone, Copy, Debug)]
 struct Set {
-    /// Hashes of the lines: those of even ways in the first word, of odd ways in the second.
+    /// Hashes of the lines: of even ways in the first word, of odd ways in the second.
     hashes: [u64; 2],
     /// The numbers of the ways, that of the most recently used in the lowest bits.
     order: u64,
@@ -78,7 +79,7 @@ impl OrderedCache {
         let [even, odd] = self.sets[index]
             .hashes
             .map(|word| zero_hashes(word ^ wanted));
-        // The mark of an even way is the lowest bit of its eight, that of an odd way the next.
+        // An even way is marked by the lowest bit of its byte, an odd way by the next bit.
         let mut marks = even | odd << 1;
         while marks != 0 {
             let bit = marks.trailing_zeros();
@@ -142,21 +143,22 @@ impl OrderedCache {
     }
 }
 
-/// A hash of eight bits: the high bits of a product with 2^32 over the golden ratio. Every bit of the
-/// line affects them.
+/// A hash of eight bits: the high bits of a product with 2^32 over the golden ratio. All bits of
+/// the line affect them.
 #[inline]
 fn hash(line: Line) -> u64 {
     u64::from(line.0.wrapping_mul(0x9E37_79B1) >> (u32::BITS - HASH_BITS))
 }
 
-/// The lowest bit of every hash that is zero. A hash of one directly above a zero may be marked too.
+/// Marks every hash that is zero, by its lowest bit. A hash of one directly above a zero may be
+/// marked too.
 #[inline]
 fn zero_hashes(word: u64) -> u64 {
-    // Taking one from a zero sets its high bit, and borrows from the hash above.
+    // Subtracting one from a zero sets its high bit, and borrows from the hash above.
     (word.wrapping_sub(HASH_ONES) & !word) >> (HASH_BITS - 1) & HASH_ONES
 }
 
-/// The bits of `order` with more recently used ways than `way`, and those with less recently used.
+/// Two masks of `order`: the ways used more recently than `way`, and those used less recently.
 #[inline]
 fn around(order: u64, way: u32) -> (u64, u64) {
     // As in `zero_hashes`: the lowest number that is marked is `way`.

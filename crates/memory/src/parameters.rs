@@ -1,4 +1,4 @@
-//! The parameters of a hierarchy, and which values are allowed.
+//! The parameters of a hierarchy, and their allowed values.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -6,7 +6,8 @@ use thiserror::Error;
 /// The most levels of caches a hierarchy may have.
 pub const MAX_LEVELS: usize = 3;
 
-/// The most lines of one cache, so that a wrong size is an error and not an allocation of gigabytes. With lines of 64 bytes this is a cache of 1 GiB.
+/// The most lines of one cache, so that a wrong size is an error and not an allocation of
+/// gigabytes. With lines of 64 bytes, this is 1 GiB.
 const MAX_LINES: u32 = 1 << 24;
 
 /// Bytes of a page, which bounds next-line prefetch and the size of a line.
@@ -46,10 +47,10 @@ pub enum Policy {
     /// Each level contains all lines of the levels above it: a line that leaves a level leaves those
     /// above too.
     Inclusive,
-    /// A line is in one level only: it moves up to the first when accessed, and down by one when
-    /// it is evicted.
+    /// A line is in one level only. An access moves it to the first level, an eviction moves it
+    /// down by one.
     Exclusive,
-    /// A miss fills every level on its way, and each level evicts on its own.
+    /// A miss fills every level above the one that answers, and each level evicts independently.
     NonInclusive,
 }
 
@@ -59,8 +60,8 @@ pub enum Policy {
 pub struct HierarchyParameters {
     /// Bytes in a cache line, the same in all levels; a power of two from 8 to 4096.
     pub line_bytes: u32,
-    /// The caches from the one next to the processor down; one to [`MAX_LEVELS`] of them. Latency
-    /// may not shrink on the way down.
+    /// The caches, beginning next to the processor; one to [`MAX_LEVELS`] of them. No level may
+    /// have a lower latency than the one before.
     pub levels: Vec<CacheParameters>,
     /// How the contents of the levels relate.
     pub policy: Policy,
@@ -77,7 +78,7 @@ pub struct HierarchyParameters {
 pub struct ParameterError {
     /// Which parameter, by its path inside [`HierarchyParameters`], such as `levels[1].ways`.
     pub parameter: String,
-    /// The value it has.
+    /// Its value.
     pub value: String,
     /// What is allowed.
     pub allowed: String,

@@ -40,7 +40,7 @@ impl CacheSize {
 pub struct SplitParameters {
     /// The instruction cache and the data cache each have this size.
     pub first: CacheSize,
-    /// The second levels, each of them alone behind the first: one if the policy is
+    /// The second levels, each simulated as the only one behind the first. One if the policy is
     /// [`Policy::Inclusive`], else up to [`MAX_SECOND_LEVELS`].
     pub second: Vec<CacheSize>,
     /// How the contents of the levels relate.
@@ -50,7 +50,7 @@ pub struct SplitParameters {
     pub next_line_prefetch: bool,
 }
 
-/// For whom the processor accesses a line.
+/// The kind of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// The fetch of an instruction.
@@ -238,7 +238,7 @@ impl Split {
         for cache in &mut self.first {
             cache.remove(line);
         }
-        // A filter in front is cleared at every write of a device, so the mark is not needed.
+        // No mark: a filter in front is cleared at every write of a device anyway.
         let mut missed = Missed::default();
         for index in 0..self.second.len() {
             let evicted = put(&mut self.second[index], line);

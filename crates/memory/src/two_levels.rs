@@ -1,8 +1,9 @@
-//! Many accesses in a row to the most usual hierarchy: two inclusive levels, the first of two ways,
-//! the second of 16, with nothing on its way.
+//! Sequences of accesses to the most usual hierarchy: two inclusive levels, the first of two ways,
+//! the second of 16, and no prefetch under way.
 //!
-//! An access has the effects that [`Hierarchy`](crate::Hierarchy) describes. The compiler knows the
-//! number of levels, their forms and the policy here, which halves the instructions of an access.
+//! An access has the effects that [`Hierarchy`](crate::Hierarchy) describes. Here the number of
+//! levels, their forms and the policy are known at compile time, which halves the instructions of
+//! an access.
 
 use crate::{Counters, Line, cache::Pairs, dram::Dram, hierarchy::Tally, ordered::OrderedCache};
 
@@ -49,7 +50,7 @@ impl TwoLevels<'_> {
             self.fill_second(line);
             self.first.insert(line);
             tally.stall_cycles += u64::from(self.dram.read(now));
-            // After the line is in place: what the next one evicts may be in the same set of the first.
+            // Only now, because the evicted line may be in the same set of the first level.
             self.prefetch_next_line(line, now);
             return;
         }

@@ -1,4 +1,4 @@
-//! The hierarchy behaves like the naive one, for all shapes and requests.
+//! The hierarchy behaves like a naive one, for random shapes and requests.
 #![allow(missing_docs, clippy::expect_used)]
 
 mod reference;
@@ -10,7 +10,7 @@ use perpacket_memory::{
 use proptest::prelude::*;
 use reference::Reference;
 
-/// Tested lines: as many from zero up as below the highest number allowed.
+/// Tested lines: half of them from zero up, half of them below the highest allowed number.
 const LINES: u32 = 96;
 
 #[derive(Clone, Debug)]
@@ -128,7 +128,7 @@ proptest! {
                     let lines: Vec<_> = lines.iter().copied().map(Line).collect();
                     let tally = hierarchy.access_all(&lines, now);
                     prop_assert_eq!(tally, expected, "request {}: {:?}", index, request);
-                    // The next request may not come before the last access.
+                    // Times may not decrease, so the next request waits for the end of this access.
                     now += tally.stall_cycles;
                 }
                 &Request::Access(line) => {

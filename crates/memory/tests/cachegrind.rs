@@ -1,11 +1,11 @@
-//! Valgrind's cachegrind counts the same misses on the same addresses.
+//! Comparison with the misses that Valgrind's cachegrind counts for the same addresses.
 //!
 //! A small program runs once under lackey, which lists the addresses of all its data accesses, and
-//! once under cachegrind for each pair of caches. Cachegrind's levels are LRU and not inclusive;
-//! its last level also contains instructions, which this crate leaves out. So the first level must
-//! agree exactly. In the last level an instruction line is one more line in one set: it pushes out
-//! one data line, and each further miss this causes pushes it one way deeper itself, so that it
-//! costs at most as many misses as there are ways before it is gone.
+//! once under cachegrind for each pair of caches. Cachegrind's levels are LRU and not inclusive, so
+//! the misses of the first level must be equal. Its last level also contains instructions, which
+//! this test does not simulate. Each instruction line there evicts one data line of its set. Every
+//! miss that this causes makes the instruction line older by one way. So before the instruction
+//! line is evicted, it causes at most as many misses as the set has ways.
 #![allow(missing_docs, clippy::expect_used)]
 #![cfg(all(target_arch = "x86_64", target_os = "linux"))]
 
@@ -23,7 +23,7 @@ const LINE_BYTES: u32 = 64;
 /// Size in KiB and ways.
 type Shape = (u32, u32);
 
-/// Small and associative, direct-mapped, and those of the simulated web server made smaller.
+/// Small and associative; direct-mapped; like the simulated web server's, but smaller.
 const PAIRS: [(Shape, Shape); 4] = [
     ((4, 2), (64, 16)),
     ((8, 1), (32, 4)),
@@ -35,12 +35,12 @@ fn run(command: &mut Command) -> bool {
     command.output().is_ok_and(|output| output.status.success())
 }
 
-/// Where the tools put their files.
+/// The folder of the tools' files.
 fn directory() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("cachegrind")
 }
 
-/// The program, or nothing where a tool is missing.
+/// The program; `None` if a tool is missing.
 fn program() -> Option<PathBuf> {
     if !run(Command::new("valgrind").arg("--version")) {
         skip("valgrind", "it is not installed");

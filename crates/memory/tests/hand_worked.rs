@@ -1,8 +1,8 @@
-//! Sequences short enough to follow on paper.
+//! Sequences that are short enough to check on paper.
 //!
 //! All but one use lines of 1 KiB, a first level of 2 lines that answers in 1 cycle, a second of 3
-//! lines that answers in 10, and DRAM in 100; every level is one set, so line numbers do not matter
-//! for where a line may go. A stall is the latency less the cycle of the first level.
+//! lines that answers in 10, and DRAM in 100; every level is one set, so any line may be in any
+//! way. A stall is the latency less the cycle of the first level.
 #![allow(missing_docs, clippy::expect_used)]
 
 use perpacket_memory::{
@@ -96,7 +96,7 @@ fn lines_of_different_sets_do_not_evict_each_other() {
 #[test]
 fn a_line_that_leaves_an_inclusive_second_level_leaves_the_first() {
     let mut hierarchy = hierarchy(Policy::Inclusive);
-    // Line 1 is used all the time, but the second level sees only its first access.
+    // Line 1 is used all the time, but only its first access reaches the second level.
     check(
         &mut hierarchy,
         &[(1, DRAM), (2, DRAM), (1, L1), (3, DRAM), (1, L1)],
@@ -134,7 +134,7 @@ fn exclusive_levels_have_room_for_five_lines_together() {
     check(&mut hierarchy, &[(1, L2)]);
     assert_eq!(contents(&hierarchy, 0), [1, 5]);
     assert_eq!(contents(&hierarchy, 1), [2, 3, 4]);
-    // A miss pushes the oldest of the second level, 2, out.
+    // A miss evicts 2, the oldest line of the second level.
     check(&mut hierarchy, &[(6, DRAM), (2, DRAM)]);
 }
 

@@ -1,5 +1,5 @@
-//! Several second levels in one pass, behind a filter, count what naive caches without a filter
-//! count one by one.
+//! Several second levels in one pass, behind a filter, have the counts of naive caches one by one
+//! without a filter.
 #![allow(missing_docs, clippy::expect_used)]
 
 mod naive;
@@ -18,7 +18,7 @@ enum Request {
     Allocate(u32),
 }
 
-/// Lines of a few sets, so that small caches have evictions; a few lines often.
+/// Lines of a few sets, some of them often, so that small caches evict.
 fn line() -> impl Strategy<Value = u32> {
     prop_oneof![
         4 => (0..4_u32).prop_map(|line| line * 64),

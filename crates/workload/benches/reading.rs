@@ -1,11 +1,11 @@
 //! How fast traces are read into a full summary, in MB/s of decompressed bytes on one core.
 //!
-//! Wanted: 250 MB/s of log text at least. The traces are generated here, so that the benchmark
+//! The goal is at least 250 MB/s of log text. The traces are generated here, so that the benchmark
 //! needs no file: 400,000 requests of workload W from 17,500 clients for 20,000 objects.
 //!
 //! Measured on an AMD EPYC (Zen 4 class) 2-core VM with other work on both cores, medians of the
-//! quieter of two runs: common 616, combined 460, world-cup 757, common in gzip 405, in zstd 436.
-//! A line takes some 130 ns, mostly the misses of the host's and the path's number; a real log
+//! quieter of two runs: common 616, combined 460, world-cup 757, common in gzip 405, in zstd 436. A
+//! line takes some 130 ns, mostly for cache misses in the look-ups of its host and path. A real log
 //! with more repetition (the NASA log of 1 August 1995, 160 times over) is read at 806 MB/s.
 
 #![allow(missing_docs, clippy::expect_used)]

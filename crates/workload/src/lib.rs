@@ -1,4 +1,4 @@
-//! Workloads: what clients ask a server for.
+//! Workloads: the requests that clients send to a server.
 //!
 //! A workload turns a recorded trace or a generator into *sessions*: the requests that one client
 //! sends over one connection. `trace` reads, writes and summarizes traces, `sessions` cuts them

@@ -1,5 +1,5 @@
-//! Rewriting a trace keeps what both formats can say, and synthesized traces give their sessions
-//! back.
+//! A conversion preserves the fields that both formats have, and a synthesized trace contains its
+//! sessions.
 
 #![allow(clippy::unwrap_used)]
 
@@ -26,7 +26,7 @@ fn converted(bytes: &[u8], to: TraceFormat) -> Vec<u8> {
     rewritten
 }
 
-/// Log lines as servers write them, in the given format.
+/// Log lines as servers write them, in a format.
 fn log_line(format: TraceFormat) -> impl Strategy<Value = String> {
     let uri = if format == TraceFormat::Common {
         "/[ -~]{0,20}"
@@ -261,7 +261,7 @@ fn generators() -> [Sessions; 3] {
     [
         Sessions::Lognormal(LognormalSessions::world_cup().generator(5).unwrap()),
         Sessions::SpecWeb99(SpecWeb99::mixed(500).generator(5).unwrap()),
-        // Twenty clients come back all the time, so that sessions have to wait for each other.
+        // Only twenty clients, so that a client's session has to wait for the end of its last one.
         Sessions::SpecWeb99(SpecWeb99::static_only(20).generator(5).unwrap()),
     ]
 }
@@ -298,7 +298,7 @@ fn the_fifteen_second_rule_finds_the_sessions_that_were_synthesized() {
     }
 }
 
-/// Length, packets and computed responses of so many sessions, in any order.
+/// Length, packets and computed responses of `sessions` sessions, in any order.
 fn multiset(source: &mut Sessions, sessions: u64) -> Vec<(usize, u64, usize)> {
     let mut requests = Vec::new();
     let mut found: Vec<_> = (0..sessions)

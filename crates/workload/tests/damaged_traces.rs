@@ -1,4 +1,4 @@
-//! What cannot be read says what is wrong and at which byte, and never panics.
+//! The error for a damaged trace names the fault and its byte. Reading never panics.
 
 #![allow(clippy::unwrap_used)]
 
@@ -49,7 +49,7 @@ fn zstd(bytes: &[u8]) -> Vec<u8> {
     zstd::encode_all(bytes, 1).unwrap()
 }
 
-/// A source that hands out few bytes at a time, as pipes do.
+/// A source that returns few bytes per read, as pipes do.
 struct Trickle<'a>(&'a [u8], usize);
 
 impl Read for Trickle<'_> {
@@ -264,7 +264,7 @@ fn a_trace_without_a_usable_request_cannot_be_replayed() {
     ));
 }
 
-/// Pieces of log lines, so that random text comes close to being a log.
+/// Pieces of log lines, so that random text resembles a log.
 fn nearly_log() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         Just(LINE.as_bytes().to_vec()),

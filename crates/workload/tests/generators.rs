@@ -1,4 +1,4 @@
-//! The generators draw what they are said to draw.
+//! The generators draw from their documented distributions.
 
 #![allow(clippy::unwrap_used)]
 
@@ -14,10 +14,10 @@ use perpacket_workload::{
     LognormalSessions, PlannedRequest, SessionSource, Sessions, SpecWeb99, response_packets,
 };
 
-/// Draws in each proof.
+/// Draws in each test.
 const DRAWS: usize = 1_000_000;
 
-/// The first sessions of a source, until they hold [`DRAWS`] requests, each with its client.
+/// The first sessions of a source, each with its client, until they have [`DRAWS`] requests.
 fn sessions(mut source: Sessions) -> Vec<(u32, Vec<PlannedRequest>)> {
     let mut found = Vec::new();
     let mut requests = 0;
@@ -50,7 +50,7 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
     sum / count
 }
 
-/// Share of the variance that lies between groups: one-way random effects by analysis of variance.
+/// Share of the variance between groups: one-way random effects, by analysis of variance.
 fn share_between(groups: &[Vec<f64>]) -> f64 {
     let groups: Vec<_> = groups.iter().filter(|group| group.len() > 1).collect();
     let (count, members) = (
@@ -240,7 +240,7 @@ fn responses_of_a_session_and_sessions_of_a_client_are_as_alike_as_on_day_6() {
 #[test]
 fn a_world_cup_thinned_like_the_sample_of_day_6_comes_near_it() {
     let sessions = lognormal(&LognormalSessions::world_cup(), 4);
-    // One request in six stays, by a linear congruential generator (Knuth's constants).
+    // Selects one request in six, by a linear congruential generator (Knuth's constants).
     let mut state = 1u64;
     let mut stays = |_: &&PlannedRequest| {
         state = state

@@ -1,4 +1,4 @@
-//! What is known of the real logs in `../shared/traces` comes out of reading them.
+//! The readers find the published figures in the real logs of `../shared/traces`.
 //!
 //! The logs are not part of the project. Without that folder, or the one that `PERPACKET_SHARED`
 //! names, these tests print so and pass.

@@ -1,4 +1,4 @@
-//! Surge and WebStone draw what they are said to draw.
+//! Surge and WebStone draw from their documented distributions.
 
 #![allow(clippy::unwrap_used)]
 
@@ -7,7 +7,7 @@ mod draws;
 use draws::assert_share;
 use perpacket_workload::{Stream, Surge, SurgeRequest, WebStoneGenerator, webstone};
 
-/// Draws in each proof.
+/// Draws in each test.
 const DRAWS: usize = 1_000_000;
 
 fn requests(parameters: &Surge, seed: u64, count: usize) -> Vec<SurgeRequest> {
@@ -54,9 +54,9 @@ fn surge_s_body_is_the_published_lognormal_to_one_per_cent() {
         .map(f64::ln)
         .collect();
     body.sort_by(f64::total_cmp);
-    // The body is cut at 133 KB, which is 1.852 standard deviations up: a share p of it lies below
-    // the quantile of p times the share below the cut, 0.96799. A line through quantiles of both is
-    // mu and sigma.
+    // The body is cut at 133 KB, 1.852 standard deviations above the mean, below which a share of
+    // 0.96799 lies. So the quantile of a share p of the body is that of 0.96799 p in the whole
+    // distribution. The line through these pairs of quantiles has mu and sigma.
     let cut_share = 0.967_99;
     let points: Vec<(f64, f64)> = (1..100)
         .map(|percent| f64::from(percent) / 100.0)
@@ -76,7 +76,7 @@ fn surge_s_body_is_the_published_lognormal_to_one_per_cent() {
 
 #[test]
 fn surge_s_tail_has_the_published_exponent_by_hill_s_estimator() {
-    // Ten times as many files in the tail, so that the estimate is sharp; a cap far out.
+    // Ten times as many files in the tail and a high cap, for an exact estimate.
     let surge = Surge {
         total_bytes: 2_000_000_000,
         tail_limit_bytes: 3e9,
@@ -165,8 +165,9 @@ fn surge_s_files_and_requests_have_their_means() {
             "{bytes} B: {found} instead of {expected}"
         );
     }
-    // The mean of a million requests is that of the files weighted by popularity, within a hundredth
-    // of its body: the few largest files alone move it by more.
+    // The mean of a million requests is the mean of the files weighted by popularity. The largest
+    // files are excluded, because a few requests for them would move the mean by more than the
+    // tolerance.
     let mean = |all: &mut dyn Iterator<Item = f64>| {
         let values: Vec<f64> = all.collect();
         values.iter().sum::<f64>() / values.len() as f64

@@ -454,9 +454,9 @@ fn build() -> io::Result<IoUring> {
         .or_else(|_| plain.build(ENTRIES))
 }
 
-/// Slots for sockets. There are none before Linux 6.13, which frees a released slot only when no
-/// operation at all is under way (`io_uring/rsrc.c`). The first newer feature that a process can test
-/// for is of 6.15.
+/// Slots for sockets. Kernels before 6.13 get no slots, because they free a released slot only when
+/// no operation at all is under way (`io_uring/rsrc.c`). The test is for a feature of 6.15, the
+/// first newer one that a process can detect.
 fn slots(uring: &IoUring) -> Vec<Registered> {
     if !uring.params().is_feature_no_iowait() {
         return Vec::new();
@@ -484,7 +484,7 @@ fn unless_broken(result: io::Result<usize>) -> io::Result<()> {
     }
 }
 
-/// Whether the kernel has io_uring and this process may use it. Creates nothing.
+/// Checks that the kernel has io_uring and that this process may use it. Creates no ring.
 ///
 /// # Errors
 /// The kernel's reason.

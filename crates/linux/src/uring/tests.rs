@@ -32,7 +32,7 @@ fn ring() -> Option<Ring<Bytes>> {
         .ok()
 }
 
-/// The next completion of a read: how many bytes or which error, and whether more come.
+/// The next completion of a read: the bytes or the error, and whether the read stays armed.
 fn received(ring: &mut Ring<Bytes>) -> (Result<usize, Option<i32>>, bool) {
     for _ in 0..WAITS {
         match ring.next_completion() {

@@ -1,5 +1,5 @@
-//! The rules of `Split`, `TranslationBuffer` and their accesses again, one second level at a time
-//! and without a filter, written to be read.
+//! The rules of `Split` and `TranslationBuffer` in the simplest form: one second level at a time,
+//! and no filter.
 
 use perpacket_memory::{CacheSize, Policy, Side};
 

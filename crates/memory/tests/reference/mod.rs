@@ -1,4 +1,4 @@
-//! The hierarchy's rules again, written to be read and not to be fast.
+//! The hierarchy's rules in the simplest form.
 
 use perpacket_memory::{HierarchyParameters, Policy};
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ impl Level {
         self.set(line).retain(|held| *held != line);
     }
 
-    /// Puts `line` in front, wherever it was; returns what does not fit any more.
+    /// Moves or inserts `line` at the front; returns the line that no longer fits.
     fn put(&mut self, line: u32) -> Option<u32> {
         self.remove(line);
         let ways = self.ways;

@@ -1,7 +1,7 @@
 //! Objects of fixed sizes, which requests select by size and popularity.
 //!
-//! A request draws a size first (so that sizes can be correlated within a session) and only then
-//! an object of about that size. Objects are sorted by size and cut into classes that are drawn
+//! A request first draws a size, so that sizes can be correlated within a session, and then an
+//! object of about that size. Objects are sorted by size and cut into classes that are drawn
 //! equally often; inside a class popularity follows Zipf's law.
 
 use super::normal;
@@ -69,8 +69,8 @@ impl Catalogue {
 
 /// Orders a class by distance from its mean, nearest and so most popular first.
 ///
-/// A few objects receive most requests of a class. If their sizes
-/// were arbitrary, one popular object among the largest would determine the mean response.
+/// A few objects receive most requests of a class. With popularity independent of size, a large
+/// popular object could determine the mean response.
 fn popular_near_mean(class: &mut [f64]) {
     let mean = class.iter().sum::<f64>() / class.len() as f64;
     class.sort_by(|a, b| (a - mean).abs().total_cmp(&(b - mean).abs()));

@@ -1,17 +1,17 @@
 //! The synthetic World Cup 1998 and IBM workloads: lognormal sizes and session lengths.
 //!
 //! The required shares (Kim and Rixner, OSDI 2006, section 3.3): the shorter half of the
-//! connections sends under 10 % of the packets, and for the World Cup the longest tenth over
-//! 60 %. Two things make a connection long, many requests and large responses, and both belong
-//! to the connection: its client reads pages of pictures or fetches archives. So a session draws
-//! a length and a size factor, and its requests vary around that factor.
+//! connections sends under 10 % of the packets, and for the World Cup the longest tenth over 60 %.
+//! Many requests or large responses make a connection long. Both are properties of the connection,
+//! because some clients read pages of pictures and others fetch archives. So a session draws a
+//! length and a size factor, and its requests vary around that factor.
 //!
 //! The defaults were fitted to a 16.8 % sample of day 6 of the 1998 World Cup logs (199,993
-//! requests) under the fifteen-second rule: spread of sizes, likeness of the responses of a
-//! session and of the sessions of a client, and popularity are the sample's. Thinned as the
-//! sample was, workload W has 2.5 requests a connection, and its shorter half and longest tenth
-//! have 9.1 % and 57 % of the packets, where the sample has 2.33, 8.7 % and 62.7 %: real files
-//! above 1 MB are more frequent than a lognormal distribution has them.
+//! requests) under the fifteen-second rule: the spread of sizes, the correlation of responses
+//! within a session and of sessions within a client, and the popularity are those of the sample.
+//! Workload W, sampled in the same way, has 2.5 requests a connection, and its shorter half and
+//! longest tenth have 9.1 % and 57 % of the packets. The sample has 2.33, 8.7 % and 62.7 %: files
+//! above 1 MB are more frequent than in a lognormal distribution.
 
 use serde::{Deserialize, Serialize};
 
@@ -33,24 +33,24 @@ pub struct LognormalSessions {
     pub response_mean_bytes: f64,
     /// Standard deviation of ln(response bytes). 1.63 for the successful requests of day 6.
     pub response_sigma: f64,
-    /// Share of the variance of ln(response bytes) that lies between sessions, 0 to 1: how much
-    /// alike the responses of one session are. 0.22 for day 6 (one-way random effects).
+    /// Share of the variance of ln(response bytes) between sessions, 0 to 1. At 1, all responses of
+    /// a session have the same size. 0.22 for day 6 (one-way random effects).
     pub response_session_share: f64,
     /// Mean requests of a session.
     pub requests_per_session_mean: f64,
     /// Standard deviation of ln(requests of a session) before rounding up to whole requests.
     pub requests_per_session_sigma: f64,
-    /// Share of the variance of ln(requests of a session) that lies between clients, 0 to 1: how
-    /// well a client's past sessions predict its next one. 0.11 for day 6.
+    /// Share of the variance of ln(requests of a session) between clients, 0 to 1. At 1, all
+    /// sessions of a client have the same length. 0.11 for day 6.
     pub requests_client_share: f64,
-    /// Objects that are ever requested; a multiple of `size_classes`.
+    /// Number of objects that clients request; a multiple of `size_classes`.
     pub objects: u32,
-    /// Classes of similar size, drawn equally often, that the objects are cut into.
+    /// Classes of objects of similar size. All classes are drawn equally often.
     pub size_classes: u32,
     /// Exponent of Zipf's law inside a size class. With 100 classes and 1.9 the 100 and the 300
     /// most popular objects get 57 % and 80 % of the requests; on day 6, 58 % and 84 %.
     pub popularity_exponent: f64,
-    /// Clients, all equally active, that sessions come from.
+    /// Number of clients. All have equally many sessions on average.
     pub clients: u32,
 }
 
@@ -189,7 +189,7 @@ impl LognormalSessions {
 #[derive(Clone, Debug)]
 pub struct LognormalGenerator {
     catalogue: Catalogue,
-    /// What each client adds to the deviate of its sessions' lengths.
+    /// By client: a constant added to the deviate of its sessions' lengths.
     client_length: Vec<f64>,
     length_mu: f64,
     length_sigma: f64,
@@ -229,7 +229,7 @@ fn rounded_up(length: f64) -> u32 {
     libm::ceil(length).clamp(1.0, REQUESTS_PER_SESSION_LIMIT) as u32
 }
 
-/// The mean of ln(length) with which lengths rounded up have the mean `mean`.
+/// The mean of ln(length) for which lengths, rounded up, have the mean `mean`.
 ///
 /// The secant method starts where rounding up would add a half. It needs about six evaluations of a
 /// long sum; bisection would need fifty.

@@ -8,20 +8,20 @@ use std::fmt::Display;
 pub struct ParameterError {
     /// Name of the parameter, as in the parameter file.
     pub parameter: &'static str,
-    /// The value that was given.
+    /// The value.
     pub value: String,
-    /// What would be accepted.
+    /// The accepted range.
     pub allowed: &'static str,
 }
 
-/// Fails with the parameter's name unless `holds`.
+/// Fails with the parameter's name unless `is_valid`.
 pub(crate) fn require(
-    holds: bool,
+    is_valid: bool,
     parameter: &'static str,
     value: impl Display,
     allowed: &'static str,
 ) -> Result<(), ParameterError> {
-    if holds {
+    if is_valid {
         return Ok(());
     }
     Err(ParameterError {

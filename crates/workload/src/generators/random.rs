@@ -1,4 +1,4 @@
-//! Seeded streams of random numbers that give the same values on every machine.
+//! Seeded streams of random numbers, with the same values on every machine.
 //!
 //! Each use of random numbers has its own named stream, so that drawing more numbers for one use does
 //! not change another: runs with one seed and different policies have the same workload. All arithmetic
@@ -41,7 +41,7 @@ impl Stream {
         ((u128::from(self.bits()) * u128::from(limit)) >> 64) as u32
     }
 
-    /// Standard normal, by inversion: one uniform draw each, whatever the value.
+    /// Standard normal, by inversion: exactly one uniform draw for each value.
     #[inline]
     pub fn normal(&mut self) -> f64 {
         crate::generators::normal::quantile(self.uniform())
@@ -76,7 +76,8 @@ pub(crate) struct AliasTable {
     slots: Vec<Slot>,
 }
 
-/// A column of the table: its own outcome up to the threshold, another one above it.
+/// A column of the table. A draw up to the threshold has the column's own outcome, a draw above it
+/// another one.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     threshold: u32,
@@ -117,7 +118,7 @@ impl AliasTable {
         let product = u128::from(stream.bits()) * self.slots.len() as u128;
         let column = (product >> 64) as usize;
         let slot = self.slots[column];
-        // The low half of the product is uniform given the column.
+        // Within a column, the low half of the product is uniform.
         if ((product as u64) >> 32) as u32 <= slot.threshold {
             column as u32
         } else {

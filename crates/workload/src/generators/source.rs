@@ -6,7 +6,7 @@ use crate::sessions::planned::{PlannedRequest, SessionSource};
 use crate::sessions::replay::Replay;
 use crate::trace::object_paths::unmapped_path;
 
-/// Every source of sessions. An enum costs a match per session where a trait object costs a virtual
+/// A source of sessions. It is an enum because a match costs less than a trait object's virtual
 /// call.
 #[derive(Clone, Debug)]
 pub enum Sessions {

@@ -1,9 +1,9 @@
 //! SPECweb99's file set and request mix, static or with dynamic requests.
 //!
-//! Requests name a file of a directory, all by Zipf's law, and come over kept-alive connections
-//! or one by one. The benchmark's four dynamic operations are one kind here: a response that the
-//! server computes, with the size of the requested file. The network model limits a client's reads to
-//! 400 kb/s.
+//! Each request names a directory and a file in it, both by Zipf's law. Requests share kept-alive
+//! connections or have one each. The benchmark's four dynamic operations are one kind here: a
+//! response that the server computes, with the size of the requested file. The network model limits
+//! a client's reads to 400 kb/s.
 
 use serde::{Deserialize, Serialize};
 
@@ -26,7 +26,8 @@ const KEEP_ALIVE_REQUESTS: (u32, u32) = (5, 15);
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct SpecWeb99 {
-    /// Simultaneous connections; they set the number of directories, and each is a client.
+    /// Simultaneous connections, each of which is a client. They determine the number of
+    /// directories.
     pub connections: u32,
     /// Share of requests that are dynamic, 0 to 1: 0.30 in the benchmark's own mix.
     pub dynamic_share: f64,
@@ -57,7 +58,7 @@ impl SpecWeb99 {
     /// Directories of the file set: floor(25 + (400000 / 122000) L / 5) for L connections.
     #[must_use]
     pub fn directories(&self) -> u32 {
-        // 400000 / 122000 / 5 = 40 / 61, in integers so that no rounding moves the floor.
+        // 400000 / 122000 / 5 = 40 / 61. Integers avoid rounding before the floor.
         (25 + 40 * u64::from(self.connections) / 61) as u32
     }
 
@@ -67,7 +68,7 @@ impl SpecWeb99 {
         1.0 / (self.keep_alive_share / keep_alive_mean() + 1.0 - self.keep_alive_share)
     }
 
-    /// Share of sessions that are kept alive, so that `keep_alive_share` of the requests are.
+    /// The share of kept-alive sessions for which `keep_alive_share` of the *requests* are in one.
     fn keep_alive_session_share(&self) -> f64 {
         self.keep_alive_share / keep_alive_mean() * self.requests_per_session_mean()
     }

@@ -1,11 +1,12 @@
 //! Surge: users that read pages and think (Barford and Crovella, SIGMETRICS 1998).
 //!
-//! A user requests the files of a page one after the other with short pauses, thinks, and requests the
-//! next page. The distributions of file sizes, requested sizes and popularity must all be right; the
-//! assignment of popularity ranks to files achieves it.
+//! A user requests the files of a page one after the other with short pauses, thinks, and requests
+//! the next page. The distributions of file sizes, requested sizes and popularity are all
+//! prescribed. The assignment of popularity ranks to files satisfies all three.
 //!
-//! Pareto distributions with an alpha below 2 have no variance, and Surge's tail barely has a mean,
-//! so every draw with a heavy tail is capped; the caps are parameters and reports print them.
+//! Pareto distributions with an alpha below 2 have no finite variance, and Surge's tail, with an
+//! alpha near 1, has hardly a finite mean. So every draw with a heavy tail is capped. The caps are
+//! parameters, and reports print them.
 
 use std::sync::Arc;
 
@@ -28,7 +29,7 @@ const BINS_LIMIT: usize = 400;
 pub struct Surge {
     /// Files on the server.
     pub files: u32,
-    /// Bytes of all files together; they set how many files are in the tail.
+    /// Bytes of all files together, which determine the number of files in the tail.
     pub total_bytes: u64,
     /// Mean of ln(bytes) of the body of file sizes.
     pub body_mu: f64,
@@ -38,13 +39,13 @@ pub struct Surge {
     pub tail_bytes: f64,
     /// Exponent of the tail.
     pub tail_alpha: f64,
-    /// Bytes of the largest file (our cap).
+    /// Bytes of the largest file; a cap of this implementation.
     pub tail_limit_bytes: f64,
     /// Smallest size of the Pareto distribution of requested bytes, whose exponent is 1.
     pub request_bytes: f64,
     /// Exponent of Zipf's law of popularity.
     pub popularity_exponent: f64,
-    /// Share of requests that repeat a recent one (ours: the paper orders a finished list).
+    /// Share of requests that repeat a recent one. The paper orders a finished list instead.
     pub locality_share: f64,
     /// Mean of ln(distance) to the repeated request.
     pub distance_mu: f64,
@@ -52,19 +53,19 @@ pub struct Surge {
     pub distance_sigma: f64,
     /// Exponent of the Pareto distribution, from 1, of files in a page.
     pub page_alpha: f64,
-    /// Most files of a page (our cap).
+    /// Most files of a page; a cap of this implementation.
     pub page_limit: u32,
     /// Weibull scale, in seconds, of the pause between two files of a page.
     pub active_off_scale_s: f64,
     /// Weibull shape of that pause.
     pub active_off_shape: f64,
-    /// Longest such pause (our cap).
+    /// Longest such pause; a cap of this implementation.
     pub active_off_limit_s: f64,
     /// Shortest think time: the k of the Pareto distribution.
     pub think_s: f64,
     /// Exponent of the think time.
     pub think_alpha: f64,
-    /// Longest think time (our limit).
+    /// Longest think time; a cap of this implementation.
     pub think_limit_s: f64,
 }
 
@@ -161,7 +162,7 @@ impl Surge {
         )
     }
 
-    /// Share of the files that are in the tail, so that all have `total_bytes` together.
+    /// The share of the files in the tail for which all files have `total_bytes` together.
     #[must_use]
     pub fn tail_share(&self) -> f64 {
         let mean = self.total_bytes as f64 / f64::from(self.files);
@@ -188,14 +189,14 @@ impl Surge {
         k * alpha / (alpha - 1.0) * (1.0 - libm::pow(ratio, alpha - 1.0)) / above
     }
 
-    /// The size that a share of the body's files does not exceed.
+    /// A quantile of the sizes of the body's files.
     fn body_quantile_bytes(&self, share: f64) -> f64 {
         let cut = (libm::log(self.tail_bytes) - self.body_mu) / self.body_sigma;
         let deviate = normal::quantile(share * normal::cumulative(cut));
         libm::exp(self.body_mu + self.body_sigma * deviate)
     }
 
-    /// The size that a share of the tail's files does not exceed.
+    /// A quantile of the sizes of the tail's files.
     fn tail_quantile_bytes(&self, share: f64) -> f64 {
         let above = 1.0 - libm::pow(self.tail_bytes / self.tail_limit_bytes, self.tail_alpha);
         self.tail_bytes / libm::pow(1.0 - share * above, 1.0 / self.tail_alpha)
@@ -212,8 +213,8 @@ impl Surge {
         }
     }
 
-    /// Bytes of all files in order of size: quantiles of the distribution, so that the mean of the
-    /// files is that of the distribution.
+    /// Bytes of each file in order of size. They are quantiles of the distribution, so that the
+    /// files have its mean.
     fn sorted_sizes(&self) -> Vec<u32> {
         let tail = libm::rint(self.tail_share() * f64::from(self.files)) as u32;
         let body = self.files - tail;
@@ -226,10 +227,11 @@ impl Surge {
 
     /// Bytes of the files, from the most to the least popular.
     ///
-    /// Files of similar size form a bin; the quota of a bin is the share of requests that
-    /// the Pareto distribution of requested sizes has between its bounds. Ranks are assigned from
-    /// the most popular down, each to the bin with the most quota left. A rank with more requests
-    /// than that reduces the quotas of the nearest bins, which changes requested sizes least.
+    /// Files of similar size form a bin; the quota of a bin is the share of requests that the
+    /// Pareto distribution of requested sizes has between its bounds. Ranks are assigned from the
+    /// most popular down, each to the bin with the most quota left. If the rank has more requests
+    /// than that quota, the rest is subtracted from the nearest bins, which changes requested sizes
+    /// least.
     ///
     /// # Errors
     /// Names the first parameter that is out of its range.

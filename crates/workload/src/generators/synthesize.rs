@@ -1,8 +1,8 @@
 //! Writes the sessions of a generator as a trace that contains the same sessions.
 //!
-//! Sessions arrive as a Poisson process. The requests of a session follow each other after exponential
-//! gaps with an upper limit, so that times in whole seconds never divide a session. A new session of a
-//! client waits until its last session has ended.
+//! Sessions arrive as a Poisson process. The requests of a session follow each other after
+//! exponential gaps. The gaps have an upper limit, so that rounding times to whole seconds never
+//! divides a session. A new session of a client waits until its last session has ended.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

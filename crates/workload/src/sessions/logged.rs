@@ -1,4 +1,5 @@
-//! The sessions of a log: one pass reads and cuts it, one counting sort groups it.
+//! The sessions of a log. One pass reads and cuts the log, and a counting sort groups its requests
+//! by session.
 
 use std::io::Read;
 
@@ -33,7 +34,7 @@ pub struct LoggedRequest<T> {
     pub time_s: i64,
     /// Number of its session, from 0 in the order of first requests in the log.
     pub session: u32,
-    /// What the caller stores of it.
+    /// The caller's content of the request.
     pub content: T,
 }
 

@@ -1,12 +1,12 @@
-//! What a simulated or real client asks for: sessions of planned requests.
+//! Sessions of planned requests, for simulated and real clients.
 
-/// One request a client will send, and the response the server owes it.
+/// One request of a client, and the response that the server sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlannedRequest {
     /// Number of the requested object, from 0. A trace's objects are numbered in order of first
     /// appearance.
     pub object: u32,
-    /// Bytes of the response's body; the header is the server's affair.
+    /// Bytes of the response's body, without a header.
     pub response_bytes: u32,
     /// The server computes the response instead of sending a file.
     pub dynamic: bool,
@@ -16,6 +16,6 @@ pub struct PlannedRequest {
 pub trait SessionSource {
     /// Replaces `requests` by the next session's requests and returns its client.
     ///
-    /// A session holds at least one request. Allocates only when `requests` has to grow.
+    /// A session has at least one request. Allocates only when `requests` has to grow.
     fn next_session(&mut self, requests: &mut Vec<PlannedRequest>) -> u32;
 }

@@ -25,8 +25,8 @@ pub struct Replay {
 impl Replay {
     /// Reads a trace and cuts it into sessions.
     ///
-    /// A response counts whatever its status, since error pages are sent as well. A 304 and a
-    /// response without a size have no body; a body above 4 GiB counts as 4 GiB.
+    /// Responses of every status count, because servers send error pages too. A 304 and a response
+    /// without a size have no body; a body above 4 GiB counts as 4 GiB.
     ///
     /// # Errors
     /// See [`read_sessions`].

@@ -8,7 +8,7 @@
 //! | log to World Cup | clients and objects are numbered in order of first appearance, the path decides the type, the server is 0, a status the format lacks becomes "other" |
 //! | World Cup to log | client N is the host `clientN`, object N its mapped path or `/object/N`, "other" is the status 000; type and server are lost |
 //!
-//! Rejected lines are left out.
+//! Rejected lines are not converted.
 
 use std::io::{Read, Write};
 
@@ -47,7 +47,7 @@ pub struct Converted {
     pub to: TraceFormat,
     /// Requests written.
     pub requests: u64,
-    /// Lines or records of the source that were left out.
+    /// Lines or records of the source that were not converted.
     pub rejected: u64,
     /// The first of them, at most [`crate::LISTED_REJECTS`].
     pub rejects: Vec<RejectedLine>,

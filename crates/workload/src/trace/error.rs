@@ -1,26 +1,26 @@
-//! What can go wrong with a trace as a whole; a bad line alone is a [`crate::Reject`].
+//! Errors of a trace as a whole. A bad line alone is a [`crate::Reject`].
 
 use std::io;
 
 use crate::trace::format::{Compression, RECORD_BYTES};
 
-/// A trace that cannot be read or written. Offsets count bytes from the start of the file as it
-/// was given, compressed or not, unless the message says that they count decompressed bytes.
+/// A trace that cannot be read or written. Offsets count bytes of the file, compressed or not,
+/// unless the message states decompressed bytes.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
-    /// There is nothing in the file, or nothing in what it decompresses to.
+    /// The file is empty, or is empty after decompression.
     #[error("byte 0: the trace is empty; expected log lines or 20-byte World Cup 1998 records")]
     Empty,
-    /// No format was given and none fits.
+    /// No format was requested, and the file has none of them.
     #[error(
         "byte 0: the first {examined} bytes hold no line of Common or Combined Log Format and no \
          World Cup 1998 records; if only the start of the file is damaged, name its format"
     )]
     Unrecognized {
-        /// Decompressed bytes that were looked at.
+        /// Decompressed bytes that were examined.
         examined: usize,
     },
-    /// A log format was asked for, and the file is binary.
+    /// A log format was requested, and the file is binary.
     #[error(
         "byte {offset}: binary data where log lines were expected; for World Cup 1998 records \
          name the format world-cup or let it be detected"
@@ -46,7 +46,7 @@ pub enum TraceError {
     TruncatedRecord {
         /// Where the incomplete record starts, in decompressed bytes.
         offset: u64,
-        /// Bytes of it that are there.
+        /// Bytes of it in the file.
         found: usize,
     },
     /// The compressed stream is damaged or cut.
@@ -54,7 +54,7 @@ pub enum TraceError {
     Compression {
         /// Kind of compression.
         compression: Compression,
-        /// How far into the compressed file the damage was noticed.
+        /// Offset in the compressed file at which the damage was detected.
         offset: u64,
         /// The decompressor's error.
         source: io::Error,
@@ -62,7 +62,7 @@ pub enum TraceError {
     /// The operating system could not read on.
     #[error("byte {offset}: cannot read on: {source}")]
     Read {
-        /// Decompressed bytes read until then.
+        /// Decompressed bytes read before the error.
         offset: u64,
         /// The operating system's error.
         source: io::Error,
@@ -79,7 +79,7 @@ pub enum TraceError {
         field: &'static str,
         /// Its value.
         value: i64,
-        /// What would fit.
+        /// The values that fit.
         allowed: &'static str,
     },
     /// The trace has no request that a server could answer.

@@ -72,9 +72,9 @@ pub struct LogLine<'a> {
 impl<'a> LogLine<'a> {
     /// Parses a line without its line feed.
     ///
-    /// Fields may contain blanks and quotes. So the parser looks for the time at the
-    /// first ` [`, the request from there to the last `" ` (Common), or to the first `" ` that a
-    /// status, bytes and a quote follow (Combined, where quotes inside the request are escaped).
+    /// Fields may contain blanks and quotes. So the parser reads the time after the first ` [`. The
+    /// request extends from there to the last `" ` (Common), or to the first `" ` before a status,
+    /// bytes and a quote (Combined, where quotes inside the request are escaped).
     pub(crate) fn parse(line: &'a [u8], format: TraceFormat) -> Result<Self, Reject> {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         if line.is_empty() {

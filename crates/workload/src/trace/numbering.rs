@@ -54,8 +54,8 @@ fn name_at<'a>(text: &'a [u8], ends: &[usize], number: u32) -> &'a [u8] {
     &text[start..ends[number]]
 }
 
-/// Identifiers below this are looked up in a table: 16 MiB at most. The World Cup's clients and
-/// objects all are.
+/// Identifiers below this are looked up in a table: 16 MiB at most. All clients and objects of the
+/// World Cup logs are below this.
 const TABLE_LIMIT: u32 = 1 << 22;
 /// Marks an identifier without a number.
 const NONE: u32 = u32::MAX;

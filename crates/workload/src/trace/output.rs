@@ -1,4 +1,4 @@
-//! A trace's destination: bytes, compressed on the way.
+//! The destination of a trace: a file, compressed or not.
 
 use std::io::{self, BufWriter, Write};
 
@@ -7,7 +7,8 @@ use flate2::write::GzEncoder;
 use crate::trace::error::TraceError;
 use crate::trace::format::Compression;
 
-/// Writes and compresses. Equal input gives equal bytes: no time or name goes into the headers.
+/// Writes and compresses. Equal input results in equal bytes, because the headers have no time and
+/// no name.
 pub(crate) enum Output<W: Write> {
     Plain(BufWriter<W>),
     Gzip(BufWriter<GzEncoder<W>>),
@@ -39,7 +40,7 @@ impl<W: Write> Output<W> {
         .map_err(TraceError::Write)
     }
 
-    /// Ends the compressed stream and flushes. A destination that is dropped before is cut.
+    /// Ends the compressed stream and flushes. Without this call the file is incomplete.
     pub(crate) fn finish(self) -> Result<(), TraceError> {
         let flushed = |error: io::IntoInnerError<_>| error.into_error();
         let finished = match self {

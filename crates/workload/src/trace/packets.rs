@@ -7,8 +7,8 @@ pub const SEGMENT_BYTES: u64 = 1460;
 /// its own before the file is sent, and the body in full segments.
 ///
 /// With this count the fifteen-second sessions of day 6 of the World Cup logs have the shares of
-/// packets published for them: 8.7 % for the shorter half, 62.7 % for the longest tenth. The
-/// acknowledgements that come back double every session alike and change no share.
+/// packets published for them: 8.7 % for the shorter half, 62.7 % for the longest tenth.
+/// Acknowledgments would double the packets of every session, which changes no share.
 #[inline]
 #[must_use]
 pub fn response_packets(body_bytes: u64) -> u64 {

@@ -16,9 +16,9 @@ use crate::trace::request::{Request, Source};
 use crate::trace::timestamp::StampReader;
 use crate::trace::world_cup::WorldCupRecord;
 
-/// Longest line. Servers reject request lines of an eighth of it.
+/// Longest line. Servers reject request lines of an eighth of this.
 const LINE_LIMIT_BYTES: usize = 65_536;
-/// Bytes at the start of a trace that decide its format.
+/// Bytes at the start of a trace from which its format is detected.
 const HEAD_BYTES: usize = 65_536;
 
 /// Receives the content of a trace in the order of the file.
@@ -35,13 +35,12 @@ pub trait TraceSink {
 
 /// Reads a trace, plain or compressed, and returns its format.
 ///
-/// Magic bytes identify the compression. Without a given format, the format is that of the
-/// first line of the first 64 KiB that has one, or else World Cup 1998 when most records of the
-/// first 64 KiB have valid codes. [`TraceSink::reject`] receives bad lines and records, which
-/// are skipped.
+/// Magic bytes identify the compression. If no format is requested, the first 64 KiB decide: the
+/// format of the first line that has one, or else World Cup 1998 if most records have valid codes.
+/// [`TraceSink::reject`] receives bad lines and records, which are skipped.
 ///
 /// # Errors
-/// The trace is empty, not in the given or in any format, cut inside a record or damaged, or the
+/// The trace is empty, damaged, cut inside a record, or not in the requested or any format; or the
 /// sink failed.
 pub fn read_trace<R: Read>(
     source: R,
@@ -78,7 +77,7 @@ fn detected_format(head: &[u8]) -> Result<TraceFormat, TraceError> {
     if is_mostly_records(head) {
         return Ok(TraceFormat::WorldCup);
     }
-    // A control character, so no text; but fewer bytes than one record.
+    // A control character, so not text, but fewer bytes than one record.
     if head.len() < RECORD_BYTES && first_unprintable(head).is_some() {
         return Err(TraceError::TruncatedRecord {
             offset: 0,
@@ -90,7 +89,7 @@ fn detected_format(head: &[u8]) -> Result<TraceFormat, TraceError> {
     })
 }
 
-/// The given format, unless the start of the trace has another one.
+/// Returns the requested format, or an error if the start of the trace contradicts it.
 fn checked_format(head: &[u8], format: TraceFormat) -> Result<TraceFormat, TraceError> {
     if format == TraceFormat::WorldCup {
         if head.len() < RECORD_BYTES {
@@ -134,7 +133,7 @@ fn first_unprintable(head: &[u8]) -> Option<usize> {
         .position(|byte| byte.is_ascii_control() && !matches!(byte, b'\t' | b'\n' | b'\r'))
 }
 
-/// State that outlives a line.
+/// State that later lines need.
 #[derive(Default)]
 struct LogReader {
     hosts: Names,
@@ -185,7 +184,7 @@ impl LogReader {
     }
 }
 
-/// Whether a URI asks for a computed response: it has a query or names a CGI program.
+/// Whether the server computes the response to a URI: it has a query or names a CGI program.
 fn is_computed(uri: &[u8]) -> bool {
     memchr(b'?', uri).is_some() || memmem::find(uri, b"cgi-bin/").is_some()
 }

@@ -1,4 +1,4 @@
-//! Rejected lines: all of them counted, the first ones listed.
+//! Rejected lines: the number of all, and a list of the first.
 
 use serde::{Serialize, Serializer};
 

@@ -2,8 +2,8 @@
 
 use crate::trace::error::TraceError;
 
-/// The window of published analyses of these logs, in seconds: servers of the time closed an
-/// idle connection after fifteen.
+/// The window of published analyses of these logs, in seconds. Servers of that time closed a
+/// connection after fifteen idle seconds.
 pub const SESSION_WINDOW_S: f64 = 15.0;
 
 /// Longest window, about eleven days.

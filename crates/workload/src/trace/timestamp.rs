@@ -10,7 +10,8 @@ const MONTHS: [&[u8; 3]; 12] = [
     b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec",
 ];
 
-/// Reads time stamps; remembers the last one and its day, since neighbours mostly share them.
+/// Reads time stamps. Stores the last one and its day, because consecutive lines mostly have the
+/// same.
 #[derive(Clone, Debug)]
 pub(crate) struct StampReader {
     stamp: [u8; STAMP_BYTES],

@@ -1,6 +1,6 @@
-//! What random draws are held to.
+//! The tolerance for random draws.
 
-/// Whether a share of draws is within four standard deviations of what it should be.
+/// Whether a share of draws is within four standard deviations of the expected share.
 pub fn assert_share(what: &str, count: usize, draws: usize, share: f64) {
     let sigma = (share * (1.0 - share) / draws as f64).sqrt();
     let found = count as f64 / draws as f64;
