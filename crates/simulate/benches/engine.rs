@@ -2,8 +2,8 @@
 //! in simulated packets a second on one core.
 //!
 //! Measured with `cargo bench -p perpacket-simulate --bench engine` on an AMD EPYC (Zen 4 class)
-//! 2-core VM with other work on it. The bars are 20 M events a second for the queue and 1 M packets a
-//! second:
+//! 2-core VM with other work on it. The goals are 20 M events a second for the queue and 1 M
+//! packets a second:
 //!
 //! | bench | median |
 //! |---|---|
@@ -13,12 +13,12 @@
 //!
 //! # Changes, by user time in alternation with the version before
 //!
-//! Runs of 250,000 packets, old and new in turn on one core, on the same VM with other work on it (median
-//! of the paired ratios). Together the changes make the web baseline 1.5 times as fast, the offload 1.49,
-//! the overload 1.36, the bulk sender with 2,048 connections 1.14, and the web baseline on the exclusive
-//! caches of `athlon-xp-2600` 1.14. Results are the same bytes. In one such series the shortest run of
-//! the baseline took 0.203 s (1.2 M packets/s), and the old one 0.294 s. A packet executes 7,000
-//! instructions; it executed 12,800 before.
+//! Runs of 250,000 packets, alternating between old and new on one core of the same VM with other
+//! work on it (median of the paired ratios). Together the changes make the web baseline 1.5 times
+//! as fast, the offload 1.49, the overload 1.36, the bulk sender with 2,048 connections 1.14, and
+//! the web baseline on the exclusive caches of `athlon-xp-2600` 1.14. Results are the same bytes.
+//! In one such series, the shortest run of the baseline took 0.203 s (1.2 M packets/s); with the
+//! old version it took 0.294 s. A packet executes 7,000 instructions; it executed 12,800 before.
 //!
 //! | change | web baseline, against the version before it |
 //! |---|---|
@@ -92,9 +92,9 @@ fn queue(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// A fixed loop that depends on the machine alone: a chain of multiplications and of loads from a table
-/// of 32 KiB. Packets a second over steps a second compares versions on different machines, and on
-/// different days of one machine.
+/// A fixed loop that measures the machine: a chain of multiplications and of loads from a table of
+/// 32 KiB. The ratio of packets a second to steps of this loop a second compares versions across
+/// machines, and across days of one machine.
 fn reference(criterion: &mut Criterion) {
     const STEPS: u64 = 1_000_000;
     let table: Vec<u64> = (0..4096_u64)

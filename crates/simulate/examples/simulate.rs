@@ -1,6 +1,6 @@
 //! Runs configurations without Python: `cargo run --release --example simulate -- W-0-N-N-FCFS-400
-//! seed=2 nic.lowat=128 bulk workload.connections=512`. Prints one JSON result a line, and behind it
-//! the explanation if the run has `explain=true` and the timeline if it has `timeline=true`.
+//! seed=2 nic.lowat=128 bulk workload.connections=512`. Prints one JSON result a line, followed by
+//! the explanation with `explain=true` and the timeline with `timeline=true`.
 
 use std::time::Instant;
 

@@ -1,7 +1,7 @@
-//! The clients: they need no time to compute, and each slot has one connection after another.
+//! The clients. They compute in no time. Each slot has one connection after another.
 //!
 //! A slot sends its session's requests one by one, and thinks before each. A client with a reading
-//! rate reads a segment, then waits until the bytes read over the time since its request are at the
+//! rate reads a segment, then waits until its mean rate since the request has fallen to the reading
 //! rate, as SPECweb99's clients do. So small responses are not delayed.
 
 use perpacket_workload::{PlannedRequest, SessionSource, Sessions};
@@ -27,9 +27,9 @@ struct Slot {
     response_bytes: u32,
     received_bytes: u32,
     read_bytes: u32,
-    /// An event is scheduled that reads more.
+    /// Whether an event is scheduled that reads more.
     reads_later: bool,
-    /// It has closed its connection and waits for the server to do so.
+    /// Whether it has closed its connection and waits for the server's close.
     is_closing: bool,
 }
 
@@ -51,11 +51,11 @@ pub struct Clients {
     opened: u32,
     tcp: tcp::Settings,
     think_mean_ps: f64,
-    /// 0 for no limit.
+    /// Reading rate; 0 for no limit.
     read_rate_bps: u64,
     /// Most that one read returns; no wait follows the last read of a response.
     read_chunk_bytes: u32,
-    /// The next connection waits for the end of the last.
+    /// Whether the next connection waits for the end of the last.
     waits_for_fin: bool,
     request_bytes: u32,
     header_bytes: u32,
@@ -64,7 +64,7 @@ pub struct Clients {
 }
 
 impl Clients {
-    /// `slots` clients that take their sessions from `source`.
+    /// `slots` clients with sessions from `source`.
     pub fn new(
         settings: &Settings,
         slots: u32,
@@ -113,13 +113,14 @@ impl Clients {
         }
     }
 
-    /// Begins in the middle of a response, as if the client had run for long. Longer responses are
-    /// chosen more often.
+    /// Begins in the middle of a response, as if the client had run for a long time. The longer a
+    /// response, the more likely it is chosen.
     ///
-    /// Clients with a reading rate take many seconds for large responses. If all began with a new
-    /// response, the usual mix of small and large ones would take that long to appear.
+    /// Large responses to clients with a reading rate last many seconds. If all clients began with
+    /// a new response, the usual mix of small and large ones would appear only after that time.
     fn begin_in_the_middle(&mut self, slot: SlotId) {
-        /// Requests among which one is chosen; the rarest SPECweb99 class is one in a hundred.
+        /// Number of requests among which one is chosen. The rarest SPECweb99 class is one request
+        /// in a hundred.
         const CANDIDATES: usize = 256;
         let mut session = Vec::new();
         let mut chosen = Vec::new();
@@ -308,8 +309,8 @@ impl Clients {
         end.tcp.read(&self.tcp, bytes);
     }
 
-    /// A client with a reading rate whose window is nearly shut reads on, a segment at a time,
-    /// until it has reported room to the server.
+    /// If the window of a client with a reading rate is nearly shut, the client reads segments
+    /// until it has reported an open window to the server.
     fn schedule_reading(&mut self, id: ConnectionId, context: &mut Context) {
         if self.read_rate_bps == 0 {
             return;

@@ -1,4 +1,4 @@
-//! Which connections exist, how long they live, and tables of what a component knows of each.
+//! The connections that exist, their references, and tables of a component's data for each.
 
 use std::collections::VecDeque;
 use std::ops::{Index, IndexMut};
@@ -7,7 +7,7 @@ use crate::context::{Context, Event};
 use crate::tcp::Endpoint;
 use crate::time::Time;
 
-/// A TCP connection. A number is used again once nothing refers to its connection.
+/// A TCP connection. A number is reused when nothing refers to its connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ConnectionId(u32);
 
@@ -18,7 +18,7 @@ impl ConnectionId {
     }
 }
 
-/// Work that may be about a connection. Whatever stores such work keeps the connection alive.
+/// Work that may be about a connection. Stored work has a reference to the connection.
 pub trait Work {
     fn connection(&self) -> Option<ConnectionId>;
 }
@@ -27,7 +27,7 @@ pub trait Work {
 /// done, and one for each event and each piece of queued work about it. Without references its number
 /// is free.
 ///
-/// Whatever stores work adds a reference with [`add`](Self::add). The code that removes it calls
+/// Code that stores work adds a reference with [`add`](Self::add). Code that removes the work calls
 /// [`release`](Self::release) after carrying it out.
 #[derive(Default)]
 pub struct Connections {
@@ -127,7 +127,7 @@ impl<T: Work> WorkQueue<T> {
     }
 }
 
-/// What a component knows of each connection.
+/// A component's data for each connection.
 #[derive(Debug)]
 pub struct ConnectionTable<T>(Vec<T>);
 
@@ -158,7 +158,7 @@ impl<T> ConnectionTable<T> {
 }
 
 impl<T: Default> ConnectionTable<T> {
-    /// The entry of a connection, made if there is none.
+    /// The entry of a connection, created if there is none.
     pub fn entry(&mut self, id: ConnectionId) -> &mut T {
         let index = id.0 as usize;
         if index >= self.0.len() {
@@ -184,8 +184,8 @@ impl<T> IndexMut<ConnectionId> for ConnectionTable<T> {
 
 /// One end of a connection with the event of its timer.
 ///
-/// A deadline that moves leaves its event in the queue: the event that fires too early schedules
-/// the next one.
+/// When the deadline moves, its event stays in the queue. If the event is then too early, it
+/// schedules the next one.
 pub struct TimedEndpoint {
     pub tcp: Endpoint,
     /// The time of the event scheduled last.
@@ -197,7 +197,7 @@ impl TimedEndpoint {
         Self { tcp, armed: None }
     }
 
-    /// Schedules `event` for the deadline, unless one is scheduled that comes no later.
+    /// Schedules `event` for the deadline, unless an event at that time or earlier is scheduled.
     pub fn arm(&mut self, event: Event, context: &mut Context) {
         let Some(due) = self.tcp.timer() else { return };
         if self.armed.is_none_or(|armed| armed > due) {

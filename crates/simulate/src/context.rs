@@ -1,7 +1,8 @@
-//! What the components share: the events they send each other, the time, and what is counted.
+//! Shared state of the components: the events that they send each other, the time, and the
+//! counters.
 //!
-//! A component changes only its own state. It acts on others by an event, which takes effect at a
-//! time; the NIC alone also acts at once, on the host's memory ([`crate::nic::HostMemory`]).
+//! A component changes only its own state. It acts on others by events, each at its own time. Only
+//! the NIC also acts at once, on the host's memory ([`crate::nic::HostMemory`]).
 
 use perpacket_workload::PlannedRequest;
 
@@ -12,7 +13,7 @@ use crate::measure::Measure;
 use crate::tcp::Segment;
 use crate::time::{Span, Time};
 
-/// A client's place: it has one connection after another.
+/// A client's slot, which has one connection after another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotId(pub u32);
 
@@ -23,7 +24,7 @@ pub struct Frame {
     pub segment: Segment,
 }
 
-/// What the host asks of the NIC about a connection.
+/// A host's command to the NIC about a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Command {
     pub connection: ConnectionId,
@@ -32,11 +33,11 @@ pub struct Command {
 
 #[derive(Clone, Copy, Debug)]
 pub enum CommandKind {
-    /// The NIC takes the connection over.
+    /// Run the connection from now on.
     Handoff,
     /// Send bytes from host memory.
     Send { bytes: u32, more_to_come: bool },
-    /// The server sends nothing more.
+    /// End the connection's output: the server sends nothing more.
     Close,
     /// A frame that reached the host although the NIC runs the connection.
     Forward(Segment),
@@ -107,12 +108,12 @@ impl Work for Event {
     }
 }
 
-/// What the bytes of a connection mean. TCP counts payload here and does not carry it.
+/// The content of a connection. TCP here counts payload bytes and does not carry them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Content {
     /// The request that the client sent last.
     pub request: Option<PlannedRequest>,
-    /// What the whole session will do: known to the oracle alone.
+    /// The future of the whole session, which only the oracle reads.
     pub future: Future,
 }
 

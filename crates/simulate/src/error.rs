@@ -1,14 +1,14 @@
 //! Errors in a configuration. The user can correct all of them.
 
-/// A parameter that cannot be used, what it was set to, and what is allowed.
+/// A parameter with an invalid value, and the allowed values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{parameter} = {value}: {allowed}")]
 pub struct ConfigurationError {
     /// The parameter's dotted name, or `configuration` for the shorthand itself.
     pub parameter: String,
-    /// What it was set to, as text.
+    /// Its value, as text.
     pub value: String,
-    /// What is allowed, as a phrase that can follow a colon.
+    /// The allowed values, as a phrase that can follow a colon.
     pub allowed: String,
 }
 

@@ -1,4 +1,4 @@
-//! Where host cycles and NIC instructions go, and what waits where.
+//! The host's cycles by operation, the NIC's instructions by kind of work, and the waits in queues.
 
 use perpacket_cost::Layer;
 use serde::Serialize;
@@ -9,8 +9,8 @@ use crate::measure::Queue;
 use crate::nic::work::Work;
 use crate::outcome::operation_cost;
 
-/// The measured window by operation. Numbers are a request of the window or, for the bulk sender, a
-/// packet: `unit` says which.
+/// The measured window by operation. Numbers are per request of the window or, for the bulk sender,
+/// per packet; see `unit`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Explanation {
     /// `request` or `packet`.
@@ -58,7 +58,7 @@ pub struct NicWork {
 pub struct QueueWait {
     /// Its name.
     pub queue: &'static str,
-    /// Jobs that left it.
+    /// Jobs that left the queue.
     pub jobs: f64,
     /// Mean time a job waited, microseconds.
     pub mean_us: f64,

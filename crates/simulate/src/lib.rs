@@ -1,9 +1,9 @@
 //! A web server whose NIC can take over TCP connections, simulated down to the cache lines of the
 //! connection structures.
 //!
-//! The crate never touches a clock, a file or the environment: configurations are names and
-//! parameters compiled in from `data/`, traces are handed in, randomness is seeded. The same seed
-//! gives the same bytes on every machine.
+//! The crate never uses a clock, a file or the environment. Configurations are names and parameters
+//! compiled in from `data/`, callers pass traces in, and randomness is seeded. Equal seeds have
+//! equal results, byte by byte, on every machine.
 //!
 //! [`parameters`] turns a configuration's name into numbers with sources, and [`Simulation`] checks
 //! and runs it. `engine` delivers events to the components: `clients`, `nic` and `host`, each of

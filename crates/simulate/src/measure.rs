@@ -151,7 +151,7 @@ impl Measure {
         wait.longest = wait.longest.max(span);
     }
 
-    /// What waited in `queue`.
+    /// The waits in `queue`.
     pub const fn wait(&self, queue: Queue) -> Wait {
         self.waits[queue as usize]
     }
@@ -178,7 +178,7 @@ impl Measure {
         self.frames.to_client.dropped += 1;
     }
 
-    /// A response has been received whole.
+    /// A response has been received completely.
     pub fn response(&mut self, time: Span) {
         self.responses += 1;
         self.response_ns.saturating_record(time.as_ns());

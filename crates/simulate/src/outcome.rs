@@ -14,7 +14,7 @@ use crate::measure::Summary;
 pub const SCHEMA: u32 = 1;
 
 /// The result of one run. Shares are 0 to 1; rates are of simulated time; a packet is one frame
-/// sent or received by the server's NIC. Values that have no meaning for a workload are `null`.
+/// sent or received by the server's NIC. Values that do not apply to a workload are `null`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
     /// Version of this format.
@@ -27,7 +27,7 @@ pub struct Outcome {
     pub simulated_s: f64,
     /// Packets in the window.
     pub packets: u64,
-    /// HTTP responses received whole, a second.
+    /// Complete HTTP responses received, a second.
     pub requests_per_s: Option<f64>,
     /// HTTP content (for the bulk sender: payload) received by clients, 10^6 bits a second.
     pub content_mbps: f64,
@@ -51,7 +51,7 @@ pub struct Outcome {
     pub layers: BTreeMap<&'static str, LayerPerPacket>,
     /// Time in which host packets cross the NIC, microseconds.
     pub host_packet_delay_us: Delays,
-    /// From sending a request to receiving the response whole, milliseconds.
+    /// From sending a request to receiving the complete response, milliseconds.
     pub response_ms: Option<Statistics>,
     /// Frames dropped by full queues, both directions.
     pub drops: u64,
@@ -63,13 +63,13 @@ pub struct Outcome {
     pub nic_messages: Messages,
     /// Connections on the NIC over the window.
     pub connections_on_nic: OnNic,
-    /// Whether frames balance: sent = delivered + dropped + in flight, in both directions.
+    /// Whether frames are conserved: sent = delivered + dropped + in flight, in both directions.
     pub conserved: bool,
     /// Events in the whole run, for the benchmark.
     pub events: u64,
 }
 
-/// Cycles by what the host did.
+/// Host cycles by kind of activity.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[allow(missing_docs)]
 pub struct HostCycles {
@@ -200,7 +200,7 @@ const LAYERS: [Layer; 8] = [
     Layer::Other,
 ];
 
-/// What a layer has cost in the window.
+/// The cost of a layer in the window.
 fn cost_of(engine: &Engine, layer: Layer) -> Cost {
     let cpu = engine.host.cpu();
     let mut sum = Cost::default();
@@ -212,7 +212,7 @@ fn cost_of(engine: &Engine, layer: Layer) -> Cost {
     sum
 }
 
-/// What an operation has cost in the window.
+/// The cost of an operation in the window.
 pub fn operation_cost(engine: &Engine, operation: Operation) -> Cost {
     let index = operation as usize;
     engine.host.cpu().costs()[index].since(&engine.context.measure.costs_before[index])

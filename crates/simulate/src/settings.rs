@@ -140,9 +140,9 @@ pub enum SelectionPolicy {
     Fcfs,
     /// At the n-th enqueue to the send buffer.
     Threshold,
-    /// When a connection is longer than a threshold learnt from those that ended.
+    /// When a connection is longer than a threshold that is estimated from ended connections.
     Lifetime,
-    /// At establishment, knowing how long the connection will be.
+    /// At establishment, with knowledge of the connection's future.
     Oracle,
 }
 

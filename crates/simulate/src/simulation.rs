@@ -36,25 +36,25 @@ impl Progress {
         self.packets.load(Ordering::Relaxed)
     }
 
-    /// Asks the run to end soon, without a result.
+    /// Requests that the run ends soon, without a result.
     pub fn cancel(&self) {
         self.is_cancelled.store(true, Ordering::Relaxed);
     }
 }
 
-/// The run was asked to end.
+/// The run was cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the simulation was interrupted")]
 pub struct Interrupted;
 
-/// What a run leaves behind.
+/// The results of a run.
 #[derive(Clone, Debug)]
 pub struct Simulated {
     /// The result.
     pub outcome: Outcome,
-    /// Where the cycles and instructions went, and what waited.
+    /// Cycles, instructions and waits by cause.
     pub explanation: Explanation,
-    /// The samples, if they were asked for.
+    /// The samples, if they were requested.
     pub timeline: Option<Timeline>,
 }
 
@@ -124,7 +124,7 @@ impl Simulation {
                 ));
             }
         }
-        // Reports errors here and not when the run begins.
+        // Built here so that errors are reported before the run begins.
         footprint::read(&parameters)?;
         cpu::hierarchy(&settings.machine)?;
         Ok(Self {
@@ -153,7 +153,7 @@ impl Simulation {
         self.settings.run.warmup_packets + self.settings.run.packets
     }
 
-    /// Runs with `seed`; with `timeline`, the run takes samples as well.
+    /// Runs with `seed`. With `timeline`, the result has samples over time.
     ///
     /// # Errors
     /// A configuration that cannot be built, or [`Interrupted`] after [`Progress::cancel`].
@@ -240,7 +240,7 @@ pub enum RunError {
     /// The configuration cannot be built.
     #[error(transparent)]
     Configuration(#[from] ConfigurationError),
-    /// It was asked to end.
+    /// It was cancelled.
     #[error(transparent)]
     Interrupted(#[from] Interrupted),
     /// No event is left, and the window has too few packets.
@@ -251,7 +251,7 @@ pub enum RunError {
     Stalled {
         /// Packets of the warm-up or the window so far.
         packets: u64,
-        /// Packets wanted of it.
+        /// Packets that it should have.
         wanted: u64,
     },
 }

@@ -33,7 +33,7 @@ impl Timeline {
         }
     }
 
-    /// Takes a sample and schedules the next.
+    /// Adds a sample and schedules the next.
     pub(crate) fn sample(&mut self, nic: &Nic, context: &mut Context) {
         let (soft_limit, state) = nic.soft_limit_and_state();
         self.time_s.push(context.now.as_seconds());
@@ -41,7 +41,8 @@ impl Timeline {
         self.soft_limit.push(soft_limit);
         self.queue_packets.push(nic.queue_packets());
         self.state.push(state);
-        // Without other events the system has stopped, and samples alone must not keep it running.
+        // Without other events the system has stopped. The next sample alone must not prolong the
+        // run.
         if !context.events.is_empty() {
             context.after(self.interval, Event::Sample);
         }

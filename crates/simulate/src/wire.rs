@@ -1,5 +1,4 @@
-//! One direction of the wire: a rate, a latency, and a sender that must finish one frame before
-//! the next.
+//! One direction of the wire: a rate, a latency, and a sender that sends one frame after the other.
 
 use crate::tcp::Segment;
 use crate::time::{Span, Time};

@@ -58,7 +58,7 @@ pub struct BulkParameters {
     pub segment_bytes: u32,
 }
 
-/// More connections than any study needs; bounds memory.
+/// Most connections, to bound memory; no study needs so many.
 const MOST_CONNECTIONS: u32 = 65_536;
 
 impl Workload {

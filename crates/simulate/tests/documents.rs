@@ -1,4 +1,4 @@
-//! The documents quote parameters. Every number they quote must be the one in the data files.
+//! The documents quote parameters. Each quoted number must equal that of the data files.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should end")]
 
@@ -201,7 +201,7 @@ fn the_tables_of_the_calibration_document_quote_the_data() {
         .split_once("## Parameters that no document states")
         .unwrap();
     for line in tables.lines() {
-        // The heading or sentence in front of a table names what it is about.
+        // The heading or sentence before a table names its subject.
         match line {
             "`athlon-xp-2600`:" => configuration = "bulk",
             _ if line.starts_with('#') => configuration = "W-0-N-N-FCFS-400",

@@ -36,7 +36,8 @@ fn cache_misses_of_the_bulk_sender_are_the_published_ones_within_a_fifth() {
         ("2048", "syscall", None, 2.04),
         ("2048", "tcp", None, 4.35),
     ];
-    /// Below this many misses a packet the placement of pages decides, not the working set.
+    /// Below this many misses a packet, the result depends on the placement of pages and not on the
+    /// working set.
     const PLACEMENT: f64 = 0.03;
     const SEEDS: std::ops::RangeInclusive<u64> = 1..=4;
     let seeds = SEEDS.count() as f64;
@@ -85,7 +86,8 @@ fn request_rates_are_in_the_published_order() {
     for (pair, names) in rates[..5].windows(2).zip(ORDER.windows(2)) {
         assert!(pair[0] < pair[1], "{names:?}: {pair:?}");
     }
-    // The published pair differs by 3 %: at least as good, within what seeds differ by.
+    // The published pair differs by 3 %, so the test requires: at least as good, within the spread
+    // of seeds.
     assert!(rates[5] >= 0.99 * rates[4], "{rates:?}");
 }
 
@@ -119,8 +121,8 @@ fn the_baseline_is_the_published_one() {
     );
 }
 
-/// With host packets first. In arrival order a slow NIC delays the host's connections, so that more
-/// of the traffic is the NIC's, which can outweigh a little of its speed.
+/// This is with host packets first. In arrival order, a slow NIC delays the host's connections, so
+/// that the NIC has a larger share of the traffic. That can hide a small difference in its speed.
 #[test]
 fn a_faster_nic_never_hurts() {
     for configuration in ["W-4096-P-L-FCFS", "W-4096-P-N-FCFS", "S-4096-P-L-FCFS"] {
@@ -160,8 +162,8 @@ fn host_first_keeps_the_delay_of_host_packets_near_the_baselines() {
     assert!(delay("W-1024-N-N-FCFS-400") > 100.0);
 }
 
-/// OSDI 2006, section 4: a 400 MIPS NIC carries 1 Gb/s on one offloaded connection and another
-/// 1 Gb/s on a host connection at once, in 1518-byte frames.
+/// OSDI 2006, section 4: a 400 MIPS NIC carries 1 Gb/s on one offloaded connection and, at the same
+/// time, 1 Gb/s on a host connection, in 1518-byte frames.
 #[test]
 fn a_400_mips_nic_carries_a_gigabit_for_itself_and_one_for_the_host() {
     let outcome = run(
@@ -283,7 +285,7 @@ fn transfers_complete_whatever_is_dropped() {
     assert!(outcome.requests_per_s.unwrap() > 0.0 && outcome.conserved);
 }
 
-/// The explanation is the same run seen by operation: its sums are those of the result.
+/// The sums over the explanation's operations equal the totals of the result.
 #[test]
 fn an_explanation_adds_up_to_the_result() {
     let overrides = [("run.warmup_packets", "20000"), ("run.packets", "60000")]

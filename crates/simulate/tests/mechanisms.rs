@@ -17,7 +17,7 @@ fn run(configuration: &str, overrides: &[(&str, &str)], trace: Option<Replay>) -
         .outcome
 }
 
-/// A trace of one client whose responses all have this size.
+/// A trace of one client; all responses have this size.
 fn trace_of(size_bytes: u32) -> Replay {
     let line = |second: u32| {
         format!(
@@ -77,7 +77,7 @@ fn a_slot_waits_for_the_end_of_its_connection() {
             .mean
     };
     let (waits, at_once) = (mean("true"), mean("false"));
-    // The NIC forgets a connection when the client has acknowledged its end: a little later.
+    // The NIC forgets a connection a little later, when the client has acknowledged its end.
     assert!(
         waits < 68.0 && at_once > waits + 2.0,
         "{waits}, {at_once} without"
@@ -106,7 +106,7 @@ fn code_that_fits_its_cache_is_not_fetched_again() {
     );
 }
 
-/// Pages of 2048 connections do not fit 256 entries; those of 4 do.
+/// The pages of 2048 connections do not fit 256 entries; those of 4 connections do.
 #[test]
 fn translations_are_missing_when_connections_need_more_pages_than_the_buffer_has() {
     let missing = |connections: &str, entries: &str| {

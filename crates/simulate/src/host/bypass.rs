@@ -14,14 +14,14 @@ use crate::tcp::Reaction;
 /// Bytes of a message that the host reads.
 pub const MESSAGE_BYTES: u32 = 64;
 
-/// What the driver knows of the NIC.
+/// The driver's view of the NIC.
 pub struct Bypass {
     pub selection: Selection,
     /// Most connections that the NIC accepts, as last reported.
     pub soft_limit: u32,
     /// Connections that the driver counts on the NIC.
     on_nic: u32,
-    /// The NIC can run connections at all.
+    /// Whether the NIC can run connections.
     is_on: bool,
     /// Connections that are open at once.
     connections: u32,
@@ -55,7 +55,7 @@ impl Bypass {
 }
 
 impl Kernel {
-    /// Offers a connection to the NIC: once, and only while the driver knows of room.
+    /// Offers a connection to the NIC: once, and only below the NIC's last reported limit.
     pub fn try_handoff(&mut self, id: ConnectionId, context: &mut Context) {
         let socket = &mut self.sockets[id];
         socket.has_tried_handoff = true;
@@ -135,7 +135,7 @@ impl Kernel {
     }
 }
 
-/// What the NIC does to the host's memory; see [`crate::nic::HostMemory`].
+/// The NIC's accesses to the host's memory; see [`crate::nic::HostMemory`].
 impl Kernel {
     pub fn write_message(&mut self, id: ConnectionId, add: impl FnOnce(&mut Message)) -> bool {
         let message = &mut self.sockets[id].message;

@@ -51,7 +51,7 @@ impl Cost {
 /// The cost of each operation, by `Operation as usize`.
 pub type Costs = [Cost; Operation::ALL.len()];
 
-/// A buffer that the NIC writes received frames to; numbers count on.
+/// A buffer to which the NIC writes received frames. Numbers are not reused.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReceiveBuffer(u32);
 
@@ -59,7 +59,7 @@ pub struct ReceiveBuffer(u32);
 #[derive(Clone, Copy, Debug)]
 pub struct Mbuf(u32);
 
-/// Physical first lines of a connection's structures, found once when it is made.
+/// Physical first lines of a connection's structures, looked up once when it is created.
 #[derive(Clone, Copy, Debug)]
 pub struct Places {
     index: u32,
@@ -109,8 +109,8 @@ struct Arrays<A> {
 /// Lines of one array that are touched in turn. Successive lines are never neighbours: they represent
 /// scattered data, for which a prefetch of the next line does not help.
 struct Rotating {
-    /// Physical lines in the order of their touches. The list has all of them twice, so that the next
-    /// ones are always one slice.
+    /// Physical lines in the order of their touches. The list has all of them twice, so that any
+    /// next lines are one slice.
     order: Box<[Line]>,
     /// The number of lines.
     lines: usize,
@@ -158,7 +158,7 @@ struct Place {
     offset: u32,
 }
 
-/// Which of an operation's lines are the next ones of a rotation.
+/// The lines of an operation that are the next ones of a rotation.
 #[derive(Clone, Copy, Debug)]
 struct Rotated {
     rotation: usize,
@@ -166,8 +166,7 @@ struct Rotated {
     end: usize,
 }
 
-/// An operation made ready to run: its lines are listed one by one, for a single call of the
-/// memory.
+/// An operation, prepared: a list of its lines, for a single call of the memory.
 struct Plan {
     layer: Layer,
     instructions: u64,
@@ -204,14 +203,14 @@ impl Plan {
     }
 }
 
-/// The instances of structures that a run needs.
+/// The numbers of instances that a run needs.
 #[derive(Clone, Copy, Debug)]
 pub struct Population {
-    /// Connections that may exist at once, those being closed included.
+    /// Most connections at a time, closing ones included.
     pub connections: u32,
     /// Distinct files of the server.
     pub objects: u32,
-    /// Buffers a connection may have queued.
+    /// Most buffers in the send queue of a connection.
     pub mbufs_per_connection: u32,
     /// Descriptors of each ring.
     pub ring: u32,
@@ -381,8 +380,8 @@ impl Cpu {
         cost.tlb_misses += front.tlb_misses;
     }
 
-    /// Charges what every frame costs besides its layers: device registers in the driver's operation
-    /// `driver`, the background, the profiler.
+    /// Charges the costs of every frame besides its layers: device registers, in the driver's
+    /// operation `driver`; the background; the profiler.
     pub fn run_per_frame(&mut self, driver: Operation) {
         self.now += self.device_access_cycles;
         self.costs[driver as usize].cycles += self.device_access_cycles;

@@ -101,7 +101,7 @@ pub struct Footprint {
     pub touches: Box<[Touch]>,
 }
 
-/// Sizes of the structures, in lines unless the name says otherwise: `structures.*`.
+/// Sizes of the structures, in lines if the name has no unit: `structures.*`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Structures {

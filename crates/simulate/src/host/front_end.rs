@@ -1,4 +1,4 @@
-//! What a processor does before it executes an operation: it fetches the code and translates the
+//! The processor's work before it executes an operation: fetching the code, and translating the
 //! addresses of the data.
 
 use perpacket_memory::{Hierarchy, Line, TranslationBuffer, TranslationParameters};
@@ -7,11 +7,11 @@ use super::footprint::{Footprint, Operation};
 use crate::error::ConfigurationError;
 use crate::settings::Machine;
 
-/// The physical line where code begins, above all data. Code is one piece, as in a kernel that is
+/// The physical line where code begins, above all data. Code is contiguous, as in a kernel that is
 /// loaded into large pages.
 const CODE: u32 = 1 << 31;
 
-/// Lines of the largest loop-free piece of code: beyond, an operation executes loops.
+/// Lines of the largest code without loops. An operation with more instructions executes loops.
 const MOST_LINES: f64 = 128.0;
 
 /// Stalls and misses of one operation.
@@ -22,7 +22,7 @@ pub struct FrontEndCost {
     pub tlb_misses: u64,
 }
 
-/// Code of each operation, and the translation buffer. Either may be absent, and is then free.
+/// The code of each operation, and the translation buffer. Without either, its part costs nothing.
 pub struct FrontEnd {
     /// Lines of code, by `Operation as usize`; empty without an instruction cache.
     code: Box<[Box<[Line]>]>,

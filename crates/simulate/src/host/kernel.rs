@@ -20,17 +20,17 @@ pub struct Buffer {
     mbuf: Mbuf,
     /// Not yet acknowledged.
     bytes_left: u32,
-    /// It refers to a page of a file; other buffers hold a copy.
+    /// Whether it refers to a page of a file; other buffers have a copy.
     is_page: bool,
 }
 
-/// What the kernel knows of a connection.
+/// The kernel's data of a connection.
 #[derive(Default)]
 pub struct Socket {
-    /// The server's end of TCP, unless the NIC has it. Made when the SYN arrives.
+    /// The server's end of TCP, unless the NIC has it. Created when the SYN arrives.
     pub end: Option<Box<TimedEndpoint>>,
     pub has_seen_syn: bool,
-    /// The NIC runs the connection, or it is on its way to or from the NIC.
+    /// Whether the NIC runs the connection, or the connection is on its way to or from the NIC.
     pub is_offloaded: bool,
     pub places: Places,
     /// The buffer of the frame that carried the request, for the copy in `read`.
@@ -48,11 +48,11 @@ pub struct Socket {
     /// Request bytes that the server has not read.
     pub unread_bytes: u32,
     pub peer_finished: bool,
-    /// The server waits for room in the send buffer.
+    /// Whether the server waits for room in the send buffer.
     pub wants_room: bool,
-    /// In the list of ready connections.
+    /// Whether it is in the list of ready connections.
     is_ready: bool,
-    /// The server does not poll it any more.
+    /// Whether the server has stopped polling it.
     is_unwatched: bool,
     is_torn_down: bool,
 }
@@ -66,9 +66,9 @@ pub struct Kernel {
     pub tcp: tcp::Settings,
     writable_room_bytes: u32,
     events_per_poll: u32,
-    /// Connections of the last poll that the server has not continued with.
+    /// Connections of the last poll that the server has not processed yet.
     polled: u32,
-    /// Packets by which prefetches run ahead, if structures are prefetched.
+    /// The number of packets ahead for which structures are prefetched, if they are.
     pub prefetch_distance: Option<usize>,
 }
 
@@ -100,7 +100,7 @@ impl Kernel {
         })
     }
 
-    /// Makes the entry of the connection to which a frame belongs.
+    /// Creates the entry of the connection to which a frame belongs.
     pub fn prepare(&mut self, id: ConnectionId) {
         self.sockets.entry(id);
     }
@@ -281,7 +281,7 @@ impl Kernel {
         end.arm(Event::ServerTimer(id), context);
     }
 
-    /// Makes a connection ready if the server can go on with it.
+    /// Makes a connection ready if the server can continue with it.
     pub fn wake_server(&mut self, id: ConnectionId, reaction: Reaction, context: &mut Context) {
         let room = self.send_room_bytes(id);
         let socket = &mut self.sockets[id];
@@ -314,7 +314,7 @@ impl Kernel {
         };
         let is_due = end.is_due(context.now);
         if socket.is_offloaded {
-            // The side that takes the connection over arms its timer.
+            // The side that runs the connection next arms its timer.
             return false;
         }
         if !is_due {

@@ -44,7 +44,7 @@ enum KernelJob {
 /// Work for the server's process.
 #[derive(Clone, Copy, Debug)]
 enum UserJob {
-    /// A connection has something for the server.
+    /// A connection is ready for the server.
     Ready(ConnectionId),
     /// The bulk sender's next write.
     Write,
@@ -88,7 +88,7 @@ impl<J: Work> Work for Since<J> {
     }
 }
 
-/// What waits for the processor.
+/// The jobs that wait for the processor.
 #[derive(Default)]
 struct Jobs {
     kernel: WorkQueue<Since<KernelJob>>,
@@ -176,7 +176,7 @@ impl Host {
         }
     }
 
-    /// The processor takes its next job, kernel jobs first.
+    /// The processor begins its next job, kernel jobs first.
     pub fn job_done(&mut self, context: &mut Context) {
         self.kernel.cpu.begin(context.now);
         if let Some(waiting) = self.kernel.jobs.kernel.pop() {

@@ -1,8 +1,9 @@
-//! Which connections the host offers to the NIC (OSDI 2006, section 3.3, and beyond).
+//! The policies by which the host offers connections to the NIC (OSDI 2006, section 3.3, and two
+//! more).
 //!
 //! A policy decides when a connection is established and at each enqueue to its send buffer. Two
-//! policies go beyond the paper. Both learn from connections that have ended, and choose a threshold
-//! so that the connections above it fill the NIC:
+//! policies are not in the paper. Both estimate a threshold from ended connections, such that the
+//! connections above it fill the NIC:
 //!
 //! - `lifetime` hands a connection off when it is longer than the threshold. With a heavy tail, a long
 //!   connection is likely to last. The threshold follows from the traffic; that of `threshold n` is
@@ -28,7 +29,7 @@ const HANDOFF_ENQUEUES: u32 = 5;
 /// The oracle ranks by enqueues a request, in units of this part of one.
 const WORTH_PARTS: u32 = 16;
 
-/// What a connection will do. Only the oracle knows it.
+/// The future of a connection. Only the oracle reads it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Future {
     pub enqueues: u32,
@@ -46,7 +47,7 @@ impl Future {
         }
     }
 
-    /// What the connection saves on the NIC, for its time there.
+    /// The savings by running the connection on the NIC, relative to its time there.
     fn saving(self) -> u32 {
         let saved = u64::from(self.enqueues.saturating_sub(HANDOFF_ENQUEUES));
         let saving = saved * u64::from(WORTH_PARTS) / u64::from(self.requests.max(1));
@@ -54,7 +55,7 @@ impl Future {
     }
 }
 
-/// Ended connections by rank: their number and what they use of the NIC.
+/// Ended connections by rank: their number, and their use of the NIC.
 #[derive(Clone, Debug)]
 struct Ranks {
     connections: [f64; CLASSES],
@@ -88,8 +89,9 @@ impl Ranks {
         }
     }
 
-    /// The least length at which the connections that are at least as long send at most `share` of all
-    /// enqueues after it. Ranks are lengths, and a connection uses its enqueues.
+    /// The least length for which connections of this length or longer send, after reaching it, at
+    /// most `share` of all enqueues. Ranks are lengths, and the use of a connection is its
+    /// enqueues.
     fn least_length(&self, share: f64) -> u32 {
         let room = share * self.used.iter().sum::<f64>();
         let (mut connections, mut used) = (0.0, 0.0);
@@ -117,7 +119,7 @@ impl Ranks {
     }
 }
 
-/// The policy and what it has learnt.
+/// The policy and its estimates.
 #[derive(Clone, Debug)]
 pub struct Selection {
     policy: SelectionPolicy,
@@ -222,7 +224,7 @@ mod tests {
             selection.ended(ended.enqueues, ended);
         }
         let mut full = selection.clone();
-        // One place in ten: the heavy tenth fills it.
+        // Room for one connection in ten, which the tenth with the most enqueues fills.
         assert!(selection.at_establishment(heavy, 0.1));
         assert!(!selection.at_establishment(light, 0.1));
         assert!(

@@ -7,7 +7,7 @@ use crate::connection::{ConnectionId, ConnectionTable};
 use crate::context::Context;
 use crate::settings;
 
-/// What the server knows of a connection.
+/// The server's data of a connection.
 #[derive(Default)]
 struct Exchange {
     is_accepted: bool,
@@ -39,7 +39,7 @@ impl WebServer {
         *self.exchanges.entry(id) = Exchange::default();
     }
 
-    /// Does what a ready connection allows.
+    /// Continues with a ready connection as far as possible.
     pub fn serve(&mut self, id: ConnectionId, kernel: &mut Kernel, context: &mut Context) {
         kernel.poll(id);
         let exchange = self.exchanges.entry(id);
@@ -77,7 +77,7 @@ impl WebServer {
         }
     }
 
-    /// Writes the header if it is due and as much of the file as the send buffer has room for.
+    /// Writes the header if it is due, and as much of the file as fits the send buffer.
     fn respond(&mut self, id: ConnectionId, kernel: &mut Kernel, context: &mut Context) {
         let exchange = &mut self.exchanges[id];
         let mut left = exchange.file_bytes_left;

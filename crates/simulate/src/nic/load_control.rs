@@ -1,6 +1,7 @@
 //! Load control: how many connections the NIC may run (OSDI 2006, section 3.2, figure 3).
 //!
-//! Evaluated when a packet arrives, a connection is handed off or one ends, and at no other time.
+//! It is evaluated when a packet arrives, a connection is handed off or one ends, and at no other
+//! time.
 
 /// The state of the controller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! The offload NIC: one processor that moves the host's packets and runs TCP for the connections
 //! that were handed off to it.
 //!
-//! The processor carries out one task at a time, to its end. A task's effects on TCP take place when
-//! the task begins; a frame or message leaves when the instructions before it are done.
+//! The processor carries out one task at a time, to its end. A task changes TCP when the task
+//! begins. A frame or message leaves when the instructions before it are done.
 
 pub mod load_control;
 mod offload;
@@ -32,7 +32,7 @@ pub struct Message {
     pub restored: bool,
 }
 
-/// The host's memory as the NIC reads and writes it. Every call takes effect at once.
+/// The host's memory, as the NIC reads and writes it. Every call acts at once.
 pub trait HostMemory {
     /// Writes a received frame.
     fn write_frame(&mut self, frame: Frame, context: &mut Context);
@@ -94,11 +94,12 @@ enum Passing {
 pub struct Nic {
     processor: Processor,
     tasks: TaskQueues,
-    /// What the current task passes on when it ends.
+    /// Frames and messages that the current task passes on when it ends.
     passing: Option<Passing>,
-    /// What is being moved to or from the host's memory, in order.
+    /// Packets that are being moved to or from the host's memory, in order.
     moving: VecDeque<Passing>,
-    /// The host's frames pass the processor twice, and moving takes this long. `None`: once, no time.
+    /// `Some` if the host's frames pass the processor twice: the time of moving a frame. `None` if
+    /// they pass once; moving then needs no time.
     staged: Option<Span>,
     send_ring_packets: usize,
     /// The host's frames that wait for room in the send ring.

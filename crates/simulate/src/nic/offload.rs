@@ -7,12 +7,12 @@ use crate::context::{Command, CommandKind, Context, Event, Frame};
 use crate::tcp::{Reaction, Segment, State};
 use crate::time::Span;
 
-/// What the NIC knows of a connection.
+/// The NIC's data of a connection.
 #[derive(Default)]
 pub struct Offloaded {
     /// The server's end of TCP, while the NIC runs it.
     pub end: Option<Box<TimedEndpoint>>,
-    /// Packets on the NIC, halved at each restore: what active restore ranks by.
+    /// Packets on the NIC, halved at each restore. Active restore ranks connections by this number.
     packets: u32,
     /// Index in the list of open connections.
     index: u32,
@@ -173,7 +173,7 @@ impl Nic {
         }
     }
 
-    /// Takes a connection over from the host.
+    /// Runs a connection from now on, with the host's state of it.
     fn take(&mut self, id: ConnectionId, host: &mut impl HostMemory, context: &mut Context) {
         self.offloaded[id] = Offloaded {
             end: host.take_connection(id),

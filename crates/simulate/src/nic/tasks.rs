@@ -1,4 +1,4 @@
-//! What waits for the NIC's processor, in arrival order or host packets first.
+//! The queues in front of the NIC's processor, in arrival order or with host packets first.
 
 use crate::connection::{ConnectionId, Connections, Work, WorkQueue};
 use crate::context::{Command, CommandKind, Frame};
@@ -106,8 +106,8 @@ impl TaskQueues {
         }
     }
 
-    /// Adds a task; false if there is no room for it, which only happens to received frames.
-    // Every caller adds a task of a known kind, which inlining makes use of.
+    /// Adds a task; false if its queue is full, which only happens for received frames.
+    // Inlined, because every caller adds a task of a known kind.
     #[inline(always)]
     pub fn push(&mut self, task: Task, since: Time, connections: &mut Connections) -> bool {
         let queue = match task {
@@ -133,7 +133,7 @@ impl TaskQueues {
                 self.transmits += 1;
                 &mut self.first
             }
-            // Behind the NIC's packets a restore would come too late.
+            // After the NIC's packets, a restore would be too late.
             Task::Command(Command {
                 kind: CommandKind::Restore,
                 ..

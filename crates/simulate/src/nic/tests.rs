@@ -3,7 +3,7 @@ use crate::context::CommandKind;
 use crate::parameters;
 use crate::tcp::{Endpoint, Flags, Segment, Sequence};
 
-/// A host that records what the NIC does to its memory.
+/// A host that records the NIC's accesses to its memory.
 #[derive(Default)]
 struct RecordedHost {
     end: Option<Box<TimedEndpoint>>,

@@ -1,4 +1,4 @@
-//! The kinds of work of the NIC's processor, and how much of each it has done.
+//! The kinds of work of the NIC's processor, and the amount of each so far.
 
 use crate::named::named;
 use crate::settings::NicInstructions;

@@ -44,7 +44,7 @@ const WORKLOADS: [(&str, &str); 5] = [
 /// `athlon-xp-2600` (the default for `bulk`).
 ///
 /// # Errors
-/// What is unknown, of the wrong type or not allowed.
+/// A name is unknown, or a value has the wrong type or is not allowed.
 pub fn resolve(
     configuration: &str,
     overrides: &[(String, String)],

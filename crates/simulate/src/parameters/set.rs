@@ -18,12 +18,12 @@ struct Leaf {
     value: Value,
     unit: String,
     source: String,
-    /// Set to another value than the data files'.
+    /// Whether its value differs from that of the data files.
     #[serde(skip)]
     is_set: bool,
 }
 
-/// A parameter as it is shown: `simulate --show-config`.
+/// A parameter as `simulate --show-config` prints it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Parameter {
     /// Dotted name, as `--set` accepts it.
@@ -153,7 +153,7 @@ impl ParameterSet {
     /// Reads the parameters below `section` into a typed struct.
     ///
     /// # Errors
-    /// A parameter the struct does not know, lacks, or that has another type.
+    /// A parameter is unknown to the struct, missing, or of another type.
     pub fn section<T: DeserializeOwned>(&self, section: &str) -> Result<T, ConfigurationError> {
         let prefix = format!("{section}.");
         let mut root = Table::new();

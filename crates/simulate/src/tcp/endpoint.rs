@@ -22,12 +22,12 @@ pub enum State {
     Closed,
 }
 
-/// What a segment means to the application.
+/// The effect of a segment on the application.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reaction {
     /// The connection has just been established.
     pub established: bool,
-    /// Payload bytes of ours that the peer has now acknowledged.
+    /// Payload bytes of this end that the peer has now acknowledged.
     pub acknowledged_bytes: u32,
     /// Payload bytes newly in order for the application.
     pub received_bytes: u32,

@@ -1,5 +1,5 @@
-//! TCP as a state machine without input or output: segments and the time go in; segments and
-//! notifications of the application come out.
+//! TCP as a state machine without input or output of its own: callers pass segments and the time
+//! in, and get segments and notifications for the application.
 //!
 //! Both ends of every simulated connection are an [`Endpoint`]: the client's, and the server's,
 //! which runs on the host or, after a handoff, on the NIC. Payload is counted, not carried.
@@ -27,14 +27,14 @@ pub struct Settings {
     pub receive_buffer_bytes: u32,
     /// First congestion window, segments.
     pub initial_window_segments: u32,
-    /// Retransmission timeouts are never shorter.
+    /// Shortest retransmission timeout.
     pub minimum_rto: Span,
     /// Added to the estimate of the retransmission timeout.
     pub rto_slop: Span,
-    /// Retransmission timeouts are never longer.
+    /// Longest retransmission timeout.
     pub maximum_rto: Span,
     /// First timeout of a SYN.
     pub syn_rto: Span,
-    /// How long an acknowledgment may wait for a second segment; none: acknowledge each segment.
+    /// How long an acknowledgment may wait for a second segment; `None` acknowledges each segment.
     pub delayed_ack: Option<Span>,
 }

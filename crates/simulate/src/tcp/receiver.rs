@@ -1,8 +1,8 @@
-//! The receiving half: what has arrived, in order and ahead of order.
+//! The receiving half: the bytes that have arrived, in order and beyond gaps.
 
 use super::segment::Sequence;
 
-/// What arrived ahead of `next`, as ranges that neither touch nor overlap, in order.
+/// The bytes beyond `next` that have arrived: ordered ranges that neither touch nor overlap.
 #[derive(Clone, Debug, Default)]
 pub struct Receiver {
     next: Sequence,
@@ -10,7 +10,7 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Expects `next`.
+    /// A receiver whose first byte is `next`.
     pub fn expect(&mut self, next: Sequence) {
         self.next = next;
         self.ahead.clear();

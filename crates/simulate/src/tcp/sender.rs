@@ -1,4 +1,4 @@
-//! The sending half: what may be sent now, and how losses are found and repaired.
+//! The sending half: which bytes may be sent now, and the detection and repair of losses.
 //!
 //! Slow start, congestion avoidance (RFC 5681), fast retransmit and recovery with partial
 //! acknowledgments (NewReno, RFC 6582), retransmission timeout (RFC 6298), zero-window probes and
@@ -31,14 +31,14 @@ pub struct Sender {
     /// One past the last byte the application has queued; the FIN's number once that is queued.
     pub data_end: Sequence,
     pub fin_queued: bool,
-    /// The application will queue more at once: a partial segment waits.
+    /// Whether the application will queue more at once; a partial segment then waits.
     pub more_to_come: bool,
     window_bytes: u32,
     largest_window_bytes: u32,
     congestion_window_bytes: u32,
     slow_start_threshold_bytes: u32,
     duplicates: u32,
-    /// While recovering: what was outstanding when the loss was found.
+    /// During recovery: the highest number sent when the loss was detected.
     recover: Option<Sequence>,
     /// No loss is inferred from duplicates below this number (RFC 6582, section 4.1).
     ignore_duplicates_until: Sequence,
