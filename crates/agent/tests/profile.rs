@@ -154,7 +154,7 @@ fn without_permission_the_error_names_the_setting() {
         "{text}"
     );
     assert!(
-        text.contains("hint: run as root, give the agent CAP_PERFMON"),
+        text.contains("hint: run as root, grant the agent CAP_PERFMON"),
         "{text}"
     );
     assert!(output.stdout.is_empty());

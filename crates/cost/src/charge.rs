@@ -1,8 +1,8 @@
 //! Layer from the chain, kind from the leaf: what the code of a call chain is charged to.
 //!
-//! The walk goes from the leaf outwards to the nearest function that has a layer, and no further
-//! than an interrupt's entry. So a copy for TCP is a cost of TCP and of kind `copy`, receive
-//! processing on top of a send is not a cost of the send, and a new function of a new kernel needs no
+//! The search goes from the leaf outwards to the nearest function that has a layer, and stops at an
+//! interrupt's entry. So a copy for TCP is a cost of TCP and of kind `copy`, receive processing
+//! that interrupts a send is not a cost of the send, and a new function of a new kernel needs no
 //! rule. The idle loop is not work.
 
 use crate::category::Category;

@@ -7,7 +7,7 @@ use crate::event::{EventKind, Kind, PerKind};
 use crate::host_stack::HostStack;
 use crate::layer::{Layer, PerLayer, Region};
 
-/// Something counted in both directions, as the host sees it.
+/// A count in both directions, as the host sees them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Directions {
     /// Leaving the host.

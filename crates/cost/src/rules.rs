@@ -54,7 +54,7 @@ impl Owner {
     };
 }
 
-/// What the rules state about one function.
+/// The entries of the rules for one function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FunctionClass {
     /// Its layer.
@@ -180,7 +180,7 @@ impl Rules {
     }
 }
 
-/// How a rule finds the part of an application that user code belongs to.
+/// The property of user code by which a rule assigns it to a part of an application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clue<'a> {
     /// The name of the thread.

@@ -70,7 +70,7 @@ pub fn median(values: &mut [f64]) -> Option<Median> {
     })
 }
 
-/// When the repetitions of a point end.
+/// The limits of the repetitions of a point.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Half width of an interval that is narrow enough, as a share of the median.

@@ -6,7 +6,7 @@
 //!
 //! Both are single loops that allocate nothing while they are timed. They report every number as a
 //! median with an interval and the count of repetitions ([`interval`]), because other work on a
-//! machine disturbs a few repetitions much and most not at all.
+//! machine disturbs a few repetitions a lot and most of them not at all.
 //!
 //! They follow Isa, *Memory Performance Evaluation of High Throughput
 //! Servers* (MSc thesis, KFUPM, 2003), section 4.3; the memory surface is the extended copy

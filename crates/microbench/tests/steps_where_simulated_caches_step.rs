@@ -1,6 +1,7 @@
-//! The surface and the chain against a model: `perpacket-memory`'s caches, walked in the same order,
-//! say at which working set and stride accesses begin to miss. The published line falls past the
-//! 512 KB second level of a Pentium 4 (Isa 2003, section 4.3.1).
+//! Compares the surface and the chain with a model: the caches of `perpacket-memory`, accessed in
+//! the same order, show at which working set and stride accesses begin to miss. In the published
+//! figure, bandwidth falls where the working set exceeds the 512 KB second level of a Pentium 4
+//! (Isa 2003, section 4.3.1).
 
 #![expect(clippy::unwrap_used, reason = "a test may end on a slip of its own")]
 
@@ -36,7 +37,7 @@ fn pentium_4() -> Hierarchy {
     .unwrap()
 }
 
-/// Cycles an access takes in the mean, when a block is walked again and again.
+/// Mean cycles of an access in repeated walks over a block.
 fn cycles(words: usize, stride_words: usize) -> f64 {
     let mut caches = pentium_4();
     let mut stalled = 0;
@@ -85,18 +86,19 @@ fn past_the_caches_an_access_costs_more_up_to_a_stride_of_a_line() {
 #[test]
 fn long_strides_find_the_lines_of_the_column_before_in_the_second_level() {
     // Stride 256 over 8 MiB: a column has 4096 lines, 256 KiB, half of the second level. But all
-    // lie in every 32nd set: they take 32 ways of each where there are 8, and nothing is kept.
+    // are in every 32nd set, which would need 32 ways and has 8. So no line stays until its next
+    // access.
     let words = (8 << 20) / WORD_BYTES;
     assert!((cycles(words, 256) - f64::from(LATENCY_CYCLES[2])).abs() < 0.01);
-    // Over 512 KiB a column has 256 lines, 8 in each of those sets: those of the column before are
-    // still there, and only they miss the first level.
+    // Over 512 KiB a column has 256 lines, 8 in each of those sets. So the lines of the column
+    // before are still in the second level.
     assert!(cycles((512 << 10) / WORD_BYTES, 256) <= f64::from(LATENCY_CYCLES[1]));
 }
 
 #[test]
 fn the_edges_of_a_simulated_chain_are_its_caches() {
-    // A ring through all lines, round and round: with least-recently-used replacement the order
-    // does not matter, only how many lines there are.
+    // The walk repeats a ring through all lines. With least-recently-used replacement only the
+    // number of lines matters, not their order.
     let chain: Vec<ChainRow> = working_sets(4 << 10, 4 << 20, LINE_BYTES)
         .into_iter()
         .map(|bytes| {

@@ -42,7 +42,7 @@ impl<V: Default> Bounded<V> {
         }
     }
 
-    /// The sum to add to for a name that did an amount of work in this round.
+    /// The sum of a name, to which the caller adds. `work` is the name's work in this round.
     pub fn entry(&mut self, name: &str, work: f64) -> &mut V {
         if !self.named.contains_key(name) {
             if self.named.len() >= self.limit {

@@ -152,7 +152,7 @@ impl ProfileError {
     pub const fn next_step(&self) -> Option<&'static str> {
         match self {
             Self::Forbidden { .. } => Some(
-                "run as root, give the agent CAP_PERFMON (`setcap cap_perfmon,cap_syslog+ep`), or set \
+                "run as root, grant the agent CAP_PERFMON (`setcap cap_perfmon,cap_syslog+ep`), or set \
                  `sysctl kernel.perf_event_paranoid=-1`; `--events accounts` needs no permission \
                  and measures user, kernel and interrupt time, without layers",
             ),

@@ -2,7 +2,7 @@
 //!
 //! A compiler may write `/tmp/perf-PID.map`: start, size and name of each routine
 //! (tools/perf/Documentation/jit-interface.txt of Linux). A Java virtual machine from version 17 on
-//! writes it when asked, as `jcmd PID Compiler.perfmap` does. The protocol is that of
+//! writes it on request; `jcmd PID Compiler.perfmap` sends such a request. The protocol is that of
 //! `src/hotspot/os/posix/attachListener_posix.cpp` of OpenJDK.
 
 use std::fs;
@@ -24,7 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(crate) struct Routines(Vec<(u64, u64, String)>);
 
 impl Routines {
-    /// The routines of a process; none if it writes no map. `is_java` asks its virtual machine.
+    /// The routines of a process; none if it writes no map. With `is_java`, first requests a map
+    /// from its virtual machine.
     pub(crate) fn of(pid: u32, is_java: bool) -> Self {
         let Some(own_pid) = pid_inside(pid) else {
             return Self::default();
@@ -35,7 +36,7 @@ impl Routines {
         let asked = is_java && request_map(pid, own_pid, &folder).is_some();
         let text = fs::read_to_string(&map).unwrap_or_default();
         if asked && !existed {
-            // A file that remains misleads nobody.
+            // A file that cannot be removed does no harm.
             let _ = fs::remove_file(&map);
         }
         Self::parse(&text)
@@ -87,11 +88,11 @@ fn status(pid: u32, name: &str) -> Option<String> {
     Some(line.trim().to_owned())
 }
 
-/// Asks a Java virtual machine for the map of its code; `None` if it does not answer.
+/// Requests the map of its code from a Java virtual machine; `None` if it does not answer.
 fn request_map(pid: u32, own_pid: u32, folder: &Path) -> Option<()> {
     let socket = folder.join(format!(".java_pid{own_pid}"));
     if !socket.exists() {
-        // Without a handler of its own, SIGQUIT would end the process.
+        // SIGQUIT would end a process that has no handler for it.
         let caught = u64::from_str_radix(&status(pid, "SigCgt:")?, 16).ok()?;
         if caught & (1 << (Signal::QUIT.as_raw() - 1)) == 0 {
             return None;

@@ -44,7 +44,7 @@ fn about_samples(
     if report.backend == Backend::Accounts {
         limits.push(
             "perf was not used: user, kernel and interrupt time are the kernel's own accounts, in \
-             ticks; layers of the kernel cannot be told apart and count as `other`, and user code \
+             ticks; the accounts do not distinguish layers of the kernel, which count as `other`, and user code \
              is everybody's"
                 .to_owned(),
         );

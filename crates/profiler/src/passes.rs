@@ -39,7 +39,7 @@ pub struct Context<'a> {
     pub backend: Backend,
     /// The processors.
     pub cpus: &'a [usize],
-    /// Whether they are all that run.
+    /// Whether these are all processors that are online.
     pub all_cpus: bool,
     /// Symbols, processes and stacks.
     pub collector: &'a Collector,
@@ -47,13 +47,13 @@ pub struct Context<'a> {
     pub own_cpu_s: f64,
     /// The chosen control groups.
     pub selector: Option<&'a Selector>,
-    /// The server, where one was named.
+    /// The server, if one was named.
     pub server_pid: Option<u32>,
     /// Whether the functions of user code are looked up for the parts of the application.
     pub names_parts: bool,
     /// Exit status of the command.
     pub exit_status: Option<i32>,
-    /// Passes that were to be made.
+    /// Planned number of passes.
     pub planned_passes: usize,
     /// Samples a second and processor.
     pub frequency_hz: u32,

@@ -23,7 +23,7 @@ const VARINT: u64 = 0;
 /// Wire type of a string or message.
 const LENGTH: u64 = 2;
 
-/// A message in the making.
+/// A message so far.
 #[derive(Default)]
 struct Message(Vec<u8>);
 
@@ -51,7 +51,7 @@ impl Message {
         self.bytes(field, &message.0);
     }
 
-    /// Numbers without their field before each, as the format stores lists of numbers.
+    /// A list of numbers: the field once, then the numbers.
     fn numbers(&mut self, field: u64, values: &[u64]) {
         let mut packed = Self::default();
         for &value in values {
@@ -93,7 +93,7 @@ enum Frame {
     User(Option<(ObjectId, u64)>),
 }
 
-/// A profile in the making: the message, and the tables that its samples refer to.
+/// A profile so far: the message, and the tables that its samples refer to.
 struct Builder<'a> {
     collector: &'a Collector,
     user_names: Names,
@@ -122,7 +122,7 @@ pub fn write(out: impl Write, pass: &PassResult, collector: &Collector) -> io::R
     };
     builder.header(pass);
     let mut codes: Vec<_> = pass.tally.codes.iter().collect();
-    // Together, so that rounding is exact for each layer.
+    // Grouped by layer, so that the rounding errors of a layer cancel.
     codes.sort_by_key(|((pid, code), weight)| {
         let charge = weight.charge;
         (charge.layer as usize, charge.kind as usize, *pid, *code)

@@ -144,7 +144,7 @@ fn clock(cpu: usize) -> Capability {
         "perf_cpu_wide",
         found,
         "nothing can be profiled",
-        "run as root, give the agent CAP_PERFMON, or `sysctl kernel.perf_event_paranoid=-1`",
+        "run as root, grant the agent CAP_PERFMON, or `sysctl kernel.perf_event_paranoid=-1`",
     )
 }
 

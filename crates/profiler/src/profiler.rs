@@ -1,4 +1,4 @@
-//! Takes profiles: opens the events, runs the window, and computes the report.
+//! Measures profiles: opens the events, runs the window, and computes the report.
 //!
 //! Counts are read right before the events are enabled and right after they are disabled, so that costs
 //! and packets belong to one window. Slow work is outside it: symbols and rules are read before, and
@@ -156,7 +156,7 @@ impl Profiler {
         }
     }
 
-    /// Takes one profile: over the duration of the settings, the life of their command, or until
+    /// Measures one profile: over the duration of the settings, the life of their command, or until
     /// `stop` becomes true.
     ///
     /// # Errors
@@ -168,7 +168,7 @@ impl Profiler {
         result
     }
 
-    /// Takes profiles of length `every` and calls `each` with them, until the duration of the
+    /// Measures profiles of length `every` and calls `each` with them, until the duration of the
     /// settings is over, their command ends, or `stop` becomes true.
     ///
     /// # Errors
@@ -371,7 +371,6 @@ fn own_cpu_s() -> f64 {
     process_cpu_ns() as f64 / 1e9
 }
 
-/// The CPUs that run on this machine.
 /// The compiled-in rules, after those of a file if there is one.
 pub(crate) fn rules_of(path: Option<&Path>) -> Result<Rules, ProfileError> {
     let Some(path) = path else {
@@ -415,7 +414,7 @@ fn check_online(chosen: &[usize], online: &[usize]) -> Result<Vec<usize>, Profil
     }
 }
 
-/// Takes one profile with the given settings.
+/// Measures one profile.
 ///
 /// # Errors
 /// A setting is wrong, the machine forbids or lacks something, or measuring fails.

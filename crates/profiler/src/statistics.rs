@@ -1,8 +1,8 @@
 //! Intervals of shares.
 //!
-//! Samples are not independent: a packet's work comes in bursts. The window is therefore cut into
-//! slices of a tenth of a second, and the interval comes from how the slices differ: the ratio
-//! estimator's variance over batch means (Law, *Simulation Modeling and Analysis*, 9.5.3).
+//! Samples are not independent, because a packet's work comes in bursts. So the window is divided
+//! into slices of a tenth of a second. The interval comes from the variance of the ratio estimator
+//! over these slices, the batch means (Law, *Simulation Modeling and Analysis*, 9.5.3).
 
 use std::f64::consts::PI;
 

@@ -48,7 +48,7 @@ pub enum Code {
     User(Option<(ObjectId, u64)>),
 }
 
-/// Whose work a sample is.
+/// The control group that a sample is work of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Group {
     /// Interrupts, softirqs and kernel threads: work for any control group.

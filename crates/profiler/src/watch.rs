@@ -72,7 +72,7 @@ impl Default for WatchSettings {
 pub struct Limit {
     /// A short name.
     pub name: &'static str,
-    /// What happened, and what follows for the sums.
+    /// What happened, and its effect on the sums.
     pub meaning: String,
 }
 
@@ -196,7 +196,7 @@ pub type Online = Box<dyn FnMut() -> io::Result<Vec<usize>> + Send>;
 /// Sources of samples, best first.
 pub type Providers = Vec<Box<dyn EventProvider + Send>>;
 
-/// Samples all processors and counts packets until it is dropped.
+/// Samples all processors and counts packets, until it is dropped.
 pub struct Watch {
     settings: WatchSettings,
     pass: Pass,

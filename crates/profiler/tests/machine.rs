@@ -257,7 +257,8 @@ fn a_profile_finds_the_known_cost_of_a_request() {
         } else if half > known_ns / 4.0 {
             Verdict::Undecided("the interval is wider than the cost allows".to_owned())
         } else if (found_ns - known_ns).abs() < half + known_ns / 4.0 {
-            // One interval in twenty misses, so a quarter of the cost is added.
+            // One interval in twenty excludes the true value, so the tolerance has a quarter of the
+            // cost more.
             Verdict::Right
         } else {
             Verdict::Wrong(found)
@@ -292,7 +293,7 @@ fn serving_over_loopback_leaves_little_unclaimed_and_layers_sum_to_the_total() {
                 return Verdict::Wrong(format!("no samples in {layer}"));
             }
         }
-        // A quiet machine has 1 %. Other work of the machine adds to it.
+        // A quiet machine has 1 %, a busy one more.
         if report.unclaimed_share < 0.05 {
             Verdict::Right
         } else {

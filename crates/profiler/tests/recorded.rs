@@ -250,16 +250,16 @@ fn lost_and_throttled_records_are_reported() {
 
 #[test]
 fn missing_timer_samples_are_reported() {
-    let says = |report: &Report| {
+    let is_noted = |report: &Report| {
         let mut limits = report.limits.iter();
         limits.any(|limit| limit.contains("of the timer's samples are missing"))
     };
     let whole = play_at(1, SYMBOLS, &[EventKind::CpuNs], recording()).unwrap();
-    assert!(!says(&whole), "{:?}", whole.limits);
+    assert!(!is_noted(&whole), "{:?}", whole.limits);
     // The window lasts 10 ms or more and expects at least 200 samples. Only 50 exist.
     let report = play_at(20_000, SYMBOLS, &[EventKind::CpuNs], recording()).unwrap();
     assert!(report.missing_share.unwrap() > 0.7);
-    assert!(says(&report), "{:?}", report.limits);
+    assert!(is_noted(&report), "{:?}", report.limits);
     let counted = play(SYMBOLS, &[EventKind::Cycles], recording()).unwrap();
     assert_eq!(counted.missing_share, None);
 }
@@ -291,9 +291,9 @@ fn hidden_symbols_leave_one_unresolved_block_and_a_note() {
     assert_eq!(report.unclaimed_top[0].symbol, "[unresolved]");
     assert!(close(report.layers.get("other").unwrap().share, 0.75));
     assert!(close(report.idle.share_of_time, 0.2));
-    let said =
+    let note =
         |limit: &String| limit.contains("kptr_restrict") && limit.contains("unresolved block");
-    assert!(report.limits.iter().any(said), "{:?}", report.limits);
+    assert!(report.limits.iter().any(note), "{:?}", report.limits);
 }
 
 #[test]

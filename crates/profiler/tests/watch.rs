@@ -171,7 +171,7 @@ fn sums_continue_without_perf_and_a_limit_reports_it() {
     assert!(has_limit(totals, "no_perf"));
     let limit = totals.limits.iter().find(|one| one.name == "no_perf");
     assert!(limit.unwrap().meaning.contains("perf_event_paranoid is 3"));
-    // The processors change: the watch tries perf at once, else every few seconds.
+    // Without a change of processors, the watch would try perf only every few seconds.
     machine.allowed.store(true, Ordering::Relaxed);
     *machine.online.lock().unwrap() = vec![0];
     let totals = watch.step();

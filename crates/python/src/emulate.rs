@@ -18,7 +18,8 @@ create_exception!(
      message and the next step."
 );
 
-/// The windows of a recording with other caches, as JSON: a list of what the plugin wrote.
+/// The windows of a recording with other caches, as JSON: a list of documents as the plugin writes
+/// them.
 ///
 /// `options` are the plugin's options of caches, in the form `key=value`.
 #[pyfunction]

@@ -139,12 +139,12 @@ impl PySimulation {
         serde_json::to_string(&timed).map_err(internal)
     }
 
-    /// Packets simulated so far, and packets in all.
+    /// Packets simulated so far, and packets of the whole run.
     fn progress(&self) -> (u64, u64) {
         (self.progress.packets(), self.simulation.packets())
     }
 
-    /// Asks the run to end soon: `run` raises `Interrupted`.
+    /// Requests that the run ends soon: `run` raises `Interrupted`.
     fn cancel(&self) {
         self.progress.cancel();
     }
@@ -155,7 +155,7 @@ impl PySimulation {
         serde_json::to_string(&parameters).map_err(internal)
     }
 
-    /// Where the cycles and instructions of a finished run went, and what waited, as JSON.
+    /// Cycles, instructions and waits of a finished run by cause, as JSON.
     fn explanation(&self) -> PyResult<String> {
         let explanation = self.explanation.lock();
         match &*explanation.unwrap_or_else(PoisonError::into_inner) {

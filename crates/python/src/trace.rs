@@ -1,4 +1,4 @@
-//! `trace info`, `trace convert` and `trace synthesize` for Python: opens the files, hands them to
+//! `trace info`, `trace convert` and `trace synthesize` for Python: opens the files, passes them to
 //! `perpacket-workload` and returns JSON.
 
 use std::fs::File;
@@ -294,7 +294,7 @@ impl Write for Draft {
 impl Drop for Draft {
     fn drop(&mut self) {
         if !self.is_renamed {
-            // A failure to remove it has no remedy here.
+            // A file that cannot be removed stays.
             let _ = std::fs::remove_file(&self.draft);
         }
     }

@@ -1,6 +1,7 @@
 //! What tests need of the machine.
 //!
-//! A test that lacks something calls [`skip`] and returns. The environment decides what that means:
+//! A test calls [`skip`] and returns if the machine lacks something. Two variables of the
+//! environment control what `skip` does:
 //!
 //! - `PERPACKET_REQUIRE=perf,netns` lists capabilities that the machine must have: a test that lacks
 //!   one of them fails.
@@ -14,8 +15,8 @@ use std::fmt::Display;
 use std::fs::OpenOptions;
 use std::io::Write as _;
 
-/// What a test skips for when the machine was disturbed while it measured. No machine can promise
-/// to be quiet, so `PERPACKET_REQUIRE` cannot name it.
+/// The capability of a machine that nothing disturbs during a measurement. No machine can guarantee
+/// it, so `PERPACKET_REQUIRE` cannot name it.
 pub const DISTURBED: &str = "disturbed";
 
 /// Report that the calling test is skipped because the machine lacks `capability`.

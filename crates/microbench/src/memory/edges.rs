@@ -1,9 +1,10 @@
 //! Where caches end, found from the latency of dependent loads alone.
 //!
-//! Latency is flat while a working set fits a cache and rises when the set outgrows it. An edge is a
-//! run of rises; a run with a shoulder is two edges. A larger working set cannot be faster. If it
-//! was, other work disturbed the smaller set, which then counts as fast as the larger one. The search
-//! does not use the caches that the kernel reports; they only label the edges.
+//! Latency is flat while a working set fits a cache and rises when the set outgrows it. An edge is
+//! a run of rises; a run with a shoulder is two edges. A larger working set cannot be faster. If a
+//! measurement shows that, other work disturbed the smaller set, whose latency is then replaced
+//! with that of the larger one. The search does not use the caches that the kernel reports; they
+//! only label the edges.
 
 use serde::Serialize;
 

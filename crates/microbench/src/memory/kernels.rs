@@ -1,9 +1,10 @@
 //! The loops that are timed.
 //!
-//! Each operation is compiled once for each stride, so that the compiler needs no multiplication and
-//! no bounds checks. At stride 1 the loops use the widest vectors of the processor, detected at run
-//! time. At other strides they must not, because a gather from several lines is another kind of
-//! access. Blocks go through `black_box` before each walk, so that the compiler cannot merge walks.
+//! Each operation is compiled once for each stride, so that the compiler needs no multiplication
+//! and no bounds checks. At stride 1 the loops use the widest vectors of the processor, detected at
+//! run time. At other strides they use no vectors, because a gather from several lines is another
+//! kind of access. Blocks go through `black_box` before each walk, so that the compiler cannot
+//! merge walks.
 
 use std::hint::black_box;
 use std::ops::Range;
@@ -60,8 +61,9 @@ impl Operation {
     }
 }
 
-/// Words between the parts of a working set. At a distance of a power of two the low bits of addresses
-/// are equal, and loads wait for unrelated stores ("4K aliasing", Intel 64 and IA-32 Architectures Optimization Reference Manual).
+/// Words between the parts of a working set. With parts at a distance of a power of two, the low
+/// bits of addresses would be equal, and loads would wait for unrelated stores ("4K aliasing",
+/// Intel 64 and IA-32 Architectures Optimization Reference Manual).
 pub const GAP_WORDS: usize = 272;
 
 /// The factor of the triad, as in STREAM.

@@ -10,8 +10,8 @@ pub const WORD_BYTES: usize = 8;
 /// Strides that can be measured, in words.
 pub const STRIDES: [usize; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 
-/// Columns of a group, if the stride has as many: the words of a line of 64 bytes. So each
-/// measurement has the first touches of lines and the later ones in equal shares.
+/// Columns of a group, if the stride has as many: the words of a line of 64 bytes. So every
+/// measurement has the same shares of first and later accesses to lines.
 pub const COLUMNS_TOGETHER: usize = 8;
 
 /// Indices of the words of a block, in the order of the walk.

@@ -276,7 +276,7 @@ fn measure(
     };
     match point.kind {
         Kind::Threads => thread::scope(|scope| {
-            // The scope waits for all members, so the ring must end on every way out.
+            // The scope waits for all members, so the ring must end on every return.
             let ends_ring = EndsRing(&ring);
             for member in 1..point.members {
                 let ring = &ring;

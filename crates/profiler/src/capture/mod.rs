@@ -110,7 +110,8 @@ pub struct GroupCounts {
 
 /// A source of samples.
 pub trait EventSource {
-    /// Begins to sample, and to count from zero; possible again after `stop` and a last `drain`.
+    /// Starts sampling, and counting from zero. Can be called again after `stop` and a last
+    /// `drain`.
     ///
     /// # Errors
     /// The kernel refuses.
