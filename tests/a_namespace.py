@@ -62,7 +62,7 @@ def network(queues: int = 2) -> Iterator[Network]:
         skip("netns", error)
     if made.returncode:
         skip("netns", made.stderr.strip())
-    # The process holds the namespace, and Place.of finds it by the process.
+    # The namespace exists while the process runs, and Place.of finds it by the process.
     holder = subprocess.Popen(
         ["ip", "netns", "exec", name, "sh", "-c", "echo; exec sleep 600"], stdout=subprocess.PIPE
     )

@@ -103,7 +103,7 @@ def is_ours(pid: int, processes: dict[int, Process]) -> bool:
 def judge(measure: Callable[[], str]) -> None:
     """Measure until `measure` returns no problem, at most `TRIES` times.
 
-    Skips the test if something disturbed the machine meanwhile.
+    Skips the test if something disturbed the machine during the tries.
     """
     problems = []
     for _ in range(TRIES):

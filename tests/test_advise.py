@@ -98,7 +98,7 @@ def seen(
     stacks: tuple[str, ...] = STACKS,
     counted: Mapping[str, float] | None = None,
 ) -> Observation:
-    """What advice looks at: `settings` by feature or name; others cannot be read."""
+    """The facts for advice: `settings` by feature or name; others cannot be read."""
 
     def read(table: Mapping[str, str], interface: str) -> str:
         name = table.get("feature", table.get("name", table["kind"]))
@@ -364,7 +364,7 @@ class Bed:
         return Place("eth0", Path("/run/netns", self.server))
 
     def wait_for(self, pid: int, listens: int) -> None:
-        """Until the server accepts connections."""
+        """Wait until the server accepts connections."""
         for _ in range(200):
             text = Path(f"/proc/{pid}/net/tcp").read_text()
             if f":{listens:04X} 00000000:0000 0A" in text:
@@ -394,7 +394,7 @@ def bed() -> Iterator[Bed]:
 
 
 def observed(pid: int) -> Report:
-    """Advice on what runs now; skips without the rights for a profile."""
+    """Advice on the running server; skips without the rights for a profile."""
     try:
         return advise(observation.observe(3.0, pid, ""))
     except MachineLacks as error:
@@ -402,7 +402,7 @@ def observed(pid: int) -> Report:
 
 
 def names_of(report: Report) -> list[str]:
-    """The changes that apply, the first first."""
+    """The names of the changes that apply, in their order."""
     return [one.change.name for one in report.advice]
 
 

@@ -1,4 +1,4 @@
-"""Equal methods agree, different ones differ, and points that cannot be measured are left out.
+"""Equal methods agree, different ones differ, and points that cannot be measured are omitted.
 
 No server and no simulator is needed: the invented runs follow the models' equations, or depart from
 them by a known amount.
@@ -44,7 +44,7 @@ GROWTH = 1.1
 
 
 def numbers(point: Point) -> tuple[str, int, int, int]:
-    """The question, the size, the connections and those on the NIC."""
+    """The question, the size, the connections, and the connections on the NIC."""
     size, connections, on_nic = (
         int(point.factors[name]) for name in ("size_bytes", "connections", "nic_connections")
     )

@@ -57,18 +57,18 @@ def same_bytes(session: Session, times: int) -> None:
     assert len(texts) == 1
 
 
-def test_the_same_command_gives_the_same_bytes_beside_a_busy_machine(
+def test_the_same_command_prints_the_same_bytes_beside_a_busy_machine(
     session: Session, busy: None
 ) -> None:
     same_bytes(session, 2)
 
 
 @pytest.mark.slow
-def test_the_same_command_gives_the_same_bytes_twenty_times(session: Session, busy: None) -> None:
+def test_the_same_command_prints_the_same_bytes_twenty_times(session: Session, busy: None) -> None:
     same_bytes(session, 20)
 
 
-def test_the_window_has_exactly_the_frames_that_were_asked_for(session: Session) -> None:
+def test_the_window_has_exactly_the_requested_frames(session: Session) -> None:
     counts: Any = runs.variant(session.emulator, session.plugin, session.machine, SMALL, 0)
     frames = counts["frames"]
     assert frames["sent"] + frames["received"] == SMALL.frames

@@ -1,4 +1,4 @@
-"""`perpacket emulate` without a guest: what it reads, refuses, builds and reports."""
+"""`perpacket emulate` without a guest: its input, errors, archives and reports."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_bad_options_are_usage_errors_that_name_them(
     assert not list(cache.iterdir())
 
 
-def test_a_machine_without_qemu_or_with_an_old_one_is_told_what_to_install(
+def test_the_error_without_qemu_or_with_an_old_one_names_the_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(executables, "find", lambda name: None)
@@ -350,7 +350,7 @@ def test_costs_are_counts_by_packets_with_an_interval_over_variants() -> None:
     assert [row[0] for row in rows] == ["socket", "tcp", "total"]
 
 
-def test_one_variant_has_no_interval_and_says_so() -> None:
+def test_one_variant_has_no_interval_and_a_note() -> None:
     found = report.report(SMALL, [window(60, 40, 3000)], {"kernel": "6.1"})
     assert found["total"]["instructions_per_packet"]["low"] is None
     assert any("no interval" in limit for limit in found["limits"])

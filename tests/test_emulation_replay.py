@@ -1,4 +1,4 @@
-"""A recording replays with other caches, and what cannot be replayed is an error with a hint."""
+"""A recording replays with other caches. A file that cannot be replayed is an error with a hint."""
 
 from __future__ import annotations
 

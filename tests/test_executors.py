@@ -57,7 +57,7 @@ def results(directory: RunDirectory) -> dict[str, bytes]:
     return {file.name: file.read_bytes().partition(b'"timing"')[0] for file in files}
 
 
-def test_threads_and_processes_give_the_same_bytes(tmp_path: Path) -> None:
+def test_threads_and_processes_produce_the_same_bytes(tmp_path: Path) -> None:
     runner = TravellingRunner()
     threads = start.run(study(runner), tmp_path / "threads", executor=ThreadExecutor(3))
     processes = start.run(study(runner), tmp_path / "processes", executor=ProcessExecutor(2))
@@ -274,7 +274,7 @@ def test_the_reason_of_a_failure_is_reported_before_others_are_stopped_by_it() -
 
 
 class CountedWorkers:
-    """A cluster's client that only has numbers of workers."""
+    """A cluster's client that has only the numbers of workers."""
 
     def __init__(self, *counts: int) -> None:
         self.counts = list(counts)

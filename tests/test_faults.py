@@ -126,7 +126,7 @@ def test_a_study_killed_at_random_moments_and_resumed_equals_an_uninterrupted_on
             directory = start.run(load.load(study), path)
         assert results(directory) == expected
         assert directory.missing() == []
-        # Nothing lost, nothing twice: one row for each file, and each seed once at each point.
+        # No run is lost or repeated: one row for each file, and each seed once at each point.
         table = directory.to_polars()
         assert table.height == len(expected)
         assert table.select("point", "seed").is_unique().all()
@@ -154,7 +154,7 @@ raise SystemExit(app.run(sys.argv[2:]))
 
 
 def on_full_disk(size_bytes: int, *arguments: str) -> subprocess.CompletedProcess[str]:
-    # Without -B the interpreter would keep half of a module's compiled form, and believe it later.
+    # Without -B, the interpreter would write half of a module's compiled file, and load it later.
     command = [sys.executable, "-B", "-c", FULL, str(size_bytes), *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
 

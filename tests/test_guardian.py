@@ -1,4 +1,4 @@
-"""Whatever ends a trial, its settings are restored: by the trial, its guardian, or `undo`."""
+"""After any end of a trial its settings are restored, by the trial, its guardian, or `undo`."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def guardians() -> list[int]:
 
 
 def wait_until(condition: Callable[[], bool], what: str) -> None:
-    """Wait for what must happen."""
+    """Wait until the condition is true."""
     end_s = time.monotonic() + PATIENCE_S
     while not condition():
         assert time.monotonic() < end_s, what

@@ -34,7 +34,7 @@ QUESTION = Question("thing", Group.NETWORK, "all is lost", "buy one")
 
 
 def made_of(folder: Path, contents: dict[str, str]) -> Files:
-    """A machine whose /proc and /sys are these files."""
+    """A machine with these files in /proc and /sys."""
     for name, text in contents.items():
         file = folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -96,7 +96,7 @@ def test_threads_of_one_core_and_shared_caches_are_named(tmp_path: Path) -> None
     assert named(found, "own_caches").detail == (
         "shared: L1 of 32K by 0-1 and 2-3; L3 of 8192K by 0-3"
     )
-    # Of processors that we may not use, nobody takes anything.
+    # Time that is stolen from processors that we may not use does not count.
     found = processors.capabilities(files, usable=[0, 2])
     assert named(found, "own_cores").available
     assert named(found, "own_caches").detail == "shared: L3 of 8192K by 0,2"
@@ -280,7 +280,7 @@ def test_the_doctor_reports_in_80_columns_each_missing_capability_with_its_effec
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    # One examination for all three: on a busy machine two may find different things.
+    # One examination for all three, because two on a busy machine may have different results.
     found = machine.examine()
     monkeypatch.setattr(machine, "examine", lambda: found)
     document = json.loads(printed_by(["doctor", "--format", "json"], monkeypatch))

@@ -119,7 +119,7 @@ def test_edges_have_the_names_of_the_caches_that_end_there() -> None:
         surface.result({"surface": []})
 
 
-# The real benchmarks, as short as they go.
+# The real benchmarks, as short as possible.
 
 
 def test_a_stride_that_the_benchmark_rejects_is_a_configuration_error(needs_agent: None) -> None:
@@ -231,7 +231,7 @@ def test_every_cell_is_in_the_chart_and_in_its_table(
 
 
 def test_colours_grow_lighter_with_the_value() -> None:
-    """Cividis tells values by lightness alone: nobody needs to tell hues apart."""
+    """Cividis shows values by lightness alone, for readers who do not distinguish hues."""
     frame = pl.DataFrame({"x": ["1"] * 4, "row": list("abcd"), "value": [1.0, 10.0, 100.0, 1000.0]})
     chart = heat_map.heat_map(frame, x_title="x", row_title="row", value_title="v")
     svg = drawing.svg(chart, identifier="c", title="t", description="d")

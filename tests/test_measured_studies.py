@@ -1,4 +1,4 @@
-"""The measured studies quote their documents rightly, and judge shapes, not times."""
+"""The measured studies quote their documents correctly, and judge shapes, not times."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_the_full_levels_are_the_published_ones() -> None:
 
 @pytest.mark.parametrize("name", SERVED)
 def test_both_levels_of_every_published_change_are_in_the_default_study(name: str) -> None:
-    """A change can only be found again where both of its ends are run."""
+    """A change can be compared only if the study runs both of its levels."""
     cut = library.find(name)
     changes = [row for row in cut.published if row.judged == "direction"]
     assert len(changes) >= 4
@@ -271,7 +271,7 @@ NS_BY_REGION = {
 
 @dataclass
 class ProfiledRunner(FakeMeasuredRunner):
-    """A runner whose runs have the report's profile, dearer with every doubling of connections."""
+    """A runner with the report's profile; every doubling of connections makes packets cost more."""
 
     broken: str = ""
     prepared: list[FakeRun] = field(default_factory=list)

@@ -1,7 +1,7 @@
 """A measured run has server, load and profile in one window, and reports doubts.
 
-The hosts are processes of this machine and the agent is a stand-in: what is tested is what they are
-asked, in which order, and what becomes of their answers.
+The hosts are processes of this machine, and the agent is a stand-in. The tests check the commands
+that they get, the order of the commands, and the use of their reports.
 """
 
 from __future__ import annotations
@@ -210,7 +210,7 @@ def test_files_of_a_dead_study_are_removed_and_those_of_an_active_one_stay(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
-    # A number that was given to another process since is no sign of life.
+    # A process number that another process has now does not count as alive.
     taken = f"{os.getpid()}-1"
     for maker in (f"{dead.pid}-1", taken, own_name(), "nobody"):
         (tmp_path / f"{PREFIX}{maker}-abc").mkdir()
@@ -226,7 +226,7 @@ def test_a_server_that_dies_is_a_failed_run_with_its_last_output(
     directory = start.run(study_of(beds, FILE, SURGE), tmp_path / "run")
     failures = directory.failures()
     assert [(one.point, one.seed) for one in failures] == [("surge", 1), ("surge", 2)]
-    # When that is noticed depends on the machine: during the run, or at its end.
+    # Depending on the machine, this is detected during the run or at its end.
     assert failures[0].reason.startswith("the server on server ")
     assert "status 4: the disk is on fire" in failures[0].reason
     assert len(directory.read_observations()) == 2
@@ -517,7 +517,7 @@ def test_server_load_and_profile_of_the_real_agent_make_an_observation(tmp_path:
         row = table.filter(point=name).row(0, named=True)
         shares = [value for key, value in row.items() if re.fullmatch(r"layers\.\w+\.share", key)]
         assert sum(value for value in shares if value) == pytest.approx(1.0, abs=0.01)
-        # How many samples fall on a layer is chance where the machine is busy.
+        # On a busy machine, the number of samples of a layer is random.
         assert row["layers.tcp.cpu_ns_per_segment"] >= 0
         assert row["segments_per_s"] > 0
     web = table.filter(point="ab").row(0, named=True)
@@ -549,7 +549,7 @@ def test_two_traces_with_the_same_name_are_distinguished(
             assert Path(made.trace(bed.clients[0], plan)).read_text() == texts[name]
 
 
-def test_a_failed_probe_is_not_repeated_and_leaves_out_no_point(
+def test_a_failed_probe_is_not_repeated_and_omits_no_point(
     beds: OpenedTestbeds, log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked_hosts: list[Host] = []

@@ -1,7 +1,7 @@
 """The studies of stored media: their commands, their results and their published figures.
 
-Most runs here have a stand-in for the agent; one has the agent itself, and only what holds on any
-machine is asked of it.
+Most runs here have a stand-in for the agent. One has the agent itself, and its test asserts only
+facts that are true on every machine.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def requested(log: Path, *verb: str) -> list[dict[str, str]]:
 
 
 def measured(*points: Point) -> tuple[list[Outcome], SetupDescription]:
-    """The result of a run of each point, and the state of the disk meanwhile."""
+    """The result of a run of each point, and the state of the disk during the runs."""
     runner = MediaRunner()
     with runner.set_up(points) as setup:
         return [runner.prepare(each, 1, timeline=False).run() for each in points], setup
@@ -108,14 +108,14 @@ def test_an_observation_has_the_results_of_clients_and_their_cost_at_the_server(
     assert (result["clients"], result["played"], result["refused"]) == (4, 3, 1)
     assert (result["throughput_mbps"], result["loss_share"]) == (4.0, 0.01)
     assert result["not_playing_share"] == 0.25
-    # Between two reports of the stand-in pass two seconds, in which it counts so much.
+    # The stand-in's reports are two seconds apart. These are its counts in that time.
     assert (result["server_cpu_percent"], result["packets_per_s"]) == (25.0, 500.0)
     assert (result["page_faults_per_s"], result["context_switches_per_s"]) == (11.0, 155.0)
     assert result["cpu_us_per_packet"] == 500.0
     (served,) = requested(log, "serve", "media")
     assert (served["--buffering"], served["--read-delay"]) == ("double", "0ms")
     assert "streams" not in json.dumps(outcome.raw["load"])
-    # Nothing counted cache misses: they are left out, and the reason is kept.
+    # No program counted cache misses. The result omits them and has the reason.
     assert not [name for name in result if name.startswith("cache_misses")]
     could_not = setup.facts["could_not"]
     assert isinstance(could_not, list)
@@ -136,7 +136,7 @@ def test_multiple_media_are_dropped_and_read_slowly_and_the_report_explains_it(
     assert isinstance(limits, list)
     assert any("A slow disk is emulated" in limit for limit in limits)
     assert setup.identity["slow_disk"] == "emulated"
-    # Bytes that are not the media's cast doubt on the run.
+    # Bytes that differ from the media's are a doubt about the run.
     doubts = outcome.result["doubts"]
     assert isinstance(doubts, dict)
     assert doubts["content_wrong"]
@@ -219,7 +219,7 @@ def test_control_groups_of_finished_and_killed_studies_are_removed() -> None:
             if not group.can_limit:
                 skip("cgroup", "none can be made")
             folder = Path(group.limit).parent
-            # Of a process that is gone, and of one whose number another process has since.
+            # A process that has ended, and one whose number another process has now.
             left_behind = [
                 folder.with_name(f"{name}-{maker}")
                 for maker in (f"{2**22 + 1}-1", f"{os.getpid()}-1")
@@ -416,7 +416,7 @@ def test_a_run_is_compared_with_every_figure_and_its_report_draws_them(
         assert clients.published.value == 62.29
         assert clients.simulated is not None
         assert clients.simulated.value > 99
-        # Nothing but the replication moves them.
+        # Only the replication changes them.
         error = rows["isa2003/441-var-error/page_faults"]
         assert error.simulated is not None
         assert error.simulated.value == pytest.approx(100)
@@ -424,7 +424,7 @@ def test_a_run_is_compared_with_every_figure_and_its_report_draws_them(
         assert str(rows["isa2003/53-threads"].verdict) == "agrees"
         assert str(rows["isa2003/54-threads"].verdict) == "agrees"
     else:
-        # These servers do not break down where the published ones did.
+        # These servers do not fail at the loads at which the published ones did.
         assert str(rows["isa2003/48-break"].verdict) == "opposite direction"
         assert rows["isa2003/46-l2"].simulated is None
 
@@ -437,7 +437,7 @@ def loopback(_: RunPlan) -> Iterator[hosts.Testbed]:
 
 @pytest.mark.live
 def test_the_real_agent_serves_and_plays_a_run(tmp_path: Path) -> None:
-    # How many threads and packets there are depends on how far a busy machine came.
+    # The numbers of threads and packets depend on the speed of a busy machine.
     runner = MediaRunner(loopback)
     quick = {"run__duration_s": 0.3, "run__warmup_s": 1.0, "media__distribution": "multiple"}
     asked_for = point("real", server__buffering="double", disk__read_ms=5, **quick)

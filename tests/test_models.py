@@ -1,4 +1,4 @@
-"""The closed forms say what their sources print, and refuse what they do not hold for."""
+"""The closed forms have the values of their sources, and refuse input outside their assumptions."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def bench_report(working_set_bytes: int) -> dict[str, object]:
     return {"machine": {"caches": caches}, "surface": [row, smaller]}
 
 
-def test_bench_memory_gives_the_bandwidth_of_its_largest_copy() -> None:
+def test_the_bandwidth_is_that_of_the_largest_copy_of_bench_memory() -> None:
     found = bandwidth.of_bench(bench_report(2**27), "b.json")
     assert (found.value, found.low, found.high, found.n) == (8000.0, 7900.0, 8100.0, 24)
 
@@ -183,7 +183,7 @@ def test_impossible_machines_are_errors(call: object) -> None:
         call()
 
 
-def test_a_profile_gives_its_network_share(
+def test_the_network_share_is_read_from_a_profile(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "profile.json"
@@ -213,7 +213,7 @@ def test_an_io_bus_without_a_machine_is_an_error(capsys: pytest.CaptureFixture[s
     assert "only --measure or --bench adds" in capsys.readouterr().err
 
 
-def test_laws_gives_gamma_and_gain_as_fractions(capsys: pytest.CaptureFixture[str]) -> None:
+def test_laws_prints_gamma_and_gain_as_fractions(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["model", "laws", "--network-share", "0.34", "--format", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["gamma"] == pytest.approx(1.9412, rel=1e-4)

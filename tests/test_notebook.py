@@ -1,4 +1,4 @@
-"""Results show themselves in notebooks, turn into tables and charts, and name what they lack."""
+"""Notebooks display results, results become tables and charts, and errors name missing parts."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_two_runs_show_what_changed(
     run_directory: RunDirectory, study: Study, tmp_path: Path
 ) -> None:
     second = start.run(replace(study, seeds=(1, 2, 3)), tmp_path / "second")
-    # What run A gave, half as much in run B.
+    # The values of run A, and half of them in run B.
     for name in RATES:
         for seed in study.seeds:
             file = second.observation_path(name, seed)

@@ -98,7 +98,7 @@ def test_a_study_over_ssh_resumes_after_a_kill_and_leaves_nothing_on_the_machine
     study, path = tmp_path / "tiny.toml", tmp_path / "run"
     study.write_text(STUDY)
     with far_machine(tmp_path) as far:
-        # Held by a process that lives, here: nobody may remove it.
+        # A living process of this machine has a lock on it, so it must stay.
         of_another = far.temporary / f"{PREFIX}{record.own_name()}-abc"
         of_another.mkdir()
         hosts = ["--testbed", "ssh", "--server-host", ALIAS, "--client-host", far.target]

@@ -40,7 +40,7 @@ def profile(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, o
 
 
 def pprof(file: Path, *options: str) -> str:
-    """What `go tool pprof` prints of a file."""
+    """The output of `go tool pprof` for a file."""
     go = shutil.which("go") or shutil.which("/usr/local/go/bin/go")
     if go is None:
         skip("peers", "go is not installed")

@@ -77,7 +77,7 @@ def test_every_number_of_a_simulation_is_a_quantity(configuration: str) -> None:
 
 
 def in_null_group(key: str) -> bool:
-    """Whether a key is a group that a bulk sender has no numbers of."""
+    """Whether a key is in a group that has no numbers for a bulk sender."""
     return any(name.startswith(f"{key}.") for name in COLUMNS)
 
 

@@ -1,7 +1,7 @@
-"""Profiles of real servers over the networks of the testbed: what is claimed, and what is found.
+"""Profiles of real servers over the networks of the testbed: unclaimed time, and known costs.
 
-They need the agent, perf, kernel symbols and, but for loopback, root; where one is missing they
-skip and say which.
+They need the agent, perf, kernel symbols and, except over loopback, root. If one is missing, they
+skip and name it.
 """
 
 from __future__ import annotations
@@ -179,8 +179,8 @@ def test_a_known_cost_per_frame_in_the_driver_is_measured() -> None:
             skip(DISTURBED, f"{missing:.0%} of the timer's samples are missing")
         if error.high - error.low > known.value:
             skip_or_fail("the interval would hold everything")
-        # Sampling interrupts what it measures, and its time falls on what it interrupts; the
-        # driver's own code runs on colder caches after the program.
+        # A sample's own time counts for the code that it interrupts, and the driver's own code has
+        # more cache misses after the program.
         bias_ns = BIAS_MOST * known.value
         is_right = known.value > 5000 and error.low - bias_ns <= 0 <= error.high + bias_ns
         return "" if is_right else printed

@@ -1,4 +1,4 @@
-"""Values of options, by the table that the agent is checked with too."""
+"""Values of options, compared with the table that the agent's tests use too."""
 
 from __future__ import annotations
 

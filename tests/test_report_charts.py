@@ -1,4 +1,4 @@
-"""Charts say what they show without colour, keep what matters, and become files."""
+"""Charts are readable without colour, show the important points, and can be written to files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the page of a measured study tells of its own numbers, drawn from invented runs."""
+"""The page of a measured study explains its own numbers; the runs are invented."""
 
 from __future__ import annotations
 

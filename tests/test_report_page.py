@@ -153,7 +153,7 @@ def test_a_page_stays_below_three_megabytes(html: str) -> None:
     assert len(html.encode()) < 3_000_000
 
 
-def test_the_same_run_gives_the_same_page(
+def test_the_same_run_produces_the_same_page(
     study: Study, run_directory: RunDirectory, html: str, tmp_path: Path
 ) -> None:
     again = report.write(analyze(study, run_directory), tmp_path / "again.html")

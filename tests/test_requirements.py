@@ -1,4 +1,4 @@
-"""No test turns green by skipping where the machine has what it needs."""
+"""A test does not pass by a skip on a machine that has everything that it needs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_without_a_reason_that_counts() -> None:
 
 
 def run(tmp_path: Path, required: str) -> subprocess.CompletedProcess[str]:
-    """The tests above, run where `required` must be there."""
+    """Run the tests above with `required` in `PERPACKET_REQUIRE`."""
     (tmp_path / "conftest.py").write_text((TESTS / "conftest.py").read_text())
     (tmp_path / "test_it.py").write_text(SKIPPING)
     return subprocess.run(
@@ -56,6 +56,6 @@ def test_a_missing_capability_fails_where_it_is_required(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("required", ["", "perf"])
-def test_a_skip_for_no_capability_fails(tmp_path: Path, required: str) -> None:
+def test_a_skip_without_a_capability_fails(tmp_path: Path, required: str) -> None:
     done = run(tmp_path, required)
     assert "FAILED test_it.py::test_without_a_reason_that_counts" in done.stdout

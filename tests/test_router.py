@@ -44,7 +44,7 @@ ETHERNET_MOST_BYTES = 1514
 """A frame without its check sequence on a device with an MTU of 1500."""
 
 
-# Which host sends to which.
+# The senders and receivers.
 
 
 def test_the_eight_configurations_are_those_of_the_document() -> None:
@@ -141,7 +141,7 @@ def test_published_figures_are_those_of_the_reference(name: str) -> None:
         assert row.quantity in QUANTITIES
 
 
-# What a run tells.
+# The result of a run.
 
 
 def window(**changed: object) -> Window:
@@ -257,7 +257,7 @@ class FakeCompleted:
 
 @dataclass
 class FailedProcess:
-    """A process that failed at once."""
+    """A process that failed immediately."""
 
     completed: FakeCompleted
     pid: int = 1

@@ -76,7 +76,7 @@ class FakeRun:
 
 @dataclass
 class FakeRunner:
-    """Prepares fake runs and remembers them."""
+    """Prepares fake runs and stores them."""
 
     body: Callable[[Point, int], None] = lambda point, seed: None
     prepared: list[FakeRun] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""The compiled core keeps what the library promises of it."""
+"""The compiled core has the documented behaviour of the library."""
 
 from __future__ import annotations
 
@@ -47,18 +47,18 @@ def test_a_result_has_the_promised_keys_and_conserves_its_packets() -> None:
 
 
 @pytest.mark.parametrize("configuration", ["W-4096-P-L-FCFS-400", "bulk"])
-def test_the_same_seed_gives_the_same_result_and_another_seed_another(configuration: str) -> None:
+def test_the_same_seed_has_the_same_result_and_another_seed_another(configuration: str) -> None:
     def without_timing(seed: int) -> str:
         result = simulate(configuration, seed=seed, overrides=SHORT)
         stored = {key: value for key, value in result.items() if "wall" not in key}
         return json.dumps(stored)
 
     assert without_timing(1) == without_timing(1)
-    if configuration != "bulk":  # nothing of a bulk sender need be random
+    if configuration != "bulk":  # a bulk sender has no random values
         assert without_timing(1) != without_timing(2)
 
 
-def test_one_worker_and_two_give_the_same_observations(tmp_path: Path) -> None:
+def test_one_worker_and_two_produce_the_same_observations(tmp_path: Path) -> None:
     whole = library.find("osdi06")
     study = Study(
         name=whole.name,

@@ -74,7 +74,7 @@ def capabilities() -> list[Capability]:
 
 
 def compare(file: str, actual: str) -> None:
-    """Fail unless the snapshot `file` has the text `actual`; write it if the caller renews."""
+    """Fail unless the snapshot `file` has the text `actual`; write it with UPDATE_SNAPSHOTS."""
     path = FOLDER / file
     if os.environ.get(RENEW):
         FOLDER.mkdir(exist_ok=True)

@@ -88,7 +88,7 @@ def test_published_figures_are_those_of_the_reference(name: str) -> None:
     """Every quoted figure has the reference's identifier, place and numbers."""
     reference = printed_figures(STUDIES[name])
     for row in library.find(name).published:
-        # A figure stated of several layers at once is quoted once a layer, with the layer's name.
+        # A figure of several layers together is quoted for each layer, with the layer's name.
         key = row.figure if row.figure in reference else row.figure.rpartition("-")[0]
         stated = reference[key]
         assert row.where == stated["where"]

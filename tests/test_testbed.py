@@ -256,7 +256,7 @@ def test_hosts_are_connected_and_quiet_and_removed_afterwards(records: Path) -> 
         assert "net0:" in counters
         assert shortest_round_trip_s(bed) > 0
         row = next(line for line in counters.splitlines() if "net0:" in line).split()
-        # No host sends anything that no experiment asked for.
+        # No host sends frames that do not belong to an experiment.
         assert row[1:3] == ["0", "0"]
     assert not namespaces_of(run)
 
@@ -265,7 +265,7 @@ def test_hosts_are_connected_and_quiet_and_removed_afterwards(records: Path) -> 
 def test_a_packet_has_the_delay_in_each_direction_and_the_delay_can_change() -> None:
     with hosts.namespaces(one_way_latency_us=20_000) as bed:
         assert bed.network in ("netem", "link")
-        # Never early: both ways take 40 ms whatever else the machine does.
+        # Never earlier: both ways together take at least 40 ms on any machine.
         assert shortest_round_trip_s(bed) >= 0.040
         bed.set_latency(40_000)
         assert shortest_round_trip_s(bed) >= 0.080
@@ -310,7 +310,7 @@ def test_latency_can_be_added_to_a_testbed_later(needs_agent: None) -> None:
 @pytest.mark.usefixtures("needs_namespaces", "needs_agent")
 def test_the_link_reports_on_a_signal_at_its_end_and_when_interrupted() -> None:
     with hosts.namespaces() as bed:
-        # Anything in /proc that stands for a namespace will do as its name.
+        # A path in /proc to a namespace is also a name of it.
         sleepers = [host.start(["sleep", "3600"]) for host in (bed.server, bed.clients[0])]
         places = [f"/proc/{sleeper.pid}/ns/net:other0" for sleeper in sleepers]
         command = [str(agent.find()), "link", "--format", "json"]
@@ -350,7 +350,7 @@ def test_a_testbed_that_cannot_be_set_up_leaves_nothing(monkeypatch: pytest.Monk
     assert not namespaces_of(run)
 
 
-# What a killed run leaves.
+# Leftovers of a killed run.
 
 CHILD = """
 import subprocess, sys, time
@@ -401,7 +401,7 @@ def test_a_run_removes_only_the_leftovers_of_a_killed_run(records: Path) -> None
         made = namespaces_of(run)
         child.kill()
         child.wait()
-        # The kernel ends what the run started; what that started in turn is still there.
+        # The kernel ends processes that the run started, but not the children of these processes.
         assert eventually(lambda: not is_running(pids[0]))
         assert is_running(pids[1])
         assert made

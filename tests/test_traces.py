@@ -1,6 +1,6 @@
-"""Traces through Python: the facts of the real logs, and errors that say what to do.
+"""Traces through Python: the facts of the real logs, and errors with a next step.
 
-The counts themselves are tested in `crates/workload`; here it is what crosses into Python.
+`crates/workload` tests the counts; these tests are about the interface to Python.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def test_synthesized_sessions_survive_every_conversion(
             assert found[key] == written[key], path.name
 
 
-def test_a_seed_gives_the_same_bytes(tmp_path: Path) -> None:
+def test_a_seed_produces_the_same_bytes(tmp_path: Path) -> None:
     paths = [tmp_path / name for name in ("a.gz", "b.gz", "c.gz")]
     for path, seed in zip(paths, (1, 1, 2), strict=True):
         traces.synthesize(path, requests=500, seed=seed)

@@ -84,7 +84,7 @@ def test_each_side_is_twice_in_a_block_and_the_second_half_reverses_the_first() 
 
 
 def test_the_verdict_is_on_the_work_and_not_on_packets_that_shrank() -> None:
-    """Without TSO a packet is cheaper and a request dearer: more packets, more time."""
+    """Without TSO a packet costs less and a request more, because there are more packets."""
     found = [
         replace(
             window,
@@ -124,7 +124,7 @@ def test_without_layers_and_with_a_command_the_time_of_all_programs_counts() -> 
     assert Plan(changes=("gro=on",)).counted == PATH
 
 
-# The worth of a nanosecond.
+# The slope.
 
 
 def slowed(
@@ -170,7 +170,7 @@ DATAGRAMS = 10
 
 
 def spend_on_loopback() -> dict[str, int]:
-    """What 2 us a packet cost while datagrams were sent, in the network of the calling thread."""
+    """The cost of 2 us a packet while datagrams are sent, in the network of the calling thread."""
     command = [str(agent.find()), "add-cost", "--interface", "lo"]
     with (
         subprocess.Popen(

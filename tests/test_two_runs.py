@@ -39,7 +39,7 @@ def a_run(path: Path, value: Value, levels: str = "[400, 800]", seeds: str = "3"
 
 
 def slowed(mips: int, seed: int) -> float:
-    """A tenth slower at one level only, whatever the seed does to both."""
+    """A tenth slower at one level only; the seed changes both runs equally."""
     return before(mips, seed) * (0.9 if mips == 400 else 1.0)
 
 
@@ -142,7 +142,7 @@ def test_a_rule_is_read(text: str, rule: tuple[str, str, float]) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "requests_per_s", "requests_per_s = 1", "< 0.9", "a < 1.2.3"])
-def test_a_text_that_is_no_rule_is_an_error_with_an_example(text: str) -> None:
+def test_a_text_that_is_not_a_rule_is_an_error_with_an_example(text: str) -> None:
     with pytest.raises(ConfigurationError, match="--fail-if") as caught:
         run_comparison.read_rule(text)
     assert "requests_per_s < 0.97" in caught.value.hint
@@ -179,7 +179,7 @@ def test_a_broken_rule_fails_and_the_table_is_printed(
     ]
 
 
-def test_a_rule_that_only_the_value_breaks_is_a_note_and_no_failure(
+def test_a_rule_that_only_the_value_breaks_is_a_note_and_not_a_failure(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     noise = {1: 0.7, 2: 1.2, 3: 0.95}

@@ -447,7 +447,7 @@ def test_options_of_the_other_kind_are_refused_for_files_too(
     assert "repeats until an interval is narrow" in err
 
 
-def test_a_factor_cannot_be_given_one_value_for_all_points(
+def test_a_factor_cannot_have_one_value_for_all_points(
     file: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     status, _, err = run_verb(capfd, "study", "run", str(file), "--set", "nic.mips=500")

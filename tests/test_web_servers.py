@@ -328,7 +328,7 @@ def test_the_levels_reach_from_5_bytes_to_50_megabytes_and_to_400_clients() -> N
         assert {1, 400} <= clients
 
 
-def test_a_server_that_is_not_there_is_left_out_with_the_reason(
+def test_a_server_that_is_not_installed_is_omitted_with_the_reason(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setitem(peers.FIND, "nginx", "exit 1")

@@ -1,4 +1,4 @@
-"""The study `what-if`: its pairs, its choice of the best, its output, and a known cost found."""
+"""The study `what-if`: its pairs, its choice of the best, its output, and a known cost."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ COSTS = {"nft-rules=200": 1.4, "access-log=off": 0.8, "open-file-cache=on": 0.9,
 
 @dataclass
 class InventedRun:
-    """A run whose block makes all points slower alike, and whose changes do what `COSTS` has."""
+    """A run with the costs of `COSTS`. Its block makes all points slower by one factor."""
 
     runner: InventedRunner
     point: Point
@@ -57,7 +57,7 @@ class InventedRun:
         applied = what_if.split(plan.changes)
         if plan.changes == changes.BEST:
             applied = self.runner.chosen[self.point.name]
-        # Blocks differ by far more than changes do, and two runs of a block a little.
+        # Blocks differ by far more than changes do; two runs of a block differ a little.
         cost = 40.0 * 2**self.seed * (1 + 0.001 * ((self.seed * 7 + len(self.point.name)) % 5))
         for text in applied:
             cost *= COSTS.get(text, 1.0)
@@ -209,7 +209,7 @@ def test_the_cheapest_three_are_chosen_with_one_value_of_each_change() -> None:
         what_if.choices(points, plans, frozenset({"best"}), {})
 
 
-def test_the_user_code_of_other_programs_is_no_cost_and_requests_are_of_the_window() -> None:
+def test_the_user_code_of_other_programs_is_not_a_cost_and_requests_are_of_the_window() -> None:
     layers = {"tcp": {"cpu_ns_per_segment": 1000.0}, "other": {"cpu_ns_per_segment": 3000.0}}
     result = {
         "window_s": 2.0, "segments_per_s": 500.0, "packets_per_s": 400.0, "layers": layers,

@@ -186,7 +186,7 @@ def main() -> None:
     found = []
     with never_idle():
         for pair in range(pairs):
-            # The order changes from pair to pair, so that a drift favours neither.
+            # The order alternates, so that a drift affects both equally.
             order = ("spin", "pass") if pair % 2 else ("pass", "spin")
             both = {}
             for name in order:
