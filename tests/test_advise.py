@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import socket
 import subprocess
@@ -34,7 +35,9 @@ from perpacket.advise.observation import Observation
 from perpacket.advise.place import Place
 from perpacket.advise.profile import Part, Profile, folded, matcher
 from perpacket.advise.servers import Server
+from perpacket.analysis.statistics import Interval
 from perpacket.cli import agent_verbs
+from perpacket.cli.demo import live_text
 from perpacket.demo import advice as demo_advice
 from perpacket.errors import ConfigurationError, MachineLacks, PerpacketError
 from perpacket.measure import agent
@@ -559,6 +562,16 @@ def test_the_line_names_a_change_that_a_trial_can_apply() -> None:
 
 
 # The demo.
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "text"),
+    [(90.0, 110.0, "100 ± 10"), (-20.0, 220.0, "100 ± over 100 %"), (-math.inf, math.inf, "100")],
+)
+def test_the_demo_prints_no_interval_wider_than_its_value(
+    low: float, high: float, text: str
+) -> None:
+    assert live_text(Interval(100.0, low, high, 3, 0.95)) == text
 
 
 def test_the_demo_tries_no_change_that_needs_root() -> None:

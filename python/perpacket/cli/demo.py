@@ -128,10 +128,18 @@ def print_live(found: Live) -> None:
         f"each the mean of {len(BLOCKS)} short windows with its 95 % interval."
     )
     output.write_table(title, headings, rows, right=headings)
+    if any(OVER in cell for row in rows for cell in row):
+        output.write_line(
+            "Other work disturbed the windows: run the demo again on a quiet machine."
+        )
+
+
+OVER = "over 100 %"
+"""The half-width of an interval that is wider than its value."""
 
 
 def live_text(interval: Interval | None) -> str:
-    """`1,890 ± 120`; a dash without a measurement."""
+    """`1,890 ± 120`, or `1,890 ± over 100 %`; a dash without a measurement."""
     if interval is None:
         return "-"
     from perpacket.analysis.statistics import format_number
@@ -139,7 +147,9 @@ def live_text(interval: Interval | None) -> str:
     side = interval.high - interval.value
     decimals = 0 if interval.value >= 10 else 1
     value = format_number(interval.value, decimals)
-    return f"{value} ± {format_number(side, decimals)}" if interval.is_bounded else value
+    if not interval.is_bounded:
+        return value
+    return f"{value} ± {OVER if side > interval.value else format_number(side, decimals)}"
 
 
 def print_advice(found: Advised | None) -> None:
