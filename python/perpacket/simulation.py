@@ -128,7 +128,7 @@ class Simulation:
         return [Parameter(**entry) for entry in json.loads(self._core.parameters())]
 
     def explanation(self) -> dict[str, object]:
-        """Where the cycles and instructions of the run went, and what waited; after `run`.
+        """The cycles, the instructions and the waits of the run by cause; after `run`.
 
         Numbers are those of one request, or of one packet if `unit` is `packet`. Keys: `unit`,
         `units` (how many the window has), `host` (a list of operations: `operation`, `layer`,

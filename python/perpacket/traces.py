@@ -47,8 +47,8 @@ def info(
 
     Values that need a request are `None` in a trace without requests.
 
-    Raises `perpacket.errors.TraceError` when the file is empty, damaged, cut inside a record or not
-    in the given or in any format, and `OSError` when it cannot be opened.
+    Raises `perpacket.errors.TraceError` when the file is empty, damaged, cut inside a record, or
+    not in the requested or any format, and `OSError` when it cannot be opened.
     """
     with core_errors():
         return _decoded(load_core().trace_info(fspath(path), format, window_s))
@@ -63,7 +63,7 @@ def convert(
     object_paths: str | PathLike[str] | None = None,
     mappings: str | PathLike[str] | None = None,
 ) -> dict[str, Any]:
-    """Rewrite a trace in another format, without the lines that are no requests.
+    """Rewrite a trace in another format, without the lines that are not requests.
 
     `object_paths` names the paths of a World Cup trace's objects (lines of a number and a path);
     without it object 7 is `/object/7`. `mappings` is the path of a new file of this kind

@@ -4,7 +4,7 @@
     catalogue.py    the catalogue, read and checked
     expression.py   the expressions in which changes state their evidence and bounds
     facts.py        the numbers and settings that expressions use
-    observation.py  what facts come from: a profile, the kernel's counters around it, the server
+    observation.py  the sources of facts: a profile, the kernel's counters around it, the server
     profile.py      a profile with its call chains
     links.py        the interfaces of a network namespace
     servers.py      the server behind a process, and its options
@@ -14,16 +14,16 @@
     glance.py       the change most worth trying, beside or after another verb
     advice.py       the changes that apply, ranked, and those that do not, with reasons
     place.py        a network namespace and an interface in it
-    settings/       what can be read and written: a file for each kind of setting
-    journal.py      what a trial changes, stored before it is changed
-    crashed.py      what a killed trial left, for `perpacket doctor`
+    settings/       settings that can be read and written: a file for each kind
+    journal.py      the settings that a trial changes, stored before it changes them
+    crashed.py      the settings that a killed trial left changed, for `perpacket doctor`
     guardian.py     the process that undoes a trial whose own process has ended
     trial.py        changes measured in interleaved windows and undone
     windows.py      the order of windows, and the measurement of one
     effect.py       the effect of a change, from its windows
     twin.py         a second server with one option changed
     added.py        known costs that a trial adds at a layer
-    slope.py        the worth of a nanosecond at a layer
+    slope.py        the effect of a nanosecond at a layer
 
 Advice changes nothing. Nothing here prints: `show/` renders and `cli/` prints.
 """

@@ -3,7 +3,7 @@
 ip         rules of nftables that match no packet, stored in the journal
 ethernet   a program in traffic control that reads the clock until a time has passed; the kernel
            removes it with the process that attached it
-user       processor time in the code of `serve web --routes`, which its URL asks for
+user       processor time in the code of `serve web --routes`, requested by its URL
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class WorkOfServer:
             yield f"load {self.with_more(amount)}"
 
     def with_more(self, amount: int) -> str:
-        """The URL that asks for more time; raises `ConfigurationError` for another URL."""
+        """The URL that requests more time; raises `ConfigurationError` for another URL."""
         parts = urlsplit(self.url)
         times = parse_qs(parts.query).get("us", [])
         if parts.path != "/work" or len(times) != 1 or not times[0].isdigit():

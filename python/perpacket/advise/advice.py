@@ -48,7 +48,7 @@ class Advice:
 
 @dataclass(frozen=True, slots=True)
 class NotApplicable:
-    """A change that was looked at and is not worth trying, or could not be judged."""
+    """A change that is not worth trying, or could not be judged."""
 
     change: Change
     interface: str
@@ -104,7 +104,7 @@ def advise(seen: Observation, changes: Mapping[str, Change] | None = None) -> Re
 
 
 def _questions(seen: Observation, changes: Mapping[str, Change]) -> Iterator[tuple[Change, str]]:
-    """Each change with each interface that it concerns; one without an interface once."""
+    """Each change with each interface that it concerns; a change of no interface once."""
     names: Sequence[str] = seen.interfaces or ("",)
     for change in changes.values():
         for name in names if concerns_interface(change) else names[:1]:
@@ -183,7 +183,7 @@ def _advice(change: Change, facts: Facts, interface: str) -> Advice | NotApplica
 
 
 def _command(change: Change, value: str, facts: Facts, interface: str) -> str:
-    """The command that tries the change, or prices what it would remove."""
+    """The command that tries the change, or measures the cost that it would remove."""
     pid = "" if facts.seen.pid is None else f" --pid {facts.seen.pid}"
     if change.action == "advise":
         try:

@@ -1,10 +1,10 @@
-"""The most that a change can give: the part of processor time that it can remove.
+"""The largest effect of a change: the part of processor time that it can remove.
 
 The part is a share of the profile's samples, so its interval is Wilson's for a share: Wilson,
-*Probable inference, the law of succession, and statistical inference*, JASA 22, 1927. Where the
-processor limits, removing it gives throughput as LAWS computes for work that leaves the host.
+*Probable inference, the law of succession, and statistical inference*, JASA 22, 1927. If the
+processor limits throughput, LAWS computes the gain, as for work that leaves the host.
 
-A bound counts the named functions. It omits what their absence does to caches and other processes.
+A bound counts the named functions. It omits effects on caches and other processes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Z = 1.959964
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """What a change can give at most."""
+    """The largest effect of a change."""
 
     share: Interval
     """The fraction of the processor time of the packet's path that it can remove."""

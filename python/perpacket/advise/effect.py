@@ -1,10 +1,11 @@
 """The effect of a change, from windows with it and without it.
 
-Windows are in blocks of four: two `before`, two `changed`, in the order ABBA or BAAB. A block gives
-one logarithm of a ratio, so that a drift of the machine cancels. Blocks give Student's interval.
+Windows are in blocks of four: two `before`, two `changed`, in the order ABBA or BAAB. Each block
+has one logarithm of a ratio, so that a drift of the machine cancels. The interval is Student's over
+blocks.
 
-The floor is the half-width of the interval of the ratio of the two unchanged windows of each
-block: so far apart are windows without any change. A change is claimed only if its interval
+The floor is the half-width of the interval of the ratio of the two unchanged windows of each block.
+It shows how far apart windows are without a change. A change is claimed only if its interval
 excludes 1 and it is larger than the floor. The floor compares single windows and the effect pairs
 of windows, so the floor is about 1.4 times the half-width of the effect. Without a difference about
 one trial in a hundred makes a claim.
@@ -43,7 +44,7 @@ PATH, ALL = "path", "all"
 
 
 class Verdict(StrEnum):
-    """What a trial shows of a quantity that should be small."""
+    """The verdict of a trial on a quantity that should be small."""
 
     CHEAPER = "cheaper"
     DEARER = "dearer"
@@ -131,7 +132,7 @@ class Effects:
 
     @property
     def counted(self) -> str:
-        """The processor time that the cost is: `path` or `all`."""
+        """The processor time of the cost: `path` or `all`."""
         return self.cost.quantity.counted
 
     @property

@@ -1,7 +1,7 @@
 """The expressions of the catalogue: numbers, text, comparisons, `and`, `or`, `not`, arithmetic.
 
-They are Python's in syntax and nothing more: names are facts, and the functions are those of the
-facts, `min` and `max`. Attributes, indexing and keywords are errors.
+They have Python's syntax. Names are facts, and the functions are those of the facts, `min` and
+`max`. Attributes, indexing and keywords are errors.
 """
 
 from __future__ import annotations

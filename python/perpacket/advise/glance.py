@@ -1,4 +1,4 @@
-"""The change most worth trying, found beside another verb, which never sees an error of it."""
+"""The change most worth trying, found while another verb runs. Errors do not reach that verb."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Found = Report | None
 
 
 class Beside:
-    """A profile of its own, taken by a thread while another verb shows its windows."""
+    """A separate profile, by a thread, while another verb shows its windows."""
 
     def __init__(self, duration_s: float, pid: int | None, requests: str = "") -> None:
         """Start to profile."""
@@ -41,7 +41,7 @@ class Beside:
 
 
 class Around:
-    """The counters around a profile that another program takes and whose call chains it stores."""
+    """The counters around the profile of another program, which stores its call chains."""
 
     def __init__(self, pid: int | None) -> None:
         """Read the counters before."""

@@ -24,7 +24,7 @@ IGNORED = (
 
 
 def main() -> int:
-    """Wait for the end of the trial, and undo what it left."""
+    """Wait for the end of the trial, and restore the settings that it left changed."""
     for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
     file = Path(sys.argv[1])

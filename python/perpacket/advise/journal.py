@@ -4,7 +4,7 @@ A session owns the journal. It starts the guardian, a process of its own that un
 the session's process ends, however it ends. If both are killed, `perpacket trial --undo` reads the
 journal. A journal lists for each setting the value before and the value of the trial. At any moment
 the setting has one of the two, or parts of both if it is written part by part; any other value was
-set by somebody else, and is left alone.
+set by somebody else, and stays.
 """
 
 from __future__ import annotations
@@ -291,7 +291,7 @@ def begin(changes: Sequence[tuple[Setting, str]]) -> Iterator[Session]:
 
 
 def undo() -> list[Undone]:
-    """Restore what a killed trial left, in reverse order, and remove its journal.
+    """Restore the settings that a killed trial left, in reverse order, and remove its journal.
 
     Empty without a journal. Raises `MachineLacks` while the trial still runs.
     """
@@ -313,7 +313,7 @@ def undo() -> list[Undone]:
 
 @contextmanager
 def locked(file: Path) -> Iterator[None]:
-    """Hold the lock of a journal: one process creates or undoes it at a time."""
+    """Lock a journal: only one process may create or undo it at a time."""
     descriptor = os.open(file.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -356,7 +356,7 @@ def undo_steps(
 ) -> list[Undone]:
     """Restore settings, the last one first.
 
-    A setting may depend on one that is restored after it. So what failed is tried once more.
+    A setting may depend on one that is restored after it. So failed ones are tried once more.
     """
     results: dict[int, Undone] = {
         number: Undone(steps[number].title, Outcome.KEPT) for number in kept

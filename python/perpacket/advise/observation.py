@@ -1,4 +1,4 @@
-"""What advice looks at: a profile, the machine's counters around it, and the server."""
+"""The data of advice: a profile, the machine's counters around it, and the server."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Observation:
 
 
 def observe(duration_s: float, pid: int | None, interface: str, requests: str = "") -> Observation:
-    """Profile what runs now and read what surrounds it."""
+    """Profile the machine now, and read its counters and settings."""
     _check(pid)
     before = counters(pid)
     taken = profile.take(duration_s, pid, requests)

@@ -154,7 +154,7 @@ def folded(lines: Iterable[str]) -> Iterable[Stack]:
 
 
 def read(profile: Path, stacks: Path | None) -> Profile:
-    """A stored profile; raises `ConfigurationError` for a file that is none."""
+    """A stored profile; raises `ConfigurationError` for a file that is not one."""
     hint = "`perpacket profile --format json` prints such a file"
     try:
         document = json.loads(profile.read_text(encoding="utf-8"))
@@ -167,7 +167,7 @@ def read(profile: Path, stacks: Path | None) -> Profile:
 
 
 def take(duration_s: float, pid: int | None = None, requests: str = "") -> Profile:
-    """Profile what runs now.
+    """Profile the machine now.
 
     Without the permission for perf the kernel's accounts are used, which have no layers.
     """

@@ -1,6 +1,6 @@
-"""The worth of a nanosecond at a layer: a known cost is added, and throughput is measured.
+"""The effect of a nanosecond at a layer: a known cost is added, and throughput is measured.
 
-Nobody can make a layer of the kernel faster for a trial, but a cost can be added (`added.py`). The
+A trial cannot make a layer of the kernel faster, but it can add a cost (`added.py`). The
 slope of throughput against the added cost is measured in blocks of windows with different amounts.
 Removing the layer is an extrapolation of that line.
 """

@@ -53,7 +53,7 @@ stop a server or the profiler for longer than a window."""
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a trial does."""
+    """The plan of a trial."""
 
     changes: tuple[str, ...] = ()
     """As `tso=off`; `nothing` for an A/A trial."""
@@ -135,7 +135,7 @@ Report = Callable[[str, float], None]
 
 
 def targets(plan: Plan, place: Place) -> list[Target]:
-    """The changes of a plan; raises `ConfigurationError` or `MachineLacks` for what cannot be."""
+    """The changes of a plan; raises `ConfigurationError` or `MachineLacks` if one is impossible."""
     found = [target_of(text, plan, place) for text in plan.changes]
     if plan.do or plan.undo:
         command = Command(place, plan.do, plan.undo)
@@ -343,7 +343,7 @@ class _Bench:
         return trial
 
     def _keep_partial(self, target: Target, found: list[Window]) -> None:
-        """Keep what was measured of an interrupted trial, if it is enough for an effect."""
+        """Store the result of an interrupted trial, if its windows are enough for an effect."""
         whole = [one for one in found if sum(other.block == one.block for other in found) == 4]
         if whole:
             self.partial = [self._trial(target, whole, decided=False)]

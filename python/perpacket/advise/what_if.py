@@ -295,7 +295,7 @@ def costs(result: Mapping[str, object], profile: Answer, loads: Sequence[Answer]
     A unit is a request, or a KiB of payload where there are no requests. Work and time are counted
     in the same window. `serve web` counts its requests; for another server they are the payload
     that it sent, over the payload of a response. The user code of other programs, which the layer
-    `other` includes, is no cost of the load. Raises `RunFailed` if no work was done.
+    `other` includes, is not a cost of the load. Raises `RunFailed` if no work was done.
     """
     frames = number(numbers(profile.get("packets")).get("sent", 0))
     sent = number(numbers(profile.get("bytes")).get("sent", 0)) - HEADER_BYTES * frames

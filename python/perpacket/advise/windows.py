@@ -65,7 +65,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What the trial's own load measured in a window."""
+    """The measurements of the trial's own load in a window."""
 
     interval: Interval
     requests: float | None
@@ -317,7 +317,7 @@ def _number(value: object) -> float:
 
 
 def limits_of(place: Place, pid: int | None) -> list[str]:
-    """What an interface cannot show, and what counts without a server."""
+    """The limits of an interface, and the processes that count without a server."""
     found = [] if pid is not None else [NO_SERVER]
     if not place.interface:
         return found

@@ -1,4 +1,4 @@
-"""Changes tried one by one under several loads: what each does to the cost of a unit of work.
+"""Changes tried one by one under several loads: the effect of each on the cost of a unit of work.
 
 A row is a point beside the point that it names in `against`, paired by block. The intervals of a
 set of rows are corrected for the number of rows (Bonferroni): together they have the confidence of

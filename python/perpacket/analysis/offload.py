@@ -1,4 +1,4 @@
-"""The most that offload could gain in a run: LAWS at the network's share of the processor."""
+"""The largest possible gain by offload in a run: LAWS at the network's share of the processor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`perpacket advise`: what would make packets cheaper here. It changes nothing."""
+"""`perpacket advise`: changes that could make packets cheaper here. It changes nothing."""
 
 from __future__ import annotations
 

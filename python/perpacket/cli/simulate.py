@@ -222,7 +222,7 @@ def print_result(result: Mapping[str, object]) -> None:
 
 
 def print_explanation(run: str, explanation: Mapping[str, object], form: Format) -> None:
-    """Where cycles and instructions of a run went, and what waited: a table each."""
+    """Print the cycles, the instructions and the waits of a run: a table each."""
     from perpacket.analysis.wording import number_text
 
     if form is Format.JSON:

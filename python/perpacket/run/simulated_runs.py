@@ -1,4 +1,4 @@
-"""Runs the simulations that a run directory is missing, in parallel.
+"""Runs the missing simulations of a run directory, in parallel.
 
 The result of a run depends only on its point and its seed, not on where it executes.
 """

@@ -131,7 +131,7 @@ def percent(share: Interval) -> str:
 
 
 def next_line(report: Report) -> str:
-    """The cheapest thing to try next, in a line; empty if nothing can be tried."""
+    """The change to try next, in a line; empty if none can be tried."""
     one = report.to_try
     if one is None:
         return ""

@@ -28,7 +28,7 @@ SCHEMA: Final = 1
 
 
 def keys() -> dict[str, str]:
-    """Every key of these documents and what it means."""
+    """Every key of these documents, with its meaning."""
     return tomllib.loads((files(__package__) / KEYS).read_text(encoding="utf-8"))
 
 

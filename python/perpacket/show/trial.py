@@ -111,20 +111,20 @@ def amount(value: float) -> str:
 
 
 def undone_lines(outcome: Outcome) -> Iterator[str]:
-    """A line for each setting that is not as before without further ado."""
+    """A line for each setting that the trial did not restore without a problem."""
     for one in outcome.undone:
         detail = f" ({one.detail})" if one.detail else ""
         yield f"{one.title}: {one.outcome}{detail}"
 
 
 def all_restored(outcome: Outcome) -> bool:
-    """Whether every setting was restored, or kept as asked."""
+    """Whether every setting was restored, or kept by `--keep-if`."""
     good = (StepOutcome.RESTORED, StepOutcome.UNCHANGED, StepOutcome.KEPT)
     return all(one.outcome in good for one in outcome.undone)
 
 
 def ratios_of(allocation: Allocation) -> dict[tuple[str, ...], Interval]:
-    """The ratio of the cost that each effect of a factorial trial makes."""
+    """The ratio of costs by each effect of a factorial trial."""
     # The effect is half the change between the levels, on logarithms.
     return {
         effect: interval.map(lambda half: math.exp(2 * half))
@@ -168,7 +168,7 @@ def factorial_document(allocation: Allocation, unit: str) -> dict[str, object]:
 
 
 def slope_lines(slope: Slope) -> Iterator[str]:
-    """What a nanosecond at a layer is worth."""
+    """The effect of a nanosecond at a layer, in lines."""
     worth = slope.rate_change_per_ns
     largest = slope.amounts[-1]
     cost_ns = slope.ns_of_amount.map(lambda ns: ns * largest)
@@ -220,7 +220,7 @@ def document(outcome: Outcome) -> dict[str, object]:
 
 
 def slope_document(slope: Slope) -> dict[str, object]:
-    """The worth of a nanosecond for programs."""
+    """The effect of a nanosecond at a layer, for programs."""
     late = slope.p99_change_per_ns
     return {
         "layer": slope.layer,

@@ -158,7 +158,7 @@ impl Surge {
             (0.0..=0.5).contains(&share),
             "total_bytes",
             self.total_bytes,
-            "what files with these sizes, at most half of them in the tail, can have together",
+            "a sum that files of these sizes can have with at most half of them in the tail",
         )
     }
 

@@ -142,7 +142,7 @@ class _Parameter(_Interface):
         return str(found)
 
     def check(self, value: str) -> None:
-        """Refuse what is no number, and a lack of rights."""
+        """Raise an error for a value that is not a number, and without the rights."""
         if not value.isdigit():
             raise ConfigurationError(f"{self.title()} = {value}: expected a number", value=value)
         self.check_range(value)

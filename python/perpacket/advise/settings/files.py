@@ -69,7 +69,7 @@ class Files:
         return self.normal(value)
 
     def check(self, value: str) -> None:
-        """Refuse what cannot be restored: the present value is written over itself."""
+        """Raise an error if the present value cannot be restored: it is written over itself."""
         self.write(self.read())
 
     def write(self, value: str) -> None:
@@ -209,7 +209,7 @@ class Masks(Files):
         return self.normal(value).removeprefix(MASK)
 
     def check(self, value: str) -> None:
-        """Refuse what is no list of processors, and a lack of rights."""
+        """Raise an error for a value that is not a list of processors, and without the rights."""
         self.normal(value)
         super().check(value)
 

@@ -68,7 +68,7 @@ class Rules:
         return value
 
     def check(self, value: str) -> None:
-        """Refuse what is no number, and a lack of rights."""
+        """Raise an error for a value that is not a number, and without the rights."""
         if not value.isdigit():
             raise ConfigurationError(f"{self.title()} = {value}: expected a number", value=value)
         # Reading needs the same right as writing.

@@ -1,7 +1,7 @@
-"""A router under test: bulk TCP through it, and the search for what it carries without loss.
+"""A router under test: bulk TCP through it, and the search for its highest rate without loss.
 
-plan.py      what one run is asked for, and which host sends to which
+plan.py      the parameters of a run, and the sender and receiver of each flow
 runs.py      one run: the plane, the flows or the search, the profile
-summary.py   the answers as one observation
-runner.py       the router and its hosts, held while a study runs, and held to the rules first
+summary.py   the reports as one observation
+runner.py    the router and its hosts during a study; first, `route check` tests the router
 """
