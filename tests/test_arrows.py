@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import re
+import sys
 import tomllib
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -61,13 +64,13 @@ PACKAGES: dict[str, set[str]] = {
         *("models", "run", "show", "simulation", "study", "traces"),
     },
 }
-"""What each module or package of `perpacket` may import, of our own: nobody imports `cli`.
+"""What each module or package of `perpacket` may import, of our own. No module imports `cli`.
 
-`__init__` stands for `import perpacket`, which gives the version and loads nothing else.
+`__init__` is `import perpacket`, which has the version and loads nothing else.
 """
 
 HEAVY = {"polars", "altair", "numpy", "vl_convert", "distributed"}
-"""Imported inside functions everywhere but in the report, so that help and version come at once."""
+"""Imported inside functions, except in `show`, so that help and version print at once."""
 
 
 def own_crates(manifest: Path) -> set[str]:
@@ -137,7 +140,7 @@ def home(file: Path) -> str:
 
 
 def imported(tree: ast.AST) -> set[str]:
-    """Every module a tree imports, with the names taken from packages as `package.name`."""
+    """Every module a tree imports; a name imported from `perpacket` is `perpacket.name`."""
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -160,7 +163,7 @@ def own_modules(names: set[str]) -> set[str]:
 
 @pytest.mark.parametrize("file", sources(), ids=lambda file: str(file.relative_to(PACKAGE)))
 def test_a_module_imports_those_below_it_alone(file: Path) -> None:
-    assert home(file) in PACKAGES, f"{home(file)} is new: say here what it may import"
+    assert home(file) in PACKAGES, f"{home(file)} is new: the table lacks what it may import"
     used = own_modules(imported(ast.parse(file.read_text()))) - {home(file)}
     assert used <= PACKAGES[home(file)]
 
@@ -205,6 +208,59 @@ def imported_modules(file: Path, modules: dict[str, Path]) -> set[str]:
                 name = f"{base}.{alias.name}".removeprefix(".")
                 found.add(name if name in modules else base)
     return found - {""}
+
+
+def canonical(name: str) -> str:
+    """A distribution's name as PEP 503 compares it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_modules_import_the_declared_packages_and_every_declared_one_is_imported() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extra = project["optional-dependencies"]["cluster"]
+    declared = {
+        canonical(re.split(r"[<>=~!\[ ]", requirement)[0])
+        for requirement in (*project["dependencies"], *extra)
+    }
+    trees = (ast.parse(file.read_text()) for file in sources())
+    names = {name.partition(".")[0] for tree in trees for name in imported(tree)}
+    others = names - set(sys.stdlib_module_names) - {"perpacket"}
+    distributions = packages_distributions()
+    found = {canonical(distributions[name][0]) for name in others}
+    # The agent is an executable, which no module imports.
+    assert found == declared - {"perpacket-agent"}
+
+
+FOUND_BY_FOLDER = ("show.charts.", "measure.applications.library.")
+"""Modules that are found in their folder: kinds of charts, and programs of applications."""
+
+
+def test_every_module_is_imported_or_named_by_another() -> None:
+    modules = {module_name(file): file for file in sources()}
+    texts = {name: file.read_text() for name, file in modules.items()}
+    used = {"", "cli.__main__"}
+    for text in texts.values():
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("perpacket"):
+                base = (node.module or "").removeprefix("perpacket").removeprefix(".")
+                used |= {base, *(f"{base}.{alias.name}".lstrip(".") for alias in node.names)}
+            elif isinstance(node, ast.Import):
+                used |= {alias.name.removeprefix("perpacket.") for alias in node.names}
+    left = [
+        name
+        for name in modules
+        if not any(other == name or other.startswith(f"{name}.") for other in used)
+        and not name.startswith(FOUND_BY_FOLDER)
+    ]
+    for name in left:
+        folder, _, last = name.rpartition(".")
+        by_path = any(
+            re.search(rf"perpacket\.{re.escape(name)}\b", text)
+            for other, text in texts.items()
+            if other != name
+        )
+        by_package = f'"{last}:' in texts.get(folder, "")
+        assert by_path or by_package, f"{name}: no module uses it"
 
 
 def test_the_table_of_crates_has_no_cycles() -> None:

@@ -153,7 +153,7 @@ fn a_client_that_reads_slowly_but_steadily_gets_the_whole_response() {
         assert_eq!(server.finish().connections.timed_out, 0);
     };
     std::thread::scope(|scope| {
-        for architecture in WAYS {
+        for architecture in WAYS.into_iter().chain([Architecture::Single]) {
             scope.spawn(move || read_all(architecture));
         }
     });
