@@ -116,7 +116,7 @@ unsafe extern "C" {
     pub fn cpu_physical_memory_rw(address: u64, bytes: *mut c_void, length: u64, is_write: bool);
 }
 
-/// What QEMU states about itself when it loads a plugin.
+/// QEMU's description of itself, which it passes when it loads a plugin.
 #[repr(C)]
 pub struct Information {
     target: *const c_char,

@@ -37,7 +37,7 @@ const REGISTER_BYTES: u64 = 0x2_0000;
 pub struct Failure {
     /// What is wrong.
     pub error: String,
-    /// What to do.
+    /// The next step.
     pub hint: &'static str,
 }
 
@@ -160,7 +160,7 @@ impl Plugin {
     pub fn fail(&mut self, error: &str, hint: &str) -> ! {
         report(error, hint);
         let line = serde_json::json!({"version": 1, "error": error, "hint": hint});
-        // The error was reported; a file that cannot be written either changes nothing.
+        // Ignore a failed write, because the error has been reported.
         let _ = writeln!(self.out, "{line}");
         // SAFETY: ends the process at once. QEMU's own exit would wait for the thread that runs this.
         unsafe { libc::_exit(FAILED) }
@@ -181,7 +181,7 @@ impl Plugin {
         self.machine.insert(machine)
     }
 
-    /// A processor runs that many instructions; returns whether it is processor 0.
+    /// A processor runs `instructions` instructions; returns whether it is processor 0.
     #[inline]
     pub fn turn(&mut self, instructions: u32) -> bool {
         let Some(machine) = &self.machine else {
@@ -329,14 +329,14 @@ impl Plugin {
         }
     }
 
-    /// Virtual addresses may have another meaning.
+    /// Virtual addresses may be mapped differently now.
     pub fn forget_pages(&mut self) {
         self.pages.fill(NO_PAGE);
         self.observer.forget_addresses();
     }
 }
 
-/// What the card did, for the observer.
+/// The card's events, for the observer.
 struct Seen<'a>(&'a mut Observer);
 
 impl CardEvents for Seen<'_> {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! What QEMU calls: at the translation of a block, and when its code runs.
+//! The callbacks: QEMU calls them when it translates a block, and when the block's code runs.
 //!
 //! Only plain callbacks are registered. QEMU 10.0 corrupts the guest's registers with inline operations
 //! and conditional callbacks at the beginning of blocks where one thread runs two processors.
@@ -29,8 +29,8 @@ const INSTRUCTION_BYTES: usize = 15;
 /// The plugin, from QEMU's call of the install function on.
 static PLUGIN: AtomicPtr<Plugin> = AtomicPtr::new(ptr::null_mut());
 
-/// Every block that QEMU's code has the address of, in pieces that never move. Blocks beside each other
-/// in memory cost fewer misses than blocks in allocations of their own.
+/// Every block that QEMU's code has the address of, in pieces that never move. Adjacent blocks
+/// cause fewer misses than blocks in separate allocations.
 struct Blocks(Vec<Vec<Block>>);
 
 /// Blocks of a piece.
@@ -65,7 +65,7 @@ pub fn install(plugin: Plugin) {
     }
 }
 
-/// Registers what QEMU always calls.
+/// Registers the callbacks that belong to no block.
 unsafe fn register(id: PluginId) {
     // SAFETY: the functions live as long as the library.
     unsafe {
@@ -136,7 +136,7 @@ extern "C" fn translated(_id: PluginId, block: *mut TranslatedBlock) {
     }
 }
 
-/// The instructions of a block with what they do.
+/// The instructions of a block with their effects.
 fn instructions(block: *const TranslatedBlock) -> Vec<(*mut TranslatedInstruction, Instruction)> {
     // SAFETY: QEMU is translating this block.
     let number = unsafe { qemu_plugin_tb_n_insns(block) };
@@ -175,7 +175,7 @@ fn watch_requests(plugin: &mut Plugin, all: &[(*mut TranslatedInstruction, Instr
     }
 }
 
-/// Registers everything that a block of processor 0 does.
+/// Registers the callbacks for the events of a block of processor 0.
 fn watch(
     plugin: &mut Plugin,
     block: *mut TranslatedBlock,
@@ -199,7 +199,7 @@ fn watch(
             qemu_plugin_register_vcpu_insn_exec_cb(*instruction, callback, NO_REGISTERS, data);
         }
     }
-    let block_data = keep((function, work), all.len() as u32, &lines);
+    let block_data = store_block((function, work), all.len() as u32, &lines);
     // SAFETY: QEMU is translating this block; the data lives until QEMU drops its code.
     unsafe { qemu_plugin_register_vcpu_tb_exec_cb(block, block_runs, NO_REGISTERS, block_data) }
 }
@@ -219,8 +219,8 @@ fn lines(plugin: &mut Plugin, all: &[(*mut TranslatedInstruction, Instruction)])
         let Some(begin) = machine.physical(host) else {
             continue;
         };
-        // The end of an instruction on the next page has another physical address. It is left out here;
-        // the block's next instruction is there too.
+        // The end of an instruction on the next page has another physical address. It is omitted,
+        // because the block's next instruction is on that page too.
         let end = (begin + length - 1).min(begin | 0xFFF);
         for number in begin / 64..=end / 64 {
             let line = Line(number as u32);
@@ -233,7 +233,7 @@ fn lines(plugin: &mut Plugin, all: &[(*mut TranslatedInstruction, Instruction)])
 }
 
 /// Stores a block until QEMU drops its code; returns its address.
-fn keep(function: (Function, Work), instructions: u32, lines: &[Line]) -> *mut c_void {
+fn store_block(function: (Function, Work), instructions: u32, lines: &[Line]) -> *mut c_void {
     let block = Block::new(function, instructions, lines);
     // A callback that panics ends QEMU, so no thread can have left the lock poisoned.
     let mut blocks = BLOCKS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -275,7 +275,7 @@ fn on_access(
 /// # Safety
 ///
 /// The data is the plugin's address, and no other reference to it is in use.
-unsafe fn of<'a>(data: *mut c_void) -> &'a mut Plugin {
+unsafe fn plugin_of<'a>(data: *mut c_void) -> &'a mut Plugin {
     // SAFETY: as the caller promises.
     unsafe { &mut *data.cast() }
 }
@@ -286,7 +286,7 @@ fn is_store(info: MemoryInfo) -> bool {
 }
 
 extern "C" fn block_runs(_processor: c_uint, data: *mut c_void) {
-    // SAFETY: the data of `keep`, which lives as long as the code that calls this; one callback at a time.
+    // SAFETY: the data of `store_block`, which lives as long as the code that calls this; one callback at a time.
     let (plugin, block) = unsafe { (plugin(), &mut *data.cast::<Block>()) };
     plugin.block(block);
 }
@@ -299,7 +299,7 @@ extern "C" fn other_runs(_processor: c_uint, number: *mut c_void) {
 
 extern "C" fn accesses(_processor: c_uint, info: MemoryInfo, address: u64, data: *mut c_void) {
     // SAFETY: the data of `on_access`; one callback at a time.
-    let plugin = unsafe { of(data) };
+    let plugin = unsafe { plugin_of(data) };
     if plugin.is_active {
         plugin.data(info, address);
     }
@@ -307,7 +307,7 @@ extern "C" fn accesses(_processor: c_uint, info: MemoryInfo, address: u64, data:
 
 extern "C" fn calls(_processor: c_uint, info: MemoryInfo, address: u64, data: *mut c_void) {
     // SAFETY: as in `accesses`.
-    let plugin = unsafe { of(data) };
+    let plugin = unsafe { plugin_of(data) };
     if plugin.is_active {
         plugin.data(info, address);
         if is_store(info) {
@@ -318,7 +318,7 @@ extern "C" fn calls(_processor: c_uint, info: MemoryInfo, address: u64, data: *m
 
 extern "C" fn calls_driver(_processor: c_uint, info: MemoryInfo, address: u64, data: *mut c_void) {
     // SAFETY: as in `accesses`.
-    let plugin = unsafe { of(data) };
+    let plugin = unsafe { plugin_of(data) };
     if plugin.is_active {
         plugin.data(info, address);
         if is_store(info) {
@@ -329,7 +329,7 @@ extern "C" fn calls_driver(_processor: c_uint, info: MemoryInfo, address: u64, d
 
 extern "C" fn returns(_processor: c_uint, info: MemoryInfo, address: u64, data: *mut c_void) {
     // SAFETY: as in `accesses`.
-    let plugin = unsafe { of(data) };
+    let plugin = unsafe { plugin_of(data) };
     if plugin.is_active {
         plugin.data(info, address);
         plugin.observer.ret(address);
@@ -338,7 +338,7 @@ extern "C" fn returns(_processor: c_uint, info: MemoryInfo, address: u64, data: 
 
 extern "C" fn enters(_processor: c_uint, info: MemoryInfo, address: u64, data: *mut c_void) {
     // SAFETY: as in `accesses`.
-    let plugin = unsafe { of(data) };
+    let plugin = unsafe { plugin_of(data) };
     if plugin.is_active {
         plugin.data(info, address);
         if is_store(info) {
@@ -355,7 +355,7 @@ extern "C" fn enters_and_calls(
 ) {
     enters(processor, info, address, data);
     // SAFETY: as in `accesses`.
-    let plugin = unsafe { of(data) };
+    let plugin = unsafe { plugin_of(data) };
     if plugin.is_active && is_store(info) {
         plugin.observer.call(address, false);
     }
@@ -363,7 +363,7 @@ extern "C" fn enters_and_calls(
 
 extern "C" fn interrupt_returns(_processor: c_uint, data: *mut c_void) {
     // SAFETY: as in `accesses`.
-    let plugin = unsafe { of(data) };
+    let plugin = unsafe { plugin_of(data) };
     if plugin.is_active {
         plugin.observer.interrupt_return_begins();
     }
@@ -376,7 +376,7 @@ extern "C" fn interrupt_loads(
     data: *mut c_void,
 ) {
     // SAFETY: as in `accesses`.
-    let plugin = unsafe { of(data) };
+    let plugin = unsafe { plugin_of(data) };
     if plugin.is_active {
         plugin.data(info, address);
         plugin.observer.interrupt_return(address);
@@ -385,7 +385,7 @@ extern "C" fn interrupt_loads(
 
 extern "C" fn translations_dropped(_processor: c_uint, data: *mut c_void) {
     // SAFETY: as in `accesses`.
-    let plugin = unsafe { of(data) };
+    let plugin = unsafe { plugin_of(data) };
     if plugin.is_active {
         plugin.forget_pages();
         plugin.observer.flush_translations();
@@ -394,7 +394,7 @@ extern "C" fn translations_dropped(_processor: c_uint, data: *mut c_void) {
 
 extern "C" fn page_dropped(_processor: c_uint, data: *mut c_void) {
     // SAFETY: as in `accesses`.
-    let plugin = unsafe { of(data) };
+    let plugin = unsafe { plugin_of(data) };
     if plugin.is_active {
         plugin.forget_pages();
     }
@@ -402,6 +402,6 @@ extern "C" fn page_dropped(_processor: c_uint, data: *mut c_void) {
 
 extern "C" fn request(_processor: c_uint, info: MemoryInfo, address: u64, data: *mut c_void) {
     // SAFETY: as in `accesses`.
-    let plugin = unsafe { of(data) };
+    let plugin = unsafe { plugin_of(data) };
     plugin.answer(info, address);
 }

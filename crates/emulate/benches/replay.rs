@@ -16,7 +16,7 @@ use perpacket_emulate::recording::{Chunk, Event, Mark, Recording};
 use perpacket_emulate::{ModelParameters, replay};
 use perpacket_memory::{CacheSize, Side, TranslationParameters};
 
-/// What a recording has.
+/// The counts of a recording.
 #[derive(Clone, Copy, Debug, Default)]
 struct Content {
     /// Accesses that were recorded.

@@ -1,4 +1,4 @@
-//! What code works on: layer, kind and direction in one number.
+//! Layer, kind and direction of code, as one number.
 
 use perpacket_cost::{Direction, Kind, Layer};
 
@@ -7,7 +7,7 @@ use perpacket_cost::{Direction, Kind, Layer};
 pub struct Context(u16);
 
 impl Context {
-    /// Contexts there are.
+    /// Number of contexts.
     pub const COUNT: usize = Layer::ALL.len() * Kind::ALL.len() * Direction::ALL.len();
 
     /// User code.

@@ -1,4 +1,4 @@
-//! The kernel's functions, and what entering one does to the context.
+//! The kernel's functions, and how entering one changes the context.
 
 use perpacket_cost::{Direction, FunctionClass, KernelSymbols, Kind, Layer, Owner, Rules};
 
@@ -16,7 +16,7 @@ const STUB_ALIGNMENT: u64 = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Function(pub u32);
 
-/// What the rules state about the code at an address.
+/// The entries of the rules for the code at an address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
     is_user: bool,

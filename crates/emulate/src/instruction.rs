@@ -1,6 +1,6 @@
-//! Which x86-64 instructions matter to an observer, by their bytes.
+//! Recognizes the x86-64 instructions that an observer needs, by their bytes.
 
-/// What an instruction does.
+/// The effect of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Instruction {
     /// Calls a function: stores the return address.

@@ -1,23 +1,20 @@
 //! Accesses of an emulated machine to cache misses by layer.
 //!
-//! An emulator reports what one processor does: blocks of code, loads and stores, calls and returns,
-//! writes of its network card. [`Observer`] charges each to the layer, kind and direction that the
-//! profiler's rules give its call chain, runs the accesses through caches of several sizes at once, and
-//! records them if asked to. [`replay`] runs other caches over a recording.
+//! An emulator reports what one processor does: blocks of code, loads and stores, calls and
+//! returns, writes of its network card. [`Observer`] charges each to the layer, kind and direction
+//! that the profiler's rules give its call chain, runs the accesses through caches of several sizes
+//! at once, and can record them. [`replay`] runs other caches over a recording.
 //!
 //! This crate has no clock, socket, file or environment of its own: the emulator's plugin
 //! (`crates/emulate-plugin`) and the tests pass everything in.
 //!
 //! ```text
-//! context, functions   what code works on, and the rules of its function
-//! tracker              the context of a processor by its call stack
-//! model                caches and translation buffers, and their misses
-//! rows                 what is counted separately
-//! window               the result
-//! recording            the accesses in a file
-//! card                 what a network card wrote, and the frames it moved
-//! observer, replay     the two ways to a result
-//! instruction, options what the plugin needs of x86-64 code, and its options
+//! context, functions   layer, kind and direction of code, by the rules of its function tracker the
+//! context of a processor by its call stack model                caches and translation buffers,
+//! and their misses rows                 the counts that are separate window the result recording
+//! the accesses in a file card                 what a network card wrote, and the frames it moved
+//! observer, replay     the two ways to a result instruction, options what the plugin needs of
+//! x86-64 code, and its options
 //! ```
 
 #![forbid(unsafe_code)]

@@ -6,7 +6,7 @@ use perpacket_memory::{
 };
 use serde::{Deserialize, Serialize};
 
-/// What a write of a device does to the caches.
+/// The effect of a device's write on the caches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeviceWrites {
@@ -32,7 +32,7 @@ pub struct ModelParameters {
     pub next_line_prefetch: bool,
     /// The instruction buffer and the data buffer each have this size. They translate pages of 4 KiB.
     pub translation: Option<TranslationParameters>,
-    /// What a write of a device does.
+    /// The effect of a device's write.
     pub device_writes: DeviceWrites,
 }
 
@@ -51,7 +51,7 @@ pub struct Configuration {
     pub policy: Policy,
     /// Whether the next line is prefetched.
     pub next_line_prefetch: bool,
-    /// What a device's write does.
+    /// The effect of a device's write.
     pub dma: DeviceWrites,
 }
 
@@ -170,7 +170,7 @@ impl Model {
         &self.parameters
     }
 
-    /// Makes room for rows below `rows`. An access must have a row below that.
+    /// Makes room for `rows` rows. The row of an access must be below that number.
     pub fn reserve(&mut self, rows: usize) {
         if rows > self.translations.len() {
             self.misses

@@ -67,12 +67,12 @@ impl Block {
     }
 }
 
-/// What the processor does between the windows.
+/// The stage of the observation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// Nothing is modelled.
     Detached,
-    /// The model runs, and what it counts will be dropped.
+    /// The model runs; its counts will be dropped.
     Warm,
     /// The model counts.
     Counting,
@@ -80,7 +80,7 @@ enum Stage {
     Frozen,
 }
 
-/// What is modelled and how it is reported.
+/// The modelled caches, and the options of the report.
 #[derive(Clone, Debug)]
 pub struct ObserverSettings {
     /// The caches.
@@ -120,7 +120,7 @@ pub struct Observer {
 }
 
 impl Observer {
-    /// An observer of a processor that nobody watches yet.
+    /// An observer that does not watch its processor yet.
     ///
     /// # Errors
     ///
@@ -385,7 +385,7 @@ impl Observer {
         self.tracker.interrupt_return(address);
     }
 
-    /// The processor dropped its translations: virtual addresses may have another meaning.
+    /// The processor dropped its translations: virtual addresses may be mapped differently now.
     pub fn flush_translations(&mut self) {
         self.clear_filters();
         self.model.flush_translations();
@@ -394,7 +394,8 @@ impl Observer {
         }
     }
 
-    /// Virtual addresses may have another meaning, but the processor has its other translations.
+    /// Virtual addresses may be mapped differently now, but the processor still has its other
+    /// translations.
     pub fn forget_addresses(&mut self) {
         self.clear_filters();
     }

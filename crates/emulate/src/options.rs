@@ -10,7 +10,7 @@ use crate::model::{DeviceWrites, ModelParameters};
 /// Instructions of a processor's turn, if no option names another number.
 const TURN_INSTRUCTIONS: u64 = 20_000;
 
-/// What the plugin does.
+/// The plugin's settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// File for the results, a line of JSON a window.
@@ -197,7 +197,7 @@ fn policy(value: &str) -> Result<Policy, &'static str> {
     one_of(value, &names, "non-inclusive, inclusive or exclusive")
 }
 
-/// What a device's write does, by name.
+/// The effect of a device's write, by name.
 fn device_writes(value: &str) -> Result<DeviceWrites, &'static str> {
     let names = [
         ("none", DeviceWrites::None),

@@ -1,4 +1,4 @@
-//! What is counted separately: contexts, or functions in contexts.
+//! Rows of counts: one for each context, or for each function in each context.
 
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::context::Context;
 use crate::functions::{Function, Functions};
 
-/// What a row counts.
+/// The code that a row counts.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct RowName {
     /// The number of its context.
@@ -45,7 +45,7 @@ impl Rows {
         *row as usize
     }
 
-    /// Rows there are so far.
+    /// Number of rows so far.
     #[must_use]
     pub fn len(&self) -> usize {
         if self.by_function.is_some() {
@@ -61,7 +61,7 @@ impl Rows {
         self.len() == 0
     }
 
-    /// What each row counts.
+    /// The code that each row counts.
     #[must_use]
     pub fn names(&self, functions: &Functions) -> Vec<RowName> {
         if self.by_function.is_none() {

@@ -1,4 +1,4 @@
-//! The result of a window: what happened in it, and the misses of each configuration.
+//! The result of a window: its counts, and the misses of each configuration.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ pub struct Frames {
     pub reached: bool,
 }
 
-/// What the guest passes with the end of a window.
+/// Data that the guest passes with the end of a window.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Guest {
     /// Numbers that the guest's programs define.
@@ -34,7 +34,7 @@ pub struct Guest {
     pub text: String,
 }
 
-/// What happened in a window, without the caches.
+/// The counts of a window, without those of the caches.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct Facts {
     /// Its name.
@@ -51,7 +51,7 @@ pub struct Facts {
     pub returns: Returns,
     /// Lines that the card wrote.
     pub dma_lines: u64,
-    /// What each row counts.
+    /// The code that each row counts.
     pub rows: Vec<RowName>,
 }
 
@@ -108,7 +108,7 @@ pub struct Window {
     pub instructions: u64,
     /// Its loads and stores.
     pub data_accesses: u64,
-    /// What was modelled.
+    /// The modelled caches.
     pub configurations: Vec<Configuration>,
     /// The translation buffers, if there were any.
     pub tlb: Option<TranslationParameters>,

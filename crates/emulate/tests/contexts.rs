@@ -1,11 +1,11 @@
-//! The context by call stack is the one that the profiler's rules give the whole call chain.
+//! The context by call stack equals the context by the profiler's rules for the whole call chain.
 #![allow(missing_docs, clippy::expect_used)]
 
 use perpacket_cost::{Direction, FunctionClass, KernelSymbols, Kind, Layer, Rules, charge_chain};
 use perpacket_emulate::{Context, Functions, Tracker, Work};
 use proptest::prelude::*;
 
-/// Functions of every sort that the rules distinguish.
+/// Functions of every kind that the rules distinguish.
 const NAMES: [&str; 18] = [
     "do_syscall_64",
     "sock_sendmsg",

@@ -1,4 +1,4 @@
-//! A recording replays to what the observer counted, and to what naive caches count.
+//! A replay has the counts of the observer and the counts of naive caches.
 #![allow(missing_docs, clippy::expect_used)]
 
 #[path = "../../memory/tests/naive/mod.rs"]

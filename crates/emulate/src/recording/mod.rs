@@ -53,7 +53,7 @@ const OPERATION: u64 = 3;
 const LENGTHS: [usize; 4] = [1, 2, 3, 5];
 const VALUE_BITS: [u32; 4] = [4, 12, 20, 36];
 
-/// What happened besides accesses.
+/// Events besides accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// That many instructions ran in the current row.

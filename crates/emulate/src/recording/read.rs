@@ -24,23 +24,23 @@ pub enum RecordingError {
     /// The file ends early.
     #[error("truncated at byte {offset}: expected a chunk that marks the end")]
     Truncated {
-        /// Where.
+        /// Offset of the end.
         offset: usize,
     },
     /// A chunk that was changed or is of no known type.
     #[error("damaged chunk at byte {offset}: expected {expected}")]
     Damaged {
-        /// Where the chunk begins.
+        /// Offset of the chunk.
         offset: usize,
         /// What was expected.
         expected: &'static str,
     },
-    /// A configuration that the recorded accesses are not enough for.
+    /// A configuration that needs accesses which were not recorded.
     #[error("{what}: the recording lacks repeated accesses, expected {expected}")]
     Filtered {
-        /// What was asked for.
+        /// The requested configuration.
         what: String,
-        /// What the recording is enough for.
+        /// The configurations that the recording allows.
         expected: &'static str,
     },
     /// A parameter out of its range.
@@ -87,7 +87,7 @@ impl<'a> Recording<'a> {
     ///
     /// # Errors
     ///
-    /// The bytes are no recording, or one of another version.
+    /// The bytes are not a recording, or one of another version.
     pub fn new(bytes: &'a [u8]) -> Result<Self, RecordingError> {
         if bytes.get(..8) != Some(&MAGIC) {
             return Err(RecordingError::Format);
@@ -243,10 +243,10 @@ impl<'a> Events<'a> {
 impl Iterator for Events<'_> {
     type Item = Event;
 
-    /// The next event. An event that the checksum covers but that nobody writes ends the chunk.
+    /// The next event. An undefined event ends the chunk, even with a correct checksum.
     #[inline]
     fn next(&mut self) -> Option<Event> {
-        // Eight bytes at once wherever there are so many: the usual case needs one check.
+        // Read eight bytes at once if the chunk has them, so that the usual case needs one check.
         let word = match self.bytes.first_chunk() {
             Some(bytes) => u64::from_le_bytes(*bytes),
             None => {

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::window::Facts;
 
-/// Writes events to a file. The first error is kept, and nothing is written after it.
+/// Writes events to a file. Stores the first error, and writes nothing after it.
 pub struct Recorder {
     sink: Box<dyn Write>,
     chunk: Vec<u8>,
@@ -173,7 +173,7 @@ impl Recorder {
     }
 
     fn end_chunk(&mut self) {
-        // A chunk of events without one is left out.
+        // A chunk without events is not written.
         if self.chunk != [EVENTS] {
             let chunk = std::mem::take(&mut self.chunk);
             let length = u32::try_from(chunk.len()).unwrap_or(u32::MAX);
