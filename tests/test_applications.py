@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import tomllib
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,10 @@ from perpacket.measure.applications.file import Definition
 from perpacket.measure.applications.folder import Folder
 from perpacket.measure.hosts import record
 from perpacket.measure.hosts.record import start_ticks
+from perpacket.measure.runner import ProbeResult
+from perpacket.measure.web.plan import Plan
+from perpacket.measure.web.runner import impossible
+from perpacket.measure.web.summary import RunReports, summarize
 from requirements import skip
 
 NAME = "public-inbox"
@@ -237,6 +242,58 @@ def test_after_a_kill_the_next_start_removes_what_was_left(prepared: Definition)
 def pids_of_all() -> list[int]:
     """The processes of this machine."""
     return [int(process.name) for process in Path("/proc").glob("[0-9]*")]
+
+
+STUDY = """
+name = "applied"
+kind = "measured"
+replications = 1
+scenario.load.kind = "application"
+scenario.server.application = "NAME"
+scenario.run.duration_s = 1
+scenario.run.warmup_s = 0.2
+factors.load.connections = [1, 4]
+"""
+
+
+@pytest.mark.live
+def test_a_study_measures_an_application_by_part(tmp_path: Path, prepared: Definition) -> None:
+    (tmp_path / "applied.toml").write_text(STUDY.replace("NAME", prepared.name))
+    study, output = str(tmp_path / "applied.toml"), tmp_path / "run"
+    done = perpacket("study", "run", study, "--output", str(output), "--quiet")
+    if done.returncode == 3:
+        skip("perf", done.stderr)
+    assert done.returncode == 0, done.stderr
+    observations = list((output / "observations").glob("*.json"))
+    assert len(observations) == 2
+    for observation in observations:
+        result = json.loads(observation.read_text())["result"]
+        assert result["requests_per_s"] > 0
+        assert result["error_share"] <= 0.001
+        shares = [part["share"] for part in result["parts"].values()]
+        assert sum(shares) == pytest.approx(1, abs=0.02)
+
+
+def test_a_study_leaves_out_an_application_that_is_not_prepared(tmp_path: Path) -> None:
+    (tmp_path / file.FILE).write_text(SMALL)
+    parameters = {"load.kind": "application", "server.application": str(tmp_path)}
+    plan = Plan.model_validate(parameters)
+    elsewhere = plan.model_copy(update={"testbed": "ssh"})
+    with hosts.loopback() as bed:
+        known = ProbeResult({})
+        reasons = impossible({"here": plan, "there": elsewhere}, "", bed.server, known)
+    assert "perpacket application prepare" in reasons["here"]
+    assert "on this machine alone" in reasons["there"]
+
+
+@pytest.mark.parametrize(("errors", "is_result"), [(1, True), (2, False)])
+def test_over_one_wrong_answer_in_a_thousand_is_no_result(errors: int, is_result: bool) -> None:
+    plan = Plan.model_validate({"load.kind": "application", "server.application": NAME})
+    load = {"requests_per_s": 9.0, "requests": 1000 - errors, "errors": {"wrong_content": errors}}
+    profile = {"window_s": 1, "layers": {}, "packets": {"sent": 1, "received": 1}}
+    reports = RunReports(profile, [load], None, None, server_idle=0, client_idle=1)
+    with nullcontext() if is_result else pytest.raises(RunFailed, match=r"0\.2 % of the answers"):
+        summarize(plan, reports)
 
 
 @pytest.mark.live

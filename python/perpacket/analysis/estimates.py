@@ -123,22 +123,27 @@ class Estimates:
         ratio = self.ratio(point.name, point.against, quantity)
         return None if ratio is None else ratio.map(gain)
 
-    def layers(self, event: str) -> list[str]:
-        """The layers that have an event (`cycles_per_packet`) in any run, without `idle`."""
+    def layers(self, event: str, group: str = "layers") -> list[str]:
+        """The layers, or the members of another group, that have an event in any run.
+
+        An event is for example `cycles_per_packet`. `idle` is no cost of packets.
+        """
         found = []
         for name in self.columns():
-            group, _, rest = name.partition(".")
+            first, _, rest = name.partition(".")
             layer, _, last = rest.partition(".")
-            if group == "layers" and last == event and layer != IDLE:
+            if first == group and last == event and layer != IDLE:
                 found.append(layer)
         return found
 
-    def layer_sum(self, point: str, layers: Sequence[str], event: str) -> Interval | None:
+    def layer_sum(
+        self, point: str, layers: Sequence[str], event: str, group: str = "layers"
+    ) -> Interval | None:
         """The mean of an event summed over layers; a layer that a run lacks adds nothing."""
-        summed = sum_of_layers(layers, event)
-        entry = column(f"layers.all.{event}")
+        summed = sum_of_layers(layers, event, group)
+        entry = column(f"{group}.all.{event}")
         return self._cached(
-            ("sum", point, event, *layers),
+            ("sum", point, event, group, *layers),
             lambda: self.interval(point, entry, list(self._values(point, summed).values())),
         )
 
@@ -162,9 +167,9 @@ def as_quantity(name: str | Quantity) -> Quantity:
     return quantity(name) if isinstance(name, str) else name
 
 
-def sum_of_layers(layers: Sequence[str], event: str) -> Value:
+def sum_of_layers(layers: Sequence[str], event: str, group: str = "layers") -> Value:
     """The sum of an event over layers; None where a run has none of them."""
-    names = [f"layers.{layer}.{event}" for layer in layers]
+    names = [f"{group}.{layer}.{event}" for layer in layers]
 
     def summed(row: Row) -> float | None:
         found = [one for name in names if (one := present(row, name)) is not None]

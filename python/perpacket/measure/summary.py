@@ -22,6 +22,14 @@ OTHERS_MOST = 0.05
 """Largest share of the server's busy time in user code of other programs; the profiler itself uses
 about 1 %."""
 
+KERNEL_MODULES = {
+    **dict.fromkeys(("socket", "tcp", "udp", "ip", "ethernet"), "network"),
+    "driver": "driver",
+    "scheduler": "scheduling",
+    "interrupt": "interrupt",
+}
+"""The kernel's layers as modules beside the parts of an application; others are `kernel`."""
+
 GROUPS = ("kinds", "regions", "categories", "modules", "host_stack")
 """The profile's ways to divide the same samples, besides layers."""
 
@@ -32,11 +40,28 @@ def of_profile(profile: Answer) -> dict[str, object]:
         raise RunFailed("the profile has no layers: it is not the profile of this version")
     return {
         **{group: numbers(profile[group]) for group in GROUPS if group in profile},
+        **_parts(profile),
         "backend": profile.get("backend"),
         "samples": profile.get("samples"),
         "unclaimed_share": profile.get("unclaimed_share"),
         "window_s": number(profile.get("window_s", 0)),
     }
+
+
+def _parts(profile: Answer) -> dict[str, object]:
+    """The shares of the busy time by part of the application, and those of the kernel's work."""
+    costs = numbers(numbers(profile.get("parts")).get("costs"))
+    if not costs:
+        return {}
+    found = {name: number(numbers(cost)["share"]) for name, cost in costs.items()}
+    for name, cost in numbers(profile["layers"]).items():
+        share = number(numbers(cost).get("share", 0))
+        if name == "user":
+            found["other programs"] = max(0.0, share - sum(found.values()))
+        elif name != "idle":
+            module = KERNEL_MODULES.get(name, "kernel")
+            found[module] = found.get(module, 0.0) + share
+    return {"parts": {name: {"share": share} for name, share in found.items()}}
 
 
 def timed_layers(profile: Answer, unit: str, count: float) -> dict[str, dict[str, object]]:

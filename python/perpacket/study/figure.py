@@ -11,6 +11,7 @@ from perpacket.study.point import Level, Point
 FigureKind = Literal[
     "paper-beside",
     "stacked-layers",
+    "stacked-parts",
     "curve",
     "timeline",
     "relative",
@@ -33,6 +34,7 @@ class Figure:
     | `paper-beside` | ignored; a mark for each configuration | quantity of the comparisons, as
       `request_rate` | |
     | `stacked-layers` | factor | event of the layers, as `cycles_per_packet` | |
+    | `stacked-parts` | factor | `share`, of the busy processor, by part of an application | |
     | `curve` | factor (numeric) | columns of the observations, comma-separated, a line for each |
       factor, a line for each level |
     | `timeline` | `time_s` | columns of the timeline, comma-separated | |
@@ -73,7 +75,7 @@ class Figure:
     def has_enough(self, points: tuple[Point, ...]) -> bool:
         """Whether these points are enough to draw it: an axis needs two levels."""
         selected = [point for point in points if self.selects(point)]
-        if self.kind in ("curve", "relative", "stacked-layers", "ways"):
+        if self.kind in ("curve", "relative", "stacked-layers", "stacked-parts", "ways"):
             return len({_levels(point).get(self.x) for point in selected}) > 1
         return bool(selected)
 

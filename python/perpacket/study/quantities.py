@@ -295,6 +295,24 @@ def category_share(name: str) -> Value:
     return value
 
 
+def part_share(names: Sequence[str]) -> Value:
+    """Parts of an application in per cent of all processor time, busy or idle."""
+
+    def value(row: Row) -> float | None:
+        found = [present(row, f"parts.{name}.share") for name in names]
+        shares = [share for share in found if share is not None]
+        idle = number(row, "server_idle")
+        return 100 * sum(shares) * (1 - idle) if shares and idle is not None else None
+
+    return value
+
+
+def gamma(row: Row) -> float | None:
+    """Work of the application per work of network code and driver: (1 - share) / share."""
+    share = cpu_share(CPU_LAYERS["network and driver"])(row)
+    return (100 - share) / share if share else None
+
+
 def offload_gain(row: Row) -> float | None:
     """The upper bound (%) of the gain if network code and driver leave the processor.
 
@@ -313,7 +331,7 @@ COMPUTED: Final[Mapping[str, Value]] = {
     function.__name__: function
     for function in (
         *(kernel_share, host_packet_delay_mean_us, active_on_nic),
-        *(busy, offload_gain, of_no_single_run),
+        *(busy, gamma, offload_gain, of_no_single_run),
     )
 }
 """The functions that `compute` names."""
@@ -384,6 +402,8 @@ def value_of(entry: Mapping[str, object]) -> Value:
         return COMPUTED[str(entry["compute"])]
     if "cpu_layers" in entry:
         return cpu_share(CPU_LAYERS[str(entry["cpu_layers"])])
+    if "parts" in entry:
+        return part_share(entry["parts"])  # type: ignore[arg-type]
     if "category" in entry:
         return category_share(str(entry["category"]))
     name, scale = str(entry.get("from", entry["key"])), float(entry.get("scale", 1))  # type: ignore[arg-type]
@@ -448,7 +468,7 @@ ENTRIES: Final = read_entries()
 COLUMNS: Final = {
     one.name: one
     for entry in ENTRIES
-    if not {"from", "compute", "cpu_layers", "category"} & entry.keys()
+    if not {"from", "compute", "cpu_layers", "category", "parts"} & entry.keys()
     for one in of_entry(entry)
 }
 """Every number of a result by its key. Words in capitals are placeholders for names."""

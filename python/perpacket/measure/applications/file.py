@@ -22,7 +22,7 @@ LIBRARY = Path(str(resources.files("perpacket.measure.applications"))) / "librar
 FILE = "application.toml"
 COMPONENT = "component.toml"
 
-DESCRIPTION = {"title", "stands_for", "session"}
+DESCRIPTION = {"title", "stands_for", "session", "warmup_s"}
 """Keys that do not change the prepared folder."""
 
 PLACEHOLDER = re.compile(r"@([a-z_]+)@")
@@ -103,6 +103,8 @@ class Application(Component):
     """The application of a document that it replaces."""
     uses: list[str] = Field(default_factory=list)
     """Components of the library, which come first."""
+    warmup_s: float = Field(default=2, ge=0, le=600)
+    """Seconds of load after which its code is compiled and its caches are full."""
     tls: bool = False
     """Whether clients use TLS on the port `web`."""
 
@@ -171,7 +173,9 @@ class Definition:
         """
         digest = hashlib.sha256(versions.encode())
         for folder, part in self.parts:
-            digest.update(part.model_dump_json(exclude=DESCRIPTION).encode() + b"\0")
+            digest.update(
+                part.model_dump_json(exclude=DESCRIPTION, exclude_defaults=True).encode() + b"\0"
+            )
             for name in part.files:
                 digest.update((folder / name).read_bytes() + b"\0")
         return digest.hexdigest()[:16]

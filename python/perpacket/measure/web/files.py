@@ -52,7 +52,7 @@ def set_name(plan: Plan) -> str:
             return f"specweb99-{plan.file_set_connections or plan.connections}"
         case "trace":
             return f"{trace_name(plan)}-files"
-        case "stream":
+        case "stream" | "application":
             return NO_FILES
         case kind:
             return kind
@@ -121,7 +121,7 @@ def _make_set(server: Host, folder: str, name: str, plans: Sequence[Plan]) -> No
             _load_files(server, "trace", into, "--trace", f"{folder}/{trace_name(plan)}")
         case "surge":
             _load_files(server, "surge", into)
-        case "stream":
+        case "stream" | "application":
             pass
 
 

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from perpacket.measure.plan import RunPlan, named
 
-LoadKind = Literal["stream", "file", "trace", "specweb99", "surge"]
+LoadKind = Literal["stream", "file", "trace", "specweb99", "surge", "application"]
 ServerKind = Literal["perpacket", "nginx", "apache"]
 
 SEGMENT_BYTES = 1460
@@ -39,6 +39,8 @@ class Plan(RunPlan):
     server_url: str = Field(alias="server.url", default="")
     server_kind: ServerKind = Field(alias="server.kind", default="perpacket")
     """`perpacket.measure.web.peers` configures nginx and Apache."""
+    application: str = Field(alias="server.application", default="")
+    """An application of `perpacket application`; its clients are the connections."""
     server_threads: int = Field(alias="server.threads", default=0, ge=0)
     """Threads or processes in the pool of `serve web`; 0 for its own default."""
     server_options: str = Field(alias="server.options", default="")
@@ -64,6 +66,10 @@ class Plan(RunPlan):
             raise ValueError("expected server.options only for nginx or `serve web`")
         if self.latency_ms and self.network == "direct":
             raise ValueError("expected network.kind delayed where network.latency_ms is not 0")
+        if (self.kind == "application") != bool(self.application):
+            raise ValueError(
+                f"expected {named('server.application')} for load.kind application, and only for it"
+            )
         if self.kind == "surge" and not self.users:
             raise ValueError("expected load.users of 1 or more for a Surge load")
         return self
@@ -76,7 +82,8 @@ class Plan(RunPlan):
     @property
     def is_foreign(self) -> bool:
         """Whether the server under test is not ours."""
-        return self.is_web and (bool(self.server_command) or self.server_kind != "perpacket")
+        others = self.server_command or self.application or self.server_kind != "perpacket"
+        return self.is_web and bool(others)
 
     @property
     def window_s(self) -> float:

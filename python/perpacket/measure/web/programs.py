@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from collections.abc import Sequence
 
 from perpacket.errors import ConfigurationError
+from perpacket.measure.applications import file
+from perpacket.measure.applications.sessions import trust
 from perpacket.measure.hosts.contract import Host
 from perpacket.measure.plan import named
 from perpacket.measure.programs import bulk_sender, cpu_list
 from perpacket.measure.web.plan import Plan
+
+WARMING_CLIENTS = 8
+"""Clients that warm an application up."""
 
 REPORT_PATH = "/.perpacket/report"
 """The path at which `serve web` returns its own counts."""
@@ -94,6 +100,8 @@ def load_http(
             command += ["--workload", "specweb99", *connections]
             # Other servers have no dynamic operations.
             command += [] if plan.is_foreign else ["--dynamic"]
+        case "application":
+            command += [*_clients_of(plan), "--clients", str(plan.connections)]
         case "trace":
             command += ["--workload", "trace", "--trace", trace, *connections]
         case _:
@@ -103,6 +111,24 @@ def load_http(
     if count > 1:
         command += ["--shard", f"{index}/{count}"]
     return [*command, "--seed", str(seed), *_window(plan, host)]
+
+
+def application(plan: Plan, host: Host) -> list[str]:
+    """The command that runs a prepared application on a host of this machine."""
+    module = "perpacket.measure.applications"
+    return [sys.executable, "-m", module, plan.application, host.address]
+
+
+def warm_up(host: Host, plan: Plan, url: str) -> list[str]:
+    """A load on an application before its first run, which checks every answer."""
+    duration = f"{file.load(plan.application).application.warmup_s:g}"
+    options = [*_clients_of(plan), "--clients", str(WARMING_CLIENTS), "--duration", duration]
+    return [host.agent(), "load", "http", url, *options, "--format", "json", "--quiet"]
+
+
+def _clients_of(plan: Plan) -> list[str]:
+    definition = file.load(plan.application)
+    return ["--application", str(definition.sessions), *trust(definition)]
 
 
 def load_path(plan: Plan) -> str:

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import ClassVar
 
 from perpacket.errors import ConfigurationError, MachineLacks
+from perpacket.measure.applications import file, preparation
 from perpacket.measure.host_files import QUICK_S
 from perpacket.measure.hosts.contract import Host, Testbed
 from perpacket.measure.plan import named, validated
@@ -30,7 +31,7 @@ from perpacket.measure.runner import (
 from perpacket.measure.web import peers, programs
 from perpacket.measure.web.files import file_sets
 from perpacket.measure.web.plan import Plan
-from perpacket.measure.web.runs import WebRun, WebSetup
+from perpacket.measure.web.runs import WebRun, WebSetup, running_application
 from perpacket.study.point import Point
 from perpacket.study.runner import SetupDescription
 
@@ -72,7 +73,12 @@ class WebRunner(MeasuredRunner[WebSetup]):
             left_out = impossible(plans, lack, direct.server, known)
             possible = [plan for name, plan in plans.items() if name not in left_out]
             files = stack.enter_context(file_sets(direct, possible))
-            with self.using(WebSetup(direct, delayed, files, may_sample(known, possible))):
+            applications = {
+                plan.application: stack.enter_context(running_application(plan, direct))
+                for plan in {one.application: one for one in possible if one.application}.values()
+            }
+            setup = WebSetup(direct, delayed, files, applications, may_sample(known, possible))
+            with self.using(setup):
                 found = facts(direct, known, delayed=delayed)
                 yield SetupDescription(identity(direct, delayed), found, left_out)
 
@@ -127,7 +133,7 @@ def impossible(
             reasons[name] = lacks_of_servers[which]
         elif lack_of_perf and plan.profile_events not in LAYERLESS:
             reasons[name] = lack_of_perf
-        elif lack := _lack_of_descriptors(plan):
+        elif lack := _lack_of_application(plan) or _lack_of_descriptors(plan):
             reasons[name] = lack
     return reasons
 
@@ -146,6 +152,19 @@ def _lack_of_perf(server: Host, plans: Iterable[Plan], known: ProbeResult) -> st
         f"perf cannot sample the processors of {server.name}: be root there, or set "
         "kernel.perf_event_paranoid to -1"
     )
+
+
+def _lack_of_application(plan: Plan) -> str:
+    """Why an application cannot run; empty when it can, or where the plan has none."""
+    if not plan.application:
+        return ""
+    if plan.server_command or plan.testbed == "ssh":
+        return "an application is a server of its own, and runs on this machine alone"
+    try:
+        preparation.require(file.load(plan.application))
+    except MachineLacks as error:
+        return f"{error}: {error.hint}"
+    return ""
 
 
 def _lack_of_descriptors(plan: Plan) -> str:

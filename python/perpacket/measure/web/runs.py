@@ -6,9 +6,9 @@ The load's rates are over its own window, which is slightly longer than the prof
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 
 from perpacket.errors import MachineLacks, RunFailed
 from perpacket.measure.host_files import frames_of
@@ -36,8 +36,19 @@ from perpacket.measure.web.summary import RunReports, summarize
 POOLS = ("threads", "processes")
 """Architectures of `serve web` in which each connection occupies a thread or process of a pool."""
 
+APPLICATION_READY_S = 180.0
+"""Time limit for the start of all programs of an application."""
+
 LISTENING_URL = r"listening on (https?://\S+)"
 """The line of `serve web` once it listens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """A running application: the process that started its programs, and the URL of its pages."""
+
+    monitored: MonitoredProcess
+    url: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +59,8 @@ class WebSetup:
     delayed: Testbed | None
     """The same hosts with a link that adds latency; `None` where nothing can add it."""
     files: Files
+    applications: Mapping[str, Application] = field(default_factory=dict)
+    """The running applications by name; they run until the end of the study."""
     may_sample: bool = True
     """Whether the kernel lets us sample the server's processors."""
 
@@ -71,7 +84,13 @@ class WebRun(MeasuredRun[Plan, WebSetup]):
         """Start the programs, measure and summarize."""
         self.plan = with_available_events(self.plan, setup.may_sample)
         testbed = setup.testbed(self.plan)
-        reports = _web(testbed, setup.files, self) if self.plan.is_web else _stream(testbed, self)
+        if self.plan.application:
+            application = setup.applications[self.plan.application]
+            reports = _application(testbed, setup.files, self, application)
+        elif self.plan.is_web:
+            reports = _web(testbed, setup.files, self)
+        else:
+            reports = _stream(testbed, self)
         return summarize(self.plan, reports), reports.raw()
 
 
@@ -104,6 +123,38 @@ def _web(testbed: Testbed, files: Files, run: WebRun) -> RunReports:
         monitored.check()
         report = None if plan.is_foreign else monitored.stopped()
         return _reports(testbed, window, loads, report)
+
+
+@contextmanager
+def running_application(plan: Plan, testbed: Testbed) -> Iterator[Application]:
+    """The application of a plan, warmed up and checked, which runs within the context.
+
+    Raises `RunFailed` if over one answer in a thousand is wrong.
+    """
+    command = programs.application(plan, testbed.server)
+    with started(plan.application, testbed.server, command) as monitored:
+        line = monitored.process.wait_for_line(LISTENING_URL, APPLICATION_READY_S)
+        url, client = line[1].rstrip("/"), testbed.clients[0]
+        done = client.run(programs.warm_up(client, plan, url), timeout_s=APPLICATION_READY_S)
+        if done.returncode:
+            raise RunFailed(f"{plan.application}: {last_error(done)}")
+        yield Application(monitored, url)
+
+
+def _application(
+    testbed: Testbed, files: Files, run: WebRun, application: Application
+) -> RunReports:
+    """A running application under the load of its clients."""
+    server, monitored = testbed.server, application.monitored
+    with ExitStack() as stack:
+        idle_frames = frames_of(server)
+        clients = [
+            stack.enter_context(started("the load", client, command))
+            for client, command in _client_commands(testbed, files, run, application.url)
+        ]
+        warm_up(server, run, run.plan.warmup_s, [monitored, *clients], idle_frames)
+        window = profiled_window(testbed, run, run.plan, clients, monitored)
+        return _reports(testbed, window, [client.stopped() for client in clients], None)
 
 
 def _foreign(server: Host, files: Files, plan: Plan, root: str) -> tuple[list[str], str]:

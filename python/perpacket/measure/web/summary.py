@@ -34,6 +34,9 @@ from perpacket.measure.web.plan import Plan
 ERRORS_MOST = 0.01
 """SPECweb99 lets a connection conform with under 1 % errors; more errors are another workload."""
 
+WRONG_MOST = 0.001
+"""The largest share of wrong answers with which a run of an application is a result."""
+
 RATES = ("requests_per_s", "content_mbps", "goodput_bps")
 
 
@@ -71,8 +74,12 @@ def summarize(plan: Plan, reports: RunReports) -> dict[str, object]:
             "the server, or used interfaces that are not counted"
         )
     segments = _segments(profile)
+    rates = _rates(plan, reports.loads)
+    wrong = number(rates.get("error_share", 0))
+    if plan.application and wrong > WRONG_MOST:
+        raise RunFailed(f"{plan.application}: {100 * wrong:.2g} % of the answers are wrong")
     result |= {
-        **_rates(plan, reports.loads),
+        **rates,
         "packets": numbers(profile.get("packets")),
         "packets_per_s": packets / window_s,
         "segments_per_s": segments / window_s,

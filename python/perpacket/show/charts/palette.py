@@ -67,6 +67,9 @@ LAYER_TONES: Final = {
     "idle": FAINT,
 }
 
+# Names outside the vocabulary of layers, such as parts of an application.
+OTHER_TONES: Final = (SILVER, SKY, BLUE, GREEN, PURPLE, ORANGE, YELLOW, NAVY, GREY, INK)
+
 
 def variables(dark: bool) -> str:
     """The tones as CSS declarations, `--name: #rrggbb;`, for a light or a dark page."""

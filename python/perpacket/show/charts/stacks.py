@@ -21,6 +21,8 @@ HEIGHT_PX: Final = 320
 ALL_LAYERS: Final = len(palette.LAYER_TONES)
 SUM_SIZE_PX: Final = 11
 HEADROOM: Final = 1.07
+SMALL_PART: Final = 0.02
+"""Parts under this share at every point are drawn together."""
 LONGEST_UPRIGHT_NAME: Final = 8
 """Longer names overlap below upright bars."""
 WHOLE_SUM_PX: Final = 42
@@ -30,18 +32,33 @@ SHORT_SUM_PX: Final = 26
 
 def layers_of(figure: Figure, analysis: Analysis) -> Plot | None:
     """The mean of an event in each layer, a bar per point."""
+    return _stack_of(figure, analysis, "layers", 0.0)
+
+
+def parts_of(figure: Figure, analysis: Analysis) -> Plot | None:
+    """The mean share of each part of an application, a bar per point; small parts together."""
+    return _stack_of(figure, analysis, "parts", SMALL_PART)
+
+
+def _stack_of(figure: Figure, analysis: Analysis, group: str, least: float) -> Plot | None:
     estimates = analysis.estimates
-    records = [
-        {"x": level, "layer": layer, "value": cost.value}
+    costs = [
+        (level, layer, cost.value)
         for point in figure_points(analysis.study, figure)
         if (level := level_of(point, figure.x)) is not None
-        for layer in estimates.layers(figure.y)
-        if (cost := estimates.layer_sum(point.name, [layer], figure.y)) is not None
+        for layer in estimates.layers(figure.y, group)
+        if (cost := estimates.layer_sum(point.name, [layer], figure.y, group)) is not None
         and cost.value > 0
     ]
-    if not records:
+    if not costs:
         return None
+    large = {layer for _, layer, value in costs if value >= least}
+    records = [
+        {"x": level, "layer": layer if layer in large else "small parts", "value": value}
+        for level, layer, value in costs
+    ]
     frame = pl.DataFrame(records, infer_schema_length=None)
+    frame = frame.group_by("x", "layer", maintain_order=True).agg(pl.col("value").sum())
     sums = frame.group_by("x", maintain_order=True).agg(pl.col("value").sum())
     ends = [f"{number(total)} at {level}" for level, total in (sums.row(0), sums.row(-1))]
     x_title, y_title = titles_of(figure)
@@ -131,13 +148,14 @@ def _bars(rows: pl.DataFrame, direction: str, width: int, columns: int) -> alt.C
     present = set(rows["layer"].to_list())
     known = [layer for layer in palette.LAYER_TONES if layer in present]
     order = known + sorted(present - set(known))
-    tones = [palette.LAYER_TONES.get(layer, palette.SILVER).light for layer in order]
+    others = iter(chart_style.cycled(palette.OTHER_TONES, len(order) - len(known)))
+    tones = [(palette.LAYER_TONES.get(layer) or next(others)).light for layer in order]
     stacked = rows.with_columns(_depth(order))
     color = alt.Color(
         "layer:N",
         sort=order,
         scale=alt.Scale(domain=order, range=tones),
-        title=f"layers, {direction}",
+        title=f"{'layers' if 'user' in known else 'parts'}, {direction}",
         legend=chart_style.legend(width, columns=min(columns, len(order))),
     )
     encodings: dict[str, Any] = {"color": color, "order": alt.Order("depth:Q")}
@@ -165,5 +183,8 @@ def level_text(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-KINDS: Final[Mapping[str, Select]] = {"stacked-layers": layers_of}
+KINDS: Final[Mapping[str, Select]] = {
+    "stacked-layers": layers_of,
+    "stacked-parts": parts_of,
+}
 """The kinds of figures that this module draws."""
