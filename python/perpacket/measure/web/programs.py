@@ -115,7 +115,7 @@ def load_http(
 
 def application(plan: Plan, host: Host) -> list[str]:
     """The command that runs a prepared application on a host of this machine."""
-    module = "perpacket.measure.applications"
+    module = "perpacket.measure.applications.__main__"
     return [sys.executable, "-m", module, plan.application, host.address]
 
 
