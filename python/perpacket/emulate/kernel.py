@@ -83,7 +83,7 @@ def from_file(file: Path, modules: Path | None = None) -> Kernel:
 def from_package(*, newest: bool = False) -> Kernel:
     """The kernel of Debian's package, fetched into the cache folder when it is not there yet.
 
-    An older one that is there will do unless the `newest` is wanted. Raises `MachineLacks` where
+    An older one in the cache is used unless `newest` is set. Raises `MachineLacks` where
     there is no such package.
     """
     kernels = folders.cache() / "kernels"
@@ -228,7 +228,7 @@ def plain(content: bytes) -> bytes:
 
 
 def decompressed(content: bytes) -> bytes:
-    """What gzip, xz or zstd compressed, without what follows it; empty where that is unknown."""
+    """The decompressed content of gzip, xz or zstd data at the start; empty for other data."""
     try:
         if content.startswith(b"\x1f\x8b"):
             return zlib.decompressobj(wbits=31).decompress(content)

@@ -71,12 +71,12 @@ class MemoryFile:
         return f"/proc/self/fd/{self.descriptor}"
 
     def read(self) -> bytes:
-        """What is in it now."""
+        """Its content now."""
         size = os.fstat(self.descriptor).st_size
         return os.pread(self.descriptor, size, 0)
 
     def close(self) -> None:
-        """Forget it."""
+        """Close the file, which removes it."""
         os.close(self.descriptor)
 
 
@@ -150,17 +150,17 @@ class Machine:
 
     @property
     def console(self) -> str:
-        """What the guest printed."""
+        """The output of the guest."""
         return self._files["console"].read().decode(errors="replace")
 
     @property
     def counts(self) -> str:
-        """What the plugin wrote."""
+        """The output of the plugin."""
         return self._files["out"].read().decode()
 
     @property
     def messages(self) -> str:
-        """What QEMU and the plugin wrote to standard error."""
+        """The standard error of QEMU and the plugin."""
         return self._files["errors"].read().decode(errors="replace")
 
     def check(self) -> None:

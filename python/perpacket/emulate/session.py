@@ -17,7 +17,7 @@ OnProgress = Callable[[str, float], None]
 
 @dataclass(frozen=True, slots=True)
 class Guest:
-    """The inputs of a guest: its kernel, and the files of a server that is none of ours."""
+    """The inputs of a guest: its kernel, and the files of a server that is not one of ours."""
 
     kernel: Path | None = None
     modules: Path | None = None
@@ -53,7 +53,7 @@ class Session:
         workers: int = 0,
         record: Path | None = None,
     ) -> dict[str, object]:
-        """The document of one emulation; raises `RunFailed` when the guest does not get there."""
+        """The document of one emulation; raises `RunFailed` if a guest does not end its window."""
         counts = runs.emulate(
             self.emulator,
             self.plugin,
@@ -67,7 +67,7 @@ class Session:
 
     @property
     def facts(self) -> dict[str, object]:
-        """What the result depends on besides its settings."""
+        """The inputs of the result besides its settings."""
         return {
             "kernel": self.machine.kernel,
             "qemu": self.emulator.version,

@@ -80,7 +80,7 @@ class Scenario:
 
     @property
     def command(self) -> list[str]:
-        """The command of a server that is none of ours; else empty."""
+        """The command of a server that is not one of ours; else empty."""
         return [] if self.server in OWN_SERVERS else self.words
 
     @property

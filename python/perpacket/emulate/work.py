@@ -1,4 +1,4 @@
-"""What the guest runs after it is restored, as a script for its shell.
+"""The work of the guest after it is restored, as a script for its shell.
 
 The server runs on processor 0. Its clients, in the namespace of card B, and the program that starts
 and ends the window run on processor 1. The delay of both ways is in the queue of card B, so that

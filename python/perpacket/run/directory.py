@@ -203,7 +203,7 @@ class RunDirectory:
         return found
 
     def missing(self) -> list[tuple[Point, int]]:
-        """The runs that are due, all points with one seed before those with the next.
+        """The runs that are due: all points with one seed, then all points with the next.
 
         In this order an interrupted study covers every point. With a stopping rule, the results of
         these runs may make others due. Raises `CorruptObservation` when an observation is damaged.

@@ -81,7 +81,7 @@ def resume(
     executor: Executor,
     on_progress: ProgressFunction | None = None,
 ) -> int:
-    """Run what `directory` is missing; returns the number of new observations.
+    """Run the missing observations of `directory`; returns the number of new ones.
 
     Raises `ConfigurationError` when the testbed has changed since the first runs, because one table
     must not mix two testbeds, and what `execute` and `simulated_runs.execute` raise.

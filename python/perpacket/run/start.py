@@ -87,7 +87,7 @@ def resume(
     executor: Executor | None = None,
     on_progress: ProgressFunction | None = None,
 ) -> int:
-    """Run what `directory` is missing; returns the number of new observations.
+    """Run the missing observations of `directory`; returns the number of new ones.
 
     Raises `ConfigurationError` when another version of perpacket began the run, because one table
     must not mix two simulators, and what `run` raises.

@@ -323,7 +323,7 @@ def offload_gain(row: Row) -> float | None:
 
 
 def of_no_single_run(row: Row) -> float | None:
-    """None: only a whole design has a value of the quantity."""
+    """Returns None, because only a whole design has a value of the quantity."""
     return None
 
 

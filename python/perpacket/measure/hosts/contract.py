@@ -78,7 +78,7 @@ class Host(Protocol):
     def start(self, command: Sequence[str], *, cpus: Sequence[int] | None = None) -> Process:
         """Start a process on the host's processors, or on those given.
 
-        The testbed stops it at the latest. Raises `MachineLacks` if there is no such program.
+        The testbed stops it at its own end. Raises `MachineLacks` if there is no such program.
         """
 
     def run(

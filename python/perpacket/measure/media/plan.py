@@ -44,7 +44,7 @@ class MediaPlan(RunPlan):
 
     @model_validator(mode="after")
     def has_no_delay(self) -> Self:
-        """A clock paces streams, so latency only shifts them."""
+        """Refuse latency, which would only shift streams that a clock paces."""
         if self.network == "delayed":
             raise ValueError("expected network.kind direct: a study of media has no latency")
         return self
