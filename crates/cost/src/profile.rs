@@ -106,8 +106,9 @@ impl Profile {
         self.sum(|layer, kind| layer != Layer::Idle && HostStack::of(layer, kind) == category)
     }
 
-    /// The cost of a category of *Communication Breakdown*, from layers alone: all user code is the
-    /// server's, and categories within a layer are the kernel's other work.
+    /// The cost of a category of *Communication Breakdown*, computed from layers alone. All user
+    /// code counts as the server's. Categories that are parts of a layer count as the kernel's
+    /// other work.
     #[must_use]
     pub fn category(&self, category: Category) -> f64 {
         self.sum(|layer, _| Category::of(layer) == category)

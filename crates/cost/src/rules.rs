@@ -1,8 +1,8 @@
 //! Rules that assign functions and files to layers, kinds and categories: small TOML files.
 //!
-//! A list of symbol names is outdated by each new kernel. A few prefixes, matched along the call
-//! chain, rarely are, so the compiled-in files contain prefixes. A user's file precedes them.
-//! Comments in the files explain the tables.
+//! Each new kernel changes many symbol names, but few prefixes. So the compiled-in files contain
+//! prefixes, which are matched along the call chain. A user's file precedes them. Comments in the
+//! files explain the tables.
 
 use std::collections::HashMap;
 

@@ -14,10 +14,10 @@ use crate::api::{cpu_exit, cpu_physical_memory_map, cpu_physical_memory_rw, qemu
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Processor(*mut c_void);
 
-/// Bytes at the beginning of a processor's state among which QEMU's `tcg_cflags` is.
+/// QEMU's `tcg_cflags` is within this many bytes from the start of a processor's state.
 const STATE_BYTES: usize = 4096;
 
-/// The word has this form in 10.0: no cluster in its upper byte, then flags below bit 20.
+/// The form of this word in QEMU 10.0: no cluster in the upper byte, and flags only below bit 20.
 const FLAGS: std::ops::Range<u32> = 0xff00_0001..0xff10_0000;
 
 /// A bit of the number of the processor's cluster. Processors share translated blocks only if all these

@@ -237,7 +237,7 @@ impl Plugin {
         if !self.observer.data_repeats(address / LINE_BYTES) {
             self.access(info, address);
         }
-        // Only longer accesses than those of the emulated processor could begin earlier and end later.
+        // Only an access that begins in the last bytes of a line can cross its end.
         let offset = address % LINE_BYTES;
         if offset > LINE_BYTES - ACCESS_BYTES {
             // SAFETY: a query about an access that QEMU reports.

@@ -234,7 +234,7 @@ fn loops_over_memory_miss_what_does_not_fit() {
 const CALLS: [(&str, &str, u64); 8] = [
     ("syscall", "other", 10 + 3),
     ("socket", "protocol", 20 + 3),
-    // Its own, and those of the helper: five, the interrupt, five, two calls, one, the return.
+    // Instructions of tcp itself, 30 + 3, then of the helper, which an interrupt divides.
     ("tcp", "protocol", 30 + 3 + 5 + 1 + 5 + 2 + 1 + 1),
     ("tcp", "copy", 7 + 1),
     ("ip", "protocol", 40 + 3),

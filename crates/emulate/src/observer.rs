@@ -20,14 +20,15 @@ const OWN_LINES: usize = 4;
 
 /// A block of code that the processor runs from its first to its last instruction.
 ///
-/// It fills one line of the real processor's caches: a kernel has more blocks than they have room for.
+/// It has the size of a cache line of the machine that runs the emulation, because the blocks of a
+/// kernel do not fit its caches.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub struct Block {
     work: Work,
     function: Function,
     instructions: u32,
-    /// The last context the block was entered from, the context it had then, and its row.
+    /// At the last entry: the context before the block, the context of the block, and its row.
     entered: Option<(Context, Context, u32)>,
     /// Lines of its code, by physical address: their number, the first ones, and the others.
     own_lines: u8,

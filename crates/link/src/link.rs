@@ -128,7 +128,7 @@ impl Wakes {
         self.mean_ns = mean(self.mean_ns, late_ns);
     }
 
-    /// How long before a time to wake.
+    /// How long before a due time the thread must wake.
     fn lead_ns(&self) -> u64 {
         let lead_ns = self.mean_ns + 2 * self.deviation_ns;
         lead_ns.clamp(*LEAD_NS.start(), *LEAD_NS.end())
@@ -238,7 +238,7 @@ impl Link {
         Ok(self.report())
     }
 
-    /// Adds to the allowance to spin for elapsed time, and subtracts time that was spun.
+    /// Updates the allowance: elapsed time increases it, and spinning uses it up.
     fn count_spin(&mut self, time_ns: u64, was_spun: bool) {
         let allowance_ns = self.spin_allowance_ns + time_ns / SPIN_PART;
         self.spin_allowance_ns = allowance_ns.min(*LEAD_NS.end());

@@ -8,11 +8,11 @@ use crate::schedule::Settings;
 /// Version of the report's layout.
 pub const SCHEMA: u32 = 1;
 
-/// A frame delivered later than this after its time is late.
+/// A frame is late if it is delivered later than this after its due time.
 pub const LATE_US: f64 = 200.0;
 
-/// A link keeps its delays if half of the frames are delivered within this after their time, and 99
-/// of 100 within [`LATE_US`].
+/// A link keeps its delays if the median error is at most this, and the 99th percentile at most
+/// [`LATE_US`].
 const KEPT_MEDIAN_US: f64 = 50.0;
 
 /// What a link did since it started.

@@ -189,9 +189,9 @@ impl Hierarchy {
 
     /// Requests a `line` at `now` without waiting for it.
     ///
-    /// The line enters the caches as if accessed. It can be used when a demand access at `now` could
-    /// have used it; an access before that waits for the rest. A software
-    /// prefetch starts no next-line prefetch.
+    /// The line enters the caches as if accessed. It arrives when it would arrive for a demand
+    /// access at `now`. An access before that waits for the rest of the time. A software prefetch
+    /// starts no next-line prefetch.
     pub fn prefetch(&mut self, line: Line, now: u64) {
         debug_assert_ne!(line, Line::EMPTY, "line number reserved for empty ways");
         let level = self.bring(line);

@@ -57,8 +57,9 @@ pub struct Sent {
     pub duration_s: f64,
 }
 
-/// Longest time that one call sends live frames; nothing interrupts a call. At its end the kernel
-/// waits for readers of its lists for tens of milliseconds, so short calls would lower the rate.
+/// Longest time that one call sends live frames; nothing interrupts a call. At the end of a call
+/// the kernel waits for an RCU grace period, tens of milliseconds, so short calls would lower the
+/// rate.
 const LONGEST_CALL_S: f64 = 4.0;
 
 /// Time from the start of a call to its first frame.

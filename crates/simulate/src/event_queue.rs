@@ -1,11 +1,12 @@
 //! The event queue: a hierarchical timing wheel ordered by (time, sequence).
 //!
-//! Eleven levels of 64 slots cover 64 bits of time. An event waits at the level of the highest
-//! base-64 digit in which its time differs from the current time, in the slot of its digit there.
-//! A pop uses the first occupied slot of the lowest occupied level. If the level is above 0, the current
-//! time jumps to that slot's earliest event, and the slot's events move to the levels below. So an
-//! event moves at most once a level, whatever the number of waiting events. Pop and push need constant
-//! time; those of a heap grow with the logarithm.
+//! Eleven levels of 64 slots cover 64 bits of time. Write the event's time and the current time
+//! with base-64 digits. The highest digit in which they differ is the event's level, and the
+//! event's digit there is its slot. A pop uses the first occupied slot of the lowest occupied
+//! level. If the level is above 0, the current time jumps to that slot's earliest event, and the
+//! slot's events move to the levels below. So an event moves at most once a level, whatever the
+//! number of waiting events. Pop and push need constant time; those of a heap grow with the
+//! logarithm.
 //!
 //! Events of equal time are always in the same slot, and slots are first-in first-out lists, so
 //! equal times keep their order of insertion without a stored sequence number.

@@ -61,7 +61,7 @@ impl RequestTotal {
             return;
         };
         if let Some(before) = last.replace(count) {
-            // A server that restarted has answered all that it reports since then.
+            // After a restart the server counts from zero again, so all its requests are new.
             let is_restart = count.requests < before.requests;
             let since = if is_restart {
                 RequestCount {

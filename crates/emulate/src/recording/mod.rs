@@ -22,10 +22,10 @@
 //! | 2 | the row of the accesses that follow |
 //! | 3 | bits 0 to 2 an [operation](Operation), the rest its argument |
 //!
-//! A difference is in zigzag form: twice a positive one, twice a negative one less one. It is taken from
-//! line 0 at the first of a chunk, so chunks are independent. So is the row, which is 0.
+//! A difference d is stored in zigzag form: 2d if d is not negative, else -2d - 1. Each chunk
+//! begins with line 0 and row 0, so chunks are independent.
 //!
-//! With the filter, accesses are missing that cannot change a first level of at least 64 sets nor a
+//! The filter drops accesses that can change neither a first level of at least 64 sets nor a
 //! translation buffer of at least 16 (see [`Filter`](perpacket_memory::Filter)).
 
 mod read;
@@ -92,7 +92,7 @@ pub enum RecordFilter {
     LinesAndPages,
 }
 
-/// Twice a positive number, twice a negative one less one.
+/// The zigzag form of d: 2d if d is not negative, else -2d - 1.
 const fn zigzag(difference: i64) -> u64 {
     ((difference << 1) ^ (difference >> 63)) as u64
 }

@@ -12,7 +12,7 @@ use super::request::RequestWriter;
 use super::settings::Settings;
 use super::tls::Connector;
 
-/// In place of a time: the event has not happened.
+/// The time of an event that has not happened yet.
 pub(crate) const NEVER: u64 = u64::MAX;
 
 /// The state of a run.

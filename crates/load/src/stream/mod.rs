@@ -46,7 +46,7 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// The most threads.
 const MOST_THREADS: u32 = 4096;
-/// In place of a start: the window has not started.
+/// The value of the window's start while the window has not started.
 const NOT_YET: u64 = u64::MAX;
 
 /// Progress of a run, once a second.

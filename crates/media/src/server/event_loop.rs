@@ -51,7 +51,7 @@ const SPARE_CONNECTIONS: u64 = 4096;
 const MIN_SLEEP_FROM_RATE: f64 = 4_000.0;
 const MIN_SLEEP_NS: u64 = 250_000;
 
-/// Number of parts in which all connections are checked once a second for time-outs and due reports.
+/// All connections are checked once a second for time-outs and due reports, in this many parts.
 const CHECK_PARTS: u64 = 16;
 const CHECK_PART_NS: u64 = 1_000_000_000 / CHECK_PARTS;
 

@@ -9,9 +9,9 @@
 //!   connection is likely to last. The threshold follows from the traffic; that of `threshold n` is
 //!   fixed.
 //! - `oracle` knows the future. A connection uses its place on the NIC for about as long as it has
-//!   requests. It saves what the NIC sends in that time, minus the handoff. So the oracle hands off, at
-//!   establishment, the connections that will enqueue most for each request. No real system can do
-//!   this: the oracle bounds what a better prediction could gain.
+//! requests. Its saving grows with its enqueues in that time, minus the cost of the handoff. So the
+//! oracle hands off, at establishment, the connections that will enqueue most for each request. No
+//! real system can do this: the oracle bounds what a better prediction could gain.
 
 use perpacket_workload::PlannedRequest;
 
@@ -26,7 +26,7 @@ const ENOUGH: u32 = 64;
 
 /// Enqueues that save about what the handoff itself costs.
 const HANDOFF_ENQUEUES: u32 = 5;
-/// The oracle ranks by enqueues a request, in units of this part of one.
+/// The oracle ranks by enqueues per request, in multiples of 1/`WORTH_PARTS`.
 const WORTH_PARTS: u32 = 16;
 
 /// The future of a connection. Only the oracle reads it.
@@ -105,7 +105,8 @@ impl Ranks {
         1
     }
 
-    /// The highest rank at which connections of it or above use at least `share` of all.
+    /// The highest rank for which connections of this rank or above use at least `share` of the
+    /// total use.
     fn filling_rank(&self, share: f64) -> u32 {
         let room = share * self.used.iter().sum::<f64>();
         let mut used = 0.0;

@@ -67,7 +67,8 @@ impl Catalogue {
     }
 }
 
-/// Orders a class by distance from its mean, nearest and so most popular first.
+/// Orders a class by distance from its mean. The nearest object is first, which makes it the most
+/// popular one.
 ///
 /// A few objects receive most requests of a class. With popularity independent of size, a large
 /// popular object could determine the mean response.
