@@ -19,7 +19,7 @@ const SEND: RingRegisters = RingRegisters {
     length: 0x3808,
     head: 0x3810,
 };
-/// Offset of the register whose store gives the card frames to send.
+/// Offset of the register that the driver writes to pass frames to the card.
 pub const SEND_TAIL: u64 = 0x3818;
 
 /// Bit of a descriptor's status: the card has written it.
@@ -58,7 +58,7 @@ pub trait CardEvents {
     fn moved(&mut self, sent: u64, received: u64);
 }
 
-/// A ring of descriptors, and the first one that was not looked at.
+/// A ring of descriptors, and the first descriptor that has not been read here.
 #[derive(Clone, Copy, Debug)]
 struct Ring {
     base: u64,
@@ -88,7 +88,7 @@ impl Ring {
     }
 }
 
-/// The segmentation that the driver last asked for.
+/// The segmentation that the driver last requested.
 #[derive(Clone, Copy, Debug, Default)]
 struct Segmentation {
     payload_bytes: u64,
@@ -163,7 +163,7 @@ impl Card {
         }
     }
 
-    /// Frames that the card makes of the data that ends with a descriptor of these commands.
+    /// Number of frames that the card sends for data whose last descriptor has these commands.
     const fn frames_of(&self, commands: u8) -> u64 {
         let Segmentation {
             payload_bytes,

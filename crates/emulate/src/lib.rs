@@ -11,10 +11,10 @@
 //! ```text
 //! context, functions   layer, kind and direction of code, by the rules of its function tracker the
 //! context of a processor by its call stack model                caches and translation buffers,
-//! and their misses rows                 the counts that are separate window the result recording
-//! the accesses in a file card                 what a network card wrote, and the frames it moved
-//! observer, replay     the two ways to a result instruction, options what the plugin needs of
-//! x86-64 code, and its options
+//! and their misses rows                 which counts are separate window the result recording the
+//! accesses in a file card                 what a network card wrote, and the frames it moved
+//! observer, replay     compute a result, from an emulator or from a recording instruction, options
+//! what the plugin needs of x86-64 code, and its options
 //! ```
 
 #![forbid(unsafe_code)]

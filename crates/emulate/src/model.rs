@@ -76,7 +76,7 @@ impl ModelParameters {
             .collect()
     }
 
-    /// The smallest number of sets of a first level, by which a filter in front is chosen.
+    /// The smallest number of sets of any first level. It determines which filter may be in front.
     #[must_use]
     pub fn least_first_sets(&self) -> u32 {
         let sets = self

@@ -121,7 +121,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// The result of the facts, the model's misses and the instructions by row.
+    /// Combines the facts, the model's misses and the instructions by row to the result.
     #[must_use]
     pub fn new(facts: &Facts, model: &Model, instructions: &[u64]) -> Self {
         let parameters = model.parameters();

@@ -40,7 +40,7 @@ fn request() -> impl Strategy<Value = Request> {
     ]
 }
 
-/// Sets, as a power of two, ways, and cycles beyond those of the level above.
+/// A level: the logarithm of its sets, its ways, and its cycles beyond those of the level above.
 type Shape = (u32, u32, u32);
 
 /// One to three levels of few ways, or the two levels of the machines that the simulator has.

@@ -73,7 +73,8 @@ fn clean(name: &str) -> String {
     name.replace([';', '\n'], ":")
 }
 
-/// The names of code that the server's processes compiled at run time. `offsets` of it are addresses.
+/// The names of code that the server's processes compiled at run time. For such code, `offsets` are
+/// addresses.
 fn generated(tally: &Tally, collector: &Collector) -> Names {
     let processes = collector.processes();
     let mut names = Names::new();

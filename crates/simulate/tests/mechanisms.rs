@@ -98,7 +98,7 @@ fn code_that_fits_its_cache_is_not_fetched_again() {
     };
     assert_eq!(fetched("0"), 0.0, "without a cache fetching is free");
     assert!(fetched("64") < 0.1);
-    // 3.0 thousand instructions a packet of 5 bytes are 237 lines.
+    // A packet needs 3.0 thousand instructions of 5 bytes each, which are 237 lines.
     let thrashed = fetched("8");
     assert!(
         (150.0..260.0).contains(&thrashed),

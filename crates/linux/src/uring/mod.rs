@@ -120,8 +120,8 @@ impl<O: Outgoing> Message<O> {
         })
     }
 
-    /// Adds the pieces of an output. They borrow from what the box owns. Moving the box does not move
-    /// that, and nothing changes it before the operation completes.
+    /// Adds the pieces of an output. They borrow from memory that the box owns. Moving the box does
+    /// not move that memory, and nothing changes it before the operation completes.
     fn fill(&mut self, out: Box<O>) {
         self.pieces.clear();
         out.with_slices(|slices| {

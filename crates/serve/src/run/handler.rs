@@ -484,7 +484,7 @@ impl ConnectionHandler {
     fn finish(&mut self, connection: &mut Connection, is_sending: bool) -> ConnectionStatus {
         if let Some(tls) = &mut connection.tls {
             tls.end();
-            // If the socket accepts no more, the client still has its response.
+            // An error here is ignored: the client has its response already.
             let _ = tls.send(&connection.socket, &mut self.out, self.worker.counters());
         }
         if !is_sending && connection.input.is_empty() && !connection.is_readable {
