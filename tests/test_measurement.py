@@ -109,7 +109,7 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return file
 
 
-def asked(log: Path, *verb: str) -> list[list[str]]:
+def commands_of(log: Path, *verb: str) -> list[list[str]]:
     """The commands that begin with these words."""
     commands: list[list[str]] = [json.loads(line) for line in log.read_text().splitlines()]
     return [command for command in commands if command[: len(verb)] == list(verb)]
@@ -156,29 +156,31 @@ def test_the_commands_of_server_and_clients_follow_the_point(
     beds: OpenedTestbeds, log: Path, tmp_path: Path
 ) -> None:
     start.run(study_of(beds, FILE, SURGE, BULK), tmp_path / "run")
-    (serve, *_), bed = asked(log, "serve", "web"), beds.opened[0]
+    (serve, *_), bed = commands_of(log, "serve", "web"), beds.opened[0]
     assert serve[serve.index("--cpus") + 1] == programs.cpu_list(bed.server.cpus)
-    load = next(one for one in asked(log, "load", "http") if "file" in one)
+    load = next(one for one in commands_of(log, "load", "http") if "file" in one)
     assert load[2] == "http://127.0.0.1:8080/file-509.bin"
     assert load[load.index("--connections") + 1] == "8"
     assert load[load.index("--http") + 1] == "1.0"
-    surge = next(one for one in asked(log, "load", "http") if "surge" in one)
+    surge = next(one for one in commands_of(log, "load", "http") if "surge" in one)
     assert surge[surge.index("--users") + 1] == "25"
-    (sender, *_) = [one for one in asked(log, "load", "stream") if "--to" in one]
+    (sender, *_) = [one for one in commands_of(log, "load", "stream") if "--to" in one]
     assert sender[sender.index("--to") + 1] == "127.0.0.1:9000"
     assert sender[sender.index("--bit-rate") + 1] == "100000000"
     assert sender[sender.index("--segment-size") + 1] == "1460"
-    profile = asked(log, "profile")[0]
+    profile = commands_of(log, "profile")[0]
     assert profile[profile.index("--duration") + 1] == "0.05"
     urls = {
-        one[one.index("--requests") + 1] for one in asked(log, "profile") if "--requests" in one
+        one[one.index("--requests") + 1]
+        for one in commands_of(log, "profile")
+        if "--requests" in one
     }
     assert urls == {"http://127.0.0.1:8080/.perpacket/report"}
 
 
 def test_each_block_has_its_own_seed(beds: OpenedTestbeds, log: Path, tmp_path: Path) -> None:
     start.run(study_of(beds, FILE, SURGE), tmp_path / "run")
-    seeds = [one[one.index("--seed") + 1] for one in asked(log, "load", "http")]
+    seeds = [one[one.index("--seed") + 1] for one in commands_of(log, "load", "http")]
     assert len(seeds) == 4
     assert sorted(set(seeds)) == sorted({seeds[0], seeds[-1]})
     assert seeds[0] == seeds[1] != seeds[2]
@@ -194,10 +196,12 @@ def test_file_sets_are_made_once_and_removed_with_the_trace(
     trace = point("trace", "trace", load__trace=recorded, load__connections=4)
     more = replace(trace, name="more")
     start.run(study_of(beds, trace, more, SURGE), tmp_path / "run")
-    made = asked(log, "load", "files")
+    made = commands_of(log, "load", "files")
     assert sorted(one[2] for one in made) == ["surge", "trace"]
     replayed = {
-        one[one.index("--trace") + 1] for one in asked(log, "load", "http") if "--trace" in one
+        one[one.index("--trace") + 1]
+        for one in commands_of(log, "load", "http")
+        if "--trace" in one
     }
     assert len(replayed) == 1
     assert recorded.name not in replayed.pop()
@@ -277,13 +281,13 @@ def test_another_server_is_started_by_its_command(
     )
     directory = start.run(study_of(beds, foreign), tmp_path / "run")
     assert not directory.failures()
-    (serve, *_) = asked(log, "serve", "web")
+    (serve, *_) = commands_of(log, "serve", "web")
     assert serve[serve.index("--listen") + 1] == "127.0.0.1"
     assert "{" not in " ".join(serve)
-    loads = asked(log, "load", "http")
+    loads = commands_of(log, "load", "http")
     assert loads[0][loads[0].index("--requests") + 1] == "1"
     assert all(one[2] == "http://127.0.0.1:8080/file-509.bin" for one in loads)
-    assert not any("--requests" in one for one in asked(log, "profile"))
+    assert not any("--requests" in one for one in commands_of(log, "profile"))
 
 
 @pytest.mark.parametrize(

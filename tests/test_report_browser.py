@@ -66,7 +66,7 @@ class Browser:
             self.driver.get_log(log)
         self.driver.get(self.address)
 
-    def ask(self, script: str, *arguments: object) -> Any:
+    def run(self, script: str, *arguments: object) -> Any:
         """The result of a script."""
         return self.driver.execute_script(script, *arguments)
 
@@ -114,10 +114,10 @@ def browser(page: Path) -> Iterator[Browser]:
 def test_the_page_logs_nothing_and_requests_nothing(browser: Browser) -> None:
     browser.open()
     # A script that failed would have left its headings without buttons.
-    assert browser.ask("return document.querySelectorAll('th button').length") > 0
+    assert browser.run("return document.querySelectorAll('th button').length") > 0
     assert browser.driver.get_log("browser") == []
     assert browser.requests() == {browser.address}
-    assert browser.ask("return performance.getEntriesByType('resource').length") == 0
+    assert browser.run("return performance.getEntriesByType('resource').length") == 0
 
 
 CHARTS = """
@@ -132,8 +132,8 @@ def test_every_chart_is_visible_once_and_nothing_scrolls_sideways(
     browser: Browser, study: Study, width: int, theme: str
 ) -> None:
     browser.open(width, theme)
-    assert browser.ask("return document.documentElement.scrollWidth") <= width
-    seen = browser.ask(CHARTS)
+    assert browser.run("return document.documentElement.scrollWidth") <= width
+    seen = browser.run(CHARTS)
     assert len(seen) == len(study.figures)
     for figure, boxes in zip(study.figures, seen, strict=True):
         assert len(boxes) == (figure.title != "Nothing"), figure.title
@@ -162,7 +162,7 @@ return [...document.querySelectorAll("svg")].flatMap((svg) => {
 @pytest.mark.parametrize("width", [SMALL_PX, DESK_PX])
 def test_no_text_of_a_chart_is_cut_or_over_another(browser: Browser, width: int) -> None:
     browser.open(width)
-    assert browser.ask(TEXTS) == []
+    assert browser.run(TEXTS) == []
 
 
 WIDER = """
@@ -175,9 +175,9 @@ def test_a_small_phone_shows_the_page_and_its_tables_without_scrolling_sideways(
     browser: Browser,
 ) -> None:
     browser.open(SMALL_PX)
-    browser.ask("for (const part of document.querySelectorAll('details')) part.open = true;")
-    assert browser.ask("return document.documentElement.scrollWidth") <= SMALL_PX
-    assert browser.ask(WIDER) == []
+    browser.run("for (const part of document.querySelectorAll('details')) part.open = true;")
+    assert browser.run("return document.documentElement.scrollWidth") <= SMALL_PX
+    assert browser.run(WIDER) == []
 
 
 LIGHT, DARK = 150, 100
@@ -194,19 +194,19 @@ def lightness(colour: str) -> float:
 
 def test_a_dark_theme_turns_page_and_charts_dark(browser: Browser) -> None:
     browser.open(theme="light")
-    assert lightness(browser.ask(GROUND)) > LIGHT
-    assert lightness(browser.ask(INK)) < DARK
+    assert lightness(browser.run(GROUND)) > LIGHT
+    assert lightness(browser.run(INK)) < DARK
     browser.open(theme="dark")
-    assert lightness(browser.ask(GROUND)) < DARK
-    assert lightness(browser.ask(INK)) > LIGHT
+    assert lightness(browser.run(GROUND)) < DARK
+    assert lightness(browser.run(INK)) > LIGHT
 
 
 @pytest.mark.parametrize(("width", "theme"), VIEWS)
 def test_axe_finds_no_serious_fault(browser: Browser, width: int, theme: str) -> None:
     axe = files("axe_core_python").joinpath("axe.min.js").read_text(encoding="utf-8")
     browser.open(width, theme)
-    browser.ask("for (const part of document.querySelectorAll('details')) part.open = true;")
-    browser.ask(axe)
+    browser.run("for (const part of document.querySelectorAll('details')) part.open = true;")
+    browser.run(axe)
     found = browser.driver.execute_async_script(
         "const done = arguments[0];"
         "axe.run(document).then((found) => done([found.violations, found.passes.length]));"
@@ -238,16 +238,16 @@ return [...document.querySelectorAll("#means thead th")].map((cell) => cell.aria
 
 def test_tables_sort_by_keyboard_and_mark_it(browser: Browser) -> None:
     browser.open()
-    assert browser.ask(ROWS) == list(RATES)
-    assert browser.ask(SORTED) == []
-    browser.ask(FOCUS)
+    assert browser.run(ROWS) == list(RATES)
+    assert browser.run(SORTED) == []
+    browser.run(FOCUS)
     browser.press(Keys.ENTER)
     ascending = sorted(RATES, key=RATES.__getitem__)
-    assert browser.ask(ROWS) == ascending
-    assert browser.ask(SORTED) == ["ascending"]
+    assert browser.run(ROWS) == ascending
+    assert browser.run(SORTED) == ["ascending"]
     browser.press(Keys.SPACE)
-    assert browser.ask(ROWS) == ascending[::-1]
-    assert browser.ask(SORTED) == ["descending"]
+    assert browser.run(ROWS) == ascending[::-1]
+    assert browser.run(SORTED) == ["descending"]
 
 
 FOCUSED = """
@@ -261,18 +261,18 @@ return [here.tagName, style.outlineStyle !== "none", box.right > 0 && box.width 
 def test_everything_can_be_reached_by_keyboard_and_shows_where_it_is(browser: Browser) -> None:
     browser.open()
     browser.press(Keys.TAB)
-    assert browser.ask(FOCUSED) == ["A", True, True, "skip"]
+    assert browser.run(FOCUSED) == ["A", True, True, "skip"]
     browser.press(Keys.ENTER)
-    assert browser.ask("return location.hash") == "#content"
+    assert browser.run("return location.hash") == "#content"
     browser.open()
-    wanted = browser.ask(
+    wanted = browser.run(
         "return [...document.querySelectorAll('a, button, summary, [tabindex]')]"
         ".filter((one) => one.checkVisibility()).length"
     )
     stops = []
     for _ in range(wanted):
         browser.press(Keys.TAB)
-        stops.append(browser.ask(FOCUSED))
+        stops.append(browser.run(FOCUSED))
     assert all(tag != "BODY" for tag, *_ in stops), "as many stops as things to use"
     assert {"A", "BUTTON", "SUMMARY", "DIV", "PRE"} == {tag for tag, *_ in stops}
     for tag, outlined, in_sight, name in stops:
@@ -289,7 +289,7 @@ return [shown("nav"), shown(".wide svg"), shown(".narrow svg")];
 
 def test_on_paper_a_dark_page_is_light_and_whole(browser: Browser, study: Study) -> None:
     browser.open(PHONE_PX, "dark", media="print")
-    assert lightness(browser.ask(GROUND)) > LIGHT
-    assert browser.ask(PRINTED) == [0, len(study.figures) - 1, 0]
+    assert lightness(browser.run(GROUND)) > LIGHT
+    assert browser.run(PRINTED) == [0, len(study.figures) - 1, 0]
     paper = browser.driver.execute_cdp_cmd("Page.printToPDF", {"printBackground": True})
     assert base64.b64decode(paper["data"]).startswith(b"%PDF-")

@@ -189,7 +189,7 @@ impl SendQueue {
 
     /// Sends until everything is sent or the socket accepts no more.
     ///
-    /// With `ask_first`, a part of a file that is not in the page cache is not sent. `warmed` skips that
+    /// With `checks_cache`, a part of a file that is not in the page cache is not sent. `warmed` skips that
     /// check for the next part.
     ///
     /// # Errors
@@ -199,7 +199,7 @@ impl SendQueue {
         &mut self,
         socket: impl AsFd,
         counters: &Counters,
-        ask_first: bool,
+        checks_cache: bool,
         mut warmed: bool,
     ) -> io::Result<SendStatus> {
         let socket = socket.as_fd();
@@ -207,7 +207,7 @@ impl SendQueue {
             let result = match self.next_file_part() {
                 None => self.send_pieces(socket),
                 Some((file, offset, length)) => {
-                    let is_checked = ask_first && !std::mem::take(&mut warmed);
+                    let is_checked = checks_cache && !std::mem::take(&mut warmed);
                     if is_checked && !in_memory(&file, offset, length) {
                         return Ok(SendStatus::Cold);
                     }

@@ -75,7 +75,7 @@ pub struct Worker {
     pub shares_thread: bool,
     cache: CacheHandle,
     slot: usize,
-    asks_helpers: bool,
+    returns_jobs: bool,
     job_result: Option<JobResult>,
     scratch: Vec<u8>,
 }
@@ -124,8 +124,8 @@ impl Handled {
 }
 
 impl Worker {
-    /// A worker that counts in `slot`. With `asks_helpers` it returns jobs instead of reading files.
-    pub fn new(site: Arc<Site>, slot: usize, cache: CacheHandle, asks_helpers: bool) -> Self {
+    /// A worker that counts in `slot`. With `returns_jobs` it returns jobs instead of reading files.
+    pub fn new(site: Arc<Site>, slot: usize, cache: CacheHandle, returns_jobs: bool) -> Self {
         Self {
             site,
             clock: Clock::new(),
@@ -133,7 +133,7 @@ impl Worker {
             shares_thread: false,
             cache,
             slot,
-            asks_helpers,
+            returns_jobs,
             job_result: None,
             scratch: Vec::new(),
         }
@@ -367,7 +367,7 @@ impl Worker {
             path: path.into(),
             coding,
         };
-        if self.asks_helpers {
+        if self.returns_jobs {
             return Err(job);
         }
         let result = run_job(&self.site, job, &mut self.scratch);

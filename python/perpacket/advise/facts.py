@@ -137,11 +137,11 @@ def _part(facts: Facts) -> float:
 
 def _response_bytes(facts: Facts) -> float:
     """Bytes sent a request, or a received frame where requests are not counted."""
-    taken = facts.seen.profile
+    measured = facts.seen.profile
     name = facts.interface
-    sent = taken.number("interfaces", name, "bytes_sent") if name else 0.0
+    sent = measured.number("interfaces", name, "bytes_sent") if name else 0.0
     try:
-        return _ratio(sent, taken.number("requests"), "requests")
+        return _ratio(sent, measured.number("requests"), "requests")
     except NotReadable:
         return _ratio(sent, facts.number("received_frames"), "received frames")
 
@@ -183,8 +183,8 @@ def _connections_per_request(facts: Facts) -> float:
 
 
 def _busy_share(facts: Facts) -> float:
-    taken = facts.seen.profile
-    return 1.0 - taken.number("idle", "share_of_time")
+    measured = facts.seen.profile
+    return 1.0 - measured.number("idle", "share_of_time")
 
 
 def _server_cpus(facts: Facts) -> set[int]:
@@ -219,7 +219,7 @@ def _frequency_share(_: Facts) -> float:
 def _kernel_tls(_: Facts) -> bool:
     from perpacket.machine import network
 
-    return network.KERNEL_TLS.attempt(network.give_tls_to_the_kernel).available
+    return network.KERNEL_TLS.attempt(network.enable_kernel_tls).available
 
 
 def _unpaced_control(facts: Facts) -> str:

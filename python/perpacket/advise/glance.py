@@ -69,8 +69,10 @@ class Around:
             "samples": sum(chain.samples for chain in chains),
             "interfaces": interfaces,
         }
-        taken = Profile(document, chains)
-        return observation.around(taken, self.pid, "", self.before, observation.counters(self.pid))
+        measured = Profile(document, chains)
+        return observation.around(
+            measured, self.pid, "", self.before, observation.counters(self.pid)
+        )
 
 
 def quietly(observe: Callable[[], observation.Observation]) -> Found:

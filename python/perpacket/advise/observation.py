@@ -63,12 +63,12 @@ def observe(duration_s: float, pid: int | None, interface: str, requests: str = 
     """Profile the machine now, and read its counters and settings."""
     _check(pid)
     before = counters(pid)
-    taken = profile.take(duration_s, pid, requests)
-    return around(taken, pid, interface, before, counters(pid))
+    measured = profile.measure(duration_s, pid, requests)
+    return around(measured, pid, interface, before, counters(pid))
 
 
 def around(
-    taken: Profile,
+    measured: Profile,
     pid: int | None,
     interface: str,
     before: Counters | None = None,
@@ -85,12 +85,12 @@ def around(
             value=interface,
             allowed=f"there are {', '.join(found)}",
         )
-    names = (interface,) if interface else busy_interfaces(taken, found)
+    names = (interface,) if interface else busy_interfaces(measured, found)
     server = None if pid is None else servers.find(pid)
     workers = () if pid is None else (pid, *children(pid))
     link = found.get(names[0]) if names else None
     return Observation(
-        taken,
+        measured,
         place,
         found,
         setting_reader(place),
@@ -114,14 +114,14 @@ def _check(pid: int | None) -> None:
         )
 
 
-def busy_interfaces(taken: Profile, found: Mapping[str, Link]) -> tuple[str, ...]:
+def busy_interfaces(measured: Profile, found: Mapping[str, Link]) -> tuple[str, ...]:
     """The interfaces that carried packets, from the busiest."""
 
     def packets(name: str) -> float:
         keys = ("packets_sent", "packets_received")
-        return sum(taken.number("interfaces", name, key) for key in keys)
+        return sum(measured.number("interfaces", name, key) for key in keys)
 
-    names = [name for name in taken.table("interfaces") if name in found and packets(name) > 0]
+    names = [name for name in measured.table("interfaces") if name in found and packets(name) > 0]
     return tuple(sorted(names, key=packets, reverse=True))
 
 

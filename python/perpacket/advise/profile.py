@@ -166,7 +166,7 @@ def read(profile: Path, stacks: Path | None) -> Profile:
     return Profile(document, tuple(folded(lines)))
 
 
-def take(duration_s: float, pid: int | None = None, requests: str = "") -> Profile:
+def measure(duration_s: float, pid: int | None = None, requests: str = "") -> Profile:
     """Profile the machine now.
 
     Without the permission for perf the kernel's accounts are used, which have no layers.

@@ -283,8 +283,8 @@ def compare(
             value=str(second.path),
             hint="compare two runs of one study: `perpacket study rerun` makes the second",
         )
-    asked = [*(rule.quantity for rule in rules), *names]
-    chosen = chosen_names(sides.rows, asked, () if names else summary)
+    requested = [*(rule.quantity for rule in rules), *names]
+    chosen = chosen_names(sides.rows, requested, () if names else summary)
     ratios = [found for name in chosen for point in common if (found := sides.ratio(point, name))]
     points = [point.name for point in first.configuration.points]
     return RunComparison(
@@ -298,11 +298,11 @@ def compare(
 
 
 def chosen_names(
-    sides: tuple[Rows, Rows], asked: Sequence[str], summary: Sequence[str]
+    sides: tuple[Rows, Rows], requested: Sequence[str], summary: Sequence[str]
 ) -> list[str]:
     """The quantities to compare; raises `ConfigurationError` on one that neither run has."""
     known = known_names([row for side in sides for own in side.values() for row in own.values()])
-    for name in asked:
+    for name in requested:
         if name not in known:
             raise ConfigurationError(
                 f"no quantity {name!r} in these runs",
@@ -311,7 +311,7 @@ def chosen_names(
                 hint=f"there are {', '.join(known)}",
             )
     summarized, usual = ([name for name in group if name in known] for group in (summary, USUAL))
-    return list(dict.fromkeys([*asked, *summarized])) or usual
+    return list(dict.fromkeys([*requested, *summarized])) or usual
 
 
 def _applied(

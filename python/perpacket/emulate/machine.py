@@ -117,7 +117,7 @@ class Machine:
             for name, content in (("out", b""), ("console", b""), ("errors", b""), ("work", work))
         }
         ours, theirs = socket.socketpair()
-        given = {"out": self._files["out"].path, "work": self._files["work"].path, **arguments}
+        options = {"out": self._files["out"].path, "work": self._files["work"].path, **arguments}
         console = (
             "stdio,id=console,signal=off"
             if terminal
@@ -128,7 +128,7 @@ class Machine:
             *("-chardev", console, "-serial", "chardev:console"),
             *("-chardev", f"socket,id=monitor,fd={theirs.fileno()}"),
             *("-mon", "chardev=monitor,mode=control"),
-            *("-plugin", ",".join([str(plugin), *(f"{k}={v}" for k, v in given.items())])),
+            *("-plugin", ",".join([str(plugin), *(f"{k}={v}" for k, v in options.items())])),
             *(("-incoming", "defer") if incoming else ()),
         ]
         inherited = [theirs.fileno(), *(file.descriptor for file in self._files.values())]
@@ -193,15 +193,18 @@ class Machine:
             time.sleep(POLL_S)
 
     def _ended(self, status: int) -> RunFailed | MachineLacks:
-        said = self.messages.strip()
-        reason = after(said, f"{MESSAGE}error: ") or (said.splitlines() or ["no reason given"])[-1]
-        hint = after(said, f"{MESSAGE}hint: ")
+        messages = self.messages.strip()
+        reason = (
+            after(messages, f"{MESSAGE}error: ")
+            or (messages.splitlines() or ["no reason given"])[-1]
+        )
+        hint = after(messages, f"{MESSAGE}hint: ")
         if status == -signal.SIGKILL:
             return RunFailed(
                 "the emulator was killed, perhaps because this machine has no more memory",
                 f"an emulated machine needs up to {MEMORY_MIB + 512} MiB",
             )
-        if "annot allocate memory" in said or "cannot set up guest memory" in said:
+        if "annot allocate memory" in messages or "cannot set up guest memory" in messages:
             return MachineLacks(
                 f"the emulator: {reason}", f"it needs {MEMORY_MIB + 512} MiB of memory"
             )
@@ -209,9 +212,9 @@ class Machine:
 
     def save(self, file: Path) -> None:
         """Stop the machine and write its state to a file; raises `RunFailed`."""
-        self._monitor.ask("stop")
-        self._monitor.ask("migrate", uri=f"file:{file}")
-        while (state := self._monitor.ask("query-migrate")).get("status") not in SETTLED_STATES:
+        self._monitor.execute("stop")
+        self._monitor.execute("migrate", uri=f"file:{file}")
+        while (state := self._monitor.execute("query-migrate")).get("status") not in SETTLED_STATES:
             time.sleep(POLL_S)
         if state.get("status") != "completed":
             raise RunFailed(
@@ -225,11 +228,11 @@ class Machine:
         Cards must not announce themselves: the announcements are sent at times of this machine.
         """
         try:
-            self._monitor.ask("migrate-set-parameters", **{"announce-rounds": 0})
-            self._monitor.ask("migrate-incoming", uri=f"file:{file}")
-            while self._monitor.ask("query-status").get("status") == "inmigrate":
+            self._monitor.execute("migrate-set-parameters", **{"announce-rounds": 0})
+            self._monitor.execute("migrate-incoming", uri=f"file:{file}")
+            while self._monitor.execute("query-status").get("status") == "inmigrate":
                 time.sleep(POLL_S)
-            self._monitor.ask("cont")
+            self._monitor.execute("cont")
         except RunFailed as error:
             if MESSAGE in self.messages:
                 raise  # the plugin's own reason
@@ -255,11 +258,11 @@ class Monitor:
             self._lines.close()
         self._connection.close()
 
-    def ask(self, command: str, **arguments: object) -> Mapping[str, object]:
+    def execute(self, command: str, **arguments: object) -> Mapping[str, object]:
         """The answer to a command; raises `RunFailed` with QEMU's error."""
         if not self._is_greeted:
             self._is_greeted = True
-            self.ask("qmp_capabilities")
+            self.execute("qmp_capabilities")
         try:
             self._lines.write(json.dumps({"execute": command, "arguments": arguments}) + "\n")
             self._lines.flush()

@@ -49,8 +49,8 @@ def capabilities(files: Files) -> list[Capability]:
     interfaces = files.names("/sys/class/net")
     return [
         segmentation(interfaces),
-        UDP_SEGMENTATION.attempt(take_udp_segments),
-        KERNEL_TLS.attempt(give_tls_to_the_kernel),
+        UDP_SEGMENTATION.attempt(set_udp_segment_size),
+        KERNEL_TLS.attempt(enable_kernel_tls),
     ]
 
 
@@ -83,14 +83,14 @@ def segmentation(
     return SEGMENTATION.answer(works, "; ".join(details) or "no interface reports its offloads")
 
 
-def take_udp_segments() -> str:
+def set_udp_segment_size() -> str:
     """Set the size of datagrams into which a socket cuts its data."""
     with socket.socket(type=socket.SOCK_DGRAM) as sender:
         sender.setsockopt(SOL_UDP, UDP_SEGMENT, SEGMENT_BYTES)
     return "a socket accepts UDP_SEGMENT"
 
 
-def give_tls_to_the_kernel() -> str:
+def enable_kernel_tls() -> str:
     """Enable the kernel's TLS on a connection of our own over loopback."""
     with (
         socket.create_server(("127.0.0.1", 0)) as server,

@@ -103,13 +103,14 @@ def failure(error: BaseException) -> PerpacketError:
     return RunFailed(str(error) or type(error).__name__)
 
 
-def versions_differ(who: str, its_version: str, wanted: str) -> ConfigurationError:
+def versions_differ(worker: str, its_version: str, expected: str) -> ConfigurationError:
     """The error for a worker with another version of perpacket."""
     return ConfigurationError(
-        f"{who} has perpacket {its_version}, this is {wanted}: one table must not mix versions",
+        f"{worker} has perpacket {its_version}, this is {expected}: "
+        "one table must not mix versions",
         parameter="perpacket",
         value=its_version,
-        hint=f"install perpacket {wanted} there",
+        hint=f"install perpacket {expected} there",
     )
 
 

@@ -110,15 +110,15 @@ def comparison(row: Comparison, own: str) -> dict[str, object]:
 
 def contest(one: ContestResult) -> dict[str, object]:
     """A contest with its levels and crossings."""
-    asked = one.contest
+    definition = one.contest
     return {
-        "title": asked.title,
-        "competitor": asked.competitor,
-        "along": asked.along,
-        "where": dict(asked.where),
-        "quantity": asked.quantity,
+        "title": definition.title,
+        "competitor": definition.competitor,
+        "along": definition.along,
+        "where": dict(definition.where),
+        "quantity": definition.quantity,
         "unit": one.unit,
-        "lower_wins": asked.lower_wins,
+        "lower_wins": definition.lower_wins,
         "standings": [
             {
                 "level": level.level,

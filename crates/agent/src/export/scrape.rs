@@ -204,20 +204,20 @@ mod tests {
         let endpoint: Endpoint = "127.0.0.1:0/m".parse().unwrap();
         let listener = endpoint.bind().unwrap();
         let address = serve(listener, &endpoint, || "# EOF\n".to_owned()).unwrap();
-        let ask = |request: &str| {
+        let send = |request: &str| {
             let mut stream = TcpStream::connect(address).unwrap();
             stream.write_all(request.as_bytes()).unwrap();
             let mut response = String::new();
             stream.read_to_string(&mut response).unwrap();
             response
         };
-        let page = ask("GET /m?x=1 HTTP/1.1\r\nHost: a\r\n\r\n");
+        let page = send("GET /m?x=1 HTTP/1.1\r\nHost: a\r\n\r\n");
         assert!(page.starts_with("HTTP/1.1 200 ") && page.ends_with("\r\n\r\n# EOF\n"));
         assert!(page.contains(OPEN_METRICS), "{page}");
-        let head = ask("HEAD /m HTTP/1.1\r\nHost: a\r\n\r\n");
+        let head = send("HEAD /m HTTP/1.1\r\nHost: a\r\n\r\n");
         assert!(head.contains("Content-Length: 6") && head.ends_with("\r\n\r\n"));
-        assert!(ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n").starts_with("HTTP/1.1 404 "));
-        assert!(ask("POST /m HTTP/1.1\r\nHost: a\r\n\r\n").starts_with("HTTP/1.1 405 "));
-        assert!(ask("nonsense\r\n\r\n").starts_with("HTTP/1.1 400 "));
+        assert!(send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").starts_with("HTTP/1.1 404 "));
+        assert!(send("POST /m HTTP/1.1\r\nHost: a\r\n\r\n").starts_with("HTTP/1.1 405 "));
+        assert!(send("nonsense\r\n\r\n").starts_with("HTTP/1.1 400 "));
     }
 }

@@ -186,8 +186,8 @@ impl Worker {
             connection.window_bytes += bytes as u64;
             self.counts.bytes += bytes as u64;
             // Bytes that the kernel dropped are not in the buffer; only their number counts.
-            let taken = self.parse(slot, &buffer[..bytes.min(most)]);
-            let complete = match taken {
+            let parsed = self.parse(slot, &buffer[..bytes.min(most)]);
+            let complete = match parsed {
                 Parsed::Invalid(text) => {
                     self.fail_request(slot, RequestError::BadResponse, now, || text);
                     break;

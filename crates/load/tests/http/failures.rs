@@ -131,10 +131,11 @@ fn a_reset_and_a_time_out_are_counted_separately() {
 
 #[test]
 fn a_server_that_closes_an_idle_connection_causes_no_error() {
-    let asked = AtomicU64::new(0);
+    let requests = AtomicU64::new(0);
     let server = Server::start(move |_, stream| {
         // Closes after every third response without announcing it.
-        stream.write_all(&response(b"x")).is_ok() && asked.fetch_add(1, Ordering::SeqCst) % 3 != 2
+        stream.write_all(&response(b"x")).is_ok()
+            && requests.fetch_add(1, Ordering::SeqCst) % 3 != 2
     });
     let report = load(Settings {
         requests: Some(60),
@@ -204,9 +205,9 @@ fn a_load_of_failures_only_has_failed_and_names_the_errors() {
 
 #[test]
 fn a_load_with_one_good_response_has_not_failed() {
-    let asked = AtomicU64::new(0);
+    let requests = AtomicU64::new(0);
     let server = Server::start(
-        move |_, stream| match asked.fetch_add(1, Ordering::SeqCst) {
+        move |_, stream| match requests.fetch_add(1, Ordering::SeqCst) {
             0 => stream.write_all(&response(b"x")).is_ok(),
             _ => false,
         },

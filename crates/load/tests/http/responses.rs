@@ -38,9 +38,9 @@ fn chunked_bodies_and_bodies_until_the_close_are_read() {
 
 #[test]
 fn a_body_with_another_digest_is_an_error() {
-    let asked = AtomicU64::new(0);
+    let requests = AtomicU64::new(0);
     let server = Server::start(move |_, stream| {
-        let body = if asked.fetch_add(1, Ordering::SeqCst) == 5 {
+        let body = if requests.fetch_add(1, Ordering::SeqCst) == 5 {
             b"abd"
         } else {
             b"abc"

@@ -68,9 +68,9 @@ mod tests {
     #[test]
     fn content_of_any_size_ends_on_a_line() {
         for size in [0, 1, 63, 64, 612, 10_240, 200_001] {
-            let given = vec![7; size];
+            let source = vec![7; size];
             let content = Content::filled(size, |bytes| {
-                let mut reader = given.as_slice().take(size as u64);
+                let mut reader = source.as_slice().take(size as u64);
                 reader.read_to_end(bytes).map(|_| ())
             });
             let content = content.unwrap();

@@ -40,8 +40,8 @@ pub enum Route<'a> {
 #[must_use]
 pub fn route_of<'a>(path: &[u8], query: &'a [u8]) -> Option<Route<'a>> {
     if path == b"/work" {
-        let asked = query_value(query, "us").and_then(number);
-        return Some(match asked.filter(|&us| us <= WORK_LIMIT_US) {
+        let time_us = query_value(query, "us").and_then(number);
+        return Some(match time_us.filter(|&us| us <= WORK_LIMIT_US) {
             Some(us) => Route::Work(us),
             None => Route::Malformed("expected /work?us=N with N up to 10000000"),
         });

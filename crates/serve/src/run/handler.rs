@@ -299,8 +299,8 @@ impl ConnectionHandler {
         match &mut connection.tls {
             None => {
                 let is_warmed = std::mem::take(&mut connection.is_warmed);
-                let asks = self.jobs.is_some();
-                out.send(&connection.socket, counters, asks, is_warmed)
+                let checks_cache = self.jobs.is_some();
+                out.send(&connection.socket, counters, checks_cache, is_warmed)
             }
             Some(tls) => tls.send(&connection.socket, out, counters),
         }

@@ -221,8 +221,8 @@ impl Server {
         fault.map_or(Ok(()), Err)
     }
 
-    fn worker(&self, slot: usize, cache: CacheHandle, asks_helpers: bool) -> Worker {
-        Worker::new(Arc::clone(&self.site), slot, cache, asks_helpers)
+    fn worker(&self, slot: usize, cache: CacheHandle, returns_jobs: bool) -> Worker {
+        Worker::new(Arc::clone(&self.site), slot, cache, returns_jobs)
     }
 
     fn own_cache(&self) -> CacheHandle {

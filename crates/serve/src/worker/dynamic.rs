@@ -237,7 +237,7 @@ impl Worker {
                     query: query.to_vec(),
                     peer: http.peer,
                 }));
-                if self.asks_helpers {
+                if self.returns_jobs {
                     return Handled::NeedsJob(job);
                 }
                 match run_job(&self.site, job, &mut self.scratch) {

@@ -45,17 +45,17 @@ class StudyRun:
         """
         return self._drawn(self._figure(figure), width)
 
-    def _figure(self, asked: str | int) -> Figure:
+    def _figure(self, title_or_index: str | int) -> Figure:
         study = self.analysis.study
         by_title = {each.title: each for each in study.figures}
-        if isinstance(asked, str) and asked in by_title:
-            return by_title[asked]
-        if isinstance(asked, int) and asked in range(len(study.figures)):
-            return study.figures[asked]
+        if isinstance(title_or_index, str) and title_or_index in by_title:
+            return by_title[title_or_index]
+        if isinstance(title_or_index, int) and title_or_index in range(len(study.figures)):
+            return study.figures[title_or_index]
         raise ConfigurationError(
-            f"study {study.name} has no figure {asked!r}",
+            f"study {study.name} has no figure {title_or_index!r}",
             parameter="figure",
-            value=str(asked),
+            value=str(title_or_index),
             allowed=f"use a number from 0 to {len(by_title) - 1}, or one of {self.figures}",
         )
 
