@@ -9,9 +9,9 @@
 //!   connection is likely to last. The threshold follows from the traffic; that of `threshold n` is
 //!   fixed.
 //! - `oracle` knows the future. A connection uses its place on the NIC for about as long as it has
-//! requests. Its saving grows with its enqueues in that time, minus the cost of the handoff. So the
-//! oracle hands off, at establishment, the connections that will enqueue most for each request. No
-//! real system can do this: the oracle bounds what a better prediction could gain.
+//!   requests. Its saving grows with its enqueues in that time, minus the cost of the handoff. So
+//!   the oracle hands off, at establishment, the connections that will enqueue most for each
+//!   request. No real system can do this: the oracle bounds what a better prediction could gain.
 
 use perpacket_workload::PlannedRequest;
 
