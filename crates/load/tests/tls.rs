@@ -8,16 +8,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use perpacket_load::http::{Report, Settings, run};
+use perpacket_load::http::{Report, Settings, TlsVersion, run};
 use rustls::crypto::ring;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
-use rustls::{HandshakeKind, ServerConfig, ServerConnection, StreamOwned};
+use rustls::{HandshakeKind, ProtocolVersion, ServerConfig, ServerConnection, StreamOwned};
 
 /// A server with a self-signed certificate for `localhost`. It answers one request per connection.
 struct Server {
     address: SocketAddr,
     certificate: String,
     resumed: Arc<AtomicU64>,
+    /// Connections with TLS 1.2.
+    old: Arc<AtomicU64>,
     ended: Arc<AtomicBool>,
 }
 
@@ -37,21 +39,27 @@ impl Server {
             address: listener.local_addr().unwrap(),
             certificate: own.cert.pem(),
             resumed: Arc::default(),
+            old: Arc::default(),
             ended: Arc::default(),
         };
         let (resumed, ended) = (Arc::clone(&server.resumed), Arc::clone(&server.ended));
+        let old = Arc::clone(&server.old);
         thread::spawn(move || {
             for stream in listener.incoming() {
                 if ended.load(Ordering::SeqCst) {
                     return;
                 }
-                let (Ok(stream), resumed) = (stream, Arc::clone(&resumed)) else {
+                let (Ok(stream), resumed, old) = (stream, Arc::clone(&resumed), Arc::clone(&old))
+                else {
                     return;
                 };
                 let tls = ServerConnection::new(Arc::clone(&config)).unwrap();
                 thread::spawn(move || {
                     let mut stream = StreamOwned::new(tls, stream);
                     if stream.read(&mut [0; 1024]).is_ok_and(|bytes| bytes > 0) {
+                        if stream.conn.protocol_version() == Some(ProtocolVersion::TLSv1_2) {
+                            old.fetch_add(1, Ordering::SeqCst);
+                        }
                         if stream.conn.handshake_kind() == Some(HandshakeKind::Resumed) {
                             resumed.fetch_add(1, Ordering::SeqCst);
                         }
@@ -132,5 +140,24 @@ fn sessions_are_resumed_by_default() {
         });
         assert_eq!(report.requests, 10, "{:?}", report.errors);
         assert_eq!(server.resumed.load(Ordering::SeqCst), expected);
+    }
+}
+
+#[test]
+fn a_load_with_one_version_of_tls_uses_it() {
+    let server = Server::start();
+    for (tls_version, expected) in [
+        (None, 0),
+        (Some(TlsVersion::Tls12), 10),
+        (Some(TlsVersion::Tls13), 0),
+    ] {
+        server.old.store(0, Ordering::SeqCst);
+        let report = load(Settings {
+            insecure: true,
+            tls_version,
+            ..server.settings()
+        });
+        assert_eq!(report.requests, 10, "{:?}", report.errors);
+        assert_eq!(server.old.load(Ordering::SeqCst), expected);
     }
 }

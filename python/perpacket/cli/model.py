@@ -12,6 +12,7 @@ import typer
 from perpacket.cli import output, progress
 from perpacket.cli.options import Format, FormatOption, QuietOption
 from perpacket.cli.quantities import seconds
+from perpacket.cli.study_options import DirectoryArgument
 from perpacket.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ SCHEMA = 1
 """Version of the JSON these verbs print."""
 
 app = typer.Typer(
-    help="Closed forms: the gain by offload and handoff, and the bounds of memory.",
+    help="Closed forms: the gain by offload and handoff, the bounds of memory, the cost of TLS.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -381,3 +382,45 @@ def measured_server(bench: Path | None, io_mbytes_per_s: float | None, quiet: bo
             quiet,
         )
     return Described(name=name, buses_mbytes_per_s=buses, source="measured, one core copying")
+
+
+@app.command("tls", epilog="Example: perpacket model tls runs/tls-cost")
+def tls(
+    directory: DirectoryArgument,
+    output_format: FormatOption = Format.TABLE,
+) -> None:
+    """Fit the cost of a TLS handshake and of an encrypted byte to a run of the study `tls-cost`.
+
+    A cost is the server's processor time beyond that of the same requests without TLS.
+    """
+    from perpacket.analysis import tls as model
+    from perpacket.analysis.analysis import analyze
+    from perpacket.run.directory import RunDirectory
+
+    run = RunDirectory.open(directory)
+    found = model.costs(analyze(run.study(), run))
+    if output_format is Format.JSON:
+        rows = [
+            {
+                "server": cost.server,
+                "security": cost.security,
+                "handshake_us": cost.handshake_us.as_dict(),
+                "byte_ns": cost.byte_ns.as_dict(),
+                "request_us": cost.request_us.as_dict(),
+                "worst_us": cost.worst_us,
+            }
+            for cost in found
+        ]
+        output.write_json({"schema": SCHEMA, "costs": rows})
+        return
+    names = ("library", "TLS", "handshake, us", "byte, ns", "request, us", "misfit, us")
+    cells = [
+        (
+            *(cost.server, cost.security),
+            *(str(one) for one in (cost.handshake_us, cost.byte_ns, cost.request_us)),
+            "" if cost.worst_us is None else f"{cost.worst_us:.1f}",
+        )
+        for cost in found
+    ]
+    title = "What TLS adds to the server's processor time [95 % interval]"
+    output.write_table(title, names, cells, right=names[2:])

@@ -38,7 +38,8 @@ pub use errors::RequestError;
 pub use pages::PageReport;
 pub use report::{Histograms, LatencyPair, Report, TraceReport, Window};
 pub use settings::{
-    Arrivals, Check, Process, RequestsPerConnection, Settings, Shard, Spread, Version, Workload,
+    Arrivals, Check, Process, RequestsPerConnection, Settings, Shard, Spread, TlsVersion, Version,
+    Workload,
 };
 pub use target::Target;
 

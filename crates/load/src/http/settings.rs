@@ -52,6 +52,8 @@ pub struct Settings {
     pub check: Check,
     /// Whether to resume TLS sessions.
     pub tls_resumption: bool,
+    /// The only version of TLS; `None` is 1.3 where the server has it, else 1.2.
+    pub tls_version: Option<TlsVersion>,
     /// Whether to trust any certificate.
     pub insecure: bool,
     /// File of certificates to trust instead of those of the system.
@@ -91,6 +93,7 @@ impl Settings {
             timeout: Duration::from_secs(30),
             check: Check::Length,
             tls_resumption: true,
+            tls_version: None,
             insecure: false,
             trusted: None,
             sources: SourceAddresses::default(),
@@ -264,6 +267,17 @@ pub enum Version {
     /// HTTP/1.1
     #[serde(rename = "1.1")]
     Http11,
+}
+
+/// TLS version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum TlsVersion {
+    /// TLS 1.2
+    #[serde(rename = "1.2")]
+    Tls12,
+    /// TLS 1.3
+    #[serde(rename = "1.3")]
+    Tls13,
 }
 
 /// What to check of a body.

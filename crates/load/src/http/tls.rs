@@ -10,9 +10,10 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{
     ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme,
+    SupportedProtocolVersion,
 };
 
-use super::settings::Settings;
+use super::settings::{Settings, TlsVersion};
 use super::target::Target;
 use crate::error::LoadError;
 
@@ -43,7 +44,7 @@ impl Connector {
             .map_err(|error| failed(&format!("{}: {error}", target.host)))?;
         let provider = Arc::new(ring::default_provider());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
-            .with_safe_default_protocol_versions()
+            .with_protocol_versions(versions(settings.tls_version))
             .map_err(|error| failed(&error))?;
         let mut config = if settings.insecure {
             builder
@@ -69,6 +70,17 @@ impl Connector {
     /// A connection before its handshake.
     pub(crate) fn start(&self) -> Result<ClientConnection, rustls::Error> {
         ClientConnection::new(Arc::clone(&self.config), self.name.clone())
+    }
+}
+
+/// The versions that a client offers.
+fn versions(only: Option<TlsVersion>) -> &'static [&'static SupportedProtocolVersion] {
+    static TLS12: [&SupportedProtocolVersion; 1] = [&rustls::version::TLS12];
+    static TLS13: [&SupportedProtocolVersion; 1] = [&rustls::version::TLS13];
+    match only {
+        None => rustls::DEFAULT_VERSIONS,
+        Some(TlsVersion::Tls12) => &TLS12,
+        Some(TlsVersion::Tls13) => &TLS13,
     }
 }
 

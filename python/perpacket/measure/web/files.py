@@ -39,6 +39,11 @@ class Files:
         """The folder that the server serves for this plan."""
         return f"{self._folders[host.name]}/{set_name(plan)}"
 
+    def certificate(self, host: Host, plan: Plan) -> tuple[str, str]:
+        """The files of the certificate and the key of a plan with TLS."""
+        stem = f"{self._folders[host.name]}/{plan.tls_key}"
+        return f"{stem}.crt", f"{stem}.key"
+
     def trace(self, host: Host, plan: Plan) -> str:
         """The trace that a client replays; empty for a plan without one."""
         name = trace_name(plan)
@@ -82,6 +87,8 @@ def file_sets(testbed: Testbed, plans: Sequence[Plan]) -> Iterator[Files]:
         for name in dict.fromkeys(set_name(plan) for plan in plans):
             of_set = [plan for plan in plans if set_name(plan) == name]
             _make_set(testbed.server, folders[testbed.server.name], name, of_set)
+        for key in sorted({plan.tls_key for plan in plans if plan.tls_key}):
+            _make_certificate(testbed.server, f"{folders[testbed.server.name]}/{key}", key)
         yield Files(folders, traces)
 
 
@@ -123,6 +130,14 @@ def _make_set(server: Host, folder: str, name: str, plans: Sequence[Plan]) -> No
             _load_files(server, "surge", into)
         case "stream" | "application":
             pass
+
+
+def _make_certificate(server: Host, stem: str, key: str) -> None:
+    """Make a certificate that nobody signs, and its key."""
+    kind = {"rsa": ["rsa:2048"], "ecdsa": ["ec", "-pkeyopt", "ec_paramgen_curve:P-256"]}[key]
+    request = ["openssl", "req", "-x509", "-newkey", *kind, "-nodes", "-subj", "/CN=localhost"]
+    files = ["-keyout", f"{stem}.key", "-out", f"{stem}.crt"]
+    output_of(server, [*request, *files], QUICK_S)
 
 
 def _put_file(server: Host, size_bytes: int, remote: str) -> None:

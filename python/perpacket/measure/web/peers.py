@@ -129,9 +129,16 @@ def find(host: Host, kind: PeerKind) -> list[str]:
 
 
 def prepare(
-    host: Host, kind: PeerKind, plan: Plan, root: str, folder: str
+    host: Host,
+    kind: PeerKind,
+    plan: Plan,
+    root: str,
+    folder: str,
+    certificate: tuple[str, str] = ("", ""),
 ) -> tuple[list[str], str]:
     """Write a server's configuration into `folder` on its host; its command and its URL.
+
+    `certificate` names the files of the certificate and the key, for a plan with TLS.
 
     Raises `RunFailed` when the server is not installed.
     """
@@ -141,6 +148,8 @@ def prepare(
     (port,) = free_ports(1)
     file = f"{folder}/{kind}.conf"
     text = _CONFIGURATIONS[kind](host, plan, root, folder, port, found)
+    if plan.tls_key:
+        text = with_tls(text, *certificate)
     with tempfile.NamedTemporaryFile("w", suffix=".conf") as local:
         local.write(text)
         local.flush()
@@ -149,7 +158,8 @@ def prepare(
         "nginx": [found[0], "-p", folder, "-c", file, "-e", "stderr"],
         "apache": [found[0], "-D", "FOREGROUND", "-f", file],
     }[kind]
-    return command, f"http://{host.address}:{port}"
+    scheme = "https" if plan.tls_key else "http"
+    return command, f"{scheme}://{host.address}:{port}"
 
 
 def with_directives(configuration: str, directives: str) -> str:
@@ -162,6 +172,17 @@ def with_directives(configuration: str, directives: str) -> str:
         at = lines.index(f"{block} {{") + 1 if block else 0
         lines.insert(at, f"{directive};")
     return "\n".join(lines) + "\n"
+
+
+def with_tls(configuration: str, certificate: str, key: str) -> str:
+    """Our configuration of nginx with TLS on its port, and sessions that clients may resume."""
+    directives = (
+        f"ssl_certificate {certificate}; ssl_certificate_key {key}; "
+        "ssl_protocols TLSv1.2 TLSv1.3; ssl_session_cache shared:sessions:10m; "
+    )
+    return configuration.replace(
+        "    server { listen ", f"    {directives}\n    server {{ listen "
+    ).replace(" backlog=4096;", " ssl backlog=4096;")
 
 
 def _nginx(host: Host, plan: Plan, root: str, folder: str, port: int, _found: list[str]) -> str:

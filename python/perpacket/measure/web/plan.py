@@ -10,6 +10,8 @@ from perpacket.measure.plan import RunPlan, named
 
 LoadKind = Literal["stream", "file", "trace", "specweb99", "surge", "application"]
 ServerKind = Literal["perpacket", "nginx", "apache"]
+TlsKey = Literal["", "rsa", "ecdsa"]
+"""RSA with 2048 bits, or ECDSA on the curve P-256."""
 
 SEGMENT_BYTES = 1460
 """Writes of the bulk sender, a segment each: TR05-450, section 5.1."""
@@ -26,6 +28,11 @@ class Plan(RunPlan):
     """Bytes that the bulk sender writes at a time."""
     users: int = Field(alias="load.users", default=0, ge=0)
     keep_alive: bool = Field(alias="load.keep_alive", default=True)
+    requests_per_connection: int = Field(alias="load.requests_per_connection", default=0, ge=0)
+    """Requests of one file after which a client opens a new connection; 0 for no limit."""
+    tls_resumption: bool = Field(alias="load.tls_resumption", default=True)
+    tls_version: Literal["", "1.2", "1.3"] = Field(alias="load.tls_version", default="")
+    """The only version that clients offer; empty for the newest that the server has."""
     file_set_connections: int = Field(alias="load.file_set_connections", default=0, ge=0)
     trace: str = Field(alias="load.trace", default="")
     """A recorded trace; empty for a synthesized one."""
@@ -41,6 +48,8 @@ class Plan(RunPlan):
     """`perpacket.measure.web.peers` configures nginx and Apache."""
     application: str = Field(alias="server.application", default="")
     """An application of `perpacket application`; its clients are the connections."""
+    tls_key: TlsKey = Field(alias="server.tls_key", default="")
+    """Serve over TLS with a certificate of this kind of key; empty for plain HTTP."""
     server_threads: int = Field(alias="server.threads", default=0, ge=0)
     """Threads or processes in the pool of `serve web`; 0 for its own default."""
     server_options: str = Field(alias="server.options", default="")
@@ -64,6 +73,17 @@ class Plan(RunPlan):
             self.server_command or self.server_kind == "apache" or not self.is_web
         ):
             raise ValueError("expected server.options only for nginx or `serve web`")
+        if self.tls_key and (
+            not self.is_web
+            or self.application
+            or self.server_command
+            or self.server_kind == "apache"
+        ):
+            raise ValueError("expected server.tls_key only for nginx or `serve web`")
+        if not self.tls_key and (self.tls_version or not self.tls_resumption):
+            raise ValueError("expected server.tls_key for options of TLS")
+        if self.requests_per_connection and self.kind != "file":
+            raise ValueError("expected load.requests_per_connection only for load.kind file")
         if self.latency_ms and self.network == "direct":
             raise ValueError("expected network.kind delayed where network.latency_ms is not 0")
         if (self.kind == "application") != bool(self.application):

@@ -21,14 +21,20 @@ REPORT_PATH = "/.perpacket/report"
 """The path at which `serve web` returns its own counts."""
 
 
-def serve_web(host: Host, plan: Plan, root: str) -> list[str]:
-    """The server under test, on a port of its own choice."""
+def serve_web(
+    host: Host, plan: Plan, root: str, certificate: tuple[str, str] = ("", "")
+) -> list[str]:
+    """The server under test, on a port of its own choice.
+
+    `certificate` names the files of the certificate and the key, for a plan with TLS.
+    """
     # Outside the root, so that posted data is not served.
     posts = ("--routes", "--post-log", f"{root}.posts") if plan.kind == "specweb99" else ()
     command = [
         *(host.agent(), "serve", "web", "--root", root, "--listen", f"{host.address}:0"),
         *("--cpus", cpu_list(host.cpus), "--architecture", plan.architecture),
         *(("--threads", str(plan.server_threads)) if plan.server_threads else ()),
+        *(("--tls-cert", certificate[0], "--tls-key", certificate[1]) if plan.tls_key else ()),
         *(*posts, "--format", "json"),
     ]
     options = words_of(plan.server_options, "server.options")
@@ -106,6 +112,11 @@ def load_http(
             command += ["--workload", "trace", "--trace", trace, *connections]
         case _:
             command += ["--workload", "file", *connections]
+    if plan.requests_per_connection:
+        command += ["--requests-per-connection", str(plan.requests_per_connection)]
+    if plan.tls_key:
+        command += ["--insecure", "--tls-resumption", "on" if plan.tls_resumption else "off"]
+        command += ["--tls-version", plan.tls_version] if plan.tls_version else []
     if not plan.keep_alive:
         command += ["--http", "1.0", "--keep-alive", "0"]
     if count > 1:

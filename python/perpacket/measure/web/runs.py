@@ -106,11 +106,12 @@ def _web(testbed: Testbed, files: Files, run: WebRun) -> RunReports:
             path = programs.load_path(plan)
             _wait_until_it_responds(monitored, testbed.clients[0], url + path, run)
         else:
-            command = programs.serve_web(server, plan, root)
+            command = programs.serve_web(server, plan, root, files.certificate(server, plan))
             monitored = stack.enter_context(started("the server", server, command))
             url = ready(monitored, LISTENING_URL)[1].rstrip("/")
             # A full pool responds after seconds or not at all: the profile would wait for it.
-            if plan.architecture not in POOLS:
+            # The profile reads the report over plain HTTP.
+            if plan.architecture not in POOLS and not plan.tls_key:
                 requests_url = url + programs.REPORT_PATH
         idle_frames = frames_of(server)
         clients = [
@@ -161,7 +162,8 @@ def _foreign(server: Host, files: Files, plan: Plan, root: str) -> tuple[list[st
     """The command of a server that is not ours, and its URL."""
     if plan.server_kind == "perpacket":
         return programs.foreign_server(server, plan, root), programs.foreign_url(server, plan)
-    return peers.prepare(server, plan.server_kind, plan, root, files.folder(server))
+    certificate = files.certificate(server, plan)
+    return peers.prepare(server, plan.server_kind, plan, root, files.folder(server), certificate)
 
 
 def _client_commands(
@@ -181,6 +183,7 @@ def _wait_until_it_responds(
 ) -> None:
     """Send requests to a server that prints no line when it listens, until it responds."""
     once = ["load", "http", url, "--connections", "1", "--requests", "1", "--format", "json"]
+    once += ["--insecure"] if run.plan.tls_key else []
     until_s = time.monotonic() + READY_S
     while True:
         done = client.run([client.agent(), *once], timeout_s=READY_S)

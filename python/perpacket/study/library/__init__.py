@@ -35,6 +35,7 @@ FILES = {
     "memory-surface": "memory_surface/study.toml",
     "switch-cost": "switch_cost/study.toml",
     "what-if": "what_if/study.toml",
+    "tls-cost": "tls_cost/study.toml",
 }
 """The file of each study, by the study's name."""
 

@@ -5,7 +5,9 @@ mod table;
 
 use std::path::PathBuf;
 
-use perpacket_load::http::{Check, Process, Progress, Report, Spread, Version, run as run_load};
+use perpacket_load::http::{
+    Check, Process, Progress, Report, Spread, TlsVersion, Version, run as run_load,
+};
 use serde::Serialize;
 
 use super::failure;
@@ -71,6 +73,11 @@ const CHECKS: &[Named<Check>] = &[
 ];
 
 const VERSIONS: &[Named<Version>] = &[("1.0", Version::Http10, ""), ("1.1", Version::Http11, "")];
+
+const TLS_VERSIONS: &[Named<TlsVersion>] = &[
+    ("1.2", TlsVersion::Tls12, ""),
+    ("1.3", TlsVersion::Tls13, ""),
+];
 
 /// Options of `load http`.
 #[derive(Clone, Debug, clap::Args, Serialize)]
@@ -199,6 +206,9 @@ pub struct Arguments {
     /// Resume TLS sessions [default: on].
     #[arg(long, value_enum, help_heading = "Protocol")]
     tls_resumption: Option<Switch>,
+    /// The only version of TLS [default: 1.3 where the server has it, else 1.2].
+    #[arg(long, value_parser = one_of(TLS_VERSIONS), help_heading = "Protocol")]
+    tls_version: Option<TlsVersion>,
     /// Trust any certificate.
     #[arg(long, help_heading = "Protocol", conflicts_with = "ca")]
     insecure: bool,

@@ -65,6 +65,7 @@ impl Arguments {
             timeout: self.timeout.0,
             check: self.check,
             tls_resumption: self.tls_resumption != Some(Switch::Off),
+            tls_version: self.tls_version,
             insecure: self.insecure,
             trusted: self.ca.clone(),
             sources: self.sources()?,
@@ -121,7 +122,7 @@ impl Arguments {
         let has_log = self.replay.is_some() || self.trace.is_some();
         let is_fastest = self.speed.as_deref() == Some(MAX_SPEED);
         let has_times = self.replay.is_some() && !is_fastest;
-        let ignored: [Ignored; 12] = [
+        let ignored: [Ignored; 13] = [
             (
                 self.spin.is_some() && !has_rate && !has_times,
                 "spin",
@@ -170,6 +171,11 @@ impl Arguments {
             (
                 self.tls_resumption.is_some() && !is_tls,
                 "tls-resumption",
+                "without a URL of https",
+            ),
+            (
+                self.tls_version.is_some() && !is_tls,
+                "tls-version",
                 "without a URL of https",
             ),
             (
