@@ -186,6 +186,14 @@ const TCP_DROPS: [&str; 4] = [
 ];
 
 impl Snapshot {
+    /// Counts of interfaces alone.
+    pub(crate) fn of_interfaces(devices: BTreeMap<String, Interface>) -> Self {
+        Self {
+            devices,
+            ..Self::default()
+        }
+    }
+
     /// The activity from this snapshot to a later one.
     #[must_use]
     pub fn until(&self, later: &Self, duration_s: f64) -> Activity {

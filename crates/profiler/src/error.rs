@@ -39,6 +39,35 @@ pub enum ProfileError {
         /// Why.
         source: io::Error,
     },
+    /// A file that is no recording.
+    #[error("--perf {path}: {reason}")]
+    Recording {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A recording of another kernel without that kernel's symbols.
+    #[error(
+        "--perf {path}: recorded on Linux {recorded}, but this machine runs {own}; expected --kallsyms \
+         with the symbols of that kernel"
+    )]
+    RecordedKernel {
+        /// The file.
+        path: PathBuf,
+        /// The recorded kernel's version.
+        recorded: String,
+        /// This kernel's version.
+        own: String,
+    },
+    /// A file that is not the output of `ip -s -j link`.
+    #[error("--links {path}: expected the output of `ip -s -j link`: {reason}")]
+    Links {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
     /// A process that does not exist.
     #[error("--pid {pid}: no such process")]
     NoProcess {
@@ -139,6 +168,9 @@ impl ProfileError {
             | Self::Option { .. }
             | Self::Rules(_)
             | Self::OptionFile { .. }
+            | Self::Recording { .. }
+            | Self::RecordedKernel { .. }
+            | Self::Links { .. }
             | Self::NoProcess { .. }
             | Self::NoGroup { .. }
             | Self::Command { .. } => Fault::Usage,
@@ -160,6 +192,9 @@ impl ProfileError {
                 "count fewer events at once, or free the watchdog's counter with \
                  `sysctl kernel.nmi_watchdog=0`",
             ),
+            Self::RecordedKernel { .. } => {
+                Some("copy /proc/kallsyms of the recorded machine, read as root in the same boot")
+            }
             Self::NoGroup { .. } => {
                 Some("`cat /proc/PID/cgroup` prints the control group of a process")
             }

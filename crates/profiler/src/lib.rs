@@ -21,6 +21,7 @@
 //! folded, pprof      stacks for flame graphs and for pprof
 //! profiler           windows: starts the events, reads the counts, ends
 //! bounded, watch     sums without an end, for months
+//! recording          a file of `perf record` as a profile
 //! probe              what this machine can do
 //! ```
 //!
@@ -51,6 +52,7 @@ pub mod pprof;
 pub mod probe;
 pub mod process;
 pub mod profiler;
+pub mod recording;
 pub mod report;
 pub mod requests;
 pub mod settings;

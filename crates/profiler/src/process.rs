@@ -46,6 +46,8 @@ pub struct Processes {
     objects: Vec<String>,
     ids: HashMap<String, ObjectId>,
     parents: HashMap<u32, u32>,
+    /// Whether only records describe processes, so that `/proc` is not read.
+    is_recorded: bool,
 }
 
 /// Most ancestors to follow. A longer chain is a loop of reused process ids.
@@ -58,6 +60,15 @@ const OBJECT_LIMIT: usize = 20_000;
 pub const GENERATED: &str = "[generated]";
 
 impl Processes {
+    /// The processes of a recording: those of `/proc` are others.
+    #[must_use]
+    pub fn recorded() -> Self {
+        Self {
+            is_recorded: true,
+            ..Self::default()
+        }
+    }
+
     /// The path of a file with code, or the kernel's name in brackets.
     #[must_use]
     pub fn object(&self, id: ObjectId) -> &str {
@@ -72,7 +83,7 @@ impl Processes {
 
     /// Reads a process from `/proc` unless it is known.
     pub fn ensure_known(&mut self, pid: u32) {
-        if self.known.contains_key(&pid) {
+        if self.is_recorded || self.known.contains_key(&pid) {
             return;
         }
         let folder = Path::new("/proc").join(pid.to_string());
@@ -106,10 +117,13 @@ impl Processes {
                 pid,
                 Process {
                     command: name.to_owned(),
-                    executable: executable(pid),
+                    executable: executable(pid).filter(|_| !self.is_recorded),
                     maps: Vec::new(),
                 },
             );
+        } else if leader && self.is_recorded {
+            // perf also records the names of processes that ran before it.
+            name.clone_into(&mut self.known.entry(pid).or_default().command);
         } else if leader && let Some(process) = self.known.get_mut(&pid) {
             name.clone_into(&mut process.command);
         }
@@ -169,10 +183,11 @@ impl Processes {
                 return true;
             }
             // Remember the first parent: an orphan gets another.
-            pid = *self
-                .parents
-                .entry(pid)
-                .or_insert_with(|| parent(pid).unwrap_or(0));
+            let is_recorded = self.is_recorded;
+            pid = *self.parents.entry(pid).or_insert_with(|| {
+                let known = if is_recorded { None } else { parent(pid) };
+                known.unwrap_or(0)
+            });
             if pid == 0 {
                 break;
             }

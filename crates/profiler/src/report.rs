@@ -200,6 +200,10 @@ pub struct Report {
     /// processors. Absent if time was not sampled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing_share: Option<f64>,
+    /// The machine of a file of `perf record`, as `web1, Linux 6.1.0`. Such a report has only the
+    /// packets that the caller counted: segments, switches, faults and softirqs are 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recorded_on: Option<String>,
     /// Packets.
     pub packets: Packets,
     /// Bytes.

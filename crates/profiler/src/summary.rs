@@ -34,6 +34,7 @@ pub fn report(context: &Context<'_>, results: &[PassResult]) -> Report {
         lost: passes.sum(|pass| pass.tally.lost),
         throttled: passes.sum(|pass| pass.tally.throttled),
         missing_share: missing_share(&passes, context),
+        recorded_on: None,
         packets: packets(&passes),
         bytes: Bytes {
             sent: passes.sum_windows(|window| window.bytes.sent),

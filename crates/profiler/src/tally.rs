@@ -189,6 +189,12 @@ impl Collector {
         }
     }
 
+    /// Uses only the records: processes and control groups are of another time or machine.
+    pub fn set_recorded(&mut self) {
+        self.processes = Processes::recorded();
+        self.cgroups = ControlGroups::at(None);
+    }
+
     /// Sets the server. Its user code has a separate sum.
     pub fn set_server(&mut self, server: Option<Server>) {
         self.server = server;

@@ -116,14 +116,26 @@ def load_application(name: str, arguments: Sequence[str]) -> int:
         return run_child([str(agent.find()), *words[:2], url, *options])
 
 
-WITHOUT_ADVICE = ("--help", "-h", "--quiet", "-q", "--show-config", "--self-check", "--config")
+WITHOUT_ADVICE = (
+    "--help",
+    "-h",
+    "--quiet",
+    "-q",
+    "--show-config",
+    "--self-check",
+    "--config",
+    "--perf",
+)
 """Options with which a profile may print no table."""
 
 
 def prints_table(options: Sequence[str]) -> bool:
     """Whether a profile prints a table from call chains."""
     own = options[: options.index("--")] if "--" in options else options
-    if any(word in WITHOUT_ADVICE or word.startswith(("--config=", "--every")) for word in own):
+    if any(
+        word in WITHOUT_ADVICE or word.startswith(("--config=", "--every", "--perf="))
+        for word in own
+    ):
         return False
     return value_of(own, "--format") in ("", "table") and value_of(own, "--events") != "accounts"
 

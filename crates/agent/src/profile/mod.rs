@@ -8,6 +8,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use perpacket_profiler::cgroup::Selector;
+use perpacket_profiler::recording::{self, Traffic};
 use perpacket_profiler::settings::{
     DEFAULT_DURATION, DEFAULT_FREQUENCY_HZ, Events, checked_duration,
 };
@@ -25,6 +26,7 @@ Examples:
   perpacket-agent profile --requests http://127.0.0.1:8080/.perpacket/report
   perpacket-agent profile --folded stacks.txt -- wrk -d 5 http://127.0.0.1:8080/
   perpacket-agent profile --every 1s --format json
+  perpacket-agent profile --perf perf.data --links before.json after.json
   perpacket-agent profile --self-check";
 
 /// A grouping of the samples. The table shows one; the JSON document has all.
@@ -144,11 +146,32 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE", conflicts_with = "events")]
     #[serde(skip_serializing_if = "Option::is_none")]
     event_file: Option<PathBuf>,
+    /// File of `perf record -a -g` to profile in place of this machine; perf is not needed.
+    #[arg(long, value_name = "FILE", conflicts_with_all = [
+        "duration", "cpus", "cgroup", "unit", "container", "frequency", "requests", "every", "events", "event_file",
+        "command",
+    ])]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    perf: Option<PathBuf>,
+    /// Packets sent and received during the recording of --perf.
+    #[arg(long, value_name = "N", requires = "perf", conflicts_with = "links")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    packets: Option<u64>,
+    /// Outputs of `ip -s -j link` before and after the recording of --perf: their difference is its
+    /// packets.
+    #[arg(long, num_args = 2, value_names = ["BEFORE", "AFTER"], requires = "perf")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    links: Option<Vec<PathBuf>>,
+    /// Copy of /proc/kallsyms of the machine that --perf was recorded on [default: this machine's, if
+    /// it runs the same kernel].
+    #[arg(long, value_name = "FILE", requires = "perf")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kallsyms: Option<PathBuf>,
     /// Check the profiler: add a known cost to a server and report whether the profile finds it,
     /// with exit status 1 if not. Takes about 20 s.
     #[arg(long, conflicts_with_all = [
         "duration", "cpus", "pid", "cgroup", "unit", "container", "folded", "pprof", "frequency", "requests", "every", "events", "event_file",
-        "command", "taxonomy",
+        "command", "taxonomy", "perf",
     ])]
     self_check: bool,
     /// Command to run and to profile until it ends.
@@ -195,6 +218,10 @@ impl Arguments {
     fn resolved(&self) -> Result<Self, Failure> {
         let mut all = self.clone();
         if self.self_check {
+            return Ok(all);
+        }
+        if self.perf.is_some() {
+            all.taxonomy = Some(self.taxonomy.unwrap_or(Taxonomy::Layers));
             return Ok(all);
         }
         let settings = self.settings()?;
@@ -245,6 +272,9 @@ pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
     if arguments.shared.shows_config(&arguments.resolved()?)? {
         return Ok(Status::Done);
     }
+    if let Some(file) = &arguments.perf {
+        return recorded(arguments, file);
+    }
     let every = arguments
         .every
         .map(|time| checked_duration("every", time.0));
@@ -290,16 +320,48 @@ fn once(
     if let Some(file) = pprof {
         file.write(|out| profiler.write_pprof(out))?;
     }
+    print_report(arguments, &report)?;
+    Ok(end)
+}
+
+/// Prints the profile of a file of `perf record`.
+fn recorded(arguments: &Arguments, file: &Path) -> Result<Status, Failure> {
+    let folded = StackFile::create("folded", arguments.folded.as_deref())?;
+    let pprof = StackFile::create("pprof", arguments.pprof.as_deref())?;
+    let traffic = match (arguments.packets, arguments.links.as_deref()) {
+        (Some(packets), _) => Traffic::Packets(packets),
+        (None, Some([before, after])) => Traffic::Links(before.clone(), after.clone()),
+        (None, _) => Traffic::Unknown,
+    };
+    let recorded = recording::analyse(&recording::Settings {
+        file: file.to_owned(),
+        traffic,
+        kallsyms: arguments.kallsyms.clone(),
+        rules: arguments.rules.clone(),
+        pid: arguments.pid,
+        keeps_offsets: folded.is_some() || pprof.is_some(),
+    })?;
+    if let Some(file) = folded {
+        file.write(|out| recorded.write_folded(out))?;
+    }
+    if let Some(file) = pprof {
+        file.write(|out| recorded.write_pprof(out))?;
+    }
+    print_report(arguments, &recorded.report)?;
+    Ok(Status::Done)
+}
+
+fn print_report(arguments: &Arguments, report: &Report) -> Result<(), Failure> {
     let taxonomy = arguments.taxonomy.unwrap_or(Taxonomy::Layers);
     arguments
         .shared
-        .print(&report, |report| table::render(report, taxonomy))?;
+        .print(report, |report| table::render(report, taxonomy))?;
     if arguments.shared.format == Format::Json && !arguments.shared.quiet {
         for limit in &report.limits {
             eprintln!("note: {limit}");
         }
     }
-    Ok(end)
+    Ok(())
 }
 
 /// A file of stacks that an option names.

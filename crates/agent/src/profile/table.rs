@@ -63,19 +63,28 @@ fn header(report: &Report) -> String {
         report.samples,
         report.backend
     );
-    let _ = writeln!(
+    let _ = write!(
         text,
-        "packets: {} sent, {} received (frames at the interfaces); TCP segments: {} sent, {} received",
-        packets.sent, packets.received, packets.segments_sent, packets.segments_received
+        "packets: {} sent, {} received (frames at the interfaces)",
+        packets.sent, packets.received
     );
-    let requests = report
-        .requests
-        .map_or_else(|| "not counted".to_owned(), |requests| requests.to_string());
-    let _ = writeln!(
-        text,
-        "requests: {requests}; context switches: {}; page faults: {}; drops: {}",
-        report.context_switches, report.page_faults, report.drops
-    );
+    if let Some(machine) = &report.recorded_on {
+        let _ = writeln!(text, "\nrecorded by perf on {machine}");
+    } else {
+        let requests = report
+            .requests
+            .map_or_else(|| "not counted".to_owned(), |requests| requests.to_string());
+        let _ = writeln!(
+            text,
+            "; TCP segments: {} sent, {} received\n\
+             requests: {requests}; context switches: {}; page faults: {}; drops: {}",
+            packets.segments_sent,
+            packets.segments_received,
+            report.context_switches,
+            report.page_faults,
+            report.drops
+        );
+    }
     let _ = writeln!(
         text,
         "busy {} s; idle {} s, {:.1} % of the time; shares are of busy time\n",
@@ -230,12 +239,20 @@ fn footer(text: &mut String, report: &Report) {
             100.0 * closure.difference
         );
     }
+    // A recording without processor time does not show it.
+    if report.total.cpu_s.is_none() {
+        return notes(text, report);
+    }
     let _ = writeln!(
         text,
         "the profiler used {:.3} s, {:.2} % of busy time, without its interrupts",
         report.overhead.profiler_cpu_s,
         100.0 * report.overhead.share
     );
+    notes(text, report);
+}
+
+fn notes(text: &mut String, report: &Report) {
     for limit in &report.limits {
         let _ = writeln!(text, "note: {limit}");
     }

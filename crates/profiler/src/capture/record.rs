@@ -34,6 +34,9 @@ const USER_MODE: u16 = bindings::PERF_RECORD_MISC_USER as u16;
 /// The bit of a COMM record that marks an execve.
 const EXECUTED: u16 = bindings::PERF_RECORD_MISC_COMM_EXEC as u16;
 
+/// The bit of a map that is not executable.
+const DATA: u16 = bindings::PERF_RECORD_MISC_MMAP_DATA as u16;
+
 /// Reads integers in sequence.
 struct Cursor<'a>(&'a [u8]);
 
@@ -94,7 +97,9 @@ pub fn parse<'a>(record: &[u8], chain: &'a mut Vec<u64>) -> Option<Record<'a>> {
                 executed: mode & EXECUTED != 0,
             })
         }
-        bindings::PERF_RECORD_MMAP2 => mapped(&mut cursor),
+        // Maps of data are not code.
+        bindings::PERF_RECORD_MMAP if mode & DATA == 0 => mapped(&mut cursor, false),
+        bindings::PERF_RECORD_MMAP2 if mode & DATA == 0 => mapped(&mut cursor, true),
         bindings::PERF_RECORD_CGROUP => Some(Record::ControlGroup {
             number: cursor.u64()?,
             path: cursor.text(),
@@ -118,14 +123,15 @@ fn sample<'a>(cursor: &mut Cursor<'_>, mode: u16, chain: &'a mut Vec<u64>) -> Op
     let cpu = cursor.u32()?;
     cursor.u32()?;
     let weight = cursor.u64()?;
+    let count = cursor.u64()?;
+    let mut words = 0;
     chain.clear();
-    let mut in_kernel = false;
-    for _ in 0..cursor.u64()? {
-        match cursor.u64()? {
-            mark if mark >= FIRST_MARK => in_kernel = mark == KERNEL_MARK,
-            frame if in_kernel => chain.push(frame),
-            _ => {}
-        }
+    let entries = (0..count)
+        .map_while(|_| cursor.u64())
+        .inspect(|_| words += 1);
+    kernel_chain(entries, chain);
+    if words < count {
+        return None;
     }
     let cgroup = cursor.u64();
     let user = mode & MODE_MASK == USER_MODE;
@@ -147,12 +153,30 @@ fn sample<'a>(cursor: &mut Cursor<'_>, mode: u16, chain: &'a mut Vec<u64>) -> Op
     })
 }
 
-fn mapped<'a>(cursor: &mut Cursor<'_>) -> Option<Record<'a>> {
+/// Adds the kernel's part of a call chain to `chain`.
+pub(crate) fn kernel_chain(entries: impl Iterator<Item = u64>, chain: &mut Vec<u64>) {
+    let mut in_kernel = false;
+    for entry in entries {
+        match entry {
+            mark if mark >= FIRST_MARK => in_kernel = mark == KERNEL_MARK,
+            frame if in_kernel => chain.push(frame),
+            _ => {}
+        }
+    }
+}
+
+/// The processor mode of a record (`PERF_RECORD_MISC_CPUMODE_MASK`).
+pub(crate) fn mode_of(record: &[u8]) -> Option<u32> {
+    let mode = u16::from_ne_bytes(record.get(4..6)?.try_into().ok()?);
+    Some(u32::from(mode & MODE_MASK))
+}
+
+fn mapped<'a>(cursor: &mut Cursor<'_>, has_inode: bool) -> Option<Record<'a>> {
     let pid = cursor.u32()?;
     cursor.u32()?;
     let (start, length, offset) = (cursor.u64()?, cursor.u64()?, cursor.u64()?);
     // Device and inode, or a build identifier; then protection and flags.
-    for _ in 0..4 {
+    for _ in 0..if has_inode { 4 } else { 0 } {
         cursor.u64()?;
     }
     Some(Record::Mapped {
