@@ -116,7 +116,7 @@ def in_turn(pairs: int, server: int) -> tuple[list[Window], list[Window]]:
     return beside, plain
 
 
-def tell(url: str, server: int, options: argparse.Namespace) -> str:
+def time_to_show(url: str, server: int, options: argparse.Namespace) -> str:
     """The time that would show 2 %, from a trial of nothing."""
     done = subprocess.run(
         [
@@ -168,7 +168,7 @@ def main() -> None:
                 load.terminate()
                 load.wait()
             times = {
-                name: tell(f"http://127.0.0.1:{port}/{size}", server.pid, arguments)
+                name: time_to_show(f"http://127.0.0.1:{port}/{size}", server.pid, arguments)
                 for name, size in SIZES.items()
             }
         finally:

@@ -44,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn other_texts_are_no_dates() {
+    fn other_texts_are_not_dates() {
         for text in [
             "",
             "0",

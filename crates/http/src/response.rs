@@ -244,7 +244,7 @@ GMT\r\nContent-Type: text/plain\r\nContent-Length: 612\r\nLast-Modified: Sat, 21
     }
 
     #[test]
-    fn bytes_that_are_no_response_are_described() {
+    fn bytes_that_are_not_a_response_are_described() {
         for text in [
             "SSH-2.0-OpenSSH",
             "HTTP/2 200\r\n\r\n",

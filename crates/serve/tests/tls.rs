@@ -143,7 +143,7 @@ fn a_slow_handshake_is_closed_by_the_time_out_of_requests() {
 }
 
 #[test]
-fn input_that_is_no_tls_closes_only_that_connection() {
+fn input_that_is_not_tls_closes_only_that_connection() {
     for architecture in [Architecture::Events, Architecture::Threads] {
         let secured = secured(settings(architecture), true);
         let mut plain = secured.server.connect();

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cycle_that_is_no_whole_number_of_picoseconds_is_rounded_only_in_the_sum() {
+    fn a_cycle_that_is_not_a_whole_number_of_picoseconds_is_rounded_only_in_the_sum() {
         let clock = Clock::from_mhz(600);
         assert_eq!(clock.span(1), Span(1_666));
         assert_eq!(clock.span(600), Span(1_000_000));

@@ -120,7 +120,7 @@ fn a_log_read_as_records_is_an_error() {
 }
 
 #[test]
-fn a_text_that_is_no_log_is_an_error() {
+fn a_text_that_is_not_a_log_is_an_error() {
     let found = read(b"# Traces\n\nReal access logs to develop and test against.\n");
     assert!(
         matches!(found, Err(TraceError::Unrecognized { examined: 56 })),

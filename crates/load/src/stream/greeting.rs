@@ -62,7 +62,7 @@ mod tests {
         }
 
         #[test]
-        fn other_bytes_are_no_greeting(bytes: [u8; GREETING_BYTES]) {
+        fn other_bytes_are_not_a_greeting(bytes: [u8; GREETING_BYTES]) {
             prop_assume!(bytes[..4] != MAGIC);
             prop_assert_eq!(Greeting::decode(&bytes), None);
         }

@@ -90,7 +90,7 @@ fn each_client_returns_its_own_cookies_and_hidden_fields() {
 }
 
 #[test]
-fn a_wrong_answer_ends_the_session_and_the_run_is_no_result() {
+fn a_wrong_answer_ends_the_session_and_the_run_is_not_a_result() {
     let folder = tempfile::tempdir().unwrap();
     let old = SHOP.replace("\"@token@\"", "\"old\"");
     let report = walk(&shop(), &folder.path().join("a"), &old, 2, Some(3));

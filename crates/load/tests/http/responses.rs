@@ -140,7 +140,7 @@ fn a_load_that_only_gets_redirects_has_failed_and_names_the_new_location() {
 }
 
 #[test]
-fn not_modified_is_no_redirect() {
+fn not_modified_is_not_a_redirect() {
     let server = redirecting("304 Not Modified");
     let report = load(Settings {
         requests: Some(10),

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_day_that_does_not_exist_is_no_time() {
+    fn a_day_that_does_not_exist_is_not_a_time() {
         assert_eq!(read("29/Feb/2024:12:00:00 +0000"), Some(1_709_208_000));
         assert_eq!(read("29/Feb/2023:12:00:00 +0000"), None);
         assert_eq!(read("31/Apr/1995:00:00:00 -0400"), None);
