@@ -27,7 +27,7 @@ VERBS = {
     "link": "Join two hosts by a link with latency, bandwidth and loss.",
     "bench": "Measure the cost of memory accesses and context switches on this machine.",
     "route": "Check a router's forwarding and measure its throughput.",
-    "profile": "Report the cost of a packet, layer by layer.",
+    "profile": "Report the cost of a packet, layer by layer; `profile compare A B` compares.",
     "export": "Serve the cost of packets as counters for Prometheus.",
 }
 """Each verb with its line in `perpacket --help`."""
@@ -58,6 +58,10 @@ def become(arguments: Sequence[str]) -> NoReturn:
 
 def run(arguments: Sequence[str]) -> int:
     """Run a verb of the agent; returns only after a profile with advice."""
+    if list(arguments[:2]) == ["profile", "compare"]:
+        from perpacket.cli import profile_compare
+
+        return profile_compare.run(arguments[2:])
     if arguments[0] == "profile":
         arguments = with_process(arguments)
         if prints_table(arguments[1:]):

@@ -1,0 +1,368 @@
+"""Two profiles compared: the ratio of each layer's cost of a packet, with its interval.
+
+A profile is one document of `perpacket profile`, or the windows that `--every` prints. Only windows
+give an interval. Consecutive windows are added up to groups, as short windows may have no sample of
+a small layer: to the most groups of `GROUPS` that all have some. Groups follow each other in time,
+so the interval uses the number of independent ones. The intervals of layers and of kinds are
+corrected for their number (Bonferroni).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+from pathlib import Path
+
+from perpacket.analysis.run_comparison import OPERATORS, Ratio, Rule
+from perpacket.analysis.statistics import (
+    Interval,
+    paired_ratio,
+    unpaired_ratio,
+)
+from perpacket.errors import ConfigurationError
+
+Window = Mapping[str, object]
+"""A document of `perpacket profile --format json`."""
+
+Count = Callable[[Window], float]
+
+GROUPS = (20, 10, 5)
+LEAST_WINDOWS = 3
+"""With fewer windows there is no interval."""
+
+CONFIDENCE = 0.95
+
+MEASURES = {"cpu_ns": "ns", "cycles": "cycles", "instructions": "instructions"}
+"""What a cost can be, with its unit. The first that both profiles have is compared."""
+
+SAME_TRAFFIC = 0.05
+"""A larger difference of the traffic makes the costs those of different work."""
+
+TOTAL = "total"
+KIND = "kind."
+"""The start of a kind's name; a layer's name is as in the profile."""
+
+HINT = "`perpacket profile --format json`, or with `--every 1s`, prints such a file"
+
+
+class Unit(StrEnum):
+    """What a cost is divided by."""
+
+    PACKET = "packet"
+    REQUEST = "request"
+
+
+class Decision(StrEnum):
+    """Whether a rule is broken."""
+
+    BROKEN = "broken"
+    KEPT = "kept"
+    UNDECIDED = "undecided"
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A rule with the ratio that it is about."""
+
+    rule: Rule
+    ratio: Ratio
+    decision: Decision
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileComparison:
+    """The ratios B/A of the traffic and of the costs."""
+
+    windows: tuple[int, int]
+    unit: Unit
+    measure: str
+    """A key of `MEASURES`."""
+    paired: bool
+    traffic: tuple[Ratio, ...]
+    total: Ratio
+    layers: tuple[Ratio, ...]
+    kinds: tuple[Ratio, ...]
+    cells: Mapping[tuple[str, str], tuple[float, float]]
+    """The cost of each layer and kind of work in A and in B."""
+    judged: tuple[Judged, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def changed_most(self) -> Ratio | None:
+        """The layer with the largest difference whose interval excludes 1."""
+        clear = [one for one in self.layers if one.interval and not one.interval.contains(1.0)]
+        return max(clear, key=lambda one: abs(one.second - one.first), default=None)
+
+
+def read(path: Path) -> list[Window]:
+    """The windows of a file; raises `ConfigurationError` if it is no profile."""
+    text = path.read_text(encoding="utf-8")
+    found: list[Window] = []
+    decoder, place = json.JSONDecoder(), 0
+    while place < len(text.rstrip()):
+        try:
+            document, place = decoder.raw_decode(text, place)
+        except ValueError as error:
+            raise ConfigurationError(f"{path}: {error}", hint=HINT) from None
+        if not isinstance(document, dict) or "window_s" not in document:
+            raise ConfigurationError(f"{path}: expected a profile", hint=HINT)
+        found.append(document)
+        while text[place : place + 1].isspace():
+            place += 1
+    if not found:
+        raise ConfigurationError(f"{path}: the file is empty", hint=HINT)
+    return found
+
+
+def compare(
+    first: Sequence[Window],
+    second: Sequence[Window],
+    *,
+    unit: Unit = Unit.PACKET,
+    paired: bool = False,
+    rules: Sequence[Rule] = (),
+) -> ProfileComparison:
+    """Compare B (`second`) with A (`first`).
+
+    `paired`: windows with the same number are a pair, so what they share cancels out. Raises
+    `ConfigurationError` without a common measure, for other numbers of windows of pairs, and for a
+    rule about something that the profiles do not have.
+    """
+    if paired and len(first) != len(second):
+        raise ConfigurationError(
+            f"--paired: A has {len(first)} windows and B has {len(second)}; expected as many",
+            parameter="--paired",
+        )
+    measure = common_measure(first, second)
+    chosen = _busy_pairs(first, second) if paired else (_busy(first), _busy(second))
+    if not all(chosen):
+        raise ConfigurationError("expected packets in both profiles", hint=HINT)
+    if unit is Unit.REQUEST and not all(map(requests, (*chosen[0], *chosen[1]))):
+        raise ConfigurationError(
+            "--per request: a window counted no request",
+            parameter="--per",
+            hint="profile with --requests URL",
+        )
+    sides = Sides(*chosen, paired)
+    below = packets if unit is Unit.PACKET else requests
+
+    def rows(table: str, prefix: str = "") -> tuple[Ratio, ...]:
+        names = _names((*chosen[0], *chosen[1]), table)
+        confidence = 1 - (1 - CONFIDENCE) / max(1, len(names))
+        return tuple(
+            sides.ratio(prefix + name, amount(measure, table, name), below, confidence)
+            for name in names
+        )
+
+    total = sides.ratio(TOTAL, amount(measure, TOTAL), below)
+    layers, kinds = rows("layers"), rows("kinds", KIND)
+    traffic = tuple(sides.ratio(name, above, per) for name, above, per in traffic_rows(unit))
+    by_name = {one.quantity: one for one in (total, *layers, *kinds)}
+    notes = list(_notes(first, second, chosen, traffic))
+    return ProfileComparison(
+        (len(first), len(second)),
+        unit,
+        measure,
+        paired,
+        traffic,
+        total,
+        layers,
+        kinds,
+        {
+            (layer, kind): sides.costs(cell(measure, layer, kind), below)
+            for layer in _names((*chosen[0], *chosen[1]), "layer_kinds")
+            for kind in _kinds((*chosen[0], *chosen[1]), layer)
+        },
+        tuple(judge(rule, by_name) for rule in rules),
+        tuple(notes),
+    )
+
+
+def judge(rule: Rule, ratios: Mapping[str, Ratio]) -> Judged:
+    """A rule applied to its ratio; raises `ConfigurationError` if the profiles do not have it."""
+    ratio = ratios.get(rule.quantity)
+    if ratio is None:
+        raise ConfigurationError(
+            f"--fail-if {str(rule)!r}: the profiles have no {rule.quantity}",
+            parameter="--fail-if",
+            hint=f"there are {', '.join(ratios)}",
+        )
+    return Judged(rule, ratio, decision(rule, ratio.interval))
+
+
+def decision(rule: Rule, interval: Interval | None) -> Decision:
+    """Only a whole interval breaks a rule, or keeps it."""
+    if interval is None or not interval.is_bounded:
+        return Decision.UNDECIDED
+    low, high = (OPERATORS[rule.sign](end, rule.limit) for end in (interval.low, interval.high))
+    if low != high:
+        return Decision.UNDECIDED
+    return Decision.BROKEN if low else Decision.KEPT
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """The windows of A and of B."""
+
+    first: Sequence[Window]
+    second: Sequence[Window]
+    paired: bool
+
+    def costs(self, above: Count, below: Count) -> tuple[float, float]:
+        """A quotient over all windows of A, and of B."""
+        return quotient(self.first, above, below), quotient(self.second, above, below)
+
+    def ratio(self, name: str, above: Count, below: Count, confidence: float = CONFIDENCE) -> Ratio:
+        """The ratio B/A of a quotient of two counts."""
+        of = paired_ratio if self.paired else unpaired_ratio
+        interval: Interval | None = None
+        for number_of_groups in GROUPS:
+            first, second = (
+                [quotient(group, above, below) for group in groups(side, number_of_groups)]
+                for side in (self.first, self.second)
+            )
+            if min(len(first), len(second)) >= LEAST_WINDOWS and min(*first, *second) > 0:
+                interval = of(second, first, confidence, in_time_order=True)
+                break
+        return Ratio("", name, *self.costs(above, below), interval, self.paired)
+
+
+def groups(windows: Sequence[Window], most: int) -> list[Sequence[Window]]:
+    """Consecutive windows in at most that many groups of about the same size."""
+    number_of_groups = min(len(windows), most)
+    ends = [round(index * len(windows) / number_of_groups) for index in range(number_of_groups + 1)]
+    return [windows[begin:end] for begin, end in pairwise(ends)]
+
+
+def quotient(windows: Sequence[Window], above: Count, below: Count) -> float:
+    """The sum of a count over that of another; 0 without the other."""
+    whole = math.fsum(below(one) for one in windows)
+    return math.fsum(above(one) for one in windows) / whole if whole else 0.0
+
+
+def number(window: Window, *path: str) -> float:
+    """A number of a window; 0 if it lacks it."""
+    found: object = window
+    for key in path:
+        found = found.get(key) if isinstance(found, Mapping) else None
+    return float(found) if isinstance(found, int | float) else 0.0
+
+
+def packets(window: Window) -> float:
+    """Frames sent and received."""
+    return number(window, "packets", "sent") + number(window, "packets", "received")
+
+
+def requests(window: Window) -> float:
+    """Answered requests; 0 if they were not counted."""
+    return number(window, "requests")
+
+
+def amount(measure: str, *path: str) -> Count:
+    """The whole cost of a part of a window, such as `layers`, `tcp`, from its cost of a packet."""
+    return lambda window: number(window, *path, f"{measure}_per_packet") * packets(window)
+
+
+def cell(measure: str, layer: str, kind: str) -> Count:
+    """The cost of a kind of work in a layer."""
+    whole = amount(measure, TOTAL)
+    return lambda window: number(window, "layer_kinds", layer, kind) * whole(window)
+
+
+def traffic_rows(unit: Unit) -> list[tuple[str, Count, Count]]:
+    """What describes the traffic: names with numerators and denominators."""
+
+    def window_s(window: Window) -> float:
+        return number(window, "window_s")
+
+    def two_ways(table: str, sent: str, received: str) -> Count:
+        return lambda window: number(window, table, sent) + number(window, table, received)
+
+    rows: list[tuple[str, Count, Count]] = [
+        ("packets/s", packets, window_s),
+        ("bytes a packet", two_ways("bytes", "sent", "received"), packets),
+        ("sent share", lambda window: number(window, "packets", "sent"), packets),
+        (
+            "segments a packet",
+            two_ways("packets", "segments_sent", "segments_received"),
+            packets,
+        ),
+    ]
+    if unit is Unit.REQUEST:
+        rows += [("requests/s", requests, window_s), ("packets a request", packets, requests)]
+    return rows
+
+
+def common_measure(first: Sequence[Window], second: Sequence[Window]) -> str:
+    """The first measure that every window with packets has."""
+    for measure in MEASURES:
+        key = f"{measure}_per_packet"
+        if all(number(one, TOTAL, key) for one in (*first, *second) if packets(one)):
+            return measure
+    raise ConfigurationError("the profiles have no cost of a packet in common", hint=HINT)
+
+
+def _busy(windows: Sequence[Window]) -> list[Window]:
+    return [one for one in windows if packets(one)]
+
+
+def _busy_pairs(
+    first: Sequence[Window], second: Sequence[Window]
+) -> tuple[list[Window], list[Window]]:
+    pairs = [pair for pair in zip(first, second, strict=True) if all(map(packets, pair))]
+    return [one for one, _ in pairs], [other for _, other in pairs]
+
+
+def _names(windows: Sequence[Window], table: str) -> list[str]:
+    found: dict[str, None] = {}
+    for window in windows:
+        rows = window.get(table)
+        found |= dict.fromkeys(rows if isinstance(rows, Mapping) else ())
+    return list(found)
+
+
+def _kinds(windows: Sequence[Window], layer: str) -> list[str]:
+    tables = [window.get("layer_kinds") for window in windows]
+    rows = [table.get(layer) for table in tables if isinstance(table, Mapping)]
+    return list(dict.fromkeys(kind for row in rows if isinstance(row, Mapping) for kind in row))
+
+
+def _notes(
+    first: Sequence[Window],
+    second: Sequence[Window],
+    chosen: tuple[Sequence[Window], Sequence[Window]],
+    traffic: Sequence[Ratio],
+) -> list[str]:
+    notes = []
+    moved = [
+        one for one in traffic if is_moved(one) and one.quantity not in ("packets/s", "requests/s")
+    ]
+    if moved:
+        names = ", ".join(f"{one.quantity} {one.text}" for one in moved)
+        notes.append(f"the traffic differs ({names}): the costs are of different work")
+    if min(map(len, chosen)) < LEAST_WINDOWS:
+        notes.append(
+            f"no intervals: they need {LEAST_WINDOWS} windows of each profile: "
+            "`perpacket profile --every 1s`"
+        )
+    idle = len(first) + len(second) - sum(map(len, chosen))
+    if idle:
+        notes.append(f"{idle} windows without packets are left out")
+    backends = {str(one.get("backend")) for one in (*first, *second)}
+    if len(backends) > 1:
+        notes.append(f"the profiles measure differently: {', '.join(sorted(backends))}")
+    return notes
+
+
+def is_moved(ratio: Ratio) -> bool:
+    """Whether the traffic differs by more than `SAME_TRAFFIC`, and not by chance."""
+    if not ratio.first or not ratio.second:
+        return bool(ratio.first) != bool(ratio.second)
+    value = ratio.second / ratio.first
+    interval = ratio.interval
+    clear = interval is None or not interval.is_bounded or not interval.contains(1.0)
+    return clear and not 1 - SAME_TRAFFIC <= value <= 1 + SAME_TRAFFIC

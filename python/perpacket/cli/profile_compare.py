@@ -1,0 +1,96 @@
+"""`perpacket profile compare`: compares two profiles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from perpacket.analysis.profile_comparison import Unit
+from perpacket.cli import output, progress
+from perpacket.cli.destination import check_destination
+from perpacket.cli.failure import CheckFailed, ExitStatus
+from perpacket.cli.options import Format, FormatOption, QuietOption
+
+EPILOG = (
+    "Example: perpacket profile --every 1s --duration 60s --format json > before.json, later "
+    "after.json, then perpacket profile compare before.json after.json --fail-if 'total > 1.05'"
+)
+
+app = typer.Typer(
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the verb with the words behind `profile compare`."""
+    status = app(args=list(arguments), prog_name="perpacket profile compare", standalone_mode=False)
+    return status if isinstance(status, int) else ExitStatus.DONE
+
+
+@app.command(epilog=EPILOG)
+def compare(
+    first: Annotated[Path, typer.Argument(metavar="A", help="JSON of `perpacket profile`.")],
+    second: Annotated[Path, typer.Argument(metavar="B", help="The profile compared with it.")],
+    per: Annotated[Unit, typer.Option(help="What the cost is divided by.")] = Unit.PACKET,
+    paired: Annotated[
+        bool,
+        typer.Option(
+            "--paired",
+            help="The windows were measured at the same times, as on a canary and its neighbour.",
+        ),
+    ] = False,
+    fail_if: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="RULE",
+            help="A rule about a ratio B/A of total, a layer or kind.NAME, as 'total > 1.05'. Exit "
+            "status 1 if the whole interval matches, 5 if a part does. May be repeated.",
+        ),
+    ] = None,
+    svg: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a flame graph of the differences.")
+    ] = None,
+    output_format: FormatOption = Format.TABLE,
+    quiet: QuietOption = False,
+) -> None:
+    """Print the ratio B/A of each layer's cost, with its interval.
+
+    The traffic precedes the costs: a ratio of costs means little if the packets differ.
+    """
+    from perpacket.analysis import profile_comparison, run_comparison
+    from perpacket.show import profile_comparison as shown
+
+    if svg is not None:
+        check_destination("--svg", svg)
+    rules = [run_comparison.read_rule(text) for text in fail_if or []]
+    found = profile_comparison.compare(
+        profile_comparison.read(first),
+        profile_comparison.read(second),
+        unit=per,
+        paired=paired,
+        rules=rules,
+    )
+    if output_format is Format.JSON:
+        output.write_json(shown.document(found))
+    else:
+        for table in shown.tables(found):
+            output.write_text_table(table)
+        output.write_line(shown.headline(found))
+    if svg is not None:
+        shown.write_flame_graph(found, svg)
+    for note in found.notes:
+        progress.note(f"note: {note}", quiet)
+    by_decision: dict[profile_comparison.Decision, list[str]] = {}
+    for one in found.judged:
+        text = f"{one.rule}: it is {shown.ratio_text(one.ratio)}"
+        by_decision.setdefault(one.decision, []).append(text)
+    if broken := by_decision.get(profile_comparison.Decision.BROKEN):
+        raise CheckFailed("; ".join(broken))
+    if undecided := by_decision.get(profile_comparison.Decision.UNDECIDED):
+        progress.note(f"undecided: {'; '.join(undecided)}; record more windows", quiet)
+        raise typer.Exit(ExitStatus.UNDECIDED)
