@@ -32,6 +32,7 @@ NAME = "public-inbox"
 
 PART = {
     "public-inbox": "perl",
+    "request-tracker": "perl",
     "wordpress": "php",
     "daytrader": "jit compiler",
     "specweb99-tls": "tls",
@@ -250,7 +251,7 @@ kind = "measured"
 replications = 1
 scenario.load.kind = "application"
 scenario.server.application = "NAME"
-scenario.run.duration_s = 1
+scenario.run.duration_s = 4
 scenario.run.warmup_s = 0.2
 factors.load.connections = [1, 4]
 """

@@ -167,6 +167,23 @@ def test_a_report_without_memory_bandwidth_is_an_error(
         bandwidth.of_bench(report, "b.json")
 
 
+@pytest.mark.parametrize(("part", "gain"), [(0.75, 62.6), (0.56, 40.8)])
+def test_perl_at_half_its_cost_gains_what_both_readings_of_the_document_give(
+    part: float, gain: float
+) -> None:
+    """Printed: 62.5 % (section 5.2); the text's 56 % of all time gives less."""
+    found = 100 * float(laws.gain_of_cheaper_part(part, 0.5, 0.01))
+    assert found == pytest.approx(gain, abs=0.05)
+    assert laws.gain_of_cheaper_part(part, 1.0) == pytest.approx(0)
+
+
+def test_a_part_that_the_profile_does_not_have_is_an_error_that_lists_the_parts() -> None:
+    document = {"parts": {"costs": {"perl": {"share": 0.7}, "tls": {"share": 0.1}}}}
+    assert profiled.part_share(document, "perl", "profile.json") == 0.7
+    with pytest.raises(ConfigurationError, match="no part 'php'; there are perl, tls"):
+        profiled.part_share(document, "php", "profile.json")
+
+
 @pytest.mark.parametrize(
     "call",
     [

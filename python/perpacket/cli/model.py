@@ -167,6 +167,54 @@ def laws(
     )
 
 
+@app.command("part", epilog="Example: perpacket model part --share 0.75 --network-share 0.01")
+def part(
+    share: Annotated[
+        float | None, typer.Option(help="Share of busy CPU time in the part, 0 to 1.")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option("--part", help="Read the share of this part from --profile.")
+    ] = None,
+    network_share: ShareOption = None,
+    profile: ProfileOption = None,
+    cost: Annotated[
+        float, typer.Option(min=0, max=1, help="What the part would cost, of what it costs now.")
+    ] = 0.5,
+    output_format: FormatOption = Format.TABLE,
+) -> None:
+    """Compute the gain in throughput if a part of an application, such as perl, cost less.
+
+    Once with the network as it is, and once with the network offloaded too, by LAWS.
+    """
+    from perpacket.models import laws as model
+    from perpacket.models import profiled
+
+    if (share is None) == (name is None) or (name is not None) != (profile is not None):
+        raise ConfigurationError(
+            "expected --share, or --part with --profile",
+            parameter="--part",
+            hint="as in: perpacket model part --profile profile.json --part php",
+        )
+    if profile is not None and name is not None:
+        document = profiled.read_document(profile, f"--profile {profile}")
+        share = profiled.part_share(document, name, str(profile))
+        if network_share is None:
+            network_share = profiled.network_share(document, str(profile))
+    network = network_share or 0.0
+    alone, both = (
+        float(model.gain_of_cheaper_part(share or 0.0, cost, offloaded))
+        for offloaded in (0.0, network)
+    )
+    if output_format is Format.JSON:
+        shares = {"part_share": share, "network_share": network, "cost": cost}
+        gains = {"gain": alone, "gain_with_offload": both}
+        output.write_json({"schema": SCHEMA, **shares, **gains})
+        return
+    rows = [("as it is", f"{100 * alone:.1f}"), ("offloaded too", f"{100 * both:.1f}")]
+    title = f"A part with {100 * (share or 0.0):.3g} % of the time at {cost:g} of its cost"
+    output.write_table(title, ("network", "gain, %"), rows, right=("gain, %",))
+
+
 def refuse_beside(option: str, others: Mapping[str, object], why: str) -> None:
     """Raise `ConfigurationError` on the first of `others` with a value: it would have no effect."""
     for name, value in others.items():

@@ -46,3 +46,21 @@ def network_share(profile: Mapping[str, object], place: str) -> float:
             raise ConfigurationError(f"{place}: layers.{name}.share: expected a number")
         share += value
     return share
+
+
+def part_share(profile: Mapping[str, object], part: str, place: str) -> float:
+    """Share of busy CPU time in a part of an application, as a fraction, from a profile document.
+
+    `place` names the document in errors. Raises `ConfigurationError` when it has no such part.
+    """
+    parts = profile.get("parts")
+    costs = parts.get("costs") if isinstance(parts, Mapping) else None
+    found = costs.get(part) if isinstance(costs, Mapping) else None
+    share = found.get("share") if isinstance(found, Mapping) else None
+    if not isinstance(share, int | float):
+        known = ", ".join(costs) if isinstance(costs, Mapping) else "no parts"
+        raise ConfigurationError(
+            f"{place}: no part {part!r}; there are {known}",
+            hint="make a profile with `perpacket profile --application NAME --format json`",
+        )
+    return float(share)

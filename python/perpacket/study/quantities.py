@@ -313,6 +313,25 @@ def gamma(row: Row) -> float | None:
     return (100 - share) / share if share else None
 
 
+INTERPRETERS: Final = (
+    *("perl", "php", "php opcache", "python", "ruby", "javascript engine", "jvm interpreter"),
+)
+"""The parts of an application that interpret its code."""
+
+
+def half_interpreter_gain(row: Row) -> float | None:
+    """The gain (%) if interpreters cost half and network code and driver nothing.
+
+    Section 5.2 of *Communication Breakdown*; see `models.laws.gain_of_cheaper_part`.
+    """
+    interpreted = part_share(INTERPRETERS)(row)
+    network = cpu_share(CPU_LAYERS["network and driver"])(row)
+    if interpreted is None or network is None:
+        return None
+    left = 100 - interpreted / 2 - network
+    return gain(100 / left) if left > 0 else None
+
+
 def offload_gain(row: Row) -> float | None:
     """The upper bound (%) of the gain if network code and driver leave the processor.
 
@@ -331,7 +350,7 @@ COMPUTED: Final[Mapping[str, Value]] = {
     function.__name__: function
     for function in (
         *(kernel_share, host_packet_delay_mean_us, active_on_nic),
-        *(busy, gamma, offload_gain, of_no_single_run),
+        *(busy, gamma, half_interpreter_gain, offload_gain, of_no_single_run),
     )
 }
 """The functions that `compute` names."""

@@ -1,0 +1,20 @@
+Set($rtname, 'example.com');
+Set($Organization, 'example.com');
+Set($WebDomain, '@address@');
+Set($WebPort, @web_port@);
+Set($WebPath, '');
+Set($DatabaseType, 'Pg');
+Set($DatabaseHost, '127.0.0.1');
+Set($DatabasePort, '@database_port@');
+Set($DatabaseName, 'tracker');
+Set($DatabaseUser, 'application');
+Set($DatabasePassword, 'application');
+Set($DatabaseAdmin, 'postgres');
+# Nothing leaves the machine, and clients send no referrer.
+Set($MailCommand, 'testfile');
+Set($SendmailPath, '/bin/true');
+Set($RestrictReferrer, 0);
+Set($LogToSyslog, undef);
+Set($LogToSTDERR, 'error');
+$RT::MasonDataDir = '@folder@/mason';
+1;
