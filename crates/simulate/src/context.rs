@@ -37,6 +37,8 @@ pub enum CommandKind {
     Handoff,
     /// Send bytes from host memory.
     Send { bytes: u32, more_to_come: bool },
+    /// The server has read bytes that arrived.
+    Read { bytes: u32 },
     /// End the connection's output: the server sends nothing more.
     Close,
     /// A frame that reached the host although the NIC runs the connection.

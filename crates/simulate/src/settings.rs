@@ -124,6 +124,7 @@ pub(crate) struct NicInstructions {
     pub host_pass: u32,
     pub tcp_packet: u32,
     pub command: u32,
+    pub timer: u32,
     pub message: u32,
     pub message_merge: u32,
     pub handoff: u32,
@@ -158,6 +159,7 @@ pub(crate) struct Selection {
 pub(crate) struct Host {
     pub prefetch: String,
     pub profiler_instructions: u32,
+    pub reads_by_command: bool,
     pub interface_queue_packets: u32,
     pub soft_limit_delay_us: u32,
 }
@@ -187,6 +189,7 @@ pub(crate) struct Server {
     pub request_bytes: u32,
     pub sendfile_enqueue_bytes: u32,
     pub writable_room_bytes: u32,
+    pub copies_dynamic: bool,
     pub events_per_poll: u32,
 }
 

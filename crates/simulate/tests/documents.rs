@@ -81,7 +81,8 @@ const PASSAGES: &[&str] = &[
     "sent one twice) | {W nic.instructions.host_pass} |",
     "| {W nic.instructions.tcp_packet}; {W nic.instructions.tcp_packet} |",
     "in {W nic.dma_ns} ns (`nic.dma_ns`)",
-    "| a command of the host (send, close) | {W nic.instructions.command} |",
+    "| a command of the host (send, read, close) | {W nic.instructions.command} |",
+    "| a TCP timer that has run out | {W nic.instructions.timer} |",
     "| {W nic.instructions.message}; {W nic.instructions.message_merge} |",
     "| {W nic.instructions.handoff}; {W nic.instructions.restore}; \
      {W nic.instructions.connection_end} |",

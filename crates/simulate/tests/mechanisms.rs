@@ -2,19 +2,34 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should end")]
 
-use perpacket_simulate::{Outcome, Progress, Simulation};
+use perpacket_simulate::{Explanation, Outcome, Progress, Simulation};
 use perpacket_workload::Replay;
 
 fn run(configuration: &str, overrides: &[(&str, &str)], trace: Option<Replay>) -> Outcome {
+    explained(configuration, overrides, trace).0
+}
+
+fn explained(
+    configuration: &str,
+    overrides: &[(&str, &str)],
+    trace: Option<Replay>,
+) -> (Outcome, Explanation) {
     let overrides: Vec<(String, String)> = overrides
         .iter()
         .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
         .collect();
     let simulation = Simulation::new(configuration, &overrides, trace).unwrap();
-    simulation
-        .run(1, false, &Progress::default())
-        .unwrap()
-        .outcome
+    let simulated = simulation.run(1, false, &Progress::default()).unwrap();
+    (simulated.outcome, simulated.explanation)
+}
+
+/// Calls of an operation per request.
+fn calls(explanation: &Explanation, operation: &str) -> f64 {
+    explanation
+        .host
+        .iter()
+        .find(|cost| cost.operation == operation)
+        .map_or(0.0, |cost| cost.calls)
 }
 
 /// A trace of one client; all responses have this size.
@@ -123,4 +138,93 @@ fn translations_are_missing_when_connections_need_more_pages_than_the_buffer_has
     assert!(missing("4", "256") < 0.01);
     assert!(missing("2048", "256") > 1.0);
     assert_eq!(missing("2048", "0"), 0.0);
+}
+
+/// OSDI 2006, section 2: the host forwards socket operations to the NIC. A request on a connection
+/// of the NIC is one read, one write of the header and one of a file of one page.
+#[test]
+fn the_host_reads_requests_of_connections_on_the_nic_by_commands() {
+    let commands = |reads: &str| {
+        let overrides = [
+            SMALL.as_slice(),
+            &[
+                ("client.read_rate_bps", "0"),
+                ("host.reads_by_command", reads),
+            ],
+        ]
+        .concat();
+        let trace = Some(trace_of(1_000));
+        let (outcome, explanation) = explained("W-64-N-N-FCFS-400", &overrides, trace);
+        assert!(outcome.conserved);
+        let closes = calls(&explanation, "syscall.close");
+        calls(&explanation, "bypass.command") - closes
+    };
+    let (by_command, by_nic) = (commands("true"), commands("false"));
+    assert!((by_command - 3.0).abs() < 0.02, "{by_command}");
+    assert!((by_nic - 2.0).abs() < 0.02, "{by_nic}");
+}
+
+/// OSDI 2006, section 4.2: the kernel copies computed responses. A copy of a page writes 64 lines
+/// that no cache has, and files are not sent.
+#[test]
+fn computed_responses_are_copied_line_by_line() {
+    let run = |copies: &str| {
+        let overrides = [
+            ("workload.connections", "64"),
+            ("workload.sessions.dynamic_share", "1"),
+            ("server.copies_dynamic", copies),
+            ("run.warmup_packets", "20000"),
+            ("run.packets", "40000"),
+        ];
+        explained("D-0-N-N-FCFS-400", &overrides, None).1
+    };
+    let (copied, sent) = (run("true"), run("false"));
+    assert_eq!(calls(&copied, "syscall.sendfile_page"), 0.0);
+    assert_eq!(calls(&sent, "syscall.write_copy"), 0.0);
+    let copy = copied
+        .host
+        .iter()
+        .find(|cost| cost.operation == "syscall.write_copy")
+        .unwrap();
+    let misses = copy.l2_misses / copy.calls;
+    assert!((64.0..75.0).contains(&misses), "{misses} lines a page");
+}
+
+/// A server that waits for room in a send buffer of 32 KiB is woken as soon as `room` bytes are
+/// free. With one segment of room at a time it sends what is left in as many calls.
+#[test]
+fn the_room_that_wakes_a_server_decides_how_often_it_writes() {
+    let pages = |room: &str| {
+        let overrides = [SMALL.as_slice(), &[("server.writable_room_bytes", room)]].concat();
+        let trace = Some(trace_of(400_000));
+        let (_, explanation) = explained("S-0-N-N-FCFS-400", &overrides, trace);
+        calls(&explanation, "syscall.sendfile")
+    };
+    // What does not fit the buffer at first, in steps of the room, rounded up to segments.
+    let left = f64::from(400_000 + 250 - 32_768);
+    for (room, segments) in [("2048", 2.0), ("8192", 6.0)] {
+        let expected = left / (segments * 1_460.0);
+        let calls = pages(room);
+        assert!(
+            (calls / expected - 1.0).abs() < 0.1,
+            "{room}: {calls} calls, not {expected}"
+        );
+    }
+}
+
+/// A line occupies the channel of DRAM for `service_cycles`. A processor with one miss at a time
+/// waits for the channel only if that is longer than the latency.
+#[test]
+fn the_channel_delays_misses_only_if_it_is_slower_than_the_latency() {
+    let stall = |service: &str| {
+        let overrides = [
+            ("workload.connections", "2048"),
+            ("machine.tlb.entries", "0"),
+            ("machine.dram.service_cycles", service),
+        ];
+        run("bulk", &overrides, None).layers["tcp"].cycles_per_packet
+    };
+    let (free, slower) = (stall("0"), stall("3500"));
+    assert!((stall("48") / free - 1.0).abs() < 0.01);
+    assert!(slower > 1.5 * free, "{slower}, {free} with a free channel");
 }

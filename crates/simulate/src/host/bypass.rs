@@ -164,6 +164,12 @@ impl Kernel {
         }
     }
 
+    pub fn read_returned(&mut self, id: ConnectionId, bytes: u32) {
+        if let Some(end) = &mut self.sockets[id].end {
+            end.tcp.read(&self.tcp, bytes);
+        }
+    }
+
     pub fn close_returned(&mut self, id: ConnectionId) {
         if let Some(end) = &mut self.sockets[id].end {
             end.tcp.close();

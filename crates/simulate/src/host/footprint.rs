@@ -58,6 +58,7 @@ named! {
         WriteHeader = "syscall.write_header",
         Sendfile = "syscall.sendfile",
         SendfilePage = "syscall.sendfile_page",
+        WriteCopy = "syscall.write_copy",
         Write = "syscall.write",
         Wakeup = "syscall.wakeup",
         DynamicCalls = "syscall.dynamic",

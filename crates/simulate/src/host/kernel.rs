@@ -65,6 +65,8 @@ pub struct Kernel {
     pub bypass: Bypass,
     pub tcp: tcp::Settings,
     writable_room_bytes: u32,
+    /// Whether the server's reads of connections on the NIC are commands.
+    reads_by_command: bool,
     events_per_poll: u32,
     /// Connections of the last poll that the server has not processed yet.
     polled: u32,
@@ -94,6 +96,7 @@ impl Kernel {
             bypass: Bypass::new(settings, connections),
             tcp: settings.tcp,
             writable_room_bytes: settings.server.writable_room_bytes,
+            reads_by_command: settings.host.reads_by_command,
             events_per_poll: settings.server.events_per_poll,
             polled: 0,
             prefetch_distance: settings.host.prefetch_distance()?,
@@ -372,11 +375,20 @@ impl Kernel {
         self.cpu.run(Operation::UserConnection);
     }
 
-    pub fn read(&mut self, id: ConnectionId) {
+    /// The server reads all bytes that have arrived.
+    pub fn read(&mut self, id: ConnectionId, context: &mut Context) {
         let socket = &mut self.sockets[id];
-        socket.unread_bytes = 0;
+        let bytes = std::mem::take(&mut socket.unread_bytes);
         self.cpu.at_received(socket.request_buffer);
         self.cpu.run(Operation::Read);
+        match &mut socket.end {
+            // The NIC may have returned the connection with these bytes unread.
+            Some(end) if !socket.is_offloaded => end.tcp.read(&self.tcp, bytes),
+            _ if self.reads_by_command => {
+                self.send_command(id, CommandKind::Read { bytes }, context);
+            }
+            _ => {}
+        }
     }
 
     /// Bytes the server may enqueue.

@@ -240,6 +240,9 @@ impl HostMemory for Host {
             } => self
                 .kernel
                 .send_returned(command.connection, bytes, more_to_come),
+            CommandKind::Read { bytes } => {
+                self.kernel.read_returned(command.connection, bytes);
+            }
             CommandKind::Close => self.kernel.close_returned(command.connection),
             _ => return,
         }

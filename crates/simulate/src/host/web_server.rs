@@ -23,6 +23,7 @@ pub struct WebServer {
     request_bytes: u32,
     header_bytes: u32,
     enqueue_bytes: u32,
+    copies_dynamic: bool,
 }
 
 impl WebServer {
@@ -32,6 +33,7 @@ impl WebServer {
             request_bytes: settings.request_bytes,
             header_bytes: settings.header_bytes,
             enqueue_bytes: settings.sendfile_enqueue_bytes,
+            copies_dynamic: settings.copies_dynamic,
         }
     }
 
@@ -60,14 +62,14 @@ impl WebServer {
         }
     }
 
-    fn read_request(&mut self, id: ConnectionId, kernel: &mut Kernel, context: &Context) {
+    fn read_request(&mut self, id: ConnectionId, kernel: &mut Kernel, context: &mut Context) {
         let Some(request) = context.content[id].request else {
             return;
         };
         let exchange = &mut self.exchanges[id];
         exchange.is_header_due = true;
         exchange.file_bytes_left = request.response_bytes;
-        kernel.read(id);
+        kernel.read(id, context);
         let cpu = &mut kernel.cpu;
         cpu.at_object(request.object);
         cpu.run(Operation::UserRequest);
@@ -77,7 +79,8 @@ impl WebServer {
         }
     }
 
-    /// Writes the header if it is due, and as much of the file as fits the send buffer.
+    /// Writes the header if it is due, and as much of the file or the computed page as fits the send
+    /// buffer.
     fn respond(&mut self, id: ConnectionId, kernel: &mut Kernel, context: &mut Context) {
         let exchange = &mut self.exchanges[id];
         let mut left = exchange.file_bytes_left;
@@ -89,15 +92,21 @@ impl WebServer {
         if left == 0 || room == 0 {
             return;
         }
-        if let Some(request) = context.content[id].request {
+        let Some(request) = context.content[id].request else {
+            return;
+        };
+        let operation = if self.copies_dynamic && request.dynamic {
+            Operation::WriteCopy
+        } else {
             kernel.cpu.at_object(request.object);
-        }
-        kernel.cpu.run(Operation::Sendfile);
+            kernel.cpu.run(Operation::Sendfile);
+            Operation::SendfilePage
+        };
         while left > 0 && room > 0 {
             let bytes = left.min(room).min(self.enqueue_bytes);
             left -= bytes;
             room -= bytes;
-            kernel.enqueue(id, Operation::SendfilePage, bytes, left > 0, context);
+            kernel.enqueue(id, operation, bytes, left > 0, context);
         }
         self.exchanges[id].file_bytes_left = left;
     }

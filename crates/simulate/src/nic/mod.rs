@@ -114,6 +114,8 @@ pub struct Nic {
     load_control: Option<LoadControl>,
     soft_limit_delay: Span,
     has_active_restore: bool,
+    /// Whether received data wait for the host's command to read them.
+    host_reads: bool,
 }
 
 impl Nic {
@@ -146,6 +148,7 @@ impl Nic {
             }),
             soft_limit_delay: Span::from_us(u64::from(settings.host.soft_limit_delay_us)),
             has_active_restore: nic.active_restore,
+            host_reads: settings.host.reads_by_command,
         }
     }
 

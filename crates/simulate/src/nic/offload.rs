@@ -38,7 +38,9 @@ impl Nic {
         }
         offloaded.packets += 1;
         let reaction = end.tcp.on_segment(&self.tcp, segment, now);
-        end.tcp.read(&self.tcp, reaction.received_bytes);
+        if !self.host_reads {
+            end.tcp.read(&self.tcp, reaction.received_bytes);
+        }
         let is_closed = end.tcp.state() == State::Closed;
         self.transmit(id, context);
         self.report(id, reaction, host, context);
@@ -117,6 +119,7 @@ impl Nic {
         let Some(end) = &mut self.offloaded[id].end else {
             return;
         };
+        self.processor.spend(Work::Timer);
         let timed_out = end.tcp.on_timer(&self.tcp, context.now);
         context.measure.timeouts += u64::from(timed_out);
         self.transmit(id, context);
@@ -133,7 +136,9 @@ impl Nic {
             CommandKind::Handoff => self.processor.spend(Work::Handoff),
             CommandKind::Restore => self.processor.spend(Work::Restore),
             CommandKind::Forward(_) => {}
-            CommandKind::Send { .. } | CommandKind::Close => self.processor.spend(Work::Command),
+            CommandKind::Send { .. } | CommandKind::Read { .. } | CommandKind::Close => {
+                self.processor.spend(Work::Command);
+            }
         }
         host.command_taken(&command);
         let end = self.offloaded.entry(id).end.as_mut();
@@ -162,12 +167,16 @@ impl Nic {
                 end.tcp.enqueue(bytes, more_to_come);
                 self.transmit(id, context);
             }
+            (CommandKind::Read { bytes }, Some(end)) => {
+                end.tcp.read(&self.tcp, bytes);
+                self.transmit(id, context);
+            }
             (CommandKind::Close, Some(end)) => {
                 end.tcp.close();
                 self.transmit(id, context);
             }
             // The command crossed a restore.
-            (CommandKind::Send { .. } | CommandKind::Close, None) => {
+            (CommandKind::Send { .. } | CommandKind::Read { .. } | CommandKind::Close, None) => {
                 host.return_command(command, context);
             }
         }

@@ -178,3 +178,26 @@ fn a_sent_packet_passes_the_processor_twice_and_a_received_one_once() {
         assert_eq!(pair.nic.frames(), [0, 0]);
     }
 }
+
+/// A timer that has run out costs the processor its own instructions, besides the segment that is
+/// sent again; an event of a timer that was set anew costs none.
+#[test]
+fn a_timer_costs_instructions_when_it_has_run_out() {
+    let mut pair = Pair::with(&[("nic.instructions.timer", "321")]);
+    // The NIC acknowledges the SYN. The last event is that the timer of this segment has run out.
+    pair.command(CommandKind::Handoff);
+    let due = pair.context.now;
+    // The 3,000 instructions of the handoff come before the segment.
+    let handoff = Clock::from_mhz(400).span(3_000);
+    assert_eq!(due.since(Time::ZERO), Span::from_ms(3_000.0) + handoff);
+    for time in [due, due + Span::from_us(1)] {
+        pair.context.now = time;
+        let connection = pair.connection;
+        pair.nic
+            .timer(connection, &mut pair.host, &mut pair.context);
+        pair.finish_tasks();
+        let work = pair.nic.work();
+        assert_eq!(work.since(&WorkCounts::default(), Work::Timer), (1, 321));
+        assert_eq!(work.since(&WorkCounts::default(), Work::TcpSend).0, 2);
+    }
+}
