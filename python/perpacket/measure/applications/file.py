@@ -103,7 +103,7 @@ class Application(Component):
     """The application of a document that it replaces."""
     uses: list[str] = Field(default_factory=list)
     """Components of the library, which come first."""
-    warmup_s: float = Field(default=2, ge=0, le=600)
+    warmup_s: float = Field(default=8, ge=0, le=600)
     """Seconds of load after which its code is compiled and its caches are full."""
     tls: bool = False
     """Whether clients use TLS on the port `web`."""
