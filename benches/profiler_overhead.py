@@ -25,6 +25,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,6 +38,9 @@ BAR = 0.99
 
 FILE_BYTES = 10_240
 """Size of the file served: a small page."""
+
+SIZES = {"612 B": 612, "10 KB": FILE_BYTES, "1 MiB": 1 << 20}
+"""Other files, for trials."""
 
 SETTLE_S = 0.4
 """Time for a server to listen and for a profiler to open its events."""
@@ -162,6 +167,44 @@ def in_turn(options: argparse.Namespace, server: int) -> tuple[list[Window], lis
     return beside, plain
 
 
+@contextmanager
+def loaded_nginx(
+    server_cpu: int, client_cpu: int, *, load: bool = True
+) -> Iterator[tuple[int, str]]:
+    """Nginx under the load of wrk, or alone; yields its process and the URL of its folder.
+
+    The folder has a file for each of `SIZES`, named by its bytes, beside `page`.
+    """
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    client = ["taskset", "-c", str(client_cpu), "wrk", "-t1", "-c32", f"-d{LONGEST_S}s"]
+    with tempfile.TemporaryDirectory() as directory:
+        server = start_server(Path(directory), port, server_cpu)
+        try:
+            for size in SIZES.values():
+                (Path(directory) / str(size)).write_bytes(os.urandom(size))
+            time.sleep(SETTLE_S)
+            with ExitStack() as stack:
+                if load:
+                    command = [*client, f"{url}/page"]
+                    wrk = stack.enter_context(subprocess.Popen(command, stdout=subprocess.DEVNULL))
+                    stack.callback(wrk.terminate)
+                    time.sleep(2 * SETTLE_S)
+                yield server.pid, url
+        finally:
+            server.terminate()
+            server.wait()
+
+
+def print_ratios(beside: Sequence[Window], plain: Sequence[Window]) -> bool:
+    """Print the machine and both ratios; return whether one refutes the bar."""
+    print(f"{platform.release()}, {os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}")
+    rates = [[one.segments_per_s for one in windows] for windows in (beside, plain)]
+    costs = [[one.segments_per_cpu_s for one in windows] for windows in (beside, plain)]
+    is_refuted = report("segments/s", *rates)
+    return report("segments by second of the server's processor time", *costs) or is_refuted
+
+
 def main() -> None:
     """Measure and print."""
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -176,29 +219,9 @@ def main() -> None:
         if shutil.which(needed) is None:
             print(f"skipped: {needed} is not here")
             return
-    port = free_port()
-    client = ["taskset", "-c", str(arguments.client_cpu), "wrk", "-t1", "-c32"]
-    client += [f"-d{LONGEST_S}s", f"http://127.0.0.1:{port}/page"]
-    with tempfile.TemporaryDirectory() as directory:
-        server = start_server(Path(directory), port, arguments.server_cpu)
-        try:
-            time.sleep(SETTLE_S)
-            load = subprocess.Popen(client, stdout=subprocess.DEVNULL)
-            try:
-                time.sleep(2 * SETTLE_S)
-                beside, plain = in_turn(arguments, server.pid)
-            finally:
-                load.terminate()
-                load.wait()
-        finally:
-            server.terminate()
-            server.wait()
-    print(f"{platform.release()}, {os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}")
-    rates = [[one.segments_per_s for one in windows] for windows in (beside, plain)]
-    costs = [[one.segments_per_cpu_s for one in windows] for windows in (beside, plain)]
-    is_refuted = report("segments/s", *rates)
-    is_refuted |= report("segments by second of the server's processor time", *costs)
-    sys.exit(int(is_refuted))
+    with loaded_nginx(arguments.server_cpu, arguments.client_cpu) as (server, _):
+        beside, plain = in_turn(arguments, server)
+    sys.exit(int(print_ratios(beside, plain)))
 
 
 if __name__ == "__main__":

@@ -17,29 +17,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from profiler_overhead import (
-    SETTLE_S,
-    Window,
-    free_port,
-    measured,
-    report,
-    start_server,
-)
+from profiler_overhead import SETTLE_S, SIZES, Window, loaded_nginx, measured, print_ratios
 
 TRIAL = [sys.executable, "-m", "perpacket.cli", "trial", "nothing", "--quiet"]
-
-SIZES = {"612 B": 612, "10 KB": 10_240, "1 MiB": 1 << 20}
-"""Files whose requests a trial compares."""
 
 TRIAL_WINDOW_S, TRIAL_SETTLE_S = 1.0, 0.2
 """The trial's default windows."""
@@ -148,38 +135,15 @@ def main() -> None:
     options.add_argument("--server-cpu", type=int, default=0)
     options.add_argument("--client-cpu", type=int, default=1)
     arguments = options.parse_args()
-    port = free_port()
-    with tempfile.TemporaryDirectory() as directory:
-        place = Path(directory)
-        server = start_server(place, port, arguments.server_cpu)
-        for size in SIZES.values():
-            (place / str(size)).write_bytes(os.urandom(size))
-        client = ["taskset", "-c", str(arguments.client_cpu), "wrk", "-t1", "-c32", "-d3600s"]
-        try:
-            time.sleep(SETTLE_S)
-            load = subprocess.Popen(
-                [*client, f"http://127.0.0.1:{port}/10240"], stdout=subprocess.DEVNULL
-            )
-            try:
-                time.sleep(2 * SETTLE_S)
-                beside, plain = in_turn(arguments.pairs, server.pid)
-                own = own_share(server.pid)
-            finally:
-                load.terminate()
-                load.wait()
-            times = {
-                name: time_to_show(f"http://127.0.0.1:{port}/{size}", server.pid, arguments)
-                for name, size in SIZES.items()
-            }
-        finally:
-            server.terminate()
-            server.wait()
-    print(f"{platform.release()}, {os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}")
+    with loaded_nginx(arguments.server_cpu, arguments.client_cpu) as (server, _):
+        beside, plain = in_turn(arguments.pairs, server)
+        own = own_share(server)
+    with loaded_nginx(arguments.server_cpu, arguments.client_cpu, load=False) as (server, url):
+        times = {
+            name: time_to_show(f"{url}/{size}", server, arguments) for name, size in SIZES.items()
+        }
     print(f"processor time of the trial's processes: {100 * own:.2f} % of a processor")
-    rates = [[one.segments_per_s for one in windows] for windows in (beside, plain)]
-    costs = [[one.segments_per_cpu_s for one in windows] for windows in (beside, plain)]
-    is_refuted = report("segments/s", *rates)
-    is_refuted |= report("segments by second of the server's processor time", *costs)
+    is_refuted = print_ratios(beside, plain)
     for name, text in times.items():
         print(f"to show 2 %, {name}: {text}")
     sys.exit(int(is_refuted))
