@@ -29,8 +29,10 @@ ALIAS = "the-far-one"
 CONFIGURATION = """\
 Host {address} {ALIAS}
     HostName {address}
-    Port {PORT}
     User root
+Host {ALIAS}
+    Port {PORT}
+Host {address} {ALIAS}
     IdentityFile {folder}/key
     IdentitiesOnly yes
     UserKnownHostsFile {folder}/known
@@ -53,6 +55,8 @@ class Far:
     """Its `home` and `temporary` files, and the keys `key`, `known` and `authorized`."""
     near: contract.Host
     environment: Mapping[str, str]
+    servers: Mapping[int, contract.Process]
+    """The ssh server of each port."""
 
     @property
     def temporary(self) -> Path:
@@ -67,8 +71,13 @@ class Far:
 
 
 @contextmanager
-def far_machine(folder: Path, settings: Sequence[str] = ()) -> Iterator[Far]:
-    """A machine with these settings of sshd_config(5); skips the test if it cannot be made."""
+def far_machine(
+    folder: Path, settings: Sequence[str] = (), ports: Sequence[int] = (PORT,)
+) -> Iterator[Far]:
+    """A machine with these settings of sshd_config(5), and an ssh server on each port.
+
+    Skips the test if it cannot be made.
+    """
     if not Path(SSHD).exists() or shutil.which("ssh-keygen") is None:
         skip("sshd", "OpenSSH's server is not installed")
     try:
@@ -78,10 +87,10 @@ def far_machine(folder: Path, settings: Sequence[str] = ()) -> Iterator[Far]:
         skip("netns", error)
     with bed:
         address = bed.server.address
-        _make_files(folder, address)
+        _make_files(folder, address, ports)
         Path("/run/sshd").mkdir(exist_ok=True)
         options = [
-            *("-o", f"ListenAddress={address}", "-o", f"Port={PORT}", "-o", "PidFile=none"),
+            *("-o", f"ListenAddress={address}", "-o", "PidFile=none"),
             *("-o", f"HostKey={folder}/host", "-o", f"AuthorizedKeysFile={folder}/authorized"),
             *("-o", "PasswordAuthentication=no", "-o", "StrictModes=no", "-o", "UsePAM=no"),
             *("-o", "PermitRootLogin=yes"),
@@ -89,24 +98,29 @@ def far_machine(folder: Path, settings: Sequence[str] = ()) -> Iterator[Far]:
             *("-o", f"SetEnv=HOME={folder}/home TMPDIR={folder}/temporary"),
             *(word for setting in settings for word in ("-o", setting)),
         ]
-        sshd = bed.server.start([SSHD, "-D", "-e", "-f", "/dev/null", *options])
-        sshd.wait_for_line("listening on", PATIENCE_S)
+        servers = {}
+        for port in ports:
+            command = [SSHD, "-D", "-e", "-f", "/dev/null", "-o", f"Port={port}", *options]
+            servers[port] = bed.server.start(command)
+            servers[port].wait_for_line("listening on", PATIENCE_S)
         environment = {
             "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
             "PERPACKET_AGENT": str(agent.find()),
             "PATH": f"{folder}/bin{os.pathsep}{os.environ['PATH']}",
         }
-        yield Far(f"root@{address}:{PORT}", folder, bed.clients[0], environment)
+        target = f"root@{address}:{ports[0]}"
+        yield Far(target, folder, bed.clients[0], environment, servers)
 
 
-def _make_files(folder: Path, address: str) -> None:
+def _make_files(folder: Path, address: str, ports: Sequence[int]) -> None:
     for name in ("home", "temporary", "bin"):
         (folder / name).mkdir()
     for name in ("host", "key"):
         command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)]
         subprocess.run(command, check=True)
     (folder / "authorized").write_text((folder / "key.pub").read_text())
-    (folder / "known").write_text(f"[{address}]:{PORT} {(folder / 'host.pub').read_text()}")
+    known = [f"[{address}]:{port} {(folder / 'host.pub').read_text()}" for port in ports]
+    (folder / "known").write_text("".join(known))
     (folder / "config").write_text(
         CONFIGURATION.format(address=address, folder=folder, ALIAS=ALIAS, PORT=PORT)
     )

@@ -63,6 +63,8 @@ def run(arguments: Sequence[str]) -> int:
 
         return profile_compare.run(arguments[2:])
     if arguments[0] == "profile":
+        if hosts := value_of(own_options(arguments), "--hosts"):
+            return profile_of_hosts(hosts, arguments[1:])
         arguments = with_process(arguments)
         if prints_table(arguments[1:]):
             return profile(arguments)
@@ -83,7 +85,7 @@ def with_process(arguments: Sequence[str]) -> Sequence[str]:
     """
     from perpacket.measure.applications import file, running
 
-    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    own = own_options(arguments)
     name = value_of(own, APPLICATION)
     if not name:
         return arguments
@@ -135,13 +137,56 @@ WITHOUT_ADVICE = (
 
 def prints_table(options: Sequence[str]) -> bool:
     """Whether a profile prints a table from call chains."""
-    own = options[: options.index("--")] if "--" in options else options
+    own = own_options(options)
     if any(
         word in WITHOUT_ADVICE or word.startswith(("--config=", "--every", "--perf="))
         for word in own
     ):
         return False
     return value_of(own, "--format") in ("", "table") and value_of(own, "--events") != "accounts"
+
+
+def own_options(arguments: Sequence[str]) -> Sequence[str]:
+    """The arguments before the command of a profile."""
+    return arguments[: arguments.index("--")] if "--" in arguments else arguments
+
+
+NOT_OF_HOSTS = ("--every", "--folded", "--pprof", "--perf", "--self-check", "--config", "--")
+"""Options that have no meaning for several machines, or write files there."""
+
+
+def profile_of_hosts(names: str, options: Sequence[str]) -> int:
+    """Run `profile --hosts`: one profile of each machine, in one table."""
+    from perpacket.cli import hosts
+    from perpacket.cli.failure import ExitStatus
+    from perpacket.cli.options import Format
+    from perpacket.errors import ConfigurationError
+
+    for word in options:
+        if word.partition("=")[0] in NOT_OF_HOSTS:
+            raise ConfigurationError(
+                f"{word}: cannot be used with --hosts",
+                parameter=word,
+                hint="`perpacket top --hosts` prints windows",
+            )
+    given = value_of(options, "--format") or Format.TABLE
+    if given not in (Format.TABLE, Format.JSON):
+        raise ConfigurationError(f"--format {given}: expected table or json", parameter="--format")
+    quiet = any(word in ("--quiet", "-q") for word in options)
+    rest = [word for word in options if word not in ("--quiet", "-q")]
+    for name in ("--hosts", "--format"):
+        rest = without(rest, name)
+    hosts.profile(names, rest, Format(given), quiet)
+    return ExitStatus.DONE
+
+
+def without(options: Sequence[str], name: str) -> list[str]:
+    """The options without `--name VALUE` and `--name=VALUE`."""
+    return [
+        word
+        for before, word in zip(["", *options[:-1]], options, strict=True)
+        if name not in (before, word.partition("=")[0])
+    ]
 
 
 def value_of(options: Sequence[str], name: str) -> str:

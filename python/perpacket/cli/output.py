@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from perpacket.cli import pipes
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from perpacket.show.terminal import TextTable
 
 PIPE_WIDTH = 200
@@ -45,18 +47,11 @@ def write_table(
     right: Sequence[str] = (),
 ) -> None:
     """A table with a title; `right` names the headings of columns with numbers."""
-    from rich.box import SIMPLE_HEAD
     from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
     heading_line = Text(title, style="bold")  # a title of the table would wrap at its width
-    table = Table(box=SIMPLE_HEAD)
-    for heading in headings:
-        is_number = heading in right
-        table.add_column(Text(heading), justify="right" if is_number else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
+    table = rich_table(headings, rows, right)
     if sys.stdout.isatty():
         Console().print(heading_line, table, sep="\n")
         return
@@ -64,6 +59,23 @@ def write_table(
     with console.capture() as capture:
         console.print(heading_line, table, sep="\n")
     write_text("".join(f"{line.rstrip()}\n" for line in capture.get().splitlines()))
+
+
+def rich_table(
+    headings: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[str] = ()
+) -> Table:
+    """A table without a title."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE_HEAD)
+    for heading in headings:
+        is_number = heading in right
+        table.add_column(Text(heading), justify="right" if is_number else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    return table
 
 
 def write_text_table(table: TextTable) -> None:

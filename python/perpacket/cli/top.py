@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -80,6 +81,10 @@ def top(
         str | None,
         typer.Option(metavar="ID", help="Watch a container, by the beginning of its identifier."),
     ] = None,
+    hosts: Annotated[
+        str,
+        typer.Option(metavar="LIST", help="Watch these machines over ssh, as web1,root@web2:2222."),
+    ] = "",
     every: Annotated[
         float,
         typer.Option(
@@ -110,6 +115,12 @@ def top(
     options = [
         part for name, value in named.items() if value is not None for part in (name, str(value))
     ]
+    if hosts:
+        from perpacket.cli import hosts as several
+
+        with suppress(KeyboardInterrupt):
+            several.top(hosts, options, every, duration, output_format)
+        return
     end = None if duration is None else time.monotonic() + duration
     shows_advice = output_format is Format.TABLE
     advice = glance.Beside(GLANCE_S, pid, requests or "") if shows_advice else None

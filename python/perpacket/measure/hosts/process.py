@@ -163,6 +163,12 @@ class LocalProcess:
         with self._changed:
             return "".join(self._output["stdout"])
 
+    def drained(self) -> str:
+        """Its standard output since the last call; `stdout` then lacks it."""
+        with self._changed:
+            lines, self._output["stdout"] = self._output["stdout"], []
+        return "".join(lines)
+
     @property
     def stderr(self) -> str:
         """Its standard error until now."""

@@ -1,0 +1,116 @@
+"""`top --hosts` and `profile --hosts`: several machines in one table."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from perpacket.cli import output, progress
+from perpacket.cli.options import Format
+from perpacket.errors import ConfigurationError, RunFailed
+
+if TYPE_CHECKING:
+    from perpacket.measure.hosts.watch import State, Watch
+
+POLL_S = 0.1
+
+SAME_CLOCK_S = 0.1
+"""Clocks that differ by more are reported: logs of the machines do not match then."""
+
+
+def names(text: str) -> list[str]:
+    """The machines of `web1,root@web2:2222`."""
+    found = [name.strip() for name in text.split(",") if name.strip()]
+    if not found:
+        raise ConfigurationError("--hosts: expected machines, as web1,web2", parameter="--hosts")
+    return found
+
+
+def profile(hosts: str, options: Sequence[str], output_format: Format, quiet: bool) -> None:
+    """One profile of each machine; raises `RunFailed` if none has one."""
+    from perpacket.measure.hosts.watch import Watch
+
+    with Watch(names(hosts), [*options, "--format", "json", "--quiet"]) as watch:
+        while not watch.is_over:
+            time.sleep(POLL_S)
+        states = watch.states()
+    write(states, output_format)
+    write_notes(states, [], quiet)
+    if not any(one.window for one in states):
+        raise RunFailed("no machine has a profile", "the table has the error of each")
+
+
+def top(
+    hosts: str,
+    options: Sequence[str],
+    every_s: float,
+    duration_s: float | None,
+    output_format: Format,
+) -> None:
+    """The machines' profiles, again after each window, until the end or Ctrl-C."""
+    from perpacket.measure.hosts.watch import Watch
+
+    given = [*options, "--every", f"{every_s:g}", "--format", "json", "--quiet"]
+    with Watch(names(hosts), given) as watch:
+        rounds = until_over(watch, every_s, duration_s)
+        if output_format is Format.TABLE and sys.stdout.isatty():
+            refresh(rounds)
+            write_notes(watch.states(), [], quiet=False)
+            return
+        written: list[str] = []
+        for states in rounds:
+            write(states, output_format)
+            write_notes(states, written, quiet=False)
+
+
+def until_over(watch: Watch, every_s: float, duration_s: float | None) -> Iterator[list[State]]:
+    """The states of the machines after each window."""
+    end_s = None if duration_s is None else time.monotonic() + duration_s
+    while not watch.is_over and (end_s is None or time.monotonic() < end_s):
+        time.sleep(every_s)
+        yield watch.states()
+
+
+def refresh(rounds: Iterator[list[State]]) -> None:
+    """Show each table in place of the last one."""
+    from rich.console import Console
+    from rich.live import Live
+
+    from perpacket.show import hosts as shown
+
+    with Live("connecting ...", console=Console(), screen=True, auto_refresh=False) as screen:
+        for states in rounds:
+            found = shown.table(states)
+            table = output.rich_table(found.headings, found.rows, found.right)
+            screen.update(table, refresh=True)
+
+
+def write_notes(states: Sequence[State], written: list[str], quiet: bool) -> None:
+    """Notes on standard error, except those that are written already."""
+    for note in notes(states):
+        if note not in written:
+            progress.note(f"note: {note}", quiet)
+            written.append(note)
+
+
+def write(states: Sequence[State], output_format: Format) -> None:
+    """The table of the machines, or a JSON document."""
+    if output_format is Format.JSON:
+        output.write_json({"schema": 1, "hosts": [asdict(one) for one in states]})
+    else:
+        from perpacket.show import hosts as shown
+
+        output.write_text_table(shown.table(states))
+
+
+def notes(states: Sequence[State]) -> list[str]:
+    """The errors of machines, and those whose clock differs from ours for certain."""
+    errors = [f"{one.target}: {one.error}" for one in states if one.error]
+    return errors + [
+        f"{one.target}: its clock is {one.clock.ahead_s:+.2f} s from ours"
+        for one in states
+        if one.clock is not None and abs(one.clock.ahead_s) > SAME_CLOCK_S + one.clock.error_s
+    ]

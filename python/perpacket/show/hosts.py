@@ -1,0 +1,93 @@
+"""The profiles of several machines as a table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from perpacket.analysis.profile_comparison import number, packets
+from perpacket.show.terminal import TextTable
+
+SMALLEST_SHARE = 0.01
+"""Layers below this share of every machine's cost have no column."""
+
+
+GONE = "no profile"
+
+
+class State(Protocol):
+    """A machine's last profile, or why it has none."""
+
+    @property
+    def target(self) -> str:
+        """The machine."""
+        ...
+
+    @property
+    def window(self) -> Mapping[str, object] | None:
+        """A document of `perpacket profile`."""
+        ...
+
+    @property
+    def error(self) -> str:
+        """Why there is no new profile."""
+        ...
+
+
+def table(states: Sequence[State]) -> TextTable:
+    """A row a machine and the total of those that respond; costs in ns a packet."""
+    windows = [one.window for one in states if one.window and not one.error]
+    names = layers(windows)
+    headings = ("host", "packets/s", "busy", "total", *names)
+    rows = [row(one, names) for one in states]
+    if len(windows) > 1:
+        rows.append(("all", *cells(windows, names)))
+    title = "ns of processor time a packet, by layer"
+    return TextTable(title, headings, tuple(rows), headings[1:])
+
+
+def row(state: State, names: Sequence[str]) -> tuple[str, ...]:
+    """The cells of a machine, without a profile once it has failed."""
+    if state.error:
+        return (f"{state.target}: {GONE}", *("-",) * (3 + len(names)))
+    windows = [state.window] if state.window else []
+    return (state.target, *cells(windows, names))
+
+
+def cells(windows: Sequence[Mapping[str, object]], names: Sequence[str]) -> tuple[str, ...]:
+    """Rates are sums over machines, costs are of all their packets."""
+    every = math.fsum(packets(one) for one in windows)
+    if not windows:
+        return ("-",) * (3 + len(names))
+    rate = math.fsum(packets(one) / (number(one, "window_s") or 1.0) for one in windows)
+    time_s = math.fsum(number(one, "window_s") * len(cpus_of(one)) for one in windows)
+    busy_s = math.fsum(number(one, "total", "cpu_s") for one in windows)
+
+    def cost(*path: str) -> str:
+        used = math.fsum(number(one, *path, "cpu_s") for one in windows)
+        return f"{1e9 * used / every:,.0f}" if every else "-"
+
+    return (
+        f"{rate:,.0f}",
+        f"{100 * busy_s / time_s:.0f} %" if time_s else "-",
+        cost("total"),
+        *(cost("layers", name) for name in names),
+    )
+
+
+def layers(windows: Sequence[Mapping[str, object]]) -> list[str]:
+    """The layers with a visible share on some machine, in the order of the profile."""
+    found: dict[str, None] = {}
+    for window in windows:
+        rows = window.get("layers")
+        for name in rows if isinstance(rows, Mapping) else ():
+            if number(window, "layers", name, "share") >= SMALLEST_SHARE:
+                found.setdefault(name)
+    return list(found)
+
+
+def cpus_of(window: Mapping[str, object]) -> Sequence[object]:
+    """The processors of a profile."""
+    found = window.get("cpus")
+    return found if isinstance(found, list) else []
