@@ -119,7 +119,7 @@ const OTHER_NUMBERS: &[&str] = &[
     "with 1 those",
     "4.4BSD",
     "With 256 connections on the NIC (`perpacket simulate W-256-P-L-ORACLE-400`, seed 1), `ORACLE` \
-     serves 24,862 requests/s, `T50` 24,452, `LIFETIME` 24,362 and `FCFS` 23,781.",
+     serves 24,738 requests/s, `T50` 24,305, `LIFETIME` 24,294 and `FCFS` 23,769.",
     "World Cup 1998",
     "7.0 KB",
     "3.8 KB",
