@@ -285,6 +285,22 @@ def test_the_document_has_a_schema_and_every_change() -> None:
     assert names == set(CHANGES)
 
 
+def test_an_idle_server_is_not_judged() -> None:
+    idle = ("swapper;do_idle;default_idle_call 5000", "nginx;do_writev;tcp_sendmsg 49")
+    report = advise(seen({"tx-tcp-segmentation": "off"}, stacks=idle))
+    assert not report.advice
+    assert {"49 samples" in one.reason for one in report.not_applicable} == {True}
+    text = "\n".join(shown.lines(report, 300))
+    assert "No change was judged" in text
+    assert "profile beside a load" in text
+
+
+def test_samples_of_idle_processors_are_no_samples_of_a_layer() -> None:
+    idle = {"total": {"cpu_s": 1.0}, "idle": {"cpu_s": 9.0}}
+    assert Profile(document()).cells(["tcp"]) == Part(700, 1000)
+    assert Profile({**document(), **idle}).cells(["tcp"]) == Part(70, 100)
+
+
 def test_without_perf_advice_reports_no_layers() -> None:
     profile = Profile({**document(), "backend": "accounts"})
     with pytest.raises(NotReadable, match="perf is not permitted"):

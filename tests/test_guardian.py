@@ -325,6 +325,19 @@ def test_a_change_of_somebody_else_stops_the_trial_and_stays(net: Network) -> No
     assert (setting.read(), net.open(AUTOCORKING).read()) == ("1300", "1")
 
 
+def test_an_undo_that_fails_is_reported_beside_the_error_of_the_trial(net: Network) -> None:
+    pair = {"kind": "command", "do": "true", "undo": "echo no >&2; false"}
+    with (  # noqa: PT012
+        pytest.raises(RunFailed, match=r"no traffic; `true` was not restored .*no\)") as caught,
+        journal.begin([(net.open(pair), "done")]) as session,
+    ):
+        session.apply([0])
+        raise RunFailed("no traffic")
+    assert str(journal.path()) in caught.value.hint
+    assert journal.path().exists()
+    Path(session.settings[0].record()["marker"]).unlink()
+
+
 def test_an_interface_that_goes_away_stops_the_trial_and_the_rest_is_undone(net: Network) -> None:
     with (  # noqa: PT012
         pytest.raises(RunFailed, match="no longer exists"),

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from a_namespace import DEVICE, network
-from perpacket.advise import added, servers, slope, twin, windows
+from perpacket.advise import added, servers, slope, trial, twin, windows
 from perpacket.advise.effect import ALL, PATH, Verdict, Window, effects
 from perpacket.advise.place import Place
 from perpacket.advise.servers import NGINX, Directive, Server
@@ -164,6 +164,23 @@ def test_a_layer_that_cannot_be_slowed_is_refused_with_those_that_can() -> None:
     assert all(layer in caught.value.hint for layer in ("ip", "ethernet", "user"))
     with pytest.raises(ConfigurationError, match="work"):
         list(added.cost_at("user", Place(), "http://127.0.0.1/index.html").commands())
+
+
+@pytest.mark.parametrize(
+    ("ignored", "name"),
+    [
+        ({"changes": ("tso=off",)}, "CHANGE"),
+        ({"factorial": True}, "--factorial"),
+        ({"do": "a"}, "--do"),
+    ],
+)
+def test_a_slope_refuses_options_that_it_would_ignore(
+    ignored: dict[str, object], name: str
+) -> None:
+    plan = Plan(slope="ip", **ignored)  # type: ignore[arg-type]
+    for use in (lambda: list(trial.commands(plan)), lambda: trial.run(plan)):
+        with pytest.raises(ConfigurationError, match=name):
+            use()
 
 
 DATAGRAMS = 10

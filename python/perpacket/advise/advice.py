@@ -124,6 +124,8 @@ def judge(seen: Observation, change: Change, interface: str) -> Advice | NotAppl
     """Whether a change applies on an interface."""
     facts = Facts(seen, change, interface)
     named = interface if concerns_interface(change) else ""
+    if few := seen.profile.too_few_samples:
+        return NotApplicable(change, named, few, is_unread=True)
     if concerns_interface(change) and not interface:
         return NotApplicable(change, "", "no interface carried packets", is_unread=True)
     try:

@@ -126,6 +126,14 @@ def path() -> Path:
     return places.runtime_folder() / "trial.json"
 
 
+def left_hint() -> str:
+    """The next step after a setting could not be restored."""
+    return (
+        "try `perpacket trial --undo`; if it fails, restore the setting by hand, and delete the "
+        f"journal, which blocks other trials: {path()}"
+    )
+
+
 def read(file: Path) -> Journal | None:
     """The journal, or None without one; raises `RunFailed` if it cannot be read."""
     try:
@@ -286,8 +294,13 @@ def begin(changes: Sequence[tuple[Setting, str]]) -> Iterator[Session]:
     session = Session([setting for setting, _ in changes], file, own, guardian, own_places)
     try:
         yield session
-    finally:
-        session.end()
+    except BaseException as error:
+        failed = [one for one in session.end() if one.outcome is Outcome.FAILED]
+        if failed:
+            text = "; ".join(f"{one.title} was not restored ({one.detail})" for one in failed)
+            raise RunFailed(f"{error or type(error).__name__}; {text}", left_hint()) from error
+        raise
+    session.end()
 
 
 def undo() -> list[Undone]:

@@ -20,6 +20,10 @@ FREQUENCY_HZ = 397
 OFF_PATH = "other"
 """The layer that no packet passes: other programs, and kernel work of no layer."""
 
+LEAST_SAMPLES = 50
+"""Samples on the packet's path below which no change is ranked: a share of a half is then known to
+14 points only."""
+
 IDLE = ("idle", "cpuidle_enter", "default_idle_call", "pv_native_safe_halt", "do_idle")
 """Functions in the call chain of a processor that does nothing."""
 
@@ -91,18 +95,47 @@ class Profile:
         row = self.table("layer_kinds").get(OFF_PATH)
         return 1.0 - math.fsum(row.values()) if isinstance(row, Mapping) else 1.0
 
+    @property
+    def busy_samples(self) -> float:
+        """The samples of processors that did something."""
+        if self.stacks:
+            return sum(stack.samples for stack in self._busy())
+        samples = self.number("samples")
+        try:
+            busy_s, idle_s = self.number("total", "cpu_s"), self.number("idle", "cpu_s")
+        except NotReadable:
+            return samples
+        return samples * busy_s / (busy_s + idle_s) if busy_s > 0 else 0.0
+
+    @property
+    def path_samples(self) -> int:
+        """The samples on the packet's path."""
+        return round(self.path_share * self.busy_samples)
+
+    @property
+    def too_few_samples(self) -> str:
+        """The reason why no share of this profile is known; empty if enough are on the path."""
+        if self.is_of_accounts or self.path_samples >= LEAST_SAMPLES:
+            return ""
+        return (
+            f"only {self.path_samples} samples on the packet's path, expected {LEAST_SAMPLES} or "
+            "more: profile beside a load, or longer (--duration)"
+        )
+
+    def _busy(self) -> Sequence[Stack]:
+        return [stack for stack in self.stacks if not set(IDLE) & set(stack.functions)]
+
     def cells(self, layers: Iterable[str], kinds: Sequence[str] = ()) -> Part:
         """The samples of layers, of some kinds of work in them or of all kinds."""
-        samples = round(self.number("samples"))
         cells = self.table("layer_kinds")
-        if not samples or not cells or self.is_of_accounts:
+        if not cells or self.is_of_accounts:
             raise NotReadable(NO_LAYERS)
         share = 0.0
         for layer in layers:
             row = cells.get(layer)
             if isinstance(row, Mapping):
                 share += sum(value for kind, value in row.items() if not kinds or kind in kinds)
-        return Part(share * samples, round(self.path_share * samples))
+        return Part(share * self.busy_samples, self.path_samples)
 
     def part_of(self, bound: Bound) -> Part:
         """The samples that a bound of the catalogue names."""
@@ -119,15 +152,14 @@ class Profile:
             raise NotReadable(NO_LAYERS)
         if not self.stacks:
             raise NotReadable("the profile has no call chains: `perpacket profile --folded FILE`")
-        busy = [stack for stack in self.stacks if not set(IDLE) & set(stack.functions)]
         matches = matcher(functions)
         found = sum(
             stack.samples
-            for stack in busy
+            for stack in self._busy()
             if (not process or stack.process == process)
             and (any(map(matches, stack.functions)) or (own_code and stack.is_own_code))
         )
-        return Part(found, round(self.path_share * sum(stack.samples for stack in busy)))
+        return Part(found, self.path_samples)
 
 
 NO_LAYERS = "the profile has no layers and call chains: perf is not permitted (`perpacket doctor`)"

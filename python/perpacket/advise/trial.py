@@ -85,6 +85,24 @@ class Plan:
         """The processor time that is a cost: a command of the user may start programs."""
         return ALL if self.do else PATH
 
+    def check_slope(self) -> None:
+        """Refuse options that a slope would ignore."""
+        ignored = {
+            "CHANGE": self.changes,
+            "--do": self.do,
+            "--undo": self.undo,
+            "--factorial": self.factorial,
+            "--keep-if": self.keep_if,
+        }
+        for name, value in ignored.items():
+            if value:
+                raise ConfigurationError(
+                    f"--slope {self.slope} and {name}: a slope adds a known cost and tries no "
+                    "change",
+                    parameter=name,
+                    hint="run two commands, one for the slope",
+                )
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -232,6 +250,7 @@ def run(plan: Plan, report: Report = lambda text, share: None) -> Outcome:
 
 def run_slope(plan: Plan, place: Place, report: Report) -> Outcome:
     """Measure windows with different amounts of an added cost, and fit the slope."""
+    plan.check_slope()
     cost = added.cost_at(plan.slope, place, plan.url)
     if plan.load is not None:
         plan.load.check(plan.pid)
@@ -267,6 +286,7 @@ def commands(plan: Plan) -> Iterator[str]:
     """The commands of a trial, for people: nothing is changed."""
     place = Place.of(plan.pid, plan.interface)
     if plan.slope:
+        plan.check_slope()
         yield from added.cost_at(plan.slope, place, plan.url).commands()
         return
     for target in targets(plan, place):

@@ -170,9 +170,10 @@ def _report(options: Sequence[str]) -> dict[str, Any]:
     if done.returncode:
         lines = [line for line in done.stderr.splitlines() if line.strip()]
         message = (lines or ["it printed nothing"])[0].removeprefix("error: ")
+        cpus = options[options.index("--cpus") :][:2] if "--cpus" in options else ()
         raise NoTraffic(
             f"the load of the trial failed: {message}",
-            f"expected responses: try `perpacket {' '.join(options[:3])}` first",
+            f"expected responses: try `perpacket {' '.join((*options[:3], *cpus))}` first",
         )
     report: dict[str, Any] = json.loads(done.stdout)
     return report

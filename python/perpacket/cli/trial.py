@@ -254,10 +254,13 @@ def print_outcome(outcome: Outcome, output_format: Format, quiet: bool) -> None:
 
 def end(outcome: Outcome) -> None:
     """End with the status of a trial that was interrupted, not restored or not decided."""
+    from perpacket.advise import journal
     from perpacket.show import trial as shown
 
     if not shown.all_restored(outcome):
-        raise RunFailed("not every setting was restored", "see the lines above")
+        left = any(one.outcome is journal.Outcome.FAILED for one in outcome.undone)
+        hint = journal.left_hint() if left else "see the lines above"
+        raise RunFailed("not every setting was restored", hint)
     if outcome.is_interrupted:
         raise typer.Exit(ExitStatus.INTERRUPTED)
     if not all(one.is_decided for one in outcome.trials):
@@ -279,4 +282,4 @@ def print_undone(output_format: Format) -> None:
         detail = f" ({one.detail})" if one.detail else ""
         output.write_line(f"{one.title}: {one.outcome}{detail}")
     if any(one.outcome is journal.Outcome.FAILED for one in undone):
-        raise RunFailed("not every setting was restored", f"the journal stays: {journal.path()}")
+        raise RunFailed("not every setting was restored", journal.left_hint())

@@ -24,15 +24,17 @@ def lines(report: Report, columns: int) -> Iterator[str]:
     """The changes that apply, then those that do not, wrapped at a width."""
     yield from textwrap.wrap(headline(report), columns, break_on_hyphens=False)
     yield ""
+    readable = [one for one in report.not_applicable if not one.is_unread]
+    unread = [one for one in report.not_applicable if one.is_unread]
     if report.advice:
         yield "Worth trying, the most promising first:"
-    else:
+    elif readable:
         yield "No change of the catalogue is worth trying here."
+    else:
+        yield "No change was judged."
     for place, one in enumerate(report.advice, 1):
         yield ""
         yield from entry(place, one, columns)
-    readable = [one for one in report.not_applicable if not one.is_unread]
-    unread = [one for one in report.not_applicable if one.is_unread]
     for title, rows in (
         ("Looked at, and does not apply:", readable),
         ("Not judged, as something could not be read:", unread),

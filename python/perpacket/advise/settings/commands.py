@@ -86,12 +86,18 @@ class Command:
             try:
                 status = self.place.inside(inside)
             except subprocess.TimeoutExpired:
-                raise RunFailed(f"`{command}` did not end within {LONGEST_S:g} s") from None
+                raise RunFailed(
+                    f"`{command}` did not end within {LONGEST_S:g} s",
+                    "a command that stays needs `&` at its end",
+                ) from None
             output.seek(0)
             words = output.read().strip().splitlines()
         if status:
             last = f": {words[-1]}" if words else ""
-            raise RunFailed(f"`{command}` ended with status {status}{last}")
+            raise RunFailed(
+                f"`{command}` ended with status {status}{last}",
+                "both commands must end with status 0: try them in a shell first",
+            )
 
     def _end_first(self) -> None:
         """Wait until the first command has ended: a killed trial leaves it running."""
