@@ -22,6 +22,7 @@ from perpacket.analysis.methods import (
     MethodValue,
 )
 from perpacket.cli import app
+from perpacket.emulate.runner import plan_of
 from perpacket.errors import MachineLacks
 from perpacket.measure.plan import parameters_of, validated
 from perpacket.measure.web.plan import Plan
@@ -31,7 +32,7 @@ from perpacket.run.directory import RunDirectory
 from perpacket.study import library
 from perpacket.study.lengths import LENGTHS, Length
 from perpacket.study.point import Point
-from perpacket.study.runner import Outcome, SetupDescription
+from perpacket.study.runner import Divided, Outcome, SetupDescription
 from perpacket.study.study import Study
 
 SEEDS = (1, 2, 3)
@@ -93,6 +94,7 @@ def simulated(point: Point, seed: int) -> dict[str, object]:
         host_idle = 1 - rate * (COSTS.host_s - share * COSTS.saved_s)
         nic_idle = 1 - rate * (COSTS.nic_host_s + share * COSTS.nic_extra_s)
     cycles = {"tcp": 1500.0, "ip": 500.0, "driver": 1000.0, "user": 1000.0, "syscall": 1000.0}
+    instructions = {name: cost / 2 for name, cost in cycles.items()} | {"tcp": 1750.0}
     return {
         "requests_per_s": rate,
         "packets_per_s": 14 * rate,
@@ -101,14 +103,38 @@ def simulated(point: Point, seed: int) -> dict[str, object]:
         "nic_packet_share": share,
         "drops": 7,
         "layers": {
-            name: {"cycles_per_packet": jittered(cost, seed)} for name, cost in cycles.items()
+            name: {
+                "cycles_per_packet": jittered(cost, seed),
+                "instructions_per_packet": jittered(instructions[name], seed),
+            }
+            for name, cost in cycles.items()
         },
     }
 
 
+def emulated(point: Point, seed: int) -> dict[str, object]:
+    """A kernel with half of its instructions in the stack, two in five of them in TCP."""
+    instructions = {
+        "tcp": 2000.0,
+        "ip": 1500.0,
+        "driver": 1500.0,
+        "user": 2000.0,
+        "syscall": 3000.0,
+    }
+    return {
+        "layers": {
+            name: {"instructions_per_packet": jittered(cost, seed)}
+            for name, cost in instructions.items()
+        }
+    }
+
+
+WAYS = {"measured": measured, "simulated": simulated, "emulated": emulated}
+
+
 @dataclass
 class Invented:
-    """A measured or a simulated run."""
+    """A run of one way."""
 
     point: Point
     seed: int
@@ -117,7 +143,7 @@ class Invented:
     def run(self) -> Outcome:
         way = str(self.point.factors["way"])
         self.log.append(way)
-        return Outcome((measured if way == "measured" else simulated)(self.point, self.seed))
+        return Outcome(WAYS[way](self.point, self.seed))
 
     def progress(self) -> tuple[int, int]:
         return 0, 1000
@@ -132,6 +158,7 @@ class Runner:
 
     log: list[str] = field(default_factory=list)
     lack: str = ""
+    way: str = "measured"
 
     @property
     def parameters(self) -> frozenset[str]:
@@ -142,15 +169,17 @@ class Runner:
 
     @contextmanager
     def set_up(self, points: tuple[Point, ...]) -> Iterator[SetupDescription]:
-        assert {point.factors["way"] for point in points} == {"measured"}
+        assert {point.factors["way"] for point in points} == {self.way}
         if self.lack:
             raise MachineLacks(self.lack)
-        yield SetupDescription({"network": "veth"})
+        yield SetupDescription({self.way: "here"}, {"limits": [f"limit of {self.way}"]})
 
 
-def invented(runner: Runner, *only: str) -> Study:
-    """The study with invented runs."""
-    return replace(library.find("agreement", only=only), runner=runner, measured_runner=runner)
+def invented(runner: Runner, *only: str, lack: str = "") -> Study:
+    """The study with invented runs; `lack` is what the emulator lacks."""
+    emulator = Runner(runner.log, lack, "emulated")
+    study = library.find("agreement", only=only)
+    return replace(study, runner=runner, measured_runner=runner, emulator=emulator)
 
 
 def by_pair(contrasts: list[MethodComparison]) -> dict[tuple[str, str, str], MethodComparison]:
@@ -226,14 +255,73 @@ def test_simulations_run_before_anything_is_measured(tmp_path: Path) -> None:
     runner = Runner()
     study = invented(runner, "share")
     start.run(study, tmp_path / "run", seeds=SEEDS)
-    assert runner.log == ["simulated"] * 9 + ["measured"] * 9
+    assert runner.log[:9] == ["simulated"] * 9
+    assert sorted(runner.log[9:]) == ["emulated"] * 9 + ["measured"] * 9
+
+
+def test_an_emulation_is_compared_with_shares_of_time_and_of_simulated_instructions(
+    contrasts: Mapping[tuple[str, str, str], MethodComparison],
+) -> None:
+    files = "files of 4,096 B"
+    stack = contrasts[files, "simulated instructions", "emulated"]
+    assert stack.first.interval is not None
+    assert stack.first.interval.value == pytest.approx(100 * 2500 / 3500)
+    assert stack.second.interval is not None
+    assert stack.second.interval.value == pytest.approx(50)
+    assert stack.verdict is Agreement.DIFFER
+    assert stack.assumption == (
+        "that a kernel of 2003 divides its instructions as today's: "
+        "TCP: 50 % simulated, 20 % emulated"
+    )
+    layer = contrasts[f"TCP, {files}", "measured", "emulated"]
+    segments = 6 + 2 * 3
+    share = 100 * (1000 + 500 * segments) / (3000 + 800 * segments)
+    assert layer.difference is not None
+    assert layer.difference.value == pytest.approx(20 - share)
+    assert layer.question == "layers"
+    assert "an instruction takes the same time in every layer" in layer.assumption
+
+
+def test_without_an_emulated_machine_all_else_runs_and_the_note_has_the_reason(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    runner = Runner()
+    study = invented(runner, "share", lack="no emulated machine is prepared")
+    directory = start.run(study, tmp_path / "run", seeds=SEEDS)
+    assert set(runner.log) == {"simulated", "measured"}
+    assert directory.missing() == []
+    rows = by_pair(list(analyze(directory.study(), directory).methods))
+    assert not [pair for pair in rows if "emulated" in pair]
+    assert start.resume(study, directory) == 0
+    assert app.run(["study", "report", str(directory.path)]) == 0
+    assert "no emulated machine is prepared" in capfd.readouterr().err
+
+
+def test_without_any_machine_a_study_that_only_measures_and_emulates_names_the_first_reason() -> (
+    None
+):
+    points = library.find("agreement", only=("share",)).points
+    first, second = Runner(lack="perf is forbidden"), Runner(lack="no QEMU", way="emulated")
+    named = frozenset(point.name for point in points if point.factors["way"] == "emulated")
+    some = tuple(point for point in points if point.factors["way"] != "simulated")
+    with (
+        pytest.raises(MachineLacks, match="perf is forbidden"),
+        Divided(first, second, named).set_up(some),
+    ):
+        pass
+    with Divided(Runner(), second, named).set_up(some) as setup:
+        assert setup.identity == {"measured": "here"}
+        assert set(setup.left_out) == named
+    with Divided(Runner(), Runner(way="emulated"), named).set_up(some) as setup:
+        assert setup.identity == {"measured": "here", "emulated": "here"}
+        assert setup.facts == {"limits": ["limit of measured", "limit of emulated"]}
 
 
 def test_without_measurement_the_simulations_run_and_the_note_has_the_reason(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     runner = Runner(lack="perf is forbidden")
-    directory = start.run(invented(runner), tmp_path / "run", seeds=SEEDS)
+    directory = start.run(invented(runner, lack="no QEMU"), tmp_path / "run", seeds=SEEDS)
     assert set(runner.log) == {"simulated"}
     assert directory.missing() == []
     study = directory.study()
@@ -266,6 +354,9 @@ def test_each_kind_of_point_accepts_its_own_parameters() -> None:
         if point.factors["way"] == "measured":
             assert validated(Plan, point).duration_s == 1
             assert "run.packets" not in parameters
+        elif point.factors["way"] == "emulated":
+            assert not plan_of(point).keep_alive
+            assert not {"run.packets", "run.duration_s", "nic.lowat"} & parameters.keys()
         else:
             assert (parameters["run.packets"], parameters["nic.lowat"]) == ("5000", "128")
             assert "run.duration_s" not in parameters
@@ -284,7 +375,7 @@ def test_an_opened_run_has_its_length_and_experiments(length: Length) -> None:
 
 def test_the_default_length_measures_for_four_minutes_at_most() -> None:
     study = library.find("agreement")
-    points = [point for point in study.points if point.name not in study.simulated]
+    points = [point for point in study.points if point.factors["way"] == "measured"]
     assert sum(validated(Plan, point).expected_s for point in points) * len(study.seeds) <= 240
 
 

@@ -86,16 +86,21 @@ def from_package(*, newest: bool = False) -> Kernel:
     An older one in the cache is used unless `newest` is set. Raises `MachineLacks` where
     there is no such package.
     """
-    kernels = folders.cache() / "kernels"
-    there = [path for path in kernels.glob("linux-image-*") if folders.PART not in path.name]
-    if there and not newest:
-        return stored(max(there, key=lambda path: path.stat().st_mtime))
+    if not newest and (there := cached()):
+        return there
     name = package()
-    folder = kernels / name
+    folder = folders.cache() / "kernels" / name
     if not folder.is_dir():
         with folders.made(folder) as new:
             fetch(name, new)
     return stored(folder)
+
+
+def cached() -> Kernel | None:
+    """The kernel that was fetched last, if there is one in the cache folder."""
+    found = (folders.cache() / "kernels").glob("linux-image-*")
+    there = [path for path in found if folders.PART not in path.name]
+    return stored(max(there, key=lambda path: path.stat().st_mtime)) if there else None
 
 
 def stored(folder: Path) -> Kernel:

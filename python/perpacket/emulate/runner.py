@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from perpacket.emulate import report, runs
 from perpacket.emulate.caches import Shape, shape
-from perpacket.emulate.session import Guest, Session, open_session
+from perpacket.emulate.session import Guest, Session, open_session, prepared_session
 from perpacket.emulate.settings import Memory, Scenario, Settings
 from perpacket.errors import ConfigurationError, RunFailed
 from perpacket.study.point import Point
@@ -28,10 +28,14 @@ class Plan(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
-    server: str = Field(alias="server.kind", default="bulk")
+    kind: Literal["stream", "file"] = Field(alias="load.kind", default="stream")
+    """The bulk sender, or clients that request one file."""
+    server: str = Field(alias="server.kind", default="")
+    """The bulk sender or `serve web` unless given."""
     connections: int = Field(alias="load.connections", default=1)
     rate_mbps: float = Field(alias="load.rate_mbps", default=0)
     size_bytes: int = Field(alias="load.size_bytes", default=0)
+    keep_alive: bool = Field(alias="load.keep_alive", default=True)
     latency_ms: float = Field(alias="network.latency_ms", default=0)
     """Added one way."""
     l1: str = Field(alias="memory.l1", default="64K:2")
@@ -53,7 +57,12 @@ class Plan(BaseModel):
         """The emulation that models these second levels; raises `ConfigurationError`."""
         return Settings(
             Scenario(
-                self.server, self.connections, self.size_bytes, self.latency_ms, self.rate_mbps
+                self.server or ("bulk" if self.kind == "stream" else "web"),
+                self.connections,
+                self.size_bytes,
+                self.latency_ms,
+                self.rate_mbps,
+                keep_alive=self.keep_alive,
             ),
             Memory(
                 l1=(shape("memory.l1", self.l1),),
@@ -148,6 +157,10 @@ class EmulatedRunner:
             raise ConfigurationError(f"seed {seed}: expected 1 or more", parameter="seed")
         return EmulatedRun(plan_of(point), seed, self)
 
+    def open_session(self) -> Session:
+        """The machine, booted now when it is not in the cache folder; raises `MachineLacks`."""
+        return open_session(Guest(), lambda text: None)
+
     @contextmanager
     def set_up(self, points: tuple[Point, ...]) -> Iterator[SetupDescription]:
         """Open the prepared machine; raises `MachineLacks` when this machine cannot emulate."""
@@ -155,12 +168,20 @@ class EmulatedRunner:
         for plan in map(plan_of, points):
             shared = plan.one_pass()
             sizes[shared] = tuple(dict.fromkeys((*sizes.get(shared, ()), plan.l2)))
-        session = open_session(Guest(), lambda text: None)
+        session = self.open_session()
         self.passes = Passes(session, sizes, Event(), {})
         try:
             yield SetupDescription(session.facts, {"limits": list(report.LIMITS)})
         finally:
             self.passes = None
+
+
+class PreparedRunner(EmulatedRunner):
+    """Emulates where a machine is prepared, for studies that also measure: they boot none."""
+
+    def open_session(self) -> Session:
+        """The prepared machine; raises `MachineLacks` when there is none."""
+        return prepared_session()
 
 
 def result(plan: Plan, passes: Passes, counts: Mapping[str, Any]) -> dict[str, object]:

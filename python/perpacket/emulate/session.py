@@ -10,7 +10,7 @@ from perpacket.emulate import files, kernel, prepared, qemu, report, runs
 from perpacket.emulate.prepared import Prepared
 from perpacket.emulate.qemu import Qemu
 from perpacket.emulate.settings import Settings
-from perpacket.errors import ConfigurationError
+from perpacket.errors import ConfigurationError, MachineLacks
 
 OnProgress = Callable[[str, float], None]
 
@@ -89,3 +89,18 @@ def open_session(guest: Guest, on_stage: Callable[[str], None]) -> Session:
     )
     content = files.archive(source, guest.server, guest.server_files)
     return Session(emulator, plugin, prepared.prepare(emulator, plugin, source, content, on_stage))
+
+
+def prepared_session() -> Session:
+    """The session of the usual guest, which `emulate prepare` has booted.
+
+    Raises `MachineLacks` when it has not, and when QEMU, the plugin or a program is missing.
+    """
+    emulator, plugin = qemu.find(), qemu.plugin()
+    source = kernel.cached()
+    machine = prepared.find(emulator, source, files.archive(source)) if source else None
+    if machine is None:
+        raise MachineLacks(
+            "no emulated machine is prepared", "`perpacket emulate prepare` boots and stores one"
+        )
+    return Session(emulator, plugin, machine)

@@ -46,6 +46,8 @@ class Scenario:
     """Segmentation by the card and merging of received segments, as the driver has them."""
     socket_buffer_bytes: int = SOCKET_BUFFER_BYTES
     """Bytes of the buffers of each socket; 0 lets the kernel grow them."""
+    keep_alive: bool = True
+    """Whether requests share connections; else each request of a web client has its own."""
 
     def __post_init__(self) -> None:
         """Raise `ConfigurationError` for values that cannot be run."""

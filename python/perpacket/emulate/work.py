@@ -138,8 +138,9 @@ def clients(scenario: Scenario, seed: int) -> list[str]:
             f"--segment-size {scenario.bytes} --duration {FOREVER_S}s --cpus 0 --quiet{rate} "
             ">/dev/null &",
         ]
+    closing = "" if scenario.keep_alive else "--keep-alive 0 "
     return [
         f"$inside taskset 2 perpacket-agent load http http://{SERVER}:{WEB_PORT}/{FILE} "
         f"--connections {scenario.connections} --duration {FOREVER_S}s --seed {seed} --cpus 1 "
-        "--check none --quiet >/dev/null &",
+        f"{closing}--check none --quiet >/dev/null &",
     ]

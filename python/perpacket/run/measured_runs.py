@@ -57,7 +57,7 @@ def begin(
     disturb each other. Raises `MachineLacks` when no point can run here, and what `execute` and
     `simulated_runs.execute` raise.
     """
-    runner = study.measured_runner
+    runner = study.measurer
     assert runner is not None
     measured = tuple(point for point in configuration.points if point.name not in study.simulated)
     with _set_up(runner, measured, is_required=not study.simulated) as setup:
@@ -86,7 +86,7 @@ def resume(
     Raises `ConfigurationError` when the testbed has changed since the first runs, because one table
     must not mix two testbeds, and what `execute` and `simulated_runs.execute` raise.
     """
-    runner = study.measured_runner
+    runner = study.measurer
     assert runner is not None
     count = _simulate(study, directory, executor, on_progress)
     if not remaining(directory, study.simulated):

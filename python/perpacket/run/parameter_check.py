@@ -40,8 +40,8 @@ def _check(study: Study) -> None:
     All simulated points have the same parameters.
     """
     for point in study.points:
-        runner = study.measured_runner
-        if runner is None or point.name in study.simulated:
+        runner = study.measurer_of(point)
+        if runner is None:
             continue
         for name, value in point.overrides:
             if name not in runner.parameters:

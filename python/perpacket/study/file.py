@@ -35,6 +35,9 @@ Scalar = str | bool | int | float
 
 Kind = Literal["measured", "simulated"]
 
+Part = Literal["measured", "simulated", "emulated"]
+"""The kind of an experiment. `emulated` runs an unmodified kernel on an emulated machine."""
+
 Condition = dict[str, Scalar | list[Scalar]]
 """Levels of factors. A point matches if each of its levels equals the value or is in the list."""
 
@@ -70,8 +73,8 @@ class Experiment(Table):
     """`[[experiment]]`: a part of the points, which `--only` selects by name."""
 
     name: str = ""
-    kind: Kind | None = None
-    """By default the kind of the file. A measured study may have simulated experiments."""
+    kind: Part | None = None
+    """By default the kind of the file. A measured study may simulate and emulate some points."""
     point: str = ""
     """The name of each point, with `{factor}` for levels."""
     against: str = ""

@@ -14,10 +14,10 @@ from perpacket.study.file import EXAMPLE_HINT, Asked, Content, StudyFile, text_o
 from perpacket.study.lengths import LENGTHS, Length, has_lengths
 from perpacket.study.parameters import options_of
 from perpacket.study.point import Point, StudyError
-from perpacket.study.points import labels_of, points_of, simulated_points
+from perpacket.study.points import labels_of, points_of, points_of_kind
 from perpacket.study.published_file import rows_about
 from perpacket.study.quantities import QUANTITIES, is_column, quantity
-from perpacket.study.runner import MEASURED_RUNNERS, SIMULATION, NamedRunner
+from perpacket.study.runner import MEASURED_RUNNERS, PREPARED, SIMULATION, NamedRunner
 from perpacket.study.stopping import Stopping
 from perpacket.study.study import Study
 
@@ -134,7 +134,9 @@ def _study(
         seeds=tuple(range(file.seed, file.seed + count)),
         runner=NamedRunner(SIMULATION),
         measured_runner=NamedRunner(MEASURED_RUNNERS[file.runner]) if is_measured else None,
-        simulated=simulated_points(file),
+        simulated=points_of_kind(file, "simulated"),
+        emulator=NamedRunner(PREPARED),
+        emulated=points_of_kind(file, "emulated"),
         figures=figures,
         published=published,
         contests=contests_of(file),

@@ -15,7 +15,7 @@ from perpacket.study.designs import Combination, combinations
 from perpacket.study.file import (
     Condition,
     Experiment,
-    Kind,
+    Part,
     Scalar,
     StudyFile,
     as_levels,
@@ -57,16 +57,16 @@ def points_of(file: StudyFile) -> tuple[tuple[Point, ...], factorial.Design | No
     return tuple(found.values()), design if len(file.experiments) == 1 else None
 
 
-def kind_of(file: StudyFile, experiment: Experiment) -> Kind:
-    """Whether an experiment's points are measured or simulated."""
+def kind_of(file: StudyFile, experiment: Experiment) -> Part:
+    """Whether an experiment's points are measured, simulated or emulated."""
     return experiment.kind or file.kind
 
 
-def simulated_points(file: StudyFile) -> frozenset[str]:
-    """The names of the points that a measured study simulates."""
+def points_of_kind(file: StudyFile, kind: Part) -> frozenset[str]:
+    """The names of the points that a measured study simulates or emulates."""
     if file.kind == "simulated":
         return frozenset()
-    parts = [each for each in file.experiments if kind_of(file, each) == "simulated"]
+    parts = [each for each in file.experiments if kind_of(file, each) == kind]
     only = file.model_copy(update={"experiment": parts})
     return frozenset(point.name for point in points_of(only)[0]) if parts else frozenset()
 
@@ -195,8 +195,10 @@ def _point(
     parameters: dict[str, str],
 ) -> Point:
     configuration = parameters.pop(CONFIGURATION, "")
-    if kind_of(file, experiment) == "measured":
-        if file.runner == "web" and NETWORK not in parameters and _has_latency(file):
+    kind = kind_of(file, experiment)
+    if kind != "simulated":
+        is_web = kind == "measured" and file.runner == "web"
+        if is_web and NETWORK not in parameters and _has_latency(file):
             # All points use the delayed path, so that they differ only in latency.
             parameters[NETWORK] = "delayed"
         configuration = configuration or parameters.get("load.kind", "")

@@ -5,12 +5,13 @@ Tests use runners that invent their numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Protocol
 
+from perpacket.errors import MachineLacks
 from perpacket.study.point import Point
 from perpacket.study.quantities import Rows
 
@@ -132,6 +133,73 @@ class NamedRunner:
         return self._resolved.set_up(points)
 
 
+class Divided:
+    """Two runners as one: the second runs the points that are named, the first all others."""
+
+    def __init__(
+        self, first: MeasuredRunner, second: MeasuredRunner, named: frozenset[str]
+    ) -> None:
+        """Divide the points by `named`, the names of the points of `second`."""
+        self._first, self._second, self._named = first, second, named
+
+    @property
+    def parameters(self) -> frozenset[str]:
+        """The parameters that points of either may have."""
+        return self._first.parameters | self._second.parameters
+
+    def prepare(self, point: Point, seed: int, timeline: bool) -> Run:
+        """A run of that point by its runner."""
+        runner = self._second if point.name in self._named else self._first
+        return runner.prepare(point, seed, timeline)
+
+    @contextmanager
+    def set_up(self, points: tuple[Point, ...]) -> Iterator[SetupDescription]:
+        """Set up the machines of both. If one lacks something, its points are left out.
+
+        Raises `MachineLacks` if no point of either can run.
+        """
+        own = tuple(point for point in points if point.name not in self._named)
+        others = tuple(point for point in points if point.name in self._named)
+        with ExitStack() as stack:
+            found = [
+                part
+                for runner, some in ((self._first, own), (self._second, others))
+                if some
+                for part in [_set_up_or_left_out(stack, runner, some)]
+            ]
+            left_out = {name: why for part in found for name, why in part.left_out.items()}
+            if points and len(left_out) == len(points):
+                raise MachineLacks(next(iter(left_out.values())))
+            stages = [part.second_stage for part in found if part.second_stage is not None]
+            yield SetupDescription(
+                {name: value for part in found for name, value in part.identity.items()},
+                _merged(part.facts for part in found),
+                left_out,
+                stages[0] if stages else None,
+            )
+
+
+def _set_up_or_left_out(
+    stack: ExitStack, runner: MeasuredRunner, points: tuple[Point, ...]
+) -> SetupDescription:
+    """The setup of a runner, for as long as `stack` is open; without it, no point can run."""
+    try:
+        return stack.enter_context(runner.set_up(points))
+    except MachineLacks as error:
+        return SetupDescription({}, left_out={point.name: str(error) for point in points})
+
+
+def _merged(parts: Iterable[Mapping[str, object]]) -> dict[str, object]:
+    """The facts of several setups; lists of the same name are joined."""
+    found: dict[str, object] = {}
+    for part in parts:
+        for name, value in part.items():
+            before = found.get(name)
+            both = isinstance(before, list) and isinstance(value, list)
+            found[name] = [*before, *value] if both else value  # type: ignore[misc]
+    return found
+
+
 SIMULATION = "perpacket.run.simulation_runner:SimulationRunner"
 
 MEASURED_RUNNERS = {
@@ -143,3 +211,6 @@ MEASURED_RUNNERS = {
     "what-if": "perpacket.advise.what_if:WhatIfRunner",
 }
 """The runners of measured studies, by the value of `runner` in the file."""
+
+PREPARED = "perpacket.emulate.runner:PreparedRunner"
+"""The runner of emulated points in a study that also measures."""

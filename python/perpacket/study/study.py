@@ -15,7 +15,7 @@ from perpacket.study.designs import TwoLevelDesign
 from perpacket.study.figure import Figure
 from perpacket.study.point import Point, StudyError, check_points
 from perpacket.study.published import Published
-from perpacket.study.runner import MeasuredRunner, Runner
+from perpacket.study.runner import Divided, MeasuredRunner, Runner
 from perpacket.study.stopping import DEFAULT_CONFIDENCE, Stopping
 
 if TYPE_CHECKING:
@@ -68,6 +68,10 @@ class Study:
     """Runs the measured points; None in a study that only simulates."""
     simulated: frozenset[str] = frozenset()
     """The points that `runner` simulates in a study that also measures."""
+    emulator: MeasuredRunner | None = None
+    """Runs the emulated points of a study that also measures."""
+    emulated: frozenset[str] = frozenset()
+    """The points that `emulator` runs."""
     remarks: tuple[str, ...] = ()
     """Remarks on its design, printed before it runs, without a full stop."""
     confidence: float = DEFAULT_CONFIDENCE
@@ -95,20 +99,34 @@ class Study:
 
     def runner_of(self, point: Point) -> Runner:
         """The runner of a point."""
+        return self.measurer_of(point) or self.runner
+
+    def measurer_of(self, point: Point) -> MeasuredRunner | None:
+        """The runner of a point that is not simulated."""
         if self.measured_runner is None or point.name in self.simulated:
-            return self.runner
-        return self.measured_runner
+            return None
+        return self.emulator if point.name in self.emulated else self.measured_runner
+
+    @property
+    def measurer(self) -> MeasuredRunner | None:
+        """The runner of all points that are not simulated."""
+        if self.measured_runner is None or self.emulator is None or not self.emulated:
+            return self.measured_runner
+        return Divided(self.measured_runner, self.emulator, self.emulated)
 
     def accepts(self, point: Point, parameter: str) -> bool:
         """Whether a parameter for the whole study applies to a point.
 
-        In a study that measures and simulates, the measured points accept the parameters of their
-        runner, and the simulated points accept all others.
+        In a study that measures and simulates or emulates, the points of a runner accept its
+        parameters, and the simulated points accept all others.
         """
-        if self.measured_runner is None or not self.simulated:
+        everywhere = self.measurer
+        if everywhere is None or not (self.simulated or self.emulated):
             return True
-        is_measured = parameter in self.measured_runner.parameters
-        return is_measured != (point.name in self.simulated)
+        own = self.measurer_of(point)
+        if own is None:
+            return parameter not in everywhere.parameters
+        return parameter in own.parameters
 
     def limited_to(self, points: tuple[Point, ...]) -> Study:
         """The study of only these points, with the figures and published rows that concern them."""

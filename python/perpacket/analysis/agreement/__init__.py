@@ -1,8 +1,9 @@
 """Measurement, simulation and models compared: the function that `agreement/study.toml` names.
 
-    costs.py        the cost of a request in one measured or simulated observation
+    costs.py        the cost of a request in one observation
     scenario.py     two methods in one scenario
     share.py        the network stack's share of the processor against file size
+    emulated.py     the layers' shares of instructions, beside measured and simulated ones
     throughput.py   throughput against connections
     handoff.py      the gain of handoff: simulated, by partial handoff, by LAWS
 
@@ -13,8 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perpacket.analysis.agreement import handoff, share, throughput
-from perpacket.analysis.agreement.costs import METHODS, SIMULATED
+from perpacket.analysis.agreement import emulated, handoff, share, throughput
+from perpacket.analysis.agreement.costs import EMULATED, METHODS, SIMULATED
 from perpacket.analysis.methods import MethodComparison
 from perpacket.study.point import Point
 from perpacket.study.quantities import Rows
@@ -36,6 +37,10 @@ def compare(points: Sequence[Point], rows: Rows) -> list[MethodComparison]:
         of_method[int(point.factors[AXES[question]])] = point.name
     found = []
     for module in (share, throughput):
-        by_method = {method: names.get((module.QUESTION, method), {}) for method in METHODS}
+        by_method = {
+            method: names.get((module.QUESTION, method), {}) for method in (*METHODS, EMULATED)
+        }
         found += module.compare(rows, by_method)
+        if module is share:
+            found += emulated.compare_layers(rows, by_method)
     return found + handoff.compare(rows, names.get((handoff.QUESTION, SIMULATED), {}))

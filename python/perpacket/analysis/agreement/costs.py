@@ -1,12 +1,13 @@
-"""The cost of a request in one measured or simulated observation.
+"""The cost of a request in one measured, simulated or emulated observation.
 
-The unit is processor time in a measurement and cycles in a simulation. The units cancel out,
-because every use divides two costs of the same run.
+The unit is processor time in a measurement, cycles in a simulation and instructions in an
+emulation. The units cancel out, because every use divides two costs of the same run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 from perpacket.analysis.methods import MethodValue
 from perpacket.study.quantities import BUSY, Row, Rows, layers, number
@@ -14,7 +15,16 @@ from perpacket.study.quantities import BUSY, Row, Rows, layers, number
 MEASURED = "measured"
 SIMULATED = "simulated"
 METHODS = (MEASURED, SIMULATED)
-"""The methods that have runs. Models are computed from these runs."""
+"""The methods whose runs have requests and time. Models are computed from these runs."""
+
+EMULATED = "emulated"
+"""The method whose runs count instructions, and have neither requests nor time."""
+
+SIMULATED_INSTRUCTIONS = "simulated instructions"
+"""The instructions of simulated runs, which an emulation also counts."""
+
+EVENTS = {MEASURED: "ns", SIMULATED: "cycles", EMULATED: "instructions"}
+"""The event that is a layer's cost, by method."""
 
 STACK = ("tcp", "udp", "ip", "ethernet", "driver", "bypass")
 """The network stack below the system calls. Both methods count these layers separately. The
@@ -23,10 +33,17 @@ simulator counts sockets as part of the system calls."""
 US_PER_S = 1e6
 
 
+class ShareOf(Protocol):
+    """A function for the share of some layers."""
+
+    def __call__(self, row: Row, names: Sequence[str]) -> float | None:
+        """The share, as a fraction."""
+        ...
+
+
 def per_packet(row: Row, names: Sequence[str]) -> float | None:
-    """The cost of some layers: measured ns per segment, or simulated cycles per packet."""
-    event = "ns" if row["way"] == MEASURED else "cycles"
-    return layers(event, names)(row)
+    """The cost of some layers: ns per segment, or cycles or instructions per packet."""
+    return layers(EVENTS[str(row["way"])], names)(row)
 
 
 def stack_share(row: Row) -> float | None:
@@ -34,10 +51,16 @@ def stack_share(row: Row) -> float | None:
     return share_of(row, STACK)
 
 
-def share_of(row: Row, names: Sequence[str]) -> float | None:
-    """The share of some layers in the busy processor, as a fraction."""
-    part, whole = per_packet(row, names), per_packet(row, BUSY)
+def share_of(row: Row, names: Sequence[str], event: str = "") -> float | None:
+    """The share of some layers in the busy processor, as a fraction of the method's own event."""
+    own = event or EVENTS[str(row["way"])]
+    part, whole = layers(own, names)(row), layers(own, BUSY)(row)
     return part / whole if part is not None and whole else None
+
+
+def share_of_instructions(row: Row, names: Sequence[str]) -> float | None:
+    """The share of some layers in the instructions of the busy processor, as a fraction."""
+    return share_of(row, names, "instructions")
 
 
 def segments_per_request(row: Row) -> float | None:

@@ -1,7 +1,9 @@
 """The network stack's share of the busy processor against the size of files.
 
-The methods are measurement, simulation and, for sizes between the smallest and the largest, a line
-through these two sizes (`perpacket.models.segments`). The line uses the runs of the same method.
+The methods are measurement, simulation, emulation and, for sizes between the smallest and the
+largest, a line through these two sizes (`perpacket.models.segments`). The line uses the runs of the
+same method. Emulated shares are of instructions, because an emulation has no time. They are
+compared with measured shares of time and simulated shares of instructions.
 """
 
 from __future__ import annotations
@@ -9,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from perpacket.analysis.agreement import costs
-from perpacket.analysis.agreement.costs import MEASURED, METHODS, SIMULATED
+from perpacket.analysis.agreement import costs, emulated
+from perpacket.analysis.agreement.costs import EMULATED, MEASURED, METHODS, SIMULATED
 from perpacket.analysis.agreement.scenario import Scenario
 from perpacket.analysis.methods import MethodComparison, MethodValue
 from perpacket.errors import ConfigurationError
@@ -39,7 +41,7 @@ MOST_FRAME_RATIO = 1.1
 def compare(rows: Rows, names: Mapping[str, Mapping[int, str]]) -> list[MethodComparison]:
     """For each size: measured and simulated, and each with its line where it has one.
 
-    `names` has the point of each method and size.
+    `names` has the point of each method and size; an emulation is compared with both others.
     """
     sizes = sorted({size for of_method in names.values() for size in of_method})
     found = []
@@ -54,6 +56,9 @@ def compare(rows: Rows, names: Mapping[str, Mapping[int, str]]) -> list[MethodCo
         found.append(
             scenario.compare(by_method[MEASURED], by_method[SIMULATED], why, runs[MEASURED])
         )
+        if names[EMULATED]:
+            here = rows.get(names[EMULATED].get(size, ""), {})
+            found += emulated.compare(scenario, costs.STACK, runs[MEASURED], runs[SIMULATED], here)
         if sizes[0] < size < sizes[-1]:
             for method in METHODS:
                 line = predicted(rows, method, names[method], size)
