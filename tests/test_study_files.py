@@ -28,6 +28,12 @@ BEFORE = json.loads((Path(__file__).parent / "studies_before.json").read_text())
 WINDOWS = {"run.duration_s", "run.warmup_s", "search.trial_s"}
 """Parameters that changed since: windows are shorter and more."""
 
+ADDED = {"load.requests", "server.processors"}
+"""Parameters that studies did not have."""
+
+LATER = {"traffic", "static", "program", "processors"}
+"""Factors that studies did not have."""
+
 MEASURED = [name for name in library.names() if library.find(name).is_measured]
 
 
@@ -40,8 +46,10 @@ def digest(point: Point) -> str:
     """The point without its windows, as the first version's was computed."""
     content = {
         "configuration": point.configuration,
-        "factors": {name: level for name, level in point.factors.items() if name != "traffic"},
-        "overrides": {name: value for name, value in point.overrides if name not in WINDOWS},
+        "factors": {name: level for name, level in point.factors.items() if name not in LATER},
+        "overrides": {
+            name: value for name, value in point.overrides if name not in WINDOWS | ADDED
+        },
         "against": point.against,
         "timeline": point.timeline,
     }

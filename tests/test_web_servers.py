@@ -26,10 +26,11 @@ from patience import PATIENCE_S, eventually
 from perpacket.analysis.analysis import analyze
 from perpacket.analysis.contests import ContestResult, compare
 from perpacket.cli import app
-from perpacket.errors import ConfigurationError
+from perpacket.errors import ConfigurationError, MachineLacks
 from perpacket.measure import hosts, process_tree
+from perpacket.measure.hosts import processors
 from perpacket.measure.plan import validated, with_available_events
-from perpacket.measure.web import peers
+from perpacket.measure.web import peers, runs
 from perpacket.measure.web.plan import Plan
 from perpacket.measure.web.runner import WebRunner
 from perpacket.run import start as session
@@ -331,7 +332,7 @@ def test_the_levels_reach_from_5_bytes_to_50_megabytes_and_to_400_clients() -> N
 def test_a_server_that_is_not_installed_is_omitted_with_the_reason(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setitem(peers.FIND, "nginx", "exit 1")
+    monkeypatch.setattr(peers, "FIND_NGINX", "exit 1")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     loopback = (("testbed.kind", "loopback"),)
     points = tuple(
@@ -489,3 +490,74 @@ def test_two_points_for_one_place_of_a_contest_are_named() -> None:
     contest = Contest("Who leads", "server", "size", "requests_per_s")
     with pytest.raises(ConfigurationError, match="a-1-1 and a-1-2 are both a at size = 1"):
         compare(contest, points, values)
+
+
+@pytest.mark.parametrize(
+    ("kind", "module", "pool"),
+    [
+        ("apache", "mpm_event_module", "ThreadsPerChild 508"),
+        ("apache-worker", "mpm_worker_module", "ThreadsPerChild 508"),
+        ("apache-prefork", "mpm_prefork_module", "StartServers 508"),
+    ],
+)
+def test_apache_has_a_thread_or_a_process_for_every_client(
+    kind: peers.PeerKind, module: str, pool: str, tmp_path: Path
+) -> None:
+    plan = Plan.model_validate({"load.kind": "file", "load.connections": 500, "server.kind": kind})
+    with hosts.loopback(server_cpus=(0,)) as bed:
+        if reason := peers.lack(bed.server, kind):
+            skip("apache", reason)
+        peers.prepare(bed.server, kind, plan, "/srv", str(tmp_path))
+    text = (tmp_path / f"{kind}.conf").read_text()
+    assert module in text
+    assert pool in text.splitlines()
+
+
+def test_the_processors_of_the_server_do_not_change_those_of_the_clients() -> None:
+    usable = sorted(os.sched_getaffinity(0))
+    one, every = processors.with_server(1), processors.with_server(len(usable))
+    assert one.server == (usable[0],)
+    assert every.server == tuple(usable)
+    assert one.clients == every.clients == processors.divide().clients
+    with pytest.raises(MachineLacks, match=f"this machine has {len(usable)}"):
+        processors.with_server(len(usable) + 1)
+
+
+def test_a_window_of_requests_is_as_long_as_they_need_at_the_rate_of_the_load(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    accepted = iter([1000, 3000])
+    times = iter([10.0, 10.5])
+    monkeypatch.setattr(runs, "accepted_of", lambda _: next(accepted))
+    monkeypatch.setattr("time.monotonic", lambda: next(times))
+    monkeypatch.setattr(runs.WebRun, "sleep", lambda *_: None)
+    plan = Plan.model_validate(
+        {
+            "load.kind": "file",
+            "load.keep_alive": False,
+            "load.requests": 10_000,
+            "run.duration_s": 60.0,
+        }
+    )
+    run = runs.WebRun.__new__(runs.WebRun)
+    assert runs._with_window(plan, run, None, None).window_s == pytest.approx(10_000 / 4000)  # type: ignore[arg-type]
+
+
+def test_points_on_more_processors_than_the_machine_has_are_left_out(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    more = str(len(os.sched_getaffinity(0)) + 1)
+    point = peer_point("events")
+    loopback = (("testbed.kind", "loopback"),)
+    points = tuple(
+        replace(
+            point, name=count, overrides=(*point.overrides, *loopback, ("server.processors", count))
+        )
+        for count in ("1", more)
+    )
+    runner = WebRunner()
+    with runner.set_up(points) as setup:
+        assert list(setup.left_out) == [more]
+        chosen = runner.setup().testbed(validated(Plan, points[0])).server.cpus
+    assert len(chosen) == 1

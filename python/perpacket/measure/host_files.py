@@ -55,6 +55,13 @@ def frames_of(host: Host) -> int:
     return read_frames(text_of(host, "/proc/net/dev"))
 
 
+def accepted_of(host: Host) -> int:
+    """TCP connections that a host has accepted: `PassiveOpens` of RFC 4022."""
+    rows = [line.split() for line in text_of(host, "/proc/net/snmp").splitlines()]
+    names, values = (row for row in rows if row[:1] == ["Tcp:"])
+    return int(values[names.index("PassiveOpens")])
+
+
 def ticks_of(host: Host) -> dict[int, Ticks]:
     """Ticks of the processors of a host."""
     return read_ticks(text_of(host, "/proc/stat"))

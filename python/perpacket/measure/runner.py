@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
 from perpacket.measure.host_files import QUICK_S
 from perpacket.measure.hosts.contract import Host, Testbed
+from perpacket.measure.hosts.processors import Division
 from perpacket.measure.plan import ProfiledPlan, RunPlan, parameters_of, validated
 from perpacket.measure.programs import report_of
 from perpacket.measure.runs import MeasuredRun, SetupT
@@ -65,24 +66,39 @@ class MeasuredRunner(Generic[SetupT]):
             self._setup = None
 
 
-def open_testbed(plan: RunPlan) -> AbstractContextManager[Testbed]:
+def open_testbed(
+    plan: RunPlan, division: Division | None = None
+) -> AbstractContextManager[Testbed]:
     """The testbed of a plan, with latency between the hosts where the plan has a delayed network.
 
+    On this machine, `division` has the processors of each side; `None` uses half for each.
     Raises `MachineLacks` where there is none.
     """
     from perpacket.measure import hosts
 
     sysctls = {"net.ipv4.tcp_congestion_control": plan.congestion_control}
     latency_us = CONNECTING_LATENCY_US if plan.network == "delayed" else 0.0
+    server = division.server if division else None
+    clients = division.clients if division else None
     match plan.testbed:
         case "loopback":
-            return hosts.loopback()
+            return hosts.loopback(server, clients)
         case "namespaces":
-            return hosts.namespaces(one_way_latency_us=latency_us, sysctls=sysctls)
+            return hosts.namespaces(
+                one_way_latency_us=latency_us,
+                server_cpus=server,
+                client_cpus=clients,
+                sysctls=sysctls,
+            )
         case "ssh":
             return hosts.machines(plan.server_host, plan.client_hosts.split(","))
         case _:
-            return hosts.best(one_way_latency_us=latency_us, sysctls=sysctls)
+            return hosts.best(
+                one_way_latency_us=latency_us,
+                server_cpus=server,
+                client_cpus=clients,
+                sysctls=sysctls,
+            )
 
 
 def check_agents(testbed: Testbed) -> None:

@@ -39,7 +39,8 @@ pub struct Surge {
     pub tail_bytes: f64,
     /// Exponent of the tail.
     pub tail_alpha: f64,
-    /// Bytes of the largest file; a cap of this implementation.
+    /// Bytes of the largest file. The default is the largest of the Surge load of Patwardhan, Lebeck
+    /// and Sorin (ISPASS 2004, section 4.1.2).
     pub tail_limit_bytes: f64,
     /// Smallest size of the Pareto distribution of requested bytes, whose exponent is 1.
     pub request_bytes: f64,
@@ -78,7 +79,7 @@ impl Default for Surge {
             body_sigma: 1.318,
             tail_bytes: 133_000.0,
             tail_alpha: 1.1,
-            tail_limit_bytes: 50e6,
+            tail_limit_bytes: 6e6,
             request_bytes: 1000.0,
             popularity_exponent: 1.0,
             locality_share: 0.3,

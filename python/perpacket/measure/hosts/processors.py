@@ -9,7 +9,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from perpacket.errors import ConfigurationError
+from perpacket.errors import ConfigurationError, MachineLacks
 
 SHARED = (
     "Server and clients share a processor: what the clients do delays the server, and the "
@@ -55,3 +55,14 @@ def divide(server: Sequence[int] | None = None, clients: Sequence[int] | None = 
     if clients is None:
         clients = [cpu for cpu in usable if cpu not in server] or rest
     return Division(tuple(server or usable), tuple(clients))
+
+
+def with_server(count: int) -> Division:
+    """So many processors for the server, the first ones; the clients have those of `divide`.
+
+    Raises `MachineLacks` where this process may use fewer.
+    """
+    usable = sorted(os.sched_getaffinity(0))
+    if count > len(usable):
+        raise MachineLacks(f"a server on {count} processors: this machine has {len(usable)}")
+    return Division(tuple(usable[:count]), divide().clients)

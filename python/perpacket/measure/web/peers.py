@@ -2,14 +2,14 @@
 
 Each has one worker per processor, writes no log, keeps connections open as long as clients want,
 sends files with sendfile, and checks files for changes as rarely as our server where it can. Apache
-runs its event MPM with a thread for every client. Their configuration is in the study's own folder.
-They run in the foreground, so that the run can stop them.
+runs its MPM event or worker with a thread for every client, or prefork with a process for every
+client. Their configuration is in the study's own folder. They run in the foreground, so that the
+run can stop them.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
@@ -18,7 +18,14 @@ from perpacket.measure.hosts.contract import Host
 from perpacket.measure.hosts.local import free_ports
 from perpacket.measure.web.plan import Plan
 
-PeerKind = Literal["nginx", "apache"]
+PeerKind = Literal["nginx", "apache", "apache-worker", "apache-prefork"]
+
+MPM: dict[PeerKind, str] = {
+    "apache": "event",
+    "apache-worker": "worker",
+    "apache-prefork": "prefork",
+}
+"""Apache's multi-processing module."""
 
 FIND_S = 30.0
 """Time limit of the search for a program."""
@@ -29,18 +36,21 @@ DESCRIPTORS = 16_384
 LEAST_THREADS = 64
 """Least threads of an Apache process, as in our pools."""
 
-FIND = {
-    "nginx": "PATH=$PATH:/usr/sbin:/usr/local/sbin; command -v nginx",
-    "apache": """
+MORE_WORKERS = 8
+"""More threads or processes of Apache than clients, as connections may overlap."""
+
+FIND_NGINX = "PATH=$PATH:/usr/sbin:/usr/local/sbin; command -v nginx"
+"""Prints the path of nginx."""
+
+FIND_APACHE = """
 PATH=$PATH:/usr/sbin:/usr/local/sbin
 command -v apache2 || command -v httpd || exit 1
 for folder in /usr/lib/apache2/modules /usr/lib64/httpd/modules /usr/lib/httpd/modules; do
-    if [ -e "$folder/mod_mpm_event.so" ]; then echo "$folder"; exit 0; fi
+    if [ -e "$folder/mod_mpm_$0.so" ]; then echo "$folder"; exit 0; fi
 done
 exit 1
-""",
-}
-"""Prints the path of the program, and for Apache the folder of its modules."""
+"""
+"""Prints the path of Apache and the folder of its modules, one of which is the MPM `$0`."""
 
 NGINX = """\
 daemon off;
@@ -80,19 +90,13 @@ DefaultRuntimeDir {folder}
 PidFile {folder}/apache.pid
 ErrorLog /dev/stderr
 LogLevel crit
-LoadModule mpm_event_module {modules}/mod_mpm_event.so
+LoadModule mpm_{mpm}_module {modules}/mod_mpm_{mpm}.so
 LoadModule authz_core_module {modules}/mod_authz_core.so
 User nobody
 Group {group}
 Listen {address}:{port}
 ListenBacklog 4096
-StartServers {workers}
-ServerLimit {workers}
-ThreadLimit {threads}
-ThreadsPerChild {threads}
-MaxRequestWorkers {all_threads}
-MinSpareThreads 1
-MaxSpareThreads {all_threads}
+{pool}
 MaxConnectionsPerChild 0
 Timeout 60
 KeepAlive On
@@ -108,6 +112,23 @@ DocumentRoot {root}
 </Directory>
 """
 
+THREADS = """\
+StartServers {workers}
+ServerLimit {workers}
+ThreadLimit {threads}
+ThreadsPerChild {threads}
+MaxRequestWorkers {all_threads}
+MinSpareThreads 1
+MaxSpareThreads {all_threads}"""
+"""The pool of Apache's MPM event and worker."""
+
+PROCESSES = """\
+StartServers {processes}
+ServerLimit {processes}
+MaxRequestWorkers {processes}
+MinSpareServers 1
+MaxSpareServers {processes}"""
+"""The pool of Apache's MPM prefork."""
 
 BLOCKS = {"worker_processes": "", "multi_accept": "events", "accept_mutex": "events"}
 """The block of a directive of nginx; the others are in `http`."""
@@ -117,14 +138,15 @@ def lack(host: Host, kind: PeerKind) -> str:
     """Why a server cannot run on a host; empty when it can."""
     if find(host, kind):
         return ""
-    name = {"nginx": "nginx", "apache": "Apache with its event MPM"}[kind]
-    package = {"nginx": "nginx-light", "apache": "apache2-bin"}[kind]
+    name = "nginx" if kind == "nginx" else f"Apache with its MPM {MPM[kind]}"
+    package = "nginx-light" if kind == "nginx" else "apache2-bin"
     return f"there is no {name} on {host.name}: install it (Debian: {package})"
 
 
 def find(host: Host, kind: PeerKind) -> list[str]:
     """The program, and for Apache the folder of its modules; empty where there is none."""
-    done = host.run(["sh", "-c", FIND[kind]], timeout_s=FIND_S)
+    search = [FIND_NGINX] if kind == "nginx" else [FIND_APACHE, MPM[kind]]
+    done = host.run(["sh", "-c", *search], timeout_s=FIND_S)
     return done.stdout.split() if done.returncode == 0 else []
 
 
@@ -147,17 +169,18 @@ def prepare(
         raise RunFailed(lack(host, kind))
     (port,) = free_ports(1)
     file = f"{folder}/{kind}.conf"
-    text = _CONFIGURATIONS[kind](host, plan, root, folder, port, found)
+    configuration = _nginx if kind == "nginx" else _apache
+    text = configuration(host, plan, root, folder, port, found)
     if plan.tls_key:
         text = with_tls(text, *certificate)
     with tempfile.NamedTemporaryFile("w", suffix=".conf") as local:
         local.write(text)
         local.flush()
         host.put(Path(local.name), file)
-    command = {
-        "nginx": [found[0], "-p", folder, "-c", file, "-e", "stderr"],
-        "apache": [found[0], "-D", "FOREGROUND", "-f", file],
-    }[kind]
+    if kind == "nginx":
+        command = [found[0], "-p", folder, "-c", file, "-e", "stderr"]
+    else:
+        command = [found[0], "-D", "FOREGROUND", "-f", file]
     scheme = "https" if plan.tls_key else "http"
     return command, f"{scheme}://{host.address}:{port}"
 
@@ -200,12 +223,17 @@ def _nginx(host: Host, plan: Plan, root: str, folder: str, port: int, _found: li
 
 
 def _apache(host: Host, plan: Plan, root: str, folder: str, port: int, found: list[str]) -> str:
-    workers = len(host.cpus)
-    threads = max(LEAST_THREADS, -(-plan.connections // workers))
+    mpm = MPM[plan.server_kind] if plan.server_kind in MPM else MPM["apache"]
+    clients = max(plan.connections, plan.users)
+    if mpm == "prefork":
+        pool = PROCESSES.format(processes=max(LEAST_THREADS, clients + MORE_WORKERS))
+    else:
+        workers = len(host.cpus)
+        threads = max(LEAST_THREADS, -(-(clients + MORE_WORKERS) // workers))
+        pool = THREADS.format(workers=workers, threads=threads, all_threads=workers * threads)
     return APACHE.format(
-        workers=workers,
-        threads=threads,
-        all_threads=workers * threads,
+        mpm=mpm,
+        pool=pool,
         group=_group_of_nobody(host),
         modules=found[1],
         folder=folder,
@@ -219,9 +247,3 @@ def _group_of_nobody(host: Host) -> str:
     """The group of the servers' user `nobody`: `nogroup` on Debian, `nobody` elsewhere."""
     done = host.run(["id", "-gn", "nobody"], timeout_s=FIND_S)
     return done.stdout.strip() or "nogroup"
-
-
-_CONFIGURATIONS: dict[PeerKind, Callable[[Host, Plan, str, str, int, list[str]], str]] = {
-    "nginx": _nginx,
-    "apache": _apache,
-}

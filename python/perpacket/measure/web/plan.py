@@ -9,7 +9,8 @@ from pydantic import Field, model_validator
 from perpacket.measure.plan import RunPlan, named
 
 LoadKind = Literal["stream", "file", "trace", "specweb99", "surge", "application"]
-ServerKind = Literal["perpacket", "nginx", "apache"]
+ServerKind = Literal["perpacket", "nginx", "apache", "apache-worker", "apache-prefork"]
+"""`apache` has its MPM event."""
 TlsKey = Literal["", "rsa", "ecdsa"]
 """RSA with 2048 bits, or ECDSA on the curve P-256."""
 
@@ -26,6 +27,9 @@ class Plan(RunPlan):
     size_bytes: int = Field(alias="load.size_bytes", default=0, ge=0)
     write_bytes: int = Field(alias="load.write_bytes", default=SEGMENT_BYTES, ge=1)
     """Bytes that the bulk sender writes at a time."""
+    requests: int = Field(alias="load.requests", default=0, ge=0)
+    """Requests of a window, each on a connection of its own; the window ends no later than at
+    `run.duration_s`. 0 for a window of that time."""
     users: int = Field(alias="load.users", default=0, ge=0)
     keep_alive: bool = Field(alias="load.keep_alive", default=True)
     requests_per_connection: int = Field(alias="load.requests_per_connection", default=0, ge=0)
@@ -52,6 +56,9 @@ class Plan(RunPlan):
     """Serve over TLS with a certificate of this kind of key; empty for plain HTTP."""
     server_threads: int = Field(alias="server.threads", default=0, ge=0)
     """Threads or processes in the pool of `serve web`; 0 for its own default."""
+    processors: int = Field(alias="server.processors", default=0, ge=0)
+    """Processors of the server; 0 for half of the machine's. Clients have the other half in any
+    case, so they share processors with a server that has more than half."""
     server_options: str = Field(alias="server.options", default="")
     """Options of `serve web` as on its command line, or directives of nginx, each with its `;`.
     They replace those that perpacket sets. `{folder}` is the study's folder on the server."""
@@ -64,26 +71,27 @@ class Plan(RunPlan):
             raise ValueError(
                 f"expected {named('server.command')} and {named('server.url')} together, or neither"
             )
-        if self.server_command and self.server_kind != "perpacket":
+        if self.server_command and "architecture" in self.model_fields_set:
             raise ValueError(
-                f"{named('server.command')} and server.kind {self.server_kind} exclude each other: "
+                f"{named('server.command')} and server.architecture exclude each other: "
                 "this study has servers of its own"
             )
-        if self.server_options and (
-            self.server_command or self.server_kind == "apache" or not self.is_web
-        ):
+        if self.server_options and (self.server_command or self.is_apache or not self.is_web):
             raise ValueError("expected server.options only for nginx or `serve web`")
         if self.tls_key and (
-            not self.is_web
-            or self.application
-            or self.server_command
-            or self.server_kind == "apache"
+            not self.is_web or self.application or self.server_command or self.is_apache
         ):
             raise ValueError("expected server.tls_key only for nginx or `serve web`")
         if not self.tls_key and (self.tls_version or not self.tls_resumption):
             raise ValueError("expected server.tls_key for options of TLS")
         if self.requests_per_connection and self.kind != "file":
             raise ValueError("expected load.requests_per_connection only for load.kind file")
+        if self.requests and (self.kind != "file" or self.keep_alive):
+            raise ValueError(
+                "expected load.requests only for load.kind file without kept connections"
+            )
+        if self.processors and (self.application or self.network == "delayed"):
+            raise ValueError("expected server.processors only without an application or latency")
         if self.latency_ms and self.network == "direct":
             raise ValueError("expected network.kind delayed where network.latency_ms is not 0")
         if (self.kind == "application") != bool(self.application):
@@ -98,6 +106,11 @@ class Plan(RunPlan):
     def is_web(self) -> bool:
         """Whether a web server is under test, not the bulk sender."""
         return self.kind != "stream"
+
+    @property
+    def is_apache(self) -> bool:
+        """Whether the server is Apache."""
+        return self.server_kind.startswith("apache")
 
     @property
     def is_foreign(self) -> bool:

@@ -17,6 +17,9 @@ from perpacket.measure.web.plan import Plan
 WARMING_CLIENTS = 8
 """Clients that warm an application up."""
 
+SURGE_PATH = "/surge/file00000"
+"""The path of Surge's most popular file (`crates/workload/src/generators/surge.rs`)."""
+
 REPORT_PATH = "/.perpacket/report"
 """The path at which `serve web` returns its own counts."""
 
@@ -145,6 +148,11 @@ def _clients_of(plan: Plan) -> list[str]:
 def load_path(plan: Plan) -> str:
     """The path of a load of one file; other loads choose their paths."""
     return f"/{file_name(plan.size_bytes)}" if plan.kind == "file" else "/"
+
+
+def present_path(plan: Plan) -> str:
+    """A path that every server of a plan's files answers with status 200, or the root."""
+    return SURGE_PATH if plan.kind == "surge" else load_path(plan)
 
 
 def file_name(size_bytes: int) -> str:

@@ -16,6 +16,7 @@ from perpacket.errors import ConfigurationError, MachineLacks
 from perpacket.measure.applications import file, preparation
 from perpacket.measure.host_files import QUICK_S
 from perpacket.measure.hosts.contract import Host, Testbed
+from perpacket.measure.hosts.processors import with_server
 from perpacket.measure.plan import named, validated
 from perpacket.measure.runner import (
     CONNECTING_LATENCY_US,
@@ -44,16 +45,26 @@ LAYERLESS = ("accounts", "any")
 OpenTestbed = Callable[[Plan], AbstractContextManager[Testbed]]
 
 
+def open_web_testbed(plan: Plan) -> AbstractContextManager[Testbed]:
+    """The testbed of a plan, with its number of the server's processors.
+
+    Raises `MachineLacks` where there is none.
+    """
+    if plan.processors and plan.testbed == "ssh":
+        raise MachineLacks("servers on other machines use all their processors")
+    return open_testbed(plan, with_server(plan.processors) if plan.processors else None)
+
+
 class WebRunner(MeasuredRunner[WebSetup]):
     """Prepares runs of web servers and the bulk sender."""
 
     plan_type: ClassVar[type[Plan]] = Plan
     run_type: ClassVar[type[WebRun]] = WebRun
 
-    def __init__(self, open_testbed: OpenTestbed = open_testbed) -> None:
-        """A runner that opens its testbeds with `open_testbed`."""
+    def __init__(self, open_testbed: OpenTestbed | None = None) -> None:
+        """A runner that opens its testbeds with `open_testbed`, or with that of its plans."""
         super().__init__()
-        self._open = open_testbed
+        self._open = open_testbed or open_web_testbed
 
     @contextmanager
     def set_up(self, points: tuple[Point, ...]) -> Iterator[SetupDescription]:
@@ -68,18 +79,20 @@ class WebRunner(MeasuredRunner[WebSetup]):
             direct = stack.enter_context(self._open(first))
             check_agents(direct)
             delayed, lack = self._with_latency(stack, plans.values())
+            others, lacks = self._by_processors(stack, first, plans.values())
             check_server_command(direct.server, plans.values())
             known = probed(direct.server)
-            left_out = impossible(plans, lack, direct.server, known)
+            left_out = impossible(plans, lack, direct.server, known, lacks)
             possible = [plan for name, plan in plans.items() if name not in left_out]
             files = stack.enter_context(file_sets(direct, possible))
             applications = {
                 plan.application: stack.enter_context(running_application(plan, direct))
                 for plan in {one.application: one for one in possible if one.application}.values()
             }
-            setup = WebSetup(direct, delayed, files, applications, may_sample(known, possible))
+            may = may_sample(known, possible)
+            setup = WebSetup(direct, delayed, files, applications, others, may)
             with self.using(setup):
-                found = facts(direct, known, delayed=delayed)
+                found = facts(direct, known, limits_of(others, direct), delayed)
                 yield SetupDescription(identity(direct, delayed), found, left_out)
 
     def _with_latency(self, stack: ExitStack, plans: Iterable[Plan]) -> tuple[Testbed | None, str]:
@@ -93,6 +106,29 @@ class WebRunner(MeasuredRunner[WebSetup]):
         except MachineLacks as error:
             return None, f"nothing can add latency here: {error}"
         return delayed, ""
+
+    def _by_processors(
+        self, stack: ExitStack, first: Plan, plans: Iterable[Plan]
+    ) -> tuple[dict[int, Testbed], dict[int, str]]:
+        """Testbeds by the server's number of processors, and why there is none for a number."""
+        found, lacks = {}, {}
+        for count in sorted({plan.processors for plan in plans} - {0}):
+            try:
+                plan = first.model_copy(update={"processors": count})
+                found[count] = stack.enter_context(self._open(plan))
+            except MachineLacks as error:
+                lacks[count] = str(error)
+        return found, lacks
+
+
+def limits_of(testbeds: Mapping[int, Testbed], direct: Testbed) -> list[str]:
+    """The limits of testbeds with another number of processors, besides those of `direct`."""
+    return [
+        f"Where the server has {count} processors: {limit}"
+        for count, testbed in testbeds.items()
+        for limit in testbed.limits
+        if limit not in direct.limits
+    ]
 
 
 def check_server_command(server: Host, plans: Iterable[Plan]) -> None:
@@ -116,7 +152,11 @@ def check_server_command(server: Host, plans: Iterable[Plan]) -> None:
 
 
 def impossible(
-    plans: Mapping[str, Plan], lack_of_latency: str, server: Host, known: ProbeResult
+    plans: Mapping[str, Plan],
+    lack_of_latency: str,
+    server: Host,
+    known: ProbeResult,
+    lacks_of_processors: Mapping[int, str] | None = None,
 ) -> dict[str, str]:
     """The points that cannot run here, and why."""
     kinds = {plan.server_kind for plan in plans.values() if plan.is_web}
@@ -129,6 +169,10 @@ def impossible(
         which = plan.architecture if plan.server_kind == "perpacket" else plan.server_kind
         if plan.network == "delayed" and lack_of_latency:
             reasons[name] = lack_of_latency
+        elif plan.server_command and plan.server_kind != "perpacket":
+            reasons[name] = f"{named('server.command')} replaces `serve web`, not {which}"
+        elif lack := (lacks_of_processors or {}).get(plan.processors):
+            reasons[name] = lack
         elif plan.is_web and lacks_of_servers.get(which):
             reasons[name] = lacks_of_servers[which]
         elif lack_of_perf and plan.profile_events not in LAYERLESS:

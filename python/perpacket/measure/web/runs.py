@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 from perpacket.errors import MachineLacks, RunFailed
-from perpacket.measure.host_files import frames_of
+from perpacket.measure.host_files import accepted_of, frames_of
 from perpacket.measure.hosts.contract import Host, Testbed
 from perpacket.measure.plan import with_available_events
 from perpacket.measure.programs import STATUS_USAGE, Answer, last_error
@@ -35,6 +35,9 @@ from perpacket.measure.web.summary import RunReports, summarize
 
 POOLS = ("threads", "processes")
 """Architectures of `serve web` in which each connection occupies a thread or process of a pool."""
+
+RATE_S = 0.2
+"""Time in which the rate is measured that determines the window of `load.requests`."""
 
 APPLICATION_READY_S = 180.0
 """Time limit for the start of all programs of an application."""
@@ -61,6 +64,8 @@ class WebSetup:
     files: Files
     applications: Mapping[str, Application] = field(default_factory=dict)
     """The running applications by name; they run until the end of the study."""
+    by_processors: Mapping[int, Testbed] = field(default_factory=dict)
+    """Testbeds whose server has another number of processors."""
     may_sample: bool = True
     """Whether the kernel lets us sample the server's processors."""
 
@@ -70,7 +75,7 @@ class WebSetup:
         Setting the latency again restarts the network's report, which is then about one run.
         """
         if plan.network == "direct":
-            return self.direct
+            return self.by_processors.get(plan.processors, self.direct)
         if self.delayed is None:
             raise MachineLacks("there is no testbed with latency")
         self.delayed.set_latency(1000 * plan.latency_ms)
@@ -103,7 +108,7 @@ def _web(testbed: Testbed, files: Files, run: WebRun) -> RunReports:
         if plan.is_foreign:
             command, url = _foreign(server, files, plan, root)
             monitored = stack.enter_context(started("the server", server, command))
-            path = programs.load_path(plan)
+            path = programs.present_path(plan)
             _wait_until_it_responds(monitored, testbed.clients[0], url + path, run)
         else:
             command = programs.serve_web(server, plan, root, files.certificate(server, plan))
@@ -119,11 +124,25 @@ def _web(testbed: Testbed, files: Files, run: WebRun) -> RunReports:
             for client, command in _client_commands(testbed, files, run, url)
         ]
         warm_up(server, run, plan.warmup_s, [monitored, *clients], idle_frames)
+        plan = _with_window(plan, run, server, monitored)
         window = profiled_window(testbed, run, plan, clients, monitored, requests_url)
         loads = [client.stopped() for client in clients]
         monitored.check()
         report = None if plan.is_foreign else monitored.stopped()
         return _reports(testbed, window, loads, report)
+
+
+def _with_window(plan: Plan, run: WebRun, server: Host, monitored: MonitoredProcess) -> Plan:
+    """The plan with a window for its number of requests, at the present rate of the load."""
+    if not plan.requests:
+        return plan
+    before, began_s = accepted_of(server), time.monotonic()
+    run.sleep(RATE_S, monitored)
+    rate_per_s = (accepted_of(server) - before) / (time.monotonic() - began_s)
+    if rate_per_s <= 0:
+        return plan
+    window_s = min(plan.window_s, plan.requests / rate_per_s)
+    return plan.model_copy(update={"duration_s": window_s, "duration_factor": 1.0})
 
 
 @contextmanager
