@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from perpacket.analysis import published_rows, published_score
 from perpacket.analysis.changes import ChangeSet, change_sets
+from perpacket.analysis.conclusions import Conclusion, conclusions_of
 from perpacket.analysis.contests import ContestResult, results_of
 from perpacket.analysis.doubts import by_point, counted_doubts, unbalanced
 from perpacket.analysis.effects import Summary
@@ -77,6 +78,8 @@ class Analysis:
     estimates: Estimates
     comparisons: tuple[Comparison, ...]
     """The published values beside the run, in the document's order."""
+    conclusions: tuple[Conclusion, ...]
+    """The document's conclusions, where its figures name them."""
     headline: str
     """A sentence on how far the run agrees with published values, or its methods agree."""
     scores: tuple[Score, ...]
@@ -139,6 +142,7 @@ def analyze(study: Study, directory: RunDirectory) -> Analysis:
         timelines={pair: directory.timeline(*pair) for pair in directory.timelines()},
         estimates=estimates,
         comparisons=comparisons,
+        conclusions=tuple(conclusions_of(comparisons)),
         headline=headline_of(study, comparisons, methods, changes),
         scores=(*published_score.scores(comparisons, terms_of(study)), runs_score(study, run)),
         disagreements=tuple(published_score.disagreements(comparisons)),

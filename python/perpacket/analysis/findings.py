@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Final
 
 from perpacket.analysis import relative
 from perpacket.analysis.changes import CHEAPER, DEARER, NOT_DISTINGUISHABLE, Change, ChangeSet
+from perpacket.analysis.conclusions import conclusions_of, paragraph
 from perpacket.analysis.contests import ContestResult, Crossing
 from perpacket.analysis.effects import Summary
 from perpacket.analysis.estimates import Estimates
@@ -156,7 +157,12 @@ def findings_of(evidence: Evidence) -> Findings:
 
 
 def lead_of(evidence: Evidence) -> str:
-    """The best and the worst gain, or the effects that explain most; empty for other studies."""
+    """The document's conclusions, the best and the worst gain, or the effects that explain most.
+
+    Empty for other studies.
+    """
+    if tested := paragraph(conclusions_of(evidence.comparisons)):
+        return tested
     gains = gains_of(evidence)
     if len(gains) > 1:
         worst, best = (choose(gains, key=lambda pair: pair[1].value) for choose in (min, max))

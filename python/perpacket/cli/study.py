@@ -338,8 +338,9 @@ def remaining_time(
     about = f"{seconds:.0f} s" if seconds < SHORT_S else f"{seconds / 60:.0f} min"
     most = "at most " if study.stopping is not None else ""
     times = "once each" if len(blocks) == 1 else f"{most}{len(blocks)} times each"
+    expected = f"{most or 'about '}{about} of measurement: " if seconds >= 1 else ""
     return (
-        f"{most or 'about '}{about} of measurement: {len(measured)} points, {times}, "
+        f"{expected}{len(measured)} points, {times}, "
         f"plus set-up{' and simulation' if study.is_simulated else ''}"
     )
 

@@ -52,6 +52,13 @@ def analysis(found: Analysis, report: Path) -> dict[str, object]:
         content["results"] = [row.as_dict() for row in found.summary.rows]
         content["effects"] = [each.as_dict() for each in found.summary.effects]
         content["remarks"] = list(found.summary.remarks)
+    if found.conclusions:
+        own = found.terms.adjective
+        content["comparisons"] = [comparison(row, own) for row in found.comparisons]
+        content["conclusions"] = [
+            {"conclusion": one.text, "verdict": str(one.verdict), "because": one.evidence}
+            for one in found.conclusions
+        ]
     if found.changes:
         content["changes"] = [row for one in found.changes for row in changes.documents(one)]
     if found.methods:

@@ -12,6 +12,7 @@ from perpacket.show.result_tables import winner_text
 
 if TYPE_CHECKING:
     from perpacket.analysis.analysis import Analysis
+    from perpacket.analysis.conclusions import Conclusion
     from perpacket.analysis.contests import ContestResult
     from perpacket.analysis.effects import Effects, Summary
     from perpacket.analysis.methods import MethodComparison, MethodValue
@@ -37,13 +38,24 @@ def tables_of(analysis: Analysis) -> list[TextTable]:
     if analysis.changes:
         return changes.text_tables(analysis, percent)
     if analysis.summary is not None:
-        return [*_summary_tables(analysis.study.title, analysis.summary, percent)]
+        return [
+            *_summary_tables(analysis.study.title, analysis.summary, percent),
+            *([_comparison_table(analysis, percent)] if analysis.conclusions else ()),
+            *_conclusion_tables(analysis.conclusions),
+        ]
     if analysis.methods:
         return [*_method_tables(analysis.methods, percent)]
     found = []
     if analysis.comparisons:
         found.append(_comparison_table(analysis, percent))
     return found + _contest_tables(analysis.contests, percent)
+
+
+def _conclusion_tables(conclusions: Sequence[Conclusion]) -> Iterator[TextTable]:
+    if conclusions:
+        rows = tuple((one.text, str(one.verdict), one.evidence) for one in conclusions)
+        headings = ("conclusion", "verdict", "because")
+        yield TextTable("Conclusions of the document", headings, rows)
 
 
 def _summary_tables(title: str, summary: Summary, percent: str) -> Iterator[TextTable]:

@@ -37,6 +37,8 @@ class Published:
     """Whether the simulator may be calibrated on this figure. Agreement then predicts nothing."""
     note: str = ""
     judged: Judged = "value"
+    conclusion: str = ""
+    """The sentence of the document that it supports, if one is tested."""
     widest: float = math.inf
     """An interval wider than this, in `unit`, agrees with no value."""
 

@@ -15,6 +15,7 @@
 `configuration` is the name of a point. A figure has a `value`, or a `min`, a `max` or both.
 `resolution` is the step of the last printed digit; the default is the last digit in the file.
 `judged = "direction"` compares only the sign of a change: `min = 0` is a rise, `max = 0` a fall.
+`conclusion` is a sentence of the document that the figure supports, without a full stop.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ class PublishedRow(BaseModel):
     against: str | None = None
     calibration: bool = False
     judged: Judged = "value"
+    conclusion: str = ""
     note: str = ""
 
     @model_validator(mode="after")
@@ -131,6 +133,7 @@ def to_published(figure: PublishedRow) -> Published:
         calibration=figure.calibration,
         note=figure.note,
         judged=figure.judged,
+        conclusion=figure.conclusion,
     )
 
 
