@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import tomllib
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -86,6 +89,57 @@ def test_an_error_in_a_file_names_the_key(tmp_path: Path, old: str, new: str, me
     (tmp_path / file.FILE).write_text(SMALL.replace(old, new, 1))
     with pytest.raises(ConfigurationError, match=message):
         file.load(str(tmp_path))
+
+
+OPTION = SMALL.replace(
+    "[[program]]",
+    """
+[settings]
+speed = "1"
+
+[option.fast]
+title = "twice as fast"
+settings = { speed = "2" }
+
+[[program]]""",
+).replace('"@web_port@"', '"@web_port@", "--speed", "@speed@"')
+
+
+def test_an_option_changes_settings_and_shares_the_prepared_folder(tmp_path: Path) -> None:
+    (tmp_path / file.FILE).write_text(OPTION)
+    own, fast = file.load(str(tmp_path)), file.load(f"{tmp_path}+fast")
+    assert fast.name == f"{own.name}+fast"
+    assert preparation.place_of(fast) == preparation.place_of(own)
+    with hosts.loopback() as bed:
+        words = [
+            Folder(one, tmp_path, bed.server, {"web": 1}).command(one.programs[0].command)
+            for one in (own, fast)
+        ]
+    assert [one[-2:] for one in words] == [["--speed", "1"], ["--speed", "2"]]
+
+
+def test_an_unknown_option_lists_those_of_the_application(tmp_path: Path) -> None:
+    (tmp_path / file.FILE).write_text(OPTION)
+    with pytest.raises(ConfigurationError, match="there is no option slow") as caught:
+        file.load(f"{tmp_path}+slow")
+    assert "fast" in caught.value.hint
+    (tmp_path / file.FILE).write_text(OPTION.replace('{ speed = "2" }', '{ colour = "2" }'))
+    with pytest.raises(ConfigurationError, match=r"fast\.settings: there is no setting colour"):
+        file.load(str(tmp_path))
+
+
+OPTIONS = [
+    f"{name}+{option}" for name in file.names() for option in file.load(name).application.option
+]
+
+
+@pytest.mark.live
+@pytest.mark.applications
+@pytest.mark.parametrize("name", OPTIONS)
+def test_an_application_answers_right_with_each_option(name: str) -> None:
+    assert perpacket("application", "prepare", name, "--yes").returncode == 0
+    checked = perpacket("application", "check", name, "--each", "1")
+    assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
 def test_an_unknown_placeholder_is_an_error_that_lists_the_known_ones(tmp_path: Path) -> None:
@@ -273,6 +327,100 @@ def test_a_study_measures_an_application_by_part(tmp_path: Path, prepared: Defin
         assert result["error_share"] <= 0.001
         shares = [part["share"] for part in result["parts"].values()]
         assert sum(shares) == pytest.approx(1, abs=0.02)
+
+
+KILLED = """
+name = "killed"
+kind = "measured"
+replications = 50
+scenario.load.kind = "application"
+scenario.server.application = "NAME"
+scenario.run.duration_s = 0.3
+scenario.run.warmup_s = 0.1
+factors.load.connections = [1, 4]
+"""
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("latest_s", [1, 4, 15])
+def test_a_study_killed_at_a_random_moment_leaves_nothing_after_the_next_start(
+    latest_s: float, tmp_path: Path, prepared: Definition
+) -> None:
+    """While it starts the application, while it warms it up, or while it measures."""
+    (tmp_path / "killed.toml").write_text(KILLED.replace("NAME", prepared.name))
+    cache = preparation.place_of(prepared)
+    content = sizes_of(cache)
+    moment_s = random.uniform(0, latest_s)
+    words = ("study", "run", str(tmp_path / "killed.toml"), "--output", str(tmp_path / "run"))
+    with tempfile.TemporaryDirectory(prefix="killed-") as temporary:
+        Path(temporary).chmod(0o755)  # for the application's user
+        environment = {**os.environ, "TMPDIR": temporary}
+        study = subprocess.Popen(
+            [sys.executable, "-m", "perpacket.cli", *words, "--quiet"],
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        deadline = time.monotonic() + moment_s
+        began: dict[int, int] = {}
+        while time.monotonic() < deadline and study.poll() is None:
+            began |= descendants(study.pid)
+            time.sleep(0.02)
+        if study.returncode == 3:
+            skip("perf", "the study cannot run here")
+        began |= descendants(study.pid)
+        study.kill()
+        study.wait()
+        runs = [one for one in records() if one["owner"]["pid"] in began]
+        next_one = subprocess.run(
+            [*(sys.executable, "-m", "perpacket.cli"), "application", "check", prepared.name],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert next_one.returncode == 0, (moment_s, next_one.stdout, next_one.stderr)
+        assert list(Path(temporary).iterdir()) == [], moment_s
+    alive = {pid: start for pid, start in began.items() if start_ticks(pid) == start}
+    assert alive == {}, moment_s
+    for one in runs:
+        assert not (record.folder_path() / f"{one['run']}.json").exists(), moment_s
+        assert not (record.folder_path() / str(one["run"])).exists(), moment_s
+        assert not any((record.NAMESPACES / name).exists() for name in one["namespaces"]), moment_s
+        assert [pid for pid in pids_of_all() if record.is_marked(pid, one["run"])] == [], moment_s
+    assert sizes_of(cache) == content, moment_s
+
+
+def descendants(pid: int) -> dict[int, int]:
+    """A process and those that descend from it, with their start times."""
+    found = {pid}
+    parents = {}
+    for one in pids_of_all():
+        with suppress(OSError):
+            stat = Path(f"/proc/{one}/stat").read_text(errors="replace")
+            parents[one] = int(stat.rpartition(")")[2].split()[1])
+    while more := {one for one, parent in parents.items() if parent in found} - found:
+        found |= more
+    starts = {one: start_ticks(one) for one in found}
+    return {one: start for one, start in starts.items() if start is not None}
+
+
+def records() -> list[dict[str, Any]]:
+    """The records of testbeds on this machine."""
+    found = []
+    for one in record.folder_path().glob("*.json"):
+        with suppress(OSError, ValueError):
+            found.append(json.loads(one.read_text()))
+    return found
+
+
+def sizes_of(folder: Path) -> dict[str, tuple[int, float]]:
+    """The size and the time of the last change of every file of a folder."""
+    return {
+        str(one): (one.lstat().st_size, one.lstat().st_mtime)
+        for one in folder.rglob("*")
+        if not one.is_dir()
+    }
 
 
 def test_a_study_leaves_out_an_application_that_is_not_prepared(tmp_path: Path) -> None:

@@ -31,7 +31,11 @@ app = typer.Typer(
 )
 
 NameArgument = Annotated[
-    str, typer.Argument(metavar="NAME", help="An application, or the path of its folder.")
+    str,
+    typer.Argument(
+        metavar="NAME",
+        help="An application, or the path of its folder. NAME+OPTION runs it with an option.",
+    ),
 ]
 
 
@@ -44,9 +48,16 @@ def list_applications(output_format: FormatOption = Format.TABLE) -> None:
     if output_format is Format.JSON:
         output.write_json({"schema": SCHEMA, "applications": rows})
         return
-    headings = ("name", "application", "stands for", "state")
+    headings = ("name", "application", "stands for", "options", "state")
     shown = [
-        (str(row["name"]), str(row["title"]), str(row["stands_for"]), state_of(row)) for row in rows
+        (
+            str(row["name"]),
+            str(row["title"]),
+            str(row["stands_for"]),
+            ", ".join(row["options"]) if isinstance(row["options"], dict) else "",
+            state_of(row),
+        )
+        for row in rows
     ]
     output.write_table("Applications", headings, shown)
 
@@ -60,6 +71,7 @@ def row_of(definition: Definition) -> dict[str, object]:
         "name": definition.name,
         "title": definition.application.title,
         "stands_for": definition.application.stands_for,
+        "options": {name: one.title for name, one in definition.application.option.items()},
         "missing_packages": packages.missing(definition.debian),
         "prepared": preparation.place_of(definition).is_dir(),
         "url": description.url if description else None,

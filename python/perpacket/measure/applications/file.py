@@ -22,8 +22,11 @@ LIBRARY = Path(str(resources.files("perpacket.measure.applications"))) / "librar
 FILE = "application.toml"
 COMPONENT = "component.toml"
 
-DESCRIPTION = {"title", "stands_for", "session", "warmup_s"}
+DESCRIPTION = {"title", "stands_for", "session", "warmup_s", "option"}
 """Keys that do not change the prepared folder."""
+
+CHOICE = "+"
+"""Between an application's name and the option with which it runs."""
 
 PLACEHOLDER = re.compile(r"@([a-z_]+)@")
 """A placeholder in commands and files, like `@folder@`. TOML, nginx and Perl have other braces."""
@@ -78,6 +81,13 @@ class Program(Table):
     """The file of its errors in the application's folder; empty: its standard error."""
 
 
+class Option(Table):
+    """Another way to run the application: settings that differ from its own."""
+
+    title: str
+    settings: dict[str, str] = Field(min_length=1)
+
+
 class Component(Table):
     """A part that applications share, such as a database: packages, files, steps, programs."""
 
@@ -87,6 +97,8 @@ class Component(Table):
     environment: dict[str, str] = Field(default_factory=dict)
     ports: list[str] = Field(default_factory=list)
     """Names of ports: `web` is the placeholder `@web_port@`."""
+    settings: dict[str, str] = Field(default_factory=dict)
+    """Placeholders in files and in commands of programs, with their values."""
     files: list[str] = Field(default_factory=list)
     """Files beside this one, written into the application's folder with placeholders replaced."""
     prepare: list[Step] = Field(default_factory=list)
@@ -107,6 +119,8 @@ class Application(Component):
     """Seconds of load after which its code is compiled and its caches are full."""
     tls: bool = False
     """Whether clients use TLS on the port `web`."""
+    option: dict[str, Option] = Field(default_factory=dict)
+    """Options by name: `NAME+OPTION` is the application with that option."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +128,21 @@ class Definition:
     """An application with its components, in order, and the folder of each."""
 
     name: str
+    """Its name, with its option if it has one: `wordpress+jit`."""
     application: Application
     parts: Sequence[tuple[Path, Component]]
+
+    @property
+    def own_name(self) -> str:
+        """Its name without an option. All options share the prepared folder."""
+        return self.name.partition(CHOICE)[0]
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The value of each setting, with those of its option."""
+        found = {name: text for _, part in self.parts for name, text in part.settings.items()}
+        option = self.name.partition(CHOICE)[2]
+        return found | (self.application.option[option].settings if option else {})
 
     @property
     def sessions(self) -> Path:
@@ -192,8 +219,11 @@ def names() -> list[str]:
 def load(name: str) -> Definition:
     """An application of the library, or of a folder if `name` has a slash.
 
+    `NAME+OPTION` is the application with one of its options.
+
     Raises `ConfigurationError` with the file, the key and what was expected.
     """
+    name, choice, option = name.partition(CHOICE)
     folder = Path(name) if "/" in name else LIBRARY / name.replace("-", "_")
     if not (folder / FILE).is_file():
         raise ConfigurationError(
@@ -206,10 +236,20 @@ def load(name: str) -> Definition:
     components = [
         (LIBRARY / used, read(LIBRARY / used / COMPONENT, Component)) for used in application.uses
     ]
+    if choice and option not in application.option:
+        raise ConfigurationError(
+            f"{name}: there is no option {option}",
+            parameter="NAME",
+            value=f"{name}{choice}{option}",
+            allowed=f"there are {', '.join(application.option) or 'none'}",
+        )
     definition = Definition(
-        folder.resolve().name.replace("_", "-"), application, [*components, (folder, application)]
+        folder.resolve().name.replace("_", "-") + choice + option,
+        application,
+        [*components, (folder, application)],
     )
     check_ports(folder / FILE, definition)
+    check_options(folder / FILE, definition)
     if not any(part.session for _, part in definition.parts):
         raise ConfigurationError(f"{folder / FILE}: session: expected a table")
     return definition
@@ -225,6 +265,16 @@ def read(file: Path, kind: type[Kind]) -> Kind:
         raise ConfigurationError(f"{file}: {error}") from None
     except ValidationError as error:
         raise ConfigurationError(f"{file}: {problem_text(error)}") from None
+
+
+def check_options(file: Path, definition: Definition) -> None:
+    """Raise `ConfigurationError` for an option with an unknown setting."""
+    known = {name for _, part in definition.parts for name in part.settings}
+    for option, content in definition.application.option.items():
+        if unknown := set(content.settings) - known:
+            raise ConfigurationError(
+                f"{file}: option.{option}.settings: there is no setting {min(unknown)}"
+            )
 
 
 def check_ports(file: Path, definition: Definition) -> None:

@@ -55,7 +55,7 @@ class Folder:
 
     @property
     def values(self) -> dict[str, str]:
-        """The placeholders: folder, agent, address, user, group and the ports."""
+        """The placeholders: folder, agent, address, user, group, settings and ports."""
         user, group = identity()
         return {
             "folder": str(self.path),
@@ -63,6 +63,7 @@ class Folder:
             "address": self.host.address,
             "user": user,
             "group": group,
+            **self.definition.settings,
             **{f"{name}_port": str(port) for name, port in self.ports.items()},
         }
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from perpacket.errors import MachineLacks
@@ -38,7 +39,7 @@ def place_of(definition: Definition) -> Path:
     """The prepared folder of an application, which may not exist yet."""
     versions = packages.versions(definition.debian)
     text = "\n".join(f"{name} {version}" for name, version in sorted(versions.items()))
-    return cache() / f"{definition.name}-{definition.fingerprint(text)}"
+    return cache() / f"{definition.own_name}-{definition.fingerprint(text)}"
 
 
 def require(definition: Definition) -> Path:
@@ -74,7 +75,8 @@ def prepare(definition: Definition, note: Callable[[str], None]) -> Path:
     partial.mkdir(mode=0o755, parents=True)
     try:
         with hosts.loopback() as bed:
-            folder = Folder(definition, partial, bed.server, ports_of(definition))
+            own = replace(definition, name=definition.own_name)  # options share the folder
+            folder = Folder(own, partial, bed.server, ports_of(own))
             (partial / ARCHIVES).mkdir()
             for archive in definition.archives:
                 note(f"fetching {archive.name}")

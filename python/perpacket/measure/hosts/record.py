@@ -25,7 +25,10 @@ from perpacket.errors import MachineLacks
 from perpacket.measure.hosts.process import MARK
 
 PREFIX = "perpacket-"
-"""Start of the names of all our namespaces."""
+"""Start of the names of all our namespaces and folders for temporary files."""
+
+OWNER = re.compile("(?:[a-z]+-)*([0-9]+-[0-9]+)-")
+"""The owner in a folder's name after a prefix, which may be the start of a longer one."""
 
 NAMESPACES = Path("/run/netns")
 """The folder with the names of network namespaces."""
@@ -139,11 +142,12 @@ def leftovers() -> Iterator[Record]:
 
 
 def remove_leftovers() -> list[str]:
-    """Remove the leftovers of dead owners; returns their runs."""
+    """Remove the leftovers of dead owners, with their folders; returns their runs."""
     folder()  # raises an error for the folder of another user
     removed = list(leftovers())
     for record in removed:
         record.take_down()
+    remove_folders(PREFIX)
     return [record.run for record in removed]
 
 
@@ -153,7 +157,7 @@ def remove_folders(prefix: str, parent: Path | None = None) -> None:
     Processes that work there are killed first: a server's workers may outlive its killed master.
     """
     for place in (parent or Path(tempfile.gettempdir())).glob(f"{prefix}*"):
-        owner = re.match("([0-9]+-[0-9]+)-", place.name.removeprefix(prefix))
+        owner = OWNER.match(place.name.removeprefix(prefix))
         if owner is None or is_alive(owner[1]):
             continue
         # Another process may remove it first, or another user owns it.

@@ -36,6 +36,7 @@ FILES = {
     "switch-cost": "switch_cost/study.toml",
     "what-if": "what_if/study.toml",
     "tls-cost": "tls_cost/study.toml",
+    "application-what-if": "application_what_if/study.toml",
 }
 """The file of each study, by the study's name."""
 
