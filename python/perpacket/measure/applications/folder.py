@@ -103,7 +103,9 @@ class Folder:
         """A command as its user runs it, with the application's variables and programs."""
         definition = self.definition
         path = ":".join([*definition.paths, os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
-        variables = {"PATH": path, "LC_ALL": "C.UTF-8", **definition.environment}
+        # The programs' user may not write to root's own folder for temporary files.
+        own = {"PATH": path, "LC_ALL": "C.UTF-8", "TMPDIR": "@folder@"}
+        variables = own | dict(definition.environment)
         settings = [f"{name}={self.fill(text, name)}" for name, text in variables.items()]
         filled = [self.fill(word, "command") for word in words]
         return [*as_user(), "env", f"--chdir={self.path}", *settings, *filled]
