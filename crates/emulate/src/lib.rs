@@ -21,6 +21,7 @@
 
 pub mod card;
 mod context;
+mod footprint;
 mod functions;
 mod instruction;
 mod model;
@@ -33,6 +34,7 @@ mod tracker;
 mod window;
 
 pub use context::Context;
+pub use footprint::{Footprint, Touches, footprint};
 pub use functions::{Function, Functions, Work};
 pub use instruction::{HYPERCALL, Instruction};
 pub use model::{Configuration, DeviceWrites, Misses, Model, ModelParameters};

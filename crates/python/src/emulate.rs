@@ -1,9 +1,9 @@
-//! `emulate replay` for Python: reads the recording and returns JSON.
+//! `emulate replay` and `emulate footprint` for Python: read the recording and return JSON.
 
 use std::path::PathBuf;
 
 use perpacket_emulate::recording::{Recording, RecordingError};
-use perpacket_emulate::{ModelParameters, replay};
+use perpacket_emulate::{ModelParameters, footprint, replay};
 use pyo3::create_exception;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -28,6 +28,23 @@ pub fn emulate_replay(py: Python<'_>, path: PathBuf, options: Vec<String>) -> Py
         ModelParameters::parse(options.iter().map(String::as_str)).map_err(|error| {
             RecordingFailure::new_err((error.to_string(), "change the option".to_owned()))
         })?;
+    let windows = of_recording(py, path, |recording| replay(recording, &parameters))?;
+    serde_json::to_string(&windows).map_err(|error| PyValueError::new_err(error.to_string()))
+}
+
+/// The lines that each operation touches in a recording of a bulk sender, as JSON.
+#[pyfunction]
+pub fn emulate_footprint(py: Python<'_>, path: PathBuf, connections: u32) -> PyResult<String> {
+    let found = of_recording(py, path, |recording| footprint(recording, connections))?;
+    serde_json::to_string(&found).map_err(|error| PyValueError::new_err(error.to_string()))
+}
+
+/// The result of a function of the recording in a file.
+fn of_recording<T: Send>(
+    py: Python<'_>,
+    path: PathBuf,
+    compute: impl FnOnce(Recording<'_>) -> Result<T, RecordingError> + Send,
+) -> PyResult<T> {
     py.detach(|| {
         let name = path.display();
         let bytes = std::fs::read(&path).map_err(|error| os_error(&path, error))?;
@@ -36,7 +53,6 @@ pub fn emulate_replay(py: Python<'_>, path: PathBuf, options: Vec<String>) -> Py
             RecordingFailure::new_err((format!("{name}: {error}"), next_step))
         };
         let recording = Recording::new(&bytes).map_err(failure)?;
-        let windows = replay(recording, &parameters).map_err(failure)?;
-        serde_json::to_string(&windows).map_err(|error| PyValueError::new_err(error.to_string()))
+        compute(recording).map_err(failure)
     })
 }

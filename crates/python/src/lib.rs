@@ -11,7 +11,7 @@ mod trace;
 #[pymodule]
 mod _core {
     #[pymodule_export]
-    use super::emulate::{RecordingFailure, emulate_replay};
+    use super::emulate::{RecordingFailure, emulate_footprint, emulate_replay};
     #[pymodule_export]
     use super::simulate::{ConfigurationError, Interrupted, PySimulation};
     #[pymodule_export]

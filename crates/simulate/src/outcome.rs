@@ -87,6 +87,8 @@ pub struct LayerPerPacket {
     pub l1d_misses_per_packet: f64,
     pub l2_misses_per_packet: f64,
     pub fetch_misses_per_packet: f64,
+    /// Fetches that missed the second level too. `l2_misses_per_packet` has those of data alone.
+    pub fetch_l2_misses_per_packet: f64,
     pub tlb_misses_per_packet: f64,
 }
 
@@ -250,6 +252,7 @@ fn layers(engine: &Engine) -> BTreeMap<&'static str, LayerPerPacket> {
                 l1d_misses_per_packet: cost.l1d_misses as f64 / packets,
                 l2_misses_per_packet: cost.l2_misses as f64 / packets,
                 fetch_misses_per_packet: cost.fetch_misses as f64 / packets,
+                fetch_l2_misses_per_packet: cost.fetch_l2_misses as f64 / packets,
                 tlb_misses_per_packet: cost.tlb_misses as f64 / packets,
             };
             (layer.name(), per_packet)

@@ -13,6 +13,7 @@
     runs.py        one emulation: its variants, each from the snapshot
     report.py      counts to costs per packet
     replay.py      other caches for a recording
+    footprint.py   a machine of the simulator from a recording
     runner.py      emulations as points of a study
     install.py     QEMU from packages of the machine's own mirrors
 

@@ -43,6 +43,9 @@ pub enum RecordingError {
         /// The configurations that the recording allows.
         expected: &'static str,
     },
+    /// A window without frames, of which nothing is counted a packet.
+    #[error("the window has no frames of both directions")]
+    NoFrames,
     /// A parameter out of its range.
     #[error(transparent)]
     Parameter(#[from] perpacket_memory::ParameterError),
@@ -59,6 +62,9 @@ impl RecordingError {
                 "record again; the run was ended, or the disk was full, before it was complete"
             }
             Self::Filtered { .. } => "record again with every access (`filter=none`)",
+            Self::NoFrames => {
+                "record a bulk sender: `perpacket emulate --server bulk --record FILE`"
+            }
             Self::Parameter(_) => "change the parameter",
         }
     }

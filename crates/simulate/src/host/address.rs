@@ -8,6 +8,8 @@ use perpacket_memory::Line;
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
+use super::footprint::{Structure, Touch};
+
 /// Lines of a page: 4 KiB of 64 B lines.
 const LINES_PER_PAGE: u32 = 64;
 
@@ -50,6 +52,63 @@ pub fn shuffled(count: u32, seed: u64) -> Vec<u32> {
         let pick = (random.next_u64() % (end as u64 + 1)) as usize;
         numbers.swap(end, pick);
     }
+    numbers
+}
+
+/// Lines of a scattered structure that the calls of an operation access part by part.
+#[derive(Debug)]
+pub struct InTurn {
+    touch: Touch,
+    lines: Box<[Line]>,
+}
+
+impl InTurn {
+    /// The lines of a touch; `places` has all lines of the structure.
+    pub fn new(touch: Touch, places: &[Line]) -> Self {
+        let lines = places[touch.first as usize..touch.end as usize].into();
+        let end = touch.end - touch.first;
+        Self {
+            touch: Touch {
+                first: 0,
+                end,
+                ..touch
+            },
+            lines,
+        }
+    }
+
+    /// Code that each call accesses as a whole.
+    pub fn whole(lines: &[Line]) -> Self {
+        let touch = Touch {
+            structure: Structure::Code,
+            rotation: None,
+            first: 0,
+            end: lines.len() as u32,
+            every: 1,
+        };
+        Self::new(touch, lines)
+    }
+
+    /// The lines of a call.
+    #[inline]
+    pub fn of_call(&self, call: u64) -> &[Line] {
+        let range = self.touch.of_call(call);
+        &self.lines[range.start as usize..range.end as usize]
+    }
+
+    /// The lines of the call with most.
+    pub fn most(&self) -> usize {
+        self.lines.len().div_ceil(self.touch.every as usize)
+    }
+}
+
+/// One in this many lines of a region is one of a scattered structure.
+const SCATTERED_ONE_IN: u32 = 4;
+
+/// `count` lines of a region of `count * SCATTERED_ONE_IN`, in an order that `seed` decides.
+pub fn scattered(count: u32, seed: u64) -> Vec<u32> {
+    let mut numbers = shuffled(count * SCATTERED_ONE_IN, seed);
+    numbers.truncate(count as usize);
     numbers
 }
 

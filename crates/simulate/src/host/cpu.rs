@@ -3,8 +3,8 @@
 use perpacket_cost::Layer;
 use perpacket_memory::{Hierarchy, Line};
 
-use super::address::{Array, Layout, PageTable, Placed, shuffled};
-use super::footprint::{Footprint, Operation, Structure, Structures};
+use super::address::{Array, InTurn, Layout, PageTable, Placed, scattered, shuffled};
+use super::footprint::{Footprint, Operation, Structure, Structures, Touch};
 use super::front_end::{FrontEnd, FrontEndCost};
 use crate::connection::ConnectionId;
 use crate::error::ConfigurationError;
@@ -20,6 +20,7 @@ pub struct Cost {
     pub l1d_misses: u64,
     pub l2_misses: u64,
     pub fetch_misses: u64,
+    pub fetch_l2_misses: u64,
     pub tlb_misses: u64,
 }
 
@@ -33,6 +34,7 @@ impl Cost {
             l1d_misses: self.l1d_misses - before.l1d_misses,
             l2_misses: self.l2_misses - before.l2_misses,
             fetch_misses: self.fetch_misses - before.fetch_misses,
+            fetch_l2_misses: self.fetch_l2_misses - before.fetch_l2_misses,
             tlb_misses: self.tlb_misses - before.tlb_misses,
         }
     }
@@ -44,6 +46,7 @@ impl Cost {
         self.l1d_misses += other.l1d_misses;
         self.l2_misses += other.l2_misses;
         self.fetch_misses += other.fetch_misses;
+        self.fetch_l2_misses += other.fetch_l2_misses;
         self.tlb_misses += other.tlb_misses;
     }
 }
@@ -58,6 +61,9 @@ pub struct ReceiveBuffer(u32);
 /// A buffer for data to be sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Mbuf(u32);
+
+/// The first physical line of the region with the shared structure, above all pages.
+const SHARED: u32 = 1 << 30;
 
 /// Physical first lines of a connection's structures, looked up once when it is created.
 #[derive(Clone, Copy, Debug)]
@@ -175,13 +181,19 @@ struct Plan {
     /// In the order of the touches. `rotated` marks the lines of a rotation.
     places: Box<[Place]>,
     rotated: Box<[Rotated]>,
+    /// Lines of the shared structure, after those of `places`.
+    shared: Box<[InTurn]>,
+    /// Touches of other structures part by part, after those.
+    in_turn: Box<[Touch]>,
 }
 
 impl Plan {
-    fn new(footprint: &Footprint, cycles_per_instruction: f64) -> Self {
+    /// The plan of an operation; `shared` has the lines of the shared structure.
+    fn new(footprint: &Footprint, cycles_per_instruction: f64, shared: &[Line]) -> Self {
         let mut places = Vec::new();
         let mut rotated = Vec::new();
-        for touch in &footprint.touches {
+        let whole = |touch: &&Touch| touch.every == 1 && !touch.structure.is_scattered();
+        for touch in footprint.touches.iter().filter(whole) {
             let first = places.len();
             places.extend((touch.first..touch.end).map(|offset| Place {
                 structure: touch.structure,
@@ -199,7 +211,24 @@ impl Plan {
             base_cycles: (footprint.instructions as f64 * cycles_per_instruction).round() as u64,
             places: places.into(),
             rotated: rotated.into(),
+            shared: footprint.touches_of(Structure::Shared, shared),
+            in_turn: footprint
+                .touches
+                .iter()
+                .filter(|touch| touch.every > 1 && !touch.structure.is_scattered())
+                .copied()
+                .collect(),
         }
+    }
+
+    /// Lines of the call with most.
+    fn most(&self) -> usize {
+        let shared = self.shared.iter().map(InTurn::most);
+        let in_turn = self
+            .in_turn
+            .iter()
+            .map(|touch| (touch.end - touch.first) as usize);
+        self.places.len() + shared.chain(in_turn).sum::<usize>()
     }
 }
 
@@ -274,15 +303,6 @@ impl Cpu {
         seed: u64,
     ) -> Result<Self, ConfigurationError> {
         let memory = hierarchy(machine)?;
-        let plans: Box<[Plan]> = footprints
-            .iter()
-            .map(|footprint| Plan::new(footprint, machine.cycles_per_instruction))
-            .collect();
-        let most = plans
-            .iter()
-            .map(|plan| plan.places.len())
-            .max()
-            .unwrap_or(0);
         let mut layout = Layout::default();
         let arrays = Arrays::lay_out(&mut layout, structures, population);
         let background = layout.array(1, structures.background);
@@ -290,6 +310,15 @@ impl Cpu {
         let kernel = layout.array(1, structures.kernel);
         let process = layout.array(1, structures.process);
         let pages = layout.place(seed);
+        let shared: Vec<_> = scattered(structures.shared, seed ^ 3)
+            .into_iter()
+            .map(|number| Line(SHARED + number))
+            .collect();
+        let plans: Box<[Plan]> = footprints
+            .iter()
+            .map(|footprint| Plan::new(footprint, machine.cycles_per_instruction, &shared))
+            .collect();
+        let most = plans.iter().map(Plan::most).max().unwrap_or(0);
         let arrays = arrays.place(&pages);
         let mut bases = [Line(0); Structure::ALL.len()];
         bases[Structure::Kernel as usize] = pages.physical(kernel.line(0));
@@ -297,7 +326,7 @@ impl Cpu {
         Ok(Self {
             clock: Clock::from_mhz(machine.clock_mhz),
             memory,
-            front_end: FrontEnd::new(machine, footprints)?,
+            front_end: FrontEnd::new(machine, footprints, structures, seed)?,
             plans,
             lines: vec![Line(0); most].into(),
             device_access_cycles: u64::from(machine.device_access_cycles),
@@ -352,7 +381,20 @@ impl Cpu {
     /// Runs an operation on the current instances.
     pub fn run(&mut self, operation: Operation) {
         let plan = &self.plans[operation as usize];
-        let lines = &mut self.lines[..plan.places.len()];
+        let call = self.costs[operation as usize].calls;
+        let mut count = plan.places.len();
+        for shared in &plan.shared {
+            let part = shared.of_call(call);
+            self.lines[count..count + part.len()].copy_from_slice(part);
+            count += part.len();
+        }
+        for touch in &plan.in_turn {
+            for offset in touch.of_call(call) {
+                self.lines[count] = Line(self.bases[touch.structure as usize].0 + offset);
+                count += 1;
+            }
+        }
+        let lines = &mut self.lines[..count];
         for (line, place) in lines.iter_mut().zip(&plan.places) {
             *line = Line(self.bases[place.structure as usize].0 + place.offset);
         }
@@ -365,7 +407,7 @@ impl Cpu {
             FrontEndCost::default()
         } else {
             self.front_end
-                .run(operation, lines, &mut self.memory, self.now)
+                .run(operation, call, lines, &mut self.memory, self.now)
         };
         let tally = self.memory.access_all(lines, self.now + front.stall_cycles);
         let cycles = front.stall_cycles + tally.stall_cycles + plan.base_cycles;
@@ -377,6 +419,7 @@ impl Cpu {
         cost.l1d_misses += tally.misses[0];
         cost.l2_misses += tally.misses[1];
         cost.fetch_misses += front.fetch_misses;
+        cost.fetch_l2_misses += front.fetch_l2_misses;
         cost.tlb_misses += front.tlb_misses;
     }
 

@@ -1,9 +1,12 @@
 //! The cost of an operation: instructions, and the lines of structures that it touches.
 
 use perpacket_cost::Layer;
+use perpacket_memory::Line;
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use std::ops::Range;
 
+use super::address::InTurn;
 use crate::error::ConfigurationError;
 use crate::named::named;
 use crate::parameters::ParameterSet;
@@ -29,10 +32,17 @@ named! {
         Process = "process",
         Background = "background",
         Stream = "stream",
+        Shared = "shared",
+        Code = "code",
     }
 }
 
 impl Structure {
+    /// Whether its lines are scattered over memory, so that it may be larger than a page.
+    pub const fn is_scattered(self) -> bool {
+        matches!(self, Self::Shared | Self::Code)
+    }
+
     /// Structures without instances: each touch uses the next lines in turn. The number is the index
     /// of the rotation.
     const fn rotation(self) -> Option<usize> {
@@ -92,6 +102,17 @@ pub struct Touch {
     pub rotation: Option<usize>,
     pub first: u32,
     pub end: u32,
+    /// Calls after which all of its lines were touched: each call touches the next part.
+    pub every: u32,
+}
+
+impl Touch {
+    /// The lines that a call touches.
+    pub fn of_call(&self, call: u64) -> Range<u32> {
+        let (lines, every) = (u64::from(self.end - self.first), u64::from(self.every));
+        let end = |part: u64| self.first + (part * lines / every) as u32;
+        end(call % every)..end(call % every + 1)
+    }
 }
 
 /// The cost of one operation.
@@ -100,6 +121,17 @@ pub struct Footprint {
     pub layer: Layer,
     pub instructions: u64,
     pub touches: Box<[Touch]>,
+}
+
+impl Footprint {
+    /// The touches of a scattered structure, whose lines are at `places`.
+    pub fn touches_of(&self, structure: Structure, places: &[Line]) -> Box<[InTurn]> {
+        self.touches
+            .iter()
+            .filter(|touch| touch.structure == structure)
+            .map(|touch| InTurn::new(*touch, places))
+            .collect()
+    }
 }
 
 /// Sizes of the structures, in lines if the name has no unit: `structures.*`.
@@ -125,6 +157,8 @@ pub struct Structures {
     pub stream: u32,
     pub kernel: u32,
     pub process: u32,
+    pub shared: u32,
+    pub code: u32,
 }
 
 impl Structures {
@@ -149,6 +183,8 @@ impl Structures {
             Structure::Process => self.process,
             Structure::Background => self.background,
             Structure::Stream => self.stream,
+            Structure::Shared => self.shared,
+            Structure::Code => self.code,
         }
     }
 
@@ -157,7 +193,7 @@ impl Structures {
         const MOST: u32 = 1 << 22;
         for &structure in Structure::ALL {
             let lines = self.lines(structure);
-            let most = if structure.rotation().is_some() {
+            let most = if structure.rotation().is_some() || structure.is_scattered() {
                 MOST
             } else {
                 PAGE_LINES
@@ -259,6 +295,8 @@ fn parse_touch(
     let form =
         || wrong("expected `structure first..end` in lines, such as `socket 0..3`".to_owned());
     let (name, range) = text.split_once(' ').ok_or_else(form)?;
+    let (range, every) = range.split_once(" / ").unwrap_or((range, "1"));
+    let every: u32 = every.parse().map_err(|_| form())?;
     let (first, end) = range.split_once("..").ok_or_else(form)?;
     let first: u32 = first.parse().map_err(|_| form())?;
     let end: u32 = end.parse().map_err(|_| form())?;
@@ -274,10 +312,14 @@ fn parse_touch(
     if first >= end || end > lines {
         return Err(wrong(format!("`{name}` has {lines} lines")));
     }
+    if every == 0 || every > 1 && structure.rotation().is_some() {
+        return Err(wrong(format!("`{name}` is not touched in parts")));
+    }
     Ok(Touch {
         structure,
         rotation: structure.rotation(),
         first,
         end,
+        every,
     })
 }

@@ -3,13 +3,17 @@
 
 use perpacket_memory::{Hierarchy, Line, TranslationBuffer, TranslationParameters};
 
-use super::footprint::{Footprint, Operation};
+use super::address::{InTurn, scattered};
+use super::footprint::{Footprint, Operation, Structure, Structures};
 use crate::error::ConfigurationError;
 use crate::settings::Machine;
 
 /// The physical line where code begins, above all data. Code is contiguous, as in a kernel that is
 /// loaded into large pages.
 const CODE: u32 = 1 << 31;
+
+/// The first line of the code that operations touch by name.
+const TOUCHED_CODE: u32 = CODE + (1 << 24);
 
 /// Lines of the largest code without loops. An operation with more instructions executes loops.
 const MOST_LINES: f64 = 128.0;
@@ -19,25 +23,41 @@ const MOST_LINES: f64 = 128.0;
 pub struct FrontEndCost {
     pub stall_cycles: u64,
     pub fetch_misses: u64,
+    pub fetch_l2_misses: u64,
     pub tlb_misses: u64,
 }
 
 /// The code of each operation, and the translation buffer. Without either, its part costs nothing.
 pub struct FrontEnd {
-    /// Lines of code, by `Operation as usize`; empty without an instruction cache.
-    code: Box<[Box<[Line]>]>,
+    /// Code by `Operation as usize`; empty without an instruction cache.
+    code: Box<[Box<[InTurn]>]>,
     translations: Option<TranslationBuffer>,
     walk_cycles: u64,
 }
 
 impl FrontEnd {
-    pub fn new(machine: &Machine, footprints: &[Footprint]) -> Result<Self, ConfigurationError> {
+    /// The code of `footprints`. An operation without touches of code has one contiguous path.
+    pub fn new(
+        machine: &Machine,
+        footprints: &[Footprint],
+        structures: &Structures,
+        seed: u64,
+    ) -> Result<Self, ConfigurationError> {
+        let touched: Vec<_> = scattered(structures.code, seed)
+            .into_iter()
+            .map(|number| Line(TOUCHED_CODE + number))
+            .collect();
         let mut next = CODE;
-        let mut lines = |footprint: &Footprint| -> Box<[Line]> {
+        let mut lines = |footprint: &Footprint| -> Box<[InTurn]> {
+            let touches = footprint.touches_of(Structure::Code, &touched);
+            if !touches.is_empty() {
+                return touches;
+            }
             let bytes = footprint.instructions as f64 * machine.code_bytes_per_instruction;
             let first = next;
             next += (bytes / 64.0).ceil().clamp(1.0, MOST_LINES) as u32;
-            (first..next).map(Line).collect()
+            let path: Vec<_> = (first..next).map(Line).collect();
+            Box::new([InTurn::whole(&path)])
         };
         let has_cache = machine.l1i.size_kib > 0;
         let code = footprints
@@ -69,20 +89,22 @@ impl FrontEnd {
         self.code.is_empty() && self.translations.is_none()
     }
 
-    /// Fetches the code of `operation` and translates the addresses of `data`.
+    /// Fetches the code of a call of `operation` and translates the addresses of `data`.
     pub fn run(
         &mut self,
         operation: Operation,
+        call: u64,
         data: &[Line],
         memory: &mut Hierarchy,
         now: u64,
     ) -> FrontEndCost {
         let mut cost = FrontEndCost::default();
         if let Some(code) = self.code.get(operation as usize) {
-            for &line in code {
+            for &line in code.iter().flat_map(|part| part.of_call(call)) {
                 let access = memory.fetch(line, now + cost.stall_cycles);
                 cost.stall_cycles += u64::from(access.stall_cycles);
                 cost.fetch_misses += u64::from(access.level >= 1);
+                cost.fetch_l2_misses += u64::from(access.level >= 2);
             }
         }
         if let Some(translations) = &mut self.translations {

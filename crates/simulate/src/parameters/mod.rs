@@ -12,11 +12,15 @@ const COMMON: (&str, &str) = ("common.toml", include_str!("../../data/common.tom
 const LAYERS: (&str, &str) = ("layers.toml", include_str!("../../data/layers.toml"));
 
 /// The machines that can be simulated, by name.
-const MACHINES: [(&str, &str); 2] = [
+const MACHINES: [(&str, &str); 3] = [
     ("osdi06", include_str!("../../data/machines/osdi06.toml")),
     (
         "athlon-xp-2600",
         include_str!("../../data/machines/athlon-xp-2600.toml"),
+    ),
+    (
+        "linux-6.1",
+        include_str!("../../data/machines/linux-6.1.toml"),
     ),
 ];
 
@@ -40,8 +44,8 @@ const WORKLOADS: [(&str, &str); 5] = [
 /// The parameters of `configuration` (a shorthand such as `W-1024-P-N-FCFS-400`, or `bulk`), with
 /// `overrides` of (name, value) applied in order.
 ///
-/// `machine` as an override's name chooses the machine: `osdi06` (the default for shorthands) or
-/// `athlon-xp-2600` (the default for `bulk`).
+/// `machine` as an override's name chooses the machine: `osdi06` (the default for shorthands),
+/// `athlon-xp-2600` (the default for `bulk`) or `linux-6.1`.
 ///
 /// # Errors
 /// A name is unknown, or a value has the wrong type or is not allowed.

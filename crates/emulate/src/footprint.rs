@@ -1,0 +1,405 @@
+//! The lines of memory that each operation on a packet touches, from a recording of a bulk sender.
+//!
+//! The sender writes a segment to each connection in turn, so the lines of one connection are
+//! touched once a round. A line is that of a connection if its rounds are regular, that of the card if
+//! the card writes it, and else shared. A line is charged to the operation that touches it first in a
+//! packet, because this operation waits for it.
+
+use perpacket_cost::{Direction, Layer};
+use perpacket_memory::{Line, Side};
+use rustc_hash::FxHashMap;
+use serde::Serialize;
+
+use crate::context::Context;
+use crate::recording::{Chunk, Event, Events, Mark, Recording, RecordingError};
+
+/// The operations of a bulk sender, as the simulator names them.
+const OPERATIONS: [&str; 11] = [
+    "user.write",
+    "syscall.write",
+    "tcp.output",
+    "ip.output",
+    "ethernet.output",
+    "driver.send",
+    "driver.receive",
+    "ethernet.input",
+    "ip.input",
+    "tcp.input",
+    "other.background",
+];
+
+const USER_WRITE: usize = 0;
+const ETHERNET_INPUT: usize = 7;
+const DRIVER_RECEIVE: usize = 6;
+
+/// The longest period of a shared line, as a power of two of packets.
+const LONGEST_PERIOD: u32 = 12;
+
+/// The number of periods, from 1 packet to the longest.
+const PERIODS: usize = LONGEST_PERIOD as usize + 1;
+
+/// Rounds in which a line must be touched before its regularity counts.
+const LEAST_ROUNDS: u32 = 8;
+
+/// The part of a round by which the next touch of a connection's line may be early or late.
+const TOLERANCE: f64 = 0.15;
+
+/// The part of the gaps between a line's touches that must be whole rounds.
+const REGULAR: f64 = 0.6;
+
+/// An operation's index, and `None` for the idle processor, which works on no packet.
+fn operation(context: Context) -> Option<usize> {
+    let is_send = context.direction() == Direction::Send;
+    Some(match (context.layer(), is_send) {
+        (Layer::Idle, _) => return None,
+        (Layer::User, _) => 0,
+        (Layer::Syscall | Layer::Socket, _) => 1,
+        (Layer::Tcp, true) => 2,
+        (Layer::Ip, true) => 3,
+        (Layer::Ethernet, true) => 4,
+        (Layer::Driver, true) => 5,
+        (Layer::Driver, false) => DRIVER_RECEIVE,
+        (Layer::Ethernet, false) => ETHERNET_INPUT,
+        (Layer::Ip, false) => 8,
+        (Layer::Tcp, false) => 9,
+        _ => 10,
+    })
+}
+
+/// The direction of an operation's packets; `None` for work on both.
+const fn is_send(operation: usize) -> Option<bool> {
+    match operation {
+        0..=5 => Some(true),
+        6..=9 => Some(false),
+        _ => None,
+    }
+}
+
+/// The lines that one operation touches first, on average over its packets.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Touches {
+    /// The operation's name.
+    pub operation: &'static str,
+    /// The packets in the window that it works on.
+    pub packets: u64,
+    /// Instructions in the window.
+    pub instructions: u64,
+    /// Lines of the packet's connection, a packet.
+    pub connection_lines: f64,
+    /// Lines that the card has written since they were touched last, a packet.
+    pub device_lines: f64,
+    /// Shared lines of data by period: the element k counts lines that are touched every 2^k packets.
+    pub shared_lines: [u32; PERIODS],
+    /// Lines of code by period.
+    pub code_lines: [u32; PERIODS],
+}
+
+/// The footprint of a bulk sender.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Footprint {
+    /// Connections of the recording.
+    pub connections: u32,
+    /// Frames sent in the window.
+    pub sent: u64,
+    /// Frames received in the window.
+    pub received: u64,
+    /// Lines of a connection that packets of both directions touch.
+    pub lines_of_both_directions: f64,
+    /// Distinct lines by class: of connections, of the card, shared, of code.
+    pub distinct_lines: [u64; 4],
+    /// The operations.
+    pub operations: Vec<Touches>,
+}
+
+/// One line in the window.
+#[derive(Clone, Debug, Default)]
+struct Usage {
+    /// The sent packet and the received packet that touched it last, from 1.
+    packet: [u32; 2],
+    /// Packets that touched it, by the operation that did so first.
+    first: [u32; OPERATIONS.len()],
+    /// The number of frames sent when its present round began.
+    round: u32,
+    rounds: u32,
+    regular_rounds: u32,
+    /// Whether a sent packet and a received packet of this round touched it.
+    in_round: [bool; 2],
+    /// Rounds in which packets touched it, by direction and by the operation that did so first.
+    /// Neighbouring connections share some lines, which cost one of them a miss.
+    once_a_round: [u32; OPERATIONS.len()],
+    /// Whether the card wrote it, ever.
+    is_of_device: bool,
+    /// Whether the card wrote it since it was touched last.
+    is_fresh: bool,
+    /// Touches after a write of the card, by operation.
+    fresh: [u32; OPERATIONS.len()],
+}
+
+impl Usage {
+    fn packets(&self) -> u32 {
+        self.first.iter().sum()
+    }
+
+    fn is_of_connection(&self) -> bool {
+        let gaps = self.rounds.saturating_sub(1);
+        self.rounds >= LEAST_ROUNDS && f64::from(self.regular_rounds) >= REGULAR * f64::from(gaps)
+    }
+
+    /// Rounds in which packets of one direction touched it.
+    fn rounds_of(&self, send: bool) -> u32 {
+        let of = |&(operation, _): &(usize, &u32)| is_send(operation) == Some(send);
+        self.once_a_round
+            .iter()
+            .enumerate()
+            .filter(of)
+            .map(|(_, count)| count)
+            .sum()
+    }
+}
+
+/// The footprint in the last window of a recording of a bulk sender with that many connections.
+///
+/// # Errors
+///
+/// The recording is damaged or truncated, or its window has no frames of both directions.
+pub fn footprint(recording: Recording<'_>, connections: u32) -> Result<Footprint, RecordingError> {
+    let mut rows = Vec::new();
+    for chunk in recording.chunks() {
+        if let Chunk::Window(facts) = chunk? {
+            rows = facts.rows.iter().map(|row| row.context).collect();
+        }
+    }
+    let operations = rows
+        .iter()
+        .map(|context| Context::from_index(*context).and_then(operation));
+    let mut walk = Walk::new(operations.collect(), connections);
+    for chunk in recording.chunks() {
+        if let Chunk::Events(events) = chunk? {
+            walk.run(events);
+        }
+    }
+    if walk.sent == 0 || walk.received == 0 {
+        return Err(RecordingError::NoFrames);
+    }
+    Ok(walk.footprint())
+}
+
+/// The state while events are read.
+struct Walk {
+    /// The operation of each row.
+    operations: Vec<Option<usize>>,
+    connections: u32,
+    data: FxHashMap<u32, Usage>,
+    code: FxHashMap<u32, Usage>,
+    instructions: [u64; OPERATIONS.len()],
+    is_counting: bool,
+    sent: u64,
+    received: u64,
+    /// Packets so far.
+    packets: u32,
+    /// The packet that is sent and the one that is received, from 1.
+    packet_of: [u32; 2],
+    /// Whether the work is on the packet that is sent.
+    sends: bool,
+    /// Whether the packet has left. Its sender still works on it until it returns to user code.
+    has_left: bool,
+    current: Option<usize>,
+}
+
+impl Walk {
+    fn new(operations: Vec<Option<usize>>, connections: u32) -> Self {
+        Self {
+            operations,
+            connections,
+            data: FxHashMap::default(),
+            code: FxHashMap::default(),
+            instructions: [0; OPERATIONS.len()],
+            is_counting: false,
+            sent: 0,
+            received: 0,
+            packets: 2,
+            packet_of: [1, 2],
+            sends: true,
+            has_left: false,
+            current: None,
+        }
+    }
+
+    fn run(&mut self, events: Events<'_>) {
+        let mut has_row = false;
+        for event in events {
+            // A chunk without a row at its start begins with row 0.
+            if !std::mem::replace(&mut has_row, true) && !matches!(event, Event::Row(_)) {
+                self.enter(self.operations.first().copied().flatten());
+            }
+            match event {
+                Event::Access(side, line) => self.access(side, line),
+                Event::Row(row) => self.enter(self.operations.get(row).copied().flatten()),
+                Event::Instructions(number) => {
+                    if let (true, Some(operation)) = (self.is_counting, self.current) {
+                        self.instructions[operation] += number;
+                    }
+                }
+                Event::Sent => {
+                    self.sent += u64::from(self.is_counting);
+                    self.has_left = true;
+                }
+                Event::Received => self.received += u64::from(self.is_counting),
+                Event::DeviceWrite(first, lines) => self.device_write(first, lines),
+                Event::Mark(Mark::Start) => {
+                    // A later window replaces an earlier one.
+                    let operations = std::mem::take(&mut self.operations);
+                    let device = std::mem::take(&mut self.data);
+                    *self = Self {
+                        current: self.current,
+                        ..Self::new(operations, self.connections)
+                    };
+                    let written = device.into_iter().filter(|(_, usage)| usage.is_of_device);
+                    self.data = written
+                        .map(|(line, usage)| {
+                            (
+                                line,
+                                Usage {
+                                    is_of_device: true,
+                                    is_fresh: usage.is_fresh,
+                                    ..Usage::default()
+                                },
+                            )
+                        })
+                        .collect();
+                    self.is_counting = true;
+                }
+                Event::Mark(Mark::Stop) => self.is_counting = false,
+                Event::Mark(Mark::Attach) | Event::Flush => {}
+            }
+        }
+    }
+
+    /// Work of another operation begins.
+    fn enter(&mut self, operation: Option<usize>) {
+        let before = std::mem::replace(&mut self.current, operation);
+        let Some(send) = operation.and_then(is_send) else {
+            return;
+        };
+        self.sends = send;
+        let is_next_received = operation == Some(ETHERNET_INPUT) && before == Some(DRIVER_RECEIVE);
+        let is_next_sent = operation == Some(USER_WRITE) && std::mem::take(&mut self.has_left);
+        if is_next_sent || is_next_received {
+            self.packets += 1;
+            self.packet_of[usize::from(!send)] = self.packets;
+        }
+    }
+
+    fn access(&mut self, side: Side, line: Line) {
+        let Some(operation) = self.current else {
+            return;
+        };
+        let lines = match side {
+            Side::Instruction => &mut self.code,
+            Side::Data => &mut self.data,
+        };
+        if !self.is_counting {
+            if let Some(usage) = lines.get_mut(&line.0) {
+                usage.is_fresh = false;
+            }
+            return;
+        }
+        let usage = lines.entry(line.0).or_default();
+        if std::mem::take(&mut usage.is_fresh) {
+            usage.fresh[operation] += 1;
+        }
+        let direction = usize::from(!self.sends);
+        let packet = self.packet_of[direction];
+        if std::mem::replace(&mut usage.packet[direction], packet) == packet {
+            return;
+        }
+        usage.first[operation] += 1;
+        let sent = self.sent as u32;
+        let gap = f64::from(sent - usage.round) / f64::from(self.connections);
+        if usage.rounds == 0 || gap > 0.5 {
+            let is_regular = gap >= 1.0 - TOLERANCE && (gap - gap.round()).abs() <= TOLERANCE;
+            usage.regular_rounds += u32::from(usage.rounds > 0 && is_regular);
+            usage.rounds += 1;
+            usage.round = sent;
+            usage.in_round = [false; 2];
+        }
+        if !std::mem::replace(&mut usage.in_round[direction], true) {
+            usage.once_a_round[operation] += 1;
+        }
+    }
+
+    fn device_write(&mut self, first: Line, lines: u32) {
+        for line in first.0..first.0.saturating_add(lines) {
+            let usage = self.data.entry(line).or_default();
+            usage.is_of_device = true;
+            usage.is_fresh = true;
+        }
+    }
+
+    fn footprint(&self) -> Footprint {
+        let packets = |operation| match is_send(operation) {
+            Some(true) => self.sent,
+            Some(false) => self.received,
+            None => self.sent + self.received,
+        };
+        let mut operations: Vec<_> = OPERATIONS
+            .iter()
+            .enumerate()
+            .map(|(index, name)| Touches {
+                operation: name,
+                packets: packets(index),
+                instructions: self.instructions[index],
+                ..Touches::default()
+            })
+            .collect();
+        let mut both = 0.0;
+        let mut distinct = [0; 4];
+        for usage in self.data.values() {
+            if usage.is_of_device {
+                distinct[1] += u64::from(usage.packets() > 0);
+                for (touches, fresh) in operations.iter_mut().zip(usage.fresh) {
+                    touches.device_lines += f64::from(fresh) / touches.packets as f64;
+                }
+            } else if usage.is_of_connection() {
+                distinct[0] += 1;
+                for (touches, first) in operations.iter_mut().zip(usage.once_a_round) {
+                    touches.connection_lines += f64::from(first) / touches.packets as f64;
+                }
+                let sent = f64::from(usage.rounds_of(true)) / self.sent as f64;
+                let received = f64::from(usage.rounds_of(false)) / self.received as f64;
+                both += sent.min(received);
+            } else {
+                distinct[2] += 1;
+                let (operation, period) = shared(usage, &operations);
+                operations[operation].shared_lines[period] += 1;
+            }
+        }
+        for usage in self.code.values() {
+            distinct[3] += 1;
+            let (operation, period) = shared(usage, &operations);
+            operations[operation].code_lines[period] += 1;
+        }
+        Footprint {
+            connections: self.connections,
+            sent: self.sent,
+            received: self.received,
+            lines_of_both_directions: both,
+            distinct_lines: distinct,
+            operations,
+        }
+    }
+}
+
+/// The operation that most often touches a shared line first, and the line's period in packets of
+/// this operation, as a power of two.
+fn shared(usage: &Usage, operations: &[Touches]) -> (usize, usize) {
+    let most = usage
+        .first
+        .iter()
+        .enumerate()
+        .max_by_key(|(_, count)| **count);
+    let operation = most.map_or(0, |(operation, _)| operation);
+    let every = operations[operation].packets as f64 / f64::from(usage.packets().max(1));
+    let period = every.max(1.0).log2().round() as u32;
+    (operation, period.min(LONGEST_PERIOD) as usize)
+}

@@ -1,0 +1,155 @@
+//! The footprint of a recording whose lines are known.
+#![allow(missing_docs, clippy::expect_used)]
+
+use std::cell::RefCell;
+use std::io::{self, Write};
+use std::rc::Rc;
+
+use perpacket_cost::{Direction, Kind, Layer};
+use perpacket_emulate::recording::{
+    Mark, Operation, RecordFilter, Recorder, Recording, RecordingError,
+};
+use perpacket_emulate::{Context, Facts, Frames, Guest, Returns, RowName, Touches, footprint};
+use perpacket_memory::{Line, Side};
+
+const CONNECTIONS: u32 = 5;
+const ROUNDS: u32 = 20;
+
+/// Lines of the connection that each sent packet touches; the received one touches the last.
+const OWN_LINES: u32 = 3;
+
+/// The rows of the recording: the code that runs.
+const ROWS: [(Layer, Direction); 6] = [
+    (Layer::User, Direction::Neither),
+    (Layer::Tcp, Direction::Send),
+    (Layer::Driver, Direction::Receive),
+    (Layer::Ethernet, Direction::Receive),
+    (Layer::Tcp, Direction::Receive),
+    (Layer::Idle, Direction::Neither),
+];
+
+#[derive(Clone, Default)]
+struct Shared(Rc<RefCell<Vec<u8>>>);
+
+impl Write for Shared {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.borrow_mut().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn facts() -> Facts {
+    Facts {
+        label: "window".to_owned(),
+        frames: Some(Frames::default()),
+        guest: Guest::default(),
+        turn_instructions: 0,
+        data_accesses: 0,
+        returns: Returns::default(),
+        dma_lines: 0,
+        rows: ROWS
+            .iter()
+            .map(|(layer, direction)| RowName {
+                context: Context::new(*layer, Kind::Other, *direction).index(),
+                function: None,
+            })
+            .collect(),
+    }
+}
+
+/// A sender that writes to each connection in turn; each packet is acknowledged at once.
+fn recording(rounds: u32) -> Vec<u8> {
+    let file = Shared::default();
+    let mut recorder = Recorder::new(Box::new(file.clone()), RecordFilter::None);
+    recorder.mark(Mark::Attach);
+    recorder.mark(Mark::Start);
+    for packet in 0..rounds * CONNECTIONS {
+        let own = 10_000 + packet % CONNECTIONS * 64;
+        recorder.instructions(0, 10);
+        recorder.access(Side::Instruction, Line(1));
+        recorder.instructions(1, 300);
+        recorder.access(Side::Instruction, Line(2));
+        for line in 0..OWN_LINES {
+            recorder.access(Side::Data, Line(own + line));
+        }
+        recorder.access(Side::Data, Line(20_000));
+        // Eight lines in turn.
+        recorder.access(Side::Data, Line(21_000 + packet % 8));
+        recorder.happened(Operation::Sent);
+        // The sender returns: it still works on the packet.
+        recorder.instructions(1, 5);
+        recorder.access(Side::Data, Line(own));
+        recorder.instructions(5, 1000);
+        recorder.access(Side::Data, Line(30_000));
+        recorder.device_write(Line(40_000));
+        recorder.instructions(2, 20);
+        recorder.access(Side::Data, Line(40_000));
+        recorder.instructions(3, 20);
+        recorder.access(Side::Data, Line(40_000));
+        recorder.instructions(4, 200);
+        recorder.access(Side::Data, Line(own + OWN_LINES - 1));
+        recorder.happened(Operation::Received);
+    }
+    recorder.mark(Mark::Stop);
+    recorder.window(&facts());
+    recorder.finish().expect("written to memory");
+    file.0.take()
+}
+
+fn operation<'a>(operations: &'a [Touches], name: &str) -> &'a Touches {
+    operations
+        .iter()
+        .find(|one| one.operation == name)
+        .expect("an operation of the sender")
+}
+
+#[test]
+fn each_line_is_charged_to_its_class_and_to_the_operation_that_touches_it_first() {
+    let bytes = recording(ROUNDS);
+    let found = footprint(Recording::new(&bytes).expect("a recording"), CONNECTIONS)
+        .expect("a whole recording");
+    let packets = u64::from(ROUNDS * CONNECTIONS);
+    assert_eq!((found.sent, found.received), (packets, packets));
+    let own = u64::from(OWN_LINES * CONNECTIONS);
+    assert_eq!(found.distinct_lines, [own, 1, 9, 2]);
+    assert!((found.lines_of_both_directions - 1.0).abs() < 1e-9);
+
+    let sent = operation(&found.operations, "tcp.output");
+    assert_eq!((sent.packets, sent.instructions), (packets, 305 * packets));
+    assert!((sent.connection_lines - f64::from(OWN_LINES)).abs() < 1e-9);
+    // One line in each packet, and eight lines every eighth.
+    assert_eq!(sent.shared_lines[..4], [1, 0, 0, 8]);
+    assert_eq!(sent.code_lines[..2], [1, 0]);
+
+    let received = operation(&found.operations, "tcp.input");
+    assert!((received.connection_lines - 1.0).abs() < 1e-9);
+    let driver = operation(&found.operations, "driver.receive");
+    assert!((driver.device_lines - 1.0).abs() < 1e-9);
+    let ethernet = operation(&found.operations, "ethernet.input");
+    assert!(ethernet.device_lines.abs() < 1e-9);
+    let all: u64 = found.operations.iter().map(|one| one.instructions).sum();
+    assert_eq!(
+        all,
+        packets * (10 + 305 + 20 + 20 + 200),
+        "no idle processor"
+    );
+}
+
+#[test]
+fn lines_of_few_rounds_are_not_of_a_connection() {
+    let bytes = recording(4);
+    let found = footprint(Recording::new(&bytes).expect("a recording"), CONNECTIONS)
+        .expect("a whole recording");
+    assert_eq!(found.distinct_lines[0], 0);
+}
+
+#[test]
+fn a_window_without_frames_is_an_error() {
+    let bytes = recording(0);
+    let found = footprint(Recording::new(&bytes).expect("a recording"), CONNECTIONS);
+    assert!(matches!(found, Err(RecordingError::NoFrames)));
+}
