@@ -60,7 +60,9 @@ ConfigurationArgument = Annotated[
 TraceOption = Annotated[
     Path | None, typer.Option(help="Replay this access log instead of synthesized requests.")
 ]
-MachineOption = Annotated[str | None, typer.Option(help="The host: osdi06 or athlon-xp-2600.")]
+MachineOption = Annotated[
+    str | None, typer.Option(help="The host: osdi06, athlon-xp-2600 or linux-6.1.")
+]
 ConnectionsOption = Annotated[int | None, typer.Option(help="Concurrent connections.")]
 BitRateOption = Annotated[
     float | None,
