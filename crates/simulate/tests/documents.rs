@@ -112,6 +112,8 @@ const OTHER_NUMBERS: &[&str] = &[
     "OSDI 2006",
     "osdi06",
     "athlon-xp-2600",
+    "linux-6.1",
+    "shared 40..48 / 4",
     "TR05-450",
     "tcpcb 0..4",
     "a page of 4 KiB",
