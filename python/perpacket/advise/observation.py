@@ -41,7 +41,7 @@ class Counters:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What advice looks at."""
+    """The measurements and settings from which advice is computed."""
 
     profile: Profile
     place: Place

@@ -1,7 +1,8 @@
 """The server behind a process, and its options.
 
-nginx: its configuration files, read by a reader of their grammar. `nginx -T` would print the same,
-but it also creates logs and folders, and advice changes nothing. `serve web`: its command line.
+The options of nginx come from its configuration files, which perpacket parses itself: `nginx -T`
+would print them, but it also creates logs and folders, and advice changes nothing. The options of
+`serve web` come from its command line.
 """
 
 from __future__ import annotations

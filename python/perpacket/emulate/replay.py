@@ -13,10 +13,10 @@ from perpacket.simulation import load_core
 
 
 def replay(file: Path, memory: Memory) -> dict[str, Any]:
-    """The document of a recording's window with these caches.
+    """Replay a recording's window with these caches; return the same document as an emulation.
 
-    Raises `ConfigurationError` when the file is no whole recording, or lacks accesses that these
-    caches depend on, and `OSError` when it cannot be read.
+    Raises `ConfigurationError` when the file is not a complete recording, or when it lacks accesses
+    that these caches need, and `OSError` when the file cannot be read.
     """
     core = load_core()
     options = [f"{name}={value}" for name, value in memory.arguments.items()]

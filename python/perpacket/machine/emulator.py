@@ -1,4 +1,4 @@
-"""Whether this machine can emulate another one: QEMU, and the plugin that counts in it."""
+"""Check whether `perpacket emulate` can run here: QEMU and the plugin that counts in it."""
 
 from __future__ import annotations
 
