@@ -11,14 +11,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
-from a_namespace import DEVICE, network
+from a_namespace import DEVICE, Network, network
 from perpacket.advise import added, servers, slope, trial, twin, windows
 from perpacket.advise.effect import ALL, PATH, Verdict, Window, effects
 from perpacket.advise.place import Place
@@ -290,10 +290,12 @@ def served(tmp_path: Path, prefix: Sequence[str] = ()) -> Iterator[tuple[int, st
             server.stderr.close()
 
 
-def perpacket(*words: str, timeout_s: float = 120) -> subprocess.CompletedProcess[str]:
-    """Run the command line."""
+def perpacket(
+    *words: str, timeout_s: float = 120, prefix: Sequence[str] = ()
+) -> subprocess.CompletedProcess[str]:
+    """Run the command line. `prefix` runs its command."""
     return subprocess.run(
-        [sys.executable, "-m", "perpacket.cli", *words],
+        [*prefix, sys.executable, "-m", "perpacket.cli", *words],
         capture_output=True,
         text=True,
         timeout=timeout_s,
@@ -301,13 +303,19 @@ def perpacket(*words: str, timeout_s: float = 120) -> subprocess.CompletedProces
     )
 
 
+def inside(net: Network) -> list[str]:
+    """The prefix of a command that runs in a namespace, where no other program has traffic."""
+    return ["ip", "netns", "exec", net.name]
+
+
 @pytest.mark.live
 def test_an_option_of_a_server_is_tried_on_a_twin_that_ends_with_the_trial(tmp_path: Path) -> None:
-    with served(tmp_path) as (pid, url):
+    with network() as net, served(tmp_path, inside(net)) as (pid, url):
         before = Path(f"/proc/{pid}/cmdline").read_bytes()
         done = perpacket(
             *("trial", "sendfile=off", "--pid", str(pid), "--url", url, "--connections", "8"),
             *("--blocks", "3", "--window", "0.3s", "--format", "json", "--quiet"),
+            prefix=inside(net),
         )
         assert done.returncode == 0, done.stderr
         (found,) = json.loads(done.stdout)["trials"]
@@ -317,6 +325,26 @@ def test_an_option_of_a_server_is_tried_on_a_twin_that_ends_with_the_trial(tmp_p
         assert found["quantities"]["cpu_us_per_unit"]["before"] > 0
         assert found["layers"] or any("no layers" in note for note in found["notes"])
         assert Path(f"/proc/{pid}/cmdline").read_bytes() == before
+    assert "--sendfile-above 1024GiB" not in processes()
+
+
+@pytest.mark.live
+def test_other_clients_of_a_server_end_a_trial_on_its_twin(tmp_path: Path) -> None:
+    words = ("--connections", "4", "--blocks", "3", "--window", "0.3s", "--quiet")
+    with network() as net, served(tmp_path, inside(net)) as (pid, url), ExitStack() as stack:
+        load = [str(agent.find()), "load", "http", url, "--connections", "8", "--duration", "60s"]
+        other = subprocess.Popen([*inside(net), *load], stdout=subprocess.DEVNULL)
+        stack.callback(other.wait)
+        stack.callback(other.terminate)
+        options = ("--pid", str(pid), "--url", url, *words)
+        refused = perpacket("trial", "sendfile=off", *options, prefix=inside(net))
+        assert refused.returncode == 4, refused.stderr
+        assert "packets/s without the trial's load" in refused.stderr.replace("\n  ", " ")
+        assert "stop the other load" in refused.stderr.replace("\n  ", " ")
+        reported = perpacket("trial", "nothing", *options, "--format", "json", prefix=inside(net))
+        assert reported.returncode == 0, reported.stderr
+        (found,) = json.loads(reported.stdout)["trials"]
+        assert any("the work for other clients too" in note for note in found["notes"])
     assert "--sendfile-above 1024GiB" not in processes()
 
 
@@ -340,7 +368,7 @@ def test_a_change_that_is_there_already_is_refused() -> None:
 
 @pytest.mark.live
 def test_a_twin_listens_in_the_network_namespace_of_its_server(tmp_path: Path) -> None:
-    with network() as net, served(tmp_path, ["ip", "netns", "exec", net.name]) as (pid, url):
+    with network() as net, served(tmp_path, inside(net)) as (pid, url):
         place = Place.of(pid, "")
         with twin.running(servers.find(pid), ["--coalesce 100us"], url, place) as changed:
             assert urlsplit(changed).port != urlsplit(url).port
@@ -350,11 +378,12 @@ def test_a_twin_listens_in_the_network_namespace_of_its_server(tmp_path: Path) -
 
 @pytest.mark.live
 def test_options_of_a_server_are_combined_on_a_twin_each(tmp_path: Path) -> None:
-    with served(tmp_path) as (pid, url):
+    with network() as net, served(tmp_path, inside(net)) as (pid, url):
         done = perpacket(
             *("trial", "sendfile=off", "batch=100us", "--factorial", "--pid", str(pid)),
             *("--url", url, "--connections", "8", "--blocks", "3", "--window", "0.3s"),
             *("--format", "json", "--quiet"),
+            prefix=inside(net),
         )
         assert done.returncode == 0, done.stderr
         found = json.loads(done.stdout)["factorial"]

@@ -46,6 +46,13 @@ MOST_COMBINED = 4
 """Changes of a factorial trial: 16 combinations, 32 windows a block."""
 
 
+MOST_OTHER_TRAFFIC = 0.1
+"""Packets of other clients, as a share of those of a window, that a trial on a twin accepts. The
+load of the trial shares the processors with them, and their work is not the twin's."""
+
+OTHER_TRAFFIC_S = 0.3
+"""The trial's own load waits for this time, in which other packets are counted."""
+
 MOST_REPEATED = 3
 """Blocks that are measured again because a window had no traffic or no slice: a busy machine may
 stop a server or the profiler for longer than a window."""
@@ -332,6 +339,7 @@ class _Bench:
         self.plan, self.place, self.profiler = plan, place, running
         self.session, self.notes = session, notes
         self.partial: list[Trial] = []
+        self.has_twin = False
 
     def alone(self, target: Target, steps: Sequence[tuple[Setting, str]], report: Report) -> Trial:
         """Try one change."""
@@ -405,6 +413,7 @@ class _Bench:
             return
         assert self.plan.pid is not None
         server = servers.find(self.plan.pid)
+        self.has_twin = True
         with twin.running(server, options, self.plan.url, self.place) as url:
             yield url
 
@@ -418,6 +427,7 @@ class _Bench:
     ) -> bool:
         """Measure blocks until there are enough; whether the wanted width was reached."""
         plan = self.plan
+        others = 0.0 if plan.load is None else self._packets_per_s()
         began_s = time.monotonic()
         block = repeated = 0
         while True:
@@ -426,6 +436,8 @@ class _Bench:
                 for place_in_block, side in enumerate(windows.order(sides, block, plan.seed), 1):
                     url = switch(side)
                     found.append(self._window(block, side, url))
+                    if len(found) == 1:
+                        self._check_others(others, found[0])
                     done = (block + place_in_block / (2 * sides)) / plan.blocks
                     report(progress_text(what, found, plan, sides), min(1.0, done))
             except (windows.NoTraffic, windows.NoSlice) as error:
@@ -445,6 +457,33 @@ class _Bench:
                 return True
             if time.monotonic() - began_s > plan.most_s:
                 return False
+
+    def _packets_per_s(self) -> float:
+        """The traffic without the trial's own load."""
+        begin_s = time.time()
+        time.sleep(OTHER_TRAFFIC_S)
+        slices = self.profiler.within(windows.Interval(begin_s, begin_s + OTHER_TRAFFIC_S))
+        found = windows.measured(0, 0, slices, None)
+        return found.packets / found.seconds
+
+    def _check_others(self, others: float, loaded: Window) -> None:
+        """Refuse or report other traffic beside the trial's load."""
+        all_per_s = loaded.packets / loaded.seconds
+        if others <= MOST_OTHER_TRAFFIC * all_per_s:
+            return
+        text = (
+            f"there are {others:,.0f} packets/s without the trial's load, and {all_per_s:,.0f} "
+            "packets/s with it"
+        )
+        if self.has_twin:
+            raise RunFailed(
+                f"{text}: the work for other clients would be charged to the requests of the trial",
+                "stop the other load, or try the option on a machine without other clients",
+            )
+        self.notes = (
+            *self.notes,
+            f"{text}: processor time a request has the work for other clients too",
+        )
 
     def _window(self, block: int, side: int, url: str) -> Window:
         plan = self.plan
