@@ -465,9 +465,10 @@ def test_without_traffic_a_trial_fails_with_the_next_step() -> None:
     done = perpacket("trial", "gor=on")
     assert done.returncode == 2
     assert "there is no change gor" in done.stderr
-    done = perpacket("trial", "conntrack=off")
+    done = perpacket("trial", "netfilter=off")
     assert done.returncode == 2
     assert "never applies" in done.stderr
+    assert "perpacket trial nft-rules=RULES --interface INTERFACE" in done.stderr
     done = perpacket("trial", "sendfile=off")
     assert done.returncode == 2
     assert "--pid and --url" in done.stderr.replace("\n", " ")

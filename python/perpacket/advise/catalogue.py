@@ -6,6 +6,7 @@ makes it worth trying, what it can remove, its risk and its source.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from difflib import get_close_matches
@@ -201,6 +202,14 @@ def find(text: str) -> tuple[Change, str]:
             hint=f"did you mean {close[0]}?" if close else "`perpacket advise` names every change",
         )
     change = changes[name]
+    if change.action == "advise":
+        price = re.sub(r"\{(\w+)[^}]*\}", lambda fact: fact[1].upper(), change.price)
+        raise ConfigurationError(
+            f"{text}: perpacket never applies this change: {change.risk.text}",
+            parameter="CHANGE",
+            value=text,
+            hint=f"price it: {price}" if price else "",
+        )
     if not equals:
         raise ConfigurationError(
             f"{text}: expected {name}=VALUE, with {change.allowed}",

@@ -184,13 +184,6 @@ def target_of(text: str, plan: Plan, place: Place) -> Target:
     if text == NOTHING:
         return Target(text)
     change, value = catalogue.find(text)
-    if change.action == "advise":
-        raise ConfigurationError(
-            f"{text}: perpacket never applies this change: {change.risk.text}",
-            parameter="CHANGE",
-            value=text,
-            hint=f"price it: {change.price}" if change.price else "",
-        )
     if change.setting is not None:
         setting = settings.open(change.setting, place)
         if setting.is_readable and setting.read() == setting.normal(value):

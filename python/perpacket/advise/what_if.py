@@ -185,14 +185,12 @@ def option_of(text: str, plan: WhatIfPlan) -> str | None:
 def lack_of(plan: WhatIfPlan, testbed: Testbed) -> str:
     """Why the changes of a plan cannot be tried here; empty when they can."""
     for text in () if plan.changes == BEST else split(plan.changes):
-        if option_of(text, plan) is not None:
-            continue
-        change, _ = catalogue.find(text)
-        if change.action == "advise":
-            return f"{text}: perpacket never applies it: {change.risk.text}"
-        if change.setting is None:
-            return f"{text}: it is no option of this server"
         try:
+            if option_of(text, plan) is not None:
+                continue
+            change, _ = catalogue.find(text)
+            if change.setting is None:
+                return f"{text}: it is no option of this server"
             for setting, value in settings_of(text, testbed):
                 setting.check(value)
                 if setting.read() == setting.normal(value):
