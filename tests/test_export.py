@@ -14,9 +14,16 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
+from typing import ClassVar
 
 import pytest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceRequest,
+    ExportMetricsServiceResponse,
+)
 
 from patience import PATIENCE_S, eventually
 from perpacket.errors import MachineLacks
@@ -213,6 +220,89 @@ def test_the_page_is_openmetrics_that_promtool_accepts(monitoring: Monitoring) -
         suffix = {"counter": "_total", "info": "_info", "gauge": ""}[kind]
         lines = re.findall(rf"^perpacket_{family}\w*", text, re.MULTILINE)
         assert all(line.endswith(suffix) for line in lines if line.startswith(family)), family
+
+
+class Collector(BaseHTTPRequestHandler):
+    """Refuses the first push, and decodes the others."""
+
+    protocol_version = "HTTP/1.1"
+    paths: ClassVar[list[str]]
+    tenants: ClassVar[list[str | None]]
+    pushes: ClassVar[list[ExportMetricsServiceRequest]]
+
+    def do_POST(self) -> None:
+        """Answer one push."""
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.paths.append(self.path)
+        self.tenants.append(self.headers["x-tenant"])
+        is_first = len(self.paths) == 1
+        if not is_first:
+            self.pushes.append(ExportMetricsServiceRequest.FromString(body))
+        answer = ExportMetricsServiceResponse().SerializeToString()
+        self.send_response(503 if is_first else 200)
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        """Print nothing."""
+
+
+def pushed(push: ExportMetricsServiceRequest) -> dict[str, float]:
+    """The values of a push, named as on the page."""
+    (resource,) = push.resource_metrics
+    (scope,) = resource.scope_metrics
+    found = {}
+    for metric in scope.metrics:
+        data = metric.sum if metric.HasField("sum") else metric.gauge
+        for point in data.data_points:
+            assert point.start_time_unix_nano < point.time_unix_nano
+            labels = ",".join(f'{one.key}="{one.value.string_value}"' for one in point.attributes)
+            name = f"{metric.name}_total" if metric.HasField("sum") else metric.name
+            value = point.as_double if point.HasField("as_double") else point.as_int
+            found[f"{name}{{{labels}}}" if labels else name] = value
+    return found
+
+
+def test_a_collector_gets_the_counters_of_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    Collector.paths, Collector.tenants, Collector.pushes = [], [], []
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-tenant=a%20b")
+    with ExitStack() as stack:
+        server = stack.enter_context(ThreadingHTTPServer(("127.0.0.1", 0), Collector))
+        Thread(target=server.serve_forever, daemon=True).start()
+        stack.callback(server.shutdown)
+        url = f"http://127.0.0.1:{server.server_port}"
+        options = ("--listen", "127.0.0.1:0", "--otlp", url, "--otlp-interval", "200ms")
+        process = stack.enter_context(started(own_agent(), "export", *options))
+        assert process.stderr is not None
+        exporter = process.stderr.readline().split()[1]
+        assert eventually(lambda: len(Collector.pushes) >= 3)
+        shown = page(exporter)
+        process.terminate()
+        notes = process.stderr.read()
+        process.wait()
+    assert set(Collector.paths) == {"/v1/metrics"}
+    assert set(Collector.tenants) == {"a b"}
+    assert f"--otlp {url}/v1/metrics: http status: 503" in notes
+    assert "pushes succeed again" in notes
+    assert samples(shown)["perpacket_push_errors_total"] == 1
+    first, *_, last = map(pushed, Collector.pushes)
+    assert {name for name in samples(shown) if "_total" in name} <= set(last)
+    assert samples(shown)["perpacket_packets_total" + '{direction="sent",interface="lo"}'] > 0
+    for name, value in first.items():
+        assert last[name] >= value or "_total" not in name, name
+    assert last["perpacket_samples_total"] > first["perpacket_samples_total"]
+    about = Collector.pushes[0].resource_metrics[0].resource.attributes
+    assert {one.key: one.value.string_value for one in about}["host.name"] == socket.gethostname()
+
+
+@pytest.mark.parametrize("url", ["127.0.0.1:4318", "grpc://127.0.0.1:4317"])
+def test_another_kind_of_collector_is_refused_with_the_kind_that_works(url: str) -> None:
+    command = [own_agent(), "export", "--listen", "127.0.0.1:0", "--otlp", url]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert f"--otlp {url}: expected http://HOST:4318" in done.stderr
+    assert "4317 is for gRPC" in done.stderr
 
 
 def test_the_shipped_rules_pass_their_own_tests() -> None:

@@ -1,10 +1,9 @@
-//! The sums as OpenMetrics text (github.com/OpenObservability/OpenMetrics, version 1.0).
+//! The sums as metrics: what the page of [`super::openmetrics`] and the pushes of [`super::otlp`]
+//! have in common.
 //!
-//! All but one are counters, so that a monitoring system can compute rates over any window.
+//! All but a few are counters, so that a monitoring system can compute rates over any window.
 
-use std::fmt::{Display, Write};
-
-use perpacket_cost::{Kind, Layer, PerKind};
+use perpacket_cost::{Directions, Kind, Layer, PerKind};
 use perpacket_profiler::count::Interface;
 use perpacket_profiler::tally::measured_layers;
 use perpacket_profiler::watch::Totals;
@@ -14,72 +13,129 @@ use super::request_total::Requests;
 /// Nanoseconds of a second.
 const SECOND_NS: f64 = 1e9;
 
-/// The text so far.
-#[derive(Default)]
-struct Text(String);
+/// A metric with its values.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Metric {
+    /// The name without prefix and suffix. It ends in its unit, if it has one.
+    pub name: &'static str,
+    /// How the values change.
+    pub form: Form,
+    /// What it counts.
+    pub help: &'static str,
+    /// Its values.
+    pub points: Vec<Point>,
+}
 
-/// Names of labels with their values.
-type Labels<'a> = &'a [(&'a str, &'a str)];
+/// How the values of a metric change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// A sum that never falls.
+    Counter,
+    /// A value of its moment.
+    Gauge,
+    /// The value is 1; the labels are the information.
+    Info,
+}
 
-impl Text {
-    /// Begins a metric.
-    fn metric(&mut self, name: &str, kind: &str, help: &str) {
-        // Writing to a string cannot fail.
-        let _ = writeln!(self.0, "# TYPE perpacket_{name} {kind}");
-        if let Some((_, unit)) = name.rsplit_once('_')
-            && unit == "seconds"
-        {
-            let _ = writeln!(self.0, "# UNIT perpacket_{name} {unit}");
-        }
-        let _ = writeln!(self.0, "# HELP perpacket_{name} {}", escaped(help));
-    }
+/// A value with its labels.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Point {
+    /// Names and values.
+    pub labels: Vec<(&'static str, String)>,
+    /// The value.
+    pub value: Number,
+}
 
-    fn value(&mut self, name: &str, labels: Labels<'_>, value: impl Display) {
-        let _ = write!(self.0, "perpacket_{name}");
-        if !labels.is_empty() {
-            let pairs: Vec<String> = labels
-                .iter()
-                .map(|(label, value)| format!("{label}=\"{}\"", escaped(value)))
-                .collect();
-            let _ = write!(self.0, "{{{}}}", pairs.join(","));
-        }
-        let _ = writeln!(self.0, " {value}");
-    }
+/// A value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Number {
+    /// Of a count.
+    Whole(u64),
+    /// Of a measurement.
+    Real(f64),
+}
 
-    fn counter(&mut self, name: &str, help: &str, value: impl Display) {
-        self.metric(name, "counter", help);
-        self.value(&format!("{name}_total"), &[], value);
+impl From<u64> for Number {
+    fn from(value: u64) -> Self {
+        Self::Whole(value)
     }
 }
 
-/// A label's value or a help text with its special characters escaped.
-fn escaped(text: &str) -> String {
-    text.replace('\\', "\\\\")
-        .replace('"', "\\\"")
-        .replace('\n', "\\n")
+impl From<f64> for Number {
+    fn from(value: f64) -> Self {
+        Self::Real(value)
+    }
 }
 
-/// The page of all metrics.
-pub fn text(totals: &Totals, requests: Option<Requests>, by_cgroup: bool) -> String {
-    let mut text = Text::default();
-    costs(&mut text, totals, by_cgroup);
-    counts(&mut text, totals);
+impl Metric {
+    /// The unit; empty for a count.
+    pub fn unit(&self) -> &'static str {
+        if self.name.ends_with("_seconds") {
+            "seconds"
+        } else {
+            ""
+        }
+    }
+
+    const fn new(name: &'static str, form: Form, help: &'static str) -> Self {
+        Self {
+            name,
+            form,
+            help,
+            points: Vec::new(),
+        }
+    }
+
+    const fn counter(name: &'static str, help: &'static str) -> Self {
+        Self::new(name, Form::Counter, help)
+    }
+
+    /// Adds a value.
+    fn with(mut self, labels: &[(&'static str, &str)], value: impl Into<Number>) -> Self {
+        let labels = labels
+            .iter()
+            .map(|&(label, value)| (label, value.to_owned()))
+            .collect();
+        self.points.push(Point {
+            labels,
+            value: value.into(),
+        });
+        self
+    }
+}
+
+/// All metrics.
+pub fn all(
+    totals: &Totals,
+    requests: Option<Requests>,
+    failed_pushes: Option<u64>,
+    by_cgroup: bool,
+) -> Vec<Metric> {
+    let mut found = costs(totals);
+    if by_cgroup {
+        found.push(cgroups(totals));
+    }
+    found.extend(counts(totals));
     if let Some(requests) = requests {
-        text.counter(
-            "requests",
-            "Requests that the server answered.",
-            requests.answered,
+        found.push(
+            Metric::counter("requests", "Requests that the server answered.")
+                .with(&[], requests.answered),
         );
-        text.counter(
-            "request_read_errors",
-            "Reads of the number of requests that failed.",
-            requests.failed_reads,
+        found.push(
+            Metric::counter(
+                "request_read_errors",
+                "Reads of the number of requests that failed.",
+            )
+            .with(&[], requests.failed_reads),
         );
     }
-    samples(&mut text, totals);
-    about(&mut text, totals);
-    text.0.push_str("# EOF\n");
-    text.0
+    if let Some(failed) = failed_pushes {
+        let help = "Pushes to the collector that failed.";
+        found.push(Metric::counter("push_errors", help).with(&[], failed));
+    }
+    found.extend(samples(totals));
+    found.extend(about(totals));
+    found
 }
 
 /// Seconds of processor time of a layer.
@@ -87,10 +143,9 @@ fn seconds(kinds: &PerKind<f64>) -> f64 {
     kinds.iter().map(|(_, &ns)| ns).sum::<f64>() / SECOND_NS
 }
 
-fn costs(text: &mut Text, totals: &Totals, by_cgroup: bool) {
-    text.metric(
+fn costs(totals: &Totals) -> Vec<Metric> {
+    let mut cpu = Metric::counter(
         "cpu_seconds",
-        "counter",
         "Busy processor time by layer of the network stack and kind of work.",
     );
     for layer in measured_layers() {
@@ -98,43 +153,36 @@ fn costs(text: &mut Text, totals: &Totals, by_cgroup: bool) {
             let ns = totals.cpu_ns[layer][kind];
             if ns > 0.0 {
                 let labels = [("layer", layer.name()), ("kind", kind.name())];
-                text.value("cpu_seconds_total", &labels, ns / SECOND_NS);
+                cpu = cpu.with(&labels, ns / SECOND_NS);
             }
         }
     }
-    if by_cgroup {
-        cgroups(text, totals);
-    }
-    text.counter(
-        "idle_seconds",
-        "Processor time in the idle loop.",
-        seconds(&totals.cpu_ns[Layer::Idle]),
-    );
-    text.metric(
+    let mut busy = Metric::counter(
         "busy_seconds",
-        "counter",
         "Time that each processor was busy, by the kernel's accounts.",
     );
-    for (cpu, busy_s) in &totals.busy_s {
-        text.value("busy_seconds_total", &[("cpu", &cpu.to_string())], busy_s);
+    for (cpu, &busy_s) in &totals.busy_s {
+        busy = busy.with(&[("cpu", &cpu.to_string())], busy_s);
     }
-    text.counter(
-        "unclaimed_seconds",
-        "Kernel time that no rule assigned to a layer; it is part of the layer other.",
-        totals.unclaimed_ns / SECOND_NS,
-    );
-    text.counter(
-        "overhead_seconds",
-        "Processor time of this exporter.",
-        totals.overhead_ns as f64 / SECOND_NS,
-    );
+    vec![
+        cpu,
+        Metric::counter("idle_seconds", "Processor time in the idle loop.")
+            .with(&[], seconds(&totals.cpu_ns[Layer::Idle])),
+        busy,
+        Metric::counter(
+            "unclaimed_seconds",
+            "Kernel time that no rule assigned to a layer; it is part of the layer other.",
+        )
+        .with(&[], totals.unclaimed_ns / SECOND_NS),
+        Metric::counter("overhead_seconds", "Processor time of this exporter.")
+            .with(&[], totals.overhead_ns as f64 / SECOND_NS),
+    ]
 }
 
 /// Busy time of the control groups. `shared` is work in interrupts, softirqs and kernel threads.
-fn cgroups(text: &mut Text, totals: &Totals) {
-    text.metric(
+fn cgroups(totals: &Totals) -> Metric {
+    let mut found = Metric::counter(
         "cgroup_cpu_seconds",
-        "counter",
         "Busy processor time by container, unit or control group, and layer.",
     );
     let rest = [
@@ -144,138 +192,113 @@ fn cgroups(text: &mut Text, totals: &Totals) {
     for (name, layers) in totals.cgroups.iter().chain(rest) {
         for (layer, &ns) in layers.iter().filter(|&(_, &ns)| ns > 0.0) {
             let labels = [("cgroup", name), ("layer", layer.name())];
-            text.value("cgroup_cpu_seconds_total", &labels, ns / SECOND_NS);
+            found = found.with(&labels, ns / SECOND_NS);
         }
     }
+    found
 }
 
-fn counts(text: &mut Text, totals: &Totals) {
-    by_interface(
-        text,
-        totals,
-        ("packets", "Frames at the interfaces of the namespace."),
-        |counts| [counts.packets_sent, counts.packets_received],
-    );
-    by_interface(
-        text,
-        totals,
-        ("bytes", "Bytes of the frames, headers included."),
-        |counts| [counts.bytes_sent, counts.bytes_received],
-    );
-    let pairs = [
-        (
+fn counts(totals: &Totals) -> Vec<Metric> {
+    let directions = |name, help, counted: Directions| {
+        Metric::counter(name, help)
+            .with(&[("direction", "sent")], counted.sent)
+            .with(&[("direction", "received")], counted.received)
+    };
+    let drops = totals.drops;
+    vec![
+        by_interface(
+            totals,
+            Metric::counter("packets", "Frames at the interfaces of the namespace."),
+            |counts| [counts.packets_sent, counts.packets_received],
+        ),
+        by_interface(
+            totals,
+            Metric::counter("bytes", "Bytes of the frames, headers included."),
+            |counts| [counts.bytes_sent, counts.bytes_received],
+        ),
+        directions(
             "segments",
             "TCP segments, before send and after receive offload.",
             totals.segments,
         ),
-        ("datagrams", "UDP datagrams.", totals.datagrams),
-    ];
-    for (name, help, counted) in pairs {
-        text.metric(name, "counter", help);
-        let name = format!("{name}_total");
-        text.value(&name, &[("direction", "sent")], counted.sent);
-        text.value(&name, &[("direction", "received")], counted.received);
-    }
-    text.counter(
-        "retransmitted_segments",
-        "TCP segments sent again.",
-        totals.retransmitted,
-    );
-    text.metric(
-        "dropped_packets",
-        "counter",
-        "Packets dropped, by the place of the full queue or buffer.",
-    );
-    let drops = totals.drops;
-    let places = [
-        ("interface", drops.interfaces),
-        ("backlog", drops.backlog),
-        ("tcp", drops.tcp),
-        ("udp", drops.udp),
-    ];
-    for (place, dropped) in places {
-        text.value("dropped_packets_total", &[("place", place)], dropped);
-    }
+        directions("datagrams", "UDP datagrams.", totals.datagrams),
+        Metric::counter("retransmitted_segments", "TCP segments sent again.")
+            .with(&[], totals.retransmitted),
+        Metric::counter(
+            "dropped_packets",
+            "Packets dropped, by the place of the full queue or buffer.",
+        )
+        .with(&[("place", "interface")], drops.interfaces)
+        .with(&[("place", "backlog")], drops.backlog)
+        .with(&[("place", "tcp")], drops.tcp)
+        .with(&[("place", "udp")], drops.udp),
+    ]
 }
 
 /// A count of each interface in both directions.
 fn by_interface(
-    text: &mut Text,
     totals: &Totals,
-    (name, help): (&str, &str),
+    mut metric: Metric,
     count: impl Fn(&Interface) -> [u64; 2],
-) {
-    text.metric(name, "counter", help);
+) -> Metric {
     let other = [("other", totals.interfaces.other())];
-    let total = format!("{name}_total");
     for (interface, counts) in totals.interfaces.iter().chain(other) {
         for (direction, number) in ["sent", "received"].into_iter().zip(count(counts)) {
             let labels = [("direction", direction), ("interface", interface)];
-            text.value(&total, &labels, number);
+            metric = metric.with(&labels, number);
         }
     }
+    metric
 }
 
-fn samples(text: &mut Text, totals: &Totals) {
-    text.counter("samples", "Samples, idle ones included.", totals.samples);
-    text.counter(
-        "expected_samples",
-        "Samples that the timers of all processors should have delivered.",
-        totals.expected_samples,
-    );
-    text.counter(
-        "lost_samples",
-        "Records that were lost because a ring was full.",
-        totals.lost,
-    );
-    text.counter(
-        "throttles",
-        "Times the kernel stopped sampling because it took too long.",
-        totals.throttled,
-    );
-    text.counter(
-        "reopens",
-        "Times the events were opened again, such as after a processor came online.",
-        totals.reopened,
-    );
+fn samples(totals: &Totals) -> Vec<Metric> {
+    let mut found = vec![
+        Metric::counter("samples", "Samples, idle ones included.").with(&[], totals.samples),
+        Metric::counter(
+            "expected_samples",
+            "Samples that the timers of all processors should have delivered.",
+        )
+        .with(&[], totals.expected_samples),
+        Metric::counter(
+            "lost_samples",
+            "Records that were lost because a ring was full.",
+        )
+        .with(&[], totals.lost),
+        Metric::counter(
+            "throttles",
+            "Times the kernel stopped sampling because it took too long.",
+        )
+        .with(&[], totals.throttled),
+        Metric::counter(
+            "reopens",
+            "Times the events were opened again, such as after a processor came online.",
+        )
+        .with(&[], totals.reopened),
+    ];
     if let Some(share) = totals.missing_share {
-        text.metric(
-            "missing_share",
-            "gauge",
-            "Share of the expected samples that were missing in the last minute.",
-        );
-        text.value("missing_share", &[], share);
+        let help = "Share of the expected samples that were missing in the last minute.";
+        found.push(Metric::new("missing_share", Form::Gauge, help).with(&[], share));
     }
+    found
 }
 
-fn about(text: &mut Text, totals: &Totals) {
-    text.metric("build", "info", "This exporter and how it measures time.");
-    text.value(
-        "build_info",
-        &[
-            ("version", env!("CARGO_PKG_VERSION")),
-            ("backend", totals.backend.name()),
-        ],
-        1,
-    );
-    text.metric("limit", "info", "What cannot be measured now, and why.");
+fn about(totals: &Totals) -> [Metric; 2] {
+    let build = [
+        ("version", env!("CARGO_PKG_VERSION")),
+        ("backend", totals.backend.name()),
+    ];
+    let mut limits = Metric::new("limit", Form::Info, "What cannot be measured now, and why.");
     for limit in &totals.limits {
         let labels = [("limit", limit.name), ("meaning", limit.meaning.as_str())];
-        text.value("limit_info", &labels, 1);
+        limits = limits.with(&labels, 1_u64);
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn special_characters_of_labels_are_escaped() {
-        let mut text = Text::default();
-        text.value("limit_info", &[("meaning", "a \"b\"\n\\c")], 1);
-        assert_eq!(
-            text.0,
-            "perpacket_limit_info{meaning=\"a \\\"b\\\"\\n\\\\c\"} 1\n"
-        );
-    }
+    [
+        Metric::new(
+            "build",
+            Form::Info,
+            "This exporter and how it measures time.",
+        )
+        .with(&build, 1_u64),
+        limits,
+    ]
 }

@@ -1,14 +1,16 @@
 //! `export`: the cost of packets as counters for a monitoring system.
 //!
-//! One thread samples and sums, one reads the number of requests, and one answers scrapes with the
-//! last sums, so that a slow client does not delay samples.
+//! One thread samples and sums, one reads the number of requests, one answers scrapes and one pushes
+//! the last sums, so that a slow client or collector does not delay samples.
 
 mod metrics;
+mod openmetrics;
+mod otlp;
 mod request_total;
 mod scrape;
 
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,10 +20,11 @@ use perpacket_profiler::settings::DEFAULT_FREQUENCY_HZ;
 use perpacket_profiler::watch::{Watch, WatchSettings};
 use serde::Serialize;
 
-use crate::options::{CpuList, Until};
+use crate::options::{CpuList, Time, Until};
 use crate::output::Shared;
 use crate::status::{Failure, Status};
 use crate::stop;
+use otlp::Pushes;
 use request_total::RequestTotal;
 use scrape::Endpoint;
 
@@ -31,6 +34,7 @@ Examples:
   perpacket-agent export --listen 0.0.0.0:9430 --requests http://127.0.0.1/nginx_status
   perpacket-agent export --requests http://127.0.0.1:8080/stats#/server/requests
   perpacket-agent export --by cgroup --names 50
+  perpacket-agent export --otlp http://127.0.0.1:4318
 
 A scrape: curl http://127.0.0.1:9430/metrics";
 
@@ -69,6 +73,14 @@ pub struct Arguments {
     #[arg(long, value_name = "URL")]
     #[serde(skip_serializing_if = "Option::is_none")]
     requests: Option<String>,
+    /// Push the counters to an OpenTelemetry collector too, over HTTP. A URL without a path gets
+    /// /v1/metrics; OTEL_EXPORTER_OTLP_HEADERS sets headers.
+    #[arg(long, value_name = "URL")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    otlp: Option<String>,
+    /// Time between two pushes.
+    #[arg(long, value_name = "TIME", default_value_t = Time::from_secs(15), requires = "otlp")]
+    otlp_interval: Time,
     /// TOML file of rules that override the built-in ones, as for `profile`.
     #[arg(long, value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -137,14 +149,39 @@ pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
     let mut watch = Watch::new(settings)?;
     let current = Arc::new(Mutex::new(watch.step().clone()));
     let shown = Arc::clone(&current);
-    let counted = requests.clone();
     let by_cgroup = arguments.by.is_some();
-    let text = move || {
+    let failed_pushes = arguments.otlp.is_some().then(Arc::<AtomicU64>::default);
+    let counted = failed_pushes.clone();
+    let metrics = Arc::new(move || {
         let totals = shown.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        metrics::text(&totals, counted.as_ref().map(RequestTotal::now), by_cgroup)
+        let requests = requests.as_ref().map(RequestTotal::now);
+        let failed = counted
+            .as_ref()
+            .map(|failed| failed.load(Ordering::Relaxed));
+        metrics::all(&totals, requests, failed, by_cgroup)
+    });
+    let quiet = arguments.shared.quiet;
+    let pushed = Arc::clone(&metrics);
+    let pushes = match (&arguments.otlp, failed_pushes) {
+        (Some(url), Some(failed)) => {
+            let interval = arguments.otlp_interval.0;
+            let note = move |text: &str| {
+                if !quiet {
+                    eprintln!("note: {text}");
+                }
+            };
+            Some(Pushes::start(
+                url,
+                interval,
+                failed,
+                move || pushed(),
+                note,
+            )?)
+        }
+        _ => None,
     };
-    let address = scrape::serve(listener, &endpoint, text)?;
-    if !arguments.shared.quiet {
+    let address = scrape::serve(listener, &endpoint, move || openmetrics::page(&metrics()))?;
+    if !quiet {
         eprintln!("serving http://{address}{}", endpoint.path());
         for limit in &watch.step().limits {
             eprintln!("note: {}", limit.meaning);
@@ -161,5 +198,6 @@ pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
         let totals = watch.step().clone();
         *current.lock().unwrap_or_else(PoisonError::into_inner) = totals;
     }
+    drop(pushes); // The last push has the last sums.
     Ok(Status::Done)
 }
