@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cache, partial
 from pathlib import Path
 
@@ -33,6 +34,13 @@ BUSY_LEAST_S = 0.2
 
 TOLERANCE = 0.35
 """Largest relative difference from the kernel's account: six deviations of 200 samples."""
+
+SENT = r'perpacket_packets_total{direction="sent",interface="\w+"} (\d+)'
+
+TALKING = (
+    "import socket, time; a = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
+    'while True: a.sendto(b"x", ("127.0.0.1", 9)); time.sleep(0.01)'
+)
 
 BUSY = "while True:\n    pass\n"
 
@@ -174,6 +182,35 @@ def test_packets_are_those_of_the_groups_namespace() -> None:
         )
     packets = json.loads(done.stdout)["packets"]
     assert packets["sent"] == packets["received"] == 0
+
+
+def test_export_of_a_group_counts_the_namespace_of_its_next_process() -> None:
+    own = own_agent()
+    if os.geteuid() != 0:
+        skip("root", "namespaces need root")
+    top = f"perpacket-test-{os.getpid()}"
+    options = ("--cgroup", f"/{top}", "--listen", "127.0.0.1:0")
+    talking = f"ip link set lo up; exec {sys.executable} -c {shlex.quote(TALKING)}"
+    with group(top) as folder, ExitStack() as stack:
+        first = stack.enter_context(ExitStack())
+        silent = first.enter_context(running(folder, "unshare", "--net", "sleep", "60"))
+        other = Path("/proc/self/ns/net").readlink()
+        assert eventually(lambda: Path(f"/proc/{silent.pid}/ns/net").readlink() != other)
+        exporter = subprocess.Popen([own, "export", *options], stderr=subprocess.PIPE, text=True)
+        stack.callback(exporter.communicate)
+        stack.callback(exporter.terminate)
+        assert exporter.stderr is not None
+        url = exporter.stderr.readline().split()[1]
+
+        def frames() -> int:
+            text = urllib.request.urlopen(url, timeout=PATIENCE_S).read().decode()
+            return sum(map(int, re.findall(SENT, text)))
+
+        time.sleep(1.2)  # two steps of the exporter
+        assert frames() == 0
+        first.close()
+        stack.enter_context(running(folder, "unshare", "--net", "sh", "-c", talking))
+        assert eventually(lambda: frames() > 0)
 
 
 def test_a_group_without_processes_is_an_error() -> None:

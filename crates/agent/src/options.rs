@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use perpacket_linux::cpus;
+use perpacket_profiler::cgroup::Selector;
 use serde::{Serialize, Serializer};
 
 use crate::status::Failure;
@@ -300,6 +301,35 @@ impl Until {
     /// The time after which to end.
     pub fn duration(self) -> Option<Duration> {
         self.duration.map(|time| time.0)
+    }
+}
+
+/// The control groups to profile.
+#[derive(Clone, Debug, clap::Args, Serialize)]
+#[group(multiple = false)]
+pub struct ControlGroups {
+    /// Control group to profile with everything below it, as a path from the root of its hierarchy:
+    /// counts packets in its network namespace, and separates its work.
+    #[arg(long, value_name = "PATH")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cgroup: Option<String>,
+    /// systemd unit to profile, such as `nginx.service`.
+    #[arg(long, value_name = "NAME")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unit: Option<String>,
+    /// Container of Docker, Podman, containerd or CRI-O to profile, by the beginning of its
+    /// identifier.
+    #[arg(long, value_name = "ID")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    container: Option<String>,
+}
+
+impl ControlGroups {
+    /// The choice, if one was made.
+    pub fn selector(&self) -> Option<Selector> {
+        let path = self.cgroup.clone().map(Selector::Path);
+        path.or_else(|| self.unit.clone().map(Selector::Unit))
+            .or_else(|| self.container.clone().map(Selector::Container))
     }
 }
 

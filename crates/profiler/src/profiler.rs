@@ -381,7 +381,7 @@ pub(crate) fn rules_of(path: Option<&Path>) -> Result<Rules, ProfileError> {
 }
 
 /// A process of the chosen control groups.
-fn member(selector: &Selector) -> Result<u32, ProfileError> {
+pub(crate) fn member(selector: &Selector) -> Result<u32, ProfileError> {
     let (option, value) = selector.option();
     selector.process().ok_or_else(|| ProfileError::NoGroup {
         option,

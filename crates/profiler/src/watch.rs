@@ -19,13 +19,15 @@ use crate::capture::accounts::Accounts;
 use crate::capture::events::{EventSet, Pass};
 use crate::capture::perf::Kernel;
 use crate::capture::{Backend, EventProvider, EventSource};
+use crate::cgroup::{self, Selector};
 use crate::count::{Activity, Drops, Interface, Snapshot, Sources, TICKS_PER_S};
 use crate::error::ProfileError;
-use crate::profiler::{attributor, rules_of};
+use crate::profiler::{attributor, member, rules_of};
 use crate::settings::DEFAULT_FREQUENCY_HZ;
 use crate::tally::{Collector, Group, Tally};
 
-/// Time between two attempts to use a better source of samples than the current one.
+/// Time between two attempts to use a better source of samples than the current one, and between two
+/// searches for a process of the chosen groups.
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Time between two rounds of forgetting ended processes and finding new kernel modules.
@@ -48,6 +50,9 @@ pub struct WatchSettings {
     pub rules: Option<PathBuf>,
     /// File of the kernel's symbols.
     pub kallsyms: PathBuf,
+    /// Control groups to watch: the work of others is in the layer `other`, and packets are those of
+    /// the network namespace of one of their processes. `None` means all.
+    pub selector: Option<Selector>,
     /// Whether to divide the time by control group.
     pub by_cgroup: bool,
     /// Most names with sums of their own, for each kind of name.
@@ -61,6 +66,7 @@ impl Default for WatchSettings {
             frequency_hz: DEFAULT_FREQUENCY_HZ,
             rules: None,
             kallsyms: PathBuf::from("/proc/kallsyms"),
+            selector: None,
             by_cgroup: false,
             names: 20,
         }
@@ -208,6 +214,9 @@ pub struct Watch {
     tried: Option<Instant>,
     collector: Collector,
     modules: BTreeSet<String>,
+    /// The process whose network namespace is counted, if control groups were chosen.
+    member: Option<u32>,
+    searched: Instant,
     sources: Sources,
     counts: Snapshot,
     stepped: Instant,
@@ -243,7 +252,8 @@ impl Watch {
         let rules = rules_of(settings.rules.as_deref())?;
         let mut events = EventSet::clock(settings.frequency_hz)?;
         let attributor = attributor(&settings.kallsyms, rules);
-        let mut sources = Sources::open(None)?;
+        let member = settings.selector.as_ref().map(member).transpose()?;
+        let mut sources = Sources::open(member)?;
         let counts = sources.read(&[])?;
         let now = Instant::now();
         let mut watch = Self {
@@ -256,6 +266,8 @@ impl Watch {
             tried: None,
             collector: Collector::new(attributor, Some(std::process::id()), false),
             modules: loaded_modules(),
+            member,
+            searched: now,
             sources,
             counts,
             stepped: now,
@@ -265,6 +277,9 @@ impl Watch {
             failures: BTreeMap::new(),
             settings,
         };
+        watch
+            .collector
+            .set_selector(watch.settings.selector.clone());
         watch.collector.begin(watch.pass.sample);
         watch.follow_processors();
         Ok(watch)
@@ -318,6 +333,27 @@ impl Watch {
             }
             Err(error) => drop(self.failures.insert("counts", error.to_string())),
         }
+        if let Err(error) = self.follow_group() {
+            self.failures.insert("group", error.to_string());
+        }
+    }
+
+    /// Counts the namespace of another process of the chosen groups, if the present one has ended.
+    fn follow_group(&mut self) -> Result<(), ProfileError> {
+        let (Some(selector), Some(pid)) = (&self.settings.selector, self.member) else {
+            return Ok(());
+        };
+        let is_member = cgroup::of_process(pid).is_some_and(|path| selector.accepts(&path));
+        if is_member || self.searched.elapsed() < RETRY_INTERVAL {
+            return Ok(());
+        }
+        self.searched = Instant::now();
+        let pid = member(selector)?;
+        self.sources = Sources::open(Some(pid))?;
+        self.counts = self.sources.read(&self.cpus)?;
+        self.member = Some(pid);
+        self.failures.remove("group");
+        Ok(())
     }
 
     /// Opens the events again if the processors changed or a better source may open.

@@ -20,7 +20,7 @@ use perpacket_profiler::settings::DEFAULT_FREQUENCY_HZ;
 use perpacket_profiler::watch::{Watch, WatchSettings};
 use serde::Serialize;
 
-use crate::options::{CpuList, Time, Until};
+use crate::options::{ControlGroups, CpuList, Time, Until};
 use crate::output::Shared;
 use crate::status::{Failure, Status};
 use crate::stop;
@@ -34,6 +34,7 @@ Examples:
   perpacket-agent export --listen 0.0.0.0:9430 --requests http://127.0.0.1/nginx_status
   perpacket-agent export --requests http://127.0.0.1:8080/stats#/server/requests
   perpacket-agent export --by cgroup --names 50
+  perpacket-agent export --unit nginx.service
   perpacket-agent export --otlp http://127.0.0.1:4318
 
 A scrape: curl http://127.0.0.1:9430/metrics";
@@ -64,6 +65,9 @@ pub struct Arguments {
     #[arg(long, value_name = "LIST")]
     #[serde(skip_serializing_if = "Option::is_none")]
     cpus: Option<CpuList>,
+    #[command(flatten)]
+    #[serde(flatten)]
+    group: ControlGroups,
     /// Samples a second on each CPU [default: 97].
     #[arg(long, value_name = "HZ")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -118,6 +122,7 @@ impl Arguments {
             cpus: self.cpus.clone().map(|list| list.0),
             frequency_hz,
             rules: self.rules.clone(),
+            selector: self.group.selector(),
             by_cgroup: self.by.is_some(),
             names: self.names,
             ..WatchSettings::default()

@@ -7,7 +7,6 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use perpacket_profiler::cgroup::Selector;
 use perpacket_profiler::recording::{self, Traffic};
 use perpacket_profiler::settings::{
     DEFAULT_DURATION, DEFAULT_FREQUENCY_HZ, Events, checked_duration,
@@ -15,7 +14,7 @@ use perpacket_profiler::settings::{
 use perpacket_profiler::{End, Fault, ProfileError, Profiler, Report, Settings};
 use serde::Serialize;
 
-use crate::options::{CpuList, Time, refuse_ignored};
+use crate::options::{ControlGroups, CpuList, Time, refuse_ignored};
 use crate::output::{Format, Shared};
 use crate::status::{Failure, Status};
 use crate::stop;
@@ -61,33 +60,6 @@ pub enum EventChoice {
     Accounts,
 }
 
-/// The control groups to profile.
-#[derive(Clone, Debug, clap::Args, Serialize)]
-pub struct Group {
-    /// Control group to profile with everything below it, as a path from the root of its hierarchy:
-    /// counts packets in its network namespace, and separates its work.
-    #[arg(long, value_name = "PATH", conflicts_with_all = ["pid", "unit", "container"])]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cgroup: Option<String>,
-    /// systemd unit to profile, such as `nginx.service`.
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["pid", "container"])]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    unit: Option<String>,
-    /// Container of Docker, Podman, containerd or CRI-O to profile, by the beginning of its
-    /// identifier.
-    #[arg(long, value_name = "ID", conflicts_with = "pid")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    container: Option<String>,
-}
-
-impl Group {
-    fn selector(&self) -> Option<Selector> {
-        let path = self.cgroup.clone().map(Selector::Path);
-        path.or_else(|| self.unit.clone().map(Selector::Unit))
-            .or_else(|| self.container.clone().map(Selector::Container))
-    }
-}
-
 /// Options of `profile`.
 #[derive(Clone, Debug, clap::Args, Serialize)]
 #[command(after_help = EXAMPLE)]
@@ -102,12 +74,12 @@ pub struct Arguments {
     #[serde(skip_serializing_if = "Option::is_none")]
     cpus: Option<CpuList>,
     /// Process of the server: counts packets in its network namespace, and separates its user code.
-    #[arg(long, value_name = "PID")]
+    #[arg(long, value_name = "PID", conflicts_with_all = ["cgroup", "unit", "container"])]
     #[serde(skip_serializing_if = "Option::is_none")]
     pid: Option<u32>,
     #[command(flatten)]
     #[serde(flatten)]
-    group: Group,
+    group: ControlGroups,
     /// Grouping that the table shows [default: layers].
     #[arg(long, value_enum)]
     taxonomy: Option<Taxonomy>,
