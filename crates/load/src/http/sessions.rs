@@ -7,7 +7,7 @@ use perpacket_workload::{
     SurgeGenerator, SurgeRequest, WebStoneGenerator, specweb99, surge, webstone,
 };
 
-use super::application::Application;
+use super::application::{Application, FreeValues};
 use super::log::Log;
 use super::paths::Paths;
 use super::session::{ANY_SIZE, Operation, Session, SessionRequest};
@@ -100,7 +100,17 @@ impl Plan {
                 (Kind::WebStone, Arc::new(paths))
             }
             Workload::Application { file, .. } => {
-                let kind = Kind::Application(Arc::new(Application::read(file)?));
+                let application = Application::read(file)?;
+                let most = application.most_clients();
+                if f64::from(settings.connections) > most {
+                    return Err(LoadError::Usage(format!(
+                        "clients: {}: expected at most {most}, as a number in {} has {most} values \
+                         and each client has one alone",
+                        settings.connections,
+                        file.display()
+                    )));
+                }
+                let kind = Kind::Application(Arc::new(application));
                 (kind, Arc::new(Paths::new(prefix, [""; 0])))
             }
             Workload::Trace {
@@ -163,6 +173,11 @@ impl Plan {
             Kind::WebStone => ThreadSessions::WebStone(WebStoneGenerator::new(seed)),
             Kind::Application(application) => ThreadSessions::Application {
                 application: Arc::clone(application),
+                // As connections are divided: among processes, then among their threads.
+                free: application.free_values(
+                    self.shard.index + self.shard.shards * thread,
+                    self.shard.shards * threads,
+                ),
                 chance: Stream::new(seed, "walks of clients"),
             },
             Kind::Log {
@@ -238,6 +253,7 @@ pub(crate) enum ThreadSessions {
     /// Walks of clients through an application.
     Application {
         application: Arc<Application>,
+        free: FreeValues,
         chance: Stream,
     },
     /// Sessions of a log: at its times or as fast as possible, once or repeatedly.
@@ -302,9 +318,10 @@ impl ThreadSessions {
             }
             Self::Application {
                 application,
+                free,
                 chance,
             } => {
-                let first = application.first(&mut session.client, chance);
+                let first = application.first(&mut session.client, chance, free);
                 session.requests.push(first);
                 rounds = ENDLESS;
             }
@@ -338,6 +355,7 @@ impl ThreadSessions {
         let Self::Application {
             application,
             chance,
+            ..
         } = self
         else {
             return;

@@ -9,6 +9,8 @@ use super::number::Number;
 pub(crate) struct Client {
     /// The random numbers of the current page, then the extracted texts.
     pub(super) values: Vec<Vec<u8>>,
+    /// The numbers that no other session has, with their values.
+    pub(super) alone: Vec<(usize, i64)>,
     cookies: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
@@ -20,9 +22,10 @@ impl Client {
         self.values.resize(values, Vec::new());
     }
 
-    /// Draws the numbers of a page.
+    /// Draws the numbers of a page. Those that a session has alone stay.
     pub(super) fn draw(&mut self, numbers: &[Number], chance: &mut Stream) {
-        for (number, value) in numbers.iter().zip(&mut self.values) {
+        let all = numbers.iter().zip(&mut self.values);
+        for (number, value) in all.filter(|(number, _)| !number.alone) {
             *value = number.draw(chance).to_string().into_bytes();
         }
     }

@@ -34,6 +34,10 @@ pub(crate) struct Application {
     pages: Vec<Page>,
 }
 
+/// The values of a thread that no session has now, for each number that a session has alone.
+#[derive(Debug)]
+pub(crate) struct FreeValues(Vec<Vec<i64>>);
+
 /// A page.
 #[derive(Clone, Debug, PartialEq)]
 struct Page {
@@ -72,9 +76,40 @@ impl Application {
         self.pages.iter().map(|page| page.name.clone()).collect()
     }
 
+    /// Most clients at a time: each has some numbers alone.
+    pub(crate) fn most_clients(&self) -> f64 {
+        let alone = self.numbers.iter().filter(|number| number.alone);
+        alone.map(Number::count).fold(f64::INFINITY, f64::min)
+    }
+
+    /// The values of a thread for the numbers that a session has alone: each `step`-th from a place.
+    pub(crate) fn free_values(&self, place: u32, step: u32) -> FreeValues {
+        let values = |number: &Number| match number.alone {
+            true => number.every(place, step),
+            false => Vec::new(),
+        };
+        FreeValues(self.numbers.iter().map(values).collect())
+    }
+
     /// The first request of a new client.
-    pub(crate) fn first(&self, client: &mut Client, chance: &mut Stream) -> SessionRequest {
+    pub(crate) fn first(
+        &self,
+        client: &mut Client,
+        chance: &mut Stream,
+        free: &mut FreeValues,
+    ) -> SessionRequest {
+        for (number, value) in client.alone.drain(..) {
+            free.0[number].push(value);
+        }
         client.begin(self.values);
+        for (number, free) in free.0.iter_mut().enumerate() {
+            if !free.is_empty() {
+                let place = (chance.uniform() * free.len() as f64) as usize;
+                let value = free.swap_remove(place.min(free.len() - 1));
+                client.values[number] = value.to_string().into_bytes();
+                client.alone.push((number, value));
+            }
+        }
         self.request(self.start, client, chance, 0.0)
     }
 
@@ -216,4 +251,49 @@ fn between<'a>(answer: &'a [u8], after: &[u8], until: &[u8]) -> Option<&'a [u8]>
     let begin = memchr::memmem::find(answer, after)? + after.len();
     let rest = &answer[begin..];
     Some(&rest[..memchr::memmem::find(rest, until)?])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    const USERS: &str = r#"
+        [session]
+        start = "front"
+        numbers.user = { first = 10, last = 16, alone = true }
+        page.front = { path = "/@user@", contains = "hello", next = {} }
+    "#;
+
+    #[test]
+    fn no_two_sessions_have_a_number_that_each_has_alone() {
+        let application = file::parse(USERS).unwrap();
+        assert_eq!(application.most_clients(), 7.0);
+        let mut chance = Stream::new(1, "walks of clients");
+        // Three clients in one thread and two in each of two others use all seven values.
+        let mut threads: Vec<(FreeValues, Vec<Client>)> = [3, 2, 2]
+            .iter()
+            .zip(0..)
+            .map(|(&clients, thread)| {
+                (
+                    application.free_values(thread, 3),
+                    vec![Client::default(); clients],
+                )
+            })
+            .collect();
+        for _ in 0..100 {
+            for (free, clients) in &mut threads {
+                for client in clients {
+                    application.first(client, &mut chance, free);
+                    client.draw(&application.numbers, &mut chance);
+                }
+            }
+            let held: BTreeSet<&Vec<u8>> = threads
+                .iter()
+                .flat_map(|(_, clients)| clients.iter().map(|client| &client.values[0]))
+                .collect();
+            assert_eq!(held.len(), 7, "{held:?}");
+        }
+    }
 }

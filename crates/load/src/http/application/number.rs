@@ -10,6 +10,8 @@ pub(super) struct Number {
     values: Values,
     /// By Zipf's law, the probability of a value or an earlier one; empty if all are equally likely.
     cumulative: Vec<f64>,
+    /// Whether a session has one value, and no other session has it at the same time.
+    pub(super) alone: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -28,10 +30,13 @@ struct Table {
     /// Whether value `r`, from 1, has a probability proportional to `1 / r`.
     #[serde(default)]
     zipf: bool,
+    /// Whether a session has one value, and no other session has it at the same time.
+    #[serde(default)]
+    alone: bool,
 }
 
-/// Most values of a number by Zipf's law.
-const MOST_BY_ZIPF: usize = 1_000_000;
+/// Most values of a number by Zipf's law, and of one that sessions do not share.
+const MOST_LISTED: usize = 1_000_000;
 
 impl TryFrom<Table> for Number {
     type Error = String;
@@ -48,12 +53,18 @@ impl TryFrom<Table> for Number {
         let mut number = Self {
             values,
             cumulative: Vec::new(),
+            alone: table.alone,
         };
+        let count = number.count();
+        if (table.zipf || table.alone) && count > MOST_LISTED as f64 {
+            return Err(format!(
+                "zipf or alone: expected at most {MOST_LISTED} values"
+            ));
+        }
+        if table.zipf && table.alone {
+            return Err("zipf and alone: expected one of them".to_owned());
+        }
         if table.zipf {
-            let count = number.count();
-            if count > MOST_BY_ZIPF as f64 {
-                return Err(format!("zipf: expected at most {MOST_BY_ZIPF} values"));
-            }
             let sums = (1..=count as u32).scan(0.0, |sum, rank| {
                 *sum += 1.0 / f64::from(rank);
                 Some(*sum)
@@ -69,7 +80,7 @@ impl TryFrom<Table> for Number {
 }
 
 impl Number {
-    fn count(&self) -> f64 {
+    pub(super) fn count(&self) -> f64 {
         match &self.values {
             Values::Range(first, last) => (last - first) as f64 + 1.0,
             Values::List(list) => list.len() as f64,
@@ -83,10 +94,20 @@ impl Number {
             true => (drawn * self.count()) as i64,
             false => self.cumulative.partition_point(|sum| *sum <= drawn) as i64,
         };
+        self.value(place)
+    }
+
+    fn value(&self, place: i64) -> i64 {
         match &self.values {
             Values::Range(first, last) => (first + place).min(*last),
             Values::List(list) => list[(place as usize).min(list.len() - 1)],
         }
+    }
+
+    /// The values of one thread, which no other has: each `step`-th value from a place.
+    pub(super) fn every(&self, place: u32, step: u32) -> Vec<i64> {
+        let places = (i64::from(place)..self.count() as i64).step_by(step as usize);
+        places.map(|place| self.value(place)).collect()
     }
 }
 
@@ -124,6 +145,10 @@ mod tests {
             (
                 "first = 0\nlast = 9_000_000\nzipf = true",
                 "at most 1000000 values",
+            ),
+            (
+                "first = 0\nlast = 9\nzipf = true\nalone = true",
+                "zipf and alone: expected one",
             ),
         ] {
             let error = number(text).unwrap_err();
