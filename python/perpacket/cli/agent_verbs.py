@@ -208,13 +208,13 @@ def profile(arguments: Sequence[str]) -> int:
     program = str(agent.find())
     pid = value_of(arguments, "--pid")
     stored = value_of(arguments, "--folded")
+    try:
+        around = glance.Around(int(pid) if pid else None)
+    except (OSError, ValueError):
+        become(arguments)  # the agent reports what is wrong with the process
     with tempfile.TemporaryDirectory(prefix="perpacket-profile-") as folder:
         stacks = Path(stored or f"{folder}/stacks")
         options = [] if stored else ["--folded", str(stacks)]
-        try:
-            around = glance.Around(int(pid) if pid else None)
-        except (OSError, ValueError):
-            become(arguments)  # the agent reports what is wrong with the process
         status = run_child([program, "profile", *options, *arguments[1:]])
         report = around.report(stacks) if status == 0 else None
         line = "" if report is None else advice.next_line(report)
