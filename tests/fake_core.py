@@ -171,7 +171,8 @@ def trace_info(path: str, form: str | None = None, window_s: float = 15.0) -> st
         raise TraceError(f"{path}: offset 0: the file is empty")
     rejects = [{"line": line, "reason": "no status"} for line in range(1, 13)]
     summary = {"format": form or "common", "requests": 1930, "rejected": 12, "rejects": rejects}
-    return json.dumps(summary | {"status": {"200": 1900, "304": 30}, "window_s": window_s})
+    others = {"status": {"200": 1900, "304": 30}, "session_curve": [], "window_s": window_s}
+    return json.dumps(summary | others)
 
 
 def trace_convert(*arguments: object) -> str:

@@ -6,7 +6,10 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -44,6 +47,36 @@ def test_day_6_of_the_world_cup_has_the_published_shape_of_sessions(trace_folder
         "bottom_half_share": pytest.approx(0.087, abs=5e-4),
         "top_tenth_share": pytest.approx(0.627, abs=5e-4),
     }
+
+
+def test_the_curve_of_day_6_passes_through_the_published_shares(trace_folder: Path) -> None:
+    file = trace_folder / "wc98-day6-sample.bin.gz"
+    curve = traces.info(file, curve=True)["session_curve"]
+    assert [point["sessions"] for point in curve] == pytest.approx(
+        [one / 100 for one in range(101)]
+    )
+    assert curve[50]["packets"] == pytest.approx(0.087, abs=5e-4)
+    assert 1 - curve[90]["packets"] == pytest.approx(0.627, abs=5e-4)
+    for share in ("packets", "bytes"):
+        values = [point[share] for point in curve]
+        assert values[0] == 0
+        assert values[-1] == pytest.approx(1)
+        assert all(low <= high for low, high in itertools.pairwise(values))
+
+
+def test_trace_info_prints_and_draws_the_curve(tmp_path: Path) -> None:
+    log, chart = tmp_path / "w.log", tmp_path / "curve.svg"
+    traces.synthesize(log, requests=500)
+    command = ("trace", "info", str(log), "--curve", "--chart", str(chart))
+    done = subprocess.run(
+        [sys.executable, "-m", "perpacket.cli", *command],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert re.search(r"100\.0% +100\.0% +100\.0%", done.stdout)
+    half = traces.info(log, curve=True)["session_curve"][50]["packets"]
+    assert f"{half:.1%} of the packets" in chart.read_text()
 
 
 def test_a_longer_window_joins_sessions(trace_folder: Path) -> None:

@@ -31,6 +31,7 @@ def info(
     *,
     format: TraceFormat | None = None,
     window_s: float = SESSION_WINDOW_S,
+    curve: bool = False,
 ) -> dict[str, Any]:
     """Read a trace once and summarize it.
 
@@ -43,6 +44,8 @@ def info(
     - `sessions`, `requests_per_session` (`mean`, `median`) and `session_packets`
       (`bottom_half_share`, `top_tenth_share`: shares, 0 to 1, of the server's packets; a response
       has one for its header and one for each started 1460 bytes);
+    - `session_curve`, only with `curve`: for each hundredth of the `sessions`, those with the
+      fewest packets first, their shares of `packets` and of `bytes` (OSDI 2006, figure 4);
     - `check`: further values of the World Cup's official summaries, times in Unix seconds.
 
     Values that need a request are `None` in a trace without requests.
@@ -51,7 +54,10 @@ def info(
     not in the requested or any format, and `OSError` when it cannot be opened.
     """
     with core_errors():
-        return _decoded(load_core().trace_info(fspath(path), format, window_s))
+        found = _decoded(load_core().trace_info(fspath(path), format, window_s))
+    if not curve:
+        del found["session_curve"]
+    return found
 
 
 def convert(

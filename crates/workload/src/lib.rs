@@ -26,6 +26,7 @@ pub use sessions::logged::{LoggedRequest, LoggedSessions, SessionTable, read_ses
 pub use sessions::planned::{PlannedRequest, SessionSource};
 pub use sessions::replay::Replay;
 pub use trace::convert::{Conversion, Converted, convert};
+pub use trace::curve::CurvePoint;
 pub use trace::error::TraceError;
 pub use trace::format::{Compression, RECORD_BYTES, TraceFormat, UnknownFormat};
 pub use trace::log_line::{LogLine, Reject};

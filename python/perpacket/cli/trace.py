@@ -13,6 +13,9 @@ from perpacket.cli.options import Format, FormatOption, QuietOption, SeedOption
 from perpacket.cli.quantities import per_s, seconds
 from perpacket.traces import TraceFormat, Workload
 
+TENTH = 10
+"""Points of the curve of sessions from one row of the table to the next: it has hundredths."""
+
 LISTED_REJECTS = 10
 """Rejected lines that the table lists. The JSON has all of them."""
 
@@ -30,7 +33,7 @@ FromOption = Annotated[
 ToOption = Annotated[TraceFormat, typer.Option("--to", help="Format to write.")]
 
 
-@app.command("info", epilog="Example: perpacket trace info access.log.gz --format json")
+@app.command("info", epilog="Example: perpacket trace info access.log.gz --curve")
 def info(
     file: SourceArgument,
     source_format: FromOption = None,
@@ -42,13 +45,26 @@ def info(
             help="Requests of a client within this time after its last one share a connection.",
         ),
     ] = 15.0,
+    curve: Annotated[
+        bool,
+        typer.Option("--curve", help="Shares of packets and bytes by share of sessions too."),
+    ] = False,
+    chart: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw that curve as SVG.")
+    ] = None,
     output_format: FormatOption = Format.TABLE,
     quiet: QuietOption = False,
 ) -> None:
     """Summarize a trace: requests, clients, objects, sessions and rejected lines."""
     from perpacket import traces
 
-    found = traces.info(file, format=source_format, window_s=window)
+    found = traces.info(
+        file, format=source_format, window_s=window, curve=curve or chart is not None
+    )
+    if chart is not None:
+        from perpacket.show.charts import session_curve
+
+        chart.write_text(session_curve.svg(file.name, found["session_curve"]))
     show(str(file), found, output_format, quiet)
 
 
@@ -141,8 +157,15 @@ def show(name: str, content: Mapping[str, object], form: Format, quiet: bool) ->
         return
     found = content.get("rejects")
     rejects = found if isinstance(found, list) else []
-    rows = [(key, number_text(value)) for key, value in flatten(content) if key != "rejects"]
+    lists = ("rejects", "session_curve")
+    rows = [(key, number_text(value)) for key, value in flatten(content) if key not in lists]
     output.write_table(name, ("quantity", "value"), rows, right=("value",))
+    points = content.get("session_curve")
+    if isinstance(points, list):
+        columns = ("sessions", "packets", "bytes")
+        tenths = [[f"{point[key]:.1%}" for key in columns] for point in points[::TENTH]]
+        title = "shares: sessions with the fewest packets first"
+        output.write_table(title, columns, tenths, right=columns)
     for reject in rejects[:LISTED_REJECTS]:
         progress.note(f"note: line {reject['line']} was skipped: {reject['reason']}", quiet)
     if len(rejects) > LISTED_REJECTS:

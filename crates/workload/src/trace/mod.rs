@@ -7,12 +7,13 @@
 //! | `log_line`, `world_cup`, `timestamp`, `method` | the fields of a line or a record |
 //! | `numbering` | numbers for hosts, paths and sparse identifiers |
 //! | `session_cutter` | which session a request belongs to |
-//! | `summary`, `histogram`, `peak`, `packets` | what a trace contains |
+//! | `summary`, `histogram`, `curve`, `peak`, `packets` | what a trace contains |
 //! | `write`, `output`, `convert` | write a trace, convert it to another format |
 //!
 //! [`TraceSink`]: read::TraceSink
 
 pub(crate) mod convert;
+pub(crate) mod curve;
 pub(crate) mod error;
 pub(crate) mod format;
 mod histogram;

@@ -5,6 +5,7 @@ use std::io::Read;
 
 use serde::{Serialize, Serializer};
 
+use crate::trace::curve::{Curve, CurvePoint};
 use crate::trace::error::TraceError;
 use crate::trace::format::TraceFormat;
 use crate::trace::histogram::Histogram;
@@ -49,6 +50,8 @@ pub struct Summary {
     pub requests_per_session: Spread,
     /// Shares of the sessions in the packets that the server sends.
     pub session_packets: SessionPackets,
+    /// The same for every hundredth of the sessions, and for bytes; empty without sessions.
+    pub session_curve: Vec<CurvePoint>,
     /// Other values of the official World Cup summaries (`*.check`).
     pub check: Check,
 }
@@ -140,6 +143,7 @@ struct Counts {
     open: Vec<OpenSession>,
     session_requests: Histogram,
     session_packets: Histogram,
+    curve: Curve,
 }
 
 /// A session that may continue.
@@ -147,6 +151,7 @@ struct Counts {
 struct OpenSession {
     requests: u64,
     packets: u64,
+    bytes: u64,
 }
 
 /// Smallest and largest of some values.
@@ -191,12 +196,14 @@ impl Counts {
             open: Vec::new(),
             session_requests: Histogram::new(),
             session_packets: Histogram::new(),
+            curve: Curve::default(),
         })
     }
 
     /// Adds a request to the session of its client, or closes that session and opens the next.
     #[inline]
-    fn count_session(&mut self, client: u32, time_s: i64, packets: u64) {
+    fn count_session(&mut self, client: u32, time_s: i64, bytes: u64) {
+        let packets = response_packets(bytes);
         let place = self.cutter.place(client, time_s);
         let at = client as usize;
         if at >= self.open.len() {
@@ -208,11 +215,13 @@ impl Counts {
             self.open[at] = OpenSession {
                 requests: 1,
                 packets,
+                bytes,
             };
         } else {
             self.open[at] = OpenSession {
                 requests: session.requests + 1,
                 packets: session.packets + packets,
+                bytes: session.bytes + bytes,
             };
         }
     }
@@ -222,6 +231,7 @@ impl Counts {
         if session.requests > 0 {
             self.session_requests.add(session.requests);
             self.session_packets.add(session.packets);
+            self.curve.add(session.packets, session.bytes);
         }
     }
 
@@ -250,6 +260,7 @@ impl Counts {
                 bottom_half_share: self.session_packets.share_of_smallest(0.5),
                 top_tenth_share: self.session_packets.share_of_largest(0.1),
             },
+            session_curve: self.curve.points(),
             check: self.check(),
             rejects: self.rejects.lines,
         }
@@ -304,7 +315,7 @@ impl TraceSink for Counts {
             clients.include(record.client);
             objects.include(record.object);
         }
-        self.count_session(request.client, time_s, response_packets(size_bytes));
+        self.count_session(request.client, time_s, size_bytes);
         Ok(())
     }
 
