@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -53,6 +54,10 @@ class RunFacts:
     failures: tuple[Failure, ...]
     commands: tuple[str, ...]
     """The command lines that run it again."""
+    began: datetime
+    """When its directory was made, UTC."""
+    took: timedelta
+    """Until the last observation, pauses included."""
 
     @property
     def report_path(self) -> Path:
@@ -209,6 +214,7 @@ def methods_of(study: Study, estimates: Estimates) -> tuple[MethodComparison, ..
 
 def facts_of(study: Study, directory: RunDirectory, observed: int) -> RunFacts:
     """The facts of the run in a directory."""
+    began, last = directory.times()
     return RunFacts(
         path=directory.path,
         configuration=directory.configuration,
@@ -218,6 +224,8 @@ def facts_of(study: Study, directory: RunDirectory, observed: int) -> RunFacts:
         planned=observed + len(directory.missing()),
         failures=tuple(directory.failures()),
         commands=tuple(commands(study, directory.configuration)),
+        began=began,
+        took=last - began,
     )
 
 

@@ -406,12 +406,20 @@ def report(
     theme: Annotated[Literal["light", "dark"], typer.Option(help="Theme of these charts.")] = (
         "light"
     ),
+    markdown: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.md",
+            help="Write a Markdown page too, with charts in the folder of the same name.",
+        ),
+    ] = None,
     output_format: FormatOption = Format.TABLE,
     quiet: QuietOption = False,
 ) -> None:
     """Write the report of a run, finished or not, and print its comparisons."""
     from perpacket.analysis.analysis import analyze
     from perpacket.show import html
+    from perpacket.show.markdown import write as write_page
 
     if destination is not None:
         check_destination("--output", destination)
@@ -419,9 +427,14 @@ def report(
         check_folder("--charts", charts)
     found, study = reopen(directory)
     analysis = analyze(study, found)
+    if markdown is not None:
+        check_destination("--markdown", markdown)
     if charts is not None:
         files = html.write_charts(analysis, charts, dark=theme == "dark")
         progress.note(f"charts: {len(files)} files in {charts}", quiet)
+    if markdown is not None:
+        files = write_page(analysis, markdown)
+        progress.note(f"page: {markdown}, with {len(files) - 1} charts", quiet)
     conclude(analysis, destination or found.report_path, output_format, quiet)
 
 

@@ -21,6 +21,7 @@ import json
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -241,6 +242,13 @@ class RunDirectory:
             return len(names) * len(self.configuration.seeds)
         have = sum(one.point in names for one in self.read_observations())
         return have + sum(point.name in names for point, _ in self.missing())
+
+    def times(self) -> tuple[datetime, datetime]:
+        """When the directory was made, and when its last observation was written; UTC."""
+        began = (self.path / CONFIGURATION).stat().st_mtime
+        files = (self.path / OBSERVATIONS).glob("*.json")
+        last = max((file.stat().st_mtime for file in files), default=began)
+        return datetime.fromtimestamp(began, UTC), datetime.fromtimestamp(max(began, last), UTC)
 
     def read_observations(self) -> list[Observation]:
         """The observations that exist, in the order of points and seeds.

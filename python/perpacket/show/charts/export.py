@@ -9,17 +9,20 @@ from perpacket.show.charts import chart_style, drawing, figures
 from perpacket.whole_file import write_whole
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from perpacket.analysis.analysis import Analysis
     from perpacket.study.figure import Figure
 
 
-def export(analysis: Analysis, folder: Path, *, dark: bool = False) -> list[Path]:
+def export(
+    analysis: Analysis, folder: Path, *, dark: bool = False, forms: Sequence[str] = ("svg", "png")
+) -> list[Path]:
     """Write every chart that has data into `folder`, create it if missing, and return the files.
 
-    They are numbered as in the report: `02-cost-of-a-packet.svg`, and the same as `.png`. Raises
-    `OSError` naming the file that cannot be written.
+    They are numbered as in the report: `02-cost-of-a-packet.svg`, and the same as `.png`, unless
+    `forms` has one of the two alone. Raises `OSError` naming the file that cannot be written.
     """
     written: list[Path] = []
     for number, figure in enumerate(analysis.study.figures, 1):
@@ -34,9 +37,9 @@ def export(analysis: Analysis, folder: Path, *, dark: bool = False) -> list[Path
         )
         stem = folder / f"{number:02}-{slug(figure)}"
         folder.mkdir(parents=True, exist_ok=True)
-        written += [stem.with_suffix(".svg"), stem.with_suffix(".png")]
-        write_whole(written[-2], svg)
-        write_whole(written[-1], drawing.png(svg))
+        for form in forms:
+            written.append(stem.with_suffix(f".{form}"))
+            write_whole(written[-1], drawing.png(svg) if form == "png" else svg)
     return written
 
 
