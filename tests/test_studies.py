@@ -298,6 +298,10 @@ configuration = "W-0-N-N-FCFS-400"
 quantity = "host_idle"
 unit = "%"
 value = 3
+[[place]]
+name = "Figure 2"
+title = "the parts"
+reason = "a diagram"
 """
 
 
@@ -312,15 +316,18 @@ value = 3
         ("where", "whence", "where"),
         ("value = 3", 'value = 3\nagainst = "W-0-N-N-FCFS-400"', "only gains and increases"),
         ("[[figure]]", "[[figure", "cannot be read"),
+        ('reason = "a diagram"', "", "Figure 2: expected charts or a reason"),
+        ('reason = "a diagram"', 'charts = ["B"]', "Figure 2: the study has no chart 'B'"),
+        ("Figure 2", "Plate 2", "name"),
     ],
 )
 def test_a_mistake_in_published_figures_is_found_and_named(
     tmp_path: Path, old: str, new: str, complaint: str
 ) -> None:
     def read() -> tuple[Published, ...]:
-        _, rows = published.read(file)
-        checked = [published.PublishedRow.model_validate(row) for row in rows]
-        return published.rows_about(checked, known, is_measured=False)
+        content = published.read(file)
+        published.places_of(content.place, {"A chart"})
+        return published.rows_about(content.figure, known, is_measured=False)
 
     known = {point.name for point in library.find("osdi06").points}
     file = tmp_path / "published.toml"
@@ -329,7 +336,7 @@ def test_a_mistake_in_published_figures_is_found_and_named(
     file.write_text(GOOD.replace(old, new))
     with pytest.raises(ConfigurationError, match=complaint) as caught:
         read()
-    assert "published.toml" in str(caught.value) or "x/1" in str(caught.value)
+    assert any(name in str(caught.value) for name in ("published.toml", "x/1", "Figure 2"))
 
 
 def test_an_unknown_study_is_an_error_that_lists_the_studies() -> None:

@@ -23,7 +23,7 @@ from perpacket.study.designs import DesignKind
 from perpacket.study.figure import FigureKind
 from perpacket.study.lengths import Length, at_length, is_by_length
 from perpacket.study.point import Level
-from perpacket.study.published_file import PublishedRow
+from perpacket.study.published_file import PlaceRow, PublishedRow
 from perpacket.study.stopping import DEFAULT_CONFIDENCE, LEAST_RUNS
 from perpacket.study.validation import problem_text
 
@@ -174,6 +174,8 @@ class StudyFile(Table):
     figure: list[FigureTable] = Field(default_factory=list)
     contest: list[ContestTable] = Field(default_factory=list)
     published: list[PublishedRow] = Field(default_factory=list)
+    place: list[PlaceRow] = Field(default_factory=list)
+    """The tables and figures of the document."""
     asked: Asked | None = None
 
     @model_validator(mode="after")
@@ -279,7 +281,7 @@ def read_content(text: str, where: Path) -> Content:
                 owner[table] = _flat(found)
     rows = content.get("published")
     if isinstance(rows, str):
-        content["source"], content["published"] = published_file.read(where.parent / rows)
+        content |= published_file.read(where.parent / rows).in_a_study()
     included = content.pop("include", [])
     for name in included if isinstance(included, list) else [included]:
         path = where.parent / str(name)

@@ -15,7 +15,7 @@ from perpacket.study.lengths import LENGTHS, Length, has_lengths
 from perpacket.study.parameters import options_of
 from perpacket.study.point import Point, StudyError
 from perpacket.study.points import labels_of, points_of, points_of_kind
-from perpacket.study.published_file import rows_about
+from perpacket.study.published_file import places_of, rows_about
 from perpacket.study.quantities import QUANTITIES, is_column, quantity
 from perpacket.study.runner import MEASURED_RUNNERS, PREPARED, SIMULATION, NamedRunner
 from perpacket.study.stopping import Stopping
@@ -139,6 +139,7 @@ def _study(
         emulated=points_of_kind(file, "emulated"),
         figures=figures,
         published=published,
+        places=places_of(file.place, {figure.title for figure in figures}),
         contests=contests_of(file),
         summary=summary,
         design=two_level,

@@ -1,4 +1,4 @@
-"""A figure that a document states, with the quantity of a run that it is compared with."""
+"""Figures that a document states, with the quantities of a run that they are compared with."""
 
 from __future__ import annotations
 
@@ -54,6 +54,20 @@ class Published:
         if self.maximum is not None:
             return f"at most {number_text(self.maximum)}"
         return "not stated"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A table or figure of a document, with what a study shows of it."""
+
+    name: str
+    """As `Figure 5`: the published figures whose `where` has this name belong to it."""
+    title: str
+    """What it shows, in our words."""
+    charts: tuple[str, ...] = ()
+    """The titles of the study's charts that draw it."""
+    reason: str = ""
+    """Why the study does not show it, or only a part."""
 
 
 def number_text(number: float) -> str:

@@ -16,10 +16,15 @@
 `resolution` is the step of the last printed digit; the default is the last digit in the file.
 `judged = "direction"` compares only the sign of a change: `min = 0` is a rise, `max = 0` a fall.
 `conclusion` is a sentence of the document that the figure supports, without a full stop.
+
+`[[place]]` names a table, figure or section of the document: its `name` as `Figure 5`, its `title`,
+the titles of the study's `charts` that draw it, and the `reason` why the study shows nothing of it
+or only a part. A place needs a published figure, a chart or a reason.
 """
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Collection, Sequence
 from dataclasses import replace
@@ -28,7 +33,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from perpacket.errors import ConfigurationError
-from perpacket.study.published import Judged, Published
+from perpacket.study.published import Judged, Place, Published
 from perpacket.study.quantities import QUANTITIES
 from perpacket.study.validation import problem_text
 
@@ -72,16 +77,41 @@ class PublishedRow(BaseModel):
         return self
 
 
+class PlaceRow(BaseModel):
+    """A table or figure of the document."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    name: str = Field(pattern=r"^(Table|Figure|Section) [\w.]+$")
+    title: str
+    charts: list[str] = Field(default_factory=list)
+    reason: str = ""
+
+
 class PublishedFile(BaseModel):
     """The whole file."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
     source: str
     figure: list[PublishedRow] = Field(min_length=1)
+    place: list[PlaceRow] = Field(default_factory=list)
+
+    def in_a_study(self) -> dict[str, object]:
+        """The content as keys of a study's file."""
+        content = self.model_dump(exclude_unset=True)
+        return content | {"published": content.pop("figure")}
+
+    @model_validator(mode="after")
+    def has_something_of_every_place(self) -> PublishedFile:
+        """A place has published figures, charts, or the reason why it has neither."""
+        named = {name for row in self.figure for name in places_in(row.where)}
+        for place in self.place:
+            if place.name not in named and not place.charts and not place.reason:
+                raise ValueError(f"place {place.name}: expected charts or a reason")
+        return self
 
 
-def read(path: Path) -> tuple[str, list[dict[str, object]]]:
-    """The document's citation and its checked rows, in the layout of a study's file.
+def read(path: Path) -> PublishedFile:
+    """The checked file.
 
     Raises `ConfigurationError` naming the file, the key and what was expected.
     """
@@ -91,7 +121,7 @@ def read(path: Path) -> tuple[str, list[dict[str, object]]]:
         raise ConfigurationError(f"{path}: cannot be read: {error}") from None
     except ValidationError as error:
         raise ConfigurationError(f"{path}: {problem_text(error)}") from None
-    return file.source, [row.model_dump(exclude_unset=True) for row in file.figure]
+    return file
 
 
 def rows_about(
@@ -113,6 +143,26 @@ def rows_about(
         else row
         for row in found
     )
+
+
+def places_of(rows: Sequence[PlaceRow], charts: Collection[str]) -> tuple[Place, ...]:
+    """The places as `Place`, in the file's order; `charts` are the titles of the study's figures.
+
+    Raises `ConfigurationError` naming a place with a chart that the study does not have.
+    """
+    for row in rows:
+        if unknown := sorted(set(row.charts) - set(charts)):
+            raise ConfigurationError(f"place {row.name}: the study has no chart {unknown[0]!r}")
+    return tuple(Place(row.name, row.title, tuple(row.charts), row.reason) for row in rows)
+
+
+def places_in(where: str) -> list[str]:
+    """The tables and figures in `where`, or else its sections.
+
+    `Figure 4` of `3.3, Figure 4`; `Section 5.1` of `5.1`.
+    """
+    named = re.findall(r"(?:Table|Figure) [\w.]*\w", where)
+    return named or [f"Section {each}" for each in re.split(r"[,;] *", where)]
 
 
 def to_published(figure: PublishedRow) -> Published:

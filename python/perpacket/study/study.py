@@ -14,7 +14,7 @@ from perpacket.study.contest import Contest
 from perpacket.study.designs import TwoLevelDesign
 from perpacket.study.figure import Figure
 from perpacket.study.point import Point, StudyError, check_points
-from perpacket.study.published import Published
+from perpacket.study.published import Place, Published
 from perpacket.study.runner import Divided, MeasuredRunner, Runner
 from perpacket.study.stopping import DEFAULT_CONFIDENCE, Stopping
 
@@ -41,6 +41,8 @@ class Study:
     figures: tuple[Figure, ...] = ()
     published: tuple[Published, ...] = ()
     """The rows of the document that a run is compared with."""
+    places: tuple[Place, ...] = ()
+    """The tables and figures of the document, in its order, if its file names them."""
     contests: tuple[Contest, ...] = ()
 
     summary: tuple[str, ...] = ()
