@@ -5,6 +5,7 @@
 #             packages of every application and runs it
 # make check  formatting, lints, types, dependency arrows
 # make docs   build the documents as pages, in docs/_build
+# make pages  the pages of published documents from kept runs, in docs/documents
 # make bench  the benchmarks (see benches/README.md)
 # make fuzz   every fuzz target, a minute each (FUZZ_SECONDS)
 
@@ -18,7 +19,7 @@ SOURCES := pyproject.toml Cargo.toml Cargo.lock $(shell find crates -name '*.rs'
 export CARGO_PROFILE_RELEASE_LTO ?= thin
 export CARGO_PROFILE_RELEASE_CODEGEN_UNITS ?= 16
 
-.PHONY: setup setup-dev demo test test-full test-applications check docs bench fuzz clean
+.PHONY: setup setup-dev demo test test-full test-applications check docs pages bench fuzz clean
 
 setup: $(VENV)/.installed
 setup-dev: $(VENV)/.installed-dev
@@ -70,6 +71,10 @@ check: setup-dev
 docs: setup-dev
 	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet --builder html docs docs/_build
 	@echo docs/_build/index.html
+
+# RUN: directories of runs to keep first.
+pages: setup-dev
+	cd docs && ../$(BIN)/python -m from_code.kept_runs $(abspath $(RUN))
 
 bench:
 	cargo bench --workspace --locked

@@ -7,6 +7,7 @@
     quantities.py  quantities, and the keys of the documents of studies
     schemas.py     files of users and of run directories
     repository.py  pages whose source is outside docs/
+    kept_runs.py   the pages of published documents, from kept runs (`make pages`)
 
 A page requests a part with a comment on a line of its own:
 

@@ -7,10 +7,13 @@ reader of the document finds its figure 5. Text is escaped for tables alone.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from perpacket.analysis.published import MET
+from perpacket.analysis.wording import plural
 from perpacket.show import terminal
+from perpacket.study.published_file import places_in
 from perpacket.whole_file import write_whole
 
 if TYPE_CHECKING:
@@ -18,6 +21,8 @@ if TYPE_CHECKING:
 
     from perpacket.analysis.analysis import Analysis
     from perpacket.analysis.published import Comparison
+    from perpacket.study.figure import Figure
+    from perpacket.study.published import Place
 
 ORDER: Final = ("Table", "Figure", "Section")
 """Kinds of places in a document, in the order of the page."""
@@ -57,58 +62,103 @@ def page(analysis: Analysis, file: Path, charts: Sequence[Path]) -> Iterator[str
         ("perpacket", f"{machine.get('perpacket')}, commit {machine.get('git')}"),
     ]
     yield from table(("run", ""), rows)
-    yield from compared(analysis)
+    drawn = {
+        figure.title: chart
+        for number, figure in enumerate(study.figures, 1)
+        for chart in charts
+        if chart.stem.startswith(f"{number:02}-")
+    }
+    yield from places(analysis, file, drawn)
     for one in terminal.tables_of(analysis):
         if not analysis.comparisons or "onclusion" in one.title:
             yield f"## {one.title}\n"
             yield from table(one.headings, one.rows)
-    if charts:
+    placed = {title for place in study.places for title in place.charts}
+    others = [figure for figure in study.figures if figure.title in drawn.keys() - placed]
+    if others:
         yield "## Charts\n"
-    by_stem = {chart.stem: chart for chart in charts}
-    for number, figure in enumerate(study.figures, 1):
-        found = [chart for stem, chart in by_stem.items() if stem.startswith(f"{number:02}-")]
-        for chart in found:
-            yield f"![{figure.title}]({file.stem}/{chart.name})\n"
-            if figure.caption:
-                yield f"{figure.caption}\n"
+    for figure in others:
+        yield from chart_lines(figure, file, drawn[figure.title])
     if analysis.limits:
         yield "## Limits\n"
         yield "".join(f"- {limit}\n" for limit in analysis.limits)
 
 
-def compared(analysis: Analysis) -> Iterator[str]:
-    """A table for each place in the document that has published values."""
-    terms = analysis.terms
-    names = [point.configuration for point in analysis.study.points]
-    groups: dict[str, list[Comparison]] = {}
+def places(analysis: Analysis, file: Path, drawn: Mapping[str, Path]) -> Iterator[str]:
+    """Links to the tables, figures and sections of the document, then each with what is known.
+
+    `drawn` are the charts by title.
+    """
+    named = {place.name: place for place in analysis.study.places}
+    rows: dict[str, list[Comparison]] = {name: [] for name in named}
     for row in analysis.comparisons:
-        groups.setdefault(place_of(row.published.where), []).append(row)
-    for place in sorted(groups, key=rank):
-        yield f"## {place}\n"
+        rows.setdefault(places_in(row.published.where)[0], []).append(row)
+    in_order = sorted(rows, key=rank)
+    if named:
         yield from table(
-            ("published result", "where", "unit", "published", terms.adjective, "verdict"),
+            ("of the document", "shows", "here"),
             (
-                (
-                    row.published.statement or terminal.quantity_text(row),
-                    row.configuration
-                    if names.count(row.configuration) == 1
-                    else row.published.point,
-                    row.published.unit,
-                    row.published.text + (" c" if row.published.calibration else ""),
-                    row.simulated_text,
-                    row.verdict_text if row.simulated is not None else terms.no_value,
-                )
-                for row in groups[place]
+                (f"[{name}](#{anchor(name)})", place.title, contents(place, rows[name]))
+                for name in in_order
+                if (place := named.get(name)) is not None
             ),
         )
+    figures = {figure.title: figure for figure in analysis.study.figures}
+    for name in in_order:
+        yield f"## {name}\n"
+        place = named.get(name)
+        if place is not None:
+            yield f"{place.title}.\n"
+            if place.reason:
+                yield f"{place.reason}\n"
+        if rows[name]:
+            yield from compared(analysis, rows[name])
+        for title in place.charts if place is not None else ():
+            if title in drawn:
+                yield from chart_lines(figures[title], file, drawn[title])
     if any(row.published.calibration for row in analysis.comparisons):
         yield "c: a value that parameters were fitted to.\n"
 
 
-def place_of(where: str) -> str:
-    """`Figure 4` of `3.3, Figure 4`, and `Section 5.1` of `5.1`."""
-    named = re.findall(r"(?:Table|Figure) [\w.]+", where)
-    return ", ".join(named) or f"Section {where}"
+def contents(place: Place, rows: Sequence[Comparison]) -> str:
+    """What the page has of a place: how many published results agree, charts; or a reason."""
+    judged = [row for row in rows if row.simulated is not None]
+    agreeing = sum(row.verdict in MET for row in judged)
+    parts = [f"{agreeing} of {len(judged)} agree"] if judged else []
+    parts += [plural(len(place.charts), "chart")] if place.charts else []
+    return ", ".join(parts) or "the reason why not"
+
+
+def anchor(heading: str) -> str:
+    """The anchor of a heading, as GitHub and MyST make it: `figure-410` of `Figure 4.10`."""
+    return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+
+
+def chart_lines(figure: Figure, file: Path, chart: Path) -> Iterator[str]:
+    """A chart and its caption."""
+    yield f"![{figure.title}]({file.stem}/{chart.name})\n"
+    if figure.caption:
+        yield f"{figure.caption}\n"
+
+
+def compared(analysis: Analysis, rows: Sequence[Comparison]) -> Iterator[str]:
+    """Published results beside those of the run."""
+    terms = analysis.terms
+    names = [point.configuration for point in analysis.study.points]
+    yield from table(
+        ("published result", "where", "unit", "published", terms.adjective, "verdict"),
+        (
+            (
+                row.published.statement or terminal.quantity_text(row),
+                row.configuration if names.count(row.configuration) == 1 else row.published.point,
+                row.published.unit,
+                row.published.text + (" c" if row.published.calibration else ""),
+                row.simulated_text,
+                row.verdict_text if row.simulated is not None else terms.no_value,
+            )
+            for row in rows
+        ),
+    )
 
 
 def rank(place: str) -> tuple[int, list[int], str]:

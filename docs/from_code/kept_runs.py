@@ -1,0 +1,89 @@
+"""Kept runs of studies, and the pages made from them: docs/documents.
+
+A kept run is the archive `docs/documents/runs/STUDY.tar.xz` of its run directory, without reports
+of single runs. Its page shows it beside the published values of this tree. `make pages` makes all
+pages again. `make pages RUN=DIRECTORY` keeps a run first.
+"""
+
+from __future__ import annotations
+
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from perpacket.run import directory
+from perpacket.run.directory import RunDirectory
+
+if TYPE_CHECKING:
+    from perpacket.analysis.analysis import Analysis
+
+DOCUMENTS = Path(__file__).parents[1] / "documents"
+RUNS = DOCUMENTS / "runs"
+SUFFIX = ".tar.xz"
+
+
+def keep(run: RunDirectory) -> Path:
+    """Store a run as the kept one of its study; return the archive.
+
+    The stored definition of the study is left out: a page shows the study of this tree.
+    """
+    archive = RUNS / f"{run.configuration.study}{SUFFIX}"
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    timelines = [run.timeline_path(*pair) for pair in run.timelines()]
+    files = [
+        run.path / directory.CONFIGURATION,
+        run.path / directory.ENVIRONMENT,
+        *sorted((run.path / directory.OBSERVATIONS).glob("*.json")),
+        *timelines,
+    ]
+    with tarfile.open(archive, "w:xz") as content:
+        for file in files:
+            content.add(file, file.relative_to(run.path), filter=without_owner)
+    return archive
+
+
+def without_owner(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    """The entry without names and numbers of this machine's users."""
+    entry.uid = entry.gid = 0
+    entry.uname = entry.gname = ""
+    return entry
+
+
+def page_file(archive: Path) -> Path:
+    """The page of a kept run."""
+    return DOCUMENTS / f"{archive.name.removesuffix(SUFFIX)}.md"
+
+
+def analysis_of(archive: Path, folder: Path) -> Analysis:
+    """Unpack a kept run into an empty folder and analyze it."""
+    from perpacket.analysis.analysis import analyze
+
+    with tarfile.open(archive) as content:
+        content.extractall(folder, filter="data")
+    run = RunDirectory.open(folder)
+    return analyze(run.study(), run)
+
+
+def write(archive: Path) -> None:
+    """Write the page of a kept run, and its charts."""
+    from perpacket.show import markdown
+
+    page = page_file(archive)
+    for chart in page.with_suffix("").glob("*.svg"):
+        chart.unlink()
+    with tempfile.TemporaryDirectory() as folder:
+        markdown.write(analysis_of(archive, Path(folder)), page)
+
+
+def main(arguments: list[str]) -> None:
+    """Keep the runs whose directories are given, then write every page."""
+    for argument in arguments:
+        keep(RunDirectory.open(Path(argument)))
+    for archive in sorted(RUNS.glob(f"*{SUFFIX}")):
+        write(archive)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
