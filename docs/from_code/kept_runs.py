@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 import tarfile
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,15 +26,13 @@ SUFFIX = ".tar.xz"
 
 
 def keep(run: RunDirectory) -> Path:
-    """Store a run as the kept one of its study; return the archive.
-
-    The stored definition of the study is left out: a page shows the study of this tree.
-    """
+    """Store a run as the kept one of its study; return the archive."""
     archive = RUNS / f"{run.configuration.study}{SUFFIX}"
     archive.parent.mkdir(parents=True, exist_ok=True)
     timelines = [run.timeline_path(*pair) for pair in run.timelines()]
     files = [
         run.path / directory.CONFIGURATION,
+        run.path / directory.DEFINITION,
         run.path / directory.ENVIRONMENT,
         *sorted((run.path / directory.OBSERVATIONS).glob("*.json")),
         *timelines,
@@ -57,13 +56,19 @@ def page_file(archive: Path) -> Path:
 
 
 def analysis_of(archive: Path, folder: Path) -> Analysis:
-    """Unpack a kept run into an empty folder and analyze it."""
+    """Unpack a kept run into an empty folder and analyze it, as the study of this tree.
+
+    The stored study only has the command: its published values may be older than those of the tree.
+    """
     from perpacket.analysis.analysis import analyze
 
     with tarfile.open(archive) as content:
         content.extractall(folder, filter="data")
     run = RunDirectory.open(folder)
-    return analyze(run.study(), run)
+    stored = run.study()
+    today = RunDirectory(folder, replace(run.configuration, definition="")).study()
+    study = replace(today, command=stored.command, seeds=stored.seeds)
+    return analyze(study, run)
 
 
 def write(archive: Path) -> None:
