@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from perpacket.analysis.analysis import Analysis
     from perpacket.analysis.published import Comparison
     from perpacket.study.figure import Figure
-    from perpacket.study.published import Place
 
 ORDER: Final = ("Table", "Figure", "Section")
 """Kinds of places in a document, in the order of the page."""
@@ -98,7 +97,11 @@ def places(analysis: Analysis, file: Path, drawn: Mapping[str, Path]) -> Iterato
         yield from table(
             ("of the document", "shows", "here"),
             (
-                (f"[{name}](#{anchor(name)})", place.title, contents(place, rows[name]))
+                (
+                    f"[{name}](#{anchor(name)})",
+                    place.title,
+                    contents(rows[name], len(drawn.keys() & set(place.charts))),
+                )
                 for name in in_order
                 if (place := named.get(name)) is not None
             ),
@@ -120,12 +123,12 @@ def places(analysis: Analysis, file: Path, drawn: Mapping[str, Path]) -> Iterato
         yield "c: a value that parameters were fitted to.\n"
 
 
-def contents(place: Place, rows: Sequence[Comparison]) -> str:
+def contents(rows: Sequence[Comparison], charts: int) -> str:
     """What the page has of a place: how many published results agree, charts; or a reason."""
     judged = [row for row in rows if row.simulated is not None]
     agreeing = sum(row.verdict in MET for row in judged)
     parts = [f"{agreeing} of {len(judged)} agree"] if judged else []
-    parts += [plural(len(place.charts), "chart")] if place.charts else []
+    parts += [plural(charts, "chart")] if charts else []
     return ", ".join(parts) or "the reason why not"
 
 
