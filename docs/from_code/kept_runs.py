@@ -35,6 +35,7 @@ def keep(run: RunDirectory) -> Path:
         run.path / directory.DEFINITION,
         run.path / directory.ENVIRONMENT,
         *sorted((run.path / directory.OBSERVATIONS).glob("*.json")),
+        *sorted((run.path / directory.FAILURES).glob("*.json")),
         *timelines,
     ]
     with tarfile.open(archive, "w:xz") as content:
