@@ -83,3 +83,14 @@ def test_pprof_groups_by_the_layers_of_the_report(
     assert isinstance(layers, dict)
     for name in ("user", "tcp", "syscall", "scheduler"):
         assert found.get(name, 0.0) == pytest.approx(1e9 * layers[name]["cpu_s"], abs=2), name
+
+
+def test_pprof_groups_by_control_group(profile: tuple[Path, dict[str, object]]) -> None:
+    file, report = profile
+    text = pprof(file, "-tags", "-unit=ns").partition("cgroup: ")[2].partition("\n\n")[0]
+    found = re.findall(r"([\d.]+)ns \([^)]*\): (\S+)$", text, re.MULTILINE)
+    whole = report["total"]
+    assert isinstance(whole, dict)
+    total = sum(float(time_ns) for time_ns, _ in found)
+    assert total == pytest.approx(1e9 * whole["cpu_s"], rel=1e-6)
+    assert {name for _, name in found} - {"shared"}

@@ -46,6 +46,12 @@ impl ControlGroups {
         }
     }
 
+    /// Whether the groups are those of this machine.
+    #[must_use]
+    pub const fn are_mounted(&self) -> bool {
+        self.root.is_some()
+    }
+
     /// Records the path of a group.
     pub fn record(&mut self, number: u64, path: &str) {
         self.paths.insert(number, path.to_owned());

@@ -4,18 +4,18 @@
 //! The message has some ten fields, all of them integers, strings and messages, so it is encoded
 //! here: fields as varints or with a length (protobuf.dev/programming-guides/encoding).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use perpacket_cost::SymbolId;
+use perpacket_cost::{Layer, SymbolId};
 use perpacket_linux::clock::realtime_ns;
 
 use crate::folded::{Names, names};
 use crate::passes::PassResult;
 use crate::process::{GENERATED, ObjectId};
-use crate::tally::{Code, Collector, Weight};
+use crate::tally::{Code, Collector, Group, Weight};
 
 /// Wire type of an integer.
 const VARINT: u64 = 0;
@@ -97,6 +97,7 @@ enum Frame {
 struct Builder<'a> {
     collector: &'a Collector,
     user_names: Names,
+    group_names: HashMap<Group, String>,
     profile: Message,
     strings: Strings,
     locations: HashMap<Frame, u64>,
@@ -111,10 +112,17 @@ struct Builder<'a> {
 ///
 /// # Errors
 /// The writer fails.
-pub fn write(out: impl Write, pass: &PassResult, collector: &Collector) -> io::Result<()> {
+pub fn write(out: impl Write, pass: &PassResult, collector: &mut Collector) -> io::Result<()> {
+    let groups: HashSet<Group> = pass.tally.codes.values().map(|one| one.group).collect();
+    let group_names = groups
+        .into_iter()
+        .map(|group| (group, collector.group_name(group)))
+        .collect();
+    let collector = &*collector;
     let mut builder = Builder {
         collector,
         user_names: names(&pass.tally, collector),
+        group_names,
         profile: Message::default(),
         strings: Strings::new(),
         locations: HashMap::new(),
@@ -189,10 +197,15 @@ impl Builder<'_> {
         sample.numbers(2, values);
         let process = self.collector.processes().get(pid);
         let command = process.map_or("", |process| process.command.as_str());
+        let cgroup = match weight.charge.layer {
+            Layer::Idle => "",
+            _ => self.group_names[&weight.group].as_str(),
+        };
         let labels = [
             ("layer", weight.charge.layer.name()),
             ("kind", weight.charge.kind.name()),
             ("process", command),
+            ("cgroup", cgroup),
         ];
         for (key, text) in labels.into_iter().filter(|(_, text)| !text.is_empty()) {
             let mut label = Message::default();

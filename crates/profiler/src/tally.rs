@@ -64,6 +64,8 @@ pub enum Group {
 pub struct Weight {
     /// What they are charged to.
     pub charge: Charge,
+    /// The control group of the first.
+    pub group: Group,
     /// Number of samples.
     pub samples: u64,
     /// Amount of the event that they represent.
@@ -371,6 +373,7 @@ impl Collector {
             .entry((sample.pid, code))
             .or_insert(Weight {
                 charge,
+                group,
                 samples: 0,
                 weight: 0.0,
             });
@@ -439,6 +442,8 @@ impl Collector {
         let path = match group {
             Group::Shared => return "shared".to_owned(),
             Group::Number(number) => self.cgroups.path(number).map(str::to_owned),
+            // A recording has the processes of another time or machine.
+            Group::OfProcess(_) if !self.cgroups.are_mounted() => None,
             Group::OfProcess(pid) => cgroup::of_process(pid),
         };
         path.map_or_else(|| "unknown".to_owned(), |path| cgroup::name(&path))

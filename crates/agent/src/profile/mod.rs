@@ -88,7 +88,7 @@ pub struct Arguments {
     #[serde(skip_serializing_if = "Option::is_none")]
     folded: Option<PathBuf>,
     /// Write the samples to this file for pprof: processor time, and time for each packet, with the
-    /// labels layer, kind and process.
+    /// labels layer, kind, process and cgroup.
     #[arg(long, value_name = "FILE", conflicts_with = "every")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pprof: Option<PathBuf>,
@@ -305,7 +305,7 @@ fn recorded(arguments: &Arguments, file: &Path) -> Result<Status, Failure> {
         (None, Some([before, after])) => Traffic::Links(before.clone(), after.clone()),
         (None, _) => Traffic::Unknown,
     };
-    let recorded = recording::analyse(&recording::Settings {
+    let mut recorded = recording::analyse(&recording::Settings {
         file: file.to_owned(),
         traffic,
         kallsyms: arguments.kallsyms.clone(),

@@ -84,9 +84,9 @@ impl Recorded {
     ///
     /// # Errors
     /// The writer fails.
-    pub fn write_pprof(&self, out: &mut dyn Write) -> io::Result<()> {
+    pub fn write_pprof(&mut self, out: &mut dyn Write) -> io::Result<()> {
         match &self.pass {
-            Some(pass) => pprof::write(out, pass, &self.collector),
+            Some(pass) => pprof::write(out, pass, &mut self.collector),
             None => Ok(()),
         }
     }
