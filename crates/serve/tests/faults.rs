@@ -202,7 +202,9 @@ fn a_file_that_grows_is_served_up_to_the_length_that_it_had() {
         for _ in 0..50 {
             let answer = server.get("/log", "");
             assert_eq!(answer.status, 200);
-            assert!(answer.body.starts_with(b"line\n") && answer.body.len().is_multiple_of(5));
+            // The kernel raises the length page by page: the end may be inside a line.
+            let lines = b"line\n".iter().cycle().take(answer.body.len());
+            assert!(answer.body.len() >= 5 && answer.body.iter().eq(lines));
         }
         stop.store(true, Ordering::Relaxed);
     });
