@@ -96,7 +96,7 @@ def _distance(row: Comparison) -> float:
 
 def headline(comparisons: Sequence[Comparison], terms: Terms = SIMULATED) -> str:
     """One sentence on how many published values agree."""
-    if terms.is_measured:
+    if not terms.is_calibrated:
         return _shape_headline(comparisons)
     held_out = [
         row for row in comparisons if not row.published.calibration and row.simulated is not None

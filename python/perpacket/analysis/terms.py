@@ -1,7 +1,7 @@
-"""The terms of simulated and of measured runs.
+"""The terms of simulated, measured and emulated runs.
 
-Replications are seeds in a simulation and blocks in a measurement. Only a simulation is calibrated,
-and only a simulation returns the same numbers for the same seed.
+Replications are seeds in a simulation, blocks in a measurement and variants in an emulation. Only a
+simulation is calibrated, and only a measurement returns other numbers for the same seed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ class Terms:
     """A sentence on the numbers of a second run of the same study."""
     no_value: str
     """The verdict where a run has no value."""
-    is_measured: bool = False
+    is_calibrated: bool = False
+    """Whether published values were used to calibrate; else changes are judged by direction."""
 
     @property
     def replications(self) -> str:
@@ -57,6 +58,7 @@ SIMULATED: Final = Terms(
     repetition="The same seeds return the same numbers on every machine, with any number of "
     "workers.",
     no_value="not simulated",
+    is_calibrated=True,
 )
 MEASURED: Final = Terms(
     adjective="measured",
@@ -70,10 +72,24 @@ MEASURED: Final = Terms(
     repetition="The same seeds return the same order of runs and the same requests. The numbers "
     "depend on the machine and differ within the intervals.",
     no_value="not measured",
-    is_measured=True,
+)
+EMULATED: Final = Terms(
+    adjective="emulated",
+    noun="emulation",
+    replication="variant",
+    own_legend="emulated, with interval",
+    published_legend="paper",
+    agreeing="published shares, changes and orders agree",
+    interval="An interval is the spread over variants of phase, layout and seed. It does not "
+    "contain the differences between the modelled caches and those of a processor.",
+    repetition="The same seeds and the same prepared machine return the same numbers, beside any "
+    "load and with any number of workers.",
+    no_value="not emulated",
 )
 
 
 def terms_of(study: Study) -> Terms:
     """The terms of a study's runs."""
+    if study.is_emulated:
+        return EMULATED
     return MEASURED if study.is_measured else SIMULATED

@@ -92,7 +92,7 @@ def comparison_table(analysis: Analysis) -> Table:
     """
     terms = analysis.terms
     columns = ("Configuration", "Quantity", "Where", "Paper", terms.title, "Verdict", "Role")
-    shown = len(columns) - terms.is_measured
+    shown = len(columns) if terms.is_calibrated else len(columns) - 1
     return Table(
         identifier="comparison",
         caption=f"Published and {terms.adjective} values in the paper's units, with the interval "

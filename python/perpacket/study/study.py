@@ -15,7 +15,7 @@ from perpacket.study.designs import TwoLevelDesign
 from perpacket.study.figure import Figure
 from perpacket.study.point import Point, StudyError, check_points
 from perpacket.study.published import Place, Published
-from perpacket.study.runner import Divided, MeasuredRunner, Runner
+from perpacket.study.runner import MEASURED_RUNNERS, Divided, MeasuredRunner, NamedRunner, Runner
 from perpacket.study.stopping import DEFAULT_CONFIDENCE, Stopping
 
 if TYPE_CHECKING:
@@ -93,6 +93,12 @@ class Study:
     def is_measured(self) -> bool:
         """Whether some of its runs are measured."""
         return self.measured_runner is not None
+
+    @property
+    def is_emulated(self) -> bool:
+        """Whether its runs are of an emulated machine, instead of measured."""
+        runner = self.measured_runner
+        return isinstance(runner, NamedRunner) and runner.name == MEASURED_RUNNERS["emulated"]
 
     @property
     def is_simulated(self) -> bool:
