@@ -6,6 +6,7 @@
 # make check  formatting, lints, types, dependency arrows
 # make docs   build the documents as pages, in docs/_build
 # make pages  the pages of published documents from kept runs, in docs/documents
+# make wheels the package and its agent as wheels, with the emulator's plugin, in dist
 # make bench  the benchmarks (see benches/README.md)
 # make fuzz   every fuzz target, a minute each (FUZZ_SECONDS)
 
@@ -19,7 +20,7 @@ SOURCES := pyproject.toml Cargo.toml Cargo.lock $(shell find crates -name '*.rs'
 export CARGO_PROFILE_RELEASE_LTO ?= thin
 export CARGO_PROFILE_RELEASE_CODEGEN_UNITS ?= 16
 
-.PHONY: setup setup-dev demo test test-full test-applications check docs pages bench fuzz clean
+.PHONY: setup setup-dev demo test test-full test-applications check docs pages wheels bench fuzz clean
 
 setup: $(VENV)/.installed
 setup-dev: $(VENV)/.installed-dev
@@ -76,6 +77,10 @@ docs: setup-dev
 pages: setup-dev
 	cd docs && ../$(BIN)/python -m from_code.kept_runs $(abspath $(RUN))
 
+wheels: $(BIN)/python
+	$(plugin)
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist . ./crates/agent
+
 bench:
 	cargo bench --workspace --locked
 
@@ -96,4 +101,4 @@ fuzz:
 	done
 
 clean:
-	rm -rf target fuzz/target docs/_build $(VENV)
+	rm -rf target fuzz/target docs/_build dist $(VENV)

@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 import os
 import signal
+import struct
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from perpacket.emulate import qemu, runs
 from perpacket.emulate.prepared import Prepared
 from perpacket.emulate.session import Guest, Session, open_session
 from perpacket.emulate.settings import Memory, Scenario, Settings
-from perpacket.errors import MachineLacks, PerpacketError, RunFailed
+from perpacket.errors import MachineLacks, RunFailed
 
 pytestmark = [pytest.mark.live]
 
@@ -115,17 +116,56 @@ def test_a_server_that_does_not_start_is_an_error_of_the_guest(session: Session)
         session.emulate(settings)
 
 
-def test_a_damaged_snapshot_is_an_error_that_names_it(session: Session, tmp_path: Path) -> None:
-    folder = tmp_path / "machine"
-    folder.mkdir()
+def cut(state: bytes) -> bytes:
+    return state[:1_000_000]
+
+
+def of_another_format(state: bytes) -> bytes:
+    return state[:4] + struct.pack(">I", 99) + state[8:]
+
+
+def of_another_machine(state: bytes) -> bytes:
+    return state.replace(b"pc-i440fx-", b"pc-i440xf-", 1)
+
+
+@pytest.mark.parametrize("damage", [cut, of_another_format, of_another_machine])
+def test_a_snapshot_that_cannot_be_restored_is_an_error_that_names_it(
+    session: Session, tmp_path: Path, damage: Callable[[bytes], bytes]
+) -> None:
     for file in session.machine.folder.iterdir():
-        (folder / file.name).symlink_to(file)
-    (folder / "state").unlink()
-    (folder / "state").write_bytes(session.machine.state.read_bytes()[:1_000_000])
-    damaged = Prepared(folder, session.machine.kernel)
-    with pytest.raises(PerpacketError) as failed:
+        (tmp_path / file.name).symlink_to(file)
+    (tmp_path / "state").unlink()
+    (tmp_path / "state").write_bytes(damage(session.machine.state.read_bytes()))
+    damaged = Prepared(tmp_path, session.machine.kernel)
+    with pytest.raises(RunFailed, match=r"/state: the machine's state cannot be") as failed:
         runs.variant(session.emulator, session.plugin, damaged, SMALL, 0)
-    assert "state" in str(failed.value)
+    assert failed.value.hint == f"remove {tmp_path}, and it is prepared again"
+
+
+def test_an_emulator_that_refuses_the_plugin_is_named(session: Session, tmp_path: Path) -> None:
+    plugin = tmp_path / "plugin.so"
+    plugin.write_bytes(b"not a library")
+    with pytest.raises(MachineLacks, match=r"plugin\.so: .* refuses the plugin") as lack:
+        replace(session, plugin=plugin).emulate(SMALL)
+    assert "QEMU 10.0 or newer" in lack.value.hint
+
+
+def test_without_memory_the_error_names_what_a_machine_needs(
+    session: Session, tmp_path: Path
+) -> None:
+    program = tmp_path / "qemu"
+    program.write_text(f'#!/bin/sh\nulimit -v 700000\nexec {session.emulator.program} "$@"\n')
+    program.chmod(0o755)
+    small = replace(session, emulator=replace(session.emulator, program=program))
+    with pytest.raises(MachineLacks, match=r"emulator: .*memory") as lack:
+        small.emulate(SMALL)
+    assert "MiB" in lack.value.hint
+
+
+def test_an_error_of_the_plugin_has_its_hint(session: Session) -> None:
+    with pytest.raises(RunFailed, match="option `by=nothing`") as failed:
+        session.emulate(replace(SMALL, by="nothing"))  # type: ignore[arg-type]  # on purpose
+    assert "docs/emulation.md" in failed.value.hint
 
 
 def emulators_of(pid: int) -> list[int]:

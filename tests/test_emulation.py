@@ -18,7 +18,7 @@ import pytest
 import requirements
 from perpacket import executables
 from perpacket.cli import app
-from perpacket.emulate import caches, folders, install, kernel, qemu, report, runs, work
+from perpacket.emulate import caches, folders, install, kernel, prepared, qemu, report, runs, work
 from perpacket.emulate.archive import Archive
 from perpacket.emulate.settings import Memory, Scenario, Settings
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
@@ -104,6 +104,21 @@ def test_a_missing_plugin_names_the_build(monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(MachineLacks, match="names no file") as lack:
         qemu.plugin()
     assert "cargo build" in lack.value.hint
+
+
+@pytest.mark.parametrize(
+    "symbols",
+    ["", "ffffffff81000000 T _stext\n", "0000000000000000 T hidden\n" * 5000],
+    ids=["none", "one", "without addresses"],
+)
+def test_a_kernel_without_symbols_is_refused(symbols: str, tmp_path: Path) -> None:
+    file = tmp_path / "symbols"
+    file.write_text(symbols)
+    with pytest.raises(RunFailed, match="the kernel has no symbols") as failed:
+        prepared.check_symbols(file, "6.1")
+    assert "CONFIG_KALLSYMS" in failed.value.hint
+    file.write_text("ffffffff81000000 T a_function\n" * 5000)
+    prepared.check_symbols(file, "6.1")
 
 
 def compressed_image(payload: bytes, version: str = "6.1.0-test") -> bytes:

@@ -27,7 +27,7 @@ pub static qemu_plugin_version: c_int = VERSION;
 
 /// Reports an error for people.
 fn report(error: &str, hint: &str) {
-    eprintln!("perpacket-emulate: error: {error}\nhint: {hint}");
+    eprintln!("perpacket-emulate: error: {error}\nperpacket-emulate: hint: {hint}");
 }
 
 /// QEMU calls this once, before the machine starts. Another result than 0 ends QEMU.

@@ -22,7 +22,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from perpacket.emulate.qemu import Qemu
+from perpacket.emulate.qemu import Qemu, refusal
 from perpacket.errors import MachineLacks, RunFailed
 
 MEMORY_MIB = 1024
@@ -53,6 +53,11 @@ POLL_S = 0.02
 SETTLED_STATES = ("completed", "failed", "cancelled")
 MESSAGE = "perpacket-emulate: "
 """What the plugin's messages begin with."""
+
+REFUSED = "Could not load plugin"
+"""What QEMU's message begins with when it does not accept a plugin (plugins/loader.c)."""
+
+MEMORY_NEEDED = f"each variant needs {MEMORY_MIB + 512} MiB; --workers limits those at once"
 
 _libc = ctypes.CDLL(None)
 
@@ -132,6 +137,7 @@ class Machine:
             *(("-incoming", "defer") if incoming else ()),
         ]
         inherited = [theirs.fileno(), *(file.descriptor for file in self._files.values())]
+        self._program, self._plugin = qemu.program, plugin
         self._process = start(command, inherited, self._files["errors"].descriptor, terminal)
         theirs.close()
         self._monitor = Monitor(ours, self.check)
@@ -202,12 +208,12 @@ class Machine:
         if status == -signal.SIGKILL:
             return RunFailed(
                 "the emulator was killed, perhaps because this machine has no more memory",
-                f"an emulated machine needs up to {MEMORY_MIB + 512} MiB",
+                MEMORY_NEEDED,
             )
+        if REFUSED in messages and MESSAGE not in messages:
+            return refusal(str(self._program), self._plugin, reason)
         if "annot allocate memory" in messages or "cannot set up guest memory" in messages:
-            return MachineLacks(
-                f"the emulator: {reason}", f"it needs {MEMORY_MIB + 512} MiB of memory"
-            )
+            return MachineLacks(f"the emulator: {reason}", MEMORY_NEEDED)
         return RunFailed(f"the emulator ended with status {status}: {reason}", hint)
 
     def save(self, file: Path) -> None:

@@ -22,8 +22,8 @@ SCHEMA = 1
 KEY_DIGITS = 20
 READY = "perpacket: ready"
 STAGES = ("perpacket: ready",)
-KALLSYMS_LEAST = 1000
-"""Lines of a kernel with symbols, at least."""
+SYMBOLS_LEAST = 1000
+"""Symbols of a kernel that has them, at least."""
 
 OnStage = Callable[[str], None]
 
@@ -95,8 +95,17 @@ def prepare(
             machine.wait_for(READY)
             on_stage("storing the machine")
             machine.save(made.state)
-        if made.symbols.read_bytes().count(b"\n") < KALLSYMS_LEAST:
-            raise RunFailed(f"Linux {kernel.version}: the kernel has no symbols")
+        check_symbols(made.symbols, kernel.version)
         about = {"kernel": kernel.version, "qemu": emulator.version, "options": OPTIONS}
         (new / "about.json").write_text(json.dumps(about, indent=2) + "\n")
     return Prepared(folder, kernel.version)
+
+
+def check_symbols(file: Path, version: str) -> None:
+    """Raise `RunFailed` for a guest's /proc/kallsyms without symbols or without addresses."""
+    found = file.read_bytes().splitlines() if file.exists() else []
+    if sum(line.lstrip(b"0")[:1] != b" " for line in found) < SYMBOLS_LEAST:
+        raise RunFailed(
+            f"Linux {version}: the kernel has no symbols, which name the layers",
+            "use a kernel that is built with CONFIG_KALLSYMS, as those of distributions are",
+        )

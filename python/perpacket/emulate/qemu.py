@@ -26,6 +26,7 @@ VARIABLE = "PERPACKET_EMULATE_PLUGIN"
 INSTALL = (
     "`perpacket emulate prepare --install` on Debian, elsewhere your system's QEMU 10 or newer"
 )
+BUILD = "build it with `cargo build --release -p perpacket-emulate-plugin`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +66,7 @@ def plugin() -> Path:
         source = f"{VARIABLE} names no file" if named else "it is not installed"
         raise MachineLacks(
             f"{path}: the emulator's plugin: {source}",
-            "build it with `cargo build --release -p perpacket-emulate-plugin` and name it in "
-            f"{VARIABLE}",
+            f"{BUILD} and name it in {VARIABLE}",
         )
     return path.absolute()
 
@@ -82,7 +82,15 @@ def check_plugin(qemu: Qemu, library: Path) -> None:
     )
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-        raise MachineLacks(f"{library}: QEMU {qemu.version} refuses the plugin: {reason}")
+        raise refusal(f"QEMU {qemu.version}", library, reason)
+
+
+def refusal(emulator: str, library: Path, reason: str) -> MachineLacks:
+    """The error of an emulator that refuses the plugin."""
+    return MachineLacks(
+        f"{library}: {emulator} refuses the plugin: {reason}",
+        f"use QEMU 10.0 or newer as your system packages it, and a plugin of this version: {BUILD}",
+    )
 
 
 def digest(content: bytes) -> str:

@@ -1,0 +1,61 @@
+"""The wheel: the emulator's plugin and its licence are files in it, and nothing links with it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+import requirements
+from perpacket.emulate.qemu import PLUGIN
+
+ROOT = Path(__file__).parent.parent
+OWN = "perpacket/emulate/" + PLUGIN
+SETTINGS = {"CARGO_PROFILE_RELEASE_LTO": "thin", "CARGO_PROFILE_RELEASE_CODEGEN_UNITS": "16"}
+"""The Makefile's settings: with them the extension is built already."""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZipFile]:
+    if not (ROOT / "python" / OWN).is_file():
+        requirements.skip("qemu", "the plugin is not built")
+    folder = tmp_path_factory.mktemp("wheel")
+    subprocess.run(
+        [Path(sys.executable).with_name("maturin"), "build", "--release", "-q", "--out", folder],
+        cwd=ROOT,
+        env=SETTINGS | os.environ,
+        check=True,
+    )
+    (file,) = folder.glob("perpacket-*.whl")
+    with ZipFile(file) as opened:
+        yield opened
+
+
+def metadata(wheel: ZipFile) -> str:
+    (name,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
+    return wheel.read(name).decode()
+
+
+def test_the_plugin_and_the_text_of_its_licence_are_files_of_the_wheel(wheel: ZipFile) -> None:
+    assert wheel.read(OWN) == (ROOT / "python" / OWN).read_bytes()
+    (name,) = (name for name in wheel.namelist() if name.endswith("emulate-plugin/LICENSE"))
+    assert b"GNU GENERAL PUBLIC LICENSE" in wheel.read(name)
+    assert "License-Expression: (MIT OR Apache-2.0) AND GPL-2.0-or-later" in metadata(wheel)
+
+
+def test_nothing_else_in_the_wheel_links_with_the_plugin(wheel: ZipFile) -> None:
+    others = [name for name in wheel.namelist() if name.endswith(".so") and name != OWN]
+    assert [Path(name).name.partition(".")[0] for name in others] == ["_core"]
+    assert b"qemu_plugin_install" in wheel.read(OWN)
+    assert all(b"qemu_plugin" not in wheel.read(name) for name in others)
+
+
+def test_the_package_needs_no_package_of_qemu(wheel: ZipFile) -> None:
+    required = [line for line in metadata(wheel).splitlines() if line.startswith("Requires-Dist")]
+    assert required
+    assert not any("qemu" in line.lower() for line in required)
