@@ -20,7 +20,7 @@ RENEW = "UPDATE_SNAPSHOTS"
 HELP = (
     *("", "demo", "doctor", "top", "simulate"),
     *("emulate", "emulate prepare", "emulate shell", "emulate replay"),
-    *("model", "model laws", "model handoff", "model bounds"),
+    *("model", "model laws", "model handoff", "model bounds", "model cache"),
     *("study", "study list", "study show", "study run", "study resume", "study rerun"),
     *("study report", "study new", "study compare", "study export"),
     *("trace", "trace info", "trace convert", "trace synthesize"),

@@ -11,7 +11,7 @@ import typer
 
 from perpacket.cli import output, progress
 from perpacket.cli.options import Format, FormatOption, QuietOption
-from perpacket.cli.quantities import seconds
+from perpacket.cli.quantities import seconds, size_bytes
 from perpacket.cli.study_options import DirectoryArgument
 from perpacket.errors import ConfigurationError
 
@@ -22,7 +22,8 @@ SCHEMA = 1
 """Version of the JSON these verbs print."""
 
 app = typer.Typer(
-    help="Closed forms: the gain by offload and handoff, the bounds of memory, the cost of TLS.",
+    help="Closed forms: the gain by offload and handoff, the bounds and misses of memory, the cost "
+    "of TLS.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -350,18 +351,45 @@ def bounds(
         float | None,
         typer.Option(help="Bandwidth of that machine's I/O bus, MB/s (with --measure or --bench)."),
     ] = None,
+    size: Annotated[
+        int | None,
+        typer.Option(
+            parser=size_bytes,
+            metavar="SIZE",
+            help="Print the time of a transaction with this much data.",
+        ),
+    ] = None,
+    cpu: Annotated[
+        float,
+        typer.Option(
+            parser=seconds,
+            metavar="TIME",
+            help="Processor time of a transaction (with --size).",
+        ),
+    ] = 0.0,
     output_format: FormatOption = Format.TABLE,
     quiet: QuietOption = False,
 ) -> None:
-    """Compute the greatest throughput of servers if only data movement costs time."""
+    """Compute the greatest throughput of servers from what data movement costs.
+
+    By equations 3.6 to 3.14 of Isa (2003). Without --cpu, processing takes no time.
+    """
     from perpacket.models import bounds as model
 
+    if cpu and size is None:
+        raise ConfigurationError(
+            "--cpu is the time of one transaction: expected its size too",
+            parameter="--cpu",
+            value=f"{1e6 * cpu:g}us",
+            hint="as in: perpacket model bounds --size 1460 --cpu 5us",
+        )
+    work = model.Work() if size is None else model.Work(size, 1e6 * cpu)
     if io_mbytes_per_s is not None:
         check_io(io_mbytes_per_s, measure or bench is not None)
     known = model.read_catalogue(catalogue)
     if measure or bench is not None:
         known.server.append(measured_server(bench, io_mbytes_per_s, quiet))
-    found = model.all_bounds(known, as_printed=as_printed, overlap=overlap)
+    found = model.all_bounds(known, work, as_printed=as_printed, overlap=overlap)
     missing = model.left_out(known)
     if output_format is Format.JSON:
         rows = [
@@ -369,6 +397,7 @@ def bounds(
                 "server": item.server,
                 "transaction": item.transaction,
                 "bound_mbps": item.mbps,
+                "time_us": None if size is None else item.time_us,
                 "limiting_bus": item.limiting_bus,
             }
             for item in found
@@ -383,15 +412,102 @@ def bounds(
             }
         )
         return
+    timed = size is not None
     cells = [
-        (item.server, item.transaction, f"{item.mbps:,.0f}", item.limiting_bus) for item in found
+        (
+            *(item.server, item.transaction, f"{item.mbps:,.0f}"),
+            *([f"{item.time_us:.4g}"] if timed else []),
+            item.limiting_bus,
+        )
+        for item in found
     ]
     title = "Upper bound of throughput, Mb/s (10^6 bits a second)"
-    names = ("server", "transaction", "Mb/s", "busiest bus")
-    output.write_table(title, names, cells, right=("Mb/s",))
+    names = ("server", "transaction", "Mb/s", *(["time, us"] if timed else []), "busiest")
+    output.write_table(title, names, cells, right=("Mb/s", "time, us"))
     progress.note(model.PRINTED_DIFFERENCE, quiet)
     for remark in missing:
         progress.note(f"note: {remark}", quiet)
+
+
+@app.command("cache", epilog="Example: perpacket model cache --miss-rate 0.1")
+def cache(
+    miss_rate: Annotated[
+        float | None, typer.Option(help="Share of memory accesses that miss the cache, 0 to 1.")
+    ] = None,
+    access: Annotated[
+        int | None,
+        typer.Option(
+            parser=size_bytes,
+            metavar="SIZE",
+            help="Instead, the size of each access of a sequential read (with --line).",
+        ),
+    ] = None,
+    line: Annotated[
+        int | None,
+        typer.Option(parser=size_bytes, metavar="SIZE", help="Size of a cache line."),
+    ] = None,
+    penalty: Annotated[float, typer.Option(help="Penalty of a miss, cycles.")] = 10.0,
+    accesses: Annotated[float, typer.Option(help="Memory accesses per instruction.")] = 1.0,
+    cpi: Annotated[float, typer.Option(help="Cycles per instruction without misses.")] = 1.0,
+    instructions: Annotated[float, typer.Option(help="Instructions.")] = 1.0,
+    cycle: Annotated[
+        float, typer.Option(parser=seconds, metavar="TIME", help="Time of a cycle.")
+    ] = 1e-9,
+    as_printed: Annotated[
+        bool, typer.Option("--as-printed", help="Use equation 3.4 as printed.")
+    ] = False,
+    output_format: FormatOption = Format.TABLE,
+) -> None:
+    """Compute what cache misses cost beside a memory as fast as the cache.
+
+    By equations 3.1 to 3.5 of Isa (2003).
+    """
+    from perpacket.models import data_movement as model
+
+    misses = miss_share(miss_rate, access, line)
+    with_ar = {"accesses_per_instruction": accesses}
+    overhead_cpi = 1.0 if as_printed else cpi
+    found = {
+        "miss_rate": misses,
+        "stall_cycles": float(model.stall_cycles(instructions, misses, accesses, penalty)),
+        "time_without_cache_s": float(model.time_without_cache_s(instructions, cpi, cycle)),
+        "time_with_cache_s": float(
+            model.time_with_cache_s(
+                *(instructions, cpi, cycle, misses, penalty), **with_ar, as_printed=as_printed
+            )
+        ),
+        "cache_overhead": float(
+            model.cache_overhead(misses, penalty, **with_ar, cycles_per_instruction=overhead_cpi)
+        ),
+    }
+    if output_format is Format.JSON:
+        output.write_json({"schema": SCHEMA, "as_printed": as_printed, **found})
+        return
+    labels = {
+        "miss_rate": "misses per access",
+        "stall_cycles": "3.1: cycles of waiting for memory",
+        "time_without_cache_s": "3.3: seconds with a memory as fast as the cache",
+        "time_with_cache_s": "3.4: seconds with the cache",
+        "cache_overhead": "3.5: the ratio of both",
+    }
+    rows = [(labels[name], f"{value:.4g}") for name, value in found.items()]
+    output.write_table("The cost of cache misses", ("equation", "value"), rows, right=("value",))
+
+
+def miss_share(miss_rate: float | None, access: int | None, line: int | None) -> float:
+    """The miss rate, or that of a sequential read; raises `ConfigurationError` without either."""
+    from perpacket.models import data_movement
+
+    sequential = access is not None and line is not None
+    if (miss_rate is None) != sequential or (access is None) != (line is None):
+        raise ConfigurationError(
+            "expected either --miss-rate, or --access and --line",
+            parameter="--miss-rate",
+            hint="as in: perpacket model cache --access 4 --line 32",
+        )
+    if miss_rate is not None:
+        return miss_rate
+    return float(data_movement.sequential_miss_rate(access or 0, line or 0))
 
 
 def check_io(io_mbytes_per_s: float, is_described: bool) -> None:

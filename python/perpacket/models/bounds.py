@@ -6,7 +6,8 @@ and a crossing takes S divided by the bus's bandwidth. Source: Isa 2003, chapter
 
 The source adds the times of all crossings (`overlap=False`). With `overlap=True` buses work in
 parallel and the busiest one is the limit: an upper bound for machines with caches and DMA. Both
-assume that processing takes no time.
+assume that processing takes no time, unless `Work` has a processor time: T_CPU of equations 3.9 to
+3.11. `perpacket.models.data_movement` has a function for each equation of the source.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from perpacket.errors import ConfigurationError
+from perpacket.models.checks import numbers
 from perpacket.study.validation import problem_text
 
 AS_PRINTED_CPU_MEMORY = 1 / 32
@@ -34,6 +36,9 @@ PRINTED_DIFFERENCE = (
 """The effect of `as_printed`."""
 
 BITS_PER_BYTE = 8
+
+PROCESSOR = "processor"
+"""The name of the processor among the buses of a transaction."""
 
 
 class Server(BaseModel):
@@ -73,6 +78,23 @@ class Catalogue(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
+class Work:
+    """The data and the processor time of one transaction. The default has data alone.
+
+    Raises `ConfigurationError` for a size that is not above 0 and for a negative time.
+    """
+
+    size_bytes: float = 1.0
+    cpu_us: float = 0.0
+    """T_CPU in microseconds; 0 makes the rate independent of the size."""
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        numbers("size_bytes", self.size_bytes, positive=True)
+        numbers("cpu_us", self.cpu_us)
+
+
+@dataclass(frozen=True, slots=True)
 class Bound:
     """The highest rate at which one server can move one transaction's data."""
 
@@ -80,8 +102,10 @@ class Bound:
     transaction: str
     mbps: float
     """10^6 bits per second."""
+    time_us: float
+    """Microseconds per transaction, the time that limits the rate."""
     limiting_bus: str
-    """The bus with the longest busy time."""
+    """The bus with the longest busy time, or `processor`."""
 
 
 def read_catalogue(file: Path | None = None) -> Catalogue:
@@ -144,18 +168,23 @@ def bound(
     catalogue: Catalogue,
     server: Server,
     transaction: Transaction,
+    work: Work = Work(),
     *,
     as_printed: bool = False,
     overlap: bool = False,
 ) -> Bound:
-    """The bound of one transaction on one server.
+    """The bound of one transaction on one server, with the processor time of `work`.
 
     Raises `ConfigurationError` when the server has no bandwidth for a bus of the transaction.
     """
-    times = bus_times(catalogue, server, transaction, as_printed=as_printed)
-    total = max(times.values()) if overlap else sum(times.values())
+    per_byte = bus_times(catalogue, server, transaction, as_printed=as_printed)
+    times = {bus: work.size_bytes * time_us for bus, time_us in per_byte.items()}
+    if work.cpu_us:
+        times[PROCESSOR] = times.get(PROCESSOR, 0.0) + work.cpu_us
+    time_us = max(times.values()) if overlap else sum(times.values())
     slowest = max(times, key=lambda bus: times[bus])
-    return Bound(server.name, transaction.name, BITS_PER_BYTE / total, slowest)
+    rate_mbps = BITS_PER_BYTE * work.size_bytes / time_us
+    return Bound(server.name, transaction.name, rate_mbps, time_us, slowest)
 
 
 def bus_times(
@@ -183,16 +212,21 @@ def bus_times(
 
 
 def all_bounds(
-    catalogue: Catalogue, *, as_printed: bool = False, overlap: bool = False
+    catalogue: Catalogue,
+    work: Work = Work(),
+    *,
+    as_printed: bool = False,
+    overlap: bool = False,
 ) -> list[Bound]:
     """The bound of every transaction on every server that has the transaction's buses."""
     found = []
     for server in catalogue.server:
         for transaction in catalogue.transaction:
             if not lacking(catalogue, server, transaction):
-                found.append(
-                    bound(catalogue, server, transaction, as_printed=as_printed, overlap=overlap)
+                one = bound(
+                    *(catalogue, server, transaction, work), as_printed=as_printed, overlap=overlap
                 )
+                found.append(one)
     return found
 
 
