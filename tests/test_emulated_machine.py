@@ -25,7 +25,7 @@ from perpacket.emulate import qemu, runs
 from perpacket.emulate.prepared import Prepared
 from perpacket.emulate.session import Guest, Session, open_session
 from perpacket.emulate.settings import Memory, Scenario, Settings
-from perpacket.errors import MachineLacks, RunFailed
+from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
 
 pytestmark = [pytest.mark.live]
 
@@ -69,10 +69,11 @@ def test_the_same_command_prints_the_same_bytes_twenty_times(session: Session, b
     same_bytes(session, 20)
 
 
-def test_the_window_has_exactly_the_requested_frames(session: Session) -> None:
+def test_the_window_ends_with_the_burst_that_completes_its_frames(session: Session) -> None:
     counts: Any = runs.variant(session.emulator, session.plugin, session.machine, SMALL, 0)
     frames = counts["frames"]
-    assert frames["sent"] + frames["received"] == SMALL.frames
+    # Several frames can arrive in the turn of the other processor: they count together.
+    assert 0 <= frames["sent"] + frames["received"] - SMALL.frames < 16
     # Every instruction of processor 0 is in one row.
     assert sum(row["instructions"] for row in counts["counts"]) == counts["instructions"]
     layers = {row["layer"] for row in counts["counts"]}
@@ -95,6 +96,30 @@ def test_bulk_data_and_several_caches_in_one_pass(session: Session) -> None:
     assert list(misses) == ["32K:8 256K:16", "32K:8 1M:16", "64K:2 256K:16", "64K:2 1M:16"]
     assert misses["64K:2 1M:16"]["value"] <= misses["64K:2 256K:16"]["value"]
     assert found["packets"]["sent"] > found["packets"]["received"]
+
+
+def test_misses_by_structure_are_those_of_data(session: Session) -> None:
+    settings = replace(SMALL, scenario=Scenario("bulk", 8, rate_mbps=50))
+    by_layer: Any = session.emulate(settings)
+    by_structure: Any = session.emulate(replace(settings, by="structure"))
+    for part in ("packets", "total", "layers", "kinds", "directions"):
+        assert by_structure[part] == by_layer[part]
+    found = {row["structure"]: row for row in by_structure["structures"]}
+    own = sum(row["l1d_misses_per_packet"]["64K:2"]["value"] for row in found.values())
+    assert own == pytest.approx(by_layer["total"]["l1d_misses_per_packet"]["64K:2"]["value"])
+    members = {name for line in found["TCP"]["lines"] for name in line["members"]}
+    assert {"snd_nxt", "write_seq"} <= {name.rpartition(".")[2] for name in members}
+    assert {"[user memory]", "[stack]", "[pages]"} <= found.keys()
+
+
+def test_a_kernel_without_types_has_no_structures(session: Session, tmp_path: Path) -> None:
+    for file in session.machine.folder.iterdir():
+        if file.name != "types":
+            (tmp_path / file.name).symlink_to(file)
+    bare = replace(session, machine=Prepared(tmp_path, session.machine.kernel))
+    with pytest.raises(ConfigurationError, match="has no type information") as failed:
+        bare.emulate(replace(SMALL, by="structure"))
+    assert "CONFIG_DEBUG_INFO_BTF" in failed.value.hint
 
 
 def test_a_replay_equals_the_emulation_that_was_recorded(session: Session, tmp_path: Path) -> None:

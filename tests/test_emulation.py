@@ -18,7 +18,18 @@ import pytest
 import requirements
 from perpacket import executables
 from perpacket.cli import app
-from perpacket.emulate import caches, folders, install, kernel, prepared, qemu, report, runs, work
+from perpacket.emulate import (
+    caches,
+    folders,
+    install,
+    kernel,
+    prepared,
+    qemu,
+    report,
+    runs,
+    structures,
+    work,
+)
 from perpacket.emulate.archive import Archive
 from perpacket.emulate.settings import Memory, Scenario, Settings
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
@@ -363,6 +374,30 @@ def test_costs_are_counts_by_packets_with_an_interval_over_variants() -> None:
     json.dumps(found, allow_nan=False)
     rows = emulation.tables(found)[0].rows
     assert [row[0] for row in rows] == ["socket", "tcp", "total"]
+
+
+def test_declared_lines_are_those_of_the_groups_of_a_direction() -> None:
+    members = [
+        (0, "sk.hash"),
+        (64, "sk.__cacheline_group_begin__sock_read_rxtx"),
+        (64, "sk.flags"),
+        (128, "sk.__cacheline_group_end__sock_read_rxtx"),
+        (192, "__cacheline_group_begin__tcp_sock_write_tx"),
+        (200, "segs_out"),
+        (320, "__cacheline_group_end__tcp_sock_write_tx"),
+    ]
+    assert structures.groups_of(members) == {
+        "sock_read_rxtx": range(1, 2),
+        "tcp_sock_write_tx": range(3, 5),
+    }
+    rows = [
+        {"layer": "tcp", "direction": way, "structure": ["TCP", line], "l1d_misses": [misses]}
+        for way, line, misses in (("send", 0, 1), ("send", 3, 3), ("receive", 1, 2))
+    ]
+    counts = {"counts": rows, "members": {"TCP": members}}
+    send, receive = structures.declared_lines([report.Variant(counts)])
+    assert (send["declared"], send["missed"], send["share"]) == ([1, 3, 4], [0, 3], 0.75)
+    assert (receive["declared"], receive["missed"], receive["share"]) == ([1], [1], 1.0)
 
 
 def test_one_variant_has_no_interval_and_a_note() -> None:

@@ -47,8 +47,10 @@ pub enum Verb {
         /// The name of the point.
         name: String,
     },
-    /// Send a file to the emulator.
+    /// Send the kernel's symbols or types to the emulator.
     Store {
+        /// What the file has.
+        what: Content,
         /// The file.
         file: PathBuf,
     },
@@ -76,6 +78,13 @@ pub enum Name {
     Sg,
 }
 
+/// Files that the emulator stores. The number of each is its argument.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub enum Content {
+    Symbols = 0,
+    Types = 1,
+}
+
 /// The state of an offload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum State {
@@ -92,7 +101,7 @@ pub fn run(verb: Verb) -> Result<Status, Failure> {
             state,
         } => set(&interface, offload, state),
         Verb::Mark { name } => call(MARK, format!("{name}\0").as_bytes()).map(drop),
-        Verb::Store { file } => store(&file),
+        Verb::Store { what, file } => store(what, &file),
         Verb::Work => work(),
         Verb::Count {
             interface,
@@ -131,7 +140,7 @@ fn refused(error: io::Error) -> Failure {
     Failure::failed(format!("the emulator's plugin: {error}"))
 }
 
-fn store(file: &Path) -> Result<(), Failure> {
+fn store(what: Content, file: &Path) -> Result<(), Failure> {
     let failed = |error: io::Error| Failure::failed(format!("{}: {error}", file.display()));
     let mut content = File::open(file).map_err(failed)?;
     let mut emulator = Emulator::new().map_err(failed)?;
@@ -140,7 +149,7 @@ fn store(file: &Path) -> Result<(), Failure> {
         // An empty part ends the file.
         let length = content.read(&mut part).map_err(failed)?;
         emulator
-            .call(STORE, [0; 6], &part[..length])
+            .call(STORE, [what as u64, 0, 0, 0, 0, 0], &part[..length])
             .map_err(failed)?;
         if length == 0 {
             return Ok(());

@@ -113,6 +113,13 @@ unsafe extern "C" {
     pub fn qemu_get_cpu(index: c_int) -> *mut c_void;
     pub fn cpu_exit(processor: *mut c_void);
     pub fn cpu_physical_memory_map(address: u64, length: *mut u64, is_write: bool) -> *mut c_void;
+    pub fn cpu_memory_rw_debug(
+        processor: *mut c_void,
+        address: u64,
+        bytes: *mut c_void,
+        length: usize,
+        is_write: bool,
+    ) -> c_int;
     pub fn cpu_physical_memory_rw(address: u64, bytes: *mut c_void, length: u64, is_write: bool);
 }
 

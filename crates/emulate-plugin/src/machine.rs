@@ -6,9 +6,12 @@
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
+use perpacket_emulate::KernelMemory;
 use perpacket_emulate::card::Bus;
 
-use crate::api::{cpu_exit, cpu_physical_memory_map, cpu_physical_memory_rw, qemu_get_cpu};
+use crate::api::{
+    cpu_exit, cpu_memory_rw_debug, cpu_physical_memory_map, cpu_physical_memory_rw, qemu_get_cpu,
+};
 
 /// A processor, as QEMU's pointer to its state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,6 +143,16 @@ impl Machine {
             bytes.len(),
             true,
         );
+    }
+}
+
+impl KernelMemory for Machine {
+    fn read(&self, address: u64, into: &mut [u8]) -> bool {
+        // SAFETY: processor 0 runs; QEMU walks its page tables and changes nothing.
+        unsafe {
+            let bytes = into.as_mut_ptr().cast();
+            cpu_memory_rw_debug(self.first.0, address, bytes, into.len(), false) == 0
+        }
     }
 }
 

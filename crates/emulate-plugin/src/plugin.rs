@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! The plugin's state: options, observer, card, the turn of the running processor.
 
+use std::fmt::Display;
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::Path;
@@ -8,7 +9,7 @@ use std::path::Path;
 use perpacket_cost::{KernelSymbols, Rules};
 use perpacket_emulate::card::{Card, CardEvents, SEND_TAIL};
 use perpacket_emulate::recording::{RecordFilter, Recorder};
-use perpacket_emulate::{Block, Functions, Observer, ObserverSettings, Options};
+use perpacket_emulate::{Block, By, Functions, Observer, ObserverSettings, Options, Structures};
 use perpacket_memory::{Line, Side};
 
 use crate::api::{
@@ -116,6 +117,17 @@ impl Plugin {
             error: error.to_string(),
             hint: "the file's format is in the documentation of `--rules`",
         })?;
+        let structures = match &options.types {
+            Some(path) if options.by == By::Structure => {
+                let symbols = options.symbols.as_deref().map(read).transpose()?;
+                let symbols = String::from_utf8_lossy(symbols.as_deref().unwrap_or_default());
+                Some(Structures::new(&read(path)?, &symbols).map_err(no_structures)?)
+            }
+            None if options.by == By::Structure => {
+                return Err(no_structures("the option `types` is missing"));
+            }
+            _ => None,
+        };
         let recorder = match &options.record {
             Some(path) => {
                 let filter = if options.filters_recording {
@@ -129,11 +141,11 @@ impl Plugin {
         };
         let settings = ObserverSettings {
             model: options.model.clone(),
-            by_function: options.by_function,
+            by: options.by,
             filters_recording: options.filters_recording,
             turn_instructions: options.turn_instructions,
         };
-        let observer = Observer::new(settings, recorder).map_err(|error| Failure {
+        let observer = Observer::new(settings, recorder, structures).map_err(|error| Failure {
             error: error.to_string(),
             hint: "change l1, l2 or tlb",
         })?;
@@ -256,7 +268,7 @@ impl Plugin {
         let page = self.pages[number as usize % PAGES];
         if page.number == number {
             let line = (address / LINE_BYTES).wrapping_add(page.difference);
-            self.observer.access(Side::Data, Line(line as u32));
+            self.see(address, Line(line as u32));
         } else {
             self.translate(info, address);
         }
@@ -285,7 +297,18 @@ impl Plugin {
             number,
             difference: line.wrapping_sub(address / LINE_BYTES),
         };
-        self.observer.access(Side::Data, Line(line as u32));
+        self.see(address, Line(line as u32));
+    }
+
+    /// An access to memory.
+    #[inline]
+    fn see(&mut self, address: u64, line: Line) {
+        match &self.machine {
+            Some(machine) if self.observer.counts_structures() => {
+                self.observer.data(address, line, machine);
+            }
+            _ => self.observer.access(Side::Data, line),
+        }
     }
 
     /// Processor 0 accessed a device's register.
@@ -346,6 +369,13 @@ impl CardEvents for Seen<'_> {
 
     fn moved(&mut self, sent: u64, received: u64) {
         self.0.moved(sent, received);
+    }
+}
+
+fn no_structures(error: impl Display) -> Failure {
+    Failure {
+        error: error.to_string(),
+        hint: "use a kernel that is built with CONFIG_DEBUG_INFO_BTF",
     }
 }
 

@@ -71,7 +71,7 @@ impl Plugin {
                 self.diagnosis.began_s = processor_seconds();
             }
             2 => self.end_window(request),
-            3 => self.append_to_dump(&request.text),
+            3 => self.append_to_dump(request.numbers[0], &request.text),
             4 => eprintln!("perpacket-emulate: mark {}", label(&page)),
             5 => self.send_work(&request),
             6 => self.find_card(&request),
@@ -150,8 +150,13 @@ impl Plugin {
         )
     }
 
-    fn append_to_dump(&mut self, text: &[u8]) {
-        let Some(path) = self.options.dump.clone() else {
+    /// Appends to the guest's symbols (`file` 0) or types (1); an empty text ends the file.
+    fn append_to_dump(&mut self, file: u64, text: &[u8]) {
+        let path = match file {
+            0 => self.options.dump.clone(),
+            _ => self.options.dump_types.clone(),
+        };
+        let Some(path) = path else {
             return;
         };
         let written = if text.is_empty() {

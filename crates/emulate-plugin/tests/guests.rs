@@ -312,7 +312,7 @@ fn an_option_that_is_wrong_ends_the_emulator_with_a_hint() {
         let errors = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{errors}");
         assert!(errors.contains(expected), "{errors}");
-        assert!(errors.contains("\nhint: "), "{errors}");
+        assert!(errors.contains("\nperpacket-emulate: hint: "), "{errors}");
     }
 }
 

@@ -9,12 +9,15 @@
 //! (`crates/emulate-plugin`) and the tests pass everything in.
 //!
 //! ```text
-//! context, functions   layer, kind and direction of code, by the rules of its function tracker the
-//! context of a processor by its call stack model                caches and translation buffers,
-//! and their misses rows                 which counts are separate window the result recording the
-//! accesses in a file card                 what a network card wrote, and the frames it moved
-//! observer, replay     compute a result, from an emulator or from a recording instruction, options
-//! what the plugin needs of x86-64 code, and its options
+//! context, functions     layer, kind and direction of code, by the rules of its function
+//! tracker                the context of a processor by its call stack
+//! model                  caches and translation buffers, and their misses
+//! rows, structures       which counts are separate, and the kernel's structure at an address
+//! window                 the result
+//! recording              the accesses in a file
+//! card                   what a network card wrote, and the frames it moved
+//! observer, replay       compute a result, from an emulator or from a recording
+//! instruction, options   what the plugin needs of x86-64 code, and its options
 //! ```
 
 #![forbid(unsafe_code)]
@@ -30,6 +33,7 @@ mod options;
 pub mod recording;
 mod replay;
 mod rows;
+mod structures;
 mod tracker;
 mod window;
 
@@ -37,10 +41,11 @@ pub use context::Context;
 pub use footprint::{Footprint, Touches, footprint};
 pub use functions::{Function, Functions, Work};
 pub use instruction::{HYPERCALL, Instruction};
-pub use model::{Configuration, DeviceWrites, Misses, Model, ModelParameters};
+pub use model::{Configuration, DeviceWrites, Misses, Model, ModelParameters, Outcome};
 pub use observer::{Block, Observer, ObserverSettings};
 pub use options::{OptionError, Options};
 pub use replay::replay;
-pub use rows::{RowName, Rows};
+pub use rows::{By, RowName, Rows};
+pub use structures::{KernelMemory, Place, StructureId, Structures, StructuresError};
 pub use tracker::Tracker;
 pub use window::{Count, Facts, Frames, Guest, Returns, Window};

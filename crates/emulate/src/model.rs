@@ -96,6 +96,15 @@ pub struct Misses {
     pub second: [u64; 2],
 }
 
+/// The effects of an access.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// Whether a first level or a translation buffer missed, so that a row's counts changed.
+    pub missed: bool,
+    /// Whether a filter in front must be cleared.
+    pub purged: bool,
+}
+
 /// Caches that share a first level, with the index of their first configuration.
 #[derive(Clone, Debug)]
 struct Group {
@@ -195,21 +204,23 @@ impl Model {
         self.translations.fill([0; 2]);
     }
 
-    /// One access; returns whether a filter in front must be cleared.
+    /// One access.
     #[inline]
-    pub fn access(&mut self, side: Side, line: Line, row: usize) -> bool {
+    pub fn access(&mut self, side: Side, line: Line, row: usize) -> Outcome {
+        let mut outcome = Outcome::default();
         if let Some(buffers) = &mut self.buffers
             && buffers[side as usize].misses(line)
         {
             self.translations[row][side as usize] += 1;
+            outcome.missed = true;
         }
-        let mut purged = false;
         for group in &mut self.groups {
             let missed = group.split.access(side, line);
             if missed.is_empty() {
                 continue;
             }
-            purged |= missed.purged();
+            outcome.missed = true;
+            outcome.purged |= missed.purged();
             let begin = row * self.configurations + group.first_configuration;
             let counts = &mut self.misses[begin..begin + group.second];
             for (index, count) in counts.iter_mut().enumerate() {
@@ -217,7 +228,21 @@ impl Model {
                 count.second[side as usize] += u64::from(missed.second(index));
             }
         }
-        purged
+        outcome
+    }
+
+    /// Moves the misses of data of a row to another.
+    pub fn move_data_misses(&mut self, from: usize, to: usize) {
+        const DATA: usize = Side::Data as usize;
+        self.translations[to][DATA] += std::mem::take(&mut self.translations[from][DATA]);
+        for configuration in 0..self.configurations {
+            let own = &mut self.misses[from * self.configurations + configuration];
+            let first = std::mem::take(&mut own.first[DATA]);
+            let second = std::mem::take(&mut own.second[DATA]);
+            let into = &mut self.misses[to * self.configurations + configuration];
+            into.first[DATA] += first;
+            into.second[DATA] += second;
+        }
     }
 
     /// A device wrote `line`. A filter in front must be cleared.

@@ -8,7 +8,8 @@ use crate::context::Context;
 use crate::functions::{Function, Functions, Work};
 use crate::model::{Model, ModelParameters};
 use crate::recording::{Mark, Operation, Recorder};
-use crate::rows::Rows;
+use crate::rows::{By, Rows};
+use crate::structures::{KernelMemory, Structures};
 use crate::tracker::Tracker;
 use crate::window::{Facts, Frames, Guest, Window};
 
@@ -86,8 +87,8 @@ enum Stage {
 pub struct ObserverSettings {
     /// The caches.
     pub model: ModelParameters,
-    /// Whether functions are counted.
-    pub by_function: bool,
+    /// How costs are divided besides by layer.
+    pub by: By,
     /// Whether accesses that cannot change a cache are left out of the recording.
     pub filters_recording: bool,
     /// Instructions after which the emulator ends a processor's turn, for the report.
@@ -118,7 +119,12 @@ pub struct Observer {
     stage: Stage,
     label: String,
     recorder: Option<Recorder>,
+    /// The kernel's structures, if misses are counted by them.
+    structures: Option<Structures>,
 }
+
+/// The row of data misses whose structure is not known yet, where structures are counted.
+const UNPLACED: usize = 0;
 
 impl Observer {
     /// An observer that does not watch its processor yet.
@@ -129,6 +135,7 @@ impl Observer {
     pub fn new(
         settings: ObserverSettings,
         recorder: Option<Recorder>,
+        structures: Option<Structures>,
     ) -> Result<Self, ParameterError> {
         let model = Model::new(&settings.model)?;
         let records_all = recorder.is_some() && !settings.filters_recording;
@@ -143,7 +150,7 @@ impl Observer {
         Ok(Self {
             tracker: Tracker::default(),
             model,
-            rows: Rows::new(settings.by_function),
+            rows: Rows::new(settings.by),
             row: 0,
             instructions: Vec::new(),
             lines: Default::default(),
@@ -155,6 +162,7 @@ impl Observer {
             stage: Stage::Detached,
             label: String::new(),
             recorder,
+            structures,
             settings,
         })
     }
@@ -202,6 +210,7 @@ impl Observer {
         self.stage = Stage::Warm;
         self.mark(Mark::Attach);
         self.row = self.rows.of(Functions::UNKNOWN, Context::UNCLAIMED);
+        debug_assert!(self.settings.by != By::Structure || self.row == UNPLACED);
         self.reserve();
         if let Some(recorder) = &mut self.recorder {
             recorder.instructions(self.row, 0);
@@ -245,12 +254,16 @@ impl Observer {
             data_accesses: self.data_accesses,
             returns: self.tracker.returns(),
             dma_lines: self.dma_lines,
-            rows: self.rows.names(functions),
+            rows: self.rows.names(functions, self.structures.as_ref()),
         };
         if let Some(recorder) = &mut self.recorder {
             recorder.window(&facts);
         }
-        Window::new(&facts, &self.model, &self.instructions)
+        let mut window = Window::new(&facts, &self.model, &self.instructions);
+        if let Some(structures) = &self.structures {
+            window.members = structures.members();
+        }
+        window
     }
 
     /// Ends the recording, if there is one.
@@ -346,11 +359,40 @@ impl Observer {
     /// An access that does not repeat.
     #[inline]
     pub fn access(&mut self, side: Side, line: Line) {
+        self.charge(side, line, self.row);
+    }
+
+    /// Charges an access to a row; returns whether a cache missed.
+    #[inline]
+    fn charge(&mut self, side: Side, line: Line, row: usize) -> bool {
         if let Some(recorder) = &mut self.recorder {
             recorder.access(side, line);
         }
-        if self.model.access(side, line, self.row) {
+        let outcome = self.model.access(side, line, row);
+        if outcome.purged {
             self.clear_filters();
+        }
+        outcome.missed
+    }
+
+    /// Whether misses of data are counted by structure: then [`data`](Self::data) must be called.
+    #[inline]
+    #[must_use]
+    pub const fn counts_structures(&self) -> bool {
+        self.structures.is_some()
+    }
+
+    /// A load or store at a virtual address, in that physical line. A miss is charged to the
+    /// structure at the address.
+    pub fn data(&mut self, address: u64, line: Line, memory: &impl KernelMemory) {
+        let stack = self.tracker.stack();
+        if self.charge(Side::Data, line, UNPLACED)
+            && let Some(structures) = &mut self.structures
+        {
+            let place = structures.of(address, stack, memory);
+            let row = self.rows.of_place(place, self.row);
+            self.reserve();
+            self.model.move_data_misses(UNPLACED, row);
         }
     }
 

@@ -6,6 +6,7 @@ use perpacket_memory::{CacheSize, Policy, TranslationParameters};
 use thiserror::Error;
 
 use crate::model::{DeviceWrites, ModelParameters};
+use crate::rows::By;
 
 /// Instructions of a processor's turn, if no option names another number.
 const TURN_INSTRUCTIONS: u64 = 20_000;
@@ -31,8 +32,12 @@ pub struct Options {
     pub model: ModelParameters,
     /// Instructions after which a processor's turn ends; 0 for the emulator's own turns.
     pub turn_instructions: u64,
-    /// Whether functions are counted.
-    pub by_function: bool,
+    /// How costs are divided besides by layer.
+    pub by: By,
+    /// The kernel's type information (BTF), for structures.
+    pub types: Option<PathBuf>,
+    /// File for the type information that the guest stores.
+    pub dump_types: Option<PathBuf>,
 }
 
 /// An option that cannot be used.
@@ -45,8 +50,8 @@ pub struct OptionError {
     pub expected: &'static str,
 }
 
-const KEYS: &str = "out, work, symbols, rules, dump, record, filter, l1, l2, policy, prefetch, tlb, \
-                    dma, turn or by, each with `=` and a value";
+const KEYS: &str = "out, work, symbols, types, rules, dump, dump-types, record, filter, l1, l2, \
+                    policy, prefetch, tlb, dma, turn or by, each with `=` and a value";
 const MODEL_KEYS: &str = "l1, l2, policy, prefetch, tlb or dma, each with `=` and a value";
 const SIZES: &str = "KIB:WAYS, or several joined by `+`";
 
@@ -83,6 +88,8 @@ impl Options {
             "symbols" => self.symbols = file(),
             "rules" => self.rules = file(),
             "dump" => self.dump = file(),
+            "types" => self.types = file(),
+            "dump-types" => self.dump_types = file(),
             "record" => self.record = file(),
             "filter" => {
                 self.filters_recording =
@@ -92,8 +99,12 @@ impl Options {
                 self.turn_instructions = value.parse().map_err(|_| "a number of instructions")?;
             }
             "by" => {
-                let names = [("layer", false), ("function", true)];
-                self.by_function = one_of(value, &names, "layer or function")?;
+                let names = [
+                    ("layer", By::Layer),
+                    ("function", By::Function),
+                    ("structure", By::Structure),
+                ];
+                self.by = one_of(value, &names, "layer, function or structure")?;
             }
             _ if self.model.set(key, value)? => {}
             _ => return Err(KEYS),
@@ -114,7 +125,9 @@ impl Default for Options {
             filters_recording: true,
             model: ModelParameters::default(),
             turn_instructions: TURN_INSTRUCTIONS,
-            by_function: false,
+            by: By::Layer,
+            types: None,
+            dump_types: None,
         }
     }
 }
@@ -242,6 +255,8 @@ mod tests {
             "dma=allocate",
             "turn=2000",
             "by=function",
+            "types=t",
+            "dump-types=e",
         ];
         let options = Options::parse(all).unwrap();
         for missing in 1..all.len() {

@@ -1,57 +1,96 @@
-//! Rows of counts: one for each context, or for each function in each context.
+//! Rows of counts: one for each context, or for each function or structure in each context.
 
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::context::Context;
 use crate::functions::{Function, Functions};
+use crate::structures::{Place, Structures};
 
-/// The code that a row counts.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+/// How costs are divided besides by context.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum By {
+    /// Not at all.
+    #[default]
+    Layer,
+    /// By the function that runs.
+    Function,
+    /// Misses of data by the structure that is accessed.
+    Structure,
+}
+
+/// The code or data that a row counts.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 pub struct RowName {
     /// The number of its context.
     pub context: usize,
     /// The function, if functions are counted.
     pub function: Option<String>,
+    /// The structure and the number of its line, if structures are counted and this is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub structure: Option<(String, u32)>,
 }
 
-/// Rows by context, or by function and context.
+/// What a row counts besides its context.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Subject {
+    Nothing,
+    Function(Function),
+    Place(Place),
+}
+
+/// Rows by context and subject.
 #[derive(Debug, Default)]
 pub struct Rows {
-    by_function: Option<FxHashMap<(Function, Context), u32>>,
-    functions: Vec<(Function, Context)>,
+    by: By,
+    /// Empty where each context has one row.
+    by_subject: FxHashMap<(Subject, Context), u32>,
+    subjects: Vec<(Subject, Context)>,
 }
 
 impl Rows {
-    /// A row for each context, or for each function in each context that it ran in.
+    /// No rows yet, or one for each context where nothing else is counted separately.
     #[must_use]
-    pub fn new(by_function: bool) -> Self {
+    pub fn new(by: By) -> Self {
         Self {
-            by_function: by_function.then(FxHashMap::default),
-            functions: Vec::new(),
+            by,
+            ..Self::default()
         }
     }
 
-    /// The row of a function in a context.
+    /// The row of code in a context.
     pub fn of(&mut self, function: Function, context: Context) -> usize {
-        let Some(rows) = &mut self.by_function else {
-            return context.index();
-        };
-        let functions = &mut self.functions;
-        let row = rows.entry((function, context)).or_insert_with(|| {
-            functions.push((function, context));
-            functions.len() as u32 - 1
-        });
+        match self.by {
+            By::Layer => context.index(),
+            By::Function => self.of_subject(Subject::Function(function), context),
+            By::Structure => self.of_subject(Subject::Nothing, context),
+        }
+    }
+
+    /// The row of an access to a structure by the code of a row.
+    pub fn of_place(&mut self, place: Place, code: usize) -> usize {
+        let (_, context) = self.subjects[code];
+        self.of_subject(Subject::Place(place), context)
+    }
+
+    fn of_subject(&mut self, subject: Subject, context: Context) -> usize {
+        let subjects = &mut self.subjects;
+        let row = self
+            .by_subject
+            .entry((subject, context))
+            .or_insert_with(|| {
+                subjects.push((subject, context));
+                subjects.len() as u32 - 1
+            });
         *row as usize
     }
 
     /// Number of rows so far.
     #[must_use]
     pub fn len(&self) -> usize {
-        if self.by_function.is_some() {
-            self.functions.len()
-        } else {
-            Context::COUNT
+        match self.by {
+            By::Layer => Context::COUNT,
+            By::Function | By::Structure => self.subjects.len(),
         }
     }
 
@@ -61,20 +100,31 @@ impl Rows {
         self.len() == 0
     }
 
-    /// The code that each row counts.
+    /// What each row counts.
     #[must_use]
-    pub fn names(&self, functions: &Functions) -> Vec<RowName> {
-        if self.by_function.is_none() {
-            let row = |context| RowName {
-                context,
-                function: None,
-            };
-            return (0..Context::COUNT).map(row).collect();
-        }
-        let row = |(function, context): &(Function, Context)| RowName {
-            context: context.index(),
-            function: Some(functions.name(*function).to_owned()),
+    pub fn names(&self, functions: &Functions, structures: Option<&Structures>) -> Vec<RowName> {
+        let name = |context, function, structure| RowName {
+            context,
+            function,
+            structure,
         };
-        self.functions.iter().map(row).collect()
+        if self.by == By::Layer {
+            let all = 0..Context::COUNT;
+            return all.map(|context| name(context, None, None)).collect();
+        }
+        let row = |(subject, context): &(Subject, Context)| {
+            let context = context.index();
+            match subject {
+                Subject::Nothing => name(context, None, None),
+                Subject::Function(own) => {
+                    name(context, Some(functions.name(*own).to_owned()), None)
+                }
+                Subject::Place(place) => {
+                    let own = structures.map_or("", |all| all.name(place.structure));
+                    name(context, None, Some((own.to_owned(), place.line)))
+                }
+            }
+        };
+        self.subjects.iter().map(row).collect()
     }
 }

@@ -30,6 +30,8 @@ pub struct Tracker {
     /// Whether the next load of a return from an interrupt is its first.
     returns_from_interrupt: bool,
     saved: Box<[Saved]>,
+    /// The last address of the stack that a call stored to.
+    stack: u64,
     returns: Returns,
 }
 
@@ -45,6 +47,7 @@ impl Default for Tracker {
             interrupted: None,
             returns_from_interrupt: false,
             saved: vec![none; SAVED].into_boxed_slice(),
+            stack: 0,
             returns: Returns::default(),
         }
     }
@@ -92,7 +95,14 @@ impl Tracker {
     #[inline]
     pub fn call(&mut self, address: u64) {
         let context = self.current;
+        self.stack = address;
         *self.slot(address) = Saved { address, context };
+    }
+
+    /// An address in the stack of the code that runs: the last that a call stored to.
+    #[must_use]
+    pub const fn stack(&self) -> u64 {
+        self.stack
     }
 
     /// As [`call`](Self::call), from a function that calls network drivers.

@@ -75,6 +75,9 @@ pub struct Count {
     pub direction: &'static str,
     /// The function.
     pub function: Option<String>,
+    /// The structure, and the number of its line, if these are misses of one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub structure: Option<(String, u32)>,
     /// Instructions.
     pub instructions: u64,
     /// Misses of the instruction cache by configuration.
@@ -118,6 +121,9 @@ pub struct Window {
     pub returns: Returns,
     /// Lines that the card wrote.
     pub dma_lines: u64,
+    /// The members of structures whose misses are counted: the offset of each, and its name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub members: BTreeMap<String, Vec<(u64, String)>>,
 }
 
 impl Window {
@@ -129,9 +135,8 @@ impl Window {
         let mut counts = BTreeMap::new();
         for (row, name) in facts.rows.iter().enumerate() {
             let ran = instructions.get(row).copied().unwrap_or(0);
-            let key = (name.context, name.function.clone());
             let count = counts
-                .entry(key)
+                .entry(name.clone())
                 .or_insert_with(|| Count::empty(name, configurations.len()));
             count.add(ran, model, row);
         }
@@ -152,6 +157,7 @@ impl Window {
             counts,
             returns: facts.returns,
             dma_lines: facts.dma_lines,
+            members: BTreeMap::new(),
         }
     }
 }
@@ -165,6 +171,7 @@ impl Count {
             kind: context.kind().name(),
             direction: context.direction().name(),
             function: name.function.clone(),
+            structure: name.structure.clone(),
             instructions: 0,
             l1i_misses: none.clone(),
             l1d_misses: none.clone(),

@@ -56,6 +56,7 @@ fn facts() -> Facts {
             .map(|(layer, direction)| RowName {
                 context: Context::new(*layer, Kind::Other, *direction).index(),
                 function: None,
+                structure: None,
             })
             .collect(),
     }

@@ -15,7 +15,7 @@ use perpacket_emulate::recording::{
     Chunk, Event, Mark, RecordFilter, Recorder, Recording, RecordingError,
 };
 use perpacket_emulate::{
-    Block, DeviceWrites, Functions, Guest, ModelParameters, Observer, ObserverSettings, Window,
+    Block, By, DeviceWrites, Functions, Guest, ModelParameters, Observer, ObserverSettings, Window,
     replay,
 };
 use perpacket_memory::{CacheSize, Line, Policy, Side, TranslationParameters};
@@ -98,12 +98,7 @@ fn parameters() -> impl Strategy<Value = ModelParameters> {
 }
 
 /// The window of the observer, and its recording.
-fn observe(
-    model: &ModelParameters,
-    steps: &[Step],
-    filters: bool,
-    by_function: bool,
-) -> (Window, Vec<u8>) {
+fn observe(model: &ModelParameters, steps: &[Step], filters: bool, by: By) -> (Window, Vec<u8>) {
     let file = Shared::default();
     let filter = if filters {
         RecordFilter::LinesAndPages
@@ -112,12 +107,12 @@ fn observe(
     };
     let settings = ObserverSettings {
         model: model.clone(),
-        by_function,
+        by,
         filters_recording: filters,
         turn_instructions: 0,
     };
     let recorder = Recorder::new(Box::new(file.clone()), filter);
-    let mut observer = Observer::new(settings, Some(recorder)).expect("possible");
+    let mut observer = Observer::new(settings, Some(recorder), None).expect("possible");
     observer.count_frames();
     let mut functions = functions();
     let mut blocks: Vec<_> = [KERNEL, KERNEL + 0x1000, 0x40_0000]
@@ -159,25 +154,25 @@ proptest! {
     fn a_replay_equals_the_observer(
         parameters in parameters(),
         steps in steps(),
-        by_function in any::<bool>(),
+        by in prop_oneof![Just(By::Layer), Just(By::Function)],
     ) {
         let filters = parameters.policy != Policy::Inclusive;
-        let (window, bytes) = observe(&parameters, &steps, filters, by_function);
+        let (window, bytes) = observe(&parameters, &steps, filters, by);
         let recording = Recording::new(&bytes).expect("a recording");
         prop_assert_eq!(replay(recording, &parameters).expect("whole"), vec![window]);
     }
 
     #[test]
     fn a_filter_changes_no_count(parameters in parameters(), steps in steps()) {
-        let (filtered, _) = observe(&parameters, &steps, true, false);
-        let (all, _) = observe(&parameters, &steps, false, false);
+        let (filtered, _) = observe(&parameters, &steps, true, By::Layer);
+        let (all, _) = observe(&parameters, &steps, false, By::Layer);
         prop_assert_eq!(filtered, all);
     }
 
     #[test]
     fn a_part_of_a_recording_is_an_error(steps in steps(), cut in 0..1000_usize) {
         let parameters = ModelParameters::default();
-        let (_, bytes) = observe(&parameters, &steps, true, false);
+        let (_, bytes) = observe(&parameters, &steps, true, By::Layer);
         let part = &bytes[..bytes.len() * cut / 1000];
         let error = Recording::new(part).and_then(|part| replay(part, &parameters)).err();
         let is_expected =
@@ -188,7 +183,7 @@ proptest! {
     #[test]
     fn a_changed_byte_is_an_error(steps in steps(), place in 0..1000_usize, bit in 0..8_u32) {
         let parameters = ModelParameters::default();
-        let (_, mut bytes) = observe(&parameters, &steps, true, false);
+        let (_, mut bytes) = observe(&parameters, &steps, true, By::Layer);
         let place = bytes.len() * place / 1000;
         bytes[place] ^= 1_u8 << bit;
         // Byte 12 is the filter. A changed bit may make it another valid filter.

@@ -29,6 +29,7 @@ class By(StrEnum):
 
     LAYER = "layer"
     FUNCTION = "function"
+    STRUCTURE = "structure"
 
 
 RECORD_BYTES = 4000
@@ -118,7 +119,9 @@ def emulate(
     turn_instructions: Annotated[
         int, typer.Option(help="Instructions after which the other processor runs.")
     ] = 20_000,
-    frames: Annotated[int, typer.Option(help="Packets to count, sent and received.")] = 10_000,
+    frames: Annotated[
+        int, typer.Option(help="Packets to count, sent and received, to the end of the last burst.")
+    ] = 10_000,
     warmup_frames: Annotated[
         int, typer.Option(help="Packets before them; 4000 and 12 a connection unless given.")
     ] = 0,
@@ -126,7 +129,13 @@ def emulate(
         int, typer.Option(help="Runs with another phase and layout of memory, for intervals.")
     ] = 5,
     seed: Annotated[int, typer.Option(min=0, help="Seed of load and layout.")] = 1,
-    by: Annotated[By, typer.Option(help="Divide costs by layer, or also by function.")] = By.LAYER,
+    by: Annotated[
+        By,
+        typer.Option(
+            help="Divide costs by layer, or also by function, or misses of data by the kernel's "
+            "structure."
+        ),
+    ] = By.LAYER,
     record: Annotated[
         Path | None,
         typer.Option(help="File for the first variant's accesses, for `emulate replay`."),

@@ -1,8 +1,8 @@
 """Prepared machines: snapshots of booted guests in the cache folder, one for each set of inputs.
 
 A folder has `state` (the machine, as QEMU migrates it), `symbols` (the guest's /proc/kallsyms),
-`kernel`, `archive` (both needed to start QEMU) and `about.json`. Its name is the digest of
-everything that the state depends on.
+`types` (its BTF), `kernel`, `archive` (both needed to start QEMU) and `about.json`. Its name is the
+digest of everything that the state depends on.
 """
 
 from __future__ import annotations
@@ -52,6 +52,11 @@ class Prepared:
         return self.folder / "symbols"
 
     @property
+    def types(self) -> Path:
+        """The kernel's type information (BTF), if it has any."""
+        return self.folder / "types"
+
+    @property
     def key(self) -> str:
         """The digest of everything that the state depends on."""
         return self.folder.name
@@ -89,7 +94,7 @@ def prepare(
         made = Prepared(new, kernel.version)
         made.boot.kernel.write_bytes(kernel.image)
         made.boot.archive.write_bytes(archive)
-        arguments = {"dump": str(made.symbols)}
+        arguments = {"dump": str(made.symbols), "dump-types": str(made.types)}
         with Machine(emulator, made.boot, plugin, arguments) as machine:
             on_stage(f"booting Linux {kernel.version}")
             machine.wait_for(READY)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from perpacket.analysis.statistics import Interval, mean
+from perpacket.emulate import structures
 from perpacket.emulate.caches import Shape
 from perpacket.emulate.settings import Settings
 from perpacket.errors import RunFailed
@@ -162,6 +163,9 @@ def report(settings: Settings, counts: Sequence[Mapping[str, Any]], facts: Row) 
     document["layer_kinds"] = layer_kinds(variants)
     if settings.by == "function":
         document["functions"] = functions(settings, variants)
+    if settings.by == "structure":
+        document["structures"] = structures.by_structure(settings, variants)
+        document["declared_lines"] = structures.declared_lines(variants)
     document["limits"] = limits(settings, variants)
     return document
 

@@ -18,7 +18,7 @@ from perpacket.emulate.machine import Machine
 from perpacket.emulate.prepared import Prepared
 from perpacket.emulate.qemu import Qemu
 from perpacket.emulate.settings import Settings
-from perpacket.errors import Interrupted, RunFailed
+from perpacket.errors import ConfigurationError, Interrupted, RunFailed
 
 DONE = "perpacket: done"
 
@@ -81,6 +81,14 @@ def variant(
         "by": settings.by,
         **settings.memory.arguments,
     }
+    if settings.by == "structure":
+        if not prepared.types.is_file():
+            raise ConfigurationError(
+                f"--by structure: Linux {prepared.kernel} has no type information (BTF)",
+                parameter="--by",
+                hint="use a kernel that is built with CONFIG_DEBUG_INFO_BTF, as distributions do",
+            )
+        arguments["types"] = str(prepared.types)
     part = record.with_name(f"{record.name}.part") if record else None
     if part:
         arguments["record"] = str(part)

@@ -161,7 +161,7 @@ class Settings:
     turn_instructions: int = TURN_INSTRUCTIONS
     """Instructions after which the other processor runs."""
     seed: int = 1
-    by: Literal["layer", "function"] = "layer"
+    by: Literal["layer", "function", "structure"] = "layer"
 
     def __post_init__(self) -> None:
         """Raise `ConfigurationError` for values that cannot be run."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from perpacket.show.terminal import TextTable
 
 PACKETS_OF = {"send": "sent", "receive": "received", "neither": "both"}
 MOST_FUNCTIONS = 20
+MOST_STRUCTURES = 20
+MOST_MEMBERS = 4
 
 Costs = Mapping[str, Mapping[str, Any]]
 
@@ -27,7 +29,69 @@ def tables(document: Mapping[str, Any]) -> list[TextTable]:
     if rows := document.get("functions"):
         named = {f"{row['function']} ({row['layer']})": row for row in rows[:MOST_FUNCTIONS]}
         found.append(table("Functions with most misses, a packet", "function", named))
+    if rows := document.get("structures"):
+        found += [structures_table(rows), lines_table(rows)]
+    if rows := document.get("declared_lines"):
+        found.append(declared_table(rows))
     return found
+
+
+def structures_table(rows: Sequence[Mapping[str, Any]]) -> TextTable:
+    """The structures with most misses of data."""
+    columns = columns_of(rows[0])
+    headings = ("structure", "lines", *columns)
+    cells = [
+        (
+            row["structure"],
+            str(len(row["lines"])),
+            *(cell(at(row, path)) for path in columns.values()),
+        )
+        for row in rows[:MOST_STRUCTURES]
+    ]
+    title = "Structures with most misses of data, a packet"
+    return TextTable(title, headings, tuple(cells), right=headings[1:])
+
+
+def lines_table(rows: Sequence[Mapping[str, Any]]) -> TextTable:
+    """The lines with most misses of data among structures whose members are known."""
+    columns = columns_of(rows[0])
+    path = next(iter(columns.values()))
+    lines = [(row["structure"], line) for row in rows for line in row["lines"] if line["members"]]
+    lines.sort(key=lambda own: -at(own[1], path)["value"])
+    headings = ("line", *columns, "members")
+    cells = [
+        (
+            f"{name} {line['line']}",
+            *(cell(at(line, path)) for path in columns.values()),
+            ", ".join(last_names(line["members"])[:MOST_MEMBERS]),
+        )
+        for name, line in lines[:MOST_STRUCTURES]
+    ]
+    title = "Lines of structures with most misses of data, a packet"
+    return TextTable(title, headings, tuple(cells), right=headings[1:-1])
+
+
+def last_names(members: Sequence[str]) -> list[str]:
+    """The members without the structures that they are in."""
+    return [member.rpartition(".")[2] for member in members]
+
+
+def declared_table(rows: Sequence[Mapping[str, Any]]) -> TextTable:
+    """The lines that the kernel declares for a direction, beside those that missed."""
+    headings = ("structure", "direction", "declared", "of them missed", "missed", "share")
+    cells = [
+        (
+            row["structure"],
+            row["direction"],
+            str(len(row["declared"])),
+            str(len({*row["declared"]} & {*row["missed"]})),
+            str(len(row["missed"])),
+            f"{100 * row['share']:.0f} %",
+        )
+        for row in rows
+    ]
+    title = "Lines that the kernel declares for a direction, and their share of its misses"
+    return TextTable(title, headings, tuple(cells), right=headings[2:])
 
 
 def table(title: str, first: str, costs: Costs) -> TextTable:
@@ -43,8 +107,13 @@ def table(title: str, first: str, costs: Costs) -> TextTable:
 
 def columns_of(cost: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     """The headings of a cost's events, with the keys to each."""
-    found: dict[str, tuple[str, ...]] = {"instructions": ("instructions_per_packet",)}
-    for level, heading in (("l1i", "L1I"), ("l1d", "L1D"), ("l2", "L2")):
+    found: dict[str, tuple[str, ...]] = {}
+    if (key := "instructions_per_packet") in cost:
+        found["instructions"] = (key,)
+    levels = {"l1i": "L1I", "l1d": "L1D", "l2": "L2"}
+    if "l2_misses_per_packet" not in cost:
+        levels["l2d"] = "L2 data"
+    for level, heading in levels.items():
         key = f"{level}_misses_per_packet"
         found |= {f"{heading} {shape}": (key, shape) for shape in cost.get(key, {})}
     for level, heading in (("itlb", "ITLB"), ("dtlb", "DTLB")):
