@@ -87,9 +87,15 @@ pub struct Arguments {
 
 const BUFFERINGS: &[Named<Buffering>] = &[
     (
+        "unbuffered",
+        Buffering::Unbuffered,
+        "One thread per stream reads each packet when it is due, then sends it: the published \
+         baseline",
+    ),
+    (
         "single",
         Buffering::Single,
-        "One thread per stream reads a buffer, then sends it: the baseline",
+        "One thread per stream reads a buffer, then sends it",
     ),
     (
         "double",
@@ -114,7 +120,8 @@ impl Arguments {
         let shared = "without --buffering shared or mapped";
         refuse_ignored(&[
             (
-                self.buffer_packets.is_some() && is_shared,
+                self.buffer_packets.is_some()
+                    && !matches!(self.buffering, Buffering::Single | Buffering::Double),
                 "buffer-packets",
                 "without --buffering single or double",
             ),

@@ -139,7 +139,7 @@ fn assert_whole(report: &serde_json::Value, clients: u64, context: &str) {
 fn every_buffering_serves_every_byte_of_one_and_of_many_media() {
     let root = folder("every");
     synthesize(&root, "4", "1000000", "4");
-    for buffering in ["single", "double", "shared", "mapped"] {
+    for buffering in ["unbuffered", "single", "double", "shared", "mapped"] {
         let served = Served::start(&root, &["--buffering", buffering]);
         for (distribution, transport) in
             [("unique", "udp"), ("multiple", "udp"), ("multiple", "tcp")]

@@ -220,7 +220,7 @@ fn the_error_for_an_option_without_effect_names_the_option_that_it_needs() {
 
 #[test]
 fn the_error_for_a_wrong_value_names_the_option_and_the_expected_value() {
-    let cases: [(&[&str], &str); 13] = [
+    let cases: [(&[&str], &str); 14] = [
         (
             &["load", "http", URL, "--duration", "-1"],
             "invalid value '-1' for '--duration <TIME>': expected seconds",
@@ -245,6 +245,16 @@ fn the_error_for_a_wrong_value_names_the_option_and_the_expected_value() {
         ),
         (
             &["serve", "media", "--root", ".", "--buffer-packets", "5"],
+            "--buffer-packets has no effect without --buffering single or double",
+        ),
+        (
+            &[
+                "serve",
+                "media",
+                "--root=.",
+                "--buffering=unbuffered",
+                "--buffer-packets=5",
+            ],
             "--buffer-packets has no effect without --buffering single or double",
         ),
         (

@@ -3,7 +3,7 @@
 //! | module | content |
 //! |---|---|
 //! | `wire` | RTP, RTCP, RTSP, SDP and transport streams as bytes; no clock, socket or file |
-//! | `server` | `serve media`: four ways to bring media from the disk to the sender |
+//! | `server` | `serve media`: five ways to bring media from the disk to the sender |
 //! | `client` | `load media`: thousands of clients on one event loop |
 //!
 //! The server and the client share nothing but `wire`, so that neither hides a fault of the other.

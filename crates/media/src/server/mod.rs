@@ -1,10 +1,10 @@
 //! A server of stored media: RTSP for control, RTP in datagrams or on the RTSP connection.
 //!
 //! [`Buffering`] selects how media get from the disk to the sender. Everything else is the same in all
-//! four modes: an event loop per CPU answers RTSP (`event_loop`, `protocol`, `session`), a pool of
+//! five modes: an event loop per CPU answers RTSP (`event_loop`, `protocol`, `session`), a pool of
 //! threads opens and reads files (`readers`, `library`, `block`), and `stream` makes and sends
-//! packets. In `shared` and `mapped` the event loop paces the streams (`pacing`). In `single` and
-//! `double`, the published designs, each stream has threads of its own (`threads`).
+//! packets. In `shared` and `mapped` the event loop paces the streams (`pacing`). In
+//! `unbuffered`, `single` and `double` each stream has threads of its own (`threads`).
 
 mod block;
 mod counters;
@@ -49,6 +49,8 @@ use readers::{ReaderQueue, Readers};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Buffering {
+    /// One thread per stream reads each packet when it is due, then sends it.
+    Unbuffered,
     /// One thread per stream reads a buffer, then sends it.
     Single,
     /// Per stream, one thread fills a buffer while another thread sends the other buffer.
@@ -195,7 +197,7 @@ impl Server {
         let sessions = options.max_sessions;
         // Below this limit, connections are refused when descriptors run out.
         descriptors::raise(sessions.saturating_mul(DESCRIPTORS_PER_SESSION) + OTHER_DESCRIPTORS);
-        // The threads of `single` and `double` count against the limit of the user that root becomes.
+        // The threads of streams count against the limit of the user that root becomes.
         // Only root may raise it.
         let unlimited = Rlimit {
             current: None,

@@ -283,7 +283,7 @@ impl EventLoop {
         let name = medium.name.clone();
         let stream = Stream::new(medium, destination, origin, counters);
         let sender = match self.shared.options.buffering {
-            Buffering::Single | Buffering::Double => Sender::Threads {
+            Buffering::Unbuffered | Buffering::Single | Buffering::Double => Sender::Threads {
                 stream: Arc::new(Mutex::new(stream)),
                 threads: None,
             },
@@ -378,6 +378,7 @@ impl EventLoop {
                 self.runs += 1;
                 let task = StreamTask {
                     stream: Arc::clone(stream),
+                    buffering: self.shared.options.buffering,
                     buffer_packets: self.shared.options.buffer_packets,
                     readers: self.shared.readers.clone(),
                     counters: Arc::clone(&self.shared.counters),
@@ -385,8 +386,7 @@ impl EventLoop {
                     token,
                     run: self.runs,
                 };
-                let prefetches = self.shared.options.buffering == Buffering::Double;
-                *threads = StreamThreads::start(task, prefetches).ok();
+                *threads = StreamThreads::start(task).ok();
                 session.state = State::Playing;
                 threads.is_some()
             }

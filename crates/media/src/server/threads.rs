@@ -1,7 +1,8 @@
 //! The published designs (Isa 2003, chapter 5): every stream has threads of its own.
 //!
-//! In `single`, one thread reads a buffer of packets, then sends it, so every read delays the next
-//! packet. In `double`, a prefetch thread fills one buffer while a packetizer thread sends the other.
+//! In `unbuffered`, the published baseline, one thread reads each packet when it is due, then sends it,
+//! so every read delays its packet. In `single`, one thread reads a buffer of packets, then sends it.
+//! In `double`, a prefetch thread fills one buffer while a packetizer thread sends the other.
 //! A buffer is sent when its bit `ready` is set, and each thread alternates between the buffers. The
 //! prefetch thread reads as fast as the disk until both buffers are full.
 
@@ -12,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use perpacket_linux::clock::monotonic_ns;
 
+use super::Buffering;
 use super::block::Block;
 use super::counters::{Counters, count};
 use super::library::Medium;
@@ -39,6 +41,7 @@ impl Drop for StreamThreads {
 struct Control {
     stream: Arc<Mutex<Stream>>,
     medium: Arc<Medium>,
+    buffering: Buffering,
     buffer_packets: u64,
     readers: ReaderQueue,
     counters: Arc<Counters>,
@@ -47,7 +50,7 @@ struct Control {
     changed: Condvar,
 }
 
-/// The two buffers. `single` does not use them.
+/// The two buffers of `double`.
 #[derive(Default)]
 struct BufferPair {
     buffers: [Buffer; 2],
@@ -65,6 +68,7 @@ struct Buffer {
 /// The parameters of the threads of a stream.
 pub(super) struct StreamTask {
     pub(super) stream: Arc<Mutex<Stream>>,
+    pub(super) buffering: Buffering,
     pub(super) buffer_packets: u32,
     pub(super) readers: ReaderQueue,
     pub(super) counters: Arc<Counters>,
@@ -74,13 +78,19 @@ pub(super) struct StreamTask {
 }
 
 impl StreamThreads {
-    /// Starts the threads of `double`, or without `prefetches` the thread of `single`.
-    pub(super) fn start(task: StreamTask, prefetches: bool) -> io::Result<Self> {
+    /// Starts the threads of the task's buffering: two for `double`, otherwise one.
+    pub(super) fn start(task: StreamTask) -> io::Result<Self> {
+        let prefetches = task.buffering == Buffering::Double;
+        let buffer_packets = match task.buffering {
+            Buffering::Unbuffered => 1,
+            _ => u64::from(task.buffer_packets.max(1)),
+        };
         let medium = Arc::clone(&lock(&task.stream).medium);
         let control = Arc::new(Control {
             stream: task.stream,
             medium,
-            buffer_packets: u64::from(task.buffer_packets.max(1)),
+            buffering: task.buffering,
+            buffer_packets,
             readers: task.readers,
             counters: task.counters,
             stopped: AtomicBool::new(false),
@@ -193,11 +203,16 @@ impl Control {
         }
     }
 
-    /// The thread of `single`. Returns whether the stream failed; `None` if it was stopped.
+    /// The thread of `unbuffered` and `single`. Returns whether the stream failed; `None` if it was
+    /// stopped.
     fn read_and_send(&self) -> Option<bool> {
         let mut buffers = SendBuffers::default();
         let mut started = false;
         while !self.is_stopped() {
+            if started && self.buffering == Buffering::Unbuffered {
+                let due_ns = self.with_stream(|stream| stream.due_ns(stream.next))?;
+                self.sleep_until(due_ns);
+            }
             let first = lock(&self.stream).next;
             let Some(block) = self.read(first) else {
                 return Some(true);
@@ -340,10 +355,11 @@ mod tests {
         let library = Arc::new(Library::new(&root, false).unwrap());
         let readers = Readers::start(0, library, 0, Duration::ZERO).unwrap();
         let counters = Arc::new(Counters::new(u64::MAX));
-        for prefetches in [false, true] {
+        for buffering in [Buffering::Unbuffered, Buffering::Single, Buffering::Double] {
             let (stream, _client) = stream(&root, &counters);
             let task = StreamTask {
                 stream: Arc::clone(&stream),
+                buffering,
                 buffer_packets: 10,
                 readers: readers.queue(),
                 counters: Arc::clone(&counters),
@@ -351,7 +367,7 @@ mod tests {
                 token: 0,
                 run: 1,
             };
-            let threads = StreamThreads::start(task, prefetches).unwrap();
+            let threads = StreamThreads::start(task).unwrap();
             while lock(&stream).next == 0 {
                 std::thread::yield_now();
             }
@@ -366,7 +382,7 @@ mod tests {
             while Arc::strong_count(&stream) > 1 {
                 std::thread::yield_now();
             }
-            assert_eq!(lock(&stream).next, 0, "{prefetches}");
+            assert_eq!(lock(&stream).next, 0, "{buffering:?}");
         }
         fs::remove_dir_all(root).unwrap();
     }

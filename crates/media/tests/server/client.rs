@@ -91,7 +91,8 @@ impl Response {
 }
 
 /// All buffering modes.
-pub const BUFFERINGS: [Buffering; 4] = [
+pub const BUFFERINGS: [Buffering; 5] = [
+    Buffering::Unbuffered,
     Buffering::Single,
     Buffering::Double,
     Buffering::Shared,

@@ -7,6 +7,7 @@ mod limits;
 
 use std::time::Duration;
 
+use perpacket_media::server::Buffering;
 use perpacket_media::wire::Header;
 use perpacket_media::wire::synthesis::Stream;
 
@@ -112,6 +113,32 @@ fn each_buffering_sends_every_byte_to_the_end() {
         let report = wait_for(&server, |report| report.finished == 1);
         assert_eq!(report.packets, packets as u64, "{buffering:?}");
         assert_eq!((report.failed, report.playing), (0, 0), "{buffering:?}");
+    }
+}
+
+#[test]
+fn without_a_buffer_every_packet_has_a_read_and_none_is_read_ahead() {
+    let folder = Folder::new();
+    folder.write("brief.ts", &synthesized(STREAM, 1.0));
+    let packets = STREAM.packets_in(1.0) / 7;
+    for (buffering, reads) in [
+        (Buffering::Unbuffered, packets),
+        (Buffering::Single, packets.div_ceil(10)),
+    ] {
+        let server = serve(&folder, |options| options.buffering = buffering);
+        let mut client = Client::new(&server);
+        let (socket, _) = client.play("brief.ts");
+        for sent in 0..packets {
+            receive(&socket, STREAM, 7 * sent, 1);
+            if buffering == Buffering::Unbuffered {
+                // The later report has all packets that were sent when the reads were counted.
+                let reads = server.report().reads;
+                let sent = server.report().packets;
+                assert!(reads <= sent + 1, "{reads} reads of {sent} packets");
+            }
+        }
+        let report = wait_for(&server, |report| report.finished == 1);
+        assert_eq!((report.reads, report.packets), (reads, packets));
     }
 }
 

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from perpacket.measure.plan import LEAD_S, EventsKind, RunPlan
 
 Distribution = Literal["unique", "multiple"]
-Buffering = Literal["single", "double", "shared", "mapped"]
+Buffering = Literal["unbuffered", "single", "double", "shared", "mapped"]
 
 CLIENTS_PER_S = 1500
 """Rate at which clients start: each sends three requests before it plays."""
@@ -33,7 +33,7 @@ class MediaPlan(RunPlan):
     buffering: Buffering = Field(alias="server.buffering", default="shared")
     buffer_packets: int = Field(alias="server.buffer_packets", default=10, ge=1, le=10_000)
     readers: int = Field(alias="server.readers", default=256, ge=1, le=1024)
-    """Concurrent reads of `shared` and `mapped`. Streams of the other two read independently: fewer
+    """Concurrent reads of `shared` and `mapped`. Streams of the others read independently: fewer
     readers would favour those on a slow disk."""
     read_ms: float = Field(alias="disk.read_ms", default=0, ge=0, le=10_000)
     """Delay added to each read from a disk that is faster than this."""

@@ -42,6 +42,8 @@ def serve(host: Host, plan: MediaPlan, root: str, read_delay_ms: int) -> list[st
     ]
     if plan.buffering in ("single", "double"):
         return [*command, "--buffer-packets", str(plan.buffer_packets)]
+    if plan.buffering == "unbuffered":
+        return command
     command += ["--readers", str(plan.readers)]
     if plan.distribution == "multiple":
         command += ["--cache-size", str(plan.cache_bytes)]
