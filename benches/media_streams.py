@@ -31,6 +31,7 @@ from statistics import median
 
 from perpacket.analysis.statistics import paired_ratio
 from perpacket.measure.agent import find as installed_agent
+from perpacket.measure.media import gstreamer
 
 LATENESS_LIMIT_US = 5000.0
 RATE_BPS = 300_000
@@ -38,8 +39,7 @@ DISK_RATE_BPS = 1_500_000
 """Behind the slow disk: at 300 kb/s packets are 35 ms apart, and a read fits between two."""
 CLIENTS_PER_PROCESS = 5000
 STEP = 1.25
-GSTREAMER = Path(__file__).with_name("gstreamer_server.py")
-SYSTEM_PYTHON = "/usr/bin/python3"
+GSTREAMER = Path(gstreamer.__file__).with_name("gstreamer_server.py")
 BARS = {"single": 10.0, "gstreamer": 3.0}
 """The least ratio of the streams of `shared` over those of each server."""
 OTHERS = {"double": 800, "single": 800, "gstreamer": 200}
@@ -86,7 +86,7 @@ def priority() -> list[str]:
 def server(agent: Path, root: Path, kind: str, *options: str) -> Iterator[str]:
     """Run a server on CPU 0, with a way of buffering or `gstreamer`, and yield its URL."""
     if kind == "gstreamer":
-        command = [SYSTEM_PYTHON, str(GSTREAMER), str(root)]
+        command = [gstreamer.PYTHON, str(GSTREAMER), str(root)]
     else:
         command = [str(agent), "serve", "media", "--root", str(root), "--listen", "127.0.0.1:0"]
         # The server must refuse no stream for lateness, because lateness is measured.
@@ -170,11 +170,10 @@ def full(agent: Path, root: Path, rounds: int) -> None:
 def against(agent: Path, root: Path, rounds: int, limit: int, others: list[str]) -> None:
     """Compare streams at the same lateness, with the servers in turn in every round."""
     kinds = {"shared": 8000} | {kind: OTHERS[kind] for kind in others}
-    bindings = [SYSTEM_PYTHON, "-c", "import gi; gi.require_version('GstRtspServer', '1.0')"]
     try:
-        subprocess.run(bindings, check=True, capture_output=True)
+        subprocess.run([gstreamer.PYTHON, str(GSTREAMER)], check=True, capture_output=True)
     except (OSError, subprocess.CalledProcessError):
-        print("skipped GStreamer's server: its Python bindings are not installed")
+        print(f"skipped GStreamer's server: install {gstreamer.PACKAGES}")
         kinds.pop("gstreamer", None)
     carried: dict[str, list[float]] = {kind: [] for kind in kinds}
     for number in range(rounds):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -25,13 +26,15 @@ from perpacket.analysis import variation
 from perpacket.analysis.analysis import analyze
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
 from perpacket.measure import hosts as testbed
+from perpacket.measure.agent import find as installed_agent
 from perpacket.measure.hosts import contract as hosts
+from perpacket.measure.hosts.local import free_ports
 from perpacket.measure.hosts.process import documents
 from perpacket.measure.hosts.record import own_name
-from perpacket.measure.media import disk, memory, programs
+from perpacket.measure.media import disk, gstreamer, memory, programs
 from perpacket.measure.media import summary as media_summary
 from perpacket.measure.media.plan import MediaPlan
-from perpacket.measure.media.runner import MediaRunner, impossible
+from perpacket.measure.media.runner import MediaRunner, check_commands, impossible
 from perpacket.measure.plan import RunPlan, validated
 from perpacket.run import measured_runs, start
 from perpacket.show import html
@@ -285,9 +288,40 @@ def test_points_with_more_sockets_than_a_process_may_have_are_left_out(
     monkeypatch.setattr("resource.getrlimit", lambda _: (1024, 4096))
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     plans = {"few": plan(media__clients=1000), "many": plan(media__clients=10_000)}
-    assert list(impossible(plans)) == ["many"]
-    monkeypatch.setattr("os.geteuid", lambda: 0)
-    assert not impossible(plans)
+    with testbed.loopback() as bed:
+        assert list(impossible(plans, bed.server)) == ["many"]
+        monkeypatch.setattr("os.geteuid", lambda: 0)
+        assert not impossible(plans, bed.server)
+
+
+def test_without_gstreamers_server_its_points_are_left_out_and_the_reason_names_the_packages(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plans = {"own": plan(), "peer": plan(server__kind="gstreamer")}
+    with testbed.loopback() as bed:
+        monkeypatch.setattr(gstreamer, "PYTHON", "/usr/bin/no-such-python")
+        (reason,) = impossible(plans, bed.server).values()
+        assert "there is no /usr/bin/no-such-python" in reason
+        assert "gir1.2-gst-rtsp-server-1.0" in reason
+        # This Python exists and has no bindings.
+        monkeypatch.setattr(gstreamer, "PYTHON", sys.executable)
+        monkeypatch.setattr(gstreamer, "_program", lambda: "import no_such_bindings")
+        assert list(impossible(plans, bed.server)) == ["peer"]
+        assert "no_such_bindings" in impossible(plans, bed.server)["peer"]
+
+
+def test_another_server_replaces_ours_only_in_studies_of_one_server() -> None:
+    own = {"server__command": "no-such-server {root}", "server__url": "rtsp://{address}:8554"}
+    with pytest.raises(ConfigurationError, match=r"--server .* and --url .* together"):
+        plan(server__command="x")
+    both = {"peer": plan(server__kind="gstreamer", **own)}
+    with testbed.loopback() as bed:
+        assert "replaces `serve media`" in impossible(both, bed.server)["peer"]
+        with pytest.raises(ConfigurationError, match="no program no-such-server"):
+            check_commands(bed.server, [plan(**own)])
+        ways = [plan(server__buffering=way, **own) for way in ("single", "double")]
+        with pytest.raises(ConfigurationError, match="servers of its own"):
+            check_commands(bed.server, ways)
 
 
 @pytest.mark.parametrize("length", LENGTHS)
@@ -302,6 +336,7 @@ def test_every_point_can_be_read_as_a_plan_and_is_named_by_its_factors(
         assert asked_for.clients == each.factors["clients"]
         assert isinstance(asked_for, RunPlan)
         assert (asked_for.read_ms > 0) == (asked_for.distribution == "multiple")
+        assert asked_for.server_kind == each.factors.get("program", "perpacket")
 
 
 def test_the_full_levels_are_the_published_ones_and_higher_ones() -> None:
@@ -454,6 +489,40 @@ def test_the_real_agent_serves_and_plays_a_run(buffering: str, tmp_path: Path) -
     assert (result["clients"], result["content_errors"]) == (4, 0)
     assert result["read_delay_ms"] in (0, 5)
     assert measured_runs.remaining(directory) == []
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("kind", ["gstreamer", "command"])
+def test_another_rtsp_server_is_measured_with_the_same_clients(kind: str, tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    if kind == "gstreamer":
+        which = {"server__kind": "gstreamer"}
+    else:
+        command = f"serve media --root {{root}} --listen {{address}}:{port}"
+        which = {
+            "server__command": f"{installed_agent()} {command}",
+            "server__url": f"rtsp://{{address}}:{port}",
+        }
+    quick = {"run__duration_s": 0.5, "run__warmup_s": 1.0, "media__distribution": "multiple"}
+    asked_for = point("peer", disk__read_ms=20, **which, **quick)
+    with testbed.loopback() as bed:
+        if kind == "gstreamer" and (lack := gstreamer.lack(bed.server)):
+            skip("peers", lack)
+    runner = MediaRunner(loopback)
+    study = library.find("media-servers")
+    study = replace(study, points=(asked_for,), seeds=(1,), figures=(), published=())
+    study = replace(study, runner=runner, measured_runner=runner)
+    directory = start.run(study, tmp_path / "run")
+    skip_if_disturbed(directory)
+    assert [failure.reason for failure in directory.failures()] == []
+    (observation,) = directory.read_observations()
+    result = observation.result
+    assert (result["played"], result["content_errors"]) == (4, 0)
+    assert result["read_delay_ms"] == 0
+    for name in ("packets_per_s", "throughput_mbps", "cpu_us_per_packet", "server_cpu_percent"):
+        value = result[name]
+        assert isinstance(value, float)
+        assert value > 0, name
 
 
 def test_clients_that_did_not_play_have_no_start_up_time_and_affect_no_others() -> None:

@@ -429,7 +429,7 @@ fn our_clients_play_from_gstreamers_server() {
     synthesize(&root, "1", "1000000", "20");
     let script = concat!(
         env!("CARGO_MANIFEST_DIR"),
-        "/../../benches/gstreamer_server.py"
+        "/../../python/perpacket/measure/media/gstreamer_server.py"
     );
     let process = Command::new(python)
         .arg(script)

@@ -143,15 +143,16 @@ ServerOption = Annotated[
     str | None,
     typer.Option(
         metavar="COMMAND",
-        help="A web server to run in the foreground instead of `serve web`; {root}, {address} and "
-        "{cpus} are replaced.",
+        help="A server to run in the foreground instead of `serve web` or `serve media`; {root}, "
+        "{address} and {cpus} are replaced.",
         rich_help_panel=MEASURED,
     ),
 ]
 UrlOption = Annotated[
     str | None,
     typer.Option(
-        help="The URL at which that server serves {root}, as http://{address}:8080.",
+        help="The URL at which that server serves {root}, as http://{address}:8080 or "
+        "rtsp://{address}:8554.",
         rich_help_panel=MEASURED,
     ),
 ]

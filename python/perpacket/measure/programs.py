@@ -7,11 +7,12 @@ last line of its standard error, and this line becomes the reason of the failed 
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
 from perpacket.measure.hosts.contract import Completed, Host
-from perpacket.measure.plan import ProfiledPlan
+from perpacket.measure.plan import ProfiledPlan, named
 
 STATUS_UNMET = 1
 STATUS_USAGE = 2
@@ -52,6 +53,35 @@ def profile(
         *(() if server_pid is None else ("--pid", str(server_pid))),
         *(("--requests", requests_url) if requests_url else ()),
     ]
+
+
+def words_of(command: str, parameter: str = "server.command") -> list[str]:
+    """The words of a server's command; raises `ConfigurationError` for an unclosed quote."""
+    try:
+        return shlex.split(command)
+    except ValueError as error:
+        raise ConfigurationError(
+            f"{named(parameter)} {command}: {str(error).lower()}",
+            parameter=parameter,
+            value=command,
+        ) from None
+
+
+def foreign_server(host: Host, command: str, root: str) -> list[str]:
+    """The command of another server, as the user wrote it."""
+    return [_filled(word, host, root) for word in words_of(command)]
+
+
+def foreign_url(host: Host, url: str) -> str:
+    """The URL of that server, as the user wrote it."""
+    return _filled(url, host, "").rstrip("/")
+
+
+def _filled(text: str, host: Host, root: str) -> str:
+    values = {"{root}": root, "{address}": host.address, "{cpus}": cpu_list(host.cpus)}
+    for name, value in values.items():
+        text = text.replace(name, value)
+    return text
 
 
 def report_of(name: str, host: Host, done: Completed) -> Answer:

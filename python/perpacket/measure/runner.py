@@ -13,8 +13,8 @@ from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
 from perpacket.measure.host_files import QUICK_S
 from perpacket.measure.hosts.contract import Host, Testbed
 from perpacket.measure.hosts.processors import Division
-from perpacket.measure.plan import ProfiledPlan, RunPlan, parameters_of, validated
-from perpacket.measure.programs import report_of
+from perpacket.measure.plan import ProfiledPlan, RunPlan, named, parameters_of, validated
+from perpacket.measure.programs import report_of, words_of
 from perpacket.measure.runs import MeasuredRun, SetupT
 from perpacket.study.point import Point
 from perpacket.study.runner import Run
@@ -108,6 +108,26 @@ def check_agents(testbed: Testbed) -> None:
     """
     for host in (testbed.server, *testbed.clients):
         host.agent()
+
+
+def check_server_commands(server: Host, commands: Iterable[str]) -> None:
+    """Raise `ConfigurationError` when the program of a server's command is missing.
+
+    Before the first run, because otherwise every run would fail for the same reason.
+    """
+    for command in dict.fromkeys(commands):
+        program = words_of(command)[0] if command else ""
+        if not program or "{" in program:
+            continue
+        look = ["sh", "-c", 'command -v "$0"', program]
+        if server.run(look, timeout_s=QUICK_S).returncode:
+            raise ConfigurationError(
+                f"{named('server.command')} {command}: there is no program {program} on "
+                f"{server.name}",
+                parameter="server.command",
+                value=command,
+                hint="install it there, or give the path of the program",
+            )
 
 
 def may_sample(known: ProbeResult, plans: Iterable[ProfiledPlan]) -> bool:

@@ -13,7 +13,7 @@ OPTIONS = {
     "load.trace": "--trace",
 }
 
-WEB_ONLY = ("server.", "load.")
+WEB_ONLY = ("load.",)
 """Prefixes of the parameters that only runs of web servers have."""
 
 

@@ -1,7 +1,8 @@
 """Measured runs of media servers: server, clients and profile over one window.
 
     plan.py       the parameters of a run
-    programs.py   the commands of the agent
+    programs.py   the commands of the agent, and of other servers
+    gstreamer.py  GStreamer's RTSP server; gstreamer_server.py is its program
     disk.py       the media on the server's disk: made, dropped from memory, read with a delay
     memory.py     the limit of the server's memory, page cache included
     summary.py    the reports of the programs as one observation

@@ -51,7 +51,9 @@ class Media:
         return root(self.folder, plan)
 
     def read_delay_ms(self, plan: MediaPlan) -> int:
-        """Delay of each read in whole milliseconds; 0 on a slow disk."""
+        """Delay of each read in whole milliseconds; 0 on a slow disk, and for other servers."""
+        if plan.is_foreign:
+            return 0
         own_ms = self.read_ms or 0.0
         return round(plan.read_ms) if own_ms < plan.read_ms else 0
 

@@ -6,10 +6,12 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from perpacket.measure.plan import LEAD_S, EventsKind, RunPlan
+from perpacket.measure.plan import LEAD_S, EventsKind, RunPlan, named
 
 Distribution = Literal["unique", "multiple"]
 Buffering = Literal["unbuffered", "single", "double", "shared", "mapped"]
+
+ServerKind = Literal["perpacket", "gstreamer"]
 
 CLIENTS_PER_S = 1500
 """Rate at which clients start: each sends three requests before it plays."""
@@ -32,11 +34,16 @@ class MediaPlan(RunPlan):
     """Most media of `multiple`; more clients share them."""
     buffering: Buffering = Field(alias="server.buffering", default="shared")
     buffer_packets: int = Field(alias="server.buffer_packets", default=10, ge=1, le=10_000)
+    server_kind: ServerKind = Field(alias="server.kind", default="perpacket")
+    server_command: str = Field(alias="server.command", default="")
+    """The command of another RTSP server; `{root}`, `{address}` and `{cpus}` are replaced."""
+    server_url: str = Field(alias="server.url", default="")
+    """The URL below which it has the files of `{root}`."""
     readers: int = Field(alias="server.readers", default=256, ge=1, le=1024)
     """Concurrent reads of `shared` and `mapped`. Streams of the others read independently: fewer
     readers would favour those on a slow disk."""
     read_ms: float = Field(alias="disk.read_ms", default=0, ge=0, le=10_000)
-    """Delay added to each read from a disk that is faster than this."""
+    """Delay added to each read of `serve media` from a disk that is faster than this."""
     memory_share: float = Field(alias="disk.memory_share", default=0.25, gt=0, le=1)
     """Memory for media in `multiple`, as a share of the size of all media of the run."""
     profile_events: EventsKind = Field(alias="profile.events", default="any")
@@ -48,6 +55,20 @@ class MediaPlan(RunPlan):
         if self.network == "delayed":
             raise ValueError("expected network.kind direct: a study of media has no latency")
         return self
+
+    @model_validator(mode="after")
+    def has_a_url(self) -> Self:
+        """Command and URL of another server are named together."""
+        if bool(self.server_command) != bool(self.server_url):
+            raise ValueError(
+                f"expected {named('server.command')} and {named('server.url')} together, or neither"
+            )
+        return self
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether the server under test is not ours."""
+        return bool(self.server_command) or self.server_kind != "perpacket"
 
     @property
     def files(self) -> int:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from perpacket.measure.hosts.contract import Host
+from perpacket.measure.media import gstreamer
 from perpacket.measure.media.plan import MediaPlan
-from perpacket.measure.programs import cpu_list
+from perpacket.measure.programs import cpu_list, foreign_server, foreign_url
 
 MIB = 1 << 20
 
@@ -32,8 +33,18 @@ def synthesize(host: Host, into: str, rate_bps: int, files: int, duration_s: flo
     ]
 
 
+def served(host: Host, plan: MediaPlan, root: str, read_delay_ms: int) -> tuple[list[str], str]:
+    """The server under test, and its URL; an empty URL for a server that prints its own."""
+    if plan.server_command:
+        command = foreign_server(host, plan.server_command, root)
+        return command, foreign_url(host, plan.server_url)
+    if plan.server_kind == "gstreamer":
+        return gstreamer.serve(host, root), ""
+    return serve(host, plan, root, read_delay_ms), ""
+
+
 def serve(host: Host, plan: MediaPlan, root: str, read_delay_ms: int) -> list[str]:
-    """The server under test, on a port of its own choice."""
+    """`serve media`, on a port of its own choice."""
     command = [
         *(host.agent(), "serve", "media", "--root", root, "--listen", f"{host.address}:0"),
         *("--cpus", cpu_list(host.cpus), "--buffering", plan.buffering),
@@ -79,3 +90,11 @@ def play(host: Host, plan: MediaPlan, url: str, first: int, clients: int) -> lis
         own = (first, clients) if plan.clients <= plan.files else (0, plan.files)
         command += ["--first-file", str(own[0]), "--files", str(own[1])]
     return command
+
+
+def play_once(host: Host, url: str) -> list[str]:
+    """A client that ends with 0 once it receives the first medium."""
+    return [
+        *(host.agent(), "load", "media", f"{url}/stream-00000.ts", "--clients", "1"),
+        *("--warmup", "0", "--duration", "0.1", "--format", "json"),
+    ]

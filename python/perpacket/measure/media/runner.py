@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import os
 import resource
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 
-from perpacket.errors import MachineLacks
+from perpacket.errors import ConfigurationError, MachineLacks
 from perpacket.measure.host_files import PREFIX
-from perpacket.measure.hosts.contract import Testbed
-from perpacket.measure.media import disk
+from perpacket.measure.hosts.contract import Host, Testbed
+from perpacket.measure.media import disk, gstreamer
 from perpacket.measure.media.memory import MemoryGroup, memory_group
 from perpacket.measure.media.plan import MediaPlan
 from perpacket.measure.media.programs import CLIENTS_PER_PROCESS
 from perpacket.measure.media.runs import MediaRun, MediaSetup
-from perpacket.measure.plan import RunPlan, validated
+from perpacket.measure.plan import RunPlan, named, validated
 from perpacket.measure.runner import (
     MeasuredRunner,
     check_agents,
+    check_server_commands,
     facts,
     identity,
     may_sample,
@@ -59,16 +60,17 @@ class MediaRunner(MeasuredRunner[MediaSetup]):
         the media cannot be made, and `ConfigurationError` when the parameters of a point are wrong.
         """
         plans = {point.name: validated(MediaPlan, point) for point in points}
-        left_out = impossible(plans)
-        possible = [plan for name, plan in plans.items() if name not in left_out]
-        if not possible:
-            raise MachineLacks(
-                f"nothing of this study can run here: {next(iter(left_out.values()))}"
-            )
         with ExitStack() as stack:
-            testbed = stack.enter_context(self._open(possible[0]))
+            testbed = stack.enter_context(self._open(next(iter(plans.values()))))
             check_agents(testbed)
             server = testbed.server
+            check_commands(server, plans.values())
+            left_out = impossible(plans, server)
+            possible = [plan for name, plan in plans.items() if name not in left_out]
+            if not possible:
+                raise MachineLacks(
+                    f"nothing of this study can run here: {next(iter(left_out.values()))}"
+                )
             media = stack.enter_context(disk.media_files(server, possible))
             memory = stack.enter_context(memory_group(server, f"{PREFIX}{server.holder()}"))
             known = probed(server)
@@ -86,14 +88,40 @@ def _sentences(media: disk.Media, memory: MemoryGroup, plans: list[MediaPlan]) -
     from_disk = [plan for plan in plans if plan.distribution == "multiple"]
     if not from_disk:
         return []
-    return media.sentences(from_disk) + ([] if memory.can_limit else [NO_GROUP])
+    found = media.sentences(from_disk)
+    if any(plan.is_foreign and plan.read_ms for plan in from_disk):
+        found.append(
+            "Only `serve media` emulates a slow disk: other servers read from the machine's own"
+        )
+    return found + ([] if memory.can_limit else [NO_GROUP])
 
 
-def impossible(plans: Mapping[str, MediaPlan]) -> dict[str, str]:
+def check_commands(server: Host, plans: Iterable[MediaPlan]) -> None:
+    """Raise `ConfigurationError` where another server replaces several, or has no program."""
+    plans = list(plans)
+    commands = [plan.server_command for plan in plans if plan.server_command]
+    if commands and len({plan.buffering for plan in plans}) > 1:
+        raise ConfigurationError(
+            f"{named('server.command')} and server.buffering exclude each other: this study "
+            "has servers of its own",
+            parameter="server.command",
+            value=commands[0],
+            hint="use it with the study media-servers",
+        )
+    check_server_commands(server, commands)
+
+
+def impossible(plans: Mapping[str, MediaPlan], server: Host) -> dict[str, str]:
     """The points that cannot run here, and why."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    has_peer = any(plan.server_kind == "gstreamer" for plan in plans.values())
+    lack_of_peer = gstreamer.lack(server) if has_peer else ""
     reasons: dict[str, str] = {}
     for name, plan in plans.items():
+        if plan.server_kind == "gstreamer" and (plan.server_command or lack_of_peer):
+            replaces = f"{named('server.command')} replaces `serve media`, not GStreamer's server"
+            reasons[name] = replaces if plan.server_command else lack_of_peer
+            continue
         clients = SOCKETS_PER_CLIENT * min(plan.clients, CLIENTS_PER_PROCESS)
         needed = max(clients, SOCKETS_PER_SESSION * plan.clients) + DESCRIPTORS_BESIDE
         # The agent raises the limit where it may; machines over ssh have their own limits.

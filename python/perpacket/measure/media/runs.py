@@ -8,12 +8,13 @@ is within it, between two of its own reports.
 
 from __future__ import annotations
 
+import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 
 from perpacket.errors import RunFailed
 from perpacket.measure.host_files import field_of
-from perpacket.measure.hosts.contract import Testbed
+from perpacket.measure.hosts.contract import Host, Testbed
 from perpacket.measure.hosts.process import requested_report
 from perpacket.measure.media import disk, programs
 from perpacket.measure.media.disk import Media
@@ -21,8 +22,10 @@ from perpacket.measure.media.memory import MemoryGroup
 from perpacket.measure.media.plan import MediaPlan
 from perpacket.measure.media.summary import MediaReports, summarize
 from perpacket.measure.plan import LEAD_S, with_available_events
-from perpacket.measure.programs import Answer
+from perpacket.measure.programs import STATUS_USAGE, Answer, last_error
 from perpacket.measure.runs import (
+    POLL_S,
+    READY_S,
     MeasuredRun,
     Measurement,
     MonitoredProcess,
@@ -56,11 +59,14 @@ class MediaRun(MeasuredRun[MediaPlan, MediaSetup]):
         if plan.distribution == "multiple":
             disk.forget(server, root, plan.files)
         read_delay_ms = setup.media.read_delay_ms(plan)
-        command = programs.serve(server, plan, root, read_delay_ms)
+        command, url = programs.served(server, plan, root, read_delay_ms)
         confined, limit_bytes = setup.memory.confined(command, plan)
         with ExitStack() as stack:
             monitored = stack.enter_context(started("the server", server, confined))
-            url = ready(monitored, programs.LISTENING)[1]
+            if url:
+                self.wait_until_it_plays(monitored, testbed.clients[0], url)
+            else:
+                url = ready(monitored, programs.LISTENING)[1]
             status = f"/proc/{monitored.process.pid}/status"
             idle_threads = field_of(server, status, "Threads")
             loads = []
@@ -69,15 +75,16 @@ class MediaRun(MeasuredRun[MediaPlan, MediaSetup]):
                 playing = programs.play(client, plan, url, first, clients)
                 loads.append(stack.enter_context(started("the clients", client, playing)))
             self.sleep(plan.ramp_s + plan.warmup_s + LEAD_S, monitored)
-            before = _report(monitored)
+            before = None if plan.is_foreign else _report(monitored)
             window = profiled_window(testbed, self, plan, loads, monitored)
-            after = _report(monitored)
+            after = None if plan.is_foreign else _report(monitored)
             threads = field_of(server, status, "Threads")
             load_reports = [load.stopped() for load in loads]
             monitored.check()
         reports = MediaReports(
             before=before,
             after=after,
+            process=window.server_process,
             profile=window.profile,
             loads=load_reports,
             server_idle=window.server_idle,
@@ -87,6 +94,19 @@ class MediaRun(MeasuredRun[MediaPlan, MediaSetup]):
             memory_limit_bytes=limit_bytes,
         )
         return summarize(plan, reports), reports.raw()
+
+    def wait_until_it_plays(self, monitored: MonitoredProcess, client: Host, url: str) -> None:
+        """Play a medium of a server that prints no line when it listens, until it is received."""
+        until_s = time.monotonic() + READY_S
+        while True:
+            done = client.run(programs.play_once(client, url), timeout_s=READY_S)
+            if done.returncode == 0:
+                return
+            monitored.check()
+            if done.returncode == STATUS_USAGE or time.monotonic() > until_s:
+                reason = last_error(done)
+                raise RunFailed(f"the server plays nothing below {url}: {reason}")
+            self.sleep(POLL_S, monitored)
 
 
 def _report(server: MonitoredProcess) -> Answer:

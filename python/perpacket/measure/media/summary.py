@@ -1,8 +1,10 @@
 """The reports of the programs of one run of a media server as one observation.
 
-The server's own counts are differences between two of its reports, at both ends of the window. The
-clients' results are over their whole time after the warm-up, which includes the window. Page faults
-and context switches are those of the server process. Cache misses are present only with a PMU.
+The server's own counts are differences between two of its reports, at both ends of the window. Of
+another server there are the kernel's counts of its processes, and the packets that clients
+received. The clients' results are over their whole time after the warm-up, which includes the
+window. Page faults and context switches are those of the server process. Cache misses are present
+only with a PMU.
 """
 
 from __future__ import annotations
@@ -43,9 +45,11 @@ SUMS = ("clients", "played", "timed_out", "failed", "packets", "lost", "reordere
 class MediaReports:
     """The reports of the programs of one run, and the idle shares of the processors."""
 
-    before: Answer
-    after: Answer
-    """The server's reports at both ends of the window."""
+    before: Answer | None
+    after: Answer | None
+    """The server's reports at both ends of the window; `None` for another server."""
+    process: Mapping[str, object] | None
+    """The kernel's counts of the server's processes over the window, for another server."""
     profile: Answer
     loads: Sequence[Answer]
     server_idle: float
@@ -58,7 +62,7 @@ class MediaReports:
     def raw(self) -> dict[str, object]:
         """The reports without the single streams, by the names of their files."""
         brief = [{name: load[name] for name in load if name != "streams"} for load in self.loads]
-        server = {"before": self.before, "after": self.after}
+        server = {"before": self.before, "after": self.after, "process": self.process}
         return {"profile": self.profile, "load": brief, "server": server}
 
 
@@ -124,6 +128,8 @@ def _mean(spreads: Sequence[tuple[Mapping[str, object], Answer]], played: float)
 
 def _server(reports: MediaReports) -> dict[str, object]:
     """The server's rates over the window, and its processor time per packet."""
+    if reports.before is None or reports.after is None:
+        return _foreign(reports)
     window_s = _difference(reports, ("uptime_s",))
     if window_s <= 0:
         raise RunFailed("no time passed between two reports of the server")
@@ -142,6 +148,31 @@ def _server(reports: MediaReports) -> dict[str, object]:
         "playing": playing,
         "threads_per_stream": threads / playing if playing else None,
         "window_s": window_s,
+    }
+
+
+def _foreign(reports: MediaReports) -> dict[str, object]:
+    """The same of a server that reports nothing, as far as kernel and clients count it."""
+    if reports.process is None:
+        raise RunFailed("the kernel has no counts of the server's processes over the window")
+    process = reports.process
+    counted = {name: number(process[name]) for name in ("major_faults_per_s", "page_faults_per_s")}
+    busy, threads = number(process["processors_busy"]), reports.threads[1] - reports.threads[0]
+    packets_per_s = sum(
+        number(load.get("packets", 0)) / number(load["window_s"])
+        for load in reports.loads
+        if load.get("window_s")
+    )
+    playing = sum_of(reports.loads, "played")
+    return {
+        **counted,
+        "packets_per_s": packets_per_s,
+        "server_cpu_percent": 100 * busy,
+        "cpu_us_per_packet": 1e6 * busy / packets_per_s if packets_per_s else None,
+        "context_switches_per_s": number(process["context_switches_per_s"]),
+        "playing": playing,
+        "threads_per_stream": threads / playing if playing else None,
+        "window_s": number(process["window_s"]),
     }
 
 

@@ -1,17 +1,14 @@
-"""The agent's web server, loads and bulk sender on a host, and the commands of other servers."""
+"""The agent's web server, loads and bulk sender on a host."""
 
 from __future__ import annotations
 
-import shlex
 import sys
 from collections.abc import Sequence
 
-from perpacket.errors import ConfigurationError
 from perpacket.measure.applications import file
 from perpacket.measure.applications.sessions import trust
 from perpacket.measure.hosts.contract import Host
-from perpacket.measure.plan import named
-from perpacket.measure.programs import bulk_sender, cpu_list
+from perpacket.measure.programs import bulk_sender, cpu_list, words_of
 from perpacket.measure.web.plan import Plan
 
 WARMING_CLIENTS = 8
@@ -49,23 +46,6 @@ def serve_web(
     return command
 
 
-def foreign_server(host: Host, plan: Plan, root: str) -> list[str]:
-    """The command of another server, as the user wrote it."""
-    return [_filled(word, host, root) for word in words_of(plan.server_command)]
-
-
-def words_of(command: str, parameter: str = "server.command") -> list[str]:
-    """The words of a server's command; raises `ConfigurationError` for an unclosed quote."""
-    try:
-        return shlex.split(command)
-    except ValueError as error:
-        raise ConfigurationError(
-            f"{named(parameter)} {command}: {str(error).lower()}",
-            parameter=parameter,
-            value=command,
-        ) from None
-
-
 def without(command: Sequence[str], names: Sequence[str]) -> list[str]:
     """A command line without some options and their values."""
     kept = []
@@ -78,18 +58,6 @@ def without(command: Sequence[str], names: Sequence[str]) -> list[str]:
         elif not any(word.startswith(f"{name}=") for name in names):
             kept.append(word)
     return kept
-
-
-def foreign_url(host: Host, plan: Plan) -> str:
-    """The URL of that server."""
-    return _filled(plan.server_url, host, "").rstrip("/")
-
-
-def _filled(text: str, host: Host, root: str) -> str:
-    values = {"{root}": root, "{address}": host.address, "{cpus}": cpu_list(host.cpus)}
-    for name, value in values.items():
-        text = text.replace(name, value)
-    return text
 
 
 def load_http(

@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import ClassVar
 
-from perpacket.errors import ConfigurationError, MachineLacks
+from perpacket.errors import MachineLacks
 from perpacket.measure.applications import file, preparation
-from perpacket.measure.host_files import QUICK_S
 from perpacket.measure.hosts.contract import Host, Testbed
 from perpacket.measure.hosts.processors import with_server
 from perpacket.measure.plan import named, validated
@@ -23,13 +22,14 @@ from perpacket.measure.runner import (
     MeasuredRunner,
     ProbeResult,
     check_agents,
+    check_server_commands,
     facts,
     identity,
     may_sample,
     open_testbed,
     probed,
 )
-from perpacket.measure.web import peers, programs
+from perpacket.measure.web import peers
 from perpacket.measure.web.files import file_sets
 from perpacket.measure.web.plan import Plan
 from perpacket.measure.web.runs import WebRun, WebSetup, running_application
@@ -80,7 +80,8 @@ class WebRunner(MeasuredRunner[WebSetup]):
             check_agents(direct)
             delayed, lack = self._with_latency(stack, plans.values())
             others, lacks = self._by_processors(stack, first, plans.values())
-            check_server_command(direct.server, plans.values())
+            foreign = [plan.server_command for plan in plans.values() if plan.is_foreign]
+            check_server_commands(direct.server, foreign)
             known = probed(direct.server)
             left_out = impossible(plans, lack, direct.server, known, lacks)
             possible = [plan for name, plan in plans.items() if name not in left_out]
@@ -129,26 +130,6 @@ def limits_of(testbeds: Mapping[int, Testbed], direct: Testbed) -> list[str]:
         for limit in testbed.limits
         if limit not in direct.limits
     ]
-
-
-def check_server_command(server: Host, plans: Iterable[Plan]) -> None:
-    """Raise `ConfigurationError` when the program of a server's command is missing.
-
-    Before the first run, because otherwise every run would fail for the same reason.
-    """
-    for command in dict.fromkeys(plan.server_command for plan in plans if plan.is_foreign):
-        program = programs.words_of(command)[0] if command else ""
-        if not program or "{" in program:
-            continue
-        look = ["sh", "-c", 'command -v "$0"', program]
-        if server.run(look, timeout_s=QUICK_S).returncode:
-            raise ConfigurationError(
-                f"{named('server.command')} {command}: there is no program {program} on "
-                f"{server.name}",
-                parameter="server.command",
-                value=command,
-                hint="install it there, or give the path of the program",
-            )
 
 
 def impossible(

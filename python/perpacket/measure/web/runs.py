@@ -14,7 +14,13 @@ from perpacket.errors import MachineLacks, RunFailed
 from perpacket.measure.host_files import accepted_of, frames_of
 from perpacket.measure.hosts.contract import Host, Testbed
 from perpacket.measure.plan import with_available_events
-from perpacket.measure.programs import STATUS_USAGE, Answer, last_error
+from perpacket.measure.programs import (
+    STATUS_USAGE,
+    Answer,
+    foreign_server,
+    foreign_url,
+    last_error,
+)
 from perpacket.measure.runs import (
     LISTENING_ADDRESS,
     POLL_S,
@@ -180,7 +186,9 @@ def _application(
 def _foreign(server: Host, files: Files, plan: Plan, root: str) -> tuple[list[str], str]:
     """The command of a server that is not ours, and its URL."""
     if plan.server_kind == "perpacket":
-        return programs.foreign_server(server, plan, root), programs.foreign_url(server, plan)
+        return foreign_server(server, plan.server_command, root), foreign_url(
+            server, plan.server_url
+        )
     certificate = files.certificate(server, plan)
     return peers.prepare(server, plan.server_kind, plan, root, files.folder(server), certificate)
 
