@@ -21,7 +21,6 @@ DEADLINES = (
     "measure.media.runs.REPORT_S",
     "measure.web.peers.FIND_S",
     "measure.process_tree.READ_S",
-    "measure.web.runner.QUICK_S",
     "measure.router.runner.CHECK_S",
     "measure.router.runs.PLANE_READY_S",
     "measure.web.runs.READY_S",

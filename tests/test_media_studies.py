@@ -285,13 +285,14 @@ def test_impossible_parameters_are_errors_that_name_them() -> None:
 def test_points_with_more_sockets_than_a_process_may_have_are_left_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("resource.getrlimit", lambda _: (1024, 4096))
-    monkeypatch.setattr("os.geteuid", lambda: 1000)
     plans = {"few": plan(media__clients=1000), "many": plan(media__clients=10_000)}
     with testbed.loopback() as bed:
+        monkeypatch.setattr("resource.getrlimit", lambda _: (1024, 4096))
+        monkeypatch.setattr("os.geteuid", lambda: 1000)
         assert list(impossible(plans, bed.server)) == ["many"]
         monkeypatch.setattr("os.geteuid", lambda: 0)
         assert not impossible(plans, bed.server)
+        monkeypatch.undo()
 
 
 def test_without_gstreamers_server_its_points_are_left_out_and_the_reason_names_the_packages(
