@@ -40,7 +40,7 @@ get() {{
     $inside taskset 2 perpacket-agent load http http://10.0.0.1/file --requests $1 \\
         --connections 32 --cpus 1 --check none --quiet >/dev/null
 }}
-[ -e /plain ] || {{ taskset 2 perpacket-agent guest count eth0 0 0 & }}
+[ -e /plain ] || {{ taskset 2 perpacket-agent guest count eth0 0 0 32 & }}
 sleep 0.1
 get 500
 echo '{BEGIN}'

@@ -25,11 +25,11 @@ TOLERANCE = 0.03
 def test_a_recording_becomes_a_machine_of_the_simulators_operations(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    command = ["emulate", "footprint", str(RECORDING), "--connections", "1", "--name", "mine"]
+    command = ["emulate", "footprint", str(RECORDING), "--name", "mine"]
     assert app.run(command) == 0
     machine = tomllib.loads(capfd.readouterr().out)
     assert machine["machine"]["name"]["value"] == "mine"
-    found = footprints.footprint(RECORDING, 1)
+    found = footprints.footprint(RECORDING)
     for own in found["operations"]:
         layer, task = own["operation"].split(".")
         table = machine["layers"][layer][task]
@@ -43,13 +43,11 @@ def test_a_recording_becomes_a_machine_of_the_simulators_operations(
     assert lines == sum(output["code_lines"]) > 100
 
 
-def test_errors_name_the_option_and_the_file(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="--connections 0: expected 1 or more"):
-        footprints.footprint(RECORDING, 0)
+def test_a_truncated_recording_is_an_error_that_names_the_byte(tmp_path: Path) -> None:
     part = tmp_path / "part"
     part.write_bytes(RECORDING.read_bytes()[:100_000])
     with pytest.raises(ConfigurationError, match="truncated at byte 100000"):
-        footprints.footprint(part, 1)
+        footprints.footprint(part)
 
 
 @pytest.mark.parametrize("lines", range(1, 65))

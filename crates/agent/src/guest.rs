@@ -64,6 +64,8 @@ pub enum Verb {
         warmup: u64,
         /// Frames of the window, both directions.
         frames: u64,
+        /// Connections of the clients, which the window reports.
+        connections: u64,
     },
 }
 
@@ -107,7 +109,8 @@ pub fn run(verb: Verb) -> Result<Status, Failure> {
             interface,
             warmup,
             frames,
-        } => count(&interface, warmup, frames),
+            connections,
+        } => count(&interface, warmup, frames, connections),
     }?;
     Ok(Status::Done)
 }
@@ -181,7 +184,7 @@ fn whole_work() -> Result<Vec<u8>, Failure> {
     }
 }
 
-fn count(interface: &str, warmup: u64, frames: u64) -> Result<(), Failure> {
+fn count(interface: &str, warmup: u64, frames: u64, connections: u64) -> Result<(), Failure> {
     if request(CARD, registers(interface)?, &[])?.is_empty() {
         return Err(Failure::failed(format!(
             "{interface}: the emulator cannot read the rings of this card"
@@ -201,15 +204,17 @@ fn count(interface: &str, warmup: u64, frames: u64) -> Result<(), Failure> {
         started.elapsed().as_nanos() as u64,
         card.read("tx_packets")? - from[0],
         card.read("rx_packets")? - from[1],
+        connections,
     ];
     stop(values)
 }
 
 /// Ends the window. The values are those of `guest.values` in the plugin's output: nanoseconds,
-/// and packets sent and received by the interface's counters, until the end was noticed.
-fn stop([window_ns, sent, received]: [u64; 3]) -> Result<(), Failure> {
+/// packets sent and received by the interface's counters until the end was noticed, and connections.
+fn stop([window_ns, sent, received, connections]: [u64; 4]) -> Result<(), Failure> {
+    let values = [window_ns, sent, received, connections, 0, 0];
     Emulator::new()
-        .and_then(|mut emulator| emulator.call(STOP, [window_ns, sent, received, 0, 0, 0], &[]))
+        .and_then(|mut emulator| emulator.call(STOP, values, &[]))
         .map(drop)
         .map_err(refused)
 }

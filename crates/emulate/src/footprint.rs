@@ -157,17 +157,23 @@ impl Usage {
     }
 }
 
-/// The footprint in the last window of a recording of a bulk sender with that many connections.
+/// The footprint in the last window of a recording of a bulk sender.
 ///
 /// # Errors
 ///
-/// The recording is damaged or truncated, or its window has no frames of both directions.
-pub fn footprint(recording: Recording<'_>, connections: u32) -> Result<Footprint, RecordingError> {
+/// The recording is damaged or truncated, or its window lacks the number of connections or has no
+/// frames of both directions.
+pub fn footprint(recording: Recording<'_>) -> Result<Footprint, RecordingError> {
     let mut rows = Vec::new();
+    let mut connections = 0;
     for chunk in recording.chunks() {
         if let Chunk::Window(facts) = chunk? {
             rows = facts.rows.iter().map(|row| row.context).collect();
+            connections = facts.guest.connections();
         }
+    }
+    if connections == 0 {
+        return Err(RecordingError::NoConnections);
     }
     let operations = rows
         .iter()

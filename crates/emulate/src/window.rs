@@ -34,6 +34,14 @@ pub struct Guest {
     pub text: String,
 }
 
+impl Guest {
+    /// The fourth number: connections of the clients, or 0 where it is not known.
+    #[must_use]
+    pub fn connections(&self) -> u32 {
+        u32::try_from(self.values[3]).unwrap_or(0)
+    }
+}
+
 /// The counts of a window, without those of the caches.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct Facts {

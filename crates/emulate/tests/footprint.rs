@@ -42,11 +42,14 @@ impl Write for Shared {
     }
 }
 
-fn facts() -> Facts {
+fn facts(connections: u32) -> Facts {
     Facts {
         label: "window".to_owned(),
         frames: Some(Frames::default()),
-        guest: Guest::default(),
+        guest: Guest {
+            values: [0, 0, 0, u64::from(connections), 0, 0],
+            text: String::new(),
+        },
         turn_instructions: 0,
         data_accesses: 0,
         returns: Returns::default(),
@@ -64,6 +67,11 @@ fn facts() -> Facts {
 
 /// A sender that writes to each connection in turn; each packet is acknowledged at once.
 fn recording(rounds: u32) -> Vec<u8> {
+    recording_of(rounds, CONNECTIONS)
+}
+
+/// As [`recording`], with another number of connections in its window.
+fn recording_of(rounds: u32, connections: u32) -> Vec<u8> {
     let file = Shared::default();
     let mut recorder = Recorder::new(Box::new(file.clone()), RecordFilter::None);
     recorder.mark(Mark::Attach);
@@ -96,7 +104,7 @@ fn recording(rounds: u32) -> Vec<u8> {
         recorder.happened(Operation::Received);
     }
     recorder.mark(Mark::Stop);
-    recorder.window(&facts());
+    recorder.window(&facts(connections));
     recorder.finish().expect("written to memory");
     file.0.take()
 }
@@ -111,8 +119,7 @@ fn operation<'a>(operations: &'a [Touches], name: &str) -> &'a Touches {
 #[test]
 fn each_line_is_charged_to_its_class_and_to_the_operation_that_touches_it_first() {
     let bytes = recording(ROUNDS);
-    let found = footprint(Recording::new(&bytes).expect("a recording"), CONNECTIONS)
-        .expect("a whole recording");
+    let found = footprint(Recording::new(&bytes).expect("a recording")).expect("a whole recording");
     let packets = u64::from(ROUNDS * CONNECTIONS);
     assert_eq!((found.sent, found.received), (packets, packets));
     let own = u64::from(OWN_LINES * CONNECTIONS);
@@ -143,14 +150,20 @@ fn each_line_is_charged_to_its_class_and_to_the_operation_that_touches_it_first(
 #[test]
 fn lines_of_few_rounds_are_not_of_a_connection() {
     let bytes = recording(4);
-    let found = footprint(Recording::new(&bytes).expect("a recording"), CONNECTIONS)
-        .expect("a whole recording");
+    let found = footprint(Recording::new(&bytes).expect("a recording")).expect("a whole recording");
     assert_eq!(found.distinct_lines[0], 0);
 }
 
 #[test]
 fn a_window_without_frames_is_an_error() {
     let bytes = recording(0);
-    let found = footprint(Recording::new(&bytes).expect("a recording"), CONNECTIONS);
+    let found = footprint(Recording::new(&bytes).expect("a recording"));
     assert!(matches!(found, Err(RecordingError::NoFrames)));
+}
+
+#[test]
+fn a_window_without_the_number_of_connections_is_an_error() {
+    let bytes = recording_of(ROUNDS, 0);
+    let found = footprint(Recording::new(&bytes).expect("a recording"));
+    assert!(matches!(found, Err(RecordingError::NoConnections)));
 }

@@ -34,8 +34,8 @@ pub fn emulate_replay(py: Python<'_>, path: PathBuf, options: Vec<String>) -> Py
 
 /// The lines that each operation touches in a recording of a bulk sender, as JSON.
 #[pyfunction]
-pub fn emulate_footprint(py: Python<'_>, path: PathBuf, connections: u32) -> PyResult<String> {
-    let found = of_recording(py, path, |recording| footprint(recording, connections))?;
+pub fn emulate_footprint(py: Python<'_>, path: PathBuf) -> PyResult<String> {
+    let found = of_recording(py, path, footprint)?;
     serde_json::to_string(&found).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 

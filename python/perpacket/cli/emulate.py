@@ -253,10 +253,9 @@ def replay(
     show(replayed(file, Memory.of(l1, l2, policy, prefetch, tlb, dma)), output_format)
 
 
-@app.command(epilog="Example: perpacket emulate footprint bulk.rec --connections 100")
+@app.command(epilog="Example: perpacket emulate footprint bulk.rec --name linux-6.12")
 def footprint(
     file: Annotated[Path, typer.Argument(help="A recording of `emulate --server bulk --record`.")],
-    connections: Annotated[int, typer.Option(help="Connections of the recorded sender.")],
     name: Annotated[str, typer.Option(help="Name of the machine.")] = "recorded",
 ) -> None:
     """Print a machine of the simulator: what each operation of the recorded kernel touches.
@@ -265,7 +264,7 @@ def footprint(
     """
     from perpacket.emulate import footprint as footprints
 
-    output.write_line(footprints.machine(footprints.footprint(file, connections), name).rstrip())
+    output.write_line(footprints.machine(footprints.footprint(file), name).rstrip())
 
 
 def guest(

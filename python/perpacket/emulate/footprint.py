@@ -61,18 +61,14 @@ SIZES = {
 WORK = {**dict.fromkeys(SEND, "a sent frame"), **dict.fromkeys(RECEIVE, "a received frame")}
 
 
-def footprint(file: Path, connections: int) -> dict[str, Any]:
-    """The footprint in a recording of a bulk sender with that many connections.
+def footprint(file: Path) -> dict[str, Any]:
+    """The footprint in a recording of a bulk sender.
 
     Raises `ConfigurationError` when the file is no whole recording, and `OSError`.
     """
-    if connections < 1:
-        raise ConfigurationError(
-            f"--connections {connections}: expected 1 or more", parameter="--connections"
-        )
     core = load_core()
     try:
-        found: dict[str, Any] = json.loads(core.emulate_footprint(str(file), connections))
+        found: dict[str, Any] = json.loads(core.emulate_footprint(str(file)))
     except core.RecordingFailure as failure:
         message, hint = failure.args
         raise ConfigurationError(message, parameter="FILE", hint=hint) from None

@@ -43,7 +43,7 @@ def script(settings: Settings, variant: int) -> bytes:
         f"sleep {0.01 + 0.0037 * variant:.4f}",
         "kill -0 $clients || exit 1",
         f"taskset 2 perpacket-agent guest count eth0 {settings.warmup + PHASE_FRAMES * variant} "
-        f"{settings.frames}",
+        f"{settings.frames} {scenario.connections}",
     ]
     return ("\n".join(lines) + "\n").encode()
 

@@ -46,6 +46,9 @@ pub enum RecordingError {
     /// A window without frames, of which nothing is counted a packet.
     #[error("the window has no frames of both directions")]
     NoFrames,
+    /// A window without the number of its connections.
+    #[error("the window does not have the number of connections")]
+    NoConnections,
     /// A parameter out of its range.
     #[error(transparent)]
     Parameter(#[from] perpacket_memory::ParameterError),
@@ -62,7 +65,7 @@ impl RecordingError {
                 "record again; the run was ended, or the disk was full, before it was complete"
             }
             Self::Filtered { .. } => "record again with every access (`filter=none`)",
-            Self::NoFrames => {
+            Self::NoFrames | Self::NoConnections => {
                 "record a bulk sender: `perpacket emulate --server bulk --record FILE`"
             }
             Self::Parameter(_) => "change the parameter",
